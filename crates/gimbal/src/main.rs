@@ -1,0 +1,3 @@
+//! The `gimbal` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! NVMe and NVMe/TCP without sockets.

@@ -1,0 +1,1 @@
+//! Completion-based IO for one thread.

@@ -1,0 +1,81 @@
+//! An IO as the scheduler sees it: who, what kind, how large. Never its address or its contents.
+
+use units::{Bytes, Nanos, TenantId};
+
+/// The caller's name for an IO; the scheduler only hands it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
+
+/// What an IO asks of the SSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoKind {
+    /// Brings data from the SSD (read, compare, verify).
+    Read,
+    /// Puts data on the SSD (write, write zeroes).
+    Write,
+    /// Everything else that occupies the SSD (flush, deallocate). Paid for like a write of its `length`, but its latency
+    /// says nothing about congestion and is not measured.
+    Management,
+}
+
+impl IoKind {
+    /// Paid for from the write bucket, at the write cost.
+    pub const fn pays_as_write(self) -> bool {
+        !matches!(self, IoKind::Read)
+    }
+}
+
+/// A tenant's own ordering of its IOs: class 0 is the most urgent of the four.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
+impl Priority {
+    /// Number of classes.
+    pub const CLASSES: usize = 4;
+
+    /// Class `n`; `None` unless `n < 4`.
+    pub const fn new(n: u8) -> Option<Priority> {
+        if (n as usize) < Priority::CLASSES { Some(Priority(n)) } else { None }
+    }
+
+    /// The class as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One IO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// The caller's name for it.
+    pub id: IoId,
+    /// Who asks.
+    pub tenant: TenantId,
+    /// The tenant's own class.
+    pub priority: Priority,
+    /// What it asks of the SSD.
+    pub kind: IoKind,
+    /// Bytes moved (for [`IoKind::Management`]: bytes charged). Never zero.
+    pub length: Bytes,
+}
+
+/// How a submitted IO ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The SSD did it, in this time from submission to completion, measured at the device.
+    Success {
+        /// Time from submission to the SSD until its completion.
+        latency: Nanos,
+    },
+    /// The SSD failed it, or it was given up before it reached the SSD. Teaches nothing about congestion.
+    Failed,
+}
+
+/// A submitted IO that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The IO, exactly as it was submitted.
+    pub io: Io,
+    /// How it ended.
+    pub outcome: Outcome,
+}

@@ -1,0 +1,22 @@
+//! Who goes to the SSD next, and when.
+//!
+//! A [`Policy`] is one SSD's scheduler. It owns the queues of all tenants of that SSD and answers one question: which IO,
+//! if any, may be submitted now? It sees neither wire nor device: IOs and completions come in as values, with the time as
+//! an argument, and decisions go out.
+//!
+//! ```text
+//!  on_arrival(io) ──► [ tenants' queues ] ──► next() = Submit(io) ──► SSD
+//!                              ▲                                       │
+//!        credit ◄── on_completion(done) ◄──────────────────────────────┘
+//! ```
+#![no_std]
+
+extern crate alloc;
+
+mod io;
+mod none;
+mod policy;
+
+pub use io::{Done, Io, IoId, IoKind, Outcome, Priority};
+pub use none::Fifo;
+pub use policy::{Backlog, Credit, Next, Policy, Share};

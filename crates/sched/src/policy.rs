@@ -1,0 +1,73 @@
+//! The trait at the centre: one SSD's scheduler.
+
+use crate::{Done, Io};
+use units::{ByteRate, Instant, TenantId};
+
+/// The scheduler of one SSD. Run by one thread; times passed in never decrease.
+pub trait Policy: Send {
+    /// An IO has arrived. It is kept until [`Policy::next`] gives it out or [`Policy::withdraw`] takes it back.
+    fn on_arrival(&mut self, now: Instant, io: Io);
+
+    /// The decision. Call again after every `Submit`, after every arrival and completion, and at the instant that
+    /// `WakeAt` names; no other call can change the answer.
+    fn next(&mut self, now: Instant) -> Next;
+
+    /// An IO that `next` gave out has ended. Answers how many IOs the tenant may have outstanding from now on.
+    fn on_completion(&mut self, now: Instant, done: Done) -> Credit;
+
+    /// Takes back the queued (not yet submitted) IOs of `tenant` for which `gone` answers true, in queue order.
+    /// IOs already submitted still end through [`Policy::on_completion`].
+    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool);
+
+    /// Sets a tenant's share; a tenant never named has [`Share::EQUAL`].
+    fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share);
+
+    /// How many IOs `tenant` may have outstanding now, as the last completion told it or would tell it.
+    fn credit(&self, tenant: TenantId) -> Credit;
+
+    /// IOs queued and IOs submitted but not yet ended, over all tenants. Both are zero when all IOs have ended.
+    fn backlog(&self) -> Backlog;
+}
+
+/// What the scheduler wants now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Submit this IO to the SSD, now.
+    Submit(Io),
+    /// Nothing may go before this instant (unless something arrives or completes).
+    WakeAt(Instant),
+    /// Nothing may go until something arrives or completes.
+    Idle,
+}
+
+/// The number of IOs that a client may have outstanding (Gimbal §3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Credit(pub u32);
+
+/// IOs inside the scheduler's care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Arrived, not yet submitted.
+    pub queued: usize,
+    /// Submitted, not yet ended.
+    pub in_flight: usize,
+}
+
+/// What a tenant was promised. All of it goes beyond the papers; [`Share::EQUAL`] is exactly the papers' behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Relative share; 1 is the common one. Never zero.
+    pub weight: u32,
+    /// At most this many IOs per second.
+    pub limit_iops: Option<u64>,
+    /// At most this many bytes per second.
+    pub limit_rate: Option<ByteRate>,
+    /// At least this many (cost-weighted) bytes per second while there is backlog, as long as all reservations together
+    /// fit the SSD.
+    pub reservation: Option<ByteRate>,
+}
+
+impl Share {
+    /// Weight 1, no limit, no reservation.
+    pub const EQUAL: Share = Share { weight: 1, limit_iops: None, limit_rate: None, reservation: None };
+}

@@ -1,0 +1,1 @@
+//! Whole worlds in virtual time, replayed by seed.

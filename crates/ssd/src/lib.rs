@@ -1,0 +1,1 @@
+//! An SSD as a discrete-event performance model in virtual time.
