@@ -1,0 +1,282 @@
+//! The submission queue entry: 64 bytes that say what the host wants.
+//!
+//! The wire layout is the struct itself, so that a command is read where it lies and built where it is sent. On fabrics the
+//! data pointer is always one SGL descriptor, and byte 4 of a fabrics command is its type instead of a namespace.
+//!
+//! Holds: the struct is 64 bytes, and every accessor reads what its setter wrote (`accessors_read_what_setters_wrote`).
+//! NVM Express Base Specification: "Submission Queue Entry", "SGL descriptors".
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Opcode of every fabrics command; which one is in `Sqe::fctype`.
+pub const OPCODE_FABRICS: u8 = 0x7f;
+
+/// Byte 1, bits 7:6: data described by SGLs, metadata contiguous. The only choice on fabrics.
+pub const FLAGS_PSDT_SGL: u8 = 0x40;
+/// Byte 1, bits 7:6: where PSDT lies.
+pub const FLAGS_PSDT_MASK: u8 = 0xc0;
+/// Byte 1, bits 1:0: fused operation.
+pub const FLAGS_FUSE_MASK: u8 = 0x03;
+
+/// SGL descriptor identifier: data block (type 0), offset (subtype 1): data is in the capsule.
+const SGL_IN_CAPSULE: u8 = 0x01;
+/// SGL descriptor identifier: transport data block (type 5), transport specific (subtype Ah): data moves by the transport.
+const SGL_TRANSPORT: u8 = 0x5a;
+
+/// Which way a command's data goes: bits 1:0 of the opcode, or of the fabrics command type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// No data.
+    None,
+    /// Host to controller.
+    ToController,
+    /// Controller to host.
+    FromController,
+    /// Both ways, which no command over fabrics is.
+    Both,
+}
+
+/// One SGL descriptor, decoded as far as NVMe/TCP knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sgl {
+    /// Data lies in the capsule, `offset` bytes after its data start.
+    InCapsule {
+        /// From the start of the in-capsule data, in bytes.
+        offset: u64,
+        /// In bytes.
+        length: u32,
+    },
+    /// Data is moved by H2CData or C2HData PDUs.
+    Transport {
+        /// In bytes; 0 is a command without data.
+        length: u32,
+    },
+    /// A descriptor that NVMe/TCP does not have; its identifier byte.
+    Other(u8),
+}
+
+/// The 16 bytes of an SGL descriptor.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct SglDescriptor {
+    address: U64,
+    length: U32,
+    reserved: [u8; 3],
+    identifier: u8,
+}
+
+impl SglDescriptor {
+    /// What the bytes mean.
+    pub fn decode(&self) -> Sgl {
+        match self.identifier {
+            SGL_IN_CAPSULE => Sgl::InCapsule { offset: self.address.get(), length: self.length.get() },
+            SGL_TRANSPORT => Sgl::Transport { length: self.length.get() },
+            other => Sgl::Other(other),
+        }
+    }
+}
+
+impl From<Sgl> for SglDescriptor {
+    fn from(sgl: Sgl) -> Self {
+        let (address, length, identifier) = match sgl {
+            Sgl::InCapsule { offset, length } => (offset, length, SGL_IN_CAPSULE),
+            Sgl::Transport { length } => (0, length, SGL_TRANSPORT),
+            Sgl::Other(identifier) => (0, 0, identifier),
+        };
+        SglDescriptor { address: address.into(), length: length.into(), reserved: [0; 3], identifier }
+    }
+}
+
+/// A submission queue entry.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Sqe {
+    opcode: u8,
+    flags: u8,
+    cid: U16,
+    nsid: U32,
+    cdw2: U32,
+    cdw3: U32,
+    metadata: U64,
+    sgl: SglDescriptor,
+    cdw10: U32,
+    cdw11: U32,
+    cdw12: U32,
+    cdw13: U32,
+    cdw14: U32,
+    cdw15: U32,
+}
+
+impl Sqe {
+    /// Bytes on the wire.
+    pub const SIZE: usize = 64;
+
+    /// A command of this opcode, everything else 0 but the SGL mark that fabrics insists on.
+    pub fn new(opcode: u8) -> Self {
+        Sqe { opcode, flags: FLAGS_PSDT_SGL, sgl: Sgl::Transport { length: 0 }.into(), ..Sqe::default() }
+    }
+
+    /// A fabrics command of this type.
+    pub fn fabrics(fctype: u8) -> Self {
+        Sqe::new(OPCODE_FABRICS).with_nsid(u32::from(fctype))
+    }
+
+    /// Operation code (byte 0).
+    pub fn opcode(&self) -> u8 {
+        self.opcode
+    }
+
+    /// Fused operation and PSDT (byte 1).
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+
+    /// Command identifier, any 16-bit value the host likes.
+    pub fn cid(&self) -> u16 {
+        self.cid.get()
+    }
+
+    /// Namespace identifier.
+    pub fn nsid(&self) -> u32 {
+        self.nsid.get()
+    }
+
+    /// Whether this is a fabrics command.
+    pub fn is_fabrics(&self) -> bool {
+        self.opcode == OPCODE_FABRICS
+    }
+
+    /// Fabrics command type (byte 4); meaningful only if `is_fabrics`.
+    pub fn fctype(&self) -> u8 {
+        self.nsid.as_bytes()[0]
+    }
+
+    /// Which way data goes.
+    pub fn direction(&self) -> Direction {
+        let coded = if self.is_fabrics() { self.fctype() } else { self.opcode };
+        match coded & 0x03 {
+            0 => Direction::None,
+            1 => Direction::ToController,
+            2 => Direction::FromController,
+            _ => Direction::Both,
+        }
+    }
+
+    /// The data pointer.
+    pub fn sgl(&self) -> Sgl {
+        self.sgl.decode()
+    }
+
+    /// Command dword 2.
+    pub fn cdw2(&self) -> u32 {
+        self.cdw2.get()
+    }
+
+    /// Command dword 3.
+    pub fn cdw3(&self) -> u32 {
+        self.cdw3.get()
+    }
+
+    /// Command dword 10.
+    pub fn cdw10(&self) -> u32 {
+        self.cdw10.get()
+    }
+
+    /// Command dword 11.
+    pub fn cdw11(&self) -> u32 {
+        self.cdw11.get()
+    }
+
+    /// Command dword 12.
+    pub fn cdw12(&self) -> u32 {
+        self.cdw12.get()
+    }
+
+    /// Command dword 13.
+    pub fn cdw13(&self) -> u32 {
+        self.cdw13.get()
+    }
+
+    /// Command dword 14.
+    pub fn cdw14(&self) -> u32 {
+        self.cdw14.get()
+    }
+
+    /// Command dword 15.
+    pub fn cdw15(&self) -> u32 {
+        self.cdw15.get()
+    }
+
+    /// With this command identifier.
+    #[must_use]
+    pub fn with_cid(mut self, cid: u16) -> Self {
+        self.cid = cid.into();
+        self
+    }
+
+    /// With this namespace identifier.
+    #[must_use]
+    pub fn with_nsid(mut self, nsid: u32) -> Self {
+        self.nsid = nsid.into();
+        self
+    }
+
+    /// With these flags (fused operation, PSDT).
+    #[must_use]
+    pub fn with_flags(mut self, flags: u8) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    /// With this data pointer.
+    #[must_use]
+    pub fn with_sgl(mut self, sgl: Sgl) -> Self {
+        self.sgl = sgl.into();
+        self
+    }
+
+    /// With these command dwords 10 to 15.
+    #[must_use]
+    pub fn with_cdw10_15(mut self, dwords: [u32; 6]) -> Self {
+        [self.cdw10, self.cdw11, self.cdw12, self.cdw13, self.cdw14, self.cdw15] = dwords.map(U32::new);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accessors_read_what_setters_wrote() {
+        let sqe = Sqe::new(0x01)
+            .with_cid(0x101a)
+            .with_nsid(7)
+            .with_sgl(Sgl::InCapsule { offset: 0, length: 4096 })
+            .with_cdw10_15([10, 11, 12, 13, 14, 15]);
+        let bytes = sqe.as_bytes();
+        assert_eq!(bytes.len(), Sqe::SIZE);
+        assert_eq!(&bytes[..8], &[0x01, 0x40, 0x1a, 0x10, 7, 0, 0, 0]);
+        assert_eq!(&bytes[24..40], &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0x01]);
+
+        let sqe = Sqe::read_from_bytes(bytes).expect("64 bytes");
+        assert_eq!((sqe.opcode(), sqe.flags(), sqe.cid(), sqe.nsid()), (0x01, 0x40, 0x101a, 7));
+        assert_eq!(sqe.sgl(), Sgl::InCapsule { offset: 0, length: 4096 });
+        let dwords = [sqe.cdw10(), sqe.cdw11(), sqe.cdw12(), sqe.cdw13(), sqe.cdw14(), sqe.cdw15()];
+        assert_eq!(dwords, [10, 11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn direction_is_in_the_opcode_or_in_the_fabrics_type() {
+        assert_eq!(Sqe::new(0x00).direction(), Direction::None);
+        assert_eq!(Sqe::new(0x01).direction(), Direction::ToController);
+        assert_eq!(Sqe::new(0x02).direction(), Direction::FromController);
+        assert_eq!(Sqe::fabrics(0x01).direction(), Direction::ToController);
+        assert_eq!(Sqe::fabrics(0x04).direction(), Direction::None);
+    }
+}
