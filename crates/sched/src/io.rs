@@ -44,6 +44,11 @@ impl Priority {
     }
 }
 
+/// The scheduler's own note on an IO that it submitted: which of its books the IO stands in, so that its end is found
+/// without a search. Means nothing to anybody else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mark(pub u32);
+
 /// One IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
@@ -57,6 +62,8 @@ pub struct Io {
     pub kind: IoKind,
     /// Bytes moved (for [`IoKind::Management`]: bytes charged). Never zero.
     pub length: Bytes,
+    /// Written by the scheduler on submission and handed back in [`Done`]; arrive with `Mark::default()`.
+    pub mark: Mark,
 }
 
 /// How a submitted IO ended.
@@ -74,7 +81,7 @@ pub enum Outcome {
 /// A submitted IO that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The IO, exactly as it was submitted.
+    /// The IO, exactly as [`Next::Submit`](crate::Next::Submit) gave it out (its mark included).
     pub io: Io,
     /// How it ended.
     pub outcome: Outcome,

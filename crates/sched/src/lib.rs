@@ -13,10 +13,20 @@
 
 extern crate alloc;
 
+mod client;
+mod cost;
+mod gimbal;
 mod io;
 mod none;
 mod policy;
+mod view;
 
-pub use io::{Done, Io, IoId, IoKind, Outcome, Priority};
+pub use client::CreditWindow;
+pub use cost::Cost;
+pub use gimbal::{
+    DeferredDeficit, DeviceConstants, Gimbal, GimbalConfig, Halvings, RateGrowth, WriteCostRule,
+};
+pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use none::Fifo;
 pub use policy::{Backlog, Credit, Next, Policy, Share};
+pub use view::{Congestion, MonitorView, SsdView, TenantView};

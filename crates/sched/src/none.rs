@@ -36,6 +36,11 @@ impl Policy for Fifo {
         self.queue.retain(|io| io.tenant != tenant || !gone(io));
     }
 
+    fn forget(&mut self, _now: Instant, tenant: TenantId) {
+        let queued = self.queue.iter().filter(|io| io.tenant == tenant).count();
+        assert!(queued == 0, "{tenant} is to be forgotten with {queued} IOs queued");
+    }
+
     fn set_share(&mut self, _now: Instant, _tenant: TenantId, _share: Share) {}
 
     fn credit(&self, _tenant: TenantId) -> Credit {

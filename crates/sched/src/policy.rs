@@ -1,6 +1,6 @@
 //! The trait at the centre: one SSD's scheduler.
 
-use crate::{Done, Io};
+use crate::{Done, Io, SsdView, TenantView};
 use units::{ByteRate, Instant, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
@@ -19,6 +19,12 @@ pub trait Policy: Send {
     /// IOs already submitted still end through [`Policy::on_completion`].
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool);
 
+    /// Forgets a tenant that has gone for good: share, history, credit. Its number may then be given to another tenant.
+    ///
+    /// # Panics
+    /// If one of its IOs is still queued or in flight: withdraw the queued ones and await the others first.
+    fn forget(&mut self, now: Instant, tenant: TenantId);
+
     /// Sets a tenant's share; a tenant never named has [`Share::EQUAL`].
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share);
 
@@ -27,6 +33,16 @@ pub trait Policy: Send {
 
     /// IOs queued and IOs submitted but not yet ended, over all tenants. Both are zero when all IOs have ended.
     fn backlog(&self) -> Backlog;
+
+    /// What the scheduler knows about the SSD, for people and monitors; `None` if it measures nothing.
+    fn ssd_view(&self, _now: Instant) -> Option<SsdView> {
+        None
+    }
+
+    /// Where one tenant stands, for people and monitors; `None` for a tenant never seen, or if no such books are kept.
+    fn tenant_view(&self, _tenant: TenantId) -> Option<TenantView> {
+        None
+    }
 }
 
 /// What the scheduler wants now.

@@ -1,0 +1,195 @@
+//! Every constant of the switch, with its source.
+//!
+//! Three kinds: what belongs to the *device* ([`DeviceConstants`], from a profile file), what the paper or the authors'
+//! released prototype fixes, and what is ours. [`GimbalConfig::paper`] is the algorithm as published;
+//! [`GimbalConfig::next`] switches on the named deviations, each of which says what was seen that made it worth a try.
+
+use crate::Cost;
+use units::{ByteRate, Bytes, Nanos};
+
+/// What must be known about an SSD. Plain values, so that any profile format can fill them in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceConstants {
+    /// Latency at or below which the SSD is under-utilised.
+    pub thresh_min: Nanos,
+    /// Latency above which the SSD is overloaded.
+    pub thresh_max: Nanos,
+    /// Cost of a written byte when the SSD's buffer absorbs nothing: random-read IOPS / random-write IOPS.
+    pub write_cost_worst: Cost,
+    /// Virtual slots: the fewest 128 KiB sequential reads in flight that reach the SSD's full bandwidth.
+    pub slots: u32,
+    /// `target_rate` never falls below this.
+    pub rate_min: ByteRate,
+    /// `target_rate` never rises above this.
+    pub rate_max: ByteRate,
+}
+
+impl DeviceConstants {
+    /// Samsung DCT983: thresholds, worst cost and slots from the paper (§3.2, §3.4, §3.5), clamp from the release.
+    pub const DCT983: DeviceConstants = DeviceConstants {
+        thresh_min: Nanos::micros(250),
+        thresh_max: Nanos::micros(1500),
+        write_cost_worst: Cost::ratio(9, 1),
+        slots: 8,
+        rate_min: ByteRate::mib_per_sec(50),
+        rate_max: ByteRate::mib_per_sec(4096),
+    };
+}
+
+/// A weight of 1/2ⁿ, as moving averages use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Halvings(pub u32);
+
+/// When a completion may raise `target_rate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateGrowth {
+    /// On every uncongested completion (paper §3.2).
+    Always,
+    /// Only if an empty bucket held somebody back since the completed IO was submitted (ours). Otherwise the rate climbs
+    /// to its clamp under any load that needs no pacing, and says nothing when congestion comes.
+    WhilePacingBinds,
+}
+
+/// When a period's slow writes make writes dearer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteCostRule {
+    /// Mean above `thresh_max`, or above `thresh_min` in a period that also completed reads (release). The default:
+    /// without readers nobody is hurt by writes that merely fill the device's queue, and with the other rule a
+    /// writer alone is priced to the worst for its own queueing.
+    SlowBesideReads,
+    /// Mean above `thresh_min`, whoever else is there (a reading of the paper's text, §3.4).
+    Slow,
+}
+
+/// What becomes of the deficit of a tenant that runs out of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeferredDeficit {
+    /// It is lost (paper §3.5).
+    Lost,
+    /// It is kept (ours): a tenant of large or dear IOs is deferred more often, and losing what it had saved up costs it
+    /// more than others (3.4× between readers and writers at a fixed cost of 9 in a prototype).
+    Kept,
+}
+
+/// The switch's constants and options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GimbalConfig {
+    /// What is known about the SSD.
+    pub device: DeviceConstants,
+
+    /// `target_rate` at start. Release: 1000 MiB/s.
+    pub rate_start: ByteRate,
+    /// α_D, the weight of a new latency in the average. Paper §3.2: 1/2. A larger exponent (ours) keeps one or two slow
+    /// 4 KiB reads from looking like an overload.
+    pub latency_weight: Halvings,
+    /// α_T, how fast the threshold follows the latency down. Release: 1/16.
+    pub threshold_weight: Halvings,
+    /// β, how much faster than in congestion avoidance an under-utilised SSD's rate grows. Paper §3.2: 8.
+    pub underutilised_growth: u64,
+    /// When the rate may grow. Paper: always.
+    pub rate_growth: RateGrowth,
+    /// Bytes completed per measurement of the completion rate. Release: 16 MiB.
+    pub completion_window: Bytes,
+    /// A measurement older than an idle spell of this length says nothing about the load that follows. Ours: 10 ms, a
+    /// few times the latency of an overloaded SSD.
+    pub completion_idle_max: Nanos,
+
+    /// Depth of each of the two token buckets. Paper §3.3 and Appendix C.1: 256 KiB. Smaller (ours) bounds the burst
+    /// that an idle SSD lets through.
+    pub bucket_depth: Bytes,
+
+    /// δ, by how much the write cost falls in a good period. Paper §3.4: 0.5.
+    pub write_cost_step: Cost,
+    /// How often the write cost is reconsidered. Release: 100 ms.
+    pub write_cost_period: Nanos,
+    /// When it rises.
+    pub write_cost_rule: WriteCostRule,
+
+    /// Weighted size at which a virtual slot closes. Paper §3.5: 128 KiB.
+    pub slot_size: Bytes,
+    /// Deficit added per round to a tenant of weight 1. Paper §3.5: 128 KiB.
+    pub quantum: Bytes,
+    /// Slots that a tenant may always use, however many tenants are active. Paper §3.5: 1. Two (ours) come closer to
+    /// equal f-Util between small and large reads, where one equalises bytes.
+    pub slots_per_tenant_min: u32,
+    /// The deficit of a deferred tenant. Paper §3.5: lost.
+    pub deferred_deficit: DeferredDeficit,
+    /// IOs per class in one cycle of a tenant's own priorities. Release: 16/4/2/1.
+    pub class_quotas: [u32; crate::Priority::CLASSES],
+
+    /// IOs per slot assumed for the credit of a tenant none of whose slots has been freed yet. Release: 32 (4 KiB each).
+    pub slot_ios_initial: u32,
+
+    /// How far a tenant with a limit may run ahead of it after a pause, as a span of time. Ours: 1 ms.
+    pub limit_burst: Nanos,
+    /// How long a tenant with a reservation may save up unused reservation. Ours: 1 ms.
+    pub reservation_burst: Nanos,
+}
+
+impl GimbalConfig {
+    /// Gimbal as published.
+    pub const fn paper(device: DeviceConstants) -> GimbalConfig {
+        GimbalConfig {
+            device,
+            rate_start: ByteRate::mib_per_sec(1000),
+            latency_weight: Halvings(1),
+            threshold_weight: Halvings(4),
+            underutilised_growth: 8,
+            rate_growth: RateGrowth::Always,
+            completion_window: Bytes::mib(16),
+            completion_idle_max: Nanos::millis(10),
+            bucket_depth: Bytes::kib(256),
+            write_cost_step: Cost::ratio(1, 2),
+            write_cost_period: Nanos::millis(100),
+            write_cost_rule: WriteCostRule::SlowBesideReads,
+            slot_size: Bytes::kib(128),
+            quantum: Bytes::kib(128),
+            slots_per_tenant_min: 1,
+            deferred_deficit: DeferredDeficit::Lost,
+            class_quotas: [16, 4, 2, 1],
+            slot_ios_initial: 32,
+            limit_burst: Nanos::millis(1),
+            reservation_burst: Nanos::millis(1),
+        }
+    }
+
+    /// Gimbal with the deviations that a prototype found useful on mixed loads: a start for tuning, no proof.
+    pub const fn next(device: DeviceConstants) -> GimbalConfig {
+        GimbalConfig {
+            latency_weight: Halvings(4),
+            rate_growth: RateGrowth::WhilePacingBinds,
+            bucket_depth: Bytes::kib(128),
+            write_cost_step: Cost::ratio(1, 10),
+            slots_per_tenant_min: 2,
+            deferred_deficit: DeferredDeficit::Kept,
+            ..GimbalConfig::paper(device)
+        }
+    }
+
+    /// What is wrong with these constants, in words, if anything.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let device = &self.device;
+        let rules = [
+            (device.thresh_min < device.thresh_max, "thresh_min must be below thresh_max"),
+            (device.thresh_max < Nanos::secs(3600), "thresh_max must be below an hour"),
+            (device.write_cost_worst >= Cost::ONE, "write_cost_worst must be at least 1"),
+            (device.slots > 0, "there must be at least one slot"),
+            (device.rate_min > ByteRate(0), "rate_min must be above zero"),
+            (device.rate_min <= device.rate_max, "rate_min must not exceed rate_max"),
+            (
+                self.latency_weight.0 <= 16 && self.threshold_weight.0 <= 16,
+                "weights below 1/65536 do nothing",
+            ),
+            (self.completion_window > Bytes::ZERO, "the completion window must not be empty"),
+            (self.bucket_depth > Bytes::ZERO, "the buckets must hold something"),
+            (self.bucket_depth <= Bytes::gib(1), "the buckets must hold at most 1 GiB"),
+            (self.write_cost_period > Nanos::ZERO, "the write-cost period must not be empty"),
+            (self.slot_size > Bytes::ZERO, "a slot must hold something"),
+            (self.quantum > Bytes::ZERO, "the quantum must not be zero"),
+            (self.slots_per_tenant_min > 0, "every tenant needs a slot"),
+            (self.class_quotas.iter().all(|&quota| quota > 0), "every class needs a quota"),
+            (self.slot_ios_initial > 0, "a slot holds at least one IO"),
+        ];
+        rules.iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, wrong)| Err(wrong))
+    }
+}
