@@ -8,5 +8,7 @@
 //! `spec` has the structures of the NVM Express specifications, `buffer` the traits through which payloads move without
 //! being copied.
 
+extern crate alloc;
+
 pub mod buffer;
 pub mod spec;

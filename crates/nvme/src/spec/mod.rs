@@ -3,10 +3,27 @@
 //! One file per structure. Layouts are zerocopy structs of little-endian, unaligned fields: the same definition parses and
 //! emits. Nothing here decides anything.
 
+pub mod ana;
+pub mod connect;
 pub mod cqe;
+pub mod dataset;
+pub mod discovery;
+pub mod event;
+pub mod feature;
+pub mod identify;
+pub mod identify_controller;
+pub mod identify_namespace;
+pub mod log;
+pub mod nqn;
+pub mod opcode;
+pub mod property;
+pub mod reservation;
 pub mod sqe;
 pub mod status;
 
+pub use ana::AnaState;
+pub use connect::{ConnectCommand, ConnectData, HostId};
 pub use cqe::Cqe;
+pub use nqn::{Nqn, NqnError};
 pub use sqe::{Direction, Sgl, SglDescriptor, Sqe};
 pub use status::Status;

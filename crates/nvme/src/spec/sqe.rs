@@ -172,6 +172,19 @@ impl Sqe {
         self.sgl.decode()
     }
 
+    /// Bytes of data the command's descriptor asks to move; 0 for a descriptor that NVMe/TCP does not have.
+    pub fn sgl_length(&self) -> u32 {
+        match self.sgl() {
+            Sgl::InCapsule { length, .. } | Sgl::Transport { length } => length,
+            Sgl::Other(_) => 0,
+        }
+    }
+
+    /// Command dwords 10 and 11 as one number: the starting LBA of most IO commands, the offset of some admin ones.
+    pub fn cdw10_11(&self) -> u64 {
+        u64::from(self.cdw11()) << 32 | u64::from(self.cdw10())
+    }
+
     /// Command dword 2.
     pub fn cdw2(&self) -> u32 {
         self.cdw2.get()

@@ -7,6 +7,10 @@
 pub const SCT_GENERIC: u8 = 0;
 /// Status code type of statuses whose meaning depends on the command.
 pub const SCT_COMMAND_SPECIFIC: u8 = 1;
+/// Status code type of media and data integrity errors.
+pub const SCT_MEDIA: u8 = 2;
+/// Status code type of path related statuses.
+pub const SCT_PATH: u8 = 3;
 
 /// Bit positions in the 16-bit field of the completion; bit 0 is the phase tag.
 const SC_SHIFT: u32 = 1;
@@ -40,14 +44,68 @@ impl Status {
     pub const INTERNAL_ERROR: Status = Status::generic(0x06);
     /// The host asked for this command to be aborted.
     pub const ABORT_REQUESTED: Status = Status::generic(0x07);
+    /// The namespace does not exist, or its format is not usable.
+    pub const INVALID_NAMESPACE: Status = Status::generic(0x0b).do_not_retry();
+    /// The command is not allowed in the state the controller or the queue is in.
+    pub const COMMAND_SEQUENCE_ERROR: Status = Status::generic(0x0c).do_not_retry();
     /// The length of the SGL does not suit the command or what came with it.
     pub const DATA_SGL_LENGTH_INVALID: Status = Status::generic(0x0f).do_not_retry();
     /// The SGL descriptor is of a type that is not supported there.
     pub const SGL_DESCRIPTOR_TYPE_INVALID: Status = Status::generic(0x11).do_not_retry();
     /// The offset in the SGL descriptor is not supported.
     pub const SGL_OFFSET_INVALID: Status = Status::generic(0x16).do_not_retry();
+    /// A 64-bit host identifier was asked for where only 128-bit ones exist, or the other way round.
+    pub const HOST_ID_INCONSISTENT_FORMAT: Status = Status::generic(0x18).do_not_retry();
+    /// Another host's preemption took this command away.
+    pub const PREEMPTED_AND_ABORTED: Status = Status::generic(0x1b).do_not_retry();
+    /// The namespace may only be read.
+    pub const WRITE_PROTECTED: Status = Status::generic(0x20).do_not_retry();
     /// The transport spoiled the data once (a data digest that does not fit).
     pub const TRANSIENT_TRANSPORT_ERROR: Status = Status::generic(0x22);
+    /// Some blocks lie beyond the end of the namespace.
+    pub const LBA_OUT_OF_RANGE: Status = Status::generic(0x80).do_not_retry();
+    /// There is no room for this.
+    pub const CAPACITY_EXCEEDED: Status = Status::generic(0x81).do_not_retry();
+    /// The namespace is not ready for the command yet.
+    pub const NAMESPACE_NOT_READY: Status = Status::generic(0x82);
+    /// Another host's reservation forbids it.
+    pub const RESERVATION_CONFLICT: Status = Status::generic(0x83).do_not_retry();
+
+    /// More Asynchronous Event Requests than the controller keeps.
+    pub const ASYNC_EVENT_LIMIT_EXCEEDED: Status = Status::command_specific(0x05).do_not_retry();
+    /// No such log page here.
+    pub const INVALID_LOG_PAGE: Status = Status::command_specific(0x09).do_not_retry();
+    /// The feature cannot be kept across a restart.
+    pub const FEATURE_NOT_SAVEABLE: Status = Status::command_specific(0x0d).do_not_retry();
+    /// The feature has one value only.
+    pub const FEATURE_NOT_CHANGEABLE: Status = Status::command_specific(0x0e).do_not_retry();
+    /// The feature belongs to the controller, not to a namespace.
+    pub const FEATURE_NOT_NAMESPACE_SPECIFIC: Status = Status::command_specific(0x0f).do_not_retry();
+
+    /// Connect: the record format is not known.
+    pub const CONNECT_INCOMPATIBLE_FORMAT: Status = Status::command_specific(0x80).do_not_retry();
+    /// Connect: no controller is free.
+    pub const CONNECT_CONTROLLER_BUSY: Status = Status::command_specific(0x81);
+    /// Connect: a parameter is wrong; the result says which.
+    pub const CONNECT_INVALID_PARAMETERS: Status = Status::command_specific(0x82).do_not_retry();
+    /// Connect: this host may not use the subsystem.
+    pub const CONNECT_INVALID_HOST: Status = Status::command_specific(0x84).do_not_retry();
+
+    /// The medium failed the write.
+    pub const WRITE_FAULT: Status = Status::media(0x80);
+    /// The medium could not be read.
+    pub const UNRECOVERED_READ_ERROR: Status = Status::media(0x81);
+    /// Compare: the data differ.
+    pub const COMPARE_FAILURE: Status = Status::media(0x85).do_not_retry();
+
+    /// The way to the namespace failed inside the target; another path may do.
+    pub const INTERNAL_PATH_ERROR: Status = Status::path(0x00);
+    /// The namespace cannot be reached this way, for good.
+    pub const ANA_PERSISTENT_LOSS: Status = Status::path(0x01);
+    /// The namespace cannot be reached this way, for now.
+    pub const ANA_INACCESSIBLE: Status = Status::path(0x02);
+    /// The namespace is changing its access state.
+    pub const ANA_TRANSITION: Status = Status::path(0x03);
 
     /// A generic status that may be retried.
     pub const fn generic(sc: u8) -> Status {
@@ -59,6 +117,16 @@ impl Status {
         Status { sct: SCT_COMMAND_SPECIFIC, sc, dnr: false }
     }
 
+    /// A media or data integrity status that may be retried.
+    pub const fn media(sc: u8) -> Status {
+        Status { sct: SCT_MEDIA, sc, dnr: false }
+    }
+
+    /// A path related status, which tells a multipath host to try another way.
+    pub const fn path(sc: u8) -> Status {
+        Status { sct: SCT_PATH, sc, dnr: false }
+    }
+
     /// The same status, marked as pointless to retry.
     #[must_use]
     pub const fn do_not_retry(self) -> Status {
@@ -68,6 +136,11 @@ impl Status {
     /// Whether the command did what was asked.
     pub const fn is_success(self) -> bool {
         self.sct == SCT_GENERIC && self.sc == 0
+    }
+
+    /// Whether it is the same status, whatever either says about retrying.
+    pub const fn is(self, other: Status) -> bool {
+        self.sct == other.sct && self.sc == other.sc
     }
 
     /// The 16-bit field of the completion, phase tag 0.

@@ -1,0 +1,161 @@
+//! The Discovery log page: which subsystems there are, and at which addresses.
+//!
+//! A header of 1024 bytes, then one entry of 1024 bytes for each way to a subsystem. A reader checks the generation counter
+//! before and after, as the page may change between two commands.
+//!
+//! Holds: an entry survives its bytes (`an_entry_survives_its_bytes`).
+//! NVM Express Base Specification: "Discovery Log Page"; TCP Transport Specification: "TSAS".
+
+use super::Nqn;
+use super::identify_controller::{padded, unpadded};
+use super::nqn::NQN_FIELD_SIZE;
+use alloc::string::String;
+use core::net::IpAddr;
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of the header, and of each entry.
+pub const RECORD_SIZE: usize = 1024;
+
+const TRANSPORT_TCP: u8 = 3;
+const FAMILY_IPV4: u8 = 1;
+const FAMILY_IPV6: u8 = 2;
+/// TREQ: nothing is said about a secure channel; flow control may be off.
+const TREQ_FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
+/// CNTLID: whichever controller is free.
+const CNTLID_DYNAMIC: u16 = 0xffff;
+/// Smallest largest admin queue that a target must offer.
+const ADMIN_QUEUE_ENTRIES: u16 = 32;
+
+/// The start of the page.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DiscoveryHeader {
+    /// GENCTR: counts changes.
+    pub generation: U64,
+    /// NUMREC: entries that follow.
+    pub records: U64,
+    /// RECFMT: 0.
+    pub record_format: U16,
+    /// Not used.
+    pub reserved: [u8; 1006],
+}
+
+const _: () = assert!(size_of::<DiscoveryHeader>() == RECORD_SIZE);
+
+/// What an entry leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SubsystemType {
+    /// Another discovery subsystem.
+    Referral,
+    /// A subsystem with namespaces.
+    Nvm,
+    /// This discovery subsystem itself.
+    CurrentDiscovery,
+}
+
+/// An entry of the page.
+#[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DiscoveryEntry {
+    transport: u8,
+    address_family: u8,
+    subsystem_type: u8,
+    requirements: u8,
+    port_id: U16,
+    controller_id: U16,
+    admin_queue_entries: U16,
+    flags: U16,
+    reserved_12: [u8; 20],
+    service_id: [u8; 32],
+    reserved_64: [u8; 192],
+    subsystem_nqn: [u8; NQN_FIELD_SIZE],
+    address: [u8; 256],
+    transport_specific: [u8; 256],
+}
+
+const _: () = assert!(size_of::<DiscoveryEntry>() == RECORD_SIZE);
+
+impl DiscoveryEntry {
+    /// `subsystem` over TCP at `address` and `port`.
+    pub fn tcp(subsystem_type: SubsystemType, subsystem: &Nqn, address: IpAddr, port: u16) -> DiscoveryEntry {
+        use alloc::string::ToString;
+        DiscoveryEntry {
+            transport: TRANSPORT_TCP,
+            address_family: if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 },
+            subsystem_type: match subsystem_type {
+                SubsystemType::Referral => 1,
+                SubsystemType::Nvm => 2,
+                SubsystemType::CurrentDiscovery => 3,
+            },
+            requirements: TREQ_FLOW_CONTROL_OPTIONAL,
+            controller_id: CNTLID_DYNAMIC.into(),
+            admin_queue_entries: ADMIN_QUEUE_ENTRIES.into(),
+            service_id: padded(&port.to_string()),
+            subsystem_nqn: subsystem.to_field(),
+            address: padded(&address.to_string()),
+            ..DiscoveryEntry::new_zeroed()
+        }
+    }
+
+    /// What it leads to; `None` if that is nothing we know.
+    pub fn subsystem_type(&self) -> Option<SubsystemType> {
+        match self.subsystem_type {
+            1 => Some(SubsystemType::Referral),
+            2 => Some(SubsystemType::Nvm),
+            3 => Some(SubsystemType::CurrentDiscovery),
+            _ => None,
+        }
+    }
+
+    /// Whether the subsystem is reached over TCP.
+    pub fn is_tcp(&self) -> bool {
+        self.transport == TRANSPORT_TCP
+    }
+
+    /// The subsystem's name, if it is one.
+    pub fn subsystem_nqn(&self) -> Option<Nqn> {
+        Nqn::from_field(&self.subsystem_nqn).ok()
+    }
+
+    /// TRADDR: an IP address or whatever the target wrote there.
+    pub fn address(&self) -> String {
+        unpadded(&self.address).into()
+    }
+
+    /// TRSVCID: the port.
+    pub fn port(&self) -> Option<u16> {
+        unpadded(&self.service_id).parse().ok()
+    }
+}
+
+impl core::fmt::Debug for DiscoveryEntry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("DiscoveryEntry")
+            .field("subsystem_type", &self.subsystem_type())
+            .field("subsystem_nqn", &self.subsystem_nqn())
+            .field("address", &self.address())
+            .field("port", &self.port())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+
+    #[test]
+    fn an_entry_survives_its_bytes() {
+        let name = Nqn::new("nqn.2024-01.test:a").expect("a good name");
+        let entry = DiscoveryEntry::tcp(SubsystemType::Nvm, &name, Ipv4Addr::new(10, 0, 2, 2).into(), 4420);
+        let bytes = entry.as_bytes();
+        assert_eq!(&bytes[..10], &[3, 1, 2, 4, 0, 0, 0xff, 0xff, 32, 0]);
+        assert_eq!((&bytes[32..37], &bytes[512..521]), (&b"4420 "[..], &b"10.0.2.2 "[..]));
+        let entry = DiscoveryEntry::read_from_bytes(bytes).expect("1024 bytes");
+        assert_eq!((entry.subsystem_type(), entry.subsystem_nqn()), (Some(SubsystemType::Nvm), Some(name)));
+        assert_eq!((entry.address().as_str(), entry.port(), entry.is_tcp()), ("10.0.2.2", Some(4420), true));
+        let entry = DiscoveryEntry::tcp(SubsystemType::Nvm, &Nqn::discovery(), Ipv6Addr::LOCALHOST.into(), 1);
+        assert_eq!((entry.as_bytes()[1], entry.address().as_str()), (2, "::1"));
+    }
+}

@@ -1,0 +1,115 @@
+//! NVMe Qualified Names: who a host is, what a subsystem is called.
+//!
+//! On the wire a name is a 256-byte field, ended by a zero byte. Up to 223 bytes of UTF-8; the prefix is not checked, as
+//! hosts in the field use names without one.
+//!
+//! Holds: a name survives its field, and a field without an end is refused (`a_name_survives_its_field`).
+//! NVM Express Base Specification: "NVMe Qualified Names".
+
+use alloc::boxed::Box;
+use core::fmt;
+
+/// Bytes of a name's field on the wire.
+pub const NQN_FIELD_SIZE: usize = 256;
+/// Longest name, in bytes.
+pub const NQN_LENGTH_MAX: usize = 223;
+
+/// Why a name is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NqnError {
+    /// No characters at all.
+    Empty,
+    /// Longer than 223 bytes, or a field without its ending zero byte.
+    TooLong,
+    /// Not UTF-8, or a zero byte inside.
+    NotText,
+}
+
+impl fmt::Display for NqnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NqnError::Empty => "the NQN is empty",
+            NqnError::TooLong => "the NQN is longer than 223 bytes",
+            NqnError::NotText => "the NQN is not UTF-8 text without zero bytes",
+        })
+    }
+}
+
+impl core::error::Error for NqnError {}
+
+/// An NVMe Qualified Name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nqn(Box<str>);
+
+impl Nqn {
+    /// The name under which every discovery subsystem answers.
+    pub const DISCOVERY: &'static str = "nqn.2014-08.org.nvmexpress.discovery";
+
+    /// The name under which every discovery subsystem answers.
+    pub fn discovery() -> Nqn {
+        Nqn(Nqn::DISCOVERY.into())
+    }
+
+    /// From text.
+    pub fn new(name: &str) -> Result<Nqn, NqnError> {
+        match name.len() {
+            0 => Err(NqnError::Empty),
+            1..=NQN_LENGTH_MAX if name.contains('\0') => Err(NqnError::NotText),
+            1..=NQN_LENGTH_MAX => Ok(Nqn(name.into())),
+            _ => Err(NqnError::TooLong),
+        }
+    }
+
+    /// From its field on the wire.
+    pub fn from_field(field: &[u8; NQN_FIELD_SIZE]) -> Result<Nqn, NqnError> {
+        let end = field.iter().position(|&byte| byte == 0).ok_or(NqnError::TooLong)?;
+        Nqn::new(core::str::from_utf8(&field[..end]).map_err(|_| NqnError::NotText)?)
+    }
+
+    /// As its field on the wire.
+    pub fn to_field(&self) -> [u8; NQN_FIELD_SIZE] {
+        let mut field = [0; NQN_FIELD_SIZE];
+        field[..self.0.len()].copy_from_slice(self.0.as_bytes());
+        field
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Nqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Nqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_survives_its_field() {
+        let name = Nqn::new("nqn.2014-08.org.example:a").expect("a good name");
+        assert_eq!(Nqn::from_field(&name.to_field()), Ok(name));
+        assert_eq!(Nqn::from_field(&[b'a'; 256]), Err(NqnError::TooLong));
+        assert_eq!(Nqn::from_field(&[0; 256]), Err(NqnError::Empty));
+        let mut not_text = [0; 256];
+        not_text[0] = 0xff;
+        assert_eq!(Nqn::from_field(&not_text), Err(NqnError::NotText));
+    }
+
+    #[test]
+    fn the_longest_name_has_223_bytes() {
+        let longest = alloc::string::String::from_utf8(alloc::vec![b'a'; 224]).expect("text");
+        assert!(Nqn::new(&longest[..223]).is_ok());
+        assert_eq!(Nqn::new(&longest), Err(NqnError::TooLong));
+    }
+}
