@@ -11,4 +11,5 @@
 extern crate alloc;
 
 pub mod buffer;
+pub mod pdu;
 pub mod spec;

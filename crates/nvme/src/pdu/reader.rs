@@ -1,0 +1,195 @@
+//! Cuts a byte stream into headers and payload, wherever the network happened to break it.
+//!
+//!   bytes --> [header] --> [padding] --> [payload ...] --> [data digest] --+
+//!                ^---------------------------------------------------------+
+//!
+//! A header is collected here (it is short) and checked as soon as it can be: the first 8 bytes decide where everything
+//! lies, the header digest follows. Payload is never collected: it is handed on as slices of the input, digested as it
+//! passes. A PDU without data is its header and nothing else.
+//!
+//! Holds: every way to cut the input gives the same steps, payload joined (`any_fragmentation_reads_the_same`).
+
+use super::common::{CommonHeader, Header};
+use super::digest::{Crc32c, DIGEST_SIZE, crc32c};
+use super::rules::{Layout, Rules};
+use super::term::Violation;
+use zerocopy::FromBytes;
+
+/// Longest header with its digest: ICReq and ICResp have none, all others are shorter.
+const HEADER_MAX: usize = 128;
+
+/// What comes next in the stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A header is complete; its fields are in `PduReader::header`. Payload follows if `data_length` is not 0.
+    Header(Layout),
+    /// The next bytes of the payload.
+    Payload(&'a [u8]),
+    /// The payload is complete.
+    End {
+        /// The data digest, if there is one, fits.
+        intact: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Collecting the 8 common bytes.
+    Common,
+    /// Collecting the rest of the header.
+    Specific(Layout),
+    /// Skipping what lies before the data.
+    Padding { layout: Layout, left: usize },
+    /// Passing on data.
+    Payload { layout: Layout, left: u32 },
+    /// Collecting the data digest.
+    Digest { bytes: [u8; DIGEST_SIZE], filled: usize },
+}
+
+/// The framing of one direction of a connection.
+#[derive(Debug)]
+pub struct PduReader {
+    rules: Rules,
+    state: State,
+    header: [u8; HEADER_MAX],
+    filled: usize,
+    crc: Crc32c,
+}
+
+impl PduReader {
+    /// A reader at the start of a stream.
+    pub fn new(rules: Rules) -> Self {
+        PduReader { rules, state: State::Common, header: [0; HEADER_MAX], filled: 0, crc: Crc32c::default() }
+    }
+
+    /// Changes the rules, from the next header on.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Whether the next byte begins a PDU.
+    pub fn at_boundary(&self) -> bool {
+        matches!(self.state, State::Common) && (self.filled == 0 || self.header_just_delivered())
+    }
+
+    /// The header of the last `Step::Header`, read as type `H`, which must be the one its layout names.
+    pub fn header<H: Header>(&self) -> &H {
+        let (header, _) =
+            H::ref_from_prefix(&self.header).expect("every header fits into the collected bytes");
+        header
+    }
+
+    /// The bytes of the current header as far as they were collected, without the digest.
+    pub fn header_bytes(&self) -> &[u8] {
+        if self.filled <= CommonHeader::SIZE {
+            return &self.header[..self.filled];
+        }
+        // HLEN was checked before a ninth byte was taken.
+        &self.header[..self.filled.min(usize::from(self.header[2]))]
+    }
+
+    /// Whether what was collected is a complete header with nothing behind it. (Eight bytes alone never stay in
+    /// `State::Common`: they become a layout or end the connection.)
+    fn header_just_delivered(&self) -> bool {
+        self.filled >= CommonHeader::SIZE
+    }
+
+    /// The next step, taking from the front of `input`; `None` when more bytes are needed (all of `input` is then taken).
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, Violation> {
+        loop {
+            match self.state {
+                State::Common => {
+                    if self.header_just_delivered() {
+                        self.filled = 0;
+                    }
+                    if !self.collect_header(input, CommonHeader::SIZE) {
+                        return Ok(None);
+                    }
+                    let (common, _) = CommonHeader::ref_from_prefix(&self.header).expect("8 bytes collected");
+                    self.state = State::Specific(self.rules.layout(common)?);
+                }
+                State::Specific(layout) => {
+                    if !self.collect_header(input, layout.header_end) {
+                        return Ok(None);
+                    }
+                    if layout.header_digest() {
+                        self.check_header_digest(layout.header_end - DIGEST_SIZE)?;
+                    }
+                    self.state = if layout.data_length == 0 {
+                        State::Common
+                    } else {
+                        State::Padding { layout, left: layout.padding }
+                    };
+                    return Ok(Some(Step::Header(layout)));
+                }
+                State::Padding { layout, left } => {
+                    let skipped = left.min(input.len());
+                    *input = &input[skipped..];
+                    if skipped < left {
+                        self.state = State::Padding { layout, left: left - skipped };
+                        return Ok(None);
+                    }
+                    self.crc = Crc32c::default();
+                    self.state = State::Payload { layout, left: layout.data_length };
+                }
+                State::Payload { layout, left: 0 } => {
+                    if !layout.data_digest() {
+                        self.finish();
+                        return Ok(Some(Step::End { intact: true }));
+                    }
+                    self.state = State::Digest { bytes: [0; DIGEST_SIZE], filled: 0 };
+                }
+                State::Payload { layout, left } => {
+                    if input.is_empty() {
+                        return Ok(None);
+                    }
+                    let (chunk, rest) = input.split_at(input.len().min(left as usize));
+                    *input = rest;
+                    if layout.data_digest() {
+                        self.crc.update(chunk);
+                    }
+                    self.state = State::Payload { layout, left: left - chunk.len() as u32 };
+                    return Ok(Some(Step::Payload(chunk)));
+                }
+                State::Digest { mut bytes, filled } => {
+                    let taken = (DIGEST_SIZE - filled).min(input.len());
+                    bytes[filled..filled + taken].copy_from_slice(&input[..taken]);
+                    *input = &input[taken..];
+                    if filled + taken < DIGEST_SIZE {
+                        self.state = State::Digest { bytes, filled: filled + taken };
+                        return Ok(None);
+                    }
+                    self.finish();
+                    return Ok(Some(Step::End { intact: u32::from_le_bytes(bytes) == self.crc.value() }));
+                }
+            }
+        }
+    }
+
+    /// The PDU is over; the next byte begins another one.
+    fn finish(&mut self) {
+        self.state = State::Common;
+        self.filled = 0;
+    }
+
+    /// Collects header bytes up to `wanted`; whether they are there.
+    fn collect_header(&mut self, input: &mut &[u8], wanted: usize) -> bool {
+        let taken = (wanted - self.filled).min(input.len());
+        self.header[self.filled..self.filled + taken].copy_from_slice(&input[..taken]);
+        self.filled += taken;
+        *input = &input[taken..];
+        self.filled == wanted
+    }
+
+    /// Compares the digest that lies behind the `length` bytes of the header.
+    fn check_header_digest(&self, length: usize) -> Result<(), Violation> {
+        let (header, digest) = self.header.split_at(length);
+        let received = u32::from_le_bytes(digest[..DIGEST_SIZE].try_into().expect("4 bytes"));
+        if received == crc32c(header) { Ok(()) } else { Err(Violation::header_digest(received)) }
+    }
+}

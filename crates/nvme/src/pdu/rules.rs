@@ -1,0 +1,139 @@
+//! Which headers a receiver accepts, and where the parts of the PDU then lie.
+//!
+//! The common header alone decides: once type, flags, HLEN, PDO and PLEN agree with each other and with the handshake, the
+//! rest of the PDU can be cut without looking at it. Reserved bits are not looked at. A digest flag must be set exactly when
+//! that digest was agreed and the part it covers is there. PDO counts only when data follows.
+//!
+//! Holds: what `emit` lays, these rules accept and find again (`every_layout_round_trips`).
+//! Elsewhere: what the specific fields say is checked by `connection`, which knows the commands.
+
+use super::common::{
+    CommonHeader, End, FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, FLAG_LAST, FLAG_SUCCESS, OFFSET_FLAGS,
+    OFFSET_HLEN, OFFSET_PDO, OFFSET_PLEN, OFFSET_TYPE, PduType,
+};
+use super::digest::{DIGEST_SIZE, Digests};
+use super::term::{HEADER_COPY_MAX, Violation};
+
+/// What a receiver insists on.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Which end receives.
+    pub receiver: End,
+    /// Whether the handshake is still to come.
+    pub handshake: bool,
+    /// Digests agreed.
+    pub digests: Digests,
+    /// What PDO must be a multiple of: the alignment this end asked for, in bytes.
+    pub alignment: u8,
+    /// Longest in-capsule data, in bytes.
+    pub in_capsule_max: u32,
+}
+
+/// Where the parts of one PDU lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Type.
+    pub pdu_type: PduType,
+    /// FLAGS, as received or to be sent.
+    pub flags: u8,
+    /// Bytes of header and header digest.
+    pub header_end: usize,
+    /// Bytes of padding between header and data.
+    pub padding: usize,
+    /// Bytes of data.
+    pub data_length: u32,
+}
+
+impl Layout {
+    /// Whether a header digest ends the header.
+    pub fn header_digest(&self) -> bool {
+        self.flags & FLAG_HEADER_DIGEST != 0
+    }
+
+    /// Whether a data digest follows the data.
+    pub fn data_digest(&self) -> bool {
+        self.flags & FLAG_DATA_DIGEST != 0
+    }
+
+    /// Whether this is the last PDU of its transfer.
+    pub fn last(&self) -> bool {
+        self.flags & FLAG_LAST != 0
+    }
+
+    /// Whether the command succeeded and no response follows.
+    pub fn success(&self) -> bool {
+        self.flags & FLAG_SUCCESS != 0
+    }
+}
+
+impl Rules {
+    /// Where the parts of the PDU lie that begins with `header`.
+    pub fn layout(&self, header: &CommonHeader) -> Result<Layout, Violation> {
+        let pdu_type = PduType::from_wire(header.pdu_type)
+            .filter(|pdu_type| pdu_type.receiver() == self.receiver)
+            .ok_or(Violation::field(OFFSET_TYPE))?;
+        let flags = header.flags;
+        let header_digest = match pdu_type {
+            PduType::H2cTermReq | PduType::C2hTermReq => false,
+            PduType::IcReq | PduType::IcResp if self.handshake => false,
+            PduType::IcReq | PduType::IcResp => return Err(Violation::SEQUENCE),
+            _ if self.handshake => return Err(Violation::SEQUENCE),
+            _ => self.digests.header,
+        };
+        if (flags & FLAG_HEADER_DIGEST != 0) != header_digest {
+            return Err(Violation::field(OFFSET_FLAGS));
+        }
+        if pdu_type == PduType::C2hData && flags & (FLAG_SUCCESS | FLAG_LAST) == FLAG_SUCCESS {
+            return Err(Violation::field(OFFSET_FLAGS));
+        }
+        if header.hlen != pdu_type.header_length() {
+            return Err(Violation::field(OFFSET_HLEN));
+        }
+        let header_end = usize::from(header.hlen) + if header_digest { DIGEST_SIZE } else { 0 };
+        let after_header =
+            header.plen.get().checked_sub(header_end as u32).ok_or(Violation::field(OFFSET_PLEN))?;
+
+        let bare = Layout { pdu_type, flags, header_end, padding: 0, data_length: 0 };
+        match pdu_type {
+            PduType::H2cTermReq | PduType::C2hTermReq => {
+                if after_header > HEADER_COPY_MAX as u32 {
+                    return Err(Violation::field(OFFSET_PLEN));
+                }
+                Ok(Layout { data_length: after_header, ..bare })
+            }
+            PduType::H2cData | PduType::C2hData => self.data_layout(header, bare, after_header),
+            PduType::CapsuleCmd if after_header > 0 => {
+                let layout = self.data_layout(header, bare, after_header)?;
+                if layout.data_length > self.in_capsule_max {
+                    return Err(Violation::field(OFFSET_PLEN));
+                }
+                Ok(layout)
+            }
+            _ if flags & FLAG_DATA_DIGEST != 0 => Err(Violation::field(OFFSET_FLAGS)),
+            _ if after_header > 0 => Err(Violation::field(OFFSET_PLEN)),
+            _ => Ok(bare),
+        }
+    }
+
+    /// The layout of a PDU that has data in the `after_header` bytes that follow its header.
+    fn data_layout(
+        &self,
+        header: &CommonHeader,
+        bare: Layout,
+        after_header: u32,
+    ) -> Result<Layout, Violation> {
+        if bare.data_digest() != self.digests.data {
+            return Err(Violation::field(OFFSET_FLAGS));
+        }
+        let padding =
+            usize::from(header.pdo).checked_sub(bare.header_end).ok_or(Violation::field(OFFSET_PDO))?;
+        if !header.pdo.is_multiple_of(self.alignment) {
+            return Err(Violation::field(OFFSET_PDO));
+        }
+        let digest = if bare.data_digest() { DIGEST_SIZE } else { 0 };
+        match after_header.checked_sub((padding + digest) as u32) {
+            None | Some(0) => Err(Violation::field(OFFSET_PLEN)),
+            Some(data_length) => Ok(Layout { padding, data_length, ..bare }),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Round trips of every layout through emit, rules and reader; every way a common header can be wrong.
+
+use super::common::{FLAG_LAST, FLAG_SUCCESS};
+use super::*;
+use crate::buffer::{Buffer, Outgoing};
+use crate::spec::{Cqe, Sgl, Sqe, Status};
+use core::ops::Range;
+use proptest::prelude::*;
+use zerocopy::FromBytes;
+
+/// A stream of bytes as the peer would see it.
+#[derive(Default)]
+struct Wire(Vec<u8>);
+
+impl Outgoing<Vec<u8>> for Wire {
+    fn header(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
+        self.0.extend_from_slice(&buffer.bytes()[range]);
+    }
+
+    fn room(&self) -> bool {
+        true
+    }
+}
+
+const ALL_DIGESTS: [Digests; 4] = [
+    Digests { header: false, data: false },
+    Digests { header: true, data: false },
+    Digests { header: false, data: true },
+    Digests { header: true, data: true },
+];
+
+fn rules(receiver: End, digests: Digests, alignment: u8) -> Rules {
+    Rules { receiver, handshake: false, digests, alignment, in_capsule_max: 8192 }
+}
+
+fn lay<H: Header>(framing: Framing, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
+    let mut wire = Wire::default();
+    framing.header(&mut wire, header, flags, data.len() as u32);
+    if !data.is_empty() {
+        let digest = framing.data_digest(data);
+        wire.payload(data.to_vec(), 0..data.len());
+        if let Some(digest) = digest {
+            wire.header(&digest);
+        }
+    }
+    wire.0
+}
+
+/// What the reader made of a stream: headers and joined payloads.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Header(Layout, Vec<u8>),
+    Payload(Vec<u8>),
+    End(bool),
+}
+
+fn read(rules: Rules, pieces: &[&[u8]]) -> Result<Vec<Seen>, Violation> {
+    let mut reader = PduReader::new(rules);
+    let mut seen = Vec::new();
+    for piece in pieces {
+        let mut input = *piece;
+        while let Some(step) = reader.next(&mut input)? {
+            match step {
+                Step::Header(layout) => seen.push(Seen::Header(layout, reader.header_bytes().to_vec())),
+                Step::Payload(chunk) => match seen.last_mut() {
+                    Some(Seen::Payload(joined)) => joined.extend_from_slice(chunk),
+                    _ => seen.push(Seen::Payload(chunk.to_vec())),
+                },
+                Step::End { intact } => seen.push(Seen::End(intact)),
+            }
+        }
+        assert!(input.is_empty(), "the reader takes all it is given");
+    }
+    Ok(seen)
+}
+
+/// Lays `header`, reads it back, and checks that nothing but the common part changed.
+fn round_trip<H: Header + Copy>(header: H, receiver: End, flags: u8, data: &[u8]) {
+    for digests in ALL_DIGESTS {
+        for alignment in [4, 8, 64, 128] {
+            let bytes = lay(Framing { digests, alignment }, header, flags, data);
+            let seen = read(rules(receiver, digests, alignment), &[&bytes]).expect("own PDUs are accepted");
+            let Seen::Header(layout, raw) = &seen[0] else { panic!("{seen:?}") };
+            assert_eq!(raw[8..], header.as_bytes()[8..]);
+            assert_eq!(layout.pdu_type, H::TYPE);
+            assert_eq!(layout.data_length as usize, data.len());
+            assert_eq!(layout.header_digest(), digests.header);
+            if data.is_empty() {
+                assert_eq!(seen.len(), 1);
+                assert!(!layout.data_digest());
+            } else {
+                assert_eq!((layout.header_end + layout.padding) % usize::from(alignment), 0);
+                assert_eq!(seen[1..], [Seen::Payload(data.to_vec()), Seen::End(true)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_layout_round_trips() {
+    let data = [0xa5; 512];
+    let sqe = Sqe::new(1).with_cid(0x101a).with_sgl(Sgl::InCapsule { offset: 0, length: 512 });
+    round_trip(CapsuleCmd::new(sqe), End::Controller, 0, &data);
+    round_trip(CapsuleCmd::new(Sqe::new(2)), End::Controller, 0, &[]);
+    round_trip(CapsuleResp::new(Cqe::new(7, Status::INVALID_FIELD)), End::Host, 0, &[]);
+    round_trip(H2cData::new(1, 2, 3, 512), End::Controller, FLAG_LAST, &data);
+    round_trip(C2hData::new(1, 3, 512), End::Host, FLAG_LAST | FLAG_SUCCESS, &data);
+    round_trip(R2t::new(1, 2, 3, 4), End::Host, 0, &[]);
+}
+
+#[test]
+fn headers_lie_where_hosts_put_them() {
+    let digests = Digests { header: true, data: true };
+    let framing = Framing { digests, alignment: 4 };
+    let capsule = lay(framing, CapsuleCmd::new(Sqe::new(1)), 0, &[1; 8]);
+    assert_eq!(capsule[..8], [0x04, 0x03, 72, 76, 88, 0, 0, 0], "data in the capsule, both digests");
+    let capsule = lay(framing, CapsuleCmd::new(Sqe::new(1)), 0, &[]);
+    assert_eq!(capsule[..8], [0x04, 0x01, 72, 0, 76, 0, 0, 0], "no data, hence no data digest");
+    let capsule = lay(Framing::HANDSHAKE, CapsuleCmd::new(Sqe::new(1)), 0, &[]);
+    assert_eq!(capsule[..8], [0x04, 0x00, 72, 0, 72, 0, 0, 0]);
+    let request = lay(Framing::HANDSHAKE, IcReq::new(0, 3, 0), 0, &[]);
+    assert_eq!(request[..16], [0x00, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
+    assert_eq!(request.len(), 128);
+    let response = lay(Framing::HANDSHAKE, IcResp::new(0, 3, 0x40_0000), 0, &[]);
+    assert_eq!(response[..16], [0x01, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0x40, 0]);
+    let data = lay(framing, H2cData::new(0x101a, 5, 4096, 4), FLAG_LAST, &[9; 4]);
+    assert_eq!(
+        data[..24],
+        [6, 7, 24, 28, 36, 0, 0, 0, 0x1a, 0x10, 5, 0, 0, 16, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]
+    );
+}
+
+#[test]
+fn a_term_req_carries_status_information_and_the_faulty_header() {
+    let image = term::TermReqImage::new(End::Controller, Violation::field(0x0102_0304), &[0xee; 200]);
+    let bytes = image.bytes();
+    assert_eq!(bytes.len(), 152);
+    assert_eq!(bytes[..14], [3, 0, 24, 0, 152, 0, 0, 0, 1, 0, 4, 3, 2, 1]);
+    let (parsed, copy) = TermReq::ref_from_prefix(bytes).expect("long enough");
+    assert_eq!(parsed.reason(), (1, 0x0102_0304));
+    assert_eq!(copy, [0xee; 128]);
+    for value in 1..=6 {
+        assert_eq!(FatalStatus::from_wire(value).map(|status| status as u16), Some(value));
+    }
+    assert_eq!((FatalStatus::from_wire(0), FatalStatus::from_wire(7)), (None, None));
+}
+
+#[test]
+fn an_impossible_common_header_is_refused_at_the_field_that_is_wrong() {
+    let both = Digests { header: true, data: true };
+    let none = Digests::default();
+    let controller = |digests| rules(End::Controller, digests, 4);
+    let host = rules(End::Host, none, 4);
+    let wide = rules(End::Controller, none, 128);
+    let early = Rules { handshake: true, ..controller(none) };
+    let field = Violation::field;
+    #[rustfmt::skip]
+    let cases = [
+        ("reserved type",                       controller(none), [0x08, 0, 24, 0, 24, 0, 0, 0],       field(0)),
+        ("type of the other direction",         controller(none), [0x05, 0, 24, 0, 24, 0, 0, 0],       field(0)),
+        ("command to the host",                 host,             [0x04, 0, 72, 0, 72, 0, 0, 0],       field(0)),
+        ("header digest not agreed",            controller(none), [0x04, 1, 72, 0, 76, 0, 0, 0],       field(1)),
+        ("header digest agreed but missing",    controller(both), [0x04, 0, 72, 0, 72, 0, 0, 0],       field(1)),
+        ("data digest not agreed",              controller(none), [0x04, 2, 72, 72, 80, 0, 0, 0],      field(1)),
+        ("data digest without data",            controller(both), [0x04, 3, 72, 0, 76, 0, 0, 0],       field(1)),
+        ("data digest agreed but missing",      controller(both), [0x04, 1, 72, 76, 80, 0, 0, 0],      field(1)),
+        ("SUCCESS without LAST",                host,             [0x07, 8, 24, 24, 28, 0, 0, 0],      field(1)),
+        ("digest flag in the handshake",        early,            [0x00, 1, 128, 0, 132, 0, 0, 0],     field(1)),
+        ("HLEN too short",                      controller(none), [0x04, 0, 71, 0, 72, 0, 0, 0],       field(2)),
+        ("HLEN too long",                       controller(none), [0x06, 4, 28, 28, 32, 0, 0, 0],      field(2)),
+        ("HLEN of ICReq",                       early,            [0x00, 0, 127, 0, 128, 0, 0, 0],     field(2)),
+        ("PDO inside the header",               controller(none), [0x06, 4, 24, 20, 32, 0, 0, 0],      field(3)),
+        ("PDO inside the header digest",        controller(both), [0x04, 3, 72, 72, 96, 0, 0, 0],      field(3)),
+        ("PDO no multiple of 4",                controller(none), [0x06, 4, 24, 26, 32, 0, 0, 0],      field(3)),
+        ("PDO not aligned as asked",            wide,             [0x06, 4, 24, 24, 32, 0, 0, 0],      field(3)),
+        ("PLEN shorter than the header",        controller(none), [0x04, 0, 72, 0, 71, 0, 0, 0],       field(4)),
+        ("PLEN leaves no room for the digest",  controller(both), [0x04, 1, 72, 0, 72, 0, 0, 0],       field(4)),
+        ("PLEN ends before PDO",                controller(none), [0x06, 4, 24, 32, 28, 0, 0, 0],      field(4)),
+        ("PLEN ends at PDO",                    controller(none), [0x06, 4, 24, 32, 32, 0, 0, 0],      field(4)),
+        ("H2CData without data",                controller(none), [0x06, 4, 24, 24, 24, 0, 0, 0],      field(4)),
+        ("response with something behind it",   host,             [0x05, 0, 24, 0, 28, 0, 0, 0],       field(4)),
+        ("in-capsule data beyond the limit",    controller(none), [0x04, 0, 72, 72, 73, 32, 0, 0],     field(4)),
+        ("PLEN at its largest",                 controller(none), [0x04, 0, 72, 72, 255, 255, 255, 255], field(4)),
+        ("ICReq longer than it is",             early,            [0x00, 0, 128, 0, 132, 0, 0, 0],     field(4)),
+        ("TermReq with too long a copy",        controller(none), [0x02, 0, 24, 0, 153, 0, 0, 0],      field(4)),
+        ("command before the handshake",        early,            [0x04, 0, 72, 0, 72, 0, 0, 0],       Violation::SEQUENCE),
+        ("data before the handshake",           early,            [0x06, 4, 24, 24, 28, 0, 0, 0],      Violation::SEQUENCE),
+        ("second handshake",                    controller(none), [0x00, 0, 128, 0, 128, 0, 0, 0],     Violation::SEQUENCE),
+    ];
+    for (what, rules, bytes, expected) in cases {
+        let (common, _) = CommonHeader::ref_from_prefix(&bytes).expect("8 bytes");
+        assert_eq!(rules.layout(common), Err(expected), "{what}");
+    }
+}
+
+#[test]
+fn a_spoiled_header_is_noticed_and_a_spoiled_payload_is_reported() {
+    let digests = Digests { header: true, data: true };
+    let framing = Framing { digests, alignment: 4 };
+    let rules = rules(End::Controller, digests, 4);
+    let good = lay(framing, H2cData::new(1, 2, 0, 64), FLAG_LAST, &[7; 64]);
+    let received = u32::from_le_bytes(good[24..28].try_into().expect("4 bytes"));
+    for at in 8..24 {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        assert_eq!(read(rules, &[&bad]), Err(Violation::header_digest(received)), "byte {at}");
+    }
+    for at in 28..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        let seen = read(rules, &[&bad]).expect("a spoiled payload does not end the connection");
+        assert_eq!(seen.last(), Some(&Seen::End(false)), "byte {at}");
+    }
+}
+
+/// A stream of PDUs to a controller, with digests and a padding of its own.
+fn stream() -> (Rules, Vec<u8>) {
+    let digests = Digests { header: true, data: true };
+    let framing = Framing { digests, alignment: 16 };
+    let mut bytes = lay(framing, CapsuleCmd::new(Sqe::new(1).with_cid(1)), 0, &[0x11; 40]);
+    bytes.extend(lay(framing, CapsuleCmd::new(Sqe::new(2).with_cid(2)), 0, &[]));
+    bytes.extend(lay(framing, H2cData::new(3, 4, 0, 33), 0, &[0x22; 33]));
+    bytes.extend(lay(framing, H2cData::new(3, 4, 33, 1), FLAG_LAST, &[0x33; 1]));
+    (rules(End::Controller, digests, 16), bytes)
+}
+
+#[test]
+fn every_cut_in_two_and_byte_by_byte_reads_the_same() {
+    let (rules, bytes) = stream();
+    let whole = read(rules, &[&bytes]).expect("valid");
+    assert_eq!(whole.len(), 3 * 3 + 1);
+    for cut in 0..=bytes.len() {
+        let (front, back) = bytes.split_at(cut);
+        assert_eq!(read(rules, &[front, back]).expect("valid"), whole, "cut at {cut}");
+    }
+    let singles: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(read(rules, &singles).expect("valid"), whole);
+}
+
+proptest! {
+    #[test]
+    fn any_fragmentation_reads_the_same(cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..20)) {
+        let (rules, bytes) = stream();
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for cut in cuts {
+            pieces.push(&bytes[from..cut]);
+            from = cut;
+        }
+        pieces.push(&bytes[from..]);
+        prop_assert_eq!(read(rules, &pieces).expect("valid"), read(rules, &[&bytes]).expect("valid"));
+    }
+}
