@@ -1,1 +1,55 @@
-//! Completion-based IO for one thread.
+//! Completion-based IO for one thread: sockets, files and block devices, deadlines and wake-ups, in one queue of events.
+//!
+//! A shell (the target's front and pipelines, the initiator's engine) owns one [`Reactor`] per thread. It asks for work,
+//! calls [`Reactor::wait`], and takes [`Event`]s until there are none:
+//!
+//! ```text
+//!   listen · connect · add_socket ──┐                        ┌── Accepted · Connected · Received · ReceiveEnded
+//!   send(batch) · pause · close   ──┼──> wait(deadline) ──>──┼── Sent(batch) · Detached
+//!   submit_disk(file, tag, op)    ──┘     one system call    └── Disk(tag, buffer) · Woken
+//! ```
+//!
+//! Two backends stand behind the same interface: io_uring, and epoll with a few blocking threads for the disk where
+//! io_uring is too old (before Linux 6.0) or forbidden (most containers). Whatever the kernel reads or writes is owned by
+//! the reactor until the kernel is done with it, and comes back with the event.
+//!
+//! Holds: no event of a token arrives after `close` (`a_closed_socket_is_silent_and_its_slot_is_used_again`);
+//!        every buffer comes back, even when the reactor is dropped in the middle (`dropping_the_reactor_returns_every_buffer`).
+//! Elsewhere: what the bytes mean is `nvme`; who may use the disk when is `sched`.
+//!
+//! This is the only crate with `unsafe`: every block states why it is sound.
+#![allow(unsafe_code)]
+#![warn(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+mod buffer;
+mod clock;
+mod disk;
+mod driver;
+mod epoll;
+mod event;
+mod inbound;
+mod outbox;
+mod pacing;
+mod pool;
+mod reactor;
+mod receive;
+mod refused;
+mod region;
+mod ring;
+mod send;
+mod socket;
+mod token;
+mod waker;
+
+pub use buffer::IoBuffer;
+pub use clock::Clock;
+pub use disk::DiskOp;
+pub use event::Event;
+pub use pool::BufferPool;
+pub use reactor::{Backend, Options, Reactor};
+pub use receive::RecvBuffer;
+pub use refused::{Refusal, Refused};
+pub use send::SendBatch;
+pub use socket::bind;
+pub use token::Token;
+pub use waker::Waker;

@@ -1,0 +1,126 @@
+//! Owned, page-aligned memory that moves between sockets, disks and threads without being copied.
+//!
+//! A buffer is lent out by a [`BufferPool`](crate::BufferPool) and finds its way home by itself when dropped, from whatever
+//! thread; `BufferPool::give` is the short cut on the pool's own thread.
+//!
+//! Holds: the whole length is initialised memory at any time, so that it is a plain `[u8]` in safe code.
+
+use crate::pool::Home;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+/// One heap allocation of a power-of-two size, aligned for O_DIRECT, zeroed when it was made.
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    size_log2: u32,
+}
+
+impl Memory {
+    pub(crate) fn allocate(size_log2: u32) -> Memory {
+        let layout = Memory::layout(size_log2);
+        // SAFETY: the layout's size is a power of two of at least one page, so not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        Memory { start, size_log2 }
+    }
+
+    pub(crate) fn size_log2(&self) -> u32 {
+        self.size_log2
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        1 << self.size_log2
+    }
+
+    fn layout(size_log2: u32) -> Layout {
+        Layout::from_size_align(1 << size_log2, IoBuffer::ALIGNMENT)
+            .expect("a size in the pool's range has a layout")
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed only here.
+        unsafe { dealloc(self.start.as_ptr(), Memory::layout(self.size_log2)) }
+    }
+}
+
+// SAFETY: `Memory` is the only owner of its allocation, as a Vec<u8> is.
+unsafe impl Send for Memory {}
+// SAFETY: shared access only reads (through `Deref` of IoBuffer).
+unsafe impl Sync for Memory {}
+
+/// Bytes for one IO, aligned to [`IoBuffer::ALIGNMENT`].
+///
+/// Its contents when taken from a pool are zeros or whatever its last user left: fill what you hand out.
+pub struct IoBuffer {
+    /// Present until dropped.
+    memory: Option<Memory>,
+    length: usize,
+    home: Arc<Home>,
+}
+
+impl IoBuffer {
+    /// What every buffer's address is a multiple of: a page, which suits every block size O_DIRECT knows.
+    pub const ALIGNMENT: usize = 4096;
+
+    pub(crate) fn new(memory: Memory, length: usize, home: Arc<Home>) -> IoBuffer {
+        assert!(length <= memory.size(), "a buffer of {length} bytes in {} bytes of memory", memory.size());
+        IoBuffer { memory: Some(memory), length, home }
+    }
+
+    /// Bytes in the buffer: what was asked of the pool.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Takes the memory out for the pool `home`, or nothing if it belongs to another.
+    pub(crate) fn into_memory_of(mut self, home: &Arc<Home>) -> Option<Memory> {
+        if Arc::ptr_eq(&self.home, home) { self.memory.take() } else { None }
+    }
+
+    /// Where the bytes begin, for the kernel to read from or write to. Valid while the buffer is neither dropped nor given
+    /// back; moving the buffer does not move the bytes.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.memory.as_ref().expect("memory is present until drop").start.as_ptr()
+    }
+}
+
+impl Deref for IoBuffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the allocation holds `length` initialised bytes and nobody writes to them while `self` is borrowed: the
+        // kernel gets the address only of buffers that were moved into the reactor.
+        unsafe { slice::from_raw_parts(self.start(), self.length) }
+    }
+}
+
+impl DerefMut for IoBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and `self` is borrowed alone.
+        unsafe { slice::from_raw_parts_mut(self.start(), self.length) }
+    }
+}
+
+impl Drop for IoBuffer {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.home.put_back(memory);
+        }
+    }
+}
+
+impl fmt::Debug for IoBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IoBuffer({} bytes)", self.length)
+    }
+}

@@ -1,0 +1,46 @@
+//! What a backend does for the reactor.
+
+use crate::disk::Owner;
+use crate::event::Events;
+use crate::refused::Refused;
+use crate::{DiskOp, SendBatch, Token};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use units::Instant;
+
+/// Why [`Driver::block`] came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awakening {
+    /// Something may have happened, or the deadline has passed.
+    Normal,
+    /// A signal was delivered to the thread.
+    Signal,
+}
+
+/// One backend. The methods mean what the public methods of the same name on [`Reactor`](crate::Reactor) say; requests for a
+/// token that is not open are ignored unless the method can refuse them.
+pub(crate) trait Driver {
+    fn listen(&mut self, listener: TcpListener) -> io::Result<Token>;
+    fn resume_accept(&mut self, listener: Token);
+    fn connect(&mut self, address: SocketAddr, events: &mut Events) -> io::Result<Token>;
+    fn add_socket(&mut self, socket: TcpStream) -> io::Result<Token>;
+    fn detach(&mut self, token: Token, events: &mut Events);
+    fn pause_receive(&mut self, token: Token, events: &mut Events);
+    fn resume_receive(&mut self, token: Token, events: &mut Events);
+    fn send(&mut self, token: Token, batch: SendBatch, events: &mut Events)
+    -> Result<(), Refused<SendBatch>>;
+    fn shutdown_write(&mut self, token: Token);
+    fn add_file(&mut self, file: OwnedFd) -> io::Result<Token>;
+    fn submit_disk(&mut self, owner: Owner, op: DiskOp, events: &mut Events) -> Result<(), Refused<DiskOp>>;
+    fn close(&mut self, token: Token, events: &mut Events);
+
+    /// Hands everything over to the kernel and collects what has happened, without waiting.
+    fn poll(&mut self, events: &mut Events) -> io::Result<()>;
+
+    /// Whether `poll` may find something: cheap, for a spin loop. A false yes is allowed.
+    fn may_have_events(&mut self) -> bool;
+
+    /// Hands everything over, sleeps until something happens or the deadline, and collects.
+    fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<Awakening>;
+}

@@ -1,0 +1,288 @@
+//! The reactor: one thread's sockets, files, deadlines and wake-ups behind one queue of events.
+//!
+//! ```text
+//!   loop {
+//!       reactor.wait(deadline)?;                   // hands over all that was asked for; sleeps only if there is nothing to say
+//!       while let Some(event) = reactor.next_event() { … ask for more … }
+//!   }
+//! ```
+//!
+//! Nothing asked for is handed to the kernel before the next `wait` or `flush`, so that one system call carries all of it.
+//! (The epoll backend, which has no such call, sends at once.)
+//!
+//! Elsewhere: what a backend does is `ring` and `epoll`; when to spin before sleeping is `pacing`.
+
+use crate::disk::Owner;
+use crate::driver::{Awakening, Driver};
+use crate::epoll::EpollDriver;
+use crate::event::{Event, Events};
+use crate::pacing::Pacing;
+use crate::ring::RingDriver;
+use crate::{Clock, DiskOp, Refused, SendBatch, Token, Waker};
+use std::hint;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use units::{Bytes, Instant, Nanos};
+
+/// How the reactor talks to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring if the kernel has and allows it, else epoll.
+    Auto,
+    /// io_uring: sockets and disk in one ring. Needs Linux 6.0 and permission.
+    IoUring,
+    /// epoll for sockets, a few blocking threads for the disk.
+    Epoll,
+}
+
+/// The sizes of a reactor.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long `wait` may look again before it sleeps, while events come quickly. Zero, the default: never. It only pays with
+    /// a processor to spare for every spinning thread.
+    pub spin: Nanos,
+    /// Receive buffers shared by all sockets: a power of two.
+    pub receive_buffers: u16,
+    /// The size of each.
+    pub receive_buffer_size: Bytes,
+    /// Disk operations in flight at most; beyond it `submit_disk` refuses.
+    pub disk_depth: usize,
+    /// Threads for the disk in the epoll backend: as many operations run at a time.
+    pub disk_threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            spin: Nanos::ZERO,
+            receive_buffers: 32,
+            receive_buffer_size: Bytes::kib(32),
+            disk_depth: 1024,
+            disk_threads: 8,
+        }
+    }
+}
+
+/// Completion-based IO for the thread that made it; it stays on that thread. See the module's head for its use.
+///
+/// Requests for a token that is closed, or that names something of another kind, are ignored or refused, never misdirected.
+pub struct Reactor {
+    driver: Box<dyn Driver>,
+    events: Events,
+    waker: Waker,
+    pacing: Pacing,
+    backend: Backend,
+    fallback_reason: Option<io::Error>,
+}
+
+impl Reactor {
+    /// A reactor with the default sizes.
+    ///
+    /// # Errors
+    /// The backend asked for is not available, or the process is out of descriptors or memory.
+    pub fn new(backend: Backend) -> io::Result<Reactor> {
+        Reactor::with_options(backend, &Options::default())
+    }
+
+    /// A reactor of the given sizes. It sets the calling thread's timer slack to the minimum, so that deadlines are met to the
+    /// microsecond.
+    ///
+    /// # Errors
+    /// As [`Reactor::new`].
+    ///
+    /// # Panics
+    /// If a size is zero, or the number of receive buffers is not a power of two up to 32768.
+    pub fn with_options(backend: Backend, options: &Options) -> io::Result<Reactor> {
+        let count = options.receive_buffers;
+        assert!(count.is_power_of_two(), "{count} receive buffers: must be a power of two");
+        assert!(
+            options.disk_depth > 0 && options.disk_threads > 0 && options.receive_buffer_size > Bytes::ZERO,
+            "a size is zero: {options:?}"
+        );
+        let waker = Waker::new()?;
+        let mut fallback_reason = None;
+        let (driver, backend): (Box<dyn Driver>, Backend) = match backend {
+            Backend::IoUring => (Box::new(RingDriver::new(options, waker.clone())?), Backend::IoUring),
+            Backend::Epoll => (Box::new(EpollDriver::new(options, waker.clone())?), Backend::Epoll),
+            Backend::Auto => match RingDriver::new(options, waker.clone()) {
+                Ok(driver) => (Box::new(driver), Backend::IoUring),
+                Err(reason) => {
+                    fallback_reason = Some(reason);
+                    (Box::new(EpollDriver::new(options, waker.clone())?), Backend::Epoll)
+                }
+            },
+        };
+        minimise_timer_slack();
+        let pacing = Pacing::new(options.spin);
+        Ok(Reactor { driver, events: Events::default(), waker, pacing, backend, fallback_reason })
+    }
+
+    /// The backend in use, never `Auto`.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Why `Auto` did not get io_uring, for the log.
+    pub fn fallback_reason(&self) -> Option<&io::Error> {
+        self.fallback_reason.as_ref()
+    }
+
+    /// What wakes this reactor from other threads.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Accepts every connection that comes to `listener` ([`bind`](crate::bind) makes one), until `close`.
+    pub fn listen(&mut self, listener: TcpListener) -> io::Result<Token> {
+        self.driver.listen(listener)
+    }
+
+    /// Accepts again after [`Event::AcceptFailed`].
+    pub fn resume_accept(&mut self, listener: Token) {
+        self.driver.resume_accept(listener);
+    }
+
+    /// Begins to connect; [`Event::Connected`] tells the outcome. From then on the socket receives.
+    ///
+    /// # Errors
+    /// Only if no socket could be made.
+    pub fn connect(&mut self, address: SocketAddr) -> io::Result<Token> {
+        self.driver.connect(address, &mut self.events)
+    }
+
+    /// Takes over a connected socket and begins to receive.
+    pub fn add_socket(&mut self, socket: TcpStream) -> io::Result<Token> {
+        self.driver.add_socket(socket)
+    }
+
+    /// Gives a socket up for another reactor, in good order: a batch in flight is sent first, bytes that were received are
+    /// reported (also those a pause held back), then comes [`Event::Detached`].
+    pub fn detach(&mut self, token: Token) {
+        self.driver.detach(token, &mut self.events);
+    }
+
+    /// Stops reporting received bytes of a socket, so that the other end is slowed down by TCP.
+    pub fn pause_receive(&mut self, token: Token) {
+        self.driver.pause_receive(token, &mut self.events);
+    }
+
+    /// Goes on after `pause_receive`, with nothing lost.
+    pub fn resume_receive(&mut self, token: Token) {
+        self.driver.resume_receive(token, &mut self.events);
+    }
+
+    /// Sends a batch, whole and in order; [`Event::Sent`] gives it back. An empty batch is sent at once.
+    ///
+    /// # Errors
+    /// `Busy` while a batch of this socket is in flight, `Closed` if the socket is not open or not connected yet.
+    pub fn send(&mut self, token: Token, batch: SendBatch) -> Result<(), Refused<SendBatch>> {
+        self.driver.send(token, batch, &mut self.events)
+    }
+
+    /// Tells the other end that nothing more will be sent, after the batch in flight. What it still sends is received.
+    pub fn shutdown_write(&mut self, token: Token) {
+        self.driver.shutdown_write(token);
+    }
+
+    /// Takes over a file or block device.
+    pub fn add_file(&mut self, file: OwnedFd) -> io::Result<Token> {
+        self.driver.add_file(file)
+    }
+
+    /// Begins a disk operation; [`Event::Disk`] with the same `tag` gives its outcome and its buffer. Operations in flight are
+    /// in no order among each other; an `Fdatasync` covers those whose events came before it was submitted.
+    ///
+    /// # Errors
+    /// `Busy` at `Options::disk_depth` operations in flight, `Closed` if `file` is not an open file.
+    ///
+    /// # Panics
+    /// If the range of a read or write is not within its buffer.
+    pub fn submit_disk(&mut self, file: Token, tag: u64, op: DiskOp) -> Result<(), Refused<DiskOp>> {
+        op.check_range();
+        self.driver.submit_disk(Owner { file, tag }, op, &mut self.events)
+    }
+
+    /// Closes whatever the token names. From this moment there is no event for it, not even of what has happened already. What
+    /// is in flight on a socket is broken off; a disk operation runs to its end unreported. Buffers go home to their pools when
+    /// the kernel is done with them, and only then is the descriptor closed.
+    pub fn close(&mut self, token: Token) {
+        self.driver.close(token, &mut self.events);
+    }
+
+    /// Hands all requests over to the kernel without waiting, and collects what has happened.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.driver.poll(&mut self.events)
+    }
+
+    /// The oldest event that was not taken yet.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Hands all requests over to the kernel; returns when there is an event to take, when `deadline` has passed on
+    /// [`Clock`] (never before), or when a signal was handled on this thread. `None` is no deadline.
+    ///
+    /// # Errors
+    /// The kernel refuses the call itself: a bug or a broken machine.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.notice_wake_up(Waker::take_notice);
+        if !self.events.is_empty() {
+            self.pacing.on_gap(Nanos::ZERO);
+            return self.driver.poll(&mut self.events);
+        }
+        if !self.pacing.is_on() {
+            return self.sleep(deadline);
+        }
+        let start = Clock.now();
+        if let Some(until) = self.pacing.spin_until(start) {
+            self.spin(until.min(deadline.unwrap_or(Instant::FAR_FUTURE)))?;
+        }
+        let result = if self.events.is_empty() { self.sleep(deadline) } else { Ok(()) };
+        self.pacing.on_gap(Clock.now().since(start));
+        result
+    }
+
+    /// Looks for events without sleeping, until there is one or `until`.
+    fn spin(&mut self, until: Instant) -> io::Result<()> {
+        self.driver.poll(&mut self.events)?;
+        while self.events.is_empty() && Clock.now() < until {
+            hint::spin_loop();
+            if self.driver.may_have_events() {
+                self.driver.poll(&mut self.events)?;
+            }
+            self.notice_wake_up(Waker::take_notice);
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        loop {
+            if deadline.is_some_and(|deadline| Clock.now() >= deadline) {
+                return self.driver.poll(&mut self.events);
+            }
+            if !self.waker.begin_sleep() {
+                self.notice_wake_up(Waker::take_notice);
+                return self.driver.poll(&mut self.events);
+            }
+            let awakening = self.driver.block(deadline, &mut self.events);
+            self.notice_wake_up(Waker::end_sleep);
+            if awakening? == Awakening::Signal || !self.events.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn notice_wake_up(&mut self, noticed: fn(&Waker) -> bool) {
+        if noticed(&self.waker) {
+            self.events.push(Event::Woken);
+        }
+    }
+}
+
+/// Timers of a thread may by default fire 50 µs late, so that several can fire together.
+fn minimise_timer_slack() {
+    const SLACK: libc::c_ulong = 1;
+    // SAFETY: no pointers. If it is refused, deadlines are merely less precise.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK) };
+}

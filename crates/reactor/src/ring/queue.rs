@@ -1,0 +1,213 @@
+//! Requests on their way into the kernel, completions on their way out, and the count of what is between.
+//!
+//! A request that finds the submission queue full waits in an overflow list of ours, so asking never fails and never makes a
+//! system call. The list is bounded by what asks: a few requests per socket, the disk's depth.
+//!
+//! Holds: `in_flight` counts the requests that the kernel may still touch memory for, overflow included
+//!        (`requests_beyond_the_submission_queue_are_not_lost`).
+
+use crate::driver::Awakening;
+use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
+use io_uring::{IoUring, Submitter, cqueue, opcode, squeue};
+use std::collections::VecDeque;
+use std::io;
+use units::Nanos;
+
+/// What a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Wake,
+    Accept,
+    Connect,
+    Receive,
+    Send,
+    Disk,
+}
+
+const KINDS: [Kind; 6] = [Kind::Wake, Kind::Accept, Kind::Connect, Kind::Receive, Kind::Send, Kind::Disk];
+
+/// Marks a cancellation, whose own completion is of no interest.
+const CANCELLATION: u64 = u64::MAX;
+
+/// Names a request: its kind and the slot that owns it. A slot has at most one request of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) kind: Kind,
+    pub(super) index: u32,
+}
+
+impl Request {
+    fn user_data(self) -> u64 {
+        (self.kind as u64) << 32 | u64::from(self.index)
+    }
+
+    fn from_user_data(user_data: u64) -> Option<Request> {
+        let kind = *KINDS.get((user_data >> 32) as usize)?;
+        Some(Request { kind, index: user_data as u32 })
+    }
+}
+
+pub(super) struct Queue {
+    ring: IoUring,
+    overflow: VecDeque<squeue::Entry>,
+    in_flight: usize,
+}
+
+impl Queue {
+    pub(super) fn new(ring: IoUring) -> Queue {
+        Queue { ring, overflow: VecDeque::new(), in_flight: 0 }
+    }
+
+    /// Asks for an operation.
+    ///
+    /// # Safety
+    /// Descriptors and memory that `entry` names must stay valid, and the memory unused by others as the operation demands, until
+    /// the completion of `request` that is its last.
+    pub(super) unsafe fn push(&mut self, entry: squeue::Entry, request: Request) {
+        self.in_flight += 1;
+        self.enqueue(entry.user_data(request.user_data()));
+    }
+
+    /// Breaks off a request, if it is still out. Its last completion comes in any case.
+    pub(super) fn cancel(&mut self, request: Request) {
+        let cancel = opcode::AsyncCancel::new(request.user_data()).build();
+        self.enqueue(cancel.user_data(CANCELLATION));
+    }
+
+    /// Breaks off all requests.
+    pub(super) fn cancel_everything(&mut self) {
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
+        self.enqueue(cancel.user_data(CANCELLATION));
+    }
+
+    fn enqueue(&mut self, entry: squeue::Entry) {
+        // SAFETY: whoever pushed the request vouches for its memory; a cancellation names none.
+        if !self.overflow.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.overflow.push_back(entry);
+        }
+    }
+
+    /// Moves what it can from the overflow list to the submission queue.
+    fn refill(&mut self) {
+        if self.overflow.is_empty() {
+            return;
+        }
+        let mut submission = self.ring.submission();
+        // SAFETY: as for `enqueue`.
+        while let Some(entry) = self.overflow.front()
+            && unsafe { submission.push(entry) }.is_ok()
+        {
+            self.overflow.pop_front();
+        }
+    }
+
+    /// Hands all requests to the kernel and lets it run its completion work; no system call if there is neither.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        loop {
+            self.refill();
+            let submission = self.ring.submission();
+            if submission.is_empty() && !submission.taskrun() && !submission.cq_overflow() {
+                return Ok(());
+            }
+            drop(submission);
+            match self.ring.submit() {
+                Ok(0) => return Ok(()),
+                Ok(_) if self.overflow.is_empty() => return Ok(()),
+                Ok(_) => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    // Completions must be collected first, or memory is short for the moment: the rest goes with the next call.
+                    Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// As `submit`, then sleeps until there is a completion or `timeout` has passed.
+    pub(super) fn submit_and_wait(&mut self, timeout: Option<Nanos>) -> io::Result<Awakening> {
+        self.refill();
+        if !self.overflow.is_empty() {
+            self.submit()?;
+        }
+        let timespec;
+        let mut args = SubmitArgs::new();
+        if let Some(Nanos(timeout)) = timeout {
+            timespec = Timespec::new().sec(timeout / 1_000_000_000).nsec((timeout % 1_000_000_000) as u32);
+            args = args.timespec(&timespec);
+        }
+        match self.ring.submitter().submit_with_args(1, &args) {
+            Ok(_) => Ok(Awakening::Normal),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(Awakening::Normal),
+                Some(libc::EINTR) => Ok(Awakening::Signal),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Whether there are completions, or work in the kernel that may lead to some.
+    pub(super) fn may_have_completions(&mut self) -> bool {
+        !self.ring.completion().is_empty() || self.ring.submission().taskrun()
+    }
+
+    /// Moves all completions that are there into `completions`; each must then pass through `on_completion`.
+    pub(super) fn take_completions(&mut self, completions: &mut Vec<cqueue::Entry>) {
+        completions.extend(self.ring.completion());
+    }
+
+    /// Keeps the count; names the request that the completion belongs to, unless it is a mere cancellation.
+    pub(super) fn on_completion(&mut self, completion: &cqueue::Entry) -> Option<Request> {
+        let request = Request::from_user_data(completion.user_data())?;
+        if !cqueue::more(completion.flags()) {
+            self.in_flight -= 1;
+        }
+        Some(request)
+    }
+
+    /// Requests whose last completion has not come yet.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn submitter(&self) -> Submitter<'_> {
+        self.ring.submitter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_kind_survives_the_way_through_the_kernel() {
+        for (position, kind) in KINDS.into_iter().enumerate() {
+            assert_eq!(kind as usize, position);
+            let request = Request { kind, index: u32::MAX };
+            assert_eq!(Request::from_user_data(request.user_data()), Some(request));
+        }
+        assert_eq!(Request::from_user_data(CANCELLATION), None);
+    }
+
+    #[test]
+    fn requests_beyond_the_submission_queue_are_not_lost() {
+        let Ok(ring) = super::super::setup::build() else { return };
+        let mut queue = Queue::new(ring);
+        let count = 20_000;
+        for index in 0..count {
+            // SAFETY: a no-op names neither memory nor descriptors.
+            unsafe { queue.push(opcode::Nop::new().build(), Request { kind: Kind::Disk, index }) };
+        }
+        let mut completions = Vec::new();
+        let mut seen = BTreeSet::new();
+        while queue.in_flight() > 0 {
+            queue.submit_and_wait(None).expect("the ring works");
+            queue.take_completions(&mut completions);
+            for completion in completions.drain(..) {
+                seen.extend(queue.on_completion(&completion).map(|request| request.index));
+            }
+        }
+        assert!(seen.into_iter().eq(0..count));
+    }
+}

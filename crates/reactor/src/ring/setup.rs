@@ -1,0 +1,112 @@
+//! Making the ring with the best the kernel offers.
+//!
+//! Flags are tried from the newest kernel's to none; each only saves time. What the backend cannot do without is tested:
+//!
+//! | needed | since | how it is found out |
+//! |---|---|---|
+//! | timeouts on enter, no lost completions | 5.11 | feature bits |
+//! | provided buffer ring, multishot accept | 5.19 | registering the ring |
+//! | multishot receive | 6.0 | has no probe of its own; `SEND_ZC` came with the same release |
+//!
+//! Where one is missing (5.15, say) `Backend::Auto` takes epoll instead: reception without these would need a buffer per
+//! connection, which is what epoll does not need either.
+
+use io_uring::{IoUring, Probe, opcode};
+use std::io;
+
+/// Submission entries. A loop that asks for more than this in one go makes one more system call.
+const SUBMISSION_ENTRIES: u32 = 512;
+/// Completion entries: room for all disk operations and a burst from every socket. Beyond it the kernel keeps completions back,
+/// slower but not lost.
+const COMPLETION_ENTRIES: u32 = 4096;
+
+/// How much the kernel may save, from the newest to the oldest.
+#[derive(Clone, Copy)]
+enum Tier {
+    /// 6.1: completion work runs only when we ask for it, in one go.
+    DeferTaskrun,
+    /// 6.0: one thread submits; completion work does not interrupt it.
+    SingleIssuer,
+    /// 5.19: completion work does not interrupt the thread.
+    CoopTaskrun,
+    /// Nothing special.
+    Plain,
+}
+
+/// A ring that can do all the backend needs.
+///
+/// # Errors
+/// io_uring is forbidden (`EPERM`), unknown (`ENOSYS`) or too old (`Unsupported`).
+pub(super) fn build() -> io::Result<IoUring> {
+    let mut outcome = Err(io::ErrorKind::Unsupported.into());
+    for tier in [Tier::DeferTaskrun, Tier::SingleIssuer, Tier::CoopTaskrun, Tier::Plain] {
+        outcome = build_tier(tier);
+        match &outcome {
+            // EINVAL: this kernel does not know one of the flags.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            _ => break,
+        }
+    }
+    let ring = outcome?;
+    check(&ring)?;
+    Ok(ring)
+}
+
+fn build_tier(tier: Tier) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.setup_clamp().setup_cqsize(COMPLETION_ENTRIES);
+    match tier {
+        // The taskrun flag tells us without a system call that there is completion work to run.
+        Tier::DeferTaskrun => {
+            builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag()
+        }
+        Tier::SingleIssuer => {
+            builder.setup_submit_all().setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag()
+        }
+        Tier::CoopTaskrun => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
+        Tier::Plain => &mut builder,
+    };
+    builder.build(SUBMISSION_ENTRIES)
+}
+
+fn check(ring: &IoUring) -> io::Result<()> {
+    let too_old =
+        |what: &str| Err(io::Error::new(io::ErrorKind::Unsupported, format!("io_uring here has no {what}")));
+    if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+        return too_old("timeouts on enter");
+    }
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    if !probe.is_supported(opcode::SendZc::CODE) {
+        return too_old("multishot receive (Linux 6.0)");
+    }
+    for code in [
+        opcode::AcceptMulti::CODE,
+        opcode::Connect::CODE,
+        opcode::SendMsg::CODE,
+        opcode::AsyncCancel2::CODE,
+        opcode::Read::CODE,
+        opcode::Write::CODE,
+        opcode::Fsync::CODE,
+        opcode::Fallocate::CODE,
+    ] {
+        if !probe.is_supported(code) {
+            return too_old(&format!("operation {code}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tier_that_this_kernel_builds_passes_the_check() {
+        for tier in [Tier::DeferTaskrun, Tier::SingleIssuer, Tier::CoopTaskrun, Tier::Plain] {
+            if let Ok(ring) = build_tier(tier) {
+                assert_eq!(check(&ring).is_ok(), build().is_ok());
+            }
+        }
+    }
+}

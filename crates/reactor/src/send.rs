@@ -1,0 +1,143 @@
+//! What goes out on a socket in one go: small bytes copied, payload moved.
+
+use crate::IoBuffer;
+use std::ops::Range;
+
+/// One stretch of the batch.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece {
+    /// A range of the batch's own bytes.
+    Bytes(Range<usize>),
+    /// A range of one of the batch's buffers.
+    Buffer {
+        /// Which buffer.
+        index: usize,
+        /// Which of its bytes.
+        range: Range<usize>,
+    },
+}
+
+impl Piece {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Piece::Bytes(range) | Piece::Buffer { range, .. } => range.len(),
+        }
+    }
+}
+
+/// Bytes and buffers to send in order, gathered by the kernel without a copy in user space.
+///
+/// [`Event::Sent`](crate::Event::Sent) gives the batch back: take the buffers out with [`SendBatch::drain_buffers`], clear it
+/// and fill it again; a batch in steady use does not allocate.
+#[derive(Debug, Default)]
+pub struct SendBatch {
+    bytes: Vec<u8>,
+    buffers: Vec<IoBuffer>,
+    pieces: Vec<Piece>,
+    length: usize,
+}
+
+impl SendBatch {
+    /// An empty batch.
+    pub fn new() -> SendBatch {
+        SendBatch::default()
+    }
+
+    /// Appends a copy of `bytes`: headers and digests.
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.length += bytes.len();
+        match self.pieces.last_mut() {
+            Some(Piece::Bytes(range)) => range.end = self.bytes.len(),
+            _ if bytes.is_empty() => {}
+            _ => self.pieces.push(Piece::Bytes(start..self.bytes.len())),
+        }
+    }
+
+    /// Appends `range` of `buffer` by moving the buffer in.
+    ///
+    /// # Panics
+    /// If the buffer has no such range.
+    pub fn push_buffer(&mut self, buffer: IoBuffer, range: Range<usize>) {
+        assert!(
+            range.start <= range.end && range.end <= buffer.len(),
+            "bytes {range:?} of a buffer of {} bytes",
+            buffer.len()
+        );
+        self.length += range.len();
+        if !range.is_empty() {
+            self.pieces.push(Piece::Buffer { index: self.buffers.len(), range });
+        }
+        self.buffers.push(buffer);
+    }
+
+    /// Bytes to send.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Separate stretches of memory: the kernel takes 1024 per system call.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Empties the batch and hands out the buffers that it held, in the order in which they were pushed.
+    pub fn drain_buffers(&mut self) -> impl Iterator<Item = IoBuffer> + '_ {
+        self.bytes.clear();
+        self.pieces.clear();
+        self.length = 0;
+        self.buffers.drain(..)
+    }
+
+    /// Empties the batch; its buffers go home to their pools.
+    pub fn clear(&mut self) {
+        drop(self.drain_buffers());
+    }
+
+    pub(crate) fn piece(&self, index: usize) -> Option<&Piece> {
+        self.pieces.get(index)
+    }
+
+    /// Where a piece begins in memory. Valid until the batch is changed; moving the batch does not move the bytes.
+    pub(crate) fn start_of(&self, piece: &Piece) -> *const u8 {
+        match piece {
+            Piece::Bytes(range) => self.bytes[range.clone()].as_ptr(),
+            Piece::Buffer { index, range } => self.buffers[*index][range.clone()].as_ptr(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BufferPool;
+    use units::Bytes;
+
+    #[test]
+    fn headers_that_follow_each_other_are_one_piece() {
+        let mut pool = BufferPool::new(Bytes::kib(8));
+        let mut batch = SendBatch::new();
+        batch.push_bytes(b"");
+        batch.push_bytes(b"he");
+        batch.push_bytes(b"ad");
+        batch.push_buffer(pool.take(4096).expect("the pool is empty"), 10..20);
+        batch.push_buffer(pool.take(10).expect("one page is left"), 3..3);
+        batch.push_bytes(b"tail");
+        assert_eq!((batch.len(), batch.pieces()), (18, 3));
+        assert_eq!(batch.drain_buffers().map(|buffer| buffer.len()).collect::<Vec<_>>(), [4096, 10]);
+        assert_eq!((batch.len(), batch.pieces()), (0, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes 0..11 of a buffer of 10 bytes")]
+    fn a_range_outside_the_buffer_is_a_bug() {
+        let buffer = BufferPool::new(Bytes::kib(4)).take(10).expect("the pool is empty");
+        SendBatch::new().push_buffer(buffer, 0..11);
+    }
+}
