@@ -1,3 +1,40 @@
-//! The `gimbal` command.
+//! The `gimbal` command: one module per subcommand, and nothing else here.
 
-fn main() {}
+mod completions;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Shares NVMe SSDs among many tenants over NVMe/TCP, so that each gets its fair share and a short latency tail.
+#[derive(Parser)]
+#[command(
+    name = "gimbal",
+    version,
+    about,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print completions for a shell.
+    Completions(completions::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Completions(args) => completions::run(args),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("gimbal: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
