@@ -1,1 +1,54 @@
-//! An SSD as a discrete-event performance model in virtual time.
+//! An SSD as a discrete-event performance model in virtual time: no data, only when each command completes.
+//!
+//! ```text
+//!   submit(now, command) ─►  firmware ─ link ─ write buffer ─ mapping ─ dies  ─► Completion { tag, at }
+//!                               └────────── one event queue ──────────┘
+//! ```
+//!
+//! A device is a [`Profile`] (a TOML file) in a [`Condition`]. It reads no clock: the caller says how far time has come
+//! with [`Ssd::advance`], and [`Ssd::next_event`] says when there is something to do. The same calls give the same
+//! completions on every machine. The way between host and device (fabric, interrupt) is the caller's.
+//!
+//! ```
+//! use ssd::{Command, CommandKind, Condition, Profile, Ssd};
+//! use units::{Instant, Nanos};
+//!
+//! let mut ssd = Ssd::new(&Profile::default(), Condition::Clean, 1);
+//! ssd.submit(Instant::ZERO, Command { tag: 7, kind: CommandKind::Read, slot: 42, slots: 1 });
+//! let mut completed = Vec::new();
+//! while let Some(at) = ssd.next_event().filter(|_| ssd.outstanding() > 0) {
+//!     ssd.advance(at, &mut |completion| completed.push(completion));
+//! }
+//! assert_eq!(completed[0].tag, 7);
+//! assert!(completed[0].at < Instant::ZERO + Nanos::micros(75), "a lone 4 KiB read");
+//! ```
+//!
+//! Reading order: `ssd` (the path of a command), `die` (what each die does next), `stripe` and `collection` (where data
+//! go and how they are moved), `slc`, `image` (conditioning), `profile`; `wheel` is the event queue.
+//! What the model meets and misses: `docs/ssd-model.md`.
+
+mod buffer;
+mod collection;
+mod command;
+mod die;
+mod event;
+mod flash;
+mod front;
+mod geometry;
+mod image;
+mod mapping;
+mod profile;
+mod slab;
+mod slc;
+mod ssd;
+mod stripe;
+mod wheel;
+
+pub use command::{Command, CommandKind, Completion};
+pub use geometry::SLOT_BYTES;
+pub use image::{Condition, Image};
+pub use profile::{
+    BufferProfile, ChannelProfile, CollectionProfile, FirmwareProfile, FlashProfile, GeometryProfile,
+    LinkProfile, Profile, ProfileError, SlcProfile, SwitchProfile,
+};
+pub use ssd::{Counters, Ssd};

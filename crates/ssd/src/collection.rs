@@ -1,0 +1,158 @@
+//! Garbage collection: which block to empty, copying its valid slots away, and how fast.
+//!
+//! Each die collects on its own and greedily: the full block with the fewest valid slots. A die's work is cut into steps
+//! of one page (sense, transfer) so that reads slip in between; copies gather into program units of the die.
+//!
+//! **Pacing.** A block with `v` of `N` slots valid costs `v` copies and gives `N − v` free slots, so that in the steady
+//! state each host slot must pay for `v / (N − v)` copies. Programming a host unit adds that much to the die's *debt*;
+//! copying pays it off. A factor between 0 and 2 steers the number of free blocks `f` towards `free_low + ½`:
+//! `m = 1 + (free_low + ½ − f) / 2`. An on/off threshold instead would make all dies collect at the same time, and
+//! bandwidth would swing.
+
+use crate::flash::{Flash, OpenBlock, Unit, UnitOrigin, Victim};
+use crate::geometry::{PhysicalSlot, SLOTS_PER_PAGE};
+use std::collections::VecDeque;
+
+/// Fixed point for debts and shares of blocks: 16 bits behind the point.
+const ONE: i64 = 1 << 16;
+/// Collection may run ahead of its debt by this many slots.
+const AHEAD_MOST: i64 = 64 * ONE;
+
+/// Copies that a die owes for what the host has written to it, in slots of fixed point.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Debt(i64);
+
+impl Debt {
+    pub(crate) fn is_owed(self) -> bool {
+        self.0 > 0
+    }
+
+    fn pay(&mut self, copies: u32) {
+        self.0 = (self.0 - i64::from(copies) * ONE).max(-AHEAD_MOST);
+    }
+}
+
+/// What one step on a victim comes to.
+pub(crate) enum Step {
+    /// A page with this many valid slots was emptied.
+    Copied { slots: u32, page: u8, slc: bool },
+    /// Nothing valid is left: erase it.
+    Emptied,
+}
+
+impl Flash {
+    /// The victim of `die`, a newly picked one if there is none. With `fold`, only the SLC cache is looked at.
+    pub(crate) fn victim(&mut self, die: u32, fold: bool) -> Option<Victim> {
+        match self.space[die as usize].victim {
+            Some(victim) => Some(victim),
+            None if fold => self.pick_fold(die),
+            None => self.pick_greedily(die),
+        }
+    }
+
+    /// Makes the full block with the fewest valid slots the victim. A block without garbage never is one.
+    fn pick_greedily(&mut self, die: u32) -> Option<Victim> {
+        let collectable = |&block: &u32| {
+            let state = self.mapping.block(block);
+            state.is_full() && !state.slc && state.valid < state.slots
+        };
+        let block =
+            self.geometry.blocks_of(die).filter(collectable).min_by_key(|&b| self.mapping.block(b).valid)?;
+        let state = self.mapping.block(block);
+        let victim = Victim {
+            block,
+            scanned: 0,
+            valid: u32::from(state.valid),
+            slots: u32::from(state.slots),
+            slc: false,
+        };
+        self.space[die as usize].victim = Some(victim);
+        Some(victim)
+    }
+
+    /// Copies the valid slots of the victim's next page that has any. Program units that this fills go to `filled`.
+    pub(crate) fn collect_page(&mut self, die: u32, debt: &mut Debt, filled: &mut VecDeque<Unit>) -> Step {
+        let mut victim = self.space[die as usize].victim.expect("a step of collection needs a victim");
+        while victim.scanned < victim.slots && self.mapping.block(victim.block).valid > 0 {
+            let first = victim.scanned;
+            victim.scanned += SLOTS_PER_PAGE;
+            let mut copied = 0;
+            for offset in first..victim.scanned {
+                if let Some(logical) = self.mapping.owner(PhysicalSlot::new(victim.block, offset)) {
+                    let place = self.take_copy_slot(die, filled);
+                    self.mapping.bind(logical, place);
+                    copied += 1;
+                }
+            }
+            if copied > 0 {
+                self.space[die as usize].victim = Some(victim);
+                self.copied_slots += u64::from(copied);
+                debt.pay(copied);
+                return Step::Copied { slots: copied, page: (first / SLOTS_PER_PAGE) as u8, slc: victim.slc };
+            }
+        }
+        Step::Emptied
+    }
+
+    /// The next slot for a copy. There always is a block for it: the host leaves one free, a victim needs at most one,
+    /// and erasing it gives that one back.
+    fn take_copy_slot(&mut self, die: u32, filled: &mut VecDeque<Unit>) -> PhysicalSlot {
+        let unit_slots = self.geometry.unit_slots;
+        let current = self.space[die as usize].copies.filter(|open| open.left() > 0);
+        let mut open: OpenBlock = current.unwrap_or_else(|| self.open_block(die, false));
+        let place = PhysicalSlot::new(open.block, open.used);
+        open.used += 1;
+        self.space[die as usize].copies = Some(open);
+        if open.used.is_multiple_of(unit_slots) {
+            filled.push_back(Unit {
+                block: open.block,
+                offset: open.used - unit_slots,
+                slots: unit_slots,
+                slc: false,
+                origin: UnitOrigin::Copy,
+            });
+        }
+        place
+    }
+
+    /// The victim of `die` has been erased and is free.
+    ///
+    /// # Panics
+    /// If it was not empty.
+    pub(crate) fn on_erased(&mut self, die: u32) {
+        let space = &mut self.space[die as usize];
+        let victim = space.victim.take().expect("only a victim is erased");
+        space.free.push_back(victim.block);
+        space.slc_used -= u32::from(victim.slc);
+        let block = self.mapping.block_mut(victim.block);
+        assert_eq!(block.valid, 0, "block {} is erased with valid data", victim.block);
+        block.programmed = 0;
+        block.slc = false;
+        block.slots = self.geometry.block_slots as u16;
+        self.erases += 1;
+    }
+
+    /// Adds to `debt` what a unit of `slots` host slots on `die` must pay for.
+    pub(crate) fn owe(&mut self, die: u32, slots: u32, debt: &mut Debt) {
+        let pace = self.pace(die);
+        if pace <= 0 {
+            return;
+        }
+        if let Some(victim) = self.victim(die, false) {
+            let gain = (victim.slots - victim.valid).max(1);
+            debt.0 += i64::from(slots) * pace * i64::from(victim.valid) / i64::from(gain);
+        }
+    }
+
+    /// The factor `m` of the header, in fixed point.
+    fn pace(&self, die: u32) -> i64 {
+        let space = &self.space[die as usize];
+        let share = |slots: u32| i64::from(slots) * ONE / i64::from(self.geometry.block_slots);
+        let free = space.free.len() as i64 * ONE
+            + share(space.host.map_or(0, |open| open.left()))
+            + share(space.copies.map_or(0, |open| open.left()))
+            + share(space.victim.map_or(0, |victim| victim.scanned));
+        let wanted = i64::from(self.geometry.free_low) * ONE + ONE / 2;
+        (ONE + (wanted - free) / 2).clamp(0, 2 * ONE)
+    }
+}

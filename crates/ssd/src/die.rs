@@ -1,0 +1,454 @@
+//! The die scheduler: what each die does next.
+//!
+//! A die does one thing at a time. Reads go first, but no more than `reads_between_slices` of them in a row while
+//! background work waits. A program or an erase is suspended for a waiting read once it has run for a slice.
+//!
+//! ```text
+//!            ┌─► sense ─► deliver (channel) ──────────────────────┐
+//!            ├─► sense for copy ─► deliver (channel) ─────────────┤
+//!   idle ────┼─► load pages (channel) ─► program ─┬─ done ────────┼──► idle
+//!            ├─► erase ───────────────────────────┤               │
+//!            │                                    └─ suspended ───┤
+//!            └─► the suspended operation, resumed                 ┘
+//! ```
+//!
+//! Background work in order: the suspended operation; units of copies; collection if it is urgent or owed; units of the
+//! host; and, while the device is idle, folding the SLC cache and refilling the free blocks.
+//!
+//! Holds: a die that is not idle has exactly one [`Event::DieStep`] of its present generation pending.
+//! Elsewhere: what to collect is `collection`; where time is spent outside the dies is `front`.
+
+use crate::collection::{Debt, Step};
+use crate::event::Event;
+use crate::flash::{Flash, Unit, UnitOrigin};
+use crate::geometry::SLOTS_PER_PAGE;
+use crate::profile::Profile;
+use crate::slab::Slab;
+use crate::wheel::Wheel;
+use std::collections::VecDeque;
+use units::{Bytes, Instant, Nanos};
+
+const NO_READ: u32 = u32::MAX;
+
+/// The dies, the channels to them, and the flash translation layer that they carry out.
+pub(crate) struct Dies {
+    pub(crate) flash: Flash,
+    pub(crate) reads: Slab<FlashRead>,
+    /// The host has been quiet for long enough to do work that can wait.
+    pub(crate) idle: bool,
+    pub(crate) suspensions: u64,
+    dies: Vec<Die>,
+    /// When each channel is free again.
+    channels: Vec<Instant>,
+    timing: Timing,
+}
+
+/// One read operation of a die: slots of one page for one command.
+#[derive(Clone, Copy)]
+pub(crate) struct FlashRead {
+    pub(crate) command: u32,
+    pub(crate) slots: u32,
+    pub(crate) source: Source,
+    /// The read behind this one in the die's queue.
+    next: u32,
+}
+
+/// Where a read operation gets its data.
+#[derive(Clone, Copy)]
+pub(crate) enum Source {
+    /// The controller's memory: nothing to wait for.
+    Controller,
+    /// A page of a die, which takes this long to sense.
+    Die { die: u32, sense: u32 },
+}
+
+struct Die {
+    activity: Activity,
+    /// Moves on when a pending step is cancelled.
+    generation: u32,
+    first_read: u32,
+    last_read: u32,
+    reads_in_row: u32,
+    suspended: Option<Suspended>,
+    host_units: VecDeque<Unit>,
+    copy_units: VecDeque<Unit>,
+    debt: Debt,
+}
+
+#[derive(Clone, Copy)]
+enum Activity {
+    Idle,
+    Sensing { read: u32 },
+    Delivering { read: u32 },
+    CopySensing { slots: u32 },
+    CopyDelivering,
+    Loading { unit: Unit, pages_left: u32 },
+    Long(Slice),
+    Suspending,
+}
+
+/// A stretch of a long operation between suspensions.
+#[derive(Clone, Copy)]
+struct Slice {
+    operation: Long,
+    began: Instant,
+    ends: Instant,
+    suspend_pending: bool,
+}
+
+/// An operation that can be suspended.
+#[derive(Clone, Copy)]
+enum Long {
+    Program(Unit),
+    Erase,
+}
+
+struct Suspended {
+    operation: Long,
+    left: Nanos,
+}
+
+/// What the end of a step means for the rest of the device. After all but the first the die is idle.
+pub(crate) enum Ended {
+    /// The die goes on with the same work.
+    Nothing,
+    /// A read has brought its data to the controller.
+    Read(u32),
+    /// A unit of the host is on flash.
+    HostUnit { buffered: u32, sequence: u64 },
+    /// A block has been erased.
+    Erase,
+    /// Something else that nobody waits for.
+    Other,
+}
+
+struct Timing {
+    /// By page within a block, in nanoseconds.
+    sense: Vec<u32>,
+    slc_sense: u32,
+    /// By number of slots.
+    transfer: [Nanos; SLOTS_PER_PAGE as usize + 1],
+    program: Nanos,
+    slc_program: Nanos,
+    erase: Nanos,
+    /// `None` if long operations cannot be suspended.
+    suspend: Option<Suspend>,
+    reads_between_slices: u32,
+    free_low: usize,
+    free_hard: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Suspend {
+    slice: Nanos,
+    overhead: Nanos,
+    least_left: Nanos,
+}
+
+impl Timing {
+    fn new(profile: &Profile, flash: &Flash) -> Timing {
+        let pages = (flash.geometry.block_slots / SLOTS_PER_PAGE) as usize;
+        let transfer = |slots| {
+            let data = profile.channel.rate.time_to_earn(Bytes(slots as u64 * crate::SLOT_BYTES));
+            profile.channel.transfer_overhead + data.expect("a profile's channel has a rate")
+        };
+        Timing {
+            sense: profile.flash.sense.iter().copied().cycle().take(pages).collect(),
+            slc_sense: profile.slc.sense.0 as u32,
+            transfer: std::array::from_fn(transfer),
+            program: profile.flash.program,
+            slc_program: profile.slc.program,
+            erase: profile.flash.erase,
+            suspend: profile.flash.suspend.then_some(Suspend {
+                slice: profile.flash.suspend_slice,
+                overhead: profile.flash.suspend_overhead,
+                least_left: profile.flash.suspend_least_left,
+            }),
+            reads_between_slices: profile.flash.reads_between_slices,
+            free_low: profile.collection.free_low as usize,
+            free_hard: profile.collection.free_hard as usize,
+        }
+    }
+
+    #[inline]
+    fn sense(&self, page: u8, slc: bool) -> u32 {
+        if slc { self.slc_sense } else { self.sense[page as usize] }
+    }
+}
+
+impl FlashRead {
+    pub(crate) fn new(command: u32, slots: u32, source: Source) -> FlashRead {
+        FlashRead { command, slots, source, next: NO_READ }
+    }
+}
+
+impl Die {
+    fn new() -> Die {
+        Die {
+            activity: Activity::Idle,
+            generation: 0,
+            first_read: NO_READ,
+            last_read: NO_READ,
+            reads_in_row: 0,
+            suspended: None,
+            host_units: VecDeque::new(),
+            copy_units: VecDeque::new(),
+            debt: Debt::default(),
+        }
+    }
+
+    fn has_reads(&self) -> bool {
+        self.first_read != NO_READ
+    }
+}
+
+impl Dies {
+    pub(crate) fn new(profile: &Profile, flash: Flash) -> Dies {
+        Dies {
+            timing: Timing::new(profile, &flash),
+            dies: (0..flash.geometry.dies).map(|_| Die::new()).collect(),
+            channels: vec![Instant::ZERO; flash.geometry.channels as usize],
+            reads: Slab::new(),
+            idle: false,
+            suspensions: 0,
+            flash,
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.dies.len() as u32
+    }
+
+    /// Where the data at `place` come from and how long sensing them takes.
+    #[inline]
+    pub(crate) fn source(&self, place: crate::geometry::PhysicalSlot) -> Source {
+        match self.flash.locate(place) {
+            crate::flash::Place::Controller => Source::Controller,
+            crate::flash::Place::Die { die, page, slc } => {
+                Source::Die { die: u32::from(die), sense: self.timing.sense(page, slc) }
+            }
+        }
+    }
+
+    /// Queues a read on its die.
+    #[inline]
+    pub(crate) fn on_read(&mut self, now: Instant, die: u32, read: u32, events: &mut Wheel<Event>) {
+        let state = &mut self.dies[die as usize];
+        if state.first_read == NO_READ {
+            state.first_read = read;
+        } else {
+            self.reads.get_mut(state.last_read).next = read;
+        }
+        state.last_read = read;
+        match state.activity {
+            Activity::Idle => self.start_next(now, die, events),
+            Activity::Long(_) => self.ask_for_suspension(now, die, events),
+            _ => {}
+        }
+    }
+
+    /// Queues a unit of the host on its die.
+    pub(crate) fn on_host_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Wheel<Event>) {
+        self.dies[die as usize].host_units.push_back(unit);
+        self.start_next(now, die, events);
+    }
+
+    /// What the die was doing has ended, if `generation` is still its present one.
+    #[inline]
+    pub(crate) fn on_step(
+        &mut self,
+        now: Instant,
+        die: u32,
+        generation: u32,
+        events: &mut Wheel<Event>,
+    ) -> Ended {
+        let state = &self.dies[die as usize];
+        if state.generation != generation {
+            return Ended::Nothing;
+        }
+        match state.activity {
+            Activity::Sensing { read } => {
+                let at = self.transfer(now, die, self.reads.get(read).slots);
+                self.begin(die, Activity::Delivering { read }, at, events);
+                Ended::Nothing
+            }
+            Activity::CopySensing { slots } => {
+                let at = self.transfer(now, die, slots);
+                self.begin(die, Activity::CopyDelivering, at, events);
+                Ended::Nothing
+            }
+            Activity::Loading { unit, pages_left: 1 } => {
+                let time = if unit.slc { self.timing.slc_program } else { self.timing.program };
+                self.begin_slice(now, die, Long::Program(unit), time, events);
+                Ended::Nothing
+            }
+            Activity::Loading { unit, pages_left } => {
+                let at = self.transfer(now, die, SLOTS_PER_PAGE);
+                self.begin(die, Activity::Loading { unit, pages_left: pages_left - 1 }, at, events);
+                Ended::Nothing
+            }
+            Activity::Delivering { read } => self.end(die, Ended::Read(read)),
+            Activity::CopyDelivering | Activity::Suspending => self.end(die, Ended::Other),
+            Activity::Long(Slice { operation: Long::Program(unit), .. }) => {
+                self.flash.on_programmed(&unit);
+                match unit.origin {
+                    UnitOrigin::Host { buffered, sequence } => {
+                        self.end(die, Ended::HostUnit { buffered, sequence })
+                    }
+                    UnitOrigin::Copy => self.end(die, Ended::Other),
+                }
+            }
+            Activity::Long(Slice { operation: Long::Erase, .. }) => {
+                self.flash.on_erased(die);
+                self.end(die, Ended::Erase)
+            }
+            Activity::Idle => unreachable!("die {die} is idle, so that nothing of it can end"),
+        }
+    }
+
+    /// The slice of a long operation is over; suspend it if a read waits.
+    pub(crate) fn on_suspend_due(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+        let state = &mut self.dies[die as usize];
+        let (Activity::Long(slice), Some(suspend)) = (&mut state.activity, self.timing.suspend) else {
+            unreachable!("a suspension of die {die} is only planned within a slice of a long operation")
+        };
+        if state.first_read == NO_READ {
+            slice.suspend_pending = false;
+            return;
+        }
+        state.suspended = Some(Suspended { operation: slice.operation, left: slice.ends.since(now) });
+        state.reads_in_row = 0;
+        state.generation = state.generation.wrapping_add(1);
+        self.suspensions += 1;
+        self.begin(die, Activity::Suspending, now + suspend.overhead, events);
+    }
+
+    /// Gives the die its next work if it is idle.
+    #[inline]
+    pub(crate) fn start_next(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+        let state = &mut self.dies[die as usize];
+        if !matches!(state.activity, Activity::Idle) {
+            return;
+        }
+        if state.has_reads() && state.reads_in_row < self.timing.reads_between_slices {
+            state.reads_in_row += 1;
+            return self.start_read(now, die, events);
+        }
+        state.reads_in_row = 0;
+        let began = self.start_background(now, die, events);
+        if !began && self.dies[die as usize].has_reads() {
+            self.start_read(now, die, events);
+        }
+    }
+
+    #[inline]
+    fn start_read(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+        let state = &mut self.dies[die as usize];
+        let read = state.first_read;
+        let FlashRead { source, next, .. } = *self.reads.get(read);
+        let Source::Die { sense, .. } = source else {
+            unreachable!("a read of the controller's memory waits for die {die}")
+        };
+        state.first_read = next;
+        self.begin(die, Activity::Sensing { read }, now + Nanos(u64::from(sense)), events);
+    }
+
+    /// Starts the first background work there is; `false` if there is none.
+    fn start_background(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) -> bool {
+        let state = &mut self.dies[die as usize];
+        if let Some(Suspended { operation, left }) = state.suspended.take() {
+            self.begin_slice(now, die, operation, left, events);
+            return true;
+        }
+        if let Some(unit) = state.copy_units.pop_front() {
+            self.start_unit(now, die, unit, events);
+            return true;
+        }
+        let owed = state.debt.is_owed();
+        let free = self.flash.space[die as usize].free.len();
+        let urgent = free <= self.timing.free_hard;
+        if (urgent || owed) && self.collect(now, die, false, events) {
+            return true;
+        }
+        let state = &mut self.dies[die as usize];
+        if let Some(unit) = state.host_units.pop_front() {
+            self.flash.owe(die, unit.slots, &mut state.debt);
+            self.start_unit(now, die, unit, events);
+            return true;
+        }
+        let scarce = free < self.timing.free_low;
+        self.idle && (self.collect(now, die, true, events) || scarce && self.collect(now, die, false, events))
+    }
+
+    fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Wheel<Event>) {
+        let at = self.transfer(now, die, SLOTS_PER_PAGE);
+        self.begin(die, Activity::Loading { unit, pages_left: unit.slots / SLOTS_PER_PAGE }, at, events);
+    }
+
+    /// One step of garbage collection, or with `fold` of emptying the SLC cache; `false` if there is no victim.
+    fn collect(&mut self, now: Instant, die: u32, fold: bool, events: &mut Wheel<Event>) -> bool {
+        if self.flash.victim(die, fold).is_none() {
+            return false;
+        }
+        let state = &mut self.dies[die as usize];
+        match self.flash.collect_page(die, &mut state.debt, &mut state.copy_units) {
+            Step::Copied { slots, page, slc } => {
+                let sense = Nanos(u64::from(self.timing.sense(page, slc)));
+                self.begin(die, Activity::CopySensing { slots }, now + sense, events);
+            }
+            Step::Emptied => self.begin_slice(now, die, Long::Erase, self.timing.erase, events),
+        }
+        true
+    }
+
+    /// Runs a long operation that takes `time` more.
+    fn begin_slice(
+        &mut self,
+        now: Instant,
+        die: u32,
+        operation: Long,
+        time: Nanos,
+        events: &mut Wheel<Event>,
+    ) {
+        let ends = now + time;
+        let slice = Slice { operation, began: now, ends, suspend_pending: false };
+        self.begin(die, Activity::Long(slice), ends, events);
+        if self.dies[die as usize].has_reads() {
+            self.ask_for_suspension(now, die, events);
+        }
+    }
+
+    /// A read waits for a long operation: suspend that when its slice is over, unless it is nearly done by then.
+    fn ask_for_suspension(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+        let Some(suspend) = self.timing.suspend else { return };
+        let state = &mut self.dies[die as usize];
+        let Activity::Long(slice) = &mut state.activity else { return };
+        let due = (slice.began + suspend.slice).max(now);
+        if !slice.suspend_pending && slice.ends > due + suspend.least_left {
+            slice.suspend_pending = true;
+            events.push(due, Event::SuspendDue { die });
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, die: u32, activity: Activity, ends: Instant, events: &mut Wheel<Event>) {
+        let state = &mut self.dies[die as usize];
+        state.activity = activity;
+        events.push(ends, Event::DieStep { die, generation: state.generation });
+    }
+
+    #[inline]
+    fn end(&mut self, die: u32, ended: Ended) -> Ended {
+        self.dies[die as usize].activity = Activity::Idle;
+        ended
+    }
+
+    /// When the channel of `die` has moved `slots` slots.
+    #[inline]
+    fn transfer(&mut self, now: Instant, die: u32, slots: u32) -> Instant {
+        let channel = (die % self.flash.geometry.channels) as usize;
+        let free = &mut self.channels[channel];
+        *free = (*free).max(now) + self.timing.transfer[slots as usize];
+        *free
+    }
+}

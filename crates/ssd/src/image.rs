@@ -1,0 +1,102 @@
+//! Conditioning: the state in which an SSD begins.
+//!
+//! - **Clean**: the whole capacity was written once, in order, and much flash was never written. Nothing is fragmented and
+//!   the collector has nothing to do.
+//! - **Fragmented**: the steady state of 4 KiB random overwrites. Simulating the hours that lead there would take minutes;
+//!   instead the known distribution is made at once (`fragmented`) and settled by a short run without time.
+//!
+//! An [`Image`] is made once and cloned into as many devices as wanted: only tables are copied.
+
+mod fragmented;
+
+use crate::collection::{Debt, Step};
+use crate::flash::Flash;
+use crate::geometry::Geometry;
+use crate::profile::Profile;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// In which state a device begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// Written once in order; much never-written flash.
+    Clean,
+    /// The steady state of random 4 KiB overwrites.
+    Fragmented,
+}
+
+/// A conditioned SSD at rest. Cloning it is free; each device made of it copies its tables (some tens of milliseconds for
+/// the built-in profiles).
+#[derive(Clone)]
+pub struct Image {
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) flash: Arc<Flash>,
+}
+
+impl Image {
+    /// Conditions a device of this profile. `seed` decides where the fragmented state puts what; the clean one has
+    /// nothing random.
+    ///
+    /// # Panics
+    /// If the profile does not pass [`Profile::check`]; one that was loaded always does.
+    pub fn new(profile: &Profile, condition: Condition, seed: u64) -> Image {
+        if let Err(refusal) = profile.check(&profile.name) {
+            panic!("{refusal}");
+        }
+        let mut flash = Flash::erased(Geometry::new(profile, condition));
+        // Conditioning is long past when a run begins: its data have left the SLC cache.
+        let slc_blocks = std::mem::take(&mut flash.geometry.slc_blocks);
+        match condition {
+            Condition::Clean => {
+                for logical in 0..flash.mapping.logical_slots() {
+                    flash.write_untimed(logical);
+                }
+            }
+            Condition::Fragmented => {
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+                fragmented::lay_out(&mut flash, slc_blocks, &mut random);
+                fragmented::settle(&mut flash, &mut random);
+            }
+        }
+        flash.geometry.slc_blocks = slc_blocks;
+        flash.stripe.forget_buffered();
+        (flash.host_slots, flash.host_units, flash.copied_slots, flash.erases) = (0, 0, 0, 0);
+        Image { profile: Arc::new(profile.clone()), flash: Arc::new(flash) }
+    }
+
+    /// The profile it was made with.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+}
+
+impl Flash {
+    /// Writes a slot with no time passing: what it fills is programmed at once, what it needs is collected at once.
+    fn write_untimed(&mut self, logical: u32) {
+        if self.between_stripes() {
+            for die in self.next_group() {
+                self.collect_untimed(die);
+            }
+        }
+        let filled =
+            self.place_host(logical).expect("every die of the group has just been given a free block");
+        if let Some((_, unit)) = filled {
+            self.on_programmed(&unit);
+        }
+    }
+
+    /// Empties and erases victims until `die` has as many free blocks as the pacing keeps.
+    fn collect_untimed(&mut self, die: u32) {
+        let free_low = self.geometry.free_low as usize;
+        while self.space[die as usize].free.len() < free_low && self.victim(die, false).is_some() {
+            let mut units = VecDeque::new();
+            while let Step::Copied { .. } = self.collect_page(die, &mut Debt::default(), &mut units) {}
+            for unit in units {
+                self.on_programmed(&unit);
+            }
+            self.on_erased(die);
+        }
+    }
+}

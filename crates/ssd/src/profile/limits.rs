@@ -1,0 +1,166 @@
+//! Which values a profile may have: a range for each field, and the relations between fields.
+//!
+//! The ranges are wide. Their lower ends keep time going forward (no stage of the device is free), their upper ends keep
+//! arithmetic within 64 bits and a device's state within memory.
+
+use super::{Profile, ProfileError, SwitchProfile};
+use crate::Condition;
+use crate::geometry::{BLOCK_SLOTS_MAX, BLOCKS_MAX, Geometry, SLOT_BYTES, SLOTS_PER_PAGE};
+use units::{ByteRate, Bytes, MIB, Nanos};
+
+/// One second, in the units of the fields below.
+const SECOND_NS: u64 = 1_000_000_000;
+const SECOND_US: u64 = 1_000_000;
+/// The firmware spaces commands by at least this much, which keeps the event queue's buckets short.
+const SERIAL_LEAST_NS: u64 = 100;
+/// 1 TB/s, in MB/s.
+const RATE_MOST_MB: u64 = 1_000_000;
+/// 4 TiB in MiB. Beyond it a slot's number would not fit the mapping.
+const CAPACITY_MOST_MIB: u64 = 4 << 20;
+
+pub(super) fn check(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
+    check_ranges(profile, origin)?;
+    check_relations(profile, origin)
+}
+
+fn check_ranges(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
+    let Profile { geometry, flash, channel, firmware, link, buffer, collection, slc, switch, .. } = profile;
+    let rows = [
+        ("geometry.capacity_mib", mib(geometry.capacity), 64, CAPACITY_MOST_MIB),
+        ("geometry.spare_permille", geometry.spare_permille.into(), 10, 10_000),
+        ("geometry.never_written_mib", mib(geometry.never_written), 0, CAPACITY_MOST_MIB),
+        ("geometry.channels", geometry.channels.into(), 1, 256),
+        ("geometry.dies_per_channel", geometry.dies_per_channel.into(), 1, 256),
+        ("geometry.stripe_dies", geometry.stripe_dies.into(), 1, 1024),
+        ("geometry.planes", geometry.planes.into(), 1, 16),
+        ("geometry.units_per_block", geometry.units_per_block.into(), 1, BLOCK_SLOTS_MAX.into()),
+        ("the number of entries in flash.sense_ns", flash.sense.len() as u64, 1, 5),
+        ("flash.program_us", micros(flash.program), 1, 60 * SECOND_US),
+        ("flash.erase_us", micros(flash.erase), 1, 60 * SECOND_US),
+        ("flash.suspend_slice_us", micros(flash.suspend_slice), 1, SECOND_US),
+        ("flash.suspend_overhead_us", micros(flash.suspend_overhead), 0, SECOND_US),
+        ("flash.suspend_least_left_us", micros(flash.suspend_least_left), 0, SECOND_US),
+        ("flash.reads_between_slices", flash.reads_between_slices.into(), 1, 1_000_000),
+        ("channel.rate_mb_per_s", megabytes(channel.rate), 1, RATE_MOST_MB),
+        ("channel.transfer_overhead_ns", channel.transfer_overhead.0, 0, SECOND_NS),
+        ("firmware.read_operation_ns", firmware.read_operation.0, SERIAL_LEAST_NS, SECOND_NS),
+        ("firmware.read_scattered_ns", firmware.read_scattered.0, 0, SECOND_NS),
+        ("firmware.write_command_ns", firmware.write_command.0, SERIAL_LEAST_NS, SECOND_NS),
+        ("firmware.write_slot_ns", firmware.write_slot.0, 0, SECOND_NS),
+        ("firmware.management_command_ns", firmware.management_command.0, SERIAL_LEAST_NS, SECOND_NS),
+        ("firmware.deallocate_slot_ns", firmware.deallocate_slot.0, 0, SECOND_US),
+        ("firmware.read_latency_ns", firmware.read_latency.0, 0, SECOND_NS),
+        ("firmware.write_latency_ns", firmware.write_latency.0, 0, SECOND_NS),
+        ("link.read_mb_per_s", megabytes(link.read_rate), 1, RATE_MOST_MB),
+        ("link.write_mb_per_s", megabytes(link.write_rate), 1, RATE_MOST_MB),
+        ("link.command_ns", link.command.0, 0, SECOND_NS),
+        ("buffer.capacity_mib", mib(buffer.capacity), 1, CAPACITY_MOST_MIB),
+        ("collection.free_low", collection.free_low.into(), 2, 1000),
+        ("collection.free_hard", collection.free_hard.into(), 1, 999),
+        ("slc.blocks_per_die", slc.blocks_per_die.into(), 0, 1_000_000),
+        ("slc.program_us", micros(slc.program), 1, 60 * SECOND_US),
+        ("slc.sense_us", micros(slc.sense), 1, SECOND_US),
+        ("slc.idle_ms", slc.idle.0 / 1_000_000, 0, 86_400_000),
+        ("switch.thresh_min_us", micros(switch.thresh_min), 1, 60 * SECOND_US),
+        ("switch.thresh_max_us", micros(switch.thresh_max), 1, 60 * SECOND_US),
+        ("switch.write_cost_worst", switch.write_cost_worst.into(), 1, 1000),
+        ("switch.slots", switch.slots.into(), 1, 1024),
+        ("switch.rate_min_mib_per_s", switch.rate_min.0 / MIB, 1, RATE_MOST_MB),
+        ("switch.rate_max_mib_per_s", switch.rate_max.0 / MIB, 1, RATE_MOST_MB),
+        ("switch.rate_initial_mib_per_s", switch.rate_initial.0 / MIB, 1, RATE_MOST_MB),
+    ];
+    let senses = flash.sense.iter().map(|&ns| ("every entry of flash.sense_ns", u64::from(ns), 1, SECOND_NS));
+    for (field, value, least, most) in rows.into_iter().chain(senses) {
+        if !(least..=most).contains(&value) {
+            return Err(ProfileError::OutOfRange { origin: origin.to_owned(), field, value, least, most });
+        }
+    }
+    Ok(())
+}
+
+fn check_relations(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
+    let refuse = |broken: String, advice| {
+        Err(ProfileError::Contradiction { origin: origin.to_owned(), broken, advice })
+    };
+    let shape = &profile.geometry;
+    let dies = shape.channels * shape.dies_per_channel;
+    if !dies.is_multiple_of(shape.stripe_dies) {
+        return refuse(
+            format!("geometry.stripe_dies = {} does not divide the {dies} dies evenly", shape.stripe_dies),
+            "choose a divisor of channels x dies_per_channel",
+        );
+    }
+    let block_slots =
+        shape.planes * profile.flash.sense.len() as u32 * SLOTS_PER_PAGE * shape.units_per_block;
+    if block_slots > BLOCK_SLOTS_MAX {
+        return refuse(
+            format!("a block has {block_slots} slots of 4 KiB, but at most {BLOCK_SLOTS_MAX} are possible"),
+            "lower geometry.units_per_block",
+        );
+    }
+    if profile.collection.free_hard >= profile.collection.free_low {
+        return refuse(
+            "collection.free_hard is not below collection.free_low".to_owned(),
+            "collection must be paced before it becomes urgent; lower free_hard",
+        );
+    }
+    if profile.switch.thresh_min > profile.switch.thresh_max {
+        return refuse(
+            "switch.thresh_min_us is above switch.thresh_max_us".to_owned(),
+            "give the smaller latency as thresh_min_us",
+        );
+    }
+    let SwitchProfile { rate_min, rate_initial, rate_max, .. } = &profile.switch;
+    if !(rate_min <= rate_initial && rate_initial <= rate_max) {
+        return refuse(
+            "the rates of [switch] are not in the order min <= initial <= max".to_owned(),
+            "put rate_initial_mib_per_s between the other two",
+        );
+    }
+    for condition in [Condition::Clean, Condition::Fragmented] {
+        check_space(&Geometry::new(profile, condition), &refuse)?;
+    }
+    let stripe = u64::from(Geometry::new(profile, Condition::Clean).stripe_slots()) * SLOT_BYTES;
+    if profile.buffer.capacity.get() < 4 * stripe {
+        return refuse(
+            format!("buffer.capacity_mib holds less than four stripes of {}", Bytes(stripe)),
+            "enlarge the buffer, or lower geometry.stripe_dies",
+        );
+    }
+    Ok(())
+}
+
+/// The dies that the host may fill must hold the whole capacity, with a block of garbage on each to collect.
+fn check_space(
+    geometry: &Geometry,
+    refuse: &impl Fn(String, &'static str) -> Result<(), ProfileError>,
+) -> Result<(), ProfileError> {
+    let blocks = u64::from(geometry.dies) * u64::from(geometry.blocks_per_die);
+    if blocks > BLOCKS_MAX {
+        return refuse(
+            format!("the device has {blocks} blocks, but at most {BLOCKS_MAX} are possible"),
+            "lower geometry.capacity_mib, or raise units_per_block",
+        );
+    }
+    let fillable = u64::from(geometry.dies) * u64::from(geometry.full_die());
+    let needed = u64::from(geometry.logical_slots) + u64::from(geometry.dies * geometry.block_slots);
+    if fillable < needed {
+        return refuse(
+            format!("the spare flash leaves room for {fillable} slots where {needed} are needed"),
+            "raise geometry.spare_permille or geometry.capacity_mib, or use fewer dies",
+        );
+    }
+    Ok(())
+}
+
+fn mib(bytes: Bytes) -> u64 {
+    bytes.get() / MIB
+}
+
+fn micros(span: Nanos) -> u64 {
+    span.0 / 1_000
+}
+
+fn megabytes(rate: ByteRate) -> u64 {
+    rate.get() / 1_000_000
+}

@@ -1,0 +1,64 @@
+use super::*;
+
+fn dct983_with(field: &str, value: &str) -> Result<Profile, ProfileError> {
+    let text = Profile::default().to_toml();
+    let line =
+        text.lines().find(|line| line.starts_with(&format!("{field} = "))).expect("the field is in the file");
+    Profile::parse(&text.replacen(line, &format!("{field} = {value}"), 1), "mine.toml")
+}
+
+#[test]
+fn built_in_profiles_round_trip() {
+    for name in Profile::names() {
+        let profile = Profile::named(name).unwrap_or_else(|refusal| panic!("{refusal}"));
+        assert_eq!(profile.name, name);
+        assert_eq!(Profile::parse(&profile.to_toml(), name).expect("what we wrote"), profile);
+    }
+}
+
+#[test]
+fn set_b_differs_from_set_a_only_in_the_die_scheduler() {
+    let mut set_b = Profile::named("dct983-b").expect("built in");
+    let set_a = Profile::default();
+    assert_ne!(set_b.flash, set_a.flash);
+    set_b.flash.suspend_slice = set_a.flash.suspend_slice;
+    set_b.flash.suspend_overhead = set_a.flash.suspend_overhead;
+    set_b.flash.reads_between_slices = set_a.flash.reads_between_slices;
+    set_b.name.clone_from(&set_a.name);
+    set_b.description.clone_from(&set_a.description);
+    assert_eq!(set_b, set_a);
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_known_ones() {
+    let message = Profile::named("dct984").expect_err("no such profile").to_string();
+    assert!(message.contains("dct984") && message.contains("p3600, consumer-slc"), "{message}");
+}
+
+#[test]
+fn a_misspelt_field_is_refused_by_name_and_line() {
+    let text = Profile::default().to_toml().replace("erase_us", "erase_ms");
+    let message = Profile::parse(&text, "mine.toml").expect_err("no field has this name").to_string();
+    assert!(
+        message.contains("mine.toml") && message.contains("erase_ms") && message.contains("line"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_value_out_of_range_is_refused_with_its_range() {
+    let message = dct983_with("program_us", "0").expect_err("no flash is that fast").to_string();
+    assert!(message.contains("flash.program_us is 0, but must be from 1 to 60000000"), "{message}");
+}
+
+#[test]
+fn too_little_spare_flash_is_refused_before_it_stalls() {
+    let message = dct983_with("capacity_mib", "512").expect_err("half a block of spare per die").to_string();
+    assert!(message.contains("spare") && message.contains("raise geometry.spare_permille"), "{message}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let message = Profile::load(Path::new("/nowhere/mine.toml")).expect_err("no such file").to_string();
+    assert!(message.starts_with("device profile /nowhere/mine.toml cannot be read"), "{message}");
+}

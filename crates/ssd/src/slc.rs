@@ -1,0 +1,64 @@
+//! The SLC cache: blocks written with one bit per cell, fast, until a quota is reached; folded into full cells when the
+//! device is idle.
+//!
+//! A stripe is laid in this mode only if every die of its group has room for it. Folding is the collector's work with
+//! the oldest SLC block as its victim; it begins when no command has been outstanding for a while and stops for the next
+//! command. A drive whose quota is used up writes straight to full cells until it is left alone: this is
+//! *buffer-exhausted degradation*.
+
+use crate::flash::{Flash, OpenBlock, Victim};
+use std::ops::Range;
+
+impl Flash {
+    /// Whether the next stripe on these dies goes to the cache.
+    pub(crate) fn slc_has_room(&self, mut dies: Range<u32>) -> bool {
+        self.geometry.slc_blocks > 0 && dies.all(|die| self.die_has_slc_room(die))
+    }
+
+    fn die_has_slc_room(&self, die: u32) -> bool {
+        let space = &self.space[die as usize];
+        let open = space.slc.is_some_and(|open| open.left() > 0);
+        let may_open =
+            space.slc_used < self.geometry.slc_blocks && space.free.len() > self.geometry.free_low as usize;
+        (open || may_open) && self.mapping.valid_on_die(die) < self.geometry.full_die()
+    }
+
+    /// Takes a free block of `die` into SLC mode.
+    pub(crate) fn open_slc_block(&mut self, die: u32) -> OpenBlock {
+        let open = self.open_block(die, true);
+        let space = &mut self.space[die as usize];
+        space.slc_used += 1;
+        space.slc_written.push_back(open.block);
+        open
+    }
+
+    /// Makes the oldest block of the cache the victim, if it is full.
+    pub(crate) fn pick_fold(&mut self, die: u32) -> Option<Victim> {
+        let &block = self.space[die as usize].slc_written.front()?;
+        let state = self.mapping.block(block);
+        if !state.is_full() {
+            return None;
+        }
+        let victim = Victim {
+            block,
+            scanned: 0,
+            valid: u32::from(state.valid),
+            slots: u32::from(state.slots),
+            slc: true,
+        };
+        let space = &mut self.space[die as usize];
+        space.slc_written.pop_front();
+        space.victim = Some(victim);
+        Some(victim)
+    }
+
+    /// Slots that the cache can still take: unused quota and the rest of the open blocks.
+    pub(crate) fn slc_free_slots(&self) -> u64 {
+        let block_slots = self.geometry.block_slots(true);
+        let on_die = |space: &crate::flash::DieSpace| {
+            let unused = (self.geometry.slc_blocks - space.slc_used) * block_slots;
+            u64::from(unused + space.slc.map_or(0, |open| open.left()))
+        };
+        self.space.iter().map(on_die).sum()
+    }
+}

@@ -1,0 +1,412 @@
+//! The device: commands in, completions out, and the path between.
+//!
+//! ```text
+//!  read   ─► firmware ─► latency ─► die: sense ─► channel ─► link ─► complete
+//!                                └► (controller's memory) ──┘
+//!  write  ─► firmware ─► latency ─► admission ─► link ─► buffered ─► complete
+//!                                                           └─► stripe ─► die: program ─► buffer released
+//! ```
+//!
+//! Time comes in as an argument and moves only by events. The way between host and device is not part of it.
+//!
+//! Holds: every command completes exactly once and not before it was submitted; the same commands at the same instants
+//!        give the same completions (both in `tests/properties.rs`).
+//! Elsewhere: the dies are `die`, the serial stages `front`, admission and flush `buffer`, the mapping `flash`.
+
+use crate::buffer::{Ledger, WriteBuffer};
+use crate::command::{Command, CommandKind, Completion};
+use crate::die::{Dies, Ended, FlashRead, Source};
+use crate::event::Event;
+use crate::front::{Firmware, Link};
+use crate::geometry::{SLOT_BYTES, SLOTS_PER_PAGE};
+use crate::image::{Condition, Image};
+use crate::profile::Profile;
+use crate::slab::Slab;
+use crate::wheel::Wheel;
+use std::collections::VecDeque;
+use units::{Bytes, Instant, Nanos};
+
+/// An SSD in virtual time.
+pub struct Ssd {
+    now: Instant,
+    events: Wheel<Event>,
+    commands: Slab<InFlight>,
+    outstanding: u32,
+    firmware: Firmware,
+    to_host: Link,
+    from_host: Link,
+    buffer: WriteBuffer,
+    /// Buffered data and flushes that have not been placed on flash yet, in order. Usually empty.
+    unplaced: VecDeque<Unplaced>,
+    ledger: Ledger,
+    dies: Dies,
+    idle: IdleClock,
+    power_loss_protection: bool,
+    completed: u64,
+    stalls: u64,
+}
+
+/// A command on its way.
+#[derive(Clone, Copy)]
+struct InFlight {
+    command: Command,
+    /// Read: flash operations to come. Write: slots not yet in the buffer.
+    left: u32,
+    /// Read: when the last data so far have crossed the link; the origin if none have.
+    carried: Instant,
+}
+
+#[derive(Clone, Copy)]
+enum Unplaced {
+    Slots { first: u32, slots: u32 },
+    Flush { command: u32 },
+}
+
+/// Since when no command has been outstanding.
+struct IdleClock {
+    since: Instant,
+    /// After this long the device may fold its SLC cache.
+    wait: Nanos,
+    check_pending: bool,
+}
+
+/// What a device has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Commands completed.
+    pub completed: u64,
+    /// Slots that the host wrote to flash, padding of partly filled units included.
+    pub host_slots: u64,
+    /// Slots that garbage collection and folding copied.
+    pub copied_slots: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Programs and erases suspended for reads.
+    pub suspensions: u64,
+    /// Times that host data had to wait for an erase.
+    pub stalls: u64,
+    /// Events of the model, as a measure of its work.
+    pub events: u64,
+}
+
+impl Counters {
+    /// Slots written to flash for each slot that the host wrote; 1 if it wrote none.
+    pub fn write_amplification(&self) -> f64 {
+        let host = self.host_slots.max(1) as f64;
+        (host + self.copied_slots as f64) / host
+    }
+}
+
+impl Ssd {
+    /// A device of this profile in this condition. To make several alike, make an [`Image`] once.
+    ///
+    /// # Panics
+    /// If the profile does not pass [`Profile::check`]; one that was loaded always does.
+    pub fn new(profile: &Profile, condition: Condition, seed: u64) -> Ssd {
+        Ssd::from_image(&Image::new(profile, condition, seed))
+    }
+
+    /// A device that begins as the image has it.
+    pub fn from_image(image: &Image) -> Ssd {
+        let profile = &image.profile;
+        Ssd {
+            now: Instant::ZERO,
+            events: Wheel::new(),
+            commands: Slab::new(),
+            outstanding: 0,
+            firmware: Firmware::new(&profile.firmware),
+            to_host: Link::to_host(&profile.link),
+            from_host: Link::from_host(&profile.link),
+            buffer: WriteBuffer::new(
+                u32::try_from(profile.buffer.capacity.get() / SLOT_BYTES).expect("profiles bound the buffer"),
+            ),
+            unplaced: VecDeque::new(),
+            ledger: Ledger::default(),
+            dies: Dies::new(profile, image.flash.as_ref().clone()),
+            idle: IdleClock { since: Instant::ZERO, wait: profile.slc.idle, check_pending: false },
+            power_loss_protection: profile.buffer.power_loss_protection,
+            completed: 0,
+            stalls: 0,
+        }
+    }
+
+    /// Slots of 4 KiB that the host can address.
+    pub fn slots(&self) -> u32 {
+        self.dies.flash.mapping.logical_slots()
+    }
+
+    /// Capacity that the host sees.
+    pub fn capacity(&self) -> Bytes {
+        Bytes(u64::from(self.slots()) * SLOT_BYTES)
+    }
+
+    /// Commands submitted and not yet completed.
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Data acknowledged or admitted that are not yet on flash.
+    pub fn buffered(&self) -> Bytes {
+        Bytes(u64::from(self.buffer.occupied()) * SLOT_BYTES)
+    }
+
+    /// What the SLC cache can still take. A real device does not tell; this is for judging who guesses it.
+    pub fn slc_free(&self) -> Bytes {
+        Bytes(self.dies.flash.slc_free_slots() * SLOT_BYTES)
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        let flash = &self.dies.flash;
+        Counters {
+            completed: self.completed,
+            host_slots: flash.host_slots,
+            copied_slots: flash.copied_slots,
+            erases: flash.erases,
+            suspensions: self.dies.suspensions,
+            stalls: self.stalls,
+            events: self.events.popped(),
+        }
+    }
+
+    /// Compares all tables of the mapping with each other. Takes time in proportion to the capacity; for tests.
+    ///
+    /// # Panics
+    /// If they disagree.
+    pub fn assert_consistent(&self) {
+        self.dies.flash.mapping.assert_consistent();
+    }
+
+    /// Submits a command at the instant `now`. Call [`Ssd::advance`] up to `now` first.
+    ///
+    /// # Panics
+    /// If the slots are not within the capacity, or `now` is earlier than an instant passed in before.
+    pub fn submit(&mut self, now: Instant, command: Command) {
+        assert!(
+            now >= self.now,
+            "a command is submitted at {now:?}, before the device's present {:?}",
+            self.now
+        );
+        self.now = now;
+        self.outstanding += 1;
+        self.dies.idle = false;
+        match command.kind {
+            CommandKind::Flush => {}
+            _ => {
+                let end = u64::from(command.slot) + u64::from(command.slots);
+                assert!(
+                    command.slots > 0 && end <= u64::from(self.slots()),
+                    "{command:?} does not lie within the device's {} slots",
+                    self.slots()
+                );
+            }
+        }
+        let number = self.commands.insert(InFlight { command, left: command.slots, carried: Instant::ZERO });
+        match command.kind {
+            CommandKind::Read => self.submit_read(now, number, command),
+            CommandKind::Write => {
+                let at = self.firmware.write(now, command.slots);
+                self.events.push(at, Event::WriteParsed { command: number });
+            }
+            CommandKind::Deallocate => {
+                let at = self.firmware.deallocate(now, command.slots);
+                self.events.push(at, Event::ManagementParsed { command: number });
+            }
+            CommandKind::Flush => {
+                let at = self.firmware.flush(now);
+                self.events.push(at, Event::ManagementParsed { command: number });
+            }
+        }
+    }
+
+    /// When [`Ssd::advance`] has work next; `None` if nothing is going on. The work need not be a completion.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.events.next_at()
+    }
+
+    /// Lets all happen that happens up to and including `until`. Completions are handed out in order of time.
+    #[inline]
+    pub fn advance(&mut self, until: Instant, on_complete: &mut impl FnMut(Completion)) {
+        while let Some((now, event)) = self.events.pop_until(until) {
+            self.now = now;
+            if let Some(completion) = self.on_event(now, event) {
+                on_complete(completion);
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: Event) -> Option<Completion> {
+        match event {
+            Event::ReadIssued { read } => match self.dies.reads.get(read).source {
+                Source::Controller => self.on_data_read(now, read),
+                Source::Die { die, .. } => self.dies.on_read(now, die, read, &mut self.events),
+            },
+            Event::DieStep { die, generation } => self.on_die_step(now, die, generation),
+            Event::SuspendDue { die } => self.dies.on_suspend_due(now, die, &mut self.events),
+            Event::WriteParsed { command } => {
+                self.buffer.on_write(command, self.commands.get(command).left);
+                self.admit_writes(now);
+            }
+            Event::WriteArrived { command, slots } => return self.on_write_arrived(now, command, slots),
+            Event::ManagementParsed { command } => return self.on_management(now, command),
+            Event::Completed { command } => return Some(self.complete(now, command)),
+            Event::IdleCheck => self.on_idle_check(now),
+        }
+        None
+    }
+
+    /// Cuts a read into flash operations: consecutive slots on the same page share one.
+    #[inline]
+    fn submit_read(&mut self, now: Instant, number: u32, command: Command) {
+        let end = command.slot + command.slots;
+        let mut first = command.slot;
+        let mut operations = 0;
+        while first < end {
+            let place = self.dies.flash.mapping.place(first);
+            let longest = end.min(first + SLOTS_PER_PAGE);
+            let mut next = first + 1;
+            while next < longest && self.dies.flash.mapping.place(next).page() == place.page() {
+                next += 1;
+            }
+            let slots = next - first;
+            let scattered = slots < SLOTS_PER_PAGE && slots < command.slots;
+            let read = self.dies.reads.insert(FlashRead::new(number, slots, self.dies.source(place)));
+            let at = self.firmware.read_operation(now, scattered);
+            self.events.push(at, Event::ReadIssued { read });
+            operations += 1;
+            first = next;
+        }
+        self.commands.get_mut(number).left = operations;
+    }
+
+    /// A read operation has its data in the controller: they cross the link.
+    #[inline]
+    fn on_data_read(&mut self, now: Instant, read: u32) {
+        let FlashRead { command, slots, .. } = self.dies.reads.remove(read);
+        let in_flight = self.commands.get_mut(command);
+        let opens = in_flight.carried == Instant::ZERO;
+        in_flight.carried = self.to_host.carry(now, slots, opens);
+        in_flight.left -= 1;
+        if in_flight.left == 0 {
+            self.events.push(in_flight.carried, Event::Completed { command });
+        }
+    }
+
+    #[inline]
+    fn on_die_step(&mut self, now: Instant, die: u32, generation: u32) {
+        match self.dies.on_step(now, die, generation, &mut self.events) {
+            Ended::Nothing => return,
+            Ended::Read(read) => self.on_data_read(now, read),
+            Ended::HostUnit { buffered, sequence } => {
+                self.buffer.release(buffered);
+                self.admit_writes(now);
+                self.ledger.on_programmed(sequence);
+                self.finish_flushes(now);
+            }
+            Ended::Erase => self.place_buffered(now),
+            Ended::Other => {}
+        }
+        self.dies.start_next(now, die, &mut self.events);
+    }
+
+    fn admit_writes(&mut self, now: Instant) {
+        while let Some(piece) = self.buffer.admit() {
+            let at = self.from_host.carry(now, piece.slots, true);
+            self.events.push(at, Event::WriteArrived { command: piece.command, slots: piece.slots });
+        }
+    }
+
+    fn on_write_arrived(&mut self, now: Instant, command: u32, slots: u32) -> Option<Completion> {
+        let in_flight = self.commands.get_mut(command);
+        let Command { slot, slots: all, .. } = in_flight.command;
+        self.unplaced.push_back(Unplaced::Slots { first: slot + (all - in_flight.left), slots });
+        in_flight.left -= slots;
+        let complete = in_flight.left == 0;
+        self.place_buffered(now);
+        complete.then(|| self.complete(now, command))
+    }
+
+    /// Places what is in the buffer and not on flash, as far as there is space.
+    fn place_buffered(&mut self, now: Instant) {
+        while let Some(&next) = self.unplaced.front() {
+            match next {
+                Unplaced::Slots { first, slots } => {
+                    for logical in first..first + slots {
+                        match self.dies.flash.place_host(logical) {
+                            Ok(None) => {}
+                            Ok(Some((die, unit))) => self.dies.on_host_unit(now, die, unit, &mut self.events),
+                            Err(crate::stripe::NoSpace) => {
+                                self.stalls += 1;
+                                let slots = first + slots - logical;
+                                self.unplaced[0] = Unplaced::Slots { first: logical, slots };
+                                return;
+                            }
+                        }
+                    }
+                }
+                Unplaced::Flush { command } => {
+                    let Dies { flash, .. } = &mut self.dies;
+                    let mut padded = Vec::new();
+                    flash.pad_stripe(|die, unit| padded.push((die, unit)));
+                    self.ledger.on_flush(command, flash.host_units);
+                    for (die, unit) in padded {
+                        self.dies.on_host_unit(now, die, unit, &mut self.events);
+                    }
+                    self.finish_flushes(now);
+                }
+            }
+            self.unplaced.pop_front();
+        }
+    }
+
+    fn on_management(&mut self, now: Instant, number: u32) -> Option<Completion> {
+        let Command { kind, slot, slots, .. } = self.commands.get(number).command;
+        if kind == CommandKind::Deallocate {
+            for logical in slot..slot + slots {
+                self.dies.flash.mapping.unbind(logical);
+            }
+        } else if !self.power_loss_protection {
+            self.unplaced.push_back(Unplaced::Flush { command: number });
+            self.place_buffered(now);
+            return None;
+        }
+        Some(self.complete(now, number))
+    }
+
+    fn finish_flushes(&mut self, now: Instant) {
+        while let Some(command) = self.ledger.finished_flush() {
+            self.events.push(now, Event::Completed { command });
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, now: Instant, number: u32) -> Completion {
+        let InFlight { command, .. } = self.commands.remove(number);
+        self.completed += 1;
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            self.idle.since = now;
+            if !self.idle.check_pending {
+                self.idle.check_pending = true;
+                self.events.push(now + self.idle.wait, Event::IdleCheck);
+            }
+        }
+        Completion { tag: command.tag, at: now }
+    }
+
+    /// The idle clock may have run out; if it was restarted meanwhile, look again when that is due.
+    fn on_idle_check(&mut self, now: Instant) {
+        let due = self.idle.since + self.idle.wait;
+        self.idle.check_pending = self.outstanding == 0 && now < due;
+        if self.idle.check_pending {
+            self.events.push(due, Event::IdleCheck);
+        } else if self.outstanding == 0 {
+            self.dies.idle = true;
+            for die in 0..self.dies.count() {
+                self.dies.start_next(now, die, &mut self.events);
+            }
+        }
+    }
+}
