@@ -120,7 +120,7 @@ impl Flash {
         stripe.filled += 1;
         self.host_slots += 1;
         if stripe.filled == stripe.slots {
-            self.to_next_group();
+            self.turn_to_next_group();
         }
         (place, filled)
     }
@@ -133,7 +133,7 @@ impl Flash {
             let taking_part = |die: &u32| self.mapping.valid_on_die(*die) < self.geometry.full_die();
             let dies: Vec<u32> = group.filter(taking_part).collect();
             if dies.is_empty() {
-                self.to_next_group();
+                self.turn_to_next_group();
                 continue;
             }
             if !slc && dies.iter().any(|&die| !self.can_open_host(die)) {
@@ -169,7 +169,7 @@ impl Flash {
         column
     }
 
-    fn to_next_group(&mut self) {
+    fn turn_to_next_group(&mut self) {
         self.stripe.group = (self.stripe.group + 1) % (self.geometry.dies / self.geometry.stripe_dies);
     }
 }
