@@ -3,7 +3,7 @@
 //! The kernel may do part of a read or write; [`Transfer`] remembers the part and names the rest, so that the caller sees one
 //! operation that is either done in full or failed.
 
-use crate::{IoBuffer, Token};
+use crate::{Event, IoBuffer, Token};
 use std::io;
 use std::ops::Range;
 
@@ -167,6 +167,14 @@ impl Transfer {
 pub(crate) struct Owner {
     pub(crate) file: Token,
     pub(crate) tag: u64,
+}
+
+impl Owner {
+    /// The answer to an operation beyond the end of any file.
+    pub(crate) fn unaddressable(self, op: DiskOp) -> Event {
+        let result = Err(io::Error::from_raw_os_error(libc::EINVAL));
+        Event::Disk { token: self.file, tag: self.tag, result, buffer: op.into_buffer() }
+    }
 }
 
 #[cfg(test)]

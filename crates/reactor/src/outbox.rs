@@ -106,7 +106,7 @@ mod tests {
         let mut bytes = Vec::new();
         // SAFETY: `message` was just made and the batch is not touched meanwhile.
         unsafe {
-            for index in 0..(*message).msg_iovlen as usize {
+            for index in 0..(*message).msg_iovlen {
                 let iovec = *(*message).msg_iov.add(index);
                 bytes.extend_from_slice(std::slice::from_raw_parts(
                     iovec.iov_base.cast::<u8>(),

@@ -3,7 +3,7 @@
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 
 /// Connections that may wait to be accepted. A whole fleet of initiators may come back at the same moment; the kernel clamps
 /// the number to `net.core.somaxconn`.
@@ -75,9 +75,4 @@ pub(crate) fn pending_error(socket: &TcpStream) -> io::Result<()> {
         Some(error) => Err(error),
         None => Ok(()),
     }
-}
-
-/// The raw descriptor, for system calls.
-pub(crate) fn fd_of(socket: &impl AsRawFd) -> RawFd {
-    socket.as_raw_fd()
 }

@@ -21,6 +21,15 @@ impl Token {
     pub(crate) fn index(self) -> u32 {
         self.index
     }
+
+    /// The token as a number for the kernel to give back.
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Token {
+        Token { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
 }
 
 #[derive(Debug)]
@@ -108,5 +117,6 @@ mod tests {
         assert_eq!(slab.retire(first), None);
         assert_eq!(slab.get(second), Some(&mut "second"));
         assert_eq!(slab.len(), 1);
+        assert_eq!(Token::from_bits(second.to_bits()), second);
     }
 }

@@ -13,7 +13,7 @@
 //! either the reactor's exchange AWAKE -> ASLEEP fails and it does not sleep, or the `wake` finds ASLEEP and writes.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -59,6 +59,13 @@ impl Waker {
         self.shared.eventfd.as_raw_fd()
     }
 
+    /// Empties the descriptor, which must be readable, so that it can announce the next wake-up.
+    pub(crate) fn drain(&self) {
+        let mut count = [0; size_of::<u64>()];
+        // It is ours and readable, so this neither blocks nor fails; the count is of no interest.
+        let _ = (&self.shared.eventfd).read(&mut count);
+    }
+
     /// Whether there was a wake-up since the last call that said so.
     pub(crate) fn take_notice(&self) -> bool {
         self.shared.state.load(Ordering::Relaxed) == NOTIFIED
@@ -79,7 +86,6 @@ impl Waker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
 
     #[test]
     fn only_a_sleeping_reactor_costs_a_write() {

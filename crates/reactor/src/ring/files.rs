@@ -105,7 +105,7 @@ impl RingDriver {
             return Err(Refused::busy(op));
         }
         if !op.is_addressable() {
-            events.push(unaddressable(owner, op));
+            events.push(owner.unaddressable(op));
             return Ok(());
         }
         file.in_flight += 1;
@@ -145,10 +145,4 @@ impl RingDriver {
             events.push(Event::Disk { token: owner.file, tag: owner.tag, result, buffer });
         }
     }
-}
-
-/// The answer to an operation beyond the end of any file.
-pub(crate) fn unaddressable(owner: Owner, op: DiskOp) -> Event {
-    let result = Err(io::Error::from_raw_os_error(libc::EINVAL));
-    Event::Disk { token: owner.file, tag: owner.tag, result, buffer: op.into_buffer() }
 }

@@ -93,10 +93,11 @@ impl Queue {
             return;
         }
         let mut submission = self.ring.submission();
-        // SAFETY: as for `enqueue`.
-        while let Some(entry) = self.overflow.front()
-            && unsafe { submission.push(entry) }.is_ok()
-        {
+        while let Some(entry) = self.overflow.front() {
+            // SAFETY: as for `enqueue`.
+            if unsafe { submission.push(entry) }.is_err() {
+                return;
+            }
             self.overflow.pop_front();
         }
     }
