@@ -11,5 +11,6 @@
 extern crate alloc;
 
 pub mod buffer;
+pub mod connection;
 pub mod pdu;
 pub mod spec;

@@ -9,11 +9,11 @@
 //!
 //! Holds: every way to cut the input gives the same steps, payload joined (`any_fragmentation_reads_the_same`).
 
-use super::common::{CommonHeader, Header};
+use super::common::CommonHeader;
 use super::digest::{Crc32c, DIGEST_SIZE, crc32c};
 use super::rules::{Layout, Rules};
 use super::term::Violation;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 /// Longest header with its digest: ICReq and ICResp have none, all others are shorter.
 const HEADER_MAX: usize = 128;
@@ -27,6 +27,8 @@ pub enum Step<'a> {
     Payload(&'a [u8]),
     /// The payload is complete.
     End {
+        /// The layout of its PDU.
+        layout: Layout,
         /// The data digest, if there is one, fits.
         intact: bool,
     },
@@ -43,7 +45,7 @@ enum State {
     /// Passing on data.
     Payload { layout: Layout, left: u32 },
     /// Collecting the data digest.
-    Digest { bytes: [u8; DIGEST_SIZE], filled: usize },
+    Digest { layout: Layout, bytes: [u8; DIGEST_SIZE], filled: usize },
 }
 
 /// The framing of one direction of a connection.
@@ -78,7 +80,7 @@ impl PduReader {
     }
 
     /// The header of the last `Step::Header`, read as type `H`, which must be the one its layout names.
-    pub fn header<H: Header>(&self) -> &H {
+    pub fn header<H: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> &H {
         let (header, _) =
             H::ref_from_prefix(&self.header).expect("every header fits into the collected bytes");
         header
@@ -140,9 +142,9 @@ impl PduReader {
                 State::Payload { layout, left: 0 } => {
                     if !layout.data_digest() {
                         self.finish();
-                        return Ok(Some(Step::End { intact: true }));
+                        return Ok(Some(Step::End { layout, intact: true }));
                     }
-                    self.state = State::Digest { bytes: [0; DIGEST_SIZE], filled: 0 };
+                    self.state = State::Digest { layout, bytes: [0; DIGEST_SIZE], filled: 0 };
                 }
                 State::Payload { layout, left } => {
                     if input.is_empty() {
@@ -156,16 +158,17 @@ impl PduReader {
                     self.state = State::Payload { layout, left: left - chunk.len() as u32 };
                     return Ok(Some(Step::Payload(chunk)));
                 }
-                State::Digest { mut bytes, filled } => {
+                State::Digest { layout, mut bytes, filled } => {
                     let taken = (DIGEST_SIZE - filled).min(input.len());
                     bytes[filled..filled + taken].copy_from_slice(&input[..taken]);
                     *input = &input[taken..];
                     if filled + taken < DIGEST_SIZE {
-                        self.state = State::Digest { bytes, filled: filled + taken };
+                        self.state = State::Digest { layout, bytes, filled: filled + taken };
                         return Ok(None);
                     }
                     self.finish();
-                    return Ok(Some(Step::End { intact: u32::from_le_bytes(bytes) == self.crc.value() }));
+                    let intact = u32::from_le_bytes(bytes) == self.crc.value();
+                    return Ok(Some(Step::End { layout, intact }));
                 }
             }
         }

@@ -70,7 +70,7 @@ fn read(rules: Rules, pieces: &[&[u8]]) -> Result<Vec<Seen>, Violation> {
                     Some(Seen::Payload(joined)) => joined.extend_from_slice(chunk),
                     _ => seen.push(Seen::Payload(chunk.to_vec())),
                 },
-                Step::End { intact } => seen.push(Seen::End(intact)),
+                Step::End { intact, .. } => seen.push(Seen::End(intact)),
             }
         }
         assert!(input.is_empty(), "the reader takes all it is given");

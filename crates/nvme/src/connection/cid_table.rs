@@ -1,0 +1,144 @@
+//! Finds an outstanding command by its identifier.
+//!
+//! Identifiers are any 16-bit values the host likes; Linux keeps a dense index in the low 12 bits and a generation in the
+//! upper 4. So the low bits are the hash: on such a host every look-up hits at the first probe, and on any other the table
+//! (at most half full, linear probing) still finds its way. Nothing is ever indexed by an identifier itself.
+//!
+//! Holds: the table behaves like a map (`behaves_like_a_map`).
+
+/// A map from command identifier to `V` of bounded size.
+#[derive(Debug)]
+pub(super) struct CidTable<V> {
+    /// A power of two long, at least twice `capacity`.
+    buckets: Box<[Option<(u16, V)>]>,
+    length: usize,
+    capacity: usize,
+}
+
+impl<V: Copy> CidTable<V> {
+    /// A table for at most `capacity` commands.
+    pub(super) fn new(capacity: usize) -> Self {
+        let buckets = vec![None; (capacity.max(1) * 2).next_power_of_two()].into_boxed_slice();
+        CidTable { buckets, length: 0, capacity }
+    }
+
+    /// Changes how many commands fit. Those present stay, even if there are more of them.
+    pub(super) fn set_capacity(&mut self, capacity: usize) {
+        let mut resized = CidTable::new(capacity.max(self.length));
+        for (cid, value) in self.buckets.iter().copied().flatten() {
+            resized.insert(cid, value);
+        }
+        resized.capacity = capacity;
+        *self = resized;
+    }
+
+    /// How many commands are present.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether no further command fits.
+    pub(super) fn is_full(&self) -> bool {
+        self.length >= self.capacity
+    }
+
+    /// What is known of `cid`.
+    pub(super) fn get(&self, cid: u16) -> Option<V> {
+        self.buckets[self.bucket_of(cid)].map(|(_, value)| value)
+    }
+
+    /// Adds `cid`, which must not be present; the table must not be full.
+    pub(super) fn insert(&mut self, cid: u16, value: V) {
+        debug_assert!(!self.is_full(), "{} commands in a table for {}", self.length, self.capacity);
+        let bucket = self.bucket_of(cid);
+        debug_assert!(self.buckets[bucket].is_none(), "command {cid:#x} added twice");
+        self.buckets[bucket] = Some((cid, value));
+        self.length += 1;
+    }
+
+    /// Replaces what is known of `cid`, which must be present.
+    pub(super) fn set(&mut self, cid: u16, value: V) {
+        let bucket = self.bucket_of(cid);
+        debug_assert!(self.buckets[bucket].is_some(), "command {cid:#x} is not there");
+        self.buckets[bucket] = Some((cid, value));
+    }
+
+    /// Takes `cid` out.
+    pub(super) fn remove(&mut self, cid: u16) -> Option<V> {
+        let mask = self.buckets.len() - 1;
+        let mut hole = self.bucket_of(cid);
+        let (_, removed) = self.buckets[hole].take()?;
+        self.length -= 1;
+        // Entries behind the hole move up unless that would put them before their first probe.
+        let mut at = (hole + 1) & mask;
+        while let Some((cid, _)) = self.buckets[at] {
+            let first_probe = usize::from(cid) & mask;
+            if (at.wrapping_sub(first_probe) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.buckets[hole] = self.buckets[at].take();
+                hole = at;
+            }
+            at = (at + 1) & mask;
+        }
+        Some(removed)
+    }
+
+    /// Where `cid` is, or the empty bucket where it would go.
+    fn bucket_of(&self, cid: u16) -> usize {
+        let mask = self.buckets.len() - 1;
+        let mut at = usize::from(cid) & mask;
+        while let Some((present, _)) = self.buckets[at] {
+            if present == cid {
+                break;
+            }
+            at = (at + 1) & mask;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map(steps in proptest::collection::vec((0u16..4, 0u16..12, any::<bool>()), 0..200)) {
+            let mut table = CidTable::new(16);
+            let mut map = BTreeMap::new();
+            for (step, (generation, index, add)) in steps.into_iter().enumerate() {
+                let cid = generation << 12 | index;
+                if add && !map.contains_key(&cid) && !table.is_full() {
+                    table.insert(cid, step);
+                    map.insert(cid, step);
+                } else if !add {
+                    prop_assert_eq!(table.remove(cid), map.remove(&cid));
+                }
+                prop_assert_eq!(table.len(), map.len());
+                for generation in 0..4 {
+                    for index in 0..12 {
+                        let cid = generation << 12 | index;
+                        prop_assert_eq!(table.get(cid), map.get(&cid).copied());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_resized_table_keeps_what_it_held() {
+        let mut table = CidTable::new(4);
+        for cid in 0..4u16 {
+            table.insert(cid << 12, cid);
+        }
+        assert!(table.is_full());
+        table.set_capacity(2);
+        assert!(table.is_full());
+        table.set_capacity(64);
+        assert!(!table.is_full());
+        for cid in 0..4u16 {
+            assert_eq!(table.get(cid << 12), Some(cid));
+        }
+    }
+}

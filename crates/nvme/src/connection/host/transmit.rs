@@ -1,0 +1,105 @@
+//! Lays what waits to be sent.
+//!
+//! Solicited data goes out in pieces of at most MAXH2CDATA; the buffer moves with the last piece of the command's data, the
+//! pieces before it are laid from the buffer while it stays here.
+
+use super::{Command, Flow, HostConnection};
+use crate::buffer::{Buffer, Outgoing};
+use crate::pdu::common::FLAG_LAST;
+use crate::pdu::term::TermReqImage;
+use crate::pdu::{CapsuleCmd, Framing, H2cData, IcReq};
+use core::ops::Range;
+
+/// R2Ts outstanding per command, 0-based: one.
+const MAXR2T: u32 = 0;
+
+/// One thing to be sent.
+#[derive(Debug)]
+pub(super) enum Outbound {
+    /// The handshake.
+    IcReq,
+    /// The capsule of the command with this number.
+    Command(u16),
+    /// What is left to send of the R2T of the command with this number.
+    Data(u16),
+    /// The last PDU of a connection.
+    TermReq(Box<TermReqImage>),
+}
+
+impl<B: Buffer> HostConnection<B> {
+    /// Lays as many waiting PDUs as there is room for; whether any were.
+    pub fn poll_transmit(&mut self, out: &mut impl Outgoing<B>) -> bool {
+        let mut laid = false;
+        while out.room() {
+            match self.transmit.front() {
+                Some(Outbound::Command(number)) if self.ready => {
+                    lay_command(&self.framing, self.commands.at(*number), out);
+                }
+                Some(Outbound::Data(number)) => {
+                    let command = self.commands.at(*number);
+                    lay_data(&self.framing, self.maxh2cdata, command, out);
+                    laid = true;
+                    if command.moved < command.asked {
+                        continue;
+                    }
+                }
+                Some(Outbound::IcReq) => {
+                    let request = IcReq::new(self.options.hpda, self.options.digests.to_wire(), MAXR2T);
+                    Framing::HANDSHAKE.header(out, request, 0, 0);
+                }
+                Some(Outbound::TermReq(image)) => out.header(image.bytes()),
+                Some(Outbound::Command(_)) | None => break,
+            }
+            laid = true;
+            self.transmit.pop_front();
+        }
+        laid
+    }
+}
+
+/// Lays a command's capsule, with its data if that travels there.
+fn lay_command<B: Buffer>(framing: &Framing, command: &mut Command<B>, out: &mut impl Outgoing<B>) {
+    command.sent = true;
+    if command.flow == Flow::Capsule && command.length > 0 {
+        let buffer = command.buffer.take().expect("write data stays until it is laid");
+        framing.header(out, CapsuleCmd::new(command.sqe), 0, command.length);
+        lay_payload(framing, buffer, 0..command.length as usize, out);
+    } else {
+        framing.header(out, CapsuleCmd::new(command.sqe), 0, 0);
+    }
+}
+
+/// Lays the next H2CData of the R2T in force.
+fn lay_data<B: Buffer>(
+    framing: &Framing,
+    maxh2cdata: u32,
+    command: &mut Command<B>,
+    out: &mut impl Outgoing<B>,
+) {
+    let length = (command.asked - command.moved).min(maxh2cdata);
+    let from = command.moved;
+    command.moved += length;
+    let flags = if command.moved == command.asked { FLAG_LAST } else { 0 };
+    framing.header(out, H2cData::new(command.sqe.cid(), command.ttag, from, length), flags, length);
+    let range = from as usize..command.moved as usize;
+    if command.moved == command.length {
+        let buffer = command.buffer.take().expect("write data stays until its last piece is laid");
+        lay_payload(framing, buffer, range, out);
+    } else {
+        let buffer = command.buffer.as_ref().expect("write data stays until its last piece is laid");
+        let digest = framing.data_digest(&buffer.bytes()[range.clone()]);
+        out.payload_piece(buffer, range);
+        if let Some(digest) = digest {
+            out.header(&digest);
+        }
+    }
+}
+
+/// Moves a buffer out, with its digest behind it.
+fn lay_payload<B: Buffer>(framing: &Framing, buffer: B, range: Range<usize>, out: &mut impl Outgoing<B>) {
+    let digest = framing.data_digest(&buffer.bytes()[range.clone()]);
+    out.payload(buffer, range);
+    if let Some(digest) = digest {
+        out.header(&digest);
+    }
+}

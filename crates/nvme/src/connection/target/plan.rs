@@ -1,0 +1,88 @@
+//! Where a command's data is, read off its SGL.
+//!
+//! On NVMe/TCP there are two places: in the capsule, or moved by the transport. The SGL says which and how much, the opcode
+//! which way. A command whose SGL does not fit is refused with a status; the connection goes on, because the PDU itself told
+//! how long it was.
+//!
+//! NVMe/TCP Transport Specification: "Data Transfer Mechanism"; Base Specification: "SGL descriptors".
+
+use super::TargetLimits;
+use crate::spec::sqe::{FLAGS_PSDT_MASK, FLAGS_PSDT_SGL};
+use crate::spec::{Direction, Sgl, Sqe, Status};
+
+/// What the data of a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Nothing: the command is complete.
+    Complete,
+    /// To be taken from the capsule: this many bytes.
+    InCapsule(u32),
+    /// To be asked for: this many bytes.
+    Solicit(u32),
+    /// To be sent with the answer: up to this many bytes.
+    Send(u32),
+}
+
+/// The plan for a command that came with `in_capsule` bytes of data.
+pub(super) fn plan(sqe: &Sqe, in_capsule: u32, limits: &TargetLimits) -> Result<Plan, Status> {
+    if sqe.flags() & FLAGS_PSDT_MASK != FLAGS_PSDT_SGL {
+        return Err(Status::INVALID_FIELD);
+    }
+    match sqe.sgl() {
+        Sgl::InCapsule { length, .. } if length != in_capsule => Err(Status::DATA_SGL_LENGTH_INVALID),
+        Sgl::InCapsule { length: 0, .. } => Ok(Plan::Complete),
+        Sgl::InCapsule { .. } if sqe.direction() == Direction::FromController => {
+            Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)
+        }
+        Sgl::InCapsule { offset, .. } if offset != 0 => Err(Status::SGL_OFFSET_INVALID),
+        Sgl::InCapsule { length, .. } => Ok(Plan::InCapsule(length)),
+        Sgl::Transport { .. } if in_capsule > 0 => Err(Status::DATA_SGL_LENGTH_INVALID),
+        Sgl::Transport { length } => match sqe.direction() {
+            Direction::None | Direction::Both => Ok(Plan::Complete),
+            _ if length == 0 => Ok(Plan::Complete),
+            // Beyond MDTS.
+            _ if length > limits.transfer_max => Err(Status::INVALID_FIELD),
+            Direction::ToController => Ok(Plan::Solicit(length)),
+            Direction::FromController => Ok(Plan::Send(length)),
+        },
+        Sgl::Other(_) => Err(Status::SGL_DESCRIPTOR_TYPE_INVALID),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sgl_says_where_the_data_is() {
+        let limits = TargetLimits { transfer_max: 1 << 20, ..TargetLimits::default() };
+        let (write, read, flush, unknown) = (Sqe::new(0x01), Sqe::new(0x02), Sqe::new(0x00), Sqe::new(0x83));
+        let capsule = |length| Sgl::InCapsule { offset: 0, length };
+        let transport = |length| Sgl::Transport { length };
+        #[rustfmt::skip]
+        let cases = [
+            ("no data",                      flush,   transport(0),               0,    Ok(Plan::Complete)),
+            ("no data, in-capsule SGL",      flush,   capsule(0),                 0,    Ok(Plan::Complete)),
+            ("length without direction",     flush,   transport(4096),            0,    Ok(Plan::Complete)),
+            ("opcode that cannot be",        unknown, transport(4096),            0,    Ok(Plan::Complete)),
+            ("write of nothing",             write,   transport(0),               0,    Ok(Plan::Complete)),
+            ("in-capsule write",             write,   capsule(4096),              4096, Ok(Plan::InCapsule(4096))),
+            ("solicited write",              write,   transport(4096),            0,    Ok(Plan::Solicit(4096))),
+            ("read",                         read,    transport(4096),            0,    Ok(Plan::Send(4096))),
+            ("largest write",                write,   transport(1 << 20),         0,    Ok(Plan::Solicit(1 << 20))),
+            ("write beyond MDTS",            write,   transport((1 << 20) + 1),   0,    Err(Status::INVALID_FIELD)),
+            ("read beyond MDTS",             read,    transport(u32::MAX),        0,    Err(Status::INVALID_FIELD)),
+            ("SGL longer than the data",     write,   capsule(4096),              512,  Err(Status::DATA_SGL_LENGTH_INVALID)),
+            ("SGL shorter than the data",    write,   capsule(512),               4096, Err(Status::DATA_SGL_LENGTH_INVALID)),
+            ("in-capsule SGL, no data",      write,   capsule(512),               0,    Err(Status::DATA_SGL_LENGTH_INVALID)),
+            ("data beside a transport SGL",  write,   transport(512),             512,  Err(Status::DATA_SGL_LENGTH_INVALID)),
+            ("read into the capsule",        read,    capsule(512),               512,  Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
+            ("keyed SGL",                    write,   Sgl::Other(0x40),           0,    Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
+            ("offset into the capsule",      write,   Sgl::InCapsule { offset: 8, length: 8 }, 8, Err(Status::SGL_OFFSET_INVALID)),
+        ];
+        for (what, sqe, sgl, in_capsule, expected) in cases {
+            assert_eq!(plan(&sqe.with_sgl(sgl), in_capsule, &limits), expected, "{what}");
+        }
+        assert_eq!(plan(&flush.with_flags(0), 0, &limits), Err(Status::INVALID_FIELD), "PRPs");
+    }
+}

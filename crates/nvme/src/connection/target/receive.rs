@@ -1,0 +1,271 @@
+//! Takes PDUs in: the handshake, commands, their data.
+//!
+//! What each mistake of the peer leads to:
+//!
+//! | mistake                                                        | answer                                         |
+//! |----------------------------------------------------------------|------------------------------------------------|
+//! | impossible common header, header digest                        | TermReq as `pdu::rules` says                   |
+//! | handshake: PFV; HPDA, DGST                                     | unsupported parameter; invalid field           |
+//! | more commands than the queue has entries                       | sequence error                                 |
+//! | identifier of an outstanding command                           | status Command ID Conflict                     |
+//! | impossible SGL                                                 | status as `plan` says                          |
+//! | H2CData: unknown tag; identifier that is not the tag's         | invalid field at TTAG; at CCCID                |
+//! | H2CData: DATAL other than what came, longer than MAXH2CDATA    | invalid field at DATAL; limit exceeded         |
+//! | H2CData: beyond the transfer; not the next bytes; LAST wrong   | out of range; sequence error                   |
+//! | data digest                                                    | status Transient Transport Error, once all data|
+//! |                                                                | of the command has come                        |
+
+use super::plan::{Plan, plan};
+use super::{Outbound, Outstanding, Receiving, Stage, TargetConnection, TargetEvent, Transfer};
+use crate::buffer::{Buffer, BufferSource, BufferUse};
+use crate::connection::Fatal;
+use crate::connection::slots::Slots;
+use crate::pdu::ic::{self, alignment_from_wire};
+use crate::pdu::transfer::{OFFSET_CCCID, OFFSET_LENGTH, OFFSET_TTAG};
+use crate::pdu::{
+    CapsuleCmd, Digests, Framing, H2cData, IcReq, IcResp, Layout, PduType, Rules, Step, TermReq, Violation,
+};
+use crate::spec::{Cqe, Sqe, Status};
+
+impl<B: Buffer> TargetConnection<B> {
+    /// Takes bytes in and appends what they mean to `events`. The answer is how many were taken; fewer than given if the
+    /// connection is `paused`: give the rest again when the reason is gone.
+    pub fn on_bytes<S: BufferSource<Buffer = B>>(
+        &mut self,
+        bytes: &[u8],
+        source: &mut S,
+        events: &mut Vec<TargetEvent<B>>,
+    ) -> Result<usize, Fatal> {
+        if let Some(fatal) = self.fatal {
+            return Err(fatal);
+        }
+        let mut input = bytes;
+        match self.receive(&mut input, source, events) {
+            Ok(()) => Ok(bytes.len() - input.len()),
+            Err(fatal) => Err(self.end(fatal)),
+        }
+    }
+
+    fn receive<S: BufferSource<Buffer = B>>(
+        &mut self,
+        input: &mut &[u8],
+        source: &mut S,
+        events: &mut Vec<TargetEvent<B>>,
+    ) -> Result<(), Fatal> {
+        while !input.is_empty() {
+            if let Receiving::Unbuffered { length, .. } = self.receiving {
+                let Some(buffer) = source.take(length as usize, BufferUse::InCapsule) else {
+                    self.receiving = Receiving::Unbuffered { length, starved: true };
+                    return Ok(());
+                };
+                self.receiving = Receiving::InCapsule { buffer, filled: 0 };
+            }
+            if self.reader.at_boundary() && self.transmit.len() >= self.transmit_pause {
+                return Ok(());
+            }
+            while let Some(step) = self.reader.next(input).map_err(Fatal::Violation)? {
+                match step {
+                    Step::Header(layout) => {
+                        self.on_header(layout, source, events)?;
+                        break;
+                    }
+                    Step::Payload(chunk) => self.receiving.take_in(&mut self.transfers, chunk),
+                    Step::End { intact, .. } => {
+                        self.on_payload_end(intact, events);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_header<S: BufferSource<Buffer = B>>(
+        &mut self,
+        layout: Layout,
+        source: &mut S,
+        events: &mut Vec<TargetEvent<B>>,
+    ) -> Result<(), Fatal> {
+        match layout.pdu_type {
+            PduType::CapsuleCmd => self.on_command(layout, source, events),
+            PduType::H2cData => self.on_data(layout),
+            PduType::IcReq => self.on_handshake(events),
+            PduType::H2cTermReq => {
+                let (status, information) = self.reader.header::<TermReq>().reason();
+                return Err(Fatal::Terminated { status, information });
+            }
+            other => unreachable!("the rules let no {other:?} through to a controller"),
+        }
+        .map_err(Fatal::Violation)
+    }
+
+    fn on_handshake(&mut self, events: &mut Vec<TargetEvent<B>>) -> Result<(), Violation> {
+        let request: &IcReq = self.reader.header();
+        if request.pfv.get() != ic::PDU_FORMAT_VERSION {
+            return Err(Violation::parameter(ic::OFFSET_PFV));
+        }
+        if request.hpda > ic::ALIGNMENT_FIELD_MAX {
+            return Err(Violation::field(ic::OFFSET_ALIGNMENT));
+        }
+        let digests = Digests::from_wire(request.dgst).ok_or(Violation::field(ic::OFFSET_DGST))?;
+        self.framing = Framing { digests, alignment: alignment_from_wire(request.hpda) };
+        self.reader.set_rules(Rules {
+            handshake: false,
+            digests,
+            alignment: alignment_from_wire(self.limits.cpda),
+            ..*self.reader.rules()
+        });
+        let response = IcResp::new(self.limits.cpda, digests.to_wire(), self.limits.maxh2cdata);
+        self.transmit.push_back(Outbound::IcResp(Box::new(response)));
+        events.push(TargetEvent::Initialized { digests });
+        Ok(())
+    }
+
+    fn on_command<S: BufferSource<Buffer = B>>(
+        &mut self,
+        layout: Layout,
+        source: &mut S,
+        events: &mut Vec<TargetEvent<B>>,
+    ) -> Result<(), Violation> {
+        let sqe: Sqe = self.reader.header::<CapsuleCmd>().sqe;
+        let cid = sqe.cid();
+        if self.commands.is_full() {
+            return Err(Violation::SEQUENCE);
+        }
+        let planned = match self.commands.get(cid) {
+            Some(_) => Err(Status::COMMAND_ID_CONFLICT),
+            None => plan(&sqe, layout.data_length, &self.limits),
+        };
+        let plan = match planned {
+            Ok(plan) => plan,
+            Err(status) => {
+                self.answer(Cqe::new(cid, status));
+                if layout.data_length > 0 {
+                    self.receiving = Receiving::Discarded;
+                }
+                return Ok(());
+            }
+        };
+        let mut command = Outstanding { transfer: None, read_length: 0 };
+        match plan {
+            Plan::Complete => events.push(TargetEvent::Command { sqe, data: None }),
+            Plan::Send(length) => {
+                command.read_length = length;
+                events.push(TargetEvent::Command { sqe, data: None });
+            }
+            Plan::InCapsule(length) => self.receiving = Receiving::Unbuffered { length, starved: false },
+            Plan::Solicit(length) => command.transfer = Some(self.solicit(sqe, length, source)),
+        }
+        self.commands.insert(cid, command);
+        Ok(())
+    }
+
+    /// Asks the host for a write's data, or parks the write if there is no buffer, or if others wait for one already.
+    fn solicit<S: BufferSource<Buffer = B>>(&mut self, sqe: Sqe, length: u32, source: &mut S) -> u16 {
+        let buffer =
+            if self.parked.is_empty() { source.take(length as usize, BufferUse::Transfer) } else { None };
+        let stage = if buffer.is_some() { Stage::Asked } else { Stage::Parked };
+        let number =
+            self.transfers.insert(Transfer { sqe, length, received: 0, buffer, stage, refused: None });
+        match stage {
+            Stage::Parked => self.parked.push_back(number),
+            _ => self.transmit.push_back(Outbound::R2t(number)),
+        }
+        number
+    }
+
+    fn on_data(&mut self, layout: Layout) -> Result<(), Violation> {
+        let data: H2cData = *self.reader.header();
+        let number = data.ttag.get();
+        let transfer = self
+            .transfers
+            .find(number)
+            .filter(|transfer| transfer.stage == Stage::Open)
+            .ok_or(Violation::field(OFFSET_TTAG))?;
+        if data.cccid.get() != transfer.sqe.cid() {
+            return Err(Violation::field(OFFSET_CCCID));
+        }
+        let length = data.datal.get();
+        if length != layout.data_length {
+            return Err(Violation::field(OFFSET_LENGTH));
+        }
+        if length > self.limits.maxh2cdata {
+            return Err(Violation::LIMIT);
+        }
+        let offset = data.datao.get();
+        let end = offset.checked_add(length).filter(|end| *end <= transfer.length);
+        let end = end.ok_or(Violation::OUT_OF_RANGE)?;
+        if offset != transfer.received || layout.last() != (end == transfer.length) {
+            return Err(Violation::SEQUENCE);
+        }
+        self.receiving = Receiving::Transfer(number);
+        Ok(())
+    }
+
+    fn on_payload_end(&mut self, intact: bool, events: &mut Vec<TargetEvent<B>>) {
+        match core::mem::replace(&mut self.receiving, Receiving::Nothing) {
+            Receiving::InCapsule { buffer, .. } => {
+                let sqe = self.reader.header::<CapsuleCmd>().sqe;
+                if intact {
+                    events.push(TargetEvent::Command { sqe, data: Some(buffer) });
+                } else {
+                    self.commands.remove(sqe.cid());
+                    self.answer(Cqe::new(sqe.cid(), Status::TRANSIENT_TRANSPORT_ERROR));
+                }
+            }
+            Receiving::Transfer(number) => {
+                let transfer = self.transfers.at(number);
+                if !intact {
+                    transfer.refused.get_or_insert(Status::TRANSIENT_TRANSPORT_ERROR);
+                    transfer.buffer = None;
+                }
+                if transfer.received == transfer.length {
+                    self.on_transfer_end(number, events);
+                }
+            }
+            Receiving::Discarded => {}
+            Receiving::Nothing | Receiving::Unbuffered { .. } => {
+                unreachable!("a payload ended that had not begun")
+            }
+        }
+    }
+
+    /// All data of a write has come.
+    fn on_transfer_end(&mut self, number: u16, events: &mut Vec<TargetEvent<B>>) {
+        let Transfer { sqe, buffer, refused, .. } = self.transfers.remove(number);
+        match refused {
+            Some(status) => {
+                self.commands.remove(sqe.cid());
+                self.answer(Cqe::new(sqe.cid(), status));
+            }
+            None => {
+                self.commands.set(sqe.cid(), Outstanding { transfer: None, read_length: 0 });
+                events.push(TargetEvent::Command { sqe, data: buffer });
+            }
+        }
+    }
+}
+
+impl<B: Buffer> Receiving<B> {
+    /// Copies the next bytes of the payload to where they belong.
+    fn take_in(&mut self, transfers: &mut Slots<Transfer<B>>, chunk: &[u8]) {
+        match self {
+            Receiving::InCapsule { buffer, filled } => {
+                buffer.bytes_mut()[*filled..*filled + chunk.len()].copy_from_slice(chunk);
+                *filled += chunk.len();
+            }
+            Receiving::Transfer(number) => {
+                let transfer = transfers.at(*number);
+                let from = transfer.received as usize;
+                if let Some(buffer) = &mut transfer.buffer {
+                    buffer.bytes_mut()[from..from + chunk.len()].copy_from_slice(chunk);
+                }
+                transfer.received += chunk.len() as u32;
+            }
+            Receiving::Discarded => {}
+            Receiving::Nothing | Receiving::Unbuffered { .. } => {
+                unreachable!("payload that belongs to nothing")
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! SQHD: how far the controller has come in the submission queue, told with every completion.
+//!
+//! The head moves when a command is answered, not when it is read: a host that obeys it then never has more commands under
+//! way than the queue has entries. Without flow control the answer to Connect says FFFFh and all later ones 0.
+//!
+//! NVM Express Base Specification: "Submission Queue Flow Control" (fabrics).
+
+/// Whether completions tell the submission queue head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowControl {
+    /// They do.
+    Enabled,
+    /// The host asked in Connect that they do not.
+    Disabled,
+}
+
+/// SQHD of a Connect that granted no flow control.
+const SQHD_NO_FLOW_CONTROL: u16 = 0xffff;
+
+/// The head of one submission queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SubmissionQueue {
+    entries: u32,
+    head: u32,
+    flow_control: FlowControl,
+    /// Whether the absence of flow control was told.
+    told: bool,
+}
+
+impl SubmissionQueue {
+    /// A queue of unknown size, assumed to be `entries`.
+    pub(super) fn before_connect(entries: u32) -> Self {
+        SubmissionQueue { entries, head: 0, flow_control: FlowControl::Enabled, told: false }
+    }
+
+    /// A queue whose first command, Connect, is about to be answered.
+    pub(super) fn connected(entries: u32, flow_control: FlowControl) -> Self {
+        SubmissionQueue { entries, head: 0, flow_control, told: false }
+    }
+
+    /// One command is answered: the SQHD to tell.
+    pub(super) fn complete(&mut self) -> u16 {
+        match self.flow_control {
+            FlowControl::Enabled => {
+                self.head += 1;
+                if self.head == self.entries {
+                    self.head = 0;
+                }
+                self.head as u16
+            }
+            FlowControl::Disabled if self.told => 0,
+            FlowControl::Disabled => {
+                self.told = true;
+                SQHD_NO_FLOW_CONTROL
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_wraps_at_the_size_of_the_queue() {
+        let mut queue = SubmissionQueue::connected(3, FlowControl::Enabled);
+        assert_eq!([(); 5].map(|()| queue.complete()), [1, 2, 0, 1, 2]);
+        let mut queue = SubmissionQueue::connected(1 << 16, FlowControl::Enabled);
+        assert_eq!((1..=65535).map(|_| queue.complete()).last(), Some(0xffff));
+        assert_eq!(queue.complete(), 0);
+    }
+
+    #[test]
+    fn without_flow_control_connect_says_so_and_the_rest_say_nothing() {
+        let mut queue = SubmissionQueue::connected(3, FlowControl::Disabled);
+        assert_eq!([(); 3].map(|()| queue.complete()), [0xffff, 0, 0]);
+    }
+}

@@ -1,0 +1,64 @@
+//! Lays what waits to be sent.
+//!
+//! Reads are one C2HData each, the whole payload moved; a success with nothing more to say rides on it.
+
+use super::{Stage, TargetConnection};
+use crate::buffer::{Buffer, Outgoing};
+use crate::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
+use crate::pdu::term::TermReqImage;
+use crate::pdu::{C2hData, CapsuleResp, Framing, IcResp, R2t};
+use crate::spec::Cqe;
+
+/// One thing to be sent.
+#[derive(Debug)]
+pub(super) enum Outbound<B> {
+    /// A response capsule.
+    Response(Cqe),
+    /// Read data, then a response capsule unless it goes alone.
+    Data { cqe: Cqe, buffer: B, length: u32, alone: bool },
+    /// Asks for the data of the transfer with this number.
+    R2t(u16),
+    /// The answer to the handshake.
+    IcResp(Box<IcResp>),
+    /// The last PDU of a connection.
+    TermReq(Box<TermReqImage>),
+}
+
+impl<B: Buffer> TargetConnection<B> {
+    /// Lays as many waiting PDUs as there is room for; whether any were.
+    pub fn poll_transmit(&mut self, out: &mut impl Outgoing<B>) -> bool {
+        let before = self.transmit.len();
+        while out.room() {
+            let Some(outbound) = self.transmit.pop_front() else { break };
+            self.lay(outbound, out);
+        }
+        self.transmit.len() < before
+    }
+
+    fn lay(&mut self, outbound: Outbound<B>, out: &mut impl Outgoing<B>) {
+        match outbound {
+            Outbound::Response(cqe) => self.framing.header(out, CapsuleResp::new(cqe), 0, 0),
+            Outbound::Data { cqe, buffer, length, alone } => {
+                let flags = if alone { FLAG_LAST | FLAG_SUCCESS } else { FLAG_LAST };
+                self.framing.header(out, C2hData::new(cqe.cid(), 0, length), flags, length);
+                let length = length as usize;
+                let digest = self.framing.data_digest(&buffer.bytes()[..length]);
+                out.payload(buffer, 0..length);
+                if let Some(digest) = digest {
+                    out.header(&digest);
+                }
+                if !alone {
+                    self.framing.header(out, CapsuleResp::new(cqe), 0, 0);
+                }
+            }
+            Outbound::R2t(number) => {
+                let transfer = self.transfers.at(number);
+                transfer.stage = Stage::Open;
+                let r2t = R2t::new(transfer.sqe.cid(), number, 0, transfer.length);
+                self.framing.header(out, r2t, 0, 0);
+            }
+            Outbound::IcResp(response) => Framing::HANDSHAKE.header(out, *response, 0, 0),
+            Outbound::TermReq(image) => out.header(image.bytes()),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Both ends of the transport, against each other and against peers that break the protocol.
+//!
+//! `world` is what the tests share: a byte pipe that can be cut anywhere, a memory that executes reads and writes, buffers
+//! that run out, and a peer that sends what it is told to.
+
+mod transport {
+    mod ends;
+    mod world;
+}
