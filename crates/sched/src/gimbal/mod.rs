@@ -1,5 +1,6 @@
 //! Gimbal: the switch of one SSD (Min, Liu et al., SIGCOMM 2021).
 
+mod bucket;
 mod config;
 
 pub use config::{DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, WriteCostRule};
