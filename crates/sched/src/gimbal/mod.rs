@@ -2,6 +2,9 @@
 
 mod bucket;
 mod config;
+mod congestion;
+mod latency;
+mod write_cost;
 
 pub use config::{DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, WriteCostRule};
 

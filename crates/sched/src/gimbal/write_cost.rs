@@ -1,0 +1,225 @@
+//! The write cost: what a written byte costs relative to a byte read, right now.
+//!
+//! An SSD's buffer absorbs writes until it is full; then a write costs up to `write_cost_worst` reads. So the price falls by
+//! a step in every period in which writes were fast, and goes half way back to the worst as soon as they are slow:
+//! additive decrease, multiplicative increase.
+//!
+//! ```text
+//!   cost  9 ┤▔╲                    ▁▔▔
+//!           │  ╲▁                 ▕         a period is judged at the first completion after its end;
+//!         1 ┤    ▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔         one without completed writes changes nothing
+//!             fast writes           slow
+//! ```
+//!
+//! Holds: 1 ≤ cost ≤ worst (`the_cost_stays_between_one_and_the_worst`).
+//! Elsewhere: who pays it is `bucket` and `drr`.
+//! Paper: Gimbal §3.4. We differ from the authors' release, which divides a count by itself here, so that its cost always
+//! decays to 1.
+
+use super::{GimbalConfig, WriteCostRule};
+use crate::Cost;
+use units::{Instant, Nanos};
+
+/// The price of writes, and what this period has seen so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WriteCost {
+    cost: Cost,
+    worst: Cost,
+    step: Cost,
+    period: Nanos,
+    rule: WriteCostRule,
+    thresh_min: Nanos,
+    thresh_max: Nanos,
+    /// When the current period ends; `None` before the first completion.
+    period_end: Option<Instant>,
+    reads: u64,
+    writes: u64,
+    write_latency: u128,
+}
+
+impl WriteCost {
+    pub(super) fn new(config: &GimbalConfig) -> WriteCost {
+        WriteCost {
+            cost: config.device.write_cost_worst,
+            worst: config.device.write_cost_worst,
+            step: config.write_cost_step,
+            period: config.write_cost_period,
+            rule: config.write_cost_rule,
+            thresh_min: config.device.thresh_min,
+            thresh_max: config.device.thresh_max,
+            period_end: None,
+            reads: 0,
+            writes: 0,
+            write_latency: 0,
+        }
+    }
+
+    pub(super) fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// A read completed.
+    pub(super) fn on_read(&mut self, now: Instant) {
+        self.close_period(now);
+        self.reads += 1;
+    }
+
+    /// A write completed after `latency` inside the SSD.
+    pub(super) fn on_write(&mut self, now: Instant, latency: Nanos) {
+        self.close_period(now);
+        self.writes += 1;
+        self.write_latency += u128::from(latency.0);
+    }
+
+    /// Judges the period if it is over. Periods follow one another on a fixed grid; those that passed without any
+    /// completion are skipped.
+    fn close_period(&mut self, now: Instant) {
+        let Some(end) = self.period_end else {
+            self.period_end = Some(now + self.period);
+            return;
+        };
+        if now < end {
+            return;
+        }
+        self.judge();
+        (self.reads, self.writes, self.write_latency) = (0, 0, 0);
+        let periods = now.since(end).0 / self.period.0 + 1;
+        self.period_end = Some(end + Nanos(periods.saturating_mul(self.period.0)));
+    }
+
+    fn judge(&mut self) {
+        if self.writes == 0 {
+            return;
+        }
+        let mean = self.write_latency / u128::from(self.writes);
+        let above = |threshold: Nanos| mean > u128::from(threshold.0);
+        let slow = match self.rule {
+            WriteCostRule::SlowBesideReads => {
+                above(self.thresh_max) || (above(self.thresh_min) && self.reads > 0)
+            }
+            WriteCostRule::Slow => above(self.thresh_min),
+        };
+        self.cost = if slow {
+            self.cost.midway(self.worst)
+        } else {
+            self.cost.saturating_sub(self.step).max(Cost::ONE)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::DeviceConstants;
+    use proptest::prelude::*;
+
+    const FAST: Nanos = Nanos::micros(100);
+    const SLOWISH: Nanos = Nanos::micros(400);
+    const SLOW: Nanos = Nanos::micros(2000);
+
+    fn paper() -> GimbalConfig {
+        GimbalConfig::paper(DeviceConstants::DCT983)
+    }
+
+    /// A cost whose first period has just begun, before which nothing counts.
+    fn started(config: GimbalConfig) -> WriteCost {
+        let mut cost = WriteCost::new(&config);
+        cost.on_read(Instant::ZERO);
+        cost.reads = 0;
+        cost
+    }
+
+    fn period(n: u64) -> Instant {
+        Instant::ZERO + Nanos(paper().write_cost_period.0 * n)
+    }
+
+    /// Runs period `n` (the first is 0) with one write, and a read if asked, and lets the next one begin.
+    fn run_period(cost: &mut WriteCost, n: u64, write: Nanos, read: bool) -> Cost {
+        if read {
+            cost.on_read(period(n) + Nanos(1));
+        }
+        cost.on_write(period(n) + Nanos(1), write);
+        cost.close_period(period(n + 1));
+        cost.cost()
+    }
+
+    #[test]
+    fn absorbed_writes_become_as_cheap_as_reads_after_sixteen_periods() {
+        let mut cost = started(paper());
+        assert_eq!(cost.cost(), Cost::ratio(9, 1));
+        for n in 0..15 {
+            assert!(run_period(&mut cost, n, FAST, true) > Cost::ONE, "after {} periods", n + 1);
+        }
+        assert_eq!(run_period(&mut cost, 15, FAST, true), Cost::ONE);
+        assert_eq!(run_period(&mut cost, 16, FAST, true), Cost::ONE);
+    }
+
+    #[test]
+    fn the_price_snaps_half_way_back_at_the_first_slow_period() {
+        let mut cost = started(paper());
+        for n in 0..16 {
+            run_period(&mut cost, n, FAST, false);
+        }
+        assert_eq!(run_period(&mut cost, 16, SLOW, false), Cost::ratio(5, 1));
+        assert_eq!(run_period(&mut cost, 17, SLOW, false), Cost::ratio(7, 1));
+    }
+
+    #[test]
+    fn writes_that_are_slow_only_among_themselves_stay_cheap() {
+        let mut cost = started(paper());
+        assert_eq!(run_period(&mut cost, 0, SLOWISH, false), Cost::ratio(17, 2));
+        assert_eq!(run_period(&mut cost, 1, SLOWISH, true), Cost::ratio(35, 4));
+    }
+
+    #[test]
+    fn the_other_rule_asks_for_no_reads() {
+        let mut cost = started(GimbalConfig { write_cost_rule: WriteCostRule::Slow, ..paper() });
+        run_period(&mut cost, 0, FAST, false);
+        assert_eq!(run_period(&mut cost, 1, SLOWISH, false), Cost::ratio(35, 4));
+    }
+
+    #[test]
+    fn a_period_without_writes_changes_nothing() {
+        let mut cost = started(paper());
+        run_period(&mut cost, 0, FAST, false);
+        let before = cost.cost();
+        for n in 1..10 {
+            cost.on_read(period(n) + Nanos(1));
+        }
+        assert_eq!(cost.cost(), before);
+    }
+
+    #[test]
+    fn a_pause_is_one_period_however_long_it_lasts() {
+        let mut cost = started(paper());
+        cost.on_write(Instant(1), FAST);
+        cost.on_write(period(1000), FAST);
+        assert_eq!(cost.cost(), Cost::ratio(17, 2));
+        cost.on_write(period(1001) - Nanos(1), FAST);
+        assert_eq!(cost.cost(), Cost::ratio(17, 2), "the period after the pause ended early");
+        cost.on_write(period(1001), FAST);
+        assert_eq!(cost.cost(), Cost::ratio(8, 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+        #[test]
+        fn the_cost_stays_between_one_and_the_worst(
+            steps in prop::collection::vec((0..300_000_000u64, any::<bool>(), 0..4_000_000u64), 1..100),
+        ) {
+            let mut cost = WriteCost::new(&paper());
+            let mut now = Instant::ZERO;
+            for (wait, read, latency) in steps {
+                now += Nanos(wait);
+                if read {
+                    cost.on_read(now);
+                } else {
+                    cost.on_write(now, Nanos(latency));
+                }
+                prop_assert!(cost.cost() >= Cost::ONE && cost.cost() <= Cost::ratio(9, 1));
+            }
+        }
+    }
+}
