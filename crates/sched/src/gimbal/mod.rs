@@ -4,6 +4,11 @@ mod bucket;
 mod config;
 mod congestion;
 mod latency;
+mod lists;
+mod meter;
+mod queue;
+mod slots;
+mod timers;
 mod write_cost;
 
 pub use config::{DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, WriteCostRule};
