@@ -48,7 +48,7 @@ struct Ends {
 }
 
 /// The places of all tenants.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     links: Vec<Link>,
     ends: [Ends; LISTS],

@@ -1,26 +1,60 @@
-//! Gimbal: the switch of one SSD (Min, Liu et al., SIGCOMM 2021).
+//! Gimbal: the switch of one SSD.
+//!
+//! Four parts that know nothing of one another, and this file, through which everything passes between them:
+//!
+//! ```text
+//!  on_arrival ─► drr: whose IO is next ─► bucket: may it go now? ─► Submit │ WakeAt(the instant it may) │ Idle
+//!                 ▲  ▲                       ▲
+//!        slots,   │  └─ write_cost ──────────┤ cost
+//!        credit   │          ▲               │ rate, or emptied
+//!                 │          │           congestion
+//!                 │          │               ▲ state
+//!                 │          └─ latency ─────┤
+//!  on_completion ─┴──────────────────────────┘
+//! ```
+//!
+//! The order is strict: if the head's bucket cannot pay, everybody waits with it (paper §3.3).
+//!
+//! Holds, for every run: it is idle only with nothing queued, with nobody having a slot, or until the very instant at which
+//!        the head can pay; no IO is lost, repeated or reordered within its class; all books are empty when all IOs have
+//!        ended (`tests/against_naive.rs`, `tests/worlds.rs`).
+//! Paper: Gimbal (Min, Liu et al., SIGCOMM 2021) §3. Constants and deviations: `config`.
 
 mod bucket;
 mod config;
 mod congestion;
+mod drr;
 mod latency;
 mod lists;
 mod meter;
 mod queue;
 mod slots;
+mod tenant;
 mod timers;
 mod write_cost;
 
 pub use config::{DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, WriteCostRule};
 
-use crate::{Backlog, Credit, Done, Fifo, Io, Next, Policy, Share};
-use units::{Instant, TenantId};
+use crate::{
+    Backlog, Congestion, Credit, Done, Io, IoKind, Next, Outcome, Policy, Share, SsdView, TenantView,
+};
+use bucket::{DualBucket, Pace};
+use congestion::TargetRate;
+use drr::Drr;
+use latency::LatencyMonitor;
+use units::{Instant, Nanos, TenantId};
+use write_cost::WriteCost;
 
 /// One SSD's Gimbal.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Gimbal {
     config: GimbalConfig,
-    queue: Fifo,
+    drr: Drr,
+    bucket: DualBucket,
+    read_latency: LatencyMonitor,
+    write_latency: LatencyMonitor,
+    target: TargetRate,
+    write_cost: WriteCost,
 }
 
 impl Gimbal {
@@ -32,45 +66,113 @@ impl Gimbal {
         if let Err(wrong) = config.check() {
             panic!("{wrong}: {config:?}");
         }
-        Gimbal { config, queue: Fifo::default() }
+        let target = TargetRate::new(&config);
+        let write_cost = WriteCost::new(&config);
+        let pace = Pace { rate: target.rate(), cost: write_cost.cost() };
+        Gimbal {
+            config,
+            drr: Drr::default(),
+            bucket: DualBucket::new(config.bucket_depth, pace),
+            read_latency: LatencyMonitor::new(&config),
+            write_latency: LatencyMonitor::new(&config),
+            target,
+            write_cost,
+        }
     }
 
     /// The constants it runs with.
     pub fn config(&self) -> &GimbalConfig {
         &self.config
     }
+
+    /// Learns from a completed read or write: congestion, rate, write cost, and from these the pace of the buckets.
+    fn learn(&mut self, now: Instant, io: &Io, latency: Nanos) {
+        let monitor = match io.kind {
+            IoKind::Read => {
+                self.write_cost.on_read(now);
+                &mut self.read_latency
+            }
+            IoKind::Write => {
+                self.write_cost.on_write(now, latency);
+                &mut self.write_latency
+            }
+            IoKind::Management => return,
+        };
+        let state = monitor.on_latency(latency);
+        self.target.on_completion(now, state, io.length, latency);
+        self.bucket.set_pace(now, Pace { rate: self.target.rate(), cost: self.write_cost.cost() });
+        if state == Congestion::Overloaded {
+            self.bucket.empty(now);
+        }
+    }
 }
 
 impl Policy for Gimbal {
-    fn on_arrival(&mut self, now: Instant, io: Io) {
-        self.queue.on_arrival(now, io);
+    fn on_arrival(&mut self, _now: Instant, io: Io) {
+        self.drr.on_arrival(&self.config, io);
     }
 
     fn next(&mut self, now: Instant) -> Next {
-        self.queue.next(now)
+        let Some(head) = self.drr.head(&self.config, now, self.write_cost.cost()) else {
+            return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
+        };
+        if let Err(payable) = self.bucket.pay(now, head.io.kind, head.io.length) {
+            self.target.on_pacing_bound(now);
+            return Next::WakeAt(self.drr.next_timer(now).map_or(payable, |timer| timer.min(payable)));
+        }
+        if self.drr.backlog().in_flight == 0 {
+            self.target.on_busy(now);
+        }
+        Next::Submit(self.drr.submit(&self.config, now, head))
     }
 
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit {
-        self.queue.on_completion(now, done)
+        if let Outcome::Success { latency } = done.outcome {
+            self.learn(now, &done.io, latency);
+        }
+        let credit = self.drr.on_completion(&self.config, &done.io);
+        if self.drr.backlog().in_flight == 0 {
+            self.target.on_idle(now);
+        }
+        credit
     }
 
-    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
-        self.queue.withdraw(now, tenant, gone);
+    fn withdraw(&mut self, _now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+        self.drr.withdraw(&self.config, tenant, gone);
     }
 
-    fn forget(&mut self, now: Instant, tenant: TenantId) {
-        self.queue.forget(now, tenant);
+    fn forget(&mut self, _now: Instant, tenant: TenantId) {
+        self.drr.forget(&self.config, tenant);
     }
 
-    fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {
-        self.queue.set_share(now, tenant, share);
+    fn set_share(&mut self, _now: Instant, tenant: TenantId, share: Share) {
+        self.drr.set_share(&self.config, tenant, share);
     }
 
     fn credit(&self, tenant: TenantId) -> Credit {
-        self.queue.credit(tenant)
+        self.drr.credit(&self.config, tenant)
     }
 
     fn backlog(&self) -> Backlog {
-        self.queue.backlog()
+        self.drr.backlog()
+    }
+
+    fn ssd_view(&self, now: Instant) -> Option<SsdView> {
+        let mut bucket = self.bucket;
+        bucket.advance(now);
+        Some(SsdView {
+            reads: self.read_latency.view(),
+            writes: self.write_latency.view(),
+            target_rate: self.target.rate(),
+            completion_rate: self.target.completion_rate(),
+            write_cost: self.write_cost.cost(),
+            read_tokens: bucket.bytes(IoKind::Read),
+            write_tokens: bucket.bytes(IoKind::Write),
+            active_tenants: self.drr.active_tenants(),
+        })
+    }
+
+    fn tenant_view(&self, tenant: TenantId) -> Option<TenantView> {
+        self.drr.view(&self.config, tenant)
     }
 }

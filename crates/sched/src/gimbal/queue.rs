@@ -12,7 +12,7 @@ use crate::{Io, Priority};
 use alloc::collections::VecDeque;
 
 /// The IOs of one tenant that wait for submission.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ClassQueues {
     classes: [VecDeque<Io>; Priority::CLASSES],
     /// IOs that each class has already had in this cycle.

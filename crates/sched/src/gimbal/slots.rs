@@ -29,7 +29,7 @@ struct Slot {
 }
 
 /// The slots of one tenant.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
     /// Indices of slots that are neither open nor closed.

@@ -13,7 +13,7 @@ use units::{Instant, TenantId};
 const ENTRIES_MIN: usize = 16;
 
 /// Timers of all tenants for one purpose.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Timers {
     /// The instant that counts, by tenant.
     set: Vec<Option<Instant>>,

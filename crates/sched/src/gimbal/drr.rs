@@ -1,0 +1,364 @@
+//! Virtual-slot DRR: whose IO goes to the SSD next.
+//!
+//! A slot is a bundle of one tenant's IOs, up to 128 KiB of cost. It frees only when every IO in it has completed. A tenant
+//! with no free slot waits outside the round, so slow large writes cannot fill the device ahead of someone's 4 KiB reads.
+//!
+//! ```text
+//!   idle ──arrival──► active ──last slot closes──► deferred ──a slot frees──► active ──queue empty──► idle
+//!                        └──a limit forbids──► limited ──its time comes──► active
+//! ```
+//!
+//! Inside the round: deficit round robin. The tenant in front submits while its deficit covers the weighted size of its
+//! next IO; if it does not, it gets a quantum and goes to the back. Every active tenant is allotted
+//! `slots × weight / Σ weights` slots, at least one.
+//!
+//! Beyond the paper, per tenant and off unless asked for: a *weight* scales quantum and allotment; a *limit* keeps the
+//! tenant out of the round until it is due; a tenant behind its *reservation* goes before the round, and up to all slots
+//! of the SSD instead of its allotment. Reservations that do not fit the SSD starve the others.
+//!
+//! Cost: O(1) per IO and quantum of its weighted size; O(log n) with limits or reservations. When a tenant goes idle
+//! deferred tenants may gain a slot: at equal weights only fewer than `slots` of them are looked at, at unequal weights
+//! possibly all.
+//!
+//! Holds: a tenant is in exactly one place (`lists`);
+//!        backlogged tenants' cost differs by a fixed bound (`equal_tenants_stay_close`);
+//!        every decision is the naive model's (`tests/against_naive.rs`).
+//! Elsewhere: when an IO may leave is `bucket`; what a write costs is `write_cost`; a tenant's own order is `queue`.
+//! Paper: Gimbal §3.5.
+
+use super::lists::{Lists, Place};
+use super::tenant::Tenant;
+use super::timers::Timers;
+use super::{DeferredDeficit, GimbalConfig};
+use crate::{Backlog, Cost, Credit, Io, Share, TenantView};
+use alloc::vec::Vec;
+use units::{Bytes, Instant, TenantId};
+
+/// The IO that goes next, as soon as its bucket can pay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub io: Io,
+    /// Its size at the present write cost.
+    weighted: Bytes,
+}
+
+/// All tenants of one SSD and the order among them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drr {
+    tenants: Vec<Tenant>,
+    lists: Lists,
+    /// When each limited tenant may rejoin the round.
+    limits: Timers,
+    /// When each tenant with a reservation, backlog and a slot falls behind.
+    reservations: Timers,
+    /// Σ of the weights of active tenants: backlog or IOs in flight, unless waiting for a limit with none in flight.
+    active_weight: u64,
+    active_tenants: usize,
+    /// No tenant's weight is above this.
+    weight_max: u32,
+    backlog: Backlog,
+}
+
+impl Drr {
+    pub(super) fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    pub(super) fn active_tenants(&self) -> usize {
+        self.active_tenants
+    }
+
+    pub(super) fn on_arrival(&mut self, config: &GimbalConfig, io: Io) {
+        assert!(io.length > Bytes::ZERO, "{io:?} moves no bytes");
+        self.make_room(io.tenant);
+        let tenant = &mut self.tenants[io.tenant.index()];
+        let had_backlog = !tenant.queue.is_empty();
+        tenant.queue.push(io);
+        self.backlog.queued += 1;
+        if !had_backlog {
+            self.settle(config, io.tenant);
+        }
+    }
+
+    /// The IO that goes next at this write cost. Asking again changes nothing.
+    pub(super) fn head(&mut self, config: &GimbalConfig, now: Instant, write_cost: Cost) -> Option<Head> {
+        self.release_limited(config, now);
+        if let Some(id) = self.behind_reservation(config, now) {
+            return Some(self.head_of(config, id, write_cost));
+        }
+        while let Some(id) = self.lists.front(Place::Active) {
+            if !self.may_submit(config, id) {
+                self.defer(config, id);
+                continue;
+            }
+            if self.hold_if_limited(config, now, id) {
+                continue;
+            }
+            let head = self.head_of(config, id, write_cost);
+            let tenant = &mut self.tenants[id.index()];
+            if tenant.deficit >= head.weighted {
+                return Some(head);
+            }
+            tenant.deficit += quantum(config, tenant);
+            self.lists.move_to_back(id, Place::Active);
+        }
+        None
+    }
+
+    /// The head, whose bucket has paid, leaves for the SSD.
+    pub(super) fn submit(&mut self, config: &GimbalConfig, now: Instant, head: Head) -> Io {
+        let id = head.io.tenant;
+        let tenant = &mut self.tenants[id.index()];
+        let mut io = tenant.queue.pop(&config.class_quotas).expect("the head is queued");
+        assert_eq!(io, head.io, "the head changed between the decision and the submission");
+        io.mark = tenant.slots.on_submit(head.weighted, config.slot_size);
+        tenant.in_flight += 1;
+        // Saturates for a tenant that went before the round because of its reservation.
+        tenant.deficit = tenant.deficit.saturating_sub(head.weighted);
+        tenant.charge_meters(now, &io, head.weighted);
+        self.backlog.queued -= 1;
+        self.backlog.in_flight += 1;
+        self.settle(config, id);
+        io
+    }
+
+    /// A submitted IO has ended. Answers the tenant's credit.
+    pub(super) fn on_completion(&mut self, config: &GimbalConfig, io: &Io) -> Credit {
+        let known = self.tenants.get_mut(io.tenant.index()).filter(|tenant| tenant.in_flight > 0);
+        let tenant = known.unwrap_or_else(|| panic!("{io:?} ended, but none of its tenant is in flight"));
+        tenant.in_flight -= 1;
+        tenant.slots.on_completion(io.mark);
+        self.backlog.in_flight -= 1;
+        self.settle(config, io.tenant);
+        self.credit(config, io.tenant)
+    }
+
+    pub(super) fn withdraw(
+        &mut self,
+        config: &GimbalConfig,
+        id: TenantId,
+        gone: &mut dyn FnMut(&Io) -> bool,
+    ) {
+        let Some(tenant) = self.tenants.get_mut(id.index()) else { return };
+        let before = tenant.queue.len();
+        tenant.queue.withdraw(gone);
+        self.backlog.queued -= before - tenant.queue.len();
+        self.settle(config, id);
+    }
+
+    pub(super) fn forget(&mut self, config: &GimbalConfig, id: TenantId) {
+        let Some(tenant) = self.tenants.get_mut(id.index()) else { return };
+        let (queued, in_flight) = (tenant.queue.len(), tenant.in_flight);
+        assert!(
+            !tenant.has_ios(),
+            "{id} is to be forgotten with {queued} IOs queued and {in_flight} in flight"
+        );
+        let weight = tenant.weight;
+        *tenant = Tenant::new();
+        self.weight_changed(config, weight, Share::EQUAL.weight);
+    }
+
+    pub(super) fn set_share(&mut self, config: &GimbalConfig, id: TenantId, share: Share) {
+        assert!(share.weight > 0, "{id} is given a weight of zero");
+        self.make_room(id);
+        self.uncount(id);
+        let tenant = &mut self.tenants[id.index()];
+        let weight = tenant.weight;
+        tenant.set_share(share, config);
+        if self.lists.place(id) == Place::Limited {
+            self.rejoin(config, id);
+        }
+        self.settle(config, id);
+        self.weight_changed(config, weight, share.weight);
+    }
+
+    /// Slots that the tenant may have busy, counting it as active.
+    pub(super) fn allotment(&self, config: &GimbalConfig, id: TenantId) -> u32 {
+        let (weight, counted) = self
+            .tenants
+            .get(id.index())
+            .map_or((Share::EQUAL.weight, false), |tenant| (tenant.weight, tenant.counted));
+        let others = self.active_weight - if counted { u64::from(weight) } else { 0 };
+        let share = u64::from(config.device.slots) * u64::from(weight) / (others + u64::from(weight));
+        config.slots_per_tenant_min.max(share as u32)
+    }
+
+    /// Slots allotted × IOs in the slot that was freed last.
+    pub(super) fn credit(&self, config: &GimbalConfig, id: TenantId) -> Credit {
+        let last = self.tenants.get(id.index()).and_then(|tenant| tenant.slots.last_freed_ios());
+        let ios = last.unwrap_or(config.slot_ios_initial);
+        Credit(self.allotment(config, id).saturating_mul(ios))
+    }
+
+    /// The earliest instant after `now` at which time alone may bring another head: a limit ends, a reservation falls
+    /// behind. (A tenant already behind is the head.)
+    pub(super) fn next_timer(&mut self, now: Instant) -> Option<Instant> {
+        let timers = [self.limits.first(), self.reservations.first()];
+        timers.into_iter().flatten().map(|(at, _)| at).filter(|&at| at > now).min()
+    }
+
+    pub(super) fn view(&self, config: &GimbalConfig, id: TenantId) -> Option<TenantView> {
+        let tenant = self.tenants.get(id.index())?;
+        Some(TenantView {
+            queued: tenant.queue.len(),
+            in_flight: tenant.in_flight,
+            slots_busy: tenant.slots.busy(),
+            slots_allotted: self.allotment(config, id),
+            credit: self.credit(config, id),
+        })
+    }
+
+    fn make_room(&mut self, id: TenantId) {
+        if id.index() >= self.tenants.len() {
+            let tenants = id.index() + 1;
+            self.tenants.resize_with(tenants, Tenant::new);
+            self.lists.grow(tenants);
+            self.limits.grow(tenants);
+            self.reservations.grow(tenants);
+            self.weight_max = self.weight_max.max(Share::EQUAL.weight);
+        }
+    }
+
+    fn may_submit(&self, config: &GimbalConfig, id: TenantId) -> bool {
+        self.tenants[id.index()].slots.may_submit(self.allotment(config, id))
+    }
+
+    fn head_of(&self, config: &GimbalConfig, id: TenantId, write_cost: Cost) -> Head {
+        let head = self.tenants[id.index()].queue.head(&config.class_quotas);
+        let io = *head.expect("a tenant without backlog is idle");
+        let weighted = if io.kind.pays_as_write() { write_cost.of(io.length) } else { io.length };
+        Head { io, weighted }
+    }
+
+    /// Puts a tenant where its queue and slots say it belongs, after either has changed.
+    fn settle(&mut self, config: &GimbalConfig, id: TenantId) {
+        let tenant = &mut self.tenants[id.index()];
+        if tenant.queue.is_empty() {
+            if self.lists.place(id) != Place::Idle {
+                tenant.deficit = Bytes::ZERO;
+                self.limits.set(id, None);
+                self.lists.move_to_back(id, Place::Idle);
+            }
+            self.recount(config, id);
+        } else {
+            if self.lists.place(id) == Place::Idle {
+                self.rejoin(config, id);
+            }
+            self.recount(config, id);
+            match (self.lists.place(id), self.may_submit(config, id)) {
+                (Place::Active, false) => self.defer(config, id),
+                (Place::Deferred, true) => self.lists.move_to_back(id, Place::Active),
+                _ => {}
+            }
+        }
+        self.watch_reservation(config, id);
+    }
+
+    /// Puts a tenant at the back of the round with one quantum.
+    fn rejoin(&mut self, config: &GimbalConfig, id: TenantId) {
+        let tenant = &mut self.tenants[id.index()];
+        tenant.deficit = quantum(config, tenant);
+        self.limits.set(id, None);
+        self.lists.move_to_back(id, Place::Active);
+    }
+
+    fn defer(&mut self, config: &GimbalConfig, id: TenantId) {
+        if config.deferred_deficit == DeferredDeficit::Lost {
+            self.tenants[id.index()].deficit = Bytes::ZERO;
+        }
+        self.lists.move_to_back(id, Place::Deferred);
+    }
+
+    /// Takes a tenant out of the round if one of its limits forbids its next IO now.
+    fn hold_if_limited(&mut self, config: &GimbalConfig, now: Instant, id: TenantId) -> bool {
+        let tenant = &mut self.tenants[id.index()];
+        let Some(until) = tenant.limited_until().filter(|&until| until > now) else { return false };
+        tenant.deficit = Bytes::ZERO;
+        self.limits.set(id, Some(until));
+        self.lists.move_to_back(id, Place::Limited);
+        self.settle(config, id);
+        true
+    }
+
+    /// Lets the tenants whose limits have run out back into the round.
+    fn release_limited(&mut self, config: &GimbalConfig, now: Instant) {
+        while let Some((_, id)) = self.limits.first().filter(|&(at, _)| at <= now) {
+            self.rejoin(config, id);
+            self.settle(config, id);
+        }
+    }
+
+    /// The tenant that has been behind its reservation longest, among those that could submit.
+    fn behind_reservation(&mut self, config: &GimbalConfig, now: Instant) -> Option<TenantId> {
+        while let Some((_, id)) = self.reservations.first().filter(|&(at, _)| at <= now) {
+            if !self.hold_if_limited(config, now, id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Sets the reservation's timer if the tenant could make use of it.
+    fn watch_reservation(&mut self, config: &GimbalConfig, id: TenantId) {
+        let tenant = &self.tenants[id.index()];
+        let due = tenant.reservation_due().filter(|_| {
+            matches!(self.lists.place(id), Place::Active | Place::Deferred)
+                && tenant.slots.may_submit(config.device.slots)
+        });
+        self.reservations.set(id, due);
+    }
+
+    /// Counts the tenant's weight if it is active and only then.
+    fn recount(&mut self, config: &GimbalConfig, id: TenantId) {
+        let tenant = &mut self.tenants[id.index()];
+        let waits_for_limit = self.lists.place(id) == Place::Limited;
+        let active = tenant.in_flight > 0 || (!tenant.queue.is_empty() && !waits_for_limit);
+        if active && !tenant.counted {
+            tenant.counted = true;
+            self.active_weight += u64::from(tenant.weight);
+            self.active_tenants += 1;
+        } else if !active && tenant.counted {
+            self.uncount(id);
+            self.promote_deferred(config);
+        }
+    }
+
+    fn uncount(&mut self, id: TenantId) {
+        let tenant = &mut self.tenants[id.index()];
+        if core::mem::replace(&mut tenant.counted, false) {
+            self.active_weight -= u64::from(tenant.weight);
+            self.active_tenants -= 1;
+        }
+    }
+
+    /// Fewer tenants are active, so those that remain may have been allotted another slot.
+    fn promote_deferred(&mut self, config: &GimbalConfig) {
+        let slots = u64::from(config.device.slots);
+        let allotment_min = u64::from(config.slots_per_tenant_min);
+        if slots * u64::from(self.weight_max) < (allotment_min + 1) * self.active_weight {
+            return; // nobody is allotted more than the least
+        }
+        let mut next = self.lists.front(Place::Deferred);
+        while let Some(id) = next {
+            next = self.lists.after(id);
+            if self.may_submit(config, id) {
+                self.lists.move_to_back(id, Place::Active);
+            }
+        }
+    }
+
+    /// A tenant's weight has changed from `before` to `after`.
+    fn weight_changed(&mut self, config: &GimbalConfig, before: u32, after: u32) {
+        if after >= self.weight_max {
+            self.weight_max = after;
+        } else if before == self.weight_max {
+            let weights = self.tenants.iter().map(|tenant| tenant.weight);
+            self.weight_max = weights.max().unwrap_or(after);
+        }
+        self.promote_deferred(config);
+    }
+}
+
+fn quantum(config: &GimbalConfig, tenant: &Tenant) -> Bytes {
+    Bytes(config.quantum.0.saturating_mul(u64::from(tenant.weight)))
+}

@@ -1,0 +1,300 @@
+//! Gimbal's decisions, done the obvious way: every question is answered by looking at everybody.
+//!
+//! The rate, the write cost and the overload signal are taken from the switch under test (they have tests of their own);
+//! buckets, slots, round and priorities are done again here.
+
+use sched::{Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, Next};
+use std::collections::{BTreeMap, VecDeque};
+use units::{Instant, Nanos};
+
+const NANO: i128 = 1_000_000_000;
+
+/// Tokens in billionths of a byte.
+#[derive(Clone, Debug)]
+struct Buckets {
+    read: i128,
+    write: i128,
+    /// Billionths of a byte × cost that came in since the split last began anew, and what of it the reads have had.
+    parts: i128,
+    read_share: i128,
+    now: Instant,
+    rate: i128,
+    cost: i128,
+}
+
+impl Buckets {
+    fn until(&self, now: Instant, depth: i128) -> Buckets {
+        let mut after = self.clone();
+        let earned = self.rate * i128::from(now.since(self.now).0);
+        after.now = now;
+        if self.read + self.write + earned >= 2 * depth {
+            (after.read, after.write, after.parts, after.read_share) = (depth, depth, 0, 0);
+            return after;
+        }
+        after.parts += earned * self.cost;
+        after.read_share = after.parts / (self.cost + i128::from(Cost::SCALE));
+        let read = after.read_share - self.read_share;
+        after.read += read;
+        after.write += earned - read;
+        if after.read > depth {
+            after.write += after.read - depth;
+            after.read = depth;
+        }
+        if after.write > depth {
+            after.read += after.write - depth;
+            after.write = depth;
+        }
+        after
+    }
+
+    fn of(&mut self, kind: IoKind) -> &mut i128 {
+        if kind == IoKind::Read { &mut self.read } else { &mut self.write }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    in_flight: Vec<IoId>,
+    weighted: u64,
+    open: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Tenant {
+    queues: [VecDeque<Io>; 4],
+    served: [u32; 4],
+    deficit: u64,
+    slots: Vec<Slot>,
+}
+
+impl Tenant {
+    fn queued(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.iter().map(|slot| slot.in_flight.len()).sum()
+    }
+
+    fn busy(&self) -> u32 {
+        self.slots.iter().filter(|slot| !slot.in_flight.is_empty()).count() as u32
+    }
+
+    fn may_submit(&self, allotment: u32) -> bool {
+        let fills = self.slots.iter().any(|slot| slot.open && !slot.in_flight.is_empty());
+        fills || self.busy() < allotment
+    }
+
+    fn class(&self, quotas: &[u32; 4]) -> usize {
+        let backlogged = |class: &usize| !self.queues[*class].is_empty();
+        (0..4)
+            .filter(backlogged)
+            .find(|&class| self.served[class] < quotas[class])
+            .unwrap_or_else(|| (0..4).find(backlogged).expect("the tenant has backlog"))
+    }
+}
+
+/// The naive switch.
+pub(crate) struct Naive {
+    config: GimbalConfig,
+    weights: Vec<u32>,
+    tenants: BTreeMap<u32, Tenant>,
+    active: Vec<u32>,
+    deferred: Vec<u32>,
+    buckets: Buckets,
+}
+
+impl Naive {
+    /// A switch whose tenant `i` has the weight `weights[i]`.
+    pub(crate) fn new(config: GimbalConfig, weights: &[u32]) -> Naive {
+        let depth = i128::from(config.bucket_depth.0) * NANO;
+        Naive {
+            config,
+            weights: weights.to_vec(),
+            tenants: (0..weights.len() as u32).map(|id| (id, Tenant::default())).collect(),
+            active: Vec::new(),
+            deferred: Vec::new(),
+            buckets: Buckets {
+                read: depth,
+                write: depth,
+                parts: 0,
+                read_share: 0,
+                now: Instant::ZERO,
+                rate: i128::from(config.rate_start.0),
+                cost: i128::from(config.device.write_cost_worst.fixed()),
+            },
+        }
+    }
+
+    pub(crate) fn on_arrival(&mut self, io: Io) {
+        let quantum = self.quantum(io.tenant.0);
+        let tenant = self.tenant(io.tenant.0);
+        let was_empty = tenant.queued() == 0;
+        tenant.queues[io.priority.index()].push_back(io);
+        if was_empty {
+            tenant.deficit = quantum;
+            self.active.push(io.tenant.0);
+            if !self.may_submit(io.tenant.0) {
+                self.defer(io.tenant.0);
+            }
+        }
+    }
+
+    pub(crate) fn next(&mut self, now: Instant) -> Next {
+        loop {
+            let Some(&id) = self.active.first() else { return Next::Idle };
+            if !self.may_submit(id) {
+                self.defer(id);
+                continue;
+            }
+            let (quotas, quantum, write_cost) =
+                (self.config.class_quotas, self.quantum(id), self.buckets.cost);
+            let tenant = self.tenant(id);
+            let class = tenant.class(&quotas);
+            let io = tenant.queues[class][0];
+            let cost = if io.kind == IoKind::Read { i128::from(Cost::SCALE) } else { write_cost };
+            let weighted = (i128::from(io.length.0) * cost / i128::from(Cost::SCALE)) as u64;
+            if tenant.deficit < weighted {
+                tenant.deficit += quantum;
+                self.active.rotate_left(1);
+                continue;
+            }
+            if !self.pays(now, &io) {
+                return Next::WakeAt(self.first_instant_that_pays(now, &io));
+            }
+            self.buckets = self.buckets.until(now, self.depth());
+            *self.buckets.of(io.kind) -= i128::from(io.length.0) * NANO;
+            self.submit(id, class, weighted);
+            return Next::Submit(io);
+        }
+    }
+
+    /// An IO ended; `pace` is the rate and cost from now on, `overloaded` whether it overloaded the SSD.
+    pub(crate) fn on_completion(&mut self, now: Instant, io: &Io, pace: (u64, Cost), overloaded: bool) {
+        self.buckets = self.buckets.until(now, self.depth());
+        if i128::from(pace.1.fixed()) != self.buckets.cost {
+            (self.buckets.parts, self.buckets.read_share) = (0, 0);
+        }
+        (self.buckets.rate, self.buckets.cost) = (i128::from(pace.0), i128::from(pace.1.fixed()));
+        if overloaded {
+            self.buckets.read = self.buckets.read.min(0);
+            self.buckets.write = self.buckets.write.min(0);
+        }
+        let tenant = self.tenant(io.tenant.0);
+        for slot in &mut tenant.slots {
+            slot.in_flight.retain(|&id| id != io.id);
+        }
+        tenant.slots.retain(|slot| slot.open || !slot.in_flight.is_empty());
+        if self.active.contains(&io.tenant.0) && !self.may_submit(io.tenant.0) {
+            self.defer(io.tenant.0);
+        }
+        self.undefer();
+    }
+
+    pub(crate) fn withdraw(&mut self, id: u32, gone: impl Fn(&Io) -> bool) {
+        let tenant = self.tenant(id);
+        for queue in &mut tenant.queues {
+            queue.retain(|io| !gone(io));
+        }
+        if tenant.queued() == 0 {
+            self.leave(id);
+        } else if self.active.contains(&id) && !self.may_submit(id) {
+            self.defer(id);
+        }
+        self.undefer();
+    }
+
+    pub(crate) fn busy(&self, id: u32) -> u32 {
+        self.tenants[&id].busy()
+    }
+
+    pub(crate) fn allotment(&self, id: u32) -> u32 {
+        let weight = |id: u32| u64::from(self.weights[id as usize]);
+        let is_active = |id: u32| self.tenants[&id].queued() + self.tenants[&id].in_flight() > 0;
+        let others = self.tenants.keys().copied().filter(|&other| other != id && is_active(other));
+        let weights = others.map(weight).sum::<u64>() + weight(id);
+        let share = u64::from(self.config.device.slots) * weight(id) / weights;
+        self.config.slots_per_tenant_min.max(share as u32)
+    }
+
+    fn submit(&mut self, id: u32, class: usize, weighted: u64) {
+        let (quota, size) = (self.config.class_quotas[class], self.config.slot_size.0);
+        let tenant = self.tenant(id);
+        let io = tenant.queues[class].pop_front().expect("it is the head");
+        if tenant.served[class] >= quota {
+            tenant.served = [0; 4];
+        }
+        tenant.served[class] += 1;
+        tenant.deficit -= weighted;
+        if !tenant.slots.iter().any(|slot| slot.open) {
+            tenant.slots.push(Slot { open: true, ..Slot::default() });
+        }
+        let slot = tenant.slots.iter_mut().find(|slot| slot.open).expect("one is open");
+        slot.in_flight.push(io.id);
+        slot.weighted += weighted;
+        slot.open = slot.weighted < size;
+        if tenant.queued() == 0 {
+            self.leave(id);
+        } else if !self.may_submit(id) {
+            self.defer(id);
+        }
+    }
+
+    fn tenant(&mut self, id: u32) -> &mut Tenant {
+        self.tenants.get_mut(&id).expect("tenants are known from the start")
+    }
+
+    fn depth(&self) -> i128 {
+        i128::from(self.config.bucket_depth.0) * NANO
+    }
+
+    fn pays(&self, now: Instant, io: &Io) -> bool {
+        let price = i128::from(io.length.0) * NANO;
+        *self.buckets.until(now, self.depth()).of(io.kind) >= price.min(self.depth())
+    }
+
+    fn first_instant_that_pays(&self, now: Instant, io: &Io) -> Instant {
+        let (mut too_early, mut early_enough) = (now, now + Nanos::secs(10_000));
+        assert!(self.pays(early_enough, io), "{io:?} would never go");
+        while early_enough.since(too_early) > Nanos(1) {
+            let middle = too_early + Nanos(early_enough.since(too_early).0 / 2);
+            if self.pays(middle, io) {
+                early_enough = middle;
+            } else {
+                too_early = middle;
+            }
+        }
+        early_enough
+    }
+
+    fn quantum(&self, id: u32) -> u64 {
+        self.config.quantum.0 * u64::from(self.weights[id as usize])
+    }
+
+    fn may_submit(&self, id: u32) -> bool {
+        self.tenants[&id].may_submit(self.allotment(id))
+    }
+
+    fn leave(&mut self, id: u32) {
+        self.active.retain(|&other| other != id);
+        self.deferred.retain(|&other| other != id);
+        self.tenant(id).deficit = 0;
+    }
+
+    fn defer(&mut self, id: u32) {
+        self.active.retain(|&other| other != id);
+        self.deferred.push(id);
+        if self.config.deferred_deficit == DeferredDeficit::Lost {
+            self.tenant(id).deficit = 0;
+        }
+    }
+
+    /// Everybody who waits for a slot and has one now goes to the back of the round.
+    fn undefer(&mut self) {
+        let waiting = std::mem::take(&mut self.deferred);
+        let (now_active, still_waiting): (Vec<u32>, Vec<u32>) =
+            waiting.into_iter().partition(|&id| self.may_submit(id));
+        self.active.extend(now_active);
+        self.deferred = still_waiting;
+    }
+}
