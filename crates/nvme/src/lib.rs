@@ -14,3 +14,4 @@ pub mod buffer;
 pub mod connection;
 pub mod pdu;
 pub mod spec;
+pub mod subsystem;

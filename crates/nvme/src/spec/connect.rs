@@ -151,6 +151,8 @@ impl Culprit {
     pub const QUEUE_ID: Culprit = Culprit::Command(42);
     /// SQE: SQSIZE.
     pub const SQSIZE: Culprit = Culprit::Command(44);
+    /// Data: HOSTID.
+    pub const HOST_ID: Culprit = Culprit::Data(offset_of!(ConnectData, host_id) as u16);
     /// Data: CNTLID.
     pub const CONTROLLER_ID: Culprit = Culprit::Data(offset_of!(ConnectData, controller_id) as u16);
     /// Data: SUBNQN.

@@ -1,0 +1,367 @@
+//! What a subsystem is told when it is made: its name, its limits, its namespaces, who may come.
+//!
+//! Everything a peer could make grow has a limit here. A configuration that contradicts itself is refused by
+//! `Subsystem::new`, so nothing further in has to doubt it.
+
+use crate::spec::{Nqn, connect::CNTLID_MAX};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use units::Bytes;
+
+/// What a subsystem is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Namespaces and IO queues.
+    Io,
+    /// Tells where subsystems are. Answers to its own name and to the well-known one; no IO queues, no namespaces.
+    Discovery,
+}
+
+/// Which hosts may connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostAccess {
+    /// All.
+    Any,
+    /// These.
+    Only(Vec<Nqn>),
+}
+
+impl HostAccess {
+    /// Whether `host` may.
+    pub fn allows(&self, host: &Nqn) -> bool {
+        match self {
+            HostAccess::Any => true,
+            HostAccess::Only(hosts) => hosts.contains(host),
+        }
+    }
+}
+
+/// Bounds on everything that a host can ask for more of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest transfer of one command: 4 KiB times a power of two.
+    pub transfer_max: Bytes,
+    /// In-capsule data of an IO queue, a multiple of 16 bytes. Fabrics and admin commands always have 8 KiB.
+    pub in_capsule_max: u32,
+    /// IO queues of a controller.
+    pub io_queues_max: u16,
+    /// Entries of a queue; also the number of commands that a host may have outstanding on one.
+    pub queue_entries_max: u16,
+    /// Controllers of the subsystem.
+    pub controllers_max: u16,
+    /// Controllers of one host, so that one tenant cannot lock out the others.
+    pub controllers_per_host_max: u16,
+    /// Largest namespace identifier.
+    pub namespaces_max: u32,
+    /// Groups of namespaces that change their access state together.
+    pub ana_groups_max: u32,
+    /// Asynchronous Event Requests kept for a controller.
+    pub event_requests_max: u8,
+    /// Failed commands remembered for a controller; 1 to 256.
+    pub error_log_entries: u16,
+    /// Registrants of a namespace.
+    pub registrants_max: usize,
+}
+
+impl Default for Limits {
+    /// 1 MiB transfers: a large one is then no longer than 8 of the scheduler's 128 KiB slots. 8 KiB in-capsule data: a
+    /// 4 KiB write and a Dataset Management command need no round trip. The rest is what Linux hosts are used to.
+    fn default() -> Limits {
+        Limits {
+            transfer_max: Bytes::mib(1),
+            in_capsule_max: 8192,
+            io_queues_max: 128,
+            queue_entries_max: 1024,
+            controllers_max: 1024,
+            controllers_per_host_max: 64,
+            namespaces_max: 1024,
+            ana_groups_max: 32,
+            event_requests_max: 4,
+            error_log_entries: 64,
+            registrants_max: 1024,
+        }
+    }
+}
+
+/// Commands that a subsystem offers only if the devices behind it can do them. Reservations need no device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionalCommands {
+    /// Compare.
+    pub compare: bool,
+    /// Verify.
+    pub verify: bool,
+    /// Write Zeroes.
+    pub write_zeroes: bool,
+    /// Dataset Management with deallocation.
+    pub deallocate: bool,
+    /// Reservations.
+    pub reservations: bool,
+}
+
+impl Default for OptionalCommands {
+    fn default() -> Self {
+        OptionalCommands {
+            compare: true,
+            verify: true,
+            write_zeroes: true,
+            deallocate: true,
+            reservations: true,
+        }
+    }
+}
+
+/// Bytes of a logical block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockSize {
+    /// 512 bytes.
+    B512,
+    /// 4096 bytes.
+    B4096,
+}
+
+impl BlockSize {
+    /// As a power of two.
+    pub const fn log2(self) -> u8 {
+        match self {
+            BlockSize::B512 => 9,
+            BlockSize::B4096 => 12,
+        }
+    }
+
+    /// In bytes.
+    pub const fn bytes(self) -> u32 {
+        1 << self.log2()
+    }
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceInfo {
+    /// Bytes of a block.
+    pub block_size: BlockSize,
+    /// Blocks; not zero.
+    pub blocks: u64,
+    /// UUID, in the order of its text; derived from the subsystem's name and the namespace's identifier if `None`.
+    pub uuid: Option<[u8; 16]>,
+    /// NGUID, if it has one.
+    pub nguid: Option<[u8; 16]>,
+    /// Group for asymmetric access, 1 to `Limits::ana_groups_max`.
+    pub ana_group: u32,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Whether deallocated blocks read as zeroes.
+    pub zeroes_after_deallocate: bool,
+    /// Blocks that are best written together and at multiples of themselves, if there is such a number (at most 65536).
+    pub optimal_write_blocks: Option<u32>,
+}
+
+impl NamespaceInfo {
+    /// `blocks` blocks of `block_size`; writable, identified by what it is derived from, in group 1.
+    pub fn new(block_size: BlockSize, blocks: u64) -> NamespaceInfo {
+        NamespaceInfo {
+            block_size,
+            blocks,
+            uuid: None,
+            nguid: None,
+            ana_group: 1,
+            read_only: false,
+            zeroes_after_deallocate: false,
+            optimal_write_blocks: None,
+        }
+    }
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsystemConfig {
+    /// Its name.
+    pub nqn: Nqn,
+    /// What it is for.
+    pub role: Role,
+    /// Serial number, at most 20 characters. Must differ between subsystems and stay the same over restarts.
+    pub serial: String,
+    /// Model, at most 40 characters.
+    pub model: String,
+    /// Firmware revision, at most 8 characters.
+    pub firmware: String,
+    /// Who may connect.
+    pub hosts: HostAccess,
+    /// Bounds.
+    pub limits: Limits,
+    /// What the devices can do.
+    pub commands: OptionalCommands,
+    /// Whether completed writes may be lost with power until a Flush. Hosts then send Flush and FUA.
+    pub volatile_write_cache: bool,
+    /// Namespaces at the start.
+    pub namespaces: BTreeMap<u32, NamespaceInfo>,
+}
+
+impl SubsystemConfig {
+    /// A subsystem with namespaces to be, open to every host.
+    pub fn io(nqn: Nqn, serial: &str) -> SubsystemConfig {
+        SubsystemConfig {
+            nqn,
+            role: Role::Io,
+            serial: serial.into(),
+            model: "gimbal".into(),
+            firmware: env!("CARGO_PKG_VERSION").into(),
+            hosts: HostAccess::Any,
+            limits: Limits::default(),
+            commands: OptionalCommands::default(),
+            volatile_write_cache: true,
+            namespaces: BTreeMap::new(),
+        }
+    }
+
+    /// A discovery subsystem, open to every host.
+    pub fn discovery(serial: &str) -> SubsystemConfig {
+        SubsystemConfig { role: Role::Discovery, ..SubsystemConfig::io(Nqn::discovery(), serial) }
+    }
+
+    /// With one more namespace.
+    #[must_use]
+    pub fn with_namespace(mut self, nsid: u32, info: NamespaceInfo) -> SubsystemConfig {
+        self.namespaces.insert(nsid, info);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let limits = &self.limits;
+        let transfer = limits.transfer_max.get();
+        if transfer < MDTS_UNIT || !transfer.is_power_of_two() || transfer > u64::from(u32::MAX) {
+            return Err(ConfigError::TransferLimit(limits.transfer_max));
+        }
+        if !limits.in_capsule_max.is_multiple_of(CAPSULE_UNIT) || limits.in_capsule_max > IN_CAPSULE_LARGEST {
+            return Err(ConfigError::InCapsuleLimit(limits.in_capsule_max));
+        }
+        let counts = [
+            ("io_queues_max", u32::from(limits.io_queues_max), 1, u32::from(u16::MAX) - 1),
+            ("queue_entries_max", u32::from(limits.queue_entries_max), ADMIN_QUEUE_ENTRIES, 0xffff),
+            ("controllers_max", u32::from(limits.controllers_max), 1, u32::from(CNTLID_MAX)),
+            (
+                "controllers_per_host_max",
+                u32::from(limits.controllers_per_host_max),
+                1,
+                u32::from(CNTLID_MAX),
+            ),
+            ("namespaces_max", limits.namespaces_max, 1, NAMESPACES_LARGEST),
+            ("ana_groups_max", limits.ana_groups_max, 1, u32::from(u16::MAX)),
+            ("event_requests_max", u32::from(limits.event_requests_max), 1, u32::from(u8::MAX)),
+            ("error_log_entries", u32::from(limits.error_log_entries), 1, 256),
+        ];
+        for (name, value, least, most) in counts {
+            if value < least || value > most {
+                return Err(ConfigError::Limit { name, value, least, most });
+            }
+        }
+        if self.role == Role::Discovery && !self.namespaces.is_empty() {
+            return Err(ConfigError::NamespaceOfDiscovery);
+        }
+        self.namespaces.iter().try_for_each(|(&nsid, info)| self.check_namespace(nsid, info))
+    }
+
+    pub(super) fn check_namespace(&self, nsid: u32, info: &NamespaceInfo) -> Result<(), ConfigError> {
+        let limits = &self.limits;
+        if self.role == Role::Discovery {
+            return Err(ConfigError::NamespaceOfDiscovery);
+        }
+        if nsid == 0 || nsid > limits.namespaces_max {
+            return Err(ConfigError::NamespaceId { nsid, most: limits.namespaces_max });
+        }
+        if info.blocks == 0 || info.blocks > u64::MAX >> info.block_size.log2() {
+            return Err(ConfigError::NamespaceSize { nsid, blocks: info.blocks });
+        }
+        if info.ana_group == 0 || info.ana_group > limits.ana_groups_max {
+            return Err(ConfigError::AnaGroup { group: info.ana_group, most: limits.ana_groups_max });
+        }
+        Ok(())
+    }
+}
+
+/// MDTS counts in units of the smallest memory page, 4 KiB.
+pub(super) const MDTS_UNIT: u64 = 4096;
+/// IOCCSZ counts in 16 bytes.
+pub(super) const CAPSULE_UNIT: u32 = 16;
+/// More in-capsule data than this wastes receive memory.
+const IN_CAPSULE_LARGEST: u32 = 1 << 20;
+/// Entries that every admin queue must be able to have.
+const ADMIN_QUEUE_ENTRIES: u32 = 32;
+/// Namespaces are kept in a table indexed by their identifier.
+const NAMESPACES_LARGEST: u32 = 1 << 16;
+
+/// Why a configuration is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// `transfer_max` is no power of two from 4 KiB to 2 GiB.
+    TransferLimit(Bytes),
+    /// `in_capsule_max` is no multiple of 16 up to 1 MiB.
+    InCapsuleLimit(u32),
+    /// A limit is out of its own limits.
+    Limit {
+        /// Field of `Limits`.
+        name: &'static str,
+        /// As given.
+        value: u32,
+        /// Least allowed.
+        least: u32,
+        /// Most allowed.
+        most: u32,
+    },
+    /// A namespace identifier is 0 or too large.
+    NamespaceId {
+        /// As given.
+        nsid: u32,
+        /// `Limits::namespaces_max`.
+        most: u32,
+    },
+    /// There is such a namespace already.
+    NamespaceExists(u32),
+    /// There is no such namespace.
+    NoSuchNamespace(u32),
+    /// A namespace is empty or larger than 2^64 bytes.
+    NamespaceSize {
+        /// The namespace.
+        nsid: u32,
+        /// As given.
+        blocks: u64,
+    },
+    /// There is no such group.
+    AnaGroup {
+        /// As given.
+        group: u32,
+        /// `Limits::ana_groups_max`.
+        most: u32,
+    },
+    /// A discovery subsystem has no namespaces.
+    NamespaceOfDiscovery,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::TransferLimit(bytes) => {
+                write!(f, "the transfer limit {bytes} is not a power of two from 4 KiB to 2 GiB")
+            }
+            ConfigError::InCapsuleLimit(bytes) => {
+                write!(f, "the in-capsule limit {bytes} is not a multiple of 16 up to 1 MiB")
+            }
+            ConfigError::Limit { name, value, least, most } => {
+                write!(f, "{name} is {value}, but must be from {least} to {most}")
+            }
+            ConfigError::NamespaceId { nsid, most } => {
+                write!(f, "namespace identifier {nsid} is not from 1 to {most}")
+            }
+            ConfigError::NamespaceExists(nsid) => write!(f, "namespace {nsid} exists already"),
+            ConfigError::NoSuchNamespace(nsid) => write!(f, "there is no namespace {nsid}"),
+            ConfigError::NamespaceSize { nsid, blocks } => {
+                write!(f, "namespace {nsid} cannot have {blocks} blocks")
+            }
+            ConfigError::AnaGroup { group, most } => write!(f, "ANA group {group} is not from 1 to {most}"),
+            ConfigError::NamespaceOfDiscovery => f.write_str("a discovery subsystem has no namespaces"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}

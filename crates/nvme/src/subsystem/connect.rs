@@ -1,0 +1,196 @@
+//! Connect: a connection becomes a queue of a controller.
+//!
+//! The Connect on queue 0 makes a controller, the others add IO queues to it. Controllers are dynamic: identifiers go round
+//! from 1 and are not given again soon, so a late Connect of a dead association does not hit its successor's controller.
+//!
+//!   Connect 0 -> controller --> Connect 1..n -> IO queues; the end of queue 0 ends the controller and all its queues
+//!
+//! Holds: no identifier is given twice at a time, and the numbers of controllers, in all and of one host, are bounded
+//!        (`controllers_are_bounded_and_never_alike` in the tests of the subsystem).
+//! NVM Express Base Specification: "Connect Command and Response", "Association".
+
+use super::action::{CloseReason, Connected, QueueKey};
+use super::config::Role;
+use super::controller::Controller;
+use super::keep_alive::KeepAlive;
+use super::{Queue, Subsystem};
+use crate::spec::connect::{CNTLID_DYNAMIC, CNTLID_MAX, ConnectCommand, ConnectData, Culprit};
+use crate::spec::opcode::fabrics;
+use crate::spec::{Cqe, Nqn, Sqe, Status};
+use units::Instant;
+use zerocopy::FromBytes;
+
+/// Reads the first command of a connection, which must be a Connect with its 1024 bytes of data. The error is the answer to
+/// send before closing.
+pub fn read_connect(sqe: &Sqe, data: Option<&[u8]>) -> Result<ConnectData, Cqe> {
+    if !sqe.is_fabrics() || sqe.fctype() != fabrics::CONNECT {
+        return Err(Cqe::new(sqe.cid(), Status::COMMAND_SEQUENCE_ERROR));
+    }
+    let data = data.filter(|_| sqe.sgl_length() as usize == ConnectData::SIZE).unwrap_or_default();
+    let (data, _) = ConnectData::read_from_prefix(data)
+        .map_err(|_| Cqe::new(sqe.cid(), Status::DATA_SGL_LENGTH_INVALID))?;
+    Ok(data)
+}
+
+/// The answer to a Connect to a subsystem that does not exist here.
+pub fn unknown_subsystem(sqe: &Sqe) -> Cqe {
+    Culprit::SUBSYSTEM_NQN.refuse(sqe.cid())
+}
+
+impl Subsystem {
+    /// A connection's Connect command, read by [`read_connect`]. The error is the answer to send before closing.
+    ///
+    /// # Panics
+    /// If `key.slot` belongs to a queue that is still connected: a bug of the caller's.
+    pub fn on_connect(
+        &mut self,
+        now: Instant,
+        key: QueueKey,
+        sqe: &Sqe,
+        data: &ConnectData,
+    ) -> Result<Connected, Cqe> {
+        if let Some(queue) = self.queues.get(key.slot as usize).and_then(Option::as_ref) {
+            panic!("slot {} is given to {key:?} while {:?} still has it", key.slot, queue.key);
+        }
+        let command = ConnectCommand::parse(sqe);
+        let refusal = |status| Cqe::new(sqe.cid(), status);
+        if command.record_format != 0 {
+            return Err(refusal(Status::CONNECT_INCOMPATIBLE_FORMAT));
+        }
+        if !data.subsystem_nqn().is_some_and(|name| self.answers_to(&name)) {
+            return Err(Culprit::SUBSYSTEM_NQN.refuse(sqe.cid()));
+        }
+        let host = data.host_nqn().ok_or_else(|| Culprit::HOST_NQN.refuse(sqe.cid()))?;
+        if !self.config.hosts.allows(&host) {
+            return Err(refusal(Status::CONNECT_INVALID_HOST));
+        }
+        let entries = u32::from(command.sqsize) + 1;
+        if command.sqsize == 0 || entries > u32::from(self.config.limits.queue_entries_max) {
+            return Err(Culprit::SQSIZE.refuse(sqe.cid()));
+        }
+        let slot = match command.queue_id {
+            0 => self.connect_admin(now, key, sqe, &command, data, host)?,
+            queue_id => self.connect_io(key, sqe, queue_id, data, &host)?,
+        };
+        self.insert_queue(Queue { key, controller: Some(slot), queue_id: command.queue_id });
+        let controller = self.controller(slot);
+        Ok(Connected {
+            cqe: Cqe::success(sqe.cid()).with_dw0(u32::from(controller.id)),
+            controller_id: controller.id,
+            queue_id: command.queue_id,
+            entries,
+            flow_control_disabled: command.attributes & ConnectCommand::ATTRIBUTE_NO_FLOW_CONTROL != 0,
+            host_nqn: controller.host_nqn.clone(),
+            host_id: controller.host_id,
+            credits: controller.features.credits,
+        })
+    }
+
+    fn answers_to(&self, name: &Nqn) -> bool {
+        *name == self.config.nqn || self.config.role == Role::Discovery && name.as_str() == Nqn::DISCOVERY
+    }
+
+    fn connect_admin(
+        &mut self,
+        now: Instant,
+        key: QueueKey,
+        sqe: &Sqe,
+        command: &ConnectCommand,
+        data: &ConnectData,
+        host: Nqn,
+    ) -> Result<usize, Cqe> {
+        if data.controller_id() != CNTLID_DYNAMIC {
+            return Err(Culprit::CONTROLLER_ID.refuse(sqe.cid()));
+        }
+        let limits = &self.config.limits;
+        let all = self.controllers.iter().flatten();
+        let of_host = all.clone().filter(|controller| controller.host_nqn == host).count();
+        if all.count() >= usize::from(limits.controllers_max)
+            || of_host >= usize::from(limits.controllers_per_host_max)
+        {
+            return Err(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY));
+        }
+        let kato = command.keep_alive_timeout;
+        let keep_alive = match self.config.role {
+            Role::Io => KeepAlive::new(now, kato),
+            Role::Discovery => KeepAlive::of_discovery(now, kato),
+        };
+        let id = self.next_controller_id();
+        let controller =
+            Controller::new(now, (id, key), (host, data.host_id()), keep_alive, &self.config.limits);
+        let slot = match self.controllers.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None => {
+                self.controllers.push(None);
+                self.controllers.len() - 1
+            }
+        };
+        self.controllers[slot] = Some(controller);
+        self.expect_timeout(slot);
+        Ok(slot)
+    }
+
+    fn connect_io(
+        &mut self,
+        key: QueueKey,
+        sqe: &Sqe,
+        queue_id: u16,
+        data: &ConnectData,
+        host: &Nqn,
+    ) -> Result<usize, Cqe> {
+        if self.config.role == Role::Discovery || queue_id > self.config.limits.io_queues_max {
+            return Err(Culprit::QUEUE_ID.refuse(sqe.cid()));
+        }
+        let of_id = |controller: &Controller| controller.id == data.controller_id();
+        let slot = self.controllers.iter().position(|place| place.as_ref().is_some_and(of_id));
+        let slot = slot.ok_or_else(|| Culprit::CONTROLLER_ID.refuse(sqe.cid()))?;
+        let controller = self.controller_mut(slot);
+        if controller.host_nqn != *host {
+            return Err(Culprit::HOST_NQN.refuse(sqe.cid()));
+        }
+        if controller.host_id != data.host_id() {
+            return Err(Culprit::HOST_ID.refuse(sqe.cid()));
+        }
+        let taken = controller.io_queues.iter().any(|(taken, _)| *taken == queue_id);
+        if !controller.accepts_io() || taken {
+            return Err(Cqe::new(sqe.cid(), Status::COMMAND_SEQUENCE_ERROR));
+        }
+        controller.io_queues.push((queue_id, key));
+        Ok(slot)
+    }
+
+    /// The next identifier in the round that no controller has. There is one, as there are fewer controllers than
+    /// identifiers.
+    fn next_controller_id(&mut self) -> u16 {
+        loop {
+            self.controller_id_last = self.controller_id_last % CNTLID_MAX + 1;
+            let id = self.controller_id_last;
+            if !self.controllers.iter().flatten().any(|controller| controller.id == id) {
+                return id;
+            }
+        }
+    }
+
+    /// A connection has ended, and no command of it is on a device any more. Ends the controller if it was its admin queue.
+    pub fn on_disconnect(&mut self, _now: Instant, key: QueueKey) {
+        let Some(queue) = self.queue(key) else { return };
+        let (slot, queue_id) = (queue.controller, queue.queue_id);
+        self.queues[key.slot as usize] = None;
+        let Some(slot) = slot else { return };
+        match queue_id {
+            0 => self.end_controller(slot, CloseReason::AdminQueueClosed, Some(key)),
+            _ => self.controller_mut(slot).io_queues.retain(|(_, other)| *other != key),
+        }
+    }
+
+    /// Changes who may connect. Controllers of hosts that may no longer are ended.
+    pub fn set_hosts(&mut self, hosts: super::HostAccess) {
+        self.config.hosts = hosts;
+        for slot in 0..self.controllers.len() {
+            let revoked = |controller: &Controller| !self.config.hosts.allows(&controller.host_nqn);
+            if self.controllers[slot].as_ref().is_some_and(revoked) {
+                self.end_controller(slot, CloseReason::AccessRevoked, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! One controller: what a host has set up here, and the states CC and CSTS go through.
+//!
+//!   disabled --EN 1--> ready --EN 0--> disabled          (reset: IO queues close, settings and events are forgotten)
+//!      ready --SHN--> shut down --EN 0--> disabled       (IO commands are refused; the host closes its connections)
+//!   disabled --EN 1 with settings we do not have--> fatal --EN 0--> disabled
+//!
+//! Every change is immediate, so a host that polls CSTS sees the result at once. As CC is the host's alone to write, a
+//! controller never leaves `ready` by itself; a host that is gone loses the whole controller.
+//!
+//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller` in the tests of the subsystem).
+//! NVM Express Base Specification: "Controller Configuration", "Controller Status", "Shutdown".
+
+use super::action::QueueKey;
+use super::events::Events;
+use super::features::Features;
+use super::health::Health;
+use super::keep_alive::KeepAlive;
+use super::notification::Notifications;
+use crate::spec::log::CHANGED_NAMESPACES_MAX;
+use crate::spec::property::{Configuration, ControllerStatus, ShutdownNotification};
+use crate::spec::{HostId, Nqn};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use units::Instant;
+
+/// A controller.
+#[derive(Clone, Debug)]
+pub(super) struct Controller {
+    pub(super) id: u16,
+    pub(super) host_nqn: Nqn,
+    pub(super) host_id: HostId,
+    pub(super) admin: QueueKey,
+    /// IO queues that are connected: identifier and connection.
+    pub(super) io_queues: Vec<(u16, QueueKey)>,
+    configuration: Configuration,
+    status: ControllerStatus,
+    pub(super) keep_alive: KeepAlive,
+    pub(super) events: Events,
+    pub(super) features: Features,
+    pub(super) health: Health,
+    pub(super) changed: ChangedNamespaces,
+    pub(super) notifications: Notifications,
+    /// The target's address that the host connected to.
+    pub(super) local: Option<SocketAddr>,
+}
+
+/// What a write of CC did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transition {
+    /// Nothing that anybody else has to know.
+    None,
+    /// The controller became ready.
+    Enabled,
+    /// The controller was reset.
+    Reset,
+}
+
+impl Controller {
+    pub(super) fn new(
+        now: Instant,
+        (id, admin): (u16, QueueKey),
+        (host_nqn, host_id): (Nqn, HostId),
+        keep_alive: KeepAlive,
+        limits: &super::config::Limits,
+    ) -> Controller {
+        Controller {
+            id,
+            host_nqn,
+            host_id,
+            admin,
+            io_queues: Vec::new(),
+            configuration: Configuration::default(),
+            status: ControllerStatus::default(),
+            keep_alive,
+            events: Events::new(usize::from(limits.event_requests_max)),
+            features: Features::default(),
+            health: Health::new(now, limits.error_log_entries),
+            changed: ChangedNamespaces::default(),
+            notifications: Notifications::default(),
+            local: None,
+        }
+    }
+
+    /// CC.
+    pub(super) fn configuration(&self) -> Configuration {
+        self.configuration
+    }
+
+    /// CSTS.
+    pub(super) fn status(&self) -> ControllerStatus {
+        self.status
+    }
+
+    /// Whether admin commands other than those of fabrics may come.
+    pub(super) fn is_ready(&self) -> bool {
+        self.status.ready()
+    }
+
+    /// Whether IO commands may come.
+    #[inline]
+    pub(super) fn accepts_io(&self) -> bool {
+        self.status.0 & (ControllerStatus::RDY | ControllerStatus::SHST_MASK) == ControllerStatus::RDY
+    }
+
+    /// The host writes CC.
+    pub(super) fn configure(&mut self, now: Instant, configuration: Configuration) -> Transition {
+        let before = core::mem::replace(&mut self.configuration, configuration);
+        let mut transition = Transition::None;
+        match (before.enable(), configuration.enable()) {
+            (false, true) if configuration.is_supported() => {
+                self.status.0 |= ControllerStatus::RDY;
+                self.keep_alive.restart(now);
+                transition = Transition::Enabled;
+            }
+            (false, true) => self.status.0 |= ControllerStatus::CFS,
+            (true, false) => {
+                self.reset();
+                transition = Transition::Reset;
+            }
+            _ => {}
+        }
+        match configuration.shutdown() {
+            ShutdownNotification::None => self.status.0 &= !ControllerStatus::SHST_MASK,
+            ShutdownNotification::Shutdown => self.status.0 |= ControllerStatus::SHST_COMPLETE,
+        }
+        transition
+    }
+
+    fn reset(&mut self) {
+        self.status = ControllerStatus::default();
+        self.events.reset();
+        self.features = Features::default();
+        self.changed = ChangedNamespaces::default();
+        self.notifications = Notifications::default();
+    }
+}
+
+/// The Changed Namespace List.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChangedNamespaces {
+    nsids: BTreeSet<u32>,
+    overflowed: bool,
+}
+
+impl ChangedNamespaces {
+    pub(super) fn add(&mut self, nsid: u32) {
+        if self.nsids.len() == CHANGED_NAMESPACES_MAX && !self.nsids.contains(&nsid) {
+            self.overflowed = true;
+        } else {
+            self.nsids.insert(nsid);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = ChangedNamespaces::default();
+    }
+
+    /// The log page: a namespace list, or a first entry of all ones if there were too many.
+    pub(super) fn page(&self) -> Vec<u8> {
+        use crate::spec::identify::{NSID_ALL, namespace_list};
+        match self.overflowed {
+            true => namespace_list([NSID_ALL].into_iter()),
+            false => namespace_list(self.nsids.iter().copied()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::identify::read_namespace_list;
+
+    #[test]
+    fn too_many_changes_are_told_as_all() {
+        let mut changed = ChangedNamespaces::default();
+        (1..=1024).for_each(|nsid| changed.add(nsid));
+        changed.add(7);
+        assert_eq!(read_namespace_list(&changed.page()).count(), 1024);
+        changed.add(1025);
+        assert!(read_namespace_list(&changed.page()).eq([0xffff_ffff]));
+        changed.clear();
+        assert_eq!(read_namespace_list(&changed.page()).count(), 0);
+    }
+}

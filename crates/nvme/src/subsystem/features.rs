@@ -1,0 +1,334 @@
+//! Features: the settings of a controller, and what getting and setting them answers.
+//!
+//! No feature is kept across restarts, so "saved" answers the default and Save is refused. Features that mean nothing to a
+//! target of this kind (arbitration, temperature, atomicity) are still kept and told back where the specification makes
+//! them mandatory; those that fabrics forbids (interrupts) do not exist.
+//!
+//! Holds: what is changeable reads back as set, what is not refuses (`features_read_back_or_refuse` in the tests of the
+//!        subsystem); the Feature Identifiers page lists exactly what Get Features answers (`SUPPORTED`).
+//! NVM Express Base Specification: "Get Features command", "Set Features command".
+
+use super::action::Action;
+use super::config::Role;
+use super::{Subsystem, exact_length, write_data};
+use crate::spec::event::EventKind;
+use crate::spec::feature::{self, QueueCounts, Select, notification_mask, supported};
+use crate::spec::identify::NSID_ALL;
+use crate::spec::log;
+use crate::spec::{Cqe, Sqe, Status};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use units::{Instant, Nanos};
+
+/// A feature and what can be done with it (`feature::supported`).
+pub(super) struct Known {
+    pub(super) id: u8,
+    capabilities: u32,
+    discovery: bool,
+}
+
+const fn known(id: u8, capabilities: u32, discovery: bool) -> Known {
+    Known { id, capabilities, discovery }
+}
+
+/// All features there are. The last column: discovery controllers have it too.
+const SUPPORTED: [Known; 15] = [
+    known(feature::ARBITRATION, supported::CHANGEABLE, false),
+    known(feature::POWER_MANAGEMENT, supported::CHANGEABLE, false),
+    known(feature::TEMPERATURE_THRESHOLD, supported::CHANGEABLE, false),
+    known(feature::ERROR_RECOVERY, 0, false),
+    known(feature::VOLATILE_WRITE_CACHE, supported::CHANGEABLE, false),
+    known(feature::NUMBER_OF_QUEUES, supported::CHANGEABLE, false),
+    known(feature::WRITE_ATOMICITY, supported::CHANGEABLE, false),
+    known(feature::ASYNC_EVENT_CONFIGURATION, supported::CHANGEABLE, true),
+    known(feature::TIMESTAMP, supported::CHANGEABLE, false),
+    known(feature::KEEP_ALIVE_TIMER, supported::CHANGEABLE, true),
+    known(feature::HOST_BEHAVIOR, supported::CHANGEABLE, false),
+    known(feature::HOST_IDENTIFIER, 0, false),
+    known(
+        feature::RESERVATION_NOTIFICATION_MASK,
+        supported::CHANGEABLE | supported::NAMESPACE_SPECIFIC,
+        false,
+    ),
+    known(feature::RESERVATION_PERSISTENCE, supported::NAMESPACE_SPECIFIC, false),
+    known(feature::CREDITS, supported::CHANGEABLE, false),
+];
+
+/// Arbitration burst (bits 2:0): no limit.
+const ARBITRATION_DEFAULT: u32 = 0x7;
+/// Power Management: where the power state lies; there is only state 0.
+const POWER_STATE_MASK: u32 = 0x1f;
+/// Temperature Threshold: which sensor; 0 is the composite temperature, Fh in a Set means all.
+const SENSOR_SHIFT: u32 = 16;
+const SENSOR_MASK: u32 = 0xf;
+/// Temperature Threshold: over (0) or under (1).
+const THRESHOLD_TYPE_SHIFT: u32 = 20;
+const THRESHOLD_TYPE_MASK: u32 = 0x3;
+/// Write Atomicity: Disable Normal.
+const WRITE_ATOMICITY_MASK: u32 = 1;
+/// Host Behavior Support: bytes of data, of which the first (ACRE) means something here.
+const HOST_BEHAVIOR_SIZE: usize = 512;
+/// Timestamp: bytes of data; 48 bits of milliseconds, then the origin.
+const TIMESTAMP_SIZE: usize = 8;
+const TIMESTAMP_MASK: u64 = (1 << 48) - 1;
+/// Timestamp origin (byte 6 bits 3:1): set by the host.
+const TIMESTAMP_SET_BY_HOST: u8 = 1 << 1;
+
+/// A controller's settings, but for those that live with what they set (keep-alive, events).
+#[derive(Clone, Debug)]
+pub(super) struct Features {
+    arbitration: u32,
+    temperature: [u16; 2],
+    pub(super) write_cache: bool,
+    write_atomicity: u32,
+    timestamp: Option<(Instant, u64)>,
+    retry_delays: bool,
+    pub(super) credits: bool,
+    notification_masks: BTreeMap<u32, u32>,
+}
+
+impl Default for Features {
+    fn default() -> Features {
+        Features {
+            arbitration: ARBITRATION_DEFAULT,
+            temperature: [u16::MAX, 0],
+            write_cache: true,
+            write_atomicity: 0,
+            timestamp: None,
+            retry_delays: false,
+            credits: false,
+            notification_masks: BTreeMap::new(),
+        }
+    }
+}
+
+impl Features {
+    /// Feature 82h of a namespace.
+    pub(super) fn notification_mask(&self, nsid: u32) -> u32 {
+        self.notification_masks.get(&nsid).copied().unwrap_or(0)
+    }
+
+    fn temperature(&self, cdw11: u32) -> Option<u16> {
+        let sensor = cdw11 >> SENSOR_SHIFT & SENSOR_MASK;
+        let kind = (cdw11 >> THRESHOLD_TYPE_SHIFT & THRESHOLD_TYPE_MASK) as usize;
+        self.temperature.get(kind).copied().filter(|_| sensor == 0)
+    }
+
+    fn timestamp(&self, now: Instant) -> [u8; TIMESTAMP_SIZE] {
+        let Some((set_at, millis)) = self.timestamp else { return [0; TIMESTAMP_SIZE] };
+        let elapsed = now.saturating_since(set_at).get() / Nanos::millis(1).get();
+        let mut bytes = (millis.wrapping_add(elapsed) & TIMESTAMP_MASK).to_le_bytes();
+        bytes[6] = TIMESTAMP_SET_BY_HOST;
+        bytes
+    }
+}
+
+/// A feature's value as Get Features tells it.
+enum Value {
+    Dword(u32),
+    Bytes(Vec<u8>),
+}
+
+impl Subsystem {
+    pub(super) fn known_features(&self) -> impl Iterator<Item = &'static Known> {
+        let (role, commands, cache) =
+            (self.config.role, self.config.commands, self.config.volatile_write_cache);
+        SUPPORTED.iter().filter(move |known| match known.id {
+            _ if role == Role::Discovery => known.discovery,
+            feature::RESERVATION_NOTIFICATION_MASK | feature::RESERVATION_PERSISTENCE => {
+                commands.reservations
+            }
+            feature::VOLATILE_WRITE_CACHE => cache,
+            _ => true,
+        })
+    }
+
+    fn capabilities_of(&self, id: u8) -> Result<u32, Status> {
+        let known = self.known_features().find(|known| known.id == id).ok_or(Status::INVALID_FIELD)?;
+        Ok(known.capabilities)
+    }
+
+    pub(super) fn get_features(&self, now: Instant, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
+        let id = sqe.cdw10() as u8;
+        let select = Select::from_cdw10(sqe.cdw10()).ok_or(Status::INVALID_FIELD)?;
+        let capabilities = self.capabilities_of(id)?;
+        let cqe = Cqe::success(sqe.cid());
+        if select == Select::Supported {
+            return Ok(Action::reply(cqe.with_dw0(capabilities)));
+        }
+        if capabilities & supported::NAMESPACE_SPECIFIC != 0 && self.namespaces.get(sqe.nsid()).is_none() {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        let current = select == Select::Current;
+        if id == feature::CREDITS {
+            let enabled = current && self.controller(slot).features.credits;
+            return Ok(Action::Credits { enabled, cqe });
+        }
+        match self.feature_value(now, slot, sqe, current)? {
+            Value::Dword(dword) => Ok(Action::reply(cqe.with_dw0(dword))),
+            Value::Bytes(bytes) => {
+                exact_length(sqe, bytes.len())?;
+                Ok(Action::reply_with(cqe, bytes))
+            }
+        }
+    }
+
+    fn feature_value(&self, now: Instant, slot: usize, sqe: &Sqe, current: bool) -> Result<Value, Status> {
+        let controller = self.controller(slot);
+        let defaults = Features::default();
+        let features = if current { &controller.features } else { &defaults };
+        Ok(Value::Dword(match sqe.cdw10() as u8 {
+            feature::ARBITRATION => features.arbitration,
+            feature::TEMPERATURE_THRESHOLD => {
+                u32::from(features.temperature(sqe.cdw11()).ok_or(Status::INVALID_FIELD)?)
+            }
+            feature::VOLATILE_WRITE_CACHE => u32::from(features.write_cache),
+            feature::NUMBER_OF_QUEUES => QueueCounts::both(self.config.limits.io_queues_max).to_wire(),
+            feature::WRITE_ATOMICITY => features.write_atomicity,
+            feature::ASYNC_EVENT_CONFIGURATION if current => controller.events.configuration(),
+            feature::KEEP_ALIVE_TIMER if current => controller.keep_alive.timeout(),
+            feature::TIMESTAMP => return Ok(Value::Bytes(features.timestamp(now).to_vec())),
+            feature::HOST_BEHAVIOR => {
+                let mut behavior = vec![0; HOST_BEHAVIOR_SIZE];
+                behavior[0] = u8::from(features.retry_delays);
+                return Ok(Value::Bytes(behavior));
+            }
+            feature::HOST_IDENTIFIER if sqe.cdw11() & feature::EXTENDED_HOST_ID == 0 => {
+                return Err(Status::HOST_ID_INCONSISTENT_FORMAT);
+            }
+            feature::HOST_IDENTIFIER => return Ok(Value::Bytes(controller.host_id.0.to_vec())),
+            feature::RESERVATION_NOTIFICATION_MASK => features.notification_mask(sqe.nsid()),
+            // Power state 0, no error recovery limit, no persistence; defaults of events and keep-alive.
+            _ => 0,
+        }))
+    }
+
+    pub(super) fn set_features(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        sqe: &Sqe,
+        data: Option<&[u8]>,
+    ) -> Result<Action, Status> {
+        let id = sqe.cdw10() as u8;
+        let capabilities = self.capabilities_of(id)?;
+        if sqe.cdw10() & feature::SAVE != 0 {
+            return Err(Status::FEATURE_NOT_SAVEABLE);
+        }
+        let of_namespace = capabilities & supported::NAMESPACE_SPECIFIC != 0;
+        match sqe.nsid() {
+            0 | NSID_ALL if !of_namespace => {}
+            _ if !of_namespace => return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC),
+            NSID_ALL => {}
+            nsid if self.namespaces.get(nsid).is_none() => return Err(Status::INVALID_NAMESPACE),
+            _ => {}
+        }
+        if id == feature::HOST_IDENTIFIER {
+            // On fabrics the Connect command has set it.
+            return Err(Status::COMMAND_SEQUENCE_ERROR);
+        }
+        if capabilities & supported::CHANGEABLE == 0 {
+            return Err(Status::FEATURE_NOT_CHANGEABLE);
+        }
+        self.change_feature(now, slot, sqe, data)
+    }
+
+    fn change_feature(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        sqe: &Sqe,
+        data: Option<&[u8]>,
+    ) -> Result<Action, Status> {
+        let cqe = Cqe::success(sqe.cid());
+        let value = sqe.cdw11();
+        let queues_max = self.config.limits.io_queues_max;
+        let event_bits = self.event_bits();
+        let nsids: Vec<u32> = match sqe.nsid() {
+            NSID_ALL => self.namespaces.ids_after(0).collect(),
+            nsid => vec![nsid],
+        };
+        let controller = self.controller_mut(slot);
+        let features = &mut controller.features;
+        match sqe.cdw10() as u8 {
+            feature::ARBITRATION => features.arbitration = value,
+            feature::POWER_MANAGEMENT if value & POWER_STATE_MASK != 0 => return Err(Status::INVALID_FIELD),
+            feature::POWER_MANAGEMENT => {}
+            feature::TEMPERATURE_THRESHOLD => {
+                let sensor = value >> SENSOR_SHIFT & SENSOR_MASK;
+                let kind = (value >> THRESHOLD_TYPE_SHIFT & THRESHOLD_TYPE_MASK) as usize;
+                let known = sensor == 0 || sensor == SENSOR_MASK;
+                let threshold = features.temperature.get_mut(kind).filter(|_| known);
+                *threshold.ok_or(Status::INVALID_FIELD)? = value as u16;
+            }
+            feature::VOLATILE_WRITE_CACHE => features.write_cache = value & feature::WRITE_CACHE_ENABLED != 0,
+            feature::NUMBER_OF_QUEUES => {
+                const RESERVED: u32 = 0x1_0000;
+                let asked = QueueCounts::from_wire(value);
+                if asked.submission == RESERVED || asked.completion == RESERVED {
+                    return Err(Status::INVALID_FIELD);
+                }
+                return Ok(Action::reply(cqe.with_dw0(QueueCounts::both(queues_max).to_wire())));
+            }
+            feature::WRITE_ATOMICITY => features.write_atomicity = value & WRITE_ATOMICITY_MASK,
+            feature::ASYNC_EVENT_CONFIGURATION => {
+                // The low byte asks for health warnings, of which there are none to give.
+                const HEALTH_WARNINGS: u32 = 0xff;
+                if value & !(event_bits | HEALTH_WARNINGS) != 0 {
+                    return Err(Status::INVALID_FIELD);
+                }
+                controller.events.configure(value);
+                return Ok(Action::reply(cqe.with_dw0(value)));
+            }
+            feature::TIMESTAMP => {
+                let bytes = write_data(sqe, data, TIMESTAMP_SIZE)?;
+                let millis = u64::from_le_bytes(bytes.try_into().map_err(|_| Status::INTERNAL_ERROR)?);
+                features.timestamp = Some((now, millis & TIMESTAMP_MASK));
+            }
+            feature::KEEP_ALIVE_TIMER => {
+                controller.keep_alive.set_timeout(now, value);
+                self.expect_timeout(slot);
+            }
+            feature::HOST_BEHAVIOR => {
+                let behavior = write_data(sqe, data, HOST_BEHAVIOR_SIZE)?;
+                if behavior[0] > 1 || behavior[1..].iter().any(|&byte| byte != 0) {
+                    return Err(Status::INVALID_FIELD);
+                }
+                features.retry_delays = behavior[0] == 1;
+            }
+            feature::RESERVATION_NOTIFICATION_MASK => {
+                for nsid in nsids {
+                    features.notification_masks.insert(nsid, value & notification_mask::ALL);
+                }
+            }
+            feature::CREDITS if value & !feature::CREDITS_ENABLED != 0 => return Err(Status::INVALID_FIELD),
+            feature::CREDITS => {
+                features.credits = value & feature::CREDITS_ENABLED != 0;
+                return Ok(Action::Credits { enabled: features.credits, cqe });
+            }
+            _ => return Err(Status::FEATURE_NOT_CHANGEABLE),
+        }
+        Ok(Action::reply(cqe))
+    }
+
+    /// Events that this subsystem may tell: OAES, and the bits of feature 0Bh.
+    pub(super) fn event_bits(&self) -> u32 {
+        match self.config.role {
+            Role::Io => {
+                EventKind::NamespaceChanged.configuration_bit() | EventKind::AnaChanged.configuration_bit()
+            }
+            Role::Discovery => EventKind::DiscoveryChanged.configuration_bit(),
+        }
+    }
+
+    /// The Feature Identifiers Supported and Effects page.
+    pub(super) fn features_page(&self) -> Vec<u8> {
+        let mut page = vec![0; log::SUPPORTED_TABLE_SIZE];
+        for known in self.known_features() {
+            let at = usize::from(known.id) * 4;
+            page[at..at + 4].copy_from_slice(&log::SUPPORTED.to_le_bytes());
+        }
+        page
+    }
+}

@@ -1,0 +1,225 @@
+//! Identify: what this subsystem, its controllers and its namespaces are.
+//!
+//! Holds: what Linux insists on (`an_io_controller_says_what_linux_insists_on` in the tests of the subsystem).
+//! NVM Express Base Specification: "Identify command"; NVM Command Set Specification likewise.
+
+use super::action::Action;
+use super::config::{CAPSULE_UNIT, MDTS_UNIT, Role};
+use super::keep_alive;
+use super::namespaces::Namespace;
+use super::properties::VERSION;
+use super::{Subsystem, exact_length};
+use crate::spec::identify::descriptor::{self, NamespaceIds};
+use crate::spec::identify::{
+    self, CSI_NVM, IDENTIFY_SIZE, IdentifyCommand, NSID_ALL, cns, controller_list, namespace_list,
+};
+use crate::spec::identify_controller::{
+    IdentifyController, IdentifyNvmController, SGLS_TCP, anacap, cmic, controller_type, ctratt, lpa, oncs,
+    padded, vwc,
+};
+use crate::spec::identify_namespace::{
+    DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, IdentifyNamespace, IdentifyNamespaceIndependent,
+    LbaFormat, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL_PERFORMANCE, NSTAT_READY,
+    RESCAP_ALL_TYPES,
+};
+use crate::spec::{Cqe, Sqe, Status};
+use alloc::vec;
+use alloc::vec::Vec;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// SQES and CQES: 64 and 16 bytes, required and largest.
+const SQES: u8 = 0x66;
+const CQES: u8 = 0x44;
+/// FRMW: one slot, read only.
+const FRMW_ONE_SLOT: u8 = 1 << 1 | 1;
+/// ANATT: seconds a transition may take.
+const ANATT_SECONDS: u8 = 10;
+/// Concurrent Aborts, one less than the number.
+const ABORT_LIMIT: u8 = 3;
+/// Descriptors of a capsule: the one in the command.
+const MSDBD: u8 = 1;
+/// Bytes of a submission queue entry, which is part of a command capsule.
+const SQE_BYTES: u32 = 64;
+/// DCTYPE: a discovery subsystem that other targets do not register with.
+const DISCOVERY_CONTROLLER_DIRECT: u8 = 1;
+
+impl Subsystem {
+    pub(super) fn identify(&self, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
+        exact_length(sqe, IDENTIFY_SIZE)?;
+        let command = IdentifyCommand::parse(sqe);
+        let page = match self.config.role {
+            Role::Io => self.identify_io(slot, &command, sqe.nsid())?,
+            Role::Discovery if command.cns == cns::CONTROLLER => self.identify_controller(slot),
+            Role::Discovery => return Err(Status::INVALID_FIELD),
+        };
+        Ok(Action::reply_with(Cqe::success(sqe.cid()), page))
+    }
+
+    fn identify_io(&self, slot: usize, command: &IdentifyCommand, nsid: u32) -> Result<Vec<u8>, Status> {
+        let of_nvm = || if command.command_set == CSI_NVM { Ok(()) } else { Err(Status::INVALID_FIELD) };
+        Ok(match command.cns {
+            cns::CONTROLLER => self.identify_controller(slot),
+            cns::NAMESPACE | cns::ALLOCATED_NAMESPACE => self.identify_namespace(nsid)?,
+            cns::ACTIVE_NAMESPACES | cns::ALLOCATED_NAMESPACES => self.list_namespaces(nsid)?,
+            cns::ACTIVE_NAMESPACES_OF_COMMAND_SET => {
+                of_nvm()?;
+                self.list_namespaces(nsid)?
+            }
+            cns::NAMESPACE_DESCRIPTORS => {
+                let namespace = self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+                descriptor::emit(&NamespaceIds {
+                    nguid: namespace.info.nguid,
+                    uuid: Some(namespace.uuid),
+                    command_set: CSI_NVM,
+                })
+            }
+            cns::NAMESPACE_OF_COMMAND_SET => {
+                of_nvm()?;
+                self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+                // No protection information, no storage tags: all fields are 0.
+                vec![0; IDENTIFY_SIZE]
+            }
+            cns::CONTROLLER_OF_COMMAND_SET => {
+                of_nvm()?;
+                IdentifyNvmController::new_zeroed().as_bytes().to_vec()
+            }
+            cns::NAMESPACE_INDEPENDENT => self.identify_independent(nsid)?,
+            cns::CONTROLLERS => self.list_controllers(command.controller_id),
+            cns::CONTROLLERS_OF_NAMESPACE => {
+                self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+                self.list_controllers(command.controller_id)
+            }
+            cns::IO_COMMAND_SETS => identify::io_command_sets(),
+            _ => return Err(Status::INVALID_FIELD),
+        })
+    }
+
+    fn identify_controller(&self, slot: usize) -> Vec<u8> {
+        let (config, limits) = (&self.config, &self.config.limits);
+        let controller = self.controller(slot);
+        let mut page = IdentifyController {
+            sn: padded(&config.serial),
+            mn: padded(&config.model),
+            fr: padded(&config.firmware),
+            mdts: (limits.transfer_max.get() / MDTS_UNIT).trailing_zeros() as u8,
+            cntlid: controller.id.into(),
+            ver: VERSION.0.into(),
+            oaes: self.event_bits().into(),
+            ctratt: (ctratt::HOST_ID_128 | ctratt::TRAFFIC_BASED_KEEP_ALIVE).into(),
+            acl: ABORT_LIMIT,
+            aerl: limits.event_requests_max - 1,
+            frmw: FRMW_ONE_SLOT,
+            lpa: lpa::EXTENDED | lpa::SUPPORTED_PAGES | lpa::COMMANDS_SUPPORTED,
+            elpe: (limits.error_log_entries - 1) as u8,
+            kas: keep_alive::GRANULARITY.into(),
+            maxcmd: limits.queue_entries_max.into(),
+            sgls: SGLS_TCP.into(),
+            subnqn: config.nqn.to_field(),
+            ioccsz: ((SQE_BYTES + limits.in_capsule_max) / CAPSULE_UNIT).into(),
+            iorcsz: (Cqe::SIZE as u32 / CAPSULE_UNIT).into(),
+            msdbd: MSDBD,
+            ..IdentifyController::new_zeroed()
+        };
+        match config.role {
+            Role::Io => self.identify_io_controller(&mut page),
+            Role::Discovery => {
+                page.cntrltype = controller_type::DISCOVERY;
+                page.dctype = DISCOVERY_CONTROLLER_DIRECT;
+            }
+        }
+        page.as_bytes().to_vec()
+    }
+
+    fn identify_io_controller(&self, page: &mut IdentifyController) {
+        let (config, limits) = (&self.config, &self.config.limits);
+        let offered = config.commands;
+        let supported = [
+            (oncs::COMPARE, offered.compare),
+            (oncs::DATASET_MANAGEMENT, offered.deallocate),
+            (oncs::WRITE_ZEROES, offered.write_zeroes),
+            (oncs::SAVE_AND_SELECT, true),
+            (oncs::RESERVATIONS, offered.reservations),
+            (oncs::TIMESTAMP, true),
+            (oncs::VERIFY, offered.verify),
+        ];
+        let supported = supported.into_iter().filter(|(_, offered)| *offered);
+        page.oncs = supported.fold(0, |all, (bit, _)| all | bit).into();
+        page.cmic = cmic::PORTS | cmic::CONTROLLERS | cmic::ANA;
+        page.cntrltype = controller_type::IO;
+        page.tnvmcap = self.namespaces.capacity().to_le_bytes();
+        page.anatt = ANATT_SECONDS;
+        page.anacap = anacap::ALL_STATES;
+        page.anagrpmax = limits.ana_groups_max.into();
+        page.nanagrpid = limits.ana_groups_max.into();
+        page.sqes = SQES;
+        page.cqes = CQES;
+        page.nn = limits.namespaces_max.into();
+        page.mnan = limits.namespaces_max.into();
+        page.vwc = vwc::FLUSH_ONE_NAMESPACE | if config.volatile_write_cache { vwc::PRESENT } else { 0 };
+    }
+
+    /// A namespace that is not there is all zero, unless it could never be.
+    fn identify_namespace(&self, nsid: u32) -> Result<Vec<u8>, Status> {
+        let capabilities = if self.config.commands.reservations { RESCAP_ALL_TYPES } else { 0 };
+        let mut page = IdentifyNamespace::new_zeroed();
+        if nsid == NSID_ALL {
+            // What all namespaces have in common; there is no namespace management, so hardly anything.
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        let Some(namespace) = self.namespaces.get(nsid) else {
+            return match nsid {
+                0 => Err(Status::INVALID_NAMESPACE),
+                _ if nsid > self.config.limits.namespaces_max => Err(Status::INVALID_NAMESPACE),
+                _ => Ok(page.as_bytes().to_vec()),
+            };
+        };
+        page.nsze = namespace.blocks.into();
+        page.ncap = namespace.blocks.into();
+        page.nuse = namespace.blocks.into();
+        page.nmic = NMIC_SHARED;
+        page.rescap = capabilities;
+        page.dlfeat = DLFEAT_WRITE_ZEROES_DEALLOCATES
+            | if namespace.info.zeroes_after_deallocate { DLFEAT_READS_ZEROES } else { 0 };
+        page.nvmcap = (u128::from(namespace.blocks) << namespace.block_shift).to_le_bytes();
+        if let Some(blocks) = namespace.info.optimal_write_blocks {
+            let zero_based = (blocks.clamp(1, 1 << 16) - 1) as u16;
+            page.nsfeat = NSFEAT_OPTIMAL_PERFORMANCE;
+            [page.npwg, page.npwa, page.npdg, page.npda, page.nows] = [zero_based.into(); 5];
+        }
+        page.anagrpid = namespace.info.ana_group.into();
+        page.nsattr = attributes(namespace);
+        page.nguid = namespace.info.nguid.unwrap_or_default();
+        page.lbaf[0] = LbaFormat { data_size_log2: namespace.block_shift, ..LbaFormat::default() };
+        Ok(page.as_bytes().to_vec())
+    }
+
+    fn identify_independent(&self, nsid: u32) -> Result<Vec<u8>, Status> {
+        let namespace = self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        let page = IdentifyNamespaceIndependent {
+            nmic: NMIC_SHARED,
+            rescap: if self.config.commands.reservations { RESCAP_ALL_TYPES } else { 0 },
+            anagrpid: namespace.info.ana_group.into(),
+            nsattr: attributes(namespace),
+            nstat: NSTAT_READY,
+            ..IdentifyNamespaceIndependent::new_zeroed()
+        };
+        Ok(page.as_bytes().to_vec())
+    }
+
+    fn list_namespaces(&self, after: u32) -> Result<Vec<u8>, Status> {
+        if after >= NSID_ALL - 1 {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        Ok(namespace_list(self.namespaces.ids_after(after)))
+    }
+
+    fn list_controllers(&self, from: u16) -> Vec<u8> {
+        let mut ids: Vec<u16> = self.controllers().map(|(id, _)| id).filter(|&id| id >= from).collect();
+        ids.sort_unstable();
+        controller_list(ids.into_iter())
+    }
+}
+
+fn attributes(namespace: &Namespace) -> u8 {
+    if namespace.read_only { NSATTR_WRITE_PROTECTED } else { 0 }
+}

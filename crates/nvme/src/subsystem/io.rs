@@ -1,0 +1,175 @@
+//! Commands of an IO queue: checked here, done by the caller.
+//!
+//! This is the path of every IO: a look at the queue, one at the controller, one at the namespace, and comparisons. Nothing
+//! is allocated but for Dataset Management, whose ranges are copied out of the command's data.
+//!
+//! Holds: an `IoCommand` lies within its namespace and moves as many bytes as the command's descriptor says
+//!        (`an_io_command_is_within_its_namespace` in `tests/controller_robustness.rs`).
+//! Elsewhere: what reservations forbid is `reservation`; their commands are `reservation_commands`.
+//! NVM Command Set Specification: "I/O Commands".
+
+use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass};
+use super::namespaces::Namespace;
+use super::reservation::Access;
+use super::{Subsystem, write_data};
+use crate::spec::dataset::{self, AccessLatency, DatasetRange};
+use crate::spec::opcode::nvm;
+use crate::spec::sqe::FLAGS_FUSE_MASK;
+use crate::spec::{Cqe, Sqe, Status};
+use alloc::vec::Vec;
+use units::Lba;
+use zerocopy::FromBytes;
+
+/// CDW12 bit 30: Force Unit Access.
+const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+/// CDW12 bit 25 of Write Zeroes: Deallocate.
+const WRITE_ZEROES_DEALLOCATE: u32 = 1 << 25;
+/// CDW12 bits 15:0: number of blocks, one less.
+const BLOCKS_MASK: u32 = 0xffff;
+
+impl Subsystem {
+    #[inline]
+    pub(super) fn on_io_command(
+        &mut self,
+        slot: usize,
+        sqe: &Sqe,
+        data: Option<&[u8]>,
+    ) -> Result<Action, Status> {
+        let controller = self.controllers[slot].as_mut().ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
+        controller.keep_alive.on_traffic();
+        if !controller.accepts_io() {
+            return Err(Status::COMMAND_SEQUENCE_ERROR);
+        }
+        if sqe.flags() & FLAGS_FUSE_MASK != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        if sqe.is_fabrics() {
+            return Err(Status::INVALID_OPCODE);
+        }
+        let op = match sqe.opcode() {
+            nvm::READ => IoOp::Read,
+            nvm::WRITE => IoOp::Write,
+            nvm::FLUSH => IoOp::Flush,
+            nvm::COMPARE if self.config.commands.compare => IoOp::Compare,
+            nvm::VERIFY if self.config.commands.verify => IoOp::Verify,
+            nvm::WRITE_ZEROES if self.config.commands.write_zeroes => {
+                IoOp::WriteZeroes { deallocate: sqe.cdw12() & WRITE_ZEROES_DEALLOCATE != 0 }
+            }
+            _ => return self.on_other_io_command(slot, sqe, data),
+        };
+        let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
+        let (moves_data, access) = match op {
+            IoOp::Read => (true, Access::Read),
+            IoOp::Compare => (true, Access::Read),
+            IoOp::Verify => (false, Access::Read),
+            IoOp::Write => (true, Access::Write),
+            _ => (false, Access::Write),
+        };
+        admit(namespace, &controller.host_id, access, op == IoOp::Flush)?;
+        if op == IoOp::Flush {
+            return Ok(Action::Io(IoCommand {
+                nsid: sqe.nsid(),
+                op,
+                lba: Lba(0),
+                blocks: 0,
+                fua: false,
+                priority: PriorityClass::UNSPECIFIED,
+            }));
+        }
+        let blocks = (sqe.cdw12() & BLOCKS_MASK) + 1;
+        let lba = sqe.cdw10_11();
+        check_range(namespace, lba, blocks)?;
+        if moves_data {
+            let bytes = u64::from(blocks) << namespace.block_shift;
+            if bytes > self.config.limits.transfer_max.get() {
+                return Err(Status::INVALID_FIELD);
+            }
+            let sent = op == IoOp::Read || data.is_some_and(|data| data.len() as u64 >= bytes);
+            if u64::from(sqe.sgl_length()) != bytes || !sent {
+                return Err(Status::DATA_SGL_LENGTH_INVALID);
+            }
+        }
+        let writes_through = access == Access::Write && !controller.features.write_cache;
+        let priority = match op {
+            IoOp::Read | IoOp::Write => AccessLatency::from_cdw13(sqe.cdw13()).into(),
+            _ => PriorityClass::UNSPECIFIED,
+        };
+        Ok(Action::Io(IoCommand {
+            nsid: sqe.nsid(),
+            op,
+            lba: Lba(lba),
+            blocks,
+            fua: sqe.cdw12() & FORCE_UNIT_ACCESS != 0 || writes_through,
+            priority,
+        }))
+    }
+
+    fn on_other_io_command(&mut self, slot: usize, sqe: &Sqe, data: Option<&[u8]>) -> Result<Action, Status> {
+        let offered = self.config.commands;
+        match sqe.opcode() {
+            nvm::DATASET_MANAGEMENT if offered.deallocate => self.dataset_management(slot, sqe, data),
+            nvm::RESERVATION_REGISTER if offered.reservations => self.reservation_register(slot, sqe, data),
+            nvm::RESERVATION_REPORT if offered.reservations => self.reservation_report(slot, sqe),
+            nvm::RESERVATION_ACQUIRE if offered.reservations => self.reservation_acquire(slot, sqe, data),
+            nvm::RESERVATION_RELEASE if offered.reservations => self.reservation_release(slot, sqe, data),
+            _ => Err(Status::INVALID_OPCODE),
+        }
+    }
+
+    /// The host may send more than its ranges: Linux always sends 4096 bytes.
+    fn dataset_management(&self, slot: usize, sqe: &Sqe, data: Option<&[u8]>) -> Result<Action, Status> {
+        let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
+        admit(namespace, &self.controller(slot).host_id, Access::Write, false)?;
+        let count = (sqe.cdw10() & 0xff) as usize + 1;
+        let bytes = write_data(sqe, data, count * size_of::<DatasetRange>())?;
+        let ranges = <[DatasetRange]>::ref_from_bytes(bytes).map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
+        for range in ranges {
+            check_range(namespace, range.lba.get(), range.blocks.get())?;
+        }
+        let used = ranges.iter().filter(|range| range.blocks.get() != 0);
+        let ranges: Vec<BlockRange> =
+            used.map(|range| BlockRange { lba: Lba(range.lba.get()), blocks: range.blocks.get() }).collect();
+        let lowest = ranges.iter().map(|range| range.lba).min();
+        let (Some(lba), true) = (lowest, sqe.cdw11() & dataset::DEALLOCATE != 0) else {
+            // Hints only, or nothing to deallocate.
+            return Ok(Action::reply(Cqe::success(sqe.cid())));
+        };
+        let blocks = ranges.iter().fold(0u32, |sum, range| sum.saturating_add(range.blocks));
+        Ok(Action::Io(IoCommand {
+            nsid: sqe.nsid(),
+            op: IoOp::Deallocate(ranges),
+            lba,
+            blocks,
+            fua: false,
+            priority: PriorityClass::UNSPECIFIED,
+        }))
+    }
+}
+
+/// Whether access state, write protection and reservations let a command through.
+#[inline]
+fn admit(
+    namespace: &Namespace,
+    host: &crate::spec::HostId,
+    access: Access,
+    flush: bool,
+) -> Result<(), Status> {
+    if let Some(refusal) = namespace.ana.refusal() {
+        return Err(refusal);
+    }
+    if namespace.read_only && access == Access::Write && !flush {
+        return Err(Status::WRITE_PROTECTED);
+    }
+    if !namespace.reservations.allows(host, access) {
+        return Err(Status::RESERVATION_CONFLICT);
+    }
+    Ok(())
+}
+
+#[inline]
+fn check_range(namespace: &Namespace, lba: u64, blocks: u32) -> Result<(), Status> {
+    match lba.checked_add(u64::from(blocks)) {
+        Some(end) if end <= namespace.blocks => Ok(()),
+        _ => Err(Status::LBA_OUT_OF_RANGE),
+    }
+}

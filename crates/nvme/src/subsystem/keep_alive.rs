@@ -1,0 +1,142 @@
+//! Keep-alive: a host that says nothing for too long is gone.
+//!
+//! The timer restarts with every Keep Alive command. When it runs out and any command came since (traffic based keep
+//! alive), it runs once more; so a silent host is let go after one to two timeouts, and a busy one needs no Keep Alive.
+//! The IO path only sets a flag.
+//!
+//! Holds: never earlier than the timeout after the last sign of life, never later than twice that
+//!        (`a_silent_host_is_gone_after_one_to_two_timeouts`).
+//! NVM Express Base Specification: "Keep Alive".
+
+use units::{Instant, Nanos};
+
+/// Units of KATO that the timer distinguishes, in 100 ms: KAS.
+pub(super) const GRANULARITY: u16 = 1;
+const GRANULARITY_MILLIS: u32 = 100 * GRANULARITY as u32;
+
+/// A discovery controller whose host asks for no keep-alive is let go after this much idleness (Base Specification,
+/// "Discovery controller initialization").
+const DISCOVERY_IDLE_MILLIS: u32 = 120_000;
+
+/// A controller's timer.
+#[derive(Clone, Debug)]
+pub(super) struct KeepAlive {
+    /// In milliseconds; 0 is off.
+    timeout: u32,
+    /// What applies when `timeout` is 0, in milliseconds; 0 is nothing.
+    idle_timeout: u32,
+    deadline: Instant,
+    traffic: bool,
+}
+
+impl KeepAlive {
+    /// Of an IO controller.
+    pub(super) fn new(now: Instant, kato: u32) -> KeepAlive {
+        KeepAlive::with_idle_timeout(now, kato, 0)
+    }
+
+    /// Of a discovery controller.
+    pub(super) fn of_discovery(now: Instant, kato: u32) -> KeepAlive {
+        KeepAlive::with_idle_timeout(now, kato, DISCOVERY_IDLE_MILLIS)
+    }
+
+    fn with_idle_timeout(now: Instant, kato: u32, idle_timeout: u32) -> KeepAlive {
+        let mut timer = KeepAlive { timeout: 0, idle_timeout, deadline: Instant::FAR_FUTURE, traffic: false };
+        timer.set_timeout(now, kato);
+        timer
+    }
+
+    /// Takes a new timeout in milliseconds, rounds it up to what the timer distinguishes, and restarts.
+    pub(super) fn set_timeout(&mut self, now: Instant, kato: u32) {
+        self.timeout = kato.checked_next_multiple_of(GRANULARITY_MILLIS).unwrap_or(kato);
+        self.restart(now);
+    }
+
+    /// The timeout in milliseconds, as feature 0Fh tells it.
+    pub(super) fn timeout(&self) -> u32 {
+        self.timeout
+    }
+
+    /// A Keep Alive came, or the controller was enabled.
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.traffic = false;
+        self.deadline = match self.span() {
+            Some(span) => now + span,
+            None => Instant::FAR_FUTURE,
+        };
+    }
+
+    /// Any command came.
+    #[inline]
+    pub(super) fn on_traffic(&mut self) {
+        self.traffic = true;
+    }
+
+    /// When to ask `has_expired` again at the latest.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whether the host is gone.
+    pub(super) fn has_expired(&mut self, now: Instant) -> bool {
+        if now < self.deadline {
+            return false;
+        }
+        if self.traffic {
+            self.restart(now);
+            return false;
+        }
+        true
+    }
+
+    fn span(&self) -> Option<Nanos> {
+        match (self.timeout, self.idle_timeout) {
+            (0, 0) => None,
+            (0, idle) => Some(Nanos::millis(u64::from(idle))),
+            (kato, _) => Some(Nanos::millis(u64::from(kato))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Nanos::millis(millis)
+    }
+
+    #[test]
+    fn a_silent_host_is_gone_after_one_to_two_timeouts() {
+        let mut timer = KeepAlive::new(at(0), 5000);
+        timer.on_traffic();
+        assert!(!timer.has_expired(at(4999)));
+        assert!(!timer.has_expired(at(5000)), "there was traffic");
+        assert_eq!(timer.deadline(), at(10_000));
+        assert!(!timer.has_expired(at(9_999)));
+        assert!(timer.has_expired(at(10_000)), "no traffic since");
+    }
+
+    #[test]
+    fn keep_alive_commands_postpone_it() {
+        let mut timer = KeepAlive::new(at(0), 5000);
+        timer.restart(at(2500));
+        assert!(!timer.has_expired(at(7499)));
+        assert!(timer.has_expired(at(7500)));
+    }
+
+    #[test]
+    fn no_timeout_never_expires_but_for_discovery() {
+        assert!(!KeepAlive::new(at(0), 0).has_expired(Instant(u64::MAX - 1)));
+        let mut discovery = KeepAlive::of_discovery(at(0), 0);
+        assert_eq!(discovery.timeout(), 0);
+        assert!(!discovery.has_expired(at(119_999)));
+        assert!(discovery.has_expired(at(120_000)));
+    }
+
+    #[test]
+    fn timeouts_are_rounded_up() {
+        assert_eq!(KeepAlive::new(at(0), 5001).timeout(), 5100);
+        assert_eq!(KeepAlive::new(at(0), u32::MAX).timeout(), u32::MAX);
+    }
+}

@@ -1,0 +1,132 @@
+//! The namespaces of a subsystem, in a table indexed by their identifier.
+//!
+//! The IO path needs a namespace's size, block size and access state for every command, so these lie together and one load
+//! finds them. Access states belong to groups; each namespace keeps a copy of its group's.
+//!
+//! Holds: a namespace's access state is that of its group (`a_new_namespace_has_the_state_of_its_group` in the tests of
+//!        the subsystem).
+
+use super::config::{ConfigError, NamespaceInfo, SubsystemConfig};
+use super::identity::derived_uuid;
+use super::reservation::Reservations;
+use crate::spec::AnaState;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// A namespace.
+#[derive(Clone, Debug)]
+pub(super) struct Namespace {
+    pub(super) blocks: u64,
+    pub(super) block_shift: u8,
+    pub(super) read_only: bool,
+    pub(super) ana: AnaState,
+    pub(super) reservations: Reservations,
+    pub(super) uuid: [u8; 16],
+    pub(super) info: NamespaceInfo,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub(super) struct Namespaces {
+    /// Namespace `nsid` is at `nsid - 1`.
+    table: Vec<Option<Namespace>>,
+    /// Groups that are not optimized.
+    states: BTreeMap<u32, AnaState>,
+    ana_changes: u64,
+}
+
+impl Namespaces {
+    pub(super) fn new(config: &SubsystemConfig) -> Namespaces {
+        let mut namespaces = Namespaces { table: Vec::new(), states: BTreeMap::new(), ana_changes: 0 };
+        for (&nsid, info) in &config.namespaces {
+            namespaces.insert(config, nsid, info.clone());
+        }
+        namespaces
+    }
+
+    #[inline]
+    pub(super) fn get(&self, nsid: u32) -> Option<&Namespace> {
+        self.table.get((nsid as usize).wrapping_sub(1))?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, nsid: u32) -> Option<&mut Namespace> {
+        self.table.get_mut((nsid as usize).wrapping_sub(1))?.as_mut()
+    }
+
+    /// Identifiers and namespaces, ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Namespace)> {
+        (1..).zip(&self.table).filter_map(|(nsid, namespace)| Some((nsid, namespace.as_ref()?)))
+    }
+
+    /// Identifiers above `after`.
+    pub(super) fn ids_after(&self, after: u32) -> impl Iterator<Item = u32> {
+        self.iter().map(|(nsid, _)| nsid).filter(move |&nsid| nsid > after)
+    }
+
+    /// Bytes of all of them.
+    pub(super) fn capacity(&self) -> u128 {
+        self.iter().map(|(_, namespace)| u128::from(namespace.blocks) << namespace.block_shift).sum()
+    }
+
+    /// Adds a namespace that `SubsystemConfig::check_namespace` has passed.
+    pub(super) fn insert(&mut self, config: &SubsystemConfig, nsid: u32, info: NamespaceInfo) {
+        let namespace = Namespace {
+            blocks: info.blocks,
+            block_shift: info.block_size.log2(),
+            read_only: info.read_only,
+            ana: self.state_of(info.ana_group),
+            reservations: Reservations::new(),
+            uuid: info.uuid.unwrap_or_else(|| derived_uuid(&config.nqn, nsid)),
+            info,
+        };
+        let index = nsid as usize - 1;
+        if self.table.len() <= index {
+            self.table.resize(index + 1, None);
+        }
+        self.table[index] = Some(namespace);
+        self.ana_changes += 1;
+    }
+
+    pub(super) fn remove(&mut self, nsid: u32) -> Result<(), ConfigError> {
+        let place = self.table.get_mut((nsid as usize).wrapping_sub(1));
+        match place.and_then(Option::take) {
+            Some(_) => {
+                self.ana_changes += 1;
+                Ok(())
+            }
+            None => Err(ConfigError::NoSuchNamespace(nsid)),
+        }
+    }
+
+    /// Sets a group's state; whether it is another than before.
+    pub(super) fn set_state(&mut self, group: u32, state: AnaState) -> bool {
+        if self.state_of(group) == state {
+            return false;
+        }
+        self.states.insert(group, state);
+        for namespace in self.table.iter_mut().flatten().filter(|namespace| namespace.info.ana_group == group)
+        {
+            namespace.ana = state;
+        }
+        self.ana_changes += 1;
+        true
+    }
+
+    /// Groups with namespaces, ascending, for the log page.
+    pub(super) fn groups(&self) -> Vec<(u32, AnaState, Vec<u32>)> {
+        let mut groups = BTreeMap::<u32, Vec<u32>>::new();
+        for (nsid, namespace) in self.iter() {
+            groups.entry(namespace.info.ana_group).or_default().push(nsid);
+        }
+        groups.into_iter().map(|(group, nsids)| (group, self.state_of(group), nsids)).collect()
+    }
+
+    /// Counts changes of the above.
+    pub(super) fn ana_changes(&self) -> u64 {
+        self.ana_changes
+    }
+
+    fn state_of(&self, group: u32) -> AnaState {
+        self.states.get(&group).copied().unwrap_or_default()
+    }
+}

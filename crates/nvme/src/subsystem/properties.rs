@@ -1,0 +1,51 @@
+//! Property Get and Property Set.
+//!
+//! Version 2.0 is reported: Linux then reads CNS 08h and 05h, which tell more than CNS 00h read twice, and nvme-cli asks for
+//! the pages (00h, 12h) that 2.0 made mandatory and we have; older hosts look at nothing beyond 1.3. What 2.0 demands in
+//! turn, the ready timeouts (CRTO), is there.
+//!
+//! NVM Express Base Specification: "Property Get command", "Property Set command".
+
+use super::Subsystem;
+use super::action::{Action, CloseReason};
+use super::controller::Transition;
+use crate::spec::property::{Capabilities, Configuration, PropertySize, Version, offset};
+use crate::spec::{Cqe, Sqe, Status};
+use units::Instant;
+
+/// What VS and the Identify data say.
+pub(super) const VERSION: Version = Version::V2_0;
+
+/// CAP.TO and CRTO in half seconds. A controller is ready at once; hosts only need an upper bound.
+const READY_TIMEOUT: u8 = 15;
+
+impl Subsystem {
+    pub(super) fn property_get(&self, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
+        let size = PropertySize::from_attributes(sqe.cdw10()).ok_or(Status::INVALID_FIELD)?;
+        let controller = self.controller(slot);
+        let value = match (sqe.cdw11(), size) {
+            (offset::CAP, PropertySize::Eight) => {
+                Capabilities::fabrics(self.config.limits.queue_entries_max, READY_TIMEOUT).0
+            }
+            (offset::VS, PropertySize::Four) => u64::from(VERSION.0),
+            (offset::CC, PropertySize::Four) => u64::from(controller.configuration().0),
+            (offset::CSTS, PropertySize::Four) => u64::from(controller.status().0),
+            (offset::CRTO, PropertySize::Four) => u64::from(READY_TIMEOUT),
+            _ => return Err(Status::INVALID_FIELD),
+        };
+        Ok(Action::reply(Cqe::success(sqe.cid()).with_result(value)))
+    }
+
+    pub(super) fn property_set(&mut self, now: Instant, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
+        let size = PropertySize::from_attributes(sqe.cdw10()).ok_or(Status::INVALID_FIELD)?;
+        if (sqe.cdw11(), size) != (offset::CC, PropertySize::Four) {
+            return Err(Status::INVALID_FIELD);
+        }
+        match self.controller_mut(slot).configure(now, Configuration(sqe.cdw12())) {
+            Transition::Reset => self.close_io_queues(slot, CloseReason::ControllerReset),
+            Transition::Enabled => self.expect_timeout(slot),
+            Transition::None => {}
+        }
+        Ok(Action::reply(Cqe::success(sqe.cid())))
+    }
+}
