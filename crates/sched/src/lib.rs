@@ -21,7 +21,7 @@ mod none;
 mod policy;
 mod view;
 
-pub use client::CreditWindow;
+pub use client::{CreditWindow, VirtualView, VirtualViewKeeper};
 pub use cost::Cost;
 pub use gimbal::{
     DeferredDeficit, DeviceConstants, Gimbal, GimbalConfig, Halvings, RateGrowth, WriteCostRule,

@@ -362,3 +362,7 @@ impl Drr {
 fn quantum(config: &GimbalConfig, tenant: &Tenant) -> Bytes {
     Bytes(config.quantum.0.saturating_mul(u64::from(tenant.weight)))
 }
+
+#[cfg(test)]
+#[path = "drr_tests.rs"]
+mod tests;

@@ -1,0 +1,350 @@
+//! Claims about the round: slots, deficits, places, shares.
+
+extern crate std;
+
+use super::*;
+use crate::{DeviceConstants, IoId, IoKind, Mark, Priority};
+use proptest::prelude::*;
+use std::vec::Vec;
+use units::{ByteRate, Nanos};
+
+const ONE: TenantId = TenantId(0);
+const TWO: TenantId = TenantId(1);
+const NOW: Instant = Instant(1_000_000_000);
+
+/// A round whose SSD takes whatever the round gives out: no buckets.
+struct Round {
+    config: GimbalConfig,
+    drr: Drr,
+    cost: Cost,
+    next_id: u64,
+    in_flight: Vec<Io>,
+}
+
+impl Round {
+    fn new(config: GimbalConfig) -> Round {
+        Round { config, drr: Drr::default(), cost: Cost::ONE, next_id: 0, in_flight: Vec::new() }
+    }
+
+    fn paper() -> Round {
+        Round::new(GimbalConfig::paper(DeviceConstants::DCT983))
+    }
+
+    /// So many slots that nobody is ever deferred.
+    fn without_deferral() -> Round {
+        let device = DeviceConstants { slots: 1 << 20, ..DeviceConstants::DCT983 };
+        Round::new(GimbalConfig::paper(device))
+    }
+
+    fn share(&mut self, tenant: TenantId, share: Share) {
+        self.drr.set_share(&self.config, tenant, share);
+    }
+
+    fn arrive(&mut self, tenant: TenantId, kind: IoKind, length: Bytes, count: usize) {
+        for _ in 0..count {
+            self.next_id += 1;
+            let (id, priority, mark) = (IoId(self.next_id), Priority::default(), Mark::default());
+            self.drr.on_arrival(&self.config, Io { id, tenant, priority, kind, length, mark });
+        }
+    }
+
+    fn reads(&mut self, tenant: TenantId, length: Bytes, count: usize) {
+        self.arrive(tenant, IoKind::Read, length, count);
+    }
+
+    fn submit(&mut self, now: Instant) -> Option<Io> {
+        let head = self.drr.head(&self.config, now, self.cost)?;
+        let io = self.drr.submit(&self.config, now, head);
+        self.in_flight.push(io);
+        Some(io)
+    }
+
+    /// Submits until nobody may go on; answers who went.
+    fn submit_all(&mut self, now: Instant) -> Vec<TenantId> {
+        std::iter::from_fn(|| self.submit(now)).map(|io| io.tenant).collect()
+    }
+
+    fn complete(&mut self, index: usize) -> Credit {
+        let io = self.in_flight.remove(index);
+        self.drr.on_completion(&self.config, &io)
+    }
+
+    fn place(&self, tenant: TenantId) -> Place {
+        self.drr.lists.place(tenant)
+    }
+}
+
+fn count(tenants: &[TenantId], who: TenantId) -> usize {
+    tenants.iter().filter(|&&tenant| tenant == who).count()
+}
+
+#[test]
+fn alone_a_tenant_may_use_every_slot() {
+    let mut round = Round::paper();
+    round.reads(ONE, Bytes::kib(128), 20);
+    assert_eq!(round.submit_all(NOW).len(), 8);
+    assert_eq!(round.place(ONE), Place::Deferred);
+}
+
+#[test]
+fn two_tenants_share_the_slots_equally() {
+    let mut round = Round::paper();
+    round.reads(ONE, Bytes::kib(128), 20);
+    round.reads(TWO, Bytes::kib(4), 500);
+    let submitted = round.submit_all(NOW);
+    assert_eq!((count(&submitted, ONE), count(&submitted, TWO)), (4, 4 * 32));
+}
+
+#[test]
+fn beyond_as_many_tenants_as_slots_everyone_has_one() {
+    let mut round = Round::paper();
+    for tenant in 0..20 {
+        round.reads(TenantId(tenant), Bytes::kib(128), 3);
+    }
+    let submitted = round.submit_all(NOW);
+    for tenant in 0..20 {
+        assert_eq!(count(&submitted, TenantId(tenant)), 1, "tenant {tenant}");
+    }
+}
+
+#[test]
+fn a_dear_write_fills_a_slot_sooner() {
+    let mut round = Round::paper();
+    round.cost = Cost::ratio(9, 1);
+    round.arrive(ONE, IoKind::Write, Bytes::kib(4), 500);
+    // Four writes of 4 KiB at a cost of 9 come to 144 KiB: the last one overshoots.
+    assert_eq!(round.submit_all(NOW).len(), 8 * 4);
+}
+
+#[test]
+fn a_deferred_tenant_rejoins_when_a_slot_frees() {
+    let mut round = Round::paper();
+    round.reads(ONE, Bytes::kib(64), 30);
+    assert_eq!(round.submit_all(NOW).len(), 16);
+    round.complete(0);
+    assert_eq!(round.place(ONE), Place::Deferred, "half a slot has ended");
+    round.complete(0);
+    assert_eq!(round.place(ONE), Place::Active);
+    assert_eq!(round.submit_all(NOW).len(), 2);
+}
+
+#[test]
+fn a_tenant_that_goes_leaves_its_slots_to_the_others() {
+    let mut round = Round::paper();
+    round.reads(ONE, Bytes::kib(128), 20);
+    round.reads(TWO, Bytes::kib(128), 1);
+    round.submit_all(NOW);
+    let second = round.in_flight.iter().position(|io| io.tenant == TWO).expect("it was submitted");
+    assert_eq!(count(&round.submit_all(NOW), ONE), 0);
+    round.complete(second);
+    assert_eq!(round.submit_all(NOW).len(), 4, "the other four slots were not handed over");
+}
+
+#[test]
+fn a_lowered_allotment_drains_before_anything_else_goes() {
+    let mut round = Round::paper();
+    round.reads(ONE, Bytes::kib(128), 20);
+    round.submit_all(NOW);
+    round.reads(TWO, Bytes::kib(128), 20);
+    assert_eq!(round.submit_all(NOW), [TWO; 4]);
+    for busy in (4..8).rev() {
+        round.complete(0);
+        let view = round.drr.view(&round.config, ONE).expect("it has been seen");
+        assert_eq!((view.slots_busy, view.slots_allotted), (busy, 4));
+        assert!(round.submit_all(NOW).is_empty(), "{busy} slots are busy");
+    }
+    round.complete(0);
+    assert_eq!(round.submit_all(NOW), [ONE]);
+}
+
+#[test]
+fn credit_is_slots_times_the_ios_of_the_last_freed_slot() {
+    let mut round = Round::paper();
+    assert_eq!(round.drr.credit(&round.config, ONE), Credit(8 * 32));
+    round.reads(ONE, Bytes::kib(64), 2);
+    round.submit_all(NOW);
+    assert_eq!(round.complete(0), Credit(8 * 32), "the slot has not been freed yet");
+    assert_eq!(round.complete(0), Credit(8 * 2));
+    round.reads(TWO, Bytes::kib(128), 1);
+    assert_eq!(round.drr.credit(&round.config, ONE), Credit(4 * 2), "two would share the slots");
+}
+
+#[test]
+fn weights_share_slots_and_turns_in_proportion() {
+    let mut round = Round::paper();
+    round.share(TWO, Share { weight: 3, ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(128), 20);
+    round.reads(TWO, Bytes::kib(128), 20);
+    let submitted = round.submit_all(NOW);
+    assert_eq!((count(&submitted, ONE), count(&submitted, TWO)), (2, 6));
+
+    let mut round = Round::without_deferral();
+    round.share(TWO, Share { weight: 3, ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(4), 4000);
+    round.reads(TWO, Bytes::kib(128), 4000);
+    let mut bytes = [0u64; 2];
+    for _ in 0..3000 {
+        let io = round.submit(NOW).expect("there is backlog");
+        bytes[io.tenant.index()] += io.length.0;
+    }
+    let three_quanta = 3 * round.config.quantum.0;
+    assert!(bytes[1].abs_diff(3 * bytes[0]) <= 2 * three_quanta, "{bytes:?}");
+}
+
+#[test]
+fn a_heavier_weight_takes_effect_at_once() {
+    let mut round = Round::paper();
+    round.reads(ONE, Bytes::kib(128), 20);
+    round.reads(TWO, Bytes::kib(128), 20);
+    assert_eq!(round.submit_all(NOW).len(), 8);
+    round.share(TWO, Share { weight: 3, ..Share::EQUAL });
+    assert_eq!(round.submit_all(NOW), [TWO; 2]);
+}
+
+#[test]
+fn an_io_limit_spaces_the_ios() {
+    let mut round = Round::paper();
+    round.config.limit_burst = Nanos::ZERO;
+    round.share(ONE, Share { limit_iops: Some(1000), ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(4), 10);
+    assert_eq!(round.submit_all(NOW).len(), 1);
+    assert_eq!(round.place(ONE), Place::Limited);
+    let due = NOW + Nanos::millis(1);
+    assert_eq!(round.drr.next_timer(NOW), Some(due));
+    assert_eq!(round.submit_all(due - Nanos(1)).len(), 0);
+    assert_eq!(round.submit_all(due).len(), 1);
+}
+
+#[test]
+fn a_limited_tenant_leaves_its_slots_to_the_others() {
+    let mut round = Round::paper();
+    round.share(ONE, Share { limit_rate: Some(ByteRate(1)), ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(128), 10);
+    round.submit_all(NOW);
+    round.reads(TWO, Bytes::kib(128), 20);
+    assert_eq!(round.submit_all(NOW).len(), 4);
+    let first = round.in_flight.iter().position(|io| io.tenant == ONE).expect("it was submitted");
+    round.complete(first);
+    assert_eq!(round.submit_all(NOW).len(), 4, "a tenant that only waits for its limit still counts");
+}
+
+#[test]
+fn a_lifted_limit_lets_the_tenant_go_at_once() {
+    let mut round = Round::paper();
+    round.share(ONE, Share { limit_iops: Some(1), ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(4), 4);
+    round.submit_all(NOW);
+    assert_eq!(round.place(ONE), Place::Limited);
+    round.share(ONE, Share::EQUAL);
+    assert_eq!(round.submit_all(NOW).len(), 3);
+    assert_eq!(round.drr.next_timer(NOW), None);
+}
+
+#[test]
+fn a_tenant_behind_its_reservation_goes_first_and_beyond_its_allotment() {
+    let mut round = Round::paper();
+    for tenant in 1..9 {
+        round.reads(TenantId(tenant), Bytes::kib(128), 5);
+    }
+    // 128 KiB per millisecond, with a millisecond saved up.
+    round.share(ONE, Share { reservation: Some(ByteRate(131_072_000)), ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(128), 5);
+    assert_eq!(round.submit(NOW).map(|io| io.tenant), Some(ONE));
+    assert_eq!(round.submit(NOW).map(|io| io.tenant), Some(ONE), "what it had saved up");
+    assert_eq!(count(&round.submit_all(NOW), ONE), 0, "it is no longer behind");
+    let behind = NOW + Nanos::millis(1);
+    assert_eq!(round.drr.next_timer(NOW), Some(behind));
+    assert_eq!(round.submit_all(behind), [ONE], "its one slot is busy, but it is behind");
+}
+
+#[test]
+fn a_limit_goes_before_a_reservation() {
+    let mut round = Round::paper();
+    let (limit_rate, reservation) = (Some(ByteRate(1000)), Some(ByteRate::mib_per_sec(100)));
+    round.share(ONE, Share { limit_rate, reservation, ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(4), 5);
+    assert_eq!(round.submit_all(NOW).len(), 1);
+    assert_eq!(round.place(ONE), Place::Limited);
+}
+
+#[test]
+fn withdrawing_the_last_io_takes_the_tenant_out_of_the_round() {
+    let mut round = Round::paper();
+    round.reads(ONE, Bytes::kib(4), 5);
+    round.reads(TWO, Bytes::kib(4), 5);
+    round.drr.withdraw(&round.config, ONE, &mut |_| true);
+    assert_eq!(round.place(ONE), Place::Idle);
+    assert_eq!(round.submit_all(NOW), [TWO; 5]);
+    assert_eq!(round.drr.backlog(), Backlog { queued: 0, in_flight: 5 });
+}
+
+#[test]
+fn a_forgotten_number_starts_afresh() {
+    let mut round = Round::paper();
+    round.share(ONE, Share { weight: 7, ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(128), 1);
+    round.submit_all(NOW);
+    assert_eq!(round.complete(0), Credit(8));
+    round.drr.forget(&round.config, ONE);
+    assert_eq!(round.drr.credit(&round.config, ONE), Credit(8 * 32));
+    round.reads(ONE, Bytes::kib(128), 20);
+    round.reads(TWO, Bytes::kib(128), 20);
+    assert_eq!(count(&round.submit_all(NOW), ONE), 4, "the old weight is still there");
+}
+
+#[test]
+#[should_panic(expected = "1 IOs queued and 0 in flight")]
+fn forgetting_a_tenant_with_ios_is_a_bug() {
+    let mut round = Round::paper();
+    round.reads(ONE, Bytes::kib(4), 1);
+    round.drr.forget(&round.config, ONE);
+}
+
+#[test]
+fn thousands_of_idle_tenants_change_nothing() {
+    let run = |first: u32| {
+        let mut round = Round::paper();
+        for tenant in 0..first {
+            round.share(TenantId(tenant), Share::EQUAL);
+        }
+        round.reads(TenantId(first), Bytes::kib(4), 100);
+        round.reads(TenantId(first + 1), Bytes::kib(128), 100);
+        let submitted = round.submit_all(NOW).into_iter();
+        submitted.map(|tenant| tenant.0 - first).collect::<Vec<_>>()
+    };
+    assert_eq!(run(0), run(10_000));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+
+    /// Backlogged tenants that always have a slot: within any interval their weighted bytes differ by at most two quanta
+    /// and two of the largest IOs.
+    #[test]
+    fn equal_tenants_stay_close(
+        lengths in prop::collection::vec((1..256u64, any::<bool>()), 2..8),
+        cost in 1000..9000u32,
+        from in 0..200usize,
+        steps in 1..2000usize,
+    ) {
+        let mut round = Round::without_deferral();
+        round.cost = Cost::ratio(cost, 1000);
+        let mut largest = 0;
+        for (tenant, &(kib, write)) in lengths.iter().enumerate() {
+            let kind = if write { IoKind::Write } else { IoKind::Read };
+            round.arrive(TenantId(tenant as u32), kind, Bytes::kib(kib), from + steps);
+            largest = largest.max(if write { round.cost.of(Bytes::kib(kib)).0 } else { Bytes::kib(kib).0 });
+        }
+        let mut served = std::vec![0u64; lengths.len()];
+        for step in 0..from + steps {
+            let io = round.submit(NOW).expect("there is backlog");
+            if step >= from {
+                let cost = if io.kind.pays_as_write() { round.cost } else { Cost::ONE };
+                served[io.tenant.index()] += cost.of(io.length).0;
+            }
+            let (least, most) = (served.iter().min().copied(), served.iter().max().copied());
+            let bound = 2 * (round.config.quantum.0 + largest);
+            prop_assert!(most <= least.map(|least| least + bound), "{served:?} differ by more than {bound}");
+        }
+    }
+}
