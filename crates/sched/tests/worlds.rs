@@ -1,0 +1,223 @@
+//! What must hold in every world: random tenants with random shares, failures and withdrawals, all from one seed.
+
+mod world;
+
+use proptest::prelude::*;
+use sched::{Backlog, Done, Gimbal, Io, IoId, Next, Outcome, Policy, Share};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use units::{ByteRate, Instant, Nanos, TenantId};
+use world::{Dice, Event, World, is_withdrawn};
+
+/// A switch, and beside it what every IO ever given to it should be doing.
+struct Run {
+    world: World,
+    gimbal: Gimbal,
+    now: Instant,
+    shares: Vec<Share>,
+    /// Arrived and not yet submitted, per tenant and class, in order of arrival.
+    queued: BTreeMap<(TenantId, usize), VecDeque<IoId>>,
+    in_flight: Vec<Io>,
+    ended: BTreeSet<IoId>,
+    arrived: usize,
+    slots_busy: Vec<u32>,
+    /// Billionths of a byte: what the target rate would have let through so far, and what went through.
+    supplied: u128,
+    submitted: u128,
+    length_max: u64,
+}
+
+impl Run {
+    fn new(world: World, shares: Vec<Share>) -> Run {
+        let mut gimbal = Gimbal::new(world.config());
+        for (tenant, &share) in shares.iter().enumerate() {
+            gimbal.set_share(Instant::ZERO, TenantId(tenant as u32), share);
+        }
+        Run {
+            world,
+            gimbal,
+            now: Instant::ZERO,
+            slots_busy: vec![0; shares.len()],
+            shares,
+            queued: BTreeMap::new(),
+            in_flight: Vec::new(),
+            ended: BTreeSet::new(),
+            arrived: 0,
+            supplied: 0,
+            submitted: 0,
+            length_max: 0,
+        }
+    }
+
+    fn wait(&mut self, span: Nanos) {
+        let rate = self.gimbal.ssd_view(self.now).expect("Gimbal measures the SSD").target_rate;
+        self.supplied += u128::from(rate.0) * u128::from(span.0);
+        self.now += span;
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Wait(span) => self.wait(span),
+            Event::Arrival(io) => {
+                self.arrived += 1;
+                self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io.id);
+                self.gimbal.on_arrival(self.now, io);
+            }
+            Event::Withdraw(tenant) => {
+                let (queued, ended) = (&mut self.queued, &mut self.ended);
+                self.gimbal.withdraw(self.now, tenant, &mut |io| {
+                    assert_eq!(io.tenant, tenant, "{io:?} is somebody else's");
+                    let gone = is_withdrawn(io);
+                    if gone {
+                        let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");
+                        let place = queue.iter().position(|&id| id == io.id).expect("it was queued");
+                        queue.remove(place);
+                        assert!(ended.insert(io.id), "{io:?} ended twice");
+                    }
+                    gone
+                });
+            }
+            Event::Completion { index, latency } => self.complete(index, latency),
+        }
+        self.submit_all();
+    }
+
+    fn complete(&mut self, index: usize, latency: Option<Nanos>) {
+        let io = self.in_flight.swap_remove(index);
+        let outcome = latency.map_or(Outcome::Failed, |latency| Outcome::Success { latency });
+        let credit = self.gimbal.on_completion(self.now, Done { io, outcome });
+        assert!(credit.0 > 0, "{} is told to have nothing outstanding", io.tenant);
+        assert_eq!(credit, self.gimbal.credit(io.tenant));
+        assert!(self.ended.insert(io.id), "{io:?} ended twice");
+        self.slots_busy[io.tenant.index()] = self.busy_and_allotted(io.tenant).0;
+    }
+
+    fn submit_all(&mut self) {
+        loop {
+            match self.gimbal.next(self.now) {
+                Next::Submit(io) => self.on_submit(io),
+                Next::WakeAt(moment) => return self.check_wake(moment),
+                Next::Idle => return self.check_idle(),
+            }
+        }
+    }
+
+    fn on_submit(&mut self, io: Io) {
+        let queue = self.queued.get_mut(&(io.tenant, io.priority.index()));
+        let first = queue.and_then(VecDeque::pop_front);
+        assert_eq!(first, Some(io.id), "lost, repeated or out of order within its class");
+        self.in_flight.push(io);
+        self.submitted += u128::from(io.length.0) * 1_000_000_000;
+        self.length_max = self.length_max.max(io.length.0);
+        let depth = self.world.config().bucket_depth.0.max(self.length_max);
+        let bound = 2 * u128::from(depth) * 1_000_000_000 + self.supplied;
+        assert!(self.submitted <= bound, "{} submitted, bound {bound}", self.submitted);
+        let before = self.slots_busy[io.tenant.index()];
+        let (busy, allotted) = self.busy_and_allotted(io.tenant);
+        let bound = if self.shares[io.tenant.index()].reservation.is_some() {
+            allotted.max(self.world.slots)
+        } else {
+            allotted
+        };
+        assert!(busy <= bound.max(before), "{}: {before} slots busy, now {busy} of {bound}", io.tenant);
+        self.slots_busy[io.tenant.index()] = busy;
+    }
+
+    fn busy_and_allotted(&self, tenant: TenantId) -> (u32, u32) {
+        let view = self.gimbal.tenant_view(tenant).expect("the tenant has been seen");
+        (view.slots_busy, view.slots_allotted)
+    }
+
+    /// A named instant is the first at which anything can go; only a share may make it a mere change of the order.
+    fn check_wake(&self, moment: Instant) {
+        assert!(moment > self.now, "to be woken at {moment:?}, which is not after {:?}", self.now);
+        let before = moment - Nanos(1);
+        if before > self.now {
+            let early = self.gimbal.clone().next(before);
+            assert_eq!(early, Next::WakeAt(moment), "one nanosecond early");
+        }
+        if self.shares.iter().all(|share| *share == Share::EQUAL) {
+            let there = self.gimbal.clone().next(moment);
+            assert!(matches!(there, Next::Submit(_)), "{there:?} at the instant that was named");
+        }
+    }
+
+    /// Without a named instant, whoever has backlog has no slot.
+    fn check_idle(&self) {
+        let backlogged = self.queued.iter().filter(|(_, queue)| !queue.is_empty());
+        for tenant in backlogged.map(|((tenant, _), _)| *tenant) {
+            let (busy, allotted) = self.busy_and_allotted(tenant);
+            assert!(
+                busy >= allotted,
+                "idle, though {tenant} has backlog and {busy} of {allotted} slots busy"
+            );
+        }
+    }
+
+    /// Lets everything end and checks that all books are empty.
+    fn drain(mut self) {
+        let mut rounds = 0;
+        while self.gimbal.backlog() != Backlog::default() {
+            rounds += 1;
+            assert!(rounds < 100_000, "{:?} never ends", self.gimbal.backlog());
+            if self.in_flight.is_empty() {
+                let Next::WakeAt(moment) = self.gimbal.next(self.now) else {
+                    panic!("nothing in flight, yet no instant is named: {:?}", self.gimbal.backlog());
+                };
+                self.wait(moment.since(self.now));
+            } else {
+                self.complete(0, Some(Nanos::micros(300)));
+            }
+            self.submit_all();
+        }
+        assert_eq!(self.ended.len(), self.arrived, "an IO was lost");
+        for tenant in (0..self.world.tenants).map(TenantId) {
+            if let Some(view) = self.gimbal.tenant_view(tenant) {
+                assert_eq!((view.queued, view.in_flight, view.slots_busy), (0, 0, 0), "{tenant}");
+                self.gimbal.forget(self.now, tenant);
+            }
+        }
+        let view = self.gimbal.ssd_view(self.now).expect("Gimbal measures the SSD");
+        assert_eq!(view.active_tenants, 0);
+        assert_eq!(self.gimbal.next(self.now), Next::Idle);
+    }
+}
+
+fn run(world: World, shares: Vec<Share>) {
+    let mut run = Run::new(world, shares);
+    let mut events = world.events();
+    for _ in 0..world.steps {
+        let event = events.next(run.in_flight.len());
+        run.apply(event);
+    }
+    run.drain();
+}
+
+/// A share of every sort.
+fn any_share(dice: &mut Dice) -> Share {
+    Share {
+        weight: 1 + dice.roll(4) as u32,
+        limit_iops: (dice.roll(4) == 0).then(|| 500 + dice.roll(20_000)),
+        limit_rate: (dice.roll(4) == 0).then(|| ByteRate::mib_per_sec(1 + dice.roll(200))),
+        reservation: (dice.roll(4) == 0).then(|| ByteRate::mib_per_sec(1 + dice.roll(50))),
+    }
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    (any::<u64>(), 1..14u32, 1..1500u32, 1..20u32, any::<bool>())
+        .prop_map(|(seed, tenants, steps, slots, next)| World { seed, tenants, steps, slots, next })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    #[test]
+    fn equal_tenants_are_served_without_loss_and_never_without_reason(world in worlds()) {
+        run(world, vec![Share::EQUAL; world.tenants as usize]);
+    }
+
+    #[test]
+    fn tenants_with_shares_are_served_without_loss_and_never_without_reason(world in worlds()) {
+        let mut dice = Dice::new(!world.seed);
+        run(world, (0..world.tenants).map(|_| any_share(&mut dice)).collect());
+    }
+}
