@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# guest.sh - a real Linux kernel (Debian's) under QEMU's software emulation.
+#
+#   guest.sh build [SUITE...]             make the guests that are not there yet
+#   guest.sh run -g SUITE [options] FILE  boot one, run FILE in it, exit with its status
+#
+# SUITE      kernel        nvme-cli
+# bookworm   Linux 6.1     2.3
+# trixie     Linux 6.12    2.13
+#
+# Neither KVM nor root nor a kernel module of this machine is needed. In the guest
+# 10.0.2.2 is this machine's 127.0.0.1, which is how a guest reaches a target here.
+#
+# FILE is a bash script ("-": standard input). It runs as root when the network and the
+# NVMe/TCP host driver are up; what it writes appears on standard output as it is written.
+#
+# run options:
+#   -g SUITE       which guest (bookworm)     -t SECONDS   time limit (300)
+#   -m MIB         memory (768)               -c COUNT     processors (1)
+#   -d FILE        a raw disk for the guest: vda, vdb, ... (repeatable)
+#   -x FILE:PATH   put FILE into the guest as PATH (repeatable)
+#   -e NAME=VALUE  an environment variable of the script (repeatable)
+#   -f PORT        let this machine reach the guest's PORT; the first line of output is
+#                  then "forward 127.0.0.1:P", P being a port the kernel chose
+#
+# Exit status: the script's; 124 = out of time; 125 = guest or QEMU failed (the end of the
+# guest's console is then on standard error).
+#
+# Guests are kept in $GIMBAL_GUEST_DIR (default: target/guest of this repository). Packages
+# come from this machine's Debian mirror ($GIMBAL_GUEST_MIRROR to choose another).
+set -euo pipefail
+umask 022
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+guest_dir=${GIMBAL_GUEST_DIR:-$(cd "$here/../.." && pwd)/target/guest}
+suites=(bookworm trixie)
+
+die() {
+	echo "guest.sh: $*" >&2
+	exit 125
+}
+
+# shellcheck source=tests/guest/build.sh
+. "$here/build.sh"
+# shellcheck source=tests/guest/run.sh
+. "$here/run.sh"
+
+usage() {
+	sed -n '2,/^set -/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d'
+}
+
+verb=${1:-}
+[ $# = 0 ] || shift
+case $verb in
+build)
+	[ $# -gt 0 ] || set -- "${suites[@]}"
+	for suite in "$@"; do ensure_guest "$suite" >/dev/null; done
+	;;
+run) run_guest "$@" ;;
+-h | --help) usage ;;
+*)
+	usage >&2
+	exit 125
+	;;
+esac

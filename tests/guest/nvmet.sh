@@ -1,0 +1,46 @@
+#!/bin/bash
+# nvmet.sh - runs in a guest: the kernel's own NVMe/TCP target, on port 4420, until killed.
+#
+# It serves $NVMET_NQN with the namespaces 1, 2, ... of $NVMET_SIZES (MiB each), which are RAM
+# disks that know discard. Prints "target ready" when hosts can connect. It is what our initiator
+# is tried against, and what the walks are tried on before they judge our target.
+set -euo pipefail
+
+nqn=${NVMET_NQN:-nqn.2024-06.io.gimbal:kernel}
+sizes=${NVMET_SIZES:-64 64}
+target=/sys/kernel/config/nvmet
+subsystem=$target/subsystems/$nqn
+port=$target/ports/1
+
+modprobe null_blk nr_devices=0
+modprobe nvmet
+modprobe nvmet_tcp
+
+mkdir "$subsystem"
+echo 1 >"$subsystem/attr_allow_any_host"
+nsid=0
+for mib in $sizes; do
+	nsid=$((nsid + 1))
+	disk=/sys/kernel/config/nullb/nullb$nsid
+	mkdir "$disk"
+	echo "$mib" >"$disk/size"
+	echo 1 >"$disk/memory_backed"
+	echo 1 >"$disk/discard"
+	echo 4096 >"$disk/blocksize"
+	echo 1 >"$disk/power"
+	namespace=$subsystem/namespaces/$nsid
+	mkdir "$namespace"
+	printf %s "/dev/nullb$nsid" >"$namespace/device_path"
+	# Linux 6.12's target has reservations no more than 6.1's; newer ones must be told to.
+	[ ! -e "$namespace/resv_enable" ] || echo 1 >"$namespace/resv_enable"
+	echo 1 >"$namespace/enable"
+done
+
+mkdir "$port"
+echo tcp >"$port/addr_trtype"
+echo ipv4 >"$port/addr_adrfam"
+echo 0.0.0.0 >"$port/addr_traddr"
+echo 4420 >"$port/addr_trsvcid"
+ln -s "$subsystem" "$port/subsystems/"
+echo "target ready"
+while sleep 60; do :; done

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# install-deps.sh - the Debian packages that the tests need, installed if any is missing.
+#
+# Quiet and without need of root when all are there. Otherwise apt-get runs, with sudo unless
+# this is root. The Rust toolchain is not installed, only asked for.
+set -euo pipefail
+
+# What is looked for, and the package that brings it.
+needed=(
+	"cc                     gcc"
+	"qemu-system-x86_64     qemu-system-x86"
+	"depmod                 kmod"
+	"cpio                   cpio"
+	"xz                     xz-utils"
+	"flock                  util-linux"
+	"shellcheck             shellcheck"
+	"/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring"
+)
+
+is_there() {
+	case $1 in
+	/*) [ -e "$1" ] ;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+
+PATH=$PATH:/usr/sbin:/sbin
+missing=()
+for line in "${needed[@]}"; do
+	read -r thing package <<<"$line"
+	is_there "$thing" || missing+=("$package")
+done
+
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "install-deps.sh: missing: ${missing[*]}"
+	command -v apt-get >/dev/null || {
+		echo "install-deps.sh: this is not Debian or a relative: install the like of ${missing[*]} by hand" >&2
+		exit 1
+	}
+	as_root=()
+	[ "$(id -u)" = 0 ] || as_root=(sudo)
+	"${as_root[@]}" apt-get -q update
+	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "${missing[@]}"
+fi
+
+for command in "cargo" "cargo fmt" "cargo clippy"; do
+	$command --version >/dev/null || {
+		echo "install-deps.sh: '$command' does not work: install Rust with its rustfmt and clippy (https://rustup.rs)" >&2
+		exit 1
+	}
+done

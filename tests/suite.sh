@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# suite.sh [--long] - everything a change must pass, in phases; stops at the first that fails.
+#
+# Ends with how long each phase took. --long adds the tests marked #[ignore = "..."], which are
+# right but too long for every change.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin:/sbin
+
+long=
+case ${1:-} in
+'') ;;
+--long) long=yes ;;
+*)
+	echo "suite.sh: no option $1" >&2
+	exit 2
+	;;
+esac
+
+report=()
+phase() { # phase NAME COMMAND...
+	local name=$1 began=$SECONDS line
+	shift
+	echo "== $name: $*"
+	if ! "$@"; then
+		echo "== $name: failed after $((SECONDS - began)) s" >&2
+		exit 1
+	fi
+	printf -v line '%5d s  %s' $((SECONDS - began)) "$name"
+	report+=("$line")
+}
+
+scripts() {
+	find tests -name '*.sh' -print0 | xargs -0 shellcheck -x tests/guest/init
+}
+
+phase "format" cargo fmt --all --check
+phase "scripts" scripts
+phase "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
+phase "build tests" cargo test --workspace --locked --no-run
+phase "build release" cargo build --release --locked -p gimbal
+phase "build guests" tests/guest/guest.sh build
+phase "tests" cargo test --workspace --locked --no-fail-fast
+[ -z "$long" ] || phase "long tests" cargo test --workspace --locked --no-fail-fast -- --ignored
+
+echo "== all passed"
+printf '%s\n' "${report[@]}"
+printf '%5d s  in all\n' "$SECONDS"
