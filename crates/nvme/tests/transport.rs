@@ -4,6 +4,12 @@
 //! that run out, and a peer that sends what it is told to.
 
 mod transport {
+    mod bounds;
+    mod buffers;
     mod ends;
+    mod host_errors;
+    mod target_errors;
+    mod target_refusals;
+    mod transcripts;
     mod world;
 }

@@ -3,26 +3,28 @@
 use core::ops::Range;
 use nvme::buffer::{BufferSource, BufferUse, Outgoing};
 use nvme::connection::{
-    HostConnection, HostEvent, HostOptions, TargetConnection, TargetEvent, TargetLimits, Transfer,
+    Fatal, FlowControl, HostConnection, HostEvent, HostOptions, TargetConnection, TargetEvent, TargetLimits,
+    Transfer,
 };
-use nvme::pdu::{Digests, Framing, Header, IcReq, IcResp};
-use nvme::spec::{Cqe, Sqe, Status};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, Framing, Header, IcReq, IcResp, R2t};
+use nvme::spec::{Cqe, Sgl, Sqe, Status};
+use zerocopy::FromBytes;
 
-pub const READ: u8 = 0x02;
-pub const WRITE: u8 = 0x01;
-pub const FLUSH: u8 = 0x00;
+pub(crate) const READ: u8 = 0x02;
+pub(crate) const WRITE: u8 = 0x01;
+pub(crate) const FLUSH: u8 = 0x00;
 
-pub const ALL_DIGESTS: [Digests; 4] = [
+pub(crate) const ALL_DIGESTS: [Digests; 4] = [
     Digests { header: false, data: false },
     Digests { header: true, data: false },
     Digests { header: false, data: true },
     Digests { header: true, data: true },
 ];
 
-/// The bytes that left one end. Room for `room` calls at a time, if limited.
+/// The bytes that left one end.
 #[derive(Default)]
-pub struct Wire {
-    pub bytes: Vec<u8>,
+pub(crate) struct Wire {
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Outgoing<Vec<u8>> for Wire {
@@ -40,13 +42,13 @@ impl Outgoing<Vec<u8>> for Wire {
 }
 
 /// Buffers of each use that may still be taken.
-pub struct Source {
-    pub in_capsule: usize,
-    pub transfer: usize,
+pub(crate) struct Source {
+    pub(crate) in_capsule: usize,
+    pub(crate) transfer: usize,
 }
 
 impl Source {
-    pub fn plenty() -> Self {
+    pub(crate) fn plenty() -> Self {
         Source { in_capsule: usize::MAX, transfer: usize::MAX }
     }
 }
@@ -66,33 +68,33 @@ impl BufferSource for Source {
 }
 
 /// The bytes of a pattern that tells where it lies.
-pub fn pattern(seed: u32, length: u32) -> Vec<u8> {
+pub(crate) fn pattern(seed: u32, length: u32) -> Vec<u8> {
     (0..length).map(|at| ((at * 31) ^ (at >> 8) ^ seed) as u8).collect()
 }
 
 /// A read or write of `length` bytes at byte `at`.
-pub fn command(opcode: u8, cid: u16, at: u32) -> Sqe {
+pub(crate) fn command(opcode: u8, cid: u16, at: u32) -> Sqe {
     Sqe::new(opcode).with_cid(cid).with_nsid(1).with_cdw10_15([at, 0, 0, 0, 0, 0])
 }
 
 /// Host, target, and a memory behind it.
-pub struct World {
-    pub host: HostConnection<Vec<u8>>,
-    pub target: TargetConnection<Vec<u8>>,
-    pub source: Source,
-    pub memory: Vec<u8>,
-    pub completed: Vec<(Cqe, Option<Vec<u8>>, u32)>,
-    pub initialized: Option<Digests>,
+pub(crate) struct World {
+    pub(crate) host: HostConnection<Vec<u8>>,
+    pub(crate) target: TargetConnection<Vec<u8>>,
+    pub(crate) source: Source,
+    pub(crate) memory: Vec<u8>,
+    pub(crate) completed: Vec<(Cqe, Option<Vec<u8>>, u32)>,
+    pub(crate) initialized: Option<Digests>,
     to_target: Vec<u8>,
     /// Everything that went each way.
-    pub sent_to_target: Vec<u8>,
-    pub sent_to_host: Vec<u8>,
+    pub(crate) sent_to_target: Vec<u8>,
+    pub(crate) sent_to_host: Vec<u8>,
 }
 
 impl World {
-    pub fn new(options: HostOptions, limits: TargetLimits) -> Self {
+    pub(crate) fn new(options: HostOptions, limits: TargetLimits) -> Self {
         let mut target = TargetConnection::new(limits);
-        target.set_queue(u32::from(options.commands_max) + 1, nvme::connection::FlowControl::Enabled);
+        target.set_queue(u32::from(options.commands_max) + 1, FlowControl::Enabled);
         World {
             host: HostConnection::new(options),
             target,
@@ -106,18 +108,18 @@ impl World {
         }
     }
 
-    pub fn write(&mut self, cid: u16, at: u32, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, cid: u16, at: u32, bytes: &[u8]) {
         let transfer = Transfer::ToController(bytes.to_vec(), bytes.len() as u32);
         self.host.submit(command(WRITE, cid, at), transfer).expect("the queue has room");
     }
 
-    pub fn read(&mut self, cid: u16, at: u32, length: u32) {
+    pub(crate) fn read(&mut self, cid: u16, at: u32, length: u32) {
         let transfer = Transfer::FromController(vec![0; length as usize], length);
         self.host.submit(command(READ, cid, at), transfer).expect("the queue has room");
     }
 
     /// Moves bytes until neither end has anything more to say. `cut` is asked how much of so many bytes to hand over next.
-    pub fn run(&mut self, cut: &mut dyn FnMut(usize) -> usize) {
+    pub(crate) fn run(&mut self, cut: &mut dyn FnMut(usize) -> usize) {
         loop {
             let mut wire = Wire::default();
             let mut busy = self.host.poll_transmit(&mut wire);
@@ -193,22 +195,22 @@ impl World {
 }
 
 /// All at once.
-pub fn whole(length: usize) -> usize {
+pub(crate) fn whole(length: usize) -> usize {
     length
 }
 
 /// Lays PDUs as a peer that may break the protocol would.
 #[derive(Clone, Copy)]
-pub struct Peer {
-    pub framing: Framing,
+pub(crate) struct Peer {
+    pub(crate) framing: Framing,
 }
 
 impl Peer {
-    pub fn new(digests: Digests) -> Self {
+    pub(crate) fn new(digests: Digests) -> Self {
         Peer { framing: Framing { digests, alignment: 4 } }
     }
 
-    pub fn pdu<H: Header>(&self, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
+    pub(crate) fn pdu<H: Header>(&self, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
         let mut wire = Wire::default();
         self.framing.header(&mut wire, header, flags, data.len() as u32);
         if !data.is_empty() {
@@ -218,12 +220,72 @@ impl Peer {
         wire.bytes
     }
 
-    pub fn ic_req(&self) -> Vec<u8> {
+    pub(crate) fn ic_req(&self) -> Vec<u8> {
         Peer::new(Digests::default()).pdu(IcReq::new(0, self.framing.digests.to_wire(), 0), 0, &[])
     }
 
-    pub fn ic_resp(&self, maxh2cdata: u32) -> Vec<u8> {
+    pub(crate) fn ic_resp(&self, maxh2cdata: u32) -> Vec<u8> {
         let response = IcResp::new(0, self.framing.digests.to_wire(), maxh2cdata);
         Peer::new(Digests::default()).pdu(response, 0, &[])
+    }
+}
+
+/// A target after the handshake, facing a peer that may break the protocol.
+pub(crate) struct Victim {
+    pub(crate) target: TargetConnection<Vec<u8>>,
+    pub(crate) source: Source,
+    pub(crate) events: Vec<TargetEvent<Vec<u8>>>,
+    pub(crate) peer: Peer,
+}
+
+impl Victim {
+    /// Queue of 8 entries, in-capsule data up to 8192 bytes, MAXH2CDATA 4096.
+    pub(crate) fn new(digests: Digests) -> Self {
+        let limits = TargetLimits { in_capsule_max: 8192, maxh2cdata: 4096, ..TargetLimits::default() };
+        let mut victim = Victim {
+            target: TargetConnection::new(limits),
+            source: Source::plenty(),
+            events: Vec::new(),
+            peer: Peer::new(digests),
+        };
+        victim.send(&victim.peer.ic_req()).expect("a proper handshake");
+        assert_eq!(victim.sent().len(), 128);
+        assert_eq!(victim.events.drain(..).collect::<Vec<_>>(), [TargetEvent::Initialized { digests }]);
+        victim.target.set_queue(8, FlowControl::Enabled);
+        victim
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, Fatal> {
+        self.target.on_bytes(bytes, &mut self.source, &mut self.events)
+    }
+
+    /// Sends a command, with in-capsule data if there is any; all of it must be taken.
+    pub(crate) fn command(&mut self, sqe: Sqe, data: &[u8]) {
+        let capsule = self.peer.pdu(CapsuleCmd::new(sqe), 0, data);
+        assert_eq!(self.send(&capsule), Ok(capsule.len()));
+    }
+
+    /// Sends a write of `length` bytes to be solicited; the transfer tag of the R2T that comes back.
+    pub(crate) fn solicited_write(&mut self, cid: u16, length: u32) -> u16 {
+        self.command(command(WRITE, cid, 0).with_sgl(Sgl::Transport { length }), &[]);
+        let bytes = self.sent();
+        let (r2t, _) = R2t::ref_from_prefix(&bytes).expect("an R2T");
+        assert_eq!((bytes[0], r2t.cccid.get(), r2t.r2to.get(), r2t.r2tl.get()), (9, cid, 0, length));
+        r2t.ttag.get()
+    }
+
+    pub(crate) fn sent(&mut self) -> Vec<u8> {
+        let mut wire = Wire::default();
+        self.target.poll_transmit(&mut wire);
+        wire.bytes
+    }
+
+    /// The one response capsule that was sent.
+    pub(crate) fn response(&mut self) -> Cqe {
+        let bytes = self.sent();
+        let (response, rest) = CapsuleResp::ref_from_prefix(&bytes).expect("a response capsule");
+        let digest = if self.peer.framing.digests.header { 4 } else { 0 };
+        assert_eq!((bytes[0], bytes[2], rest.len()), (5, 24, digest));
+        response.cqe
     }
 }

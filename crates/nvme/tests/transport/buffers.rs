@@ -1,0 +1,106 @@
+//! Buffers that run out: what waits, what goes on, and that everything comes through in the end.
+
+use super::world::{FLUSH, READ, Source, Victim, WRITE, World, command, pattern, whole};
+use nvme::connection::{HostOptions, Pause, TargetEvent, TargetLimits};
+use nvme::pdu::{CapsuleCmd, Digests};
+use nvme::spec::{Cqe, Sgl};
+
+const PLAIN: Digests = Digests { header: false, data: false };
+
+#[test]
+fn a_large_write_without_a_buffer_is_parked_and_the_rest_goes_on() {
+    let mut victim = Victim { source: Source { in_capsule: 0, transfer: 0 }, ..Victim::new(PLAIN) };
+    for cid in [1, 2, 3] {
+        victim.command(command(WRITE, cid, 0).with_sgl(Sgl::Transport { length: 4096 }), &[]);
+    }
+    victim.command(command(FLUSH, 4, 0), &[]);
+    assert!(matches!(&victim.events[..], [TargetEvent::Command { sqe, .. }] if sqe.cid() == 4));
+    assert_eq!((victim.target.parked(), victim.target.paused()), (3, None));
+    assert!(victim.sent().is_empty(), "nobody was asked for data");
+
+    victim.source.transfer = 1;
+    victim.target.resume(&mut victim.source);
+    assert_eq!(victim.target.parked(), 2);
+    let r2t = victim.sent();
+    assert_eq!((r2t[0], r2t.len(), r2t[8]), (9, 24, 1), "the oldest is served first");
+}
+
+#[test]
+fn a_large_write_does_not_overtake_parked_ones() {
+    let mut victim = Victim { source: Source { in_capsule: 0, transfer: 0 }, ..Victim::new(PLAIN) };
+    victim.command(command(WRITE, 1, 0).with_sgl(Sgl::Transport { length: 4096 }), &[]);
+    victim.source.transfer = 1;
+    victim.command(command(WRITE, 2, 0).with_sgl(Sgl::Transport { length: 4096 }), &[]);
+    assert_eq!(victim.target.parked(), 2);
+    victim.target.resume(&mut victim.source);
+    assert_eq!(victim.sent()[8], 1);
+}
+
+#[test]
+fn in_capsule_data_without_a_buffer_stops_the_parse_where_it_is() {
+    for digests in [PLAIN, Digests { header: true, data: true }] {
+        let mut victim = Victim { source: Source { in_capsule: 0, transfer: 0 }, ..Victim::new(digests) };
+        let sqe = command(WRITE, 1, 0).with_sgl(Sgl::InCapsule { offset: 0, length: 512 });
+        let mut bytes = victim.peer.pdu(CapsuleCmd::new(sqe), 0, &pattern(0, 512));
+        bytes.extend(victim.peer.pdu(CapsuleCmd::new(command(READ, 2, 0)), 0, &[]));
+        let header = if digests.header { 76 } else { 72 };
+        assert_eq!(victim.send(&bytes), Ok(header), "the header is taken, the data is not");
+        assert_eq!(victim.target.paused(), Some(Pause::Buffers));
+        assert_eq!(victim.send(&bytes[header..]), Ok(0));
+        victim.source.in_capsule = 1;
+        assert_eq!(victim.send(&bytes[header..]), Ok(bytes.len() - header));
+        assert_eq!((victim.target.paused(), victim.events.len()), (None, 2));
+        assert!(
+            matches!(&victim.events[0], TargetEvent::Command { data: Some(data), .. } if *data == pattern(0, 512))
+        );
+    }
+}
+
+#[test]
+fn a_peer_that_stalls_before_its_data_holds_no_buffer() {
+    let mut victim = Victim { source: Source { in_capsule: 1, transfer: 0 }, ..Victim::new(PLAIN) };
+    let sqe = command(WRITE, 1, 0).with_sgl(Sgl::InCapsule { offset: 0, length: 512 });
+    let bytes = victim.peer.pdu(CapsuleCmd::new(sqe), 0, &pattern(0, 512));
+    assert_eq!(victim.send(&bytes[..72]), Ok(72));
+    assert_eq!((victim.source.in_capsule, victim.target.paused()), (1, None));
+}
+
+#[test]
+fn one_buffer_of_each_kind_is_enough_for_a_full_queue() {
+    let options = HostOptions { in_capsule_max: 512, ..HostOptions::default() };
+    let mut world = World::new(options, TargetLimits { maxh2cdata: 4096, ..TargetLimits::default() });
+    for cid in 0..31u16 {
+        let length = if cid % 2 == 0 { 500 } else { 6000 };
+        world.write(cid, u32::from(cid) * 8192, &pattern(u32::from(cid), length));
+    }
+    world.source = Source { in_capsule: 1, transfer: 1 };
+    for _ in 0..31 {
+        world.run(&mut |length| length.min(333));
+        world.source = Source { in_capsule: 1, transfer: 1 };
+        let World { target, source, .. } = &mut world;
+        target.resume(source);
+    }
+    world.run(&mut whole);
+    assert_eq!((world.completed.len(), world.target.outstanding()), (31, 0));
+    for cid in 0..31usize {
+        let length = if cid % 2 == 0 { 500 } else { 6000 };
+        assert_eq!(world.memory[cid * 8192..][..length], pattern(cid as u32, length as u32));
+    }
+}
+
+#[test]
+fn a_dropped_connection_gives_every_buffer_back() {
+    let mut victim = Victim { source: Source { in_capsule: 2, transfer: 2 }, ..Victim::new(PLAIN) };
+    for cid in 0..3 {
+        victim.command(command(WRITE, cid, 0).with_sgl(Sgl::Transport { length: 4096 }), &[]);
+    }
+    victim.command(command(READ, 3, 0).with_sgl(Sgl::Transport { length: 4096 }), &[]);
+    victim.target.reply_with_data(Cqe::success(3), vec![0; 4096], 4096);
+    let sqe = command(WRITE, 4, 0).with_sgl(Sgl::InCapsule { offset: 0, length: 512 });
+    let capsule = victim.peer.pdu(CapsuleCmd::new(sqe), 0, &[0; 512]);
+    victim.send(&capsule[..200]).expect("part of a capsule");
+    let mut lengths = Vec::new();
+    victim.target.into_buffers(|buffer| lengths.push(buffer.len()));
+    lengths.sort_unstable();
+    assert_eq!(lengths, [512, 4096, 4096, 4096], "one in a capsule, two asked for, one to be sent");
+}
