@@ -42,6 +42,12 @@ pub(crate) fn shutdown_write(fd: RawFd) {
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
+/// Ends both directions, of a connection, an attempt at one, or a listener: whatever is tried on it from now on fails.
+pub(crate) fn shutdown(fd: RawFd) {
+    // SAFETY: no pointers. An error means that it is not connected, and then all attempts fail already.
+    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+}
+
 /// The address of the other end of a freshly accepted connection, or `None` if it has vanished already.
 pub(crate) fn peer_of(socket: &TcpStream) -> Option<SocketAddr> {
     socket.peer_addr().ok()

@@ -45,6 +45,9 @@ use units::{Instant, Nanos};
 /// than this is broken, and then the memory is leaked instead.
 const DRAIN_PATIENCE: Nanos = Nanos::secs(10);
 
+/// How long it waits before it tries again to cancel what was not found the time before.
+const CANCEL_INTERVAL: Nanos = Nanos::millis(2);
+
 /// What a slot is for.
 enum Source {
     Listener(net::Listener),
@@ -142,6 +145,7 @@ impl RingDriver {
             }
             Kind::Send => self.on_send(request.index, result, events),
             Kind::Disk => self.on_disk(request.index, result, events),
+            Kind::CancelReceive => self.on_cancel_receive(request.index, result),
         }
     }
 
@@ -149,10 +153,9 @@ impl RingDriver {
     fn drain(&mut self) -> bool {
         let give_up = Clock.now() + DRAIN_PATIENCE;
         let mut completions = Vec::new();
-        self.queue.cancel_everything();
         while self.queue.in_flight() > 0 {
-            let left = give_up.saturating_since(Clock.now());
-            if left == Nanos::ZERO || self.queue.submit_and_wait(Some(left)).is_err() {
+            self.queue.cancel_everything();
+            if Clock.now() >= give_up || self.queue.submit_and_wait(Some(CANCEL_INTERVAL)).is_err() {
                 return false;
             }
             self.queue.take_completions(&mut completions);
@@ -233,8 +236,8 @@ impl Driver for RingDriver {
         events.discard(token);
         let Some(source) = self.sources.retire(token) else { return };
         match source {
-            Source::Listener(listener) => listener.close(&mut self.queue),
-            Source::Socket(socket) => socket.close(&mut self.queue),
+            Source::Listener(listener) => listener.close(),
+            Source::Socket(socket) => socket.close(),
             Source::File(file) => file.close(),
         }
         self.settle(token.index(), events);

@@ -1,7 +1,8 @@
 //! Listeners and connections through the ring.
 //!
 //! A socket has at most one request of each kind out: its multishot receive, its send, its connect. The receive stays out for as
-//! long as bytes may come, and ends by itself when the buffers run out or the connection ends; to pause is to cancel it.
+//! long as bytes may come, and ends by itself when the buffers run out or the connection ends; to pause is to cancel it. To close
+//! is to shut the socket down, which fails all its requests for good.
 //!
 //!   open --close--> closing --last request back--> gone
 //!   open --detach--> detaching --last request back--> gone, with the socket handed out
@@ -47,11 +48,9 @@ impl Listener {
         unsafe { queue.push(accept, self.request()) };
     }
 
-    pub(super) fn close(&mut self, queue: &mut Queue) {
+    pub(super) fn close(&mut self) {
         self.is_closed = true;
-        if self.is_armed {
-            queue.cancel(self.request());
-        }
+        socket::shutdown(self.listener.as_raw_fd());
     }
 }
 
@@ -144,7 +143,7 @@ impl Socket {
     fn disarm(&mut self, queue: &mut Queue) {
         if self.is_armed && !self.is_cancelling {
             self.is_cancelling = true;
-            queue.cancel(self.request(Kind::Receive));
+            queue.cancel_receive(self.token.index());
         }
     }
 
@@ -198,16 +197,12 @@ impl Socket {
         }
     }
 
-    pub(super) fn close(&mut self, queue: &mut Queue) {
+    /// Ends everything. A shut down socket fails whatever is tried on it, so this reaches also the requests that a cancellation
+    /// would miss.
+    pub(super) fn close(&mut self) {
         self.fate = Fate::Closing;
         self.inbound.clear();
-        self.disarm(queue);
-        if self.connecting.is_some() {
-            queue.cancel(self.request(Kind::Connect));
-        }
-        if self.outbox.is_busy() {
-            queue.cancel(self.request(Kind::Send));
-        }
+        socket::shutdown(self.socket.as_raw_fd());
     }
 
     /// Whether none of its requests is out.
@@ -360,6 +355,18 @@ impl RingDriver {
         }
         socket.arm(&mut self.queue);
         self.settle(index, events);
+    }
+
+    /// A cancellation that did not find a receive which is still out is tried again. (The slot may have changed hands meanwhile;
+    /// then the new tenant's receive is cancelled only if it is to be.)
+    pub(super) fn on_cancel_receive(&mut self, index: u32, result: io::Result<usize>) {
+        if let Some(Source::Socket(socket)) = self.sources.at(index)
+            && result.is_err()
+            && socket.is_armed
+            && socket.is_cancelling
+        {
+            self.queue.cancel_receive(index);
+        }
     }
 
     pub(super) fn on_send(&mut self, index: u32, result: io::Result<usize>, events: &mut Events) {

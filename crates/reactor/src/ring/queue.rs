@@ -22,12 +22,15 @@ pub(super) enum Kind {
     Receive,
     Send,
     Disk,
+    /// The cancellation of a receive. It names no memory, so it is not counted as in flight.
+    CancelReceive,
 }
 
-const KINDS: [Kind; 6] = [Kind::Wake, Kind::Accept, Kind::Connect, Kind::Receive, Kind::Send, Kind::Disk];
+const KINDS: [Kind; 7] =
+    [Kind::Wake, Kind::Accept, Kind::Connect, Kind::Receive, Kind::Send, Kind::Disk, Kind::CancelReceive];
 
-/// Marks a cancellation, whose own completion is of no interest.
-const CANCELLATION: u64 = u64::MAX;
+/// Marks the cancellation of everything, whose own completion is of no interest.
+const CANCEL_EVERYTHING: u64 = u64::MAX;
 
 /// Names a request: its kind and the slot that owns it. A slot has at most one request of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,16 +71,18 @@ impl Queue {
         self.enqueue(entry.user_data(request.user_data()));
     }
 
-    /// Breaks off a request, if it is still out. Its last completion comes in any case.
-    pub(super) fn cancel(&mut self, request: Request) {
-        let cancel = opcode::AsyncCancel::new(request.user_data()).build();
-        self.enqueue(cancel.user_data(CANCELLATION));
+    /// Tries to break off the receive of a slot. The completion of kind `CancelReceive` says whether it was found: while a request
+    /// is between being ready and being tried again, the kernel does not find it.
+    pub(super) fn cancel_receive(&mut self, index: u32) {
+        let receive = Request { kind: Kind::Receive, index };
+        let cancel = opcode::AsyncCancel::new(receive.user_data()).build();
+        self.enqueue(cancel.user_data(Request { kind: Kind::CancelReceive, index }.user_data()));
     }
 
-    /// Breaks off all requests.
+    /// Tries to break off all requests; those that are not found at the moment (see above) need another try.
     pub(super) fn cancel_everything(&mut self) {
         let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
-        self.enqueue(cancel.user_data(CANCELLATION));
+        self.enqueue(cancel.user_data(CANCEL_EVERYTHING));
     }
 
     fn enqueue(&mut self, entry: squeue::Entry) {
@@ -157,10 +162,10 @@ impl Queue {
         completions.extend(self.ring.completion());
     }
 
-    /// Keeps the count; names the request that the completion belongs to, unless it is a mere cancellation.
+    /// Keeps the count; names the request that the completion belongs to, if it belongs to one.
     pub(super) fn on_completion(&mut self, completion: &cqueue::Entry) -> Option<Request> {
         let request = Request::from_user_data(completion.user_data())?;
-        if !cqueue::more(completion.flags()) {
+        if !cqueue::more(completion.flags()) && request.kind != Kind::CancelReceive {
             self.in_flight -= 1;
         }
         Some(request)
@@ -188,7 +193,7 @@ mod tests {
             let request = Request { kind, index: u32::MAX };
             assert_eq!(Request::from_user_data(request.user_data()), Some(request));
         }
-        assert_eq!(Request::from_user_data(CANCELLATION), None);
+        assert_eq!(Request::from_user_data(CANCEL_EVERYTHING), None);
     }
 
     #[test]
