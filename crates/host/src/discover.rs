@@ -1,0 +1,58 @@
+//! Discovery as one blocking call.
+
+use crate::bringup::Discovered;
+use crate::engine::{Engine, Event};
+use crate::fault::ConnectError;
+use crate::options::ControllerOptions;
+use crate::{Backend, Backoff};
+use nvme::spec::connect::HostId;
+use nvme::spec::nqn::Nqn;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use units::Bytes;
+
+/// Why nothing was discovered.
+#[derive(Debug)]
+pub enum DiscoverError {
+    /// This machine does not let us.
+    Io(io::Error),
+    /// The target does not.
+    Connect(Box<ConnectError>),
+}
+
+impl fmt::Display for DiscoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DiscoverError::Io(error) => write!(f, "no reactor: {error}"),
+            DiscoverError::Connect(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DiscoverError {}
+
+/// Asks the target at `address` which subsystems it has, once. Blocks for a few seconds at most.
+pub fn discover(
+    backend: Backend,
+    address: SocketAddr,
+    host: &Nqn,
+    host_id: HostId,
+) -> Result<Vec<Discovered>, DiscoverError> {
+    let mut engine = Engine::new(backend, Bytes::ZERO).map_err(DiscoverError::Io)?;
+    let mut options = ControllerOptions::new(address, Nqn::discovery(), host.clone(), host_id);
+    options.backoff = Backoff::NEVER_RETRY;
+    engine.discover(options);
+    let mut found = Vec::new();
+    loop {
+        engine.wait(None).map_err(DiscoverError::Io)?;
+        while let Some(event) = engine.next_event() {
+            match event {
+                Event::Discovered { subsystems, .. } => found = subsystems,
+                Event::GaveUp { error, .. } => return Err(DiscoverError::Connect(error)),
+                Event::Closed { .. } => return Ok(found),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! Many controllers and connections on one thread: the shell that gives sessions their sockets and the time.
+//!
+//! ```text
+//!   loop {
+//!       engine.wait(deadline)?;                    // sends what was submitted, receives, keeps time
+//!       while let Some(event) = engine.next_event() { … engine.submit(controller, request) … }
+//!   }
+//! ```
+//!
+//! What is submitted between two calls of `wait` goes out in one batch per connection. A connection has one batch in flight;
+//! what comes up meanwhile forms the next.
+//!
+//! Elsewhere: everything that is decided is decided in `session`.
+
+use crate::bringup::{Discovered, Purpose};
+use crate::fault::{ConnectError, Fault};
+use crate::namespace::{ControllerInfo, Namespace};
+use crate::options::ControllerOptions;
+use crate::request::{Completion, Refusal, Refused, Request};
+use crate::session::{Output, Session};
+use crate::view::View;
+use reactor::{Backend, BufferPool, Clock, IoBuffer, Reactor, RecvBuffer, SendBatch, Token, Waker};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use units::{Bytes, Instant, Nanos};
+
+/// How long a closed connection is kept for its last words (a TermReq) to leave.
+const LINGER: Nanos = Nanos::millis(200);
+/// Batches kept for use again.
+const SPARE_BATCHES: usize = 256;
+
+/// Names a controller of one engine, from `connect` until it is given up or closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ControllerId {
+    index: u32,
+    generation: u32,
+}
+
+/// What an engine reports.
+#[derive(Debug)]
+pub enum Event {
+    /// An IO has ended.
+    Completed {
+        /// Where it was submitted.
+        controller: ControllerId,
+        /// How it ended.
+        completion: Completion,
+    },
+    /// IOs can go out. Its namespaces are known from the first time on.
+    Ready {
+        /// Which.
+        controller: ControllerId,
+        /// Whether for the first time, or again after it was lost.
+        first: bool,
+    },
+    /// The controller was lost, or an attempt to connect failed; the engine tries again. IOs wait meanwhile.
+    Down {
+        /// Which.
+        controller: ControllerId,
+        /// Why.
+        fault: Fault,
+        /// When the next attempt begins.
+        retry_in: Nanos,
+    },
+    /// The engine does not try again; every IO has ended before this event. The identifier is of no further use.
+    GaveUp {
+        /// Which.
+        controller: ControllerId,
+        /// Why.
+        error: Box<ConnectError>,
+    },
+    /// Namespaces came, went or changed size: see [`Engine::namespaces`].
+    NamespacesChanged {
+        /// Which.
+        controller: ControllerId,
+    },
+    /// What a discovery controller told. It closes by itself.
+    Discovered {
+        /// Which.
+        controller: ControllerId,
+        /// The subsystems reachable over TCP.
+        subsystems: Vec<Discovered>,
+    },
+    /// A controller was closed as asked; every IO has ended before this event. The identifier is of no further use.
+    Closed {
+        /// Which.
+        controller: ControllerId,
+    },
+    /// The engine's [`Waker`] was used.
+    Woken,
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    session: Option<Session>,
+    /// The sockets of its links.
+    sockets: Vec<Option<Token>>,
+    /// It is on the list of those that may have something to send.
+    is_touched: bool,
+    /// The earliest time under which it is among the alarms.
+    armed: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Socket {
+    place: usize,
+    link: usize,
+    is_sending: bool,
+}
+
+/// Drives many controllers on the thread that made it.
+pub struct Engine {
+    reactor: Reactor,
+    pool: BufferPool,
+    places: Vec<Place>,
+    free: Vec<usize>,
+    sockets: HashMap<Token, Socket>,
+    /// Closed connections whose last words are still leaving, and until when.
+    lingering: Vec<(Instant, Token)>,
+    /// May hold times that have been overtaken; never lacks one.
+    alarms: BinaryHeap<Reverse<(Instant, usize)>>,
+    touched: Vec<usize>,
+    events: VecDeque<Event>,
+    spare: Vec<SendBatch>,
+}
+
+impl Engine {
+    /// An engine whose pool lends up to `memory` for IO buffers.
+    ///
+    /// # Errors
+    /// The backend asked for is not available, or the process is out of descriptors.
+    pub fn new(backend: Backend, memory: Bytes) -> io::Result<Engine> {
+        Ok(Engine::with_reactor(Reactor::new(backend)?, memory))
+    }
+
+    /// An engine on a reactor that was made with options of its own.
+    pub fn with_reactor(reactor: Reactor, memory: Bytes) -> Engine {
+        Engine {
+            reactor,
+            pool: BufferPool::new(memory),
+            places: Vec::new(),
+            free: Vec::new(),
+            sockets: HashMap::new(),
+            lingering: Vec::new(),
+            alarms: BinaryHeap::new(),
+            touched: Vec::new(),
+            events: VecDeque::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Begins to connect, and keeps the controller connected from then on. [`Event::Ready`] or [`Event::GaveUp`] follows.
+    pub fn connect(&mut self, options: ControllerOptions) -> ControllerId {
+        self.add(options, Purpose::Io)
+    }
+
+    /// Begins to read the discovery log of the target; `options.subsystem` is usually [`nvme::spec::nqn::Nqn::discovery`].
+    /// [`Event::Discovered`] or [`Event::GaveUp`] follows.
+    pub fn discover(&mut self, options: ControllerOptions) -> ControllerId {
+        self.add(options, Purpose::Discovery)
+    }
+
+    fn add(&mut self, options: ControllerOptions, purpose: Purpose) -> ControllerId {
+        let now = Clock.now();
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place {
+                generation: 0,
+                session: None,
+                sockets: Vec::new(),
+                is_touched: false,
+                armed: Instant::FAR_FUTURE,
+            });
+            self.places.len() - 1
+        });
+        let place = &mut self.places[index];
+        place.session = Some(Session::new(now, options, purpose));
+        place.armed = Instant::FAR_FUTURE;
+        let id = ControllerId { index: index as u32, generation: place.generation };
+        self.after_input(now, index);
+        id
+    }
+
+    /// Submits an IO. It ends in exactly one [`Event::Completed`].
+    ///
+    /// # Errors
+    /// The request itself with the reason why it was not accepted; nothing has happened then.
+    pub fn submit(&mut self, controller: ControllerId, request: Request) -> Result<(), Box<Refused>> {
+        let now = Clock.now();
+        let Some(session) = self.session_mut(controller) else {
+            return Err(Box::new(Refused { why: Refusal::Gone, request }));
+        };
+        session.submit(now, request)?;
+        self.after_input(now, controller.index as usize);
+        Ok(())
+    }
+
+    /// Ends all IOs of a controller and takes leave of it; [`Event::Closed`] follows.
+    pub fn close(&mut self, controller: ControllerId) {
+        let now = Clock.now();
+        if let Some(session) = self.session_mut(controller) {
+            session.close(now);
+            self.after_input(now, controller.index as usize);
+        }
+    }
+
+    /// A buffer of exactly `length` bytes with unspecified contents; `None` while the pool's limit does not allow for it.
+    pub fn take_buffer(&mut self, length: usize) -> Option<IoBuffer> {
+        self.pool.take(length)
+    }
+
+    /// Takes a buffer back (dropping it does too, a little slower).
+    pub fn give_buffer(&mut self, buffer: IoBuffer) {
+        self.pool.give(buffer);
+    }
+
+    /// The namespaces of a controller: empty before it was ready, kept while it is down.
+    pub fn namespaces(&self, controller: ControllerId) -> &[Namespace] {
+        self.session(controller).map_or(&[], Session::namespaces)
+    }
+
+    /// What is known of a controller that has been ready.
+    pub fn info(&self, controller: ControllerId) -> Option<&ControllerInfo> {
+        self.session(controller).map(Session::info)
+    }
+
+    /// The virtual view of a controller's SSD; `None` once it is gone.
+    pub fn view(&self, controller: ControllerId) -> Option<View> {
+        self.session(controller).map(Session::view)
+    }
+
+    /// What wakes this engine from other threads, as [`Event::Woken`].
+    pub fn waker(&self) -> Waker {
+        self.reactor.waker()
+    }
+
+    /// The backend in use.
+    pub fn backend(&self) -> Backend {
+        self.reactor.backend()
+    }
+
+    /// The oldest event that was not taken yet.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Sends what was submitted; returns when there is an event to take or `deadline` has passed.
+    ///
+    /// # Errors
+    /// The reactor's own: a broken machine.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.send_touched();
+        loop {
+            if self.events.is_empty() {
+                let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
+                let linger = self.lingering.first().map(|(until, _)| *until);
+                let until = [deadline, alarm, linger].into_iter().flatten().min();
+                self.reactor.wait(until)?;
+            } else {
+                self.reactor.flush()?;
+            }
+            let now = self.take_in();
+            self.on_time(now);
+            if !self.events.is_empty() || deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(());
+            }
+            self.send_touched();
+        }
+    }
+
+    fn session(&self, id: ControllerId) -> Option<&Session> {
+        let place = self.places.get(id.index as usize).filter(|place| place.generation == id.generation)?;
+        place.session.as_ref()
+    }
+
+    fn session_mut(&mut self, id: ControllerId) -> Option<&mut Session> {
+        let place =
+            self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)?;
+        place.session.as_mut()
+    }
+
+    /// Handles what the reactor has to report; answers the time.
+    fn take_in(&mut self) -> Instant {
+        let mut now = Clock.now();
+        while let Some(event) = self.reactor.next_event() {
+            match event {
+                reactor::Event::Received { token, bytes } => {
+                    now = Clock.now();
+                    self.on_received(now, token, &bytes);
+                }
+                reactor::Event::Sent { token, batch, result } => self.on_sent(now, token, batch, result),
+                reactor::Event::Connected { token, result } => self.on_connected(now, token, result),
+                reactor::Event::ReceiveEnded { token, error } => {
+                    let fault = error.map_or(Fault::Closed, |error| Fault::Broken(Arc::new(error)));
+                    self.on_broken(now, token, fault);
+                }
+                reactor::Event::Woken => self.events.push_back(Event::Woken),
+                // Nobody here listens, detaches or uses a disk.
+                reactor::Event::Accepted { .. }
+                | reactor::Event::AcceptFailed { .. }
+                | reactor::Event::Detached { .. }
+                | reactor::Event::Disk { .. } => {}
+            }
+        }
+        now
+    }
+
+    fn on_received(&mut self, now: Instant, token: Token, bytes: &RecvBuffer) {
+        let Some(&Socket { place, link, .. }) = self.sockets.get(&token) else { return };
+        if let Some(session) = &mut self.places[place].session {
+            session.on_bytes(now, link, bytes);
+            self.after_input(now, place);
+        }
+    }
+
+    fn on_sent(&mut self, now: Instant, token: Token, mut batch: SendBatch, result: io::Result<()>) {
+        batch.clear();
+        if self.spare.len() < SPARE_BATCHES {
+            self.spare.push(batch);
+        }
+        let Some(socket) = self.sockets.get_mut(&token) else {
+            return self.stop_lingering(|lingering| lingering == token);
+        };
+        socket.is_sending = false;
+        let Socket { place, link, .. } = *socket;
+        match result {
+            Ok(()) => {
+                if let Some(session) = &mut self.places[place].session {
+                    session.on_sent(link);
+                    self.after_input(now, place);
+                }
+            }
+            Err(error) => self.on_broken(now, token, Fault::Broken(Arc::new(error))),
+        }
+    }
+
+    fn on_connected(&mut self, now: Instant, token: Token, result: io::Result<()>) {
+        let Some(&Socket { place, link, .. }) = self.sockets.get(&token) else { return };
+        match result {
+            Ok(()) => {
+                if let Some(session) = &mut self.places[place].session {
+                    session.on_connected(now, link);
+                    self.after_input(now, place);
+                }
+            }
+            Err(error) => self.on_broken(now, token, Fault::Unreachable(Arc::new(error))),
+        }
+    }
+
+    fn on_broken(&mut self, now: Instant, token: Token, fault: Fault) {
+        let Some(&Socket { place, .. }) = self.sockets.get(&token) else {
+            return self.stop_lingering(|lingering| lingering == token);
+        };
+        if let Some(session) = &mut self.places[place].session {
+            session.on_closed(now, fault);
+            self.after_input(now, place);
+        }
+    }
+
+    fn on_time(&mut self, now: Instant) {
+        while let Some(&Reverse((at, place))) = self.alarms.peek() {
+            if at > now {
+                break;
+            }
+            self.alarms.pop();
+            let Place { session, armed, .. } = &mut self.places[place];
+            if *armed == at {
+                *armed = Instant::FAR_FUTURE;
+            }
+            if let Some(session) = session {
+                session.on_time(now);
+                self.after_input(now, place);
+            }
+        }
+        let expired = self.lingering.iter().take_while(|(until, _)| *until <= now).count();
+        for (_, token) in self.lingering.drain(..expired) {
+            self.reactor.close(token);
+        }
+    }
+
+    fn stop_lingering(&mut self, is_over: impl Fn(Token) -> bool) {
+        let reactor = &mut self.reactor;
+        self.lingering.retain(|&(_, token)| {
+            if is_over(token) {
+                reactor.close(token);
+            }
+            !is_over(token)
+        });
+    }
+
+    /// Does what a session wants after something was put into it, and passes on what it has to tell.
+    fn after_input(&mut self, now: Instant, index: usize) {
+        while let Some(session) = &mut self.places[index].session
+            && let Some(output) = session.poll_output()
+        {
+            self.on_output(now, index, output);
+        }
+        let place = &mut self.places[index];
+        let Some(session) = &place.session else { return };
+        if session.alarm() < place.armed {
+            place.armed = session.alarm();
+            self.alarms.push(Reverse((place.armed, index)));
+        }
+        if !place.is_touched {
+            place.is_touched = true;
+            self.touched.push(index);
+        }
+    }
+
+    fn on_output(&mut self, now: Instant, index: usize, output: Output) {
+        let controller = ControllerId { index: index as u32, generation: self.places[index].generation };
+        let event = match output {
+            Output::Ended(completion) => Event::Completed { controller, completion },
+            Output::Open(link) => return self.open(now, index, link),
+            Output::Close(link, last_words) => return self.close_socket(now, index, link, last_words),
+            Output::Ready { first } => Event::Ready { controller, first },
+            Output::Down { fault, retry_in } => Event::Down { controller, fault, retry_in },
+            Output::NamespacesChanged => Event::NamespacesChanged { controller },
+            Output::Discovered(subsystems) => Event::Discovered { controller, subsystems },
+            Output::GaveUp(error) => {
+                self.remove(index);
+                Event::GaveUp { controller, error }
+            }
+            Output::Closed => {
+                self.remove(index);
+                Event::Closed { controller }
+            }
+        };
+        self.events.push_back(event);
+    }
+
+    fn remove(&mut self, index: usize) {
+        let place = &mut self.places[index];
+        place.session = None;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(index);
+    }
+
+    fn open(&mut self, now: Instant, index: usize, link: usize) {
+        let Place { session: Some(session), sockets, .. } = &mut self.places[index] else { return };
+        if sockets.len() <= link {
+            sockets.resize(link + 1, None);
+        }
+        match self.reactor.connect(session.options().address) {
+            Ok(token) => {
+                sockets[link] = Some(token);
+                self.sockets.insert(token, Socket { place: index, link, is_sending: false });
+            }
+            Err(error) => session.on_closed(now, Fault::Unreachable(Arc::new(error))),
+        }
+    }
+
+    fn close_socket(&mut self, now: Instant, index: usize, link: usize, last_words: Option<SendBatch>) {
+        let Some(token) = self.places[index].sockets.get_mut(link).and_then(Option::take) else { return };
+        let was_sending = self.sockets.remove(&token).is_some_and(|socket| socket.is_sending);
+        let lingers = match last_words {
+            Some(batch) if !was_sending => self.reactor.send(token, batch).is_ok(),
+            _ => false,
+        };
+        if lingers {
+            self.lingering.push((now + LINGER, token));
+        } else {
+            self.reactor.close(token);
+        }
+    }
+
+    fn send_touched(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            self.places[index].is_touched = false;
+            self.send(index);
+        }
+        self.touched = touched;
+    }
+
+    fn send(&mut self, index: usize) {
+        let Place { session: Some(session), sockets, .. } = &mut self.places[index] else { return };
+        while let Some(link) = session.poll_marked() {
+            let Some(token) = sockets.get(link).copied().flatten() else { continue };
+            let Some(socket) = self.sockets.get_mut(&token) else { continue };
+            if socket.is_sending {
+                // `on_sent` marks the link again.
+                continue;
+            }
+            let mut batch = self.spare.pop().unwrap_or_default();
+            session.poll_transmit(link, &mut batch);
+            if batch.is_empty() {
+                self.spare.push(batch);
+                continue;
+            }
+            match self.reactor.send(token, batch) {
+                Ok(()) => socket.is_sending = true,
+                // The connection has just broken; its event is on the way.
+                Err(refused) => drop(refused),
+            }
+        }
+    }
+}

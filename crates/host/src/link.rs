@@ -1,0 +1,321 @@
+//! One connection of a controller: its protocol state and the commands that are out on it.
+//!
+//! ```text
+//!   opening --socket connected--> greeting --ICResp--> up          (an IO queue is of use only after its own Connect: `joined`)
+//! ```
+//!
+//! Write data is copied into the batch that goes to the socket, so the caller's buffer is never away from here when the
+//! connection is lost, and the IO can go out again on the next one.
+
+use crate::bringup::AdminData;
+use crate::in_flight::InFlight;
+use crate::request::{Movement, Request};
+use nvme::buffer::{Buffer, Outgoing};
+use nvme::connection::{Fatal, HostConnection, HostEvent, HostOptions, Transfer};
+use nvme::pdu::Digests;
+use nvme::spec::opcode::admin;
+use nvme::spec::{Cqe, Sqe};
+use reactor::{IoBuffer, SendBatch};
+use std::ops::Range;
+use units::Instant;
+
+/// A batch to a socket is closed when it has this many bytes: large enough to make system calls rare, small enough that the
+/// first command in it does not wait for the last.
+const BATCH_BYTES: usize = 256 << 10;
+/// The identifier of the Asynchronous Event Request. It may stay out for ever, so it is not among the commands that time out;
+/// no slot of the admin queue has this number.
+const EVENT_REQUEST_CID: u16 = 0xfff;
+
+/// An IO that is out, or waits to go out again.
+#[derive(Debug)]
+pub(crate) struct Outstanding {
+    pub(crate) request: Request,
+    /// Its place among all IOs of the controller.
+    pub(crate) sequence: u64,
+    /// Connections that were lost under it.
+    pub(crate) losses: u32,
+    /// When it last went out.
+    pub(crate) sent: Option<Instant>,
+}
+
+/// What an admin command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errand {
+    Bringup,
+    KeepAlive,
+    Shutdown,
+    /// Connect of an IO queue.
+    Join,
+}
+
+impl Errand {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Errand::Bringup => "Identify",
+            Errand::KeepAlive => "Keep Alive",
+            Errand::Shutdown => "shutdown",
+            Errand::Join => "Connect of an IO queue",
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Command {
+    Io(Outstanding),
+    Admin(Errand, usize),
+}
+
+/// Memory on loan to the connection.
+#[derive(Debug)]
+struct Payload {
+    /// The command it belongs to.
+    cid: u16,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Caller(IoBuffer),
+    Own(Vec<u8>),
+}
+
+impl Buffer for Payload {
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Caller(buffer) => buffer,
+            Memory::Own(bytes) => bytes,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Memory::Caller(buffer) => buffer,
+            Memory::Own(bytes) => bytes,
+        }
+    }
+}
+
+/// What happened on a link.
+#[derive(Debug)]
+pub(crate) enum LinkEvent {
+    /// The handshake is done, with these digests.
+    Greeted(Digests),
+    /// An IO has ended.
+    Io { io: Outstanding, cqe: Cqe, received: u32 },
+    /// An admin command has ended.
+    Admin { errand: Errand, cqe: Cqe, data: Vec<u8>, received: u32, expected: usize },
+    /// The controller reports an event.
+    Reported(Cqe),
+    /// A completion for nothing that is out.
+    Unknown(u16),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    connection: HostConnection<Payload>,
+    commands: InFlight<Command>,
+    arrived: Vec<HostEvent<Payload>>,
+    returned: Vec<Payload>,
+    /// The socket is connected.
+    pub(crate) is_open: bool,
+    /// Its queue exists in the controller.
+    pub(crate) is_joined: bool,
+    /// It is on the list of links that have something to send.
+    pub(crate) is_marked: bool,
+}
+
+impl Link {
+    /// A link for `depth` commands, not open yet.
+    pub(crate) fn new(options: HostOptions, depth: u16) -> Link {
+        Link {
+            // One more than can be out, for the event request.
+            connection: HostConnection::new(HostOptions { commands_max: depth + 1, ..options }),
+            commands: InFlight::new(depth),
+            arrived: Vec::new(),
+            returned: Vec::new(),
+            is_open: false,
+            is_joined: false,
+            is_marked: false,
+        }
+    }
+
+    /// Whether another command can go out.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.commands.is_full()
+    }
+
+    /// Commands that are out.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Since when the oldest command is out, and its name.
+    pub(crate) fn oldest(&mut self) -> Option<(Instant, &'static str)> {
+        let (cid, sent) = self.commands.oldest()?;
+        let name = match self.commands.get_mut(cid)? {
+            Command::Io(io) => io.request.operation.name(),
+            Command::Admin(errand, _) => errand.name(),
+        };
+        Some((sent, name))
+    }
+
+    /// Since when the oldest command is out.
+    pub(crate) fn oldest_sent(&self) -> Option<Instant> {
+        self.commands.oldest().map(|(_, sent)| sent)
+    }
+
+    /// Sends an IO. There must be room.
+    pub(crate) fn submit_io(&mut self, now: Instant, mut io: Outstanding) {
+        io.sent = Some(now);
+        let sqe = io.request.to_sqe();
+        let buffer = match io.request.dataset_range() {
+            Some(range) => Some(Memory::Own(range)),
+            None => io.request.buffer.take().map(Memory::Caller),
+        };
+        let is_incoming = io.request.operation.movement() == Movement::FromController;
+        let cid = self.insert(now, Command::Io(io));
+        let transfer = match buffer {
+            None => Transfer::None,
+            Some(memory) => {
+                let payload = Payload { cid, memory };
+                let length = payload.bytes().len() as u32;
+                if is_incoming {
+                    Transfer::FromController(payload, length)
+                } else {
+                    Transfer::ToController(payload, length)
+                }
+            }
+        };
+        self.send(sqe.with_cid(cid), transfer);
+    }
+
+    /// Sends an admin command or the Connect of an IO queue. There must be room.
+    pub(crate) fn submit_admin(&mut self, now: Instant, errand: Errand, sqe: Sqe, data: AdminData) {
+        let expected = if let AdminData::From(length) = data { length } else { 0 };
+        let cid = self.insert(now, Command::Admin(errand, expected));
+        let payload = |bytes| Payload { cid, memory: Memory::Own(bytes) };
+        let transfer = match data {
+            AdminData::None => Transfer::None,
+            AdminData::To(bytes) => {
+                let length = bytes.len() as u32;
+                Transfer::ToController(payload(bytes), length)
+            }
+            AdminData::From(length) => Transfer::FromController(payload(vec![0; length]), length as u32),
+        };
+        self.send(sqe.with_cid(cid), transfer);
+    }
+
+    /// Lets the controller report one event.
+    pub(crate) fn request_event(&mut self) {
+        self.send(Sqe::new(admin::ASYNC_EVENT_REQUEST).with_cid(EVENT_REQUEST_CID), Transfer::None);
+    }
+
+    fn insert(&mut self, now: Instant, command: Command) -> u16 {
+        match self.commands.insert(now, command) {
+            Ok(cid) => cid,
+            Err(command) => panic!("{command:?} was sent to a full queue of {}", self.commands.len()),
+        }
+    }
+
+    fn send(&mut self, sqe: Sqe, transfer: Transfer<Payload>) {
+        // The connection takes as many commands as there are identifiers; once it is over, the session closes the link
+        // before anything else is sent.
+        if let Err(refused) = self.connection.submit(sqe, transfer) {
+            panic!("the connection refused {sqe:?}: {:?}", refused.refusal);
+        }
+    }
+
+    /// Takes bytes in and appends what they mean to `events`, in order.
+    pub(crate) fn on_bytes(&mut self, bytes: &[u8], events: &mut Vec<LinkEvent>) -> Result<(), Fatal> {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let result = self.connection.on_bytes(bytes, &mut arrived);
+        events.extend(arrived.drain(..).map(|event| self.on_event(event)));
+        self.arrived = arrived;
+        result
+    }
+
+    fn on_event(&mut self, event: HostEvent<Payload>) -> LinkEvent {
+        let (cqe, payload, received) = match event {
+            HostEvent::Initialized { digests, .. } => return LinkEvent::Greeted(digests),
+            HostEvent::Completed { cqe, data, received } => (cqe, data, received),
+        };
+        if cqe.cid() == EVENT_REQUEST_CID {
+            return LinkEvent::Reported(cqe);
+        }
+        match self.commands.remove(cqe.cid()) {
+            None => LinkEvent::Unknown(cqe.cid()),
+            Some((Command::Io(mut io), _)) => {
+                if let Some(Payload { memory: Memory::Caller(buffer), .. }) = payload {
+                    io.request.buffer = Some(buffer);
+                }
+                LinkEvent::Io { io, cqe, received }
+            }
+            Some((Command::Admin(errand, expected), _)) => {
+                let data = match payload {
+                    Some(Payload { memory: Memory::Own(bytes), .. }) => bytes,
+                    _ => Vec::new(),
+                };
+                LinkEvent::Admin { errand, cqe, data, received, expected }
+            }
+        }
+    }
+
+    /// Whether something waits to be sent.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.is_open && self.connection.transmit_pending() > 0
+    }
+
+    /// Lays what waits to be sent into `batch`.
+    pub(crate) fn poll_transmit(&mut self, batch: &mut SendBatch) {
+        let mut returned = std::mem::take(&mut self.returned);
+        self.connection.poll_transmit(&mut Gather { batch, returned: &mut returned });
+        returned.drain(..).for_each(|payload| self.on_returned(payload));
+        self.returned = returned;
+    }
+
+    fn on_returned(&mut self, payload: Payload) {
+        if let Payload { cid, memory: Memory::Caller(buffer) } = payload
+            && let Some(Command::Io(io)) = self.commands.get_mut(cid)
+        {
+            io.request.buffer = Some(buffer);
+        }
+    }
+
+    /// The connection is over: everything that was out, with its buffers, oldest first.
+    pub(crate) fn into_outstanding(mut self) -> Vec<Outstanding> {
+        let mut payloads = Vec::new();
+        self.connection.into_outstanding(|_, payload| payloads.extend(payload));
+        for Payload { cid, memory } in payloads {
+            if let (Memory::Caller(buffer), Some(Command::Io(io))) = (memory, self.commands.get_mut(cid)) {
+                io.request.buffer = Some(buffer);
+            }
+        }
+        let ios = self.commands.drain().filter_map(|command| match command {
+            Command::Io(io) => Some(io),
+            Command::Admin(..) => None,
+        });
+        ios.collect()
+    }
+}
+
+/// Lays PDUs into a batch by copying.
+struct Gather<'a> {
+    batch: &'a mut SendBatch,
+    returned: &'a mut Vec<Payload>,
+}
+
+impl Outgoing<Payload> for Gather<'_> {
+    fn header(&mut self, bytes: &[u8]) {
+        self.batch.push_bytes(bytes);
+    }
+
+    fn payload(&mut self, payload: Payload, range: Range<usize>) {
+        self.batch.push_bytes(&payload.bytes()[range]);
+        self.returned.push(payload);
+    }
+
+    fn room(&self) -> bool {
+        self.batch.len() < BATCH_BYTES
+    }
+}

@@ -1,0 +1,329 @@
+//! An IO as a caller asks for it, and as it goes on the wire.
+
+use nvme::spec::dataset::{AccessLatency, DEALLOCATE, DatasetRange};
+use nvme::spec::opcode::nvm;
+use nvme::spec::{Sqe, Status};
+use reactor::IoBuffer;
+use std::fmt;
+use units::{Instant, Lba, Nanos};
+use zerocopy::IntoBytes;
+
+/// CDW12 of Write: force unit access.
+const FUA: u32 = 1 << 30;
+/// CDW12 of Write Zeroes: the blocks may be deallocated.
+const DEAC: u32 = 1 << 25;
+/// NLB is 16 bits, one less than the number.
+const BLOCKS_MAX: u32 = 1 << 16;
+
+/// What an IO does to its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Fills the buffer from the blocks.
+    Read,
+    /// Puts the buffer on the blocks.
+    Write {
+        /// Complete only when it would survive a loss of power (force unit access).
+        durable: bool,
+    },
+    /// Makes everything completed before survive a loss of power. No blocks, no buffer.
+    Flush,
+    /// Makes the blocks read as zeroes.
+    WriteZeroes {
+        /// The blocks may be deallocated.
+        deallocate: bool,
+    },
+    /// Says that nobody needs the blocks any more.
+    Deallocate,
+    /// Compares the buffer with the blocks; a difference ends as `COMPARE_FAILURE`.
+    Compare,
+    /// Checks that the blocks can be read, without moving them.
+    Verify,
+}
+
+/// Which way an operation's buffer moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Movement {
+    Nothing,
+    ToController,
+    FromController,
+}
+
+impl Operation {
+    /// Whether the operation needs a buffer of its blocks' size.
+    pub fn has_buffer(self) -> bool {
+        self.movement() != Movement::Nothing
+    }
+
+    pub(crate) fn movement(self) -> Movement {
+        match self {
+            Operation::Read => Movement::FromController,
+            Operation::Write { .. } | Operation::Compare => Movement::ToController,
+            Operation::Flush | Operation::WriteZeroes { .. } | Operation::Deallocate | Operation::Verify => {
+                Movement::Nothing
+            }
+        }
+    }
+
+    /// Most blocks of one command, whatever the transfer limit.
+    pub(crate) fn blocks_max(self) -> u32 {
+        match self {
+            Operation::Deallocate => u32::MAX,
+            _ => BLOCKS_MAX,
+        }
+    }
+
+    /// The operation's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Read => "read",
+            Operation::Write { .. } => "write",
+            Operation::Flush => "flush",
+            Operation::WriteZeroes { .. } => "write zeroes",
+            Operation::Deallocate => "deallocate",
+            Operation::Compare => "compare",
+            Operation::Verify => "verify",
+        }
+    }
+}
+
+/// One IO.
+#[derive(Debug)]
+pub struct Request {
+    /// The caller's own name for it; not looked at.
+    pub tag: u64,
+    /// The namespace.
+    pub nsid: u32,
+    /// What to do.
+    pub operation: Operation,
+    /// The first block.
+    pub lba: Lba,
+    /// The number of blocks: 0 for a flush, at least 1 for everything else.
+    pub blocks: u32,
+    /// The data, exactly as long as the blocks; `None` where the operation moves none.
+    pub buffer: Option<IoBuffer>,
+    /// The tenant's own priority class.
+    pub class: Class,
+    /// The IO queue to use, counted from 0; `None` picks the emptiest.
+    pub queue: Option<u16>,
+}
+
+/// A tenant's own ordering of its IOs. Travels as the access latency hint of reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Before everything else.
+    Urgent,
+    /// What an IO without a hint gets.
+    #[default]
+    Normal,
+    /// After the normal ones.
+    Background,
+    /// After everything else.
+    Idle,
+}
+
+impl Class {
+    /// All four, most urgent first.
+    pub const ALL: [Class; 4] = [Class::Urgent, Class::Normal, Class::Background, Class::Idle];
+
+    fn hint(self) -> AccessLatency {
+        match self {
+            Class::Urgent => AccessLatency::Low,
+            Class::Normal => AccessLatency::Unspecified,
+            Class::Background => AccessLatency::Normal,
+            Class::Idle => AccessLatency::Idle,
+        }
+    }
+}
+
+impl Request {
+    /// A request without a buffer: a flush, or an operation on `blocks` blocks that moves none.
+    pub fn new(tag: u64, nsid: u32, operation: Operation, lba: Lba, blocks: u32) -> Request {
+        Request { tag, nsid, operation, lba, blocks, buffer: None, class: Class::Normal, queue: None }
+    }
+
+    /// With this data.
+    #[must_use]
+    pub fn with_buffer(mut self, buffer: IoBuffer) -> Request {
+        self.buffer = Some(buffer);
+        self
+    }
+
+    /// The command, without identifier and SGL, which the connection adds.
+    pub(crate) fn to_sqe(&self) -> Sqe {
+        let (low, high) = (self.lba.0 as u32, (self.lba.0 >> 32) as u32);
+        let count = self.blocks.wrapping_sub(1) & 0xffff;
+        let hint = self.class.hint().to_cdw13();
+        let (opcode, dwords) = match self.operation {
+            Operation::Read => (nvm::READ, [low, high, count, hint, 0, 0]),
+            Operation::Write { durable } => {
+                (nvm::WRITE, [low, high, count | if durable { FUA } else { 0 }, hint, 0, 0])
+            }
+            Operation::Flush => (nvm::FLUSH, [0; 6]),
+            Operation::WriteZeroes { deallocate } => {
+                (nvm::WRITE_ZEROES, [low, high, count | if deallocate { DEAC } else { 0 }, 0, 0, 0])
+            }
+            Operation::Deallocate => (nvm::DATASET_MANAGEMENT, [0, DEALLOCATE, 0, 0, 0, 0]),
+            Operation::Compare => (nvm::COMPARE, [low, high, count, 0, 0, 0]),
+            Operation::Verify => (nvm::VERIFY, [low, high, count, 0, 0, 0]),
+        };
+        Sqe::new(opcode).with_nsid(self.nsid).with_cdw10_15(dwords)
+    }
+
+    /// What a deallocation sends along: its one range.
+    pub(crate) fn dataset_range(&self) -> Option<Vec<u8>> {
+        let range = DatasetRange { context: 0.into(), blocks: self.blocks.into(), lba: self.lba.0.into() };
+        (self.operation == Operation::Deallocate).then(|| range.as_bytes().to_vec())
+    }
+}
+
+/// Why an IO was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoError {
+    /// The controller says so.
+    Status(Status),
+    /// The connection was lost while the IO was out, and it had no more tries left. Whether it was done is unknown.
+    ConnectionLost,
+    /// The controller was given up (or closed by the caller) before the IO was done. Whether it was done is unknown.
+    ControllerGone,
+    /// After a reconnect the namespace is gone or another. The IO may have been done before.
+    NamespaceChanged,
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IoError::Status(status) => write!(f, "the target failed the command: {status:?}"),
+            IoError::ConnectionLost => {
+                f.write_str("the connection was lost; whether the command was done is unknown")
+            }
+            IoError::ControllerGone => {
+                f.write_str("the controller was given up; whether the command was done is unknown")
+            }
+            IoError::NamespaceChanged => {
+                f.write_str("after reconnecting, the namespace is gone or another one")
+            }
+        }
+    }
+}
+
+impl std::error::Error for IoError {}
+
+/// An IO that has ended. Every request that was accepted ends in exactly one of these.
+#[derive(Debug)]
+pub struct Completion {
+    /// The caller's own name for it.
+    pub tag: u64,
+    /// What was asked.
+    pub operation: Operation,
+    /// Done, or why not.
+    pub result: Result<(), IoError>,
+    /// The request's buffer, filled if it was a read that succeeded.
+    pub buffer: Option<IoBuffer>,
+    /// When the command last went out; `None` if it never did.
+    pub sent: Option<Instant>,
+    /// When the completion was seen.
+    pub ended: Instant,
+}
+
+impl Completion {
+    /// From when it last went out until its completion: network, switch and SSD, without waiting in the client.
+    pub fn service_time(&self) -> Nanos {
+        self.sent.map_or(Nanos::ZERO, |sent| self.ended.saturating_since(sent))
+    }
+}
+
+/// A request that was not accepted, with the request itself.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub why: Refusal,
+    /// For another try, or for its buffer.
+    pub request: Request,
+}
+
+/// Why a request is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// As many IOs wait as may: try again after the next completion.
+    Busy,
+    /// The controller has never been ready yet: wait for `Event::Ready`.
+    NotReady,
+    /// The controller was given up or closed.
+    Gone,
+    /// The controller has no such namespace.
+    NoSuchNamespace,
+    /// Some blocks lie beyond the end of the namespace, or there are none.
+    OutOfRange,
+    /// More blocks than one command may have; the number it may have.
+    TooLarge {
+        /// Blocks.
+        blocks_max: u32,
+    },
+    /// The buffer does not have this many bytes.
+    BufferLength {
+        /// Bytes.
+        needed: usize,
+    },
+    /// The controller does not do this operation.
+    Unsupported,
+    /// The controller has no such queue.
+    NoSuchQueue,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Busy => f.write_str("as many IOs wait as may; try again after a completion"),
+            Refusal::NotReady => f.write_str("the controller is not ready yet"),
+            Refusal::Gone => f.write_str("the controller was given up or closed"),
+            Refusal::NoSuchNamespace => f.write_str("the controller has no such namespace"),
+            Refusal::OutOfRange => f.write_str("the blocks do not lie inside the namespace"),
+            Refusal::TooLarge { blocks_max } => write!(f, "one command may have {blocks_max} blocks"),
+            Refusal::BufferLength { needed } => write!(f, "the buffer must have exactly {needed} bytes"),
+            Refusal::Unsupported => f.write_str("the controller does not support the operation"),
+            Refusal::NoSuchQueue => f.write_str("the controller has no such IO queue"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_the_commands_that_linux_sends() {
+        let sqe = |operation| Request::new(0, 1, operation, Lba(0x1_0000_0002), 8).to_sqe();
+        let write = sqe(Operation::Write { durable: true });
+        assert_eq!((write.opcode(), write.nsid()), (0x01, 1));
+        assert_eq!((write.cdw10(), write.cdw11(), write.cdw12()), (2, 1, 0x4000_0007));
+        let zeroes = sqe(Operation::WriteZeroes { deallocate: true });
+        assert_eq!((zeroes.opcode(), zeroes.cdw12()), (0x08, 0x0200_0007));
+        let deallocate = sqe(Operation::Deallocate);
+        assert_eq!((deallocate.opcode(), deallocate.cdw10(), deallocate.cdw11()), (0x09, 0, 4));
+        assert_eq!(sqe(Operation::Read).cdw13(), 0, "an IO without a class carries no hint");
+    }
+
+    #[test]
+    fn a_deallocation_carries_its_range() {
+        let request = Request::new(0, 1, Operation::Deallocate, Lba(64), 70_000);
+        let range = request.dataset_range().expect("a deallocation has a range");
+        assert_eq!(
+            (range.len(), &range[4..8], &range[8..10]),
+            (16, &70_000u32.to_le_bytes()[..], &[64, 0][..])
+        );
+        assert_eq!(Request::new(0, 1, Operation::Read, Lba(0), 1).dataset_range(), None);
+    }
+
+    #[test]
+    fn a_class_travels_as_a_hint() {
+        let mut request = Request::new(0, 1, Operation::Read, Lba(0), 1);
+        let hints = Class::ALL.map(|class| {
+            request.class = class;
+            AccessLatency::from_cdw13(request.to_sqe().cdw13())
+        });
+        use AccessLatency::{Idle, Low, Normal, Unspecified};
+        assert_eq!(hints, [Low, Unspecified, Normal, Idle]);
+    }
+}

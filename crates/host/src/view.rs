@@ -1,0 +1,100 @@
+//! The virtual view: what a client knows of each SSD it uses, as a snapshot for its application.
+//!
+//! The switch speaks only through completions: how much credit they carry, how long they took, how much they moved. That is
+//! enough to prefer one replica to another, or to place a new blob where there is room.
+//!
+//! Paper: Gimbal §3.7.
+
+use crate::request::Operation;
+use units::{ByteRate, Bytes, Instant, Nanos};
+
+/// Latency is averaged with weight 1/8 per completion: it follows a change within some twenty IOs and does not jump at one.
+const EWMA_SHIFT: u32 = 3;
+/// Bandwidth is measured over windows at least this long.
+const BANDWIDTH_WINDOW: Nanos = Nanos::millis(100);
+
+/// One SSD (one controller of ours) as its client sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Whether IOs can go out at present.
+    pub is_ready: bool,
+    /// IOs that may be outstanding, as the switch last said; `None` if it does not speak of credit. The more, the less loaded
+    /// is the SSD.
+    pub credit: Option<u32>,
+    /// IOs outstanding.
+    pub in_flight: u32,
+    /// IOs waiting in the client.
+    pub waiting: usize,
+    /// Recent mean latency of reads, from sending to completion; `None` before the first.
+    pub read_latency: Option<Nanos>,
+    /// Recent mean latency of writes.
+    pub write_latency: Option<Nanos>,
+    /// Bytes read and written per second in the last full window; `None` before the first.
+    pub bandwidth: Option<ByteRate>,
+}
+
+impl View {
+    /// IOs that could go out at once beyond those that are out; `None` if the switch does not speak of credit.
+    pub fn room(&self) -> Option<u32> {
+        self.credit.map(|credit| credit.saturating_sub(self.in_flight))
+    }
+}
+
+/// What a view is made from.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    read_latency: Option<Nanos>,
+    write_latency: Option<Nanos>,
+    window_start: Instant,
+    window_bytes: Bytes,
+    bandwidth: Option<ByteRate>,
+}
+
+impl Meter {
+    /// An IO has succeeded.
+    pub(crate) fn on_completed(&mut self, now: Instant, operation: Operation, length: Bytes, latency: Nanos) {
+        let ewma = match operation {
+            Operation::Read => &mut self.read_latency,
+            Operation::Write { .. } => &mut self.write_latency,
+            _ => return,
+        };
+        *ewma = Some(match *ewma {
+            None => latency,
+            Some(Nanos(mean)) => Nanos(mean - (mean >> EWMA_SHIFT) + (latency.0 >> EWMA_SHIFT)),
+        });
+        self.window_bytes += length;
+        let span = now.saturating_since(self.window_start);
+        if span >= BANDWIDTH_WINDOW {
+            self.bandwidth = ByteRate::measured(self.window_bytes, span);
+            self.window_start = now;
+            self.window_bytes = Bytes::ZERO;
+        }
+    }
+
+    /// Fills in what was measured.
+    pub(crate) fn show(&self, view: &mut View) {
+        view.read_latency = self.read_latency;
+        view.write_latency = self.write_latency;
+        view.bandwidth = self.bandwidth;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency_follows_and_bandwidth_is_per_second() {
+        let mut meter = Meter::default();
+        let mut view = View { credit: Some(32), in_flight: 40, ..View::default() };
+        for io in 1..=200 {
+            let latency = if io <= 100 { Nanos::micros(100) } else { Nanos::micros(200) };
+            meter.on_completed(Instant(io * 1_000_000), Operation::Read, Bytes(4096), latency);
+        }
+        meter.show(&mut view);
+        let mean = view.read_latency.expect("200 reads completed");
+        assert!(mean > Nanos::micros(199) && mean <= Nanos::micros(200), "{mean}");
+        assert_eq!((view.write_latency, view.bandwidth), (None, Some(ByteRate(4_096_000))));
+        assert_eq!(view.room(), Some(0));
+    }
+}
