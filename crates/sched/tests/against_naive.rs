@@ -44,7 +44,13 @@ fn compare(world: World, weights_differ: bool) {
                     _ => None,
                 };
                 let overloaded = state == Some(Congestion::Overloaded);
-                naive.on_completion(now, &io, (view.target_rate.0, view.write_cost), overloaded);
+                naive.on_completion(
+                    now,
+                    &io,
+                    latency.is_some(),
+                    (view.target_rate.0, view.write_cost),
+                    overloaded,
+                );
             }
         }
         loop {

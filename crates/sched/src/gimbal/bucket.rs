@@ -16,6 +16,8 @@
 //! An IO larger than a bucket may go when its bucket is full, and drives it into debt; everybody after it waits until the
 //! debt is paid. Otherwise it would wait for ever. The paper's IOs are never that large.
 //!
+//! A variant of ours lets overflowing read tokens buy writes at a price ([`Pace::overflow_cost`]).
+//!
 //! Holds: an instant that is named is the first at which the bucket can pay (`the_named_instant_is_the_first_that_pays`);
 //!        looking in between changes nothing (`looking_more_often_changes_nothing`);
 //!        payments in any interval are bounded by depth + rate × time (`payments_stay_within_depth_and_rate`).
@@ -24,7 +26,7 @@
 //! happens, not from the last look.
 
 use crate::{Cost, IoKind};
-use units::{ByteRate, Bytes, Instant};
+use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// Billionths of a byte in a byte.
 const NANO: i128 = 1_000_000_000;
@@ -36,6 +38,8 @@ pub(super) struct Pace {
     pub rate: ByteRate,
     /// The write cost. At least 1.
     pub cost: Cost,
+    /// Tokens overflowing from the read bucket that buy one token for the write bucket. At least 1; 1 in the paper.
+    pub overflow_cost: Cost,
 }
 
 impl Pace {
@@ -62,6 +66,8 @@ pub(super) struct DualBucket {
     write: i128,
     /// What the last split left over for the read bucket, in `1 / pace.parts()` of a billionth of a byte.
     remainder: u128,
+    /// What the read bucket's overflow left over for the write bucket, in `1 / pace.overflow_cost` of a billionth.
+    overflow_remainder: i128,
     updated: Instant,
 }
 
@@ -69,7 +75,15 @@ impl DualBucket {
     /// Two full buckets.
     pub(super) fn new(depth: Bytes, pace: Pace) -> DualBucket {
         let depth = i128::from(depth.0) * NANO;
-        DualBucket { depth, pace, read: depth, write: depth, remainder: 0, updated: Instant::ZERO }
+        DualBucket {
+            depth,
+            pace,
+            read: depth,
+            write: depth,
+            remainder: 0,
+            overflow_remainder: 0,
+            updated: Instant::ZERO,
+        }
     }
 
     /// Lets the tokens of the time until `now` come in.
@@ -77,28 +91,32 @@ impl DualBucket {
         let elapsed = now.since(self.updated);
         self.updated = now;
         let earned = u128::from(self.pace.rate.0) * u128::from(elapsed.0);
-        let room = (self.depth - self.read) + (self.depth - self.write);
-        if earned >= room.unsigned_abs() {
-            (self.read, self.write, self.remainder) = (self.depth, self.depth, 0);
-            return;
-        }
         let shares = earned * self.pace.read_parts() + self.remainder;
         let read_share = shares / self.pace.parts();
         self.remainder = shares % self.pace.parts();
         self.read += read_share.cast_signed();
         self.write += (earned - read_share).cast_signed();
-        // The room was larger than what came in, so at most one of the two has overflowed.
-        let read_overflow = (self.read - self.depth).max(0);
-        let write_overflow = (self.write - self.depth).max(0);
-        self.read += write_overflow - read_overflow;
-        self.write += read_overflow - write_overflow;
+        if self.read > self.depth {
+            let overflow = (self.read - self.depth) * i128::from(Cost::SCALE) + self.overflow_remainder;
+            let price = i128::from(self.pace.overflow_cost.fixed());
+            self.read = self.depth;
+            self.write += overflow / price;
+            self.overflow_remainder = overflow % price;
+        }
+        if self.write > self.depth {
+            self.read = self.depth.min(self.read + self.write - self.depth);
+            self.write = self.depth;
+        }
+        if self.read == self.depth && self.write == self.depth {
+            (self.remainder, self.overflow_remainder) = (0, 0);
+        }
     }
 
     /// Goes on at another pace from `now` on.
     pub(super) fn set_pace(&mut self, now: Instant, pace: Pace) {
         self.advance(now);
-        if pace.cost != self.pace.cost {
-            self.remainder = 0; // less than a billionth of a byte, which the write bucket already has
+        if (pace.cost, pace.overflow_cost) != (self.pace.cost, self.pace.overflow_cost) {
+            (self.remainder, self.overflow_remainder) = (0, 0); // each less than a billionth of a byte
         }
         self.pace = pace;
     }
@@ -149,9 +167,31 @@ impl DualBucket {
             (shares.div_ceil(self.pace.read_parts()), self.write)
         };
         let until_overflow = (self.depth - other).unsigned_abs();
-        let earned = own.min(missing + until_overflow);
+        let whole_overflow = own.min(missing + until_overflow);
+        if !kind.pays_as_write() || self.pace.overflow_cost == Cost::ONE {
+            return self.updated + self.time_of(whole_overflow);
+        }
+        // Dearer overflow puts the instant between these two, as exact arithmetic has no simple form for it.
+        let target = self.write + missing.cast_signed();
+        let (mut too_early, mut late_enough) =
+            (self.time_of(whole_overflow).0.saturating_sub(1), self.time_of(own).0);
+        while late_enough - too_early > 1 {
+            let middle = too_early + (late_enough - too_early) / 2;
+            let mut then = *self;
+            then.advance(self.updated + Nanos(middle));
+            if then.write >= target {
+                late_enough = middle;
+            } else {
+                too_early = middle;
+            }
+        }
+        self.updated + Nanos(late_enough)
+    }
+
+    /// The least time in which `earned` billionths of a byte come in.
+    fn time_of(&self, earned: u128) -> Nanos {
         let wait = earned.div_ceil(u128::from(self.pace.rate.0));
-        self.updated + units::Nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+        Nanos(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 }
 

@@ -5,10 +5,9 @@ extern crate std;
 
 use super::*;
 use proptest::prelude::*;
-use units::Nanos;
 
 const DEPTH: Bytes = Bytes::kib(256);
-const PACE: Pace = Pace { rate: ByteRate(1_000_000_000), cost: Cost::ratio(3, 1) };
+const PACE: Pace = Pace { rate: ByteRate(1_000_000_000), cost: Cost::ratio(3, 1), overflow_cost: Cost::ONE };
 
 fn emptied(pace: Pace) -> DualBucket {
     let mut bucket = DualBucket::new(DEPTH, pace);
@@ -46,6 +45,16 @@ fn the_other_buckets_overflow_brings_the_moment_forward() {
         bucket.pay(Instant::ZERO, IoKind::Write, Bytes::kib(128)).expect("the bucket was full");
     }
     assert_eq!(bucket.pay(Instant::ZERO, IoKind::Write, Bytes(4096)), Err(Instant(4096)));
+}
+
+#[test]
+fn overflow_at_a_price_buys_fewer_writes() {
+    let mut bucket = emptied(Pace { overflow_cost: Cost::ratio(3, 1), ..PACE });
+    let read_full = Instant(DEPTH.0 * 4 / 3 + 1);
+    bucket.advance(read_full + Nanos(6000));
+    assert_eq!(bucket.bytes(IoKind::Read), DEPTH);
+    // A quarter of what comes in is its own share, a third of the rest is bought.
+    assert_eq!(bucket.bytes(IoKind::Write), Bytes(DEPTH.0 / 3 + 3000));
 }
 
 #[test]
@@ -87,8 +96,11 @@ enum Step {
 }
 
 fn pace() -> impl Strategy<Value = Pace> {
-    (1..5_000_000_000u64, 1000..20_000u32)
-        .prop_map(|(rate, milli)| Pace { rate: ByteRate(rate), cost: Cost::ratio(milli, 1000) })
+    (1..5_000_000_000u64, 1000..20_000u32, any::<bool>()).prop_map(|(rate, milli, dear_overflow)| {
+        let cost = Cost::ratio(milli, 1000);
+        let overflow_cost = if dear_overflow { cost } else { Cost::ONE };
+        Pace { rate: ByteRate(rate), cost, overflow_cost }
+    })
 }
 
 fn kind() -> impl Strategy<Value = IoKind> {
@@ -126,7 +138,8 @@ impl Exact {
         let mut read = self.read + avail * self.pace.read_parts().cast_signed();
         let mut write = self.write + avail * self.pace.write_parts().cast_signed();
         if read > depth {
-            write += read - depth;
+            // Rounds down, which the allowance covers.
+            write += (read - depth) * i128::from(Cost::SCALE) / i128::from(self.pace.overflow_cost.fixed());
             read = depth;
         }
         if write > depth {

@@ -50,6 +50,18 @@ pub enum RateGrowth {
     WhilePacingBinds,
 }
 
+/// What the read bucket's overflow buys in the write bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOverflow {
+    /// A token for a token (paper, Algorithm 4).
+    Whole,
+    /// While there are readers, a token for as many as the write cost; without readers a token for a token (ours). Readers
+    /// who are bound by their own queue depth leave tokens, and a token for a token turns what a cheap read would have
+    /// cost into a dear write: on the model of a clean SSD one writer then had 1.8 times its share and three readers a
+    /// third of theirs, however the write cost stood.
+    AtWriteCost,
+}
+
 /// When a period's slow writes make writes dearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteCostRule {
@@ -97,6 +109,8 @@ pub struct GimbalConfig {
     /// Depth of each of the two token buckets. Paper §3.3 and Appendix C.1: 256 KiB. Smaller (ours) bounds the burst
     /// that an idle SSD lets through.
     pub bucket_depth: Bytes,
+    /// What the read bucket's overflow buys. Paper: whole tokens.
+    pub read_overflow: ReadOverflow,
 
     /// δ, by how much the write cost falls in a good period. Paper §3.4: 0.5.
     pub write_cost_step: Cost,
@@ -139,6 +153,7 @@ impl GimbalConfig {
             completion_window: Bytes::mib(16),
             completion_idle_max: Nanos::millis(10),
             bucket_depth: Bytes::kib(256),
+            read_overflow: ReadOverflow::Whole,
             write_cost_step: Cost::ratio(1, 2),
             write_cost_period: Nanos::millis(100),
             write_cost_rule: WriteCostRule::SlowBesideReads,
@@ -159,6 +174,7 @@ impl GimbalConfig {
             latency_weight: Halvings(4),
             rate_growth: RateGrowth::WhilePacingBinds,
             bucket_depth: Bytes::kib(128),
+            read_overflow: ReadOverflow::AtWriteCost,
             write_cost_step: Cost::ratio(1, 10),
             slots_per_tenant_min: 2,
             deferred_deficit: DeferredDeficit::Kept,

@@ -33,10 +33,12 @@ mod tenant;
 mod timers;
 mod write_cost;
 
-pub use config::{DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, WriteCostRule};
+pub use config::{
+    DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, ReadOverflow, WriteCostRule,
+};
 
 use crate::{
-    Backlog, Congestion, Credit, Done, Io, IoKind, Next, Outcome, Policy, Share, SsdView, TenantView,
+    Backlog, Congestion, Cost, Credit, Done, Io, IoKind, Next, Outcome, Policy, Share, SsdView, TenantView,
 };
 use bucket::{DualBucket, Pace};
 use congestion::TargetRate;
@@ -68,7 +70,7 @@ impl Gimbal {
         }
         let target = TargetRate::new(&config);
         let write_cost = WriteCost::new(&config);
-        let pace = Pace { rate: target.rate(), cost: write_cost.cost() };
+        let pace = Pace { rate: target.rate(), cost: write_cost.cost(), overflow_cost: Cost::ONE };
         Gimbal {
             config,
             drr: Drr::default(),
@@ -100,7 +102,12 @@ impl Gimbal {
         };
         let state = monitor.on_latency(latency);
         self.target.on_completion(now, state, io.length, latency);
-        self.bucket.set_pace(now, Pace { rate: self.target.rate(), cost: self.write_cost.cost() });
+        let cost = self.write_cost.cost();
+        let overflow_cost = match self.config.read_overflow {
+            ReadOverflow::AtWriteCost if self.write_cost.has_readers() => cost,
+            ReadOverflow::AtWriteCost | ReadOverflow::Whole => Cost::ONE,
+        };
+        self.bucket.set_pace(now, Pace { rate: self.target.rate(), cost, overflow_cost });
         if state == Congestion::Overloaded {
             self.bucket.empty(now);
         }

@@ -35,6 +35,8 @@ pub(super) struct WriteCost {
     reads: u64,
     writes: u64,
     write_latency: u128,
+    /// Whether reads completed in the period before.
+    reads_before: bool,
 }
 
 impl WriteCost {
@@ -51,11 +53,17 @@ impl WriteCost {
             reads: 0,
             writes: 0,
             write_latency: 0,
+            reads_before: false,
         }
     }
 
     pub(super) fn cost(&self) -> Cost {
         self.cost
+    }
+
+    /// Whether reads completed in this period or the one before it, as of the last completion.
+    pub(super) fn has_readers(&self) -> bool {
+        self.reads > 0 || self.reads_before
     }
 
     /// A read completed.
@@ -82,8 +90,9 @@ impl WriteCost {
             return;
         }
         self.judge();
-        (self.reads, self.writes, self.write_latency) = (0, 0, 0);
         let periods = now.since(end).0 / self.period.0 + 1;
+        self.reads_before = self.reads > 0 && periods == 1;
+        (self.reads, self.writes, self.write_latency) = (0, 0, 0);
         self.period_end = Some(end + Nanos(periods.saturating_mul(self.period.0)));
     }
 
@@ -200,6 +209,16 @@ mod tests {
         assert_eq!(cost.cost(), Cost::ratio(17, 2), "the period after the pause ended early");
         cost.on_write(period(1001), FAST);
         assert_eq!(cost.cost(), Cost::ratio(8, 1));
+    }
+
+    #[test]
+    fn readers_are_remembered_for_one_period() {
+        let mut cost = started(paper());
+        assert!(!cost.has_readers());
+        run_period(&mut cost, 0, FAST, true);
+        assert!(cost.has_readers(), "they were there a period ago");
+        run_period(&mut cost, 1, FAST, false);
+        assert!(!cost.has_readers());
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 //! The rate, the write cost and the overload signal are taken from the switch under test (they have tests of their own);
 //! buckets, slots, round and priorities are done again here.
 
-use sched::{Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, Next};
+use sched::{Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, Next, ReadOverflow};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, Nanos};
 
@@ -17,9 +17,13 @@ struct Buckets {
     /// Billionths of a byte × cost that came in since the split last began anew, and what of it the reads have had.
     parts: i128,
     read_share: i128,
+    /// The same for the read bucket's overflow and what of it the writes have had.
+    overflow: i128,
+    bought: i128,
     now: Instant,
     rate: i128,
     cost: i128,
+    overflow_cost: i128,
 }
 
 impl Buckets {
@@ -27,24 +31,29 @@ impl Buckets {
         let mut after = self.clone();
         let earned = self.rate * i128::from(now.since(self.now).0);
         after.now = now;
-        if self.read + self.write + earned >= 2 * depth {
-            (after.read, after.write, after.parts, after.read_share) = (depth, depth, 0, 0);
-            return after;
-        }
         after.parts += earned * self.cost;
         after.read_share = after.parts / (self.cost + i128::from(Cost::SCALE));
         let read = after.read_share - self.read_share;
         after.read += read;
         after.write += earned - read;
         if after.read > depth {
-            after.write += after.read - depth;
+            after.overflow += (after.read - depth) * i128::from(Cost::SCALE);
+            after.bought = after.overflow / self.overflow_cost;
+            after.write += after.bought - self.bought;
             after.read = depth;
         }
         if after.write > depth {
-            after.read += after.write - depth;
+            after.read = depth.min(after.read + after.write - depth);
             after.write = depth;
         }
+        if after.read == depth && after.write == depth {
+            after.split_anew();
+        }
         after
+    }
+
+    fn split_anew(&mut self) {
+        (self.parts, self.read_share, self.overflow, self.bought) = (0, 0, 0, 0);
     }
 
     fn of(&mut self, kind: IoKind) -> &mut i128 {
@@ -102,6 +111,8 @@ pub(crate) struct Naive {
     active: Vec<u32>,
     deferred: Vec<u32>,
     buckets: Buckets,
+    /// Reads and writes that succeeded: when, and whether it was a read.
+    succeeded: Vec<(Instant, bool)>,
 }
 
 impl Naive {
@@ -119,10 +130,14 @@ impl Naive {
                 write: depth,
                 parts: 0,
                 read_share: 0,
+                overflow: 0,
+                bought: 0,
                 now: Instant::ZERO,
                 rate: i128::from(config.rate_start.0),
                 cost: i128::from(config.device.write_cost_worst.fixed()),
+                overflow_cost: i128::from(Cost::SCALE),
             },
+            succeeded: Vec::new(),
         }
     }
 
@@ -170,12 +185,18 @@ impl Naive {
     }
 
     /// An IO ended; `pace` is the rate and cost from now on, `overloaded` whether it overloaded the SSD.
-    pub(crate) fn on_completion(&mut self, now: Instant, io: &Io, pace: (u64, Cost), overloaded: bool) {
-        self.buckets = self.buckets.until(now, self.depth());
-        if i128::from(pace.1.fixed()) != self.buckets.cost {
-            (self.buckets.parts, self.buckets.read_share) = (0, 0);
+    pub(crate) fn on_completion(
+        &mut self,
+        now: Instant,
+        io: &Io,
+        success: bool,
+        pace: (u64, Cost),
+        overloaded: bool,
+    ) {
+        if success && io.kind != IoKind::Management {
+            self.succeeded.push((now, io.kind == IoKind::Read));
+            self.set_pace(now, pace);
         }
-        (self.buckets.rate, self.buckets.cost) = (i128::from(pace.0), i128::from(pace.1.fixed()));
         if overloaded {
             self.buckets.read = self.buckets.read.min(0);
             self.buckets.write = self.buckets.write.min(0);
@@ -215,6 +236,25 @@ impl Naive {
         let weights = others.map(weight).sum::<u64>() + weight(id);
         let share = u64::from(self.config.device.slots) * weight(id) / weights;
         self.config.slots_per_tenant_min.max(share as u32)
+    }
+
+    fn set_pace(&mut self, now: Instant, (rate, cost): (u64, Cost)) {
+        let cost = i128::from(cost.fixed());
+        let dear = self.config.read_overflow == ReadOverflow::AtWriteCost && self.has_readers(now);
+        let overflow_cost = if dear { cost } else { i128::from(Cost::SCALE) };
+        self.buckets = self.buckets.until(now, self.depth());
+        if (cost, overflow_cost) != (self.buckets.cost, self.buckets.overflow_cost) {
+            self.buckets.split_anew();
+        }
+        self.buckets.rate = i128::from(rate);
+        (self.buckets.cost, self.buckets.overflow_cost) = (cost, overflow_cost);
+    }
+
+    /// Whether a read completed in the write cost's period that holds `now`, or the one before.
+    fn has_readers(&self, now: Instant) -> bool {
+        let start = self.succeeded[0].0;
+        let period = |at: Instant| at.since(start).0 / self.config.write_cost_period.0;
+        self.succeeded.iter().any(|&(at, read)| read && period(at) + 1 >= period(now))
     }
 
     fn submit(&mut self, id: u32, class: usize, weighted: u64) {
