@@ -1,1 +1,4 @@
 //! The NVMe/TCP target.
+
+pub mod config;
+mod identity;

@@ -1,0 +1,89 @@
+//! What is wrong with a configuration: where it stands, what was read, what to write instead.
+//!
+//! A configuration is judged as a whole: the reader and the checker both collect every [`Problem`] they meet, so that a
+//! user mends a file in one round.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Line in the file, from 1; `None` for a configuration made by a program or by flags.
+    pub line: Option<usize>,
+    /// The field, as a path: `device[0].size`.
+    pub field: String,
+    /// What is wrong with it.
+    pub what: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl Problem {
+    /// A problem of `field`, its line not known yet.
+    pub(super) fn new(
+        field: impl Into<String>,
+        what: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Problem {
+        Problem { line: None, field: field.into(), what: what.into(), advice: advice.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        write!(f, "{}", self.what)?;
+        if self.advice.is_empty() { Ok(()) } else { write!(f, "; {}", self.advice) }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file could not be read.
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system answered.
+        error: std::io::Error,
+    },
+    /// The file was read, and these things are wrong with it, in file order.
+    Wrong {
+        /// The file; `None` for a configuration made by a program or by flags.
+        file: Option<PathBuf>,
+        /// At least one.
+        problems: Vec<Problem>,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    /// One line per problem: `gimbal.toml:12: device[0].size: …; …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Unreadable { file, error } => {
+                write!(f, "{}: cannot be read: {error}; check the path and its permissions", file.display())
+            }
+            ConfigError::Wrong { file, problems } => {
+                for (index, problem) in problems.iter().enumerate() {
+                    if index > 0 {
+                        writeln!(f)?;
+                    }
+                    if let Some(file) = file {
+                        write!(f, "{}:", file.display())?;
+                        if let Some(line) = problem.line {
+                            write!(f, "{line}:")?;
+                        }
+                        write!(f, " ")?;
+                    }
+                    write!(f, "{problem}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

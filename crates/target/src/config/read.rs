@@ -1,0 +1,259 @@
+//! From the text of a file to a [`Config`]: one function per table, in the order of the documentation.
+
+use super::fields::{Fields, Findings, Lines, number_text};
+use super::problem::Problem;
+use super::*;
+use toml::de::DeTable;
+
+/// A file as it was read. Fields that could not be read hold their defaults and have a problem each.
+pub(super) struct Reading {
+    pub(super) config: Config,
+    pub(super) problems: Vec<Problem>,
+    pub(super) lines: Lines,
+}
+
+pub(super) fn read(text: &str) -> Reading {
+    let mut findings = Findings::new(text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let problem = Problem::new("", error.message().replace('\n', "; "), "this is not TOML");
+        findings.report(error.span(), problem);
+    }
+    let mut top = Fields::new(String::new(), document.get_ref(), &mut findings);
+    let config = config(&mut top, &mut findings);
+    // What a broken document seems to contain is not worth a complaint of its own.
+    if errors.is_empty() {
+        top.finish(&mut findings);
+    } else {
+        findings.problems.truncate(errors.len());
+    }
+    Reading { config, problems: findings.problems, lines: findings.lines }
+}
+
+fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
+    let addresses = "a list of addresses such as [\"0.0.0.0:4420\"]";
+    let listen = top.list(findings, "listen", addresses, |text| text.parse().ok());
+    let backend = top.choice(
+        findings,
+        "backend",
+        &[
+            ("auto", BackendChoice::Auto),
+            ("io_uring", BackendChoice::IoUring),
+            ("epoll", BackendChoice::Epoll),
+        ],
+    );
+    Config {
+        listen: listen.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
+        backend: backend.unwrap_or_default(),
+        log: top.table(findings, "log").map(|table| log(table, findings)).unwrap_or_default(),
+        limits: top.table(findings, "limits").map(|table| limits(table, findings)).unwrap_or_default(),
+        devices: each(top, findings, "device", device),
+        subsystems: each(top, findings, "subsystem", subsystem),
+        tenants: each(top, findings, "tenant", tenant),
+    }
+}
+
+fn each<T>(
+    parent: &mut Fields<'_, '_>,
+    findings: &mut Findings,
+    name: &'static str,
+    mut read: impl FnMut(&mut Fields<'_, '_>, &mut Findings) -> T,
+) -> Vec<T> {
+    let tables = parent.tables(findings, name);
+    let mut items = Vec::with_capacity(tables.len());
+    for mut table in tables {
+        items.push(read(&mut table, findings));
+        table.finish(findings);
+    }
+    items
+}
+
+fn log(mut table: Fields<'_, '_>, findings: &mut Findings) -> LogConfig {
+    let log = LogConfig {
+        level: table.text(findings, "level"),
+        format: table
+            .choice(findings, "format", &[("text", LogFormat::Text), ("json", LogFormat::Json)])
+            .unwrap_or_default(),
+    };
+    table.finish(findings);
+    log
+}
+
+fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
+    let default = Limits::default();
+    let limits = Limits {
+        memory: table.size(findings, "memory").unwrap_or(default.memory),
+        memory_per_connection: table
+            .size(findings, "memory_per_connection")
+            .unwrap_or(default.memory_per_connection),
+        connections: table.number(findings, "connections").unwrap_or(default.connections),
+        queue_depth: table.number(findings, "queue_depth").unwrap_or(default.queue_depth),
+        io_queues: table.number(findings, "io_queues").unwrap_or(default.io_queues),
+        transfer_max: table.size(findings, "transfer_max").unwrap_or(default.transfer_max),
+        keep_alive: table.span(findings, "keep_alive").unwrap_or(default.keep_alive),
+        handshake_timeout: table.span(findings, "handshake_timeout").unwrap_or(default.handshake_timeout),
+        stall_timeout: table.span(findings, "stall_timeout").unwrap_or(default.stall_timeout),
+    };
+    table.finish(findings);
+    limits
+}
+
+/// The words of `kind`.
+#[derive(Clone, Copy)]
+enum Kind {
+    File,
+    Block,
+    Emulated,
+    Null,
+}
+
+fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
+    let name = required(table, findings, "name", "a name that namespaces refer to");
+    let kinds =
+        [("file", Kind::File), ("block", Kind::Block), ("emulated", Kind::Emulated), ("null", Kind::Null)];
+    let given = table.choice(findings, "kind", &kinds);
+    if given.is_none() && !findings.problems.iter().any(|problem| problem.field == table.path_of("kind")) {
+        missing(table, findings, "kind", "\"file\", \"block\", \"emulated\" or \"null\"");
+    }
+    let kind = match given.unwrap_or(Kind::Null) {
+        Kind::File => DeviceKind::File {
+            path: required(table, findings, "path", "the file").into(),
+            size: table.size(findings, "size"),
+            create: table.truth(findings, "create").unwrap_or(true),
+            direct: table.truth(findings, "direct").unwrap_or(true),
+        },
+        Kind::Block => DeviceKind::Block {
+            path: required(table, findings, "path", "the block device").into(),
+            direct: table.truth(findings, "direct").unwrap_or(true),
+        },
+        Kind::Emulated => DeviceKind::Emulated(emulated(table, findings)),
+        Kind::Null => DeviceKind::Null { size: required_size(table, findings) },
+    };
+    DeviceConfig { name, kind, scheduler: scheduler(table, findings) }
+}
+
+fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConfig {
+    let default = EmulatedConfig::new(required_size(table, findings));
+    let conditions = [("clean", Condition::Clean), ("fragmented", Condition::Fragmented)];
+    let speed = "a factor such as 1 or 0.1, above zero and in whole thousandths";
+    let backing = table.text(findings, "backing").map(|text| match text.as_str() {
+        "ram" => Backing::Ram,
+        path => Backing::File(path.into()),
+    });
+    EmulatedConfig {
+        profile: table.text(findings, "profile").unwrap_or(default.profile),
+        condition: table.choice(findings, "condition", &conditions).unwrap_or(default.condition),
+        speed: table
+            .take(findings, "speed", speed, |value| Speed::parse(&number_text(value)?))
+            .unwrap_or(default.speed),
+        backing: backing.unwrap_or(default.backing),
+        size: default.size,
+        seed: table.number(findings, "seed").unwrap_or(default.seed),
+    }
+}
+
+/// `scheduler = "none"`, or a table with a `policy` and constants.
+fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerConfig {
+    const POLICIES: [(&str, PolicyKind); 2] = [("gimbal", PolicyKind::Gimbal), ("none", PolicyKind::None)];
+    if !table.is_table("scheduler") {
+        let policy = table.choice(findings, "scheduler", &POLICIES).unwrap_or_default();
+        return SchedulerConfig { policy, overrides: SchedulerOverrides::default() };
+    }
+    let Some(mut table) = table.table(findings, "scheduler") else { return SchedulerConfig::default() };
+    let scheduler = SchedulerConfig {
+        policy: table.choice(findings, "policy", &POLICIES).unwrap_or_default(),
+        overrides: SchedulerOverrides {
+            profile: table.text(findings, "profile"),
+            latency_min: table.span(findings, "latency_min"),
+            latency_max: table.span(findings, "latency_max"),
+            write_cost_worst: table.number(findings, "write_cost_worst"),
+            slots: table.number(findings, "slots"),
+            rate_min: table.rate(findings, "rate_min"),
+            rate_max: table.rate(findings, "rate_max"),
+        },
+    };
+    table.finish(findings);
+    scheduler
+}
+
+fn subsystem(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SubsystemConfig {
+    let nqn = required(table, findings, "nqn", "a name such as \"nqn.2025-01.com.example:ssd0\"");
+    let any = table.truth(findings, "allow_any_host");
+    let only = table.list(findings, "hosts", "a list of host NQNs", |text| Some(text.to_owned()));
+    if any == Some(true) && only.is_some() {
+        let what = "hosts are listed, but allow_any_host lets everybody in";
+        findings.problems.push(Problem {
+            line: findings.lines.of(&table.path_of("allow_any_host")),
+            ..Problem::new(table.path_of("allow_any_host"), what, "keep one of the two")
+        });
+    }
+    let hosts = match (any, only) {
+        (Some(true), _) => AllowedHosts::Any,
+        (_, only) => AllowedHosts::Only(only.unwrap_or_default()),
+    };
+    SubsystemConfig {
+        nqn,
+        serial: table.text(findings, "serial"),
+        model: table.text(findings, "model").unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+        hosts,
+        namespaces: each(table, findings, "namespace", namespace),
+    }
+}
+
+fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceConfig {
+    let nsid = table.number(findings, "nsid");
+    let default =
+        NamespaceConfig::whole(nsid.unwrap_or(1), &required(table, findings, "device", "a device's name"));
+    NamespaceConfig {
+        offset: table.size(findings, "offset").unwrap_or(default.offset),
+        size: table.size(findings, "size"),
+        block_size: table.number(findings, "block_size").unwrap_or(default.block_size),
+        uuid: table.take(
+            findings,
+            "uuid",
+            "a UUID such as \"f81d4fae-7dec-4d00-a765-00a0c91e6bf6\"",
+            |value| crate::identity::parse_uuid(value.as_str()?),
+        ),
+        ..default
+    }
+}
+
+fn tenant(table: &mut Fields<'_, '_>, findings: &mut Findings) -> TenantConfig {
+    TenantConfig {
+        host: required(table, findings, "host", "the NQN of a host"),
+        weight: table.number(findings, "weight").unwrap_or(1),
+        limit_iops: table.number(findings, "limit_iops"),
+        limit_rate: table.rate(findings, "limit_rate"),
+        reservation: table.rate(findings, "reservation"),
+    }
+}
+
+fn required(
+    table: &mut Fields<'_, '_>,
+    findings: &mut Findings,
+    name: &'static str,
+    expected: &str,
+) -> String {
+    let before = findings.problems.len();
+    let text = table.text(findings, name);
+    if text.is_none() && findings.problems.len() == before {
+        missing(table, findings, name, expected);
+    }
+    text.unwrap_or_default()
+}
+
+fn required_size(table: &mut Fields<'_, '_>, findings: &mut Findings) -> Bytes {
+    let before = findings.problems.len();
+    let size = table.size(findings, "size");
+    if size.is_none() && findings.problems.len() == before {
+        missing(table, findings, "size", "a size such as \"16G\"");
+    }
+    size.unwrap_or(Bytes::ZERO)
+}
+
+fn missing(table: &Fields<'_, '_>, findings: &mut Findings, name: &str, expected: &str) {
+    let field = table.path_of(name);
+    let line = findings.lines.of(&field);
+    let problem = Problem::new(field, "is missing", format!("write {name} = {expected}"));
+    findings.problems.push(Problem { line, ..problem });
+}

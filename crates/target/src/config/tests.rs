@@ -1,0 +1,125 @@
+//! Reading and checking configurations.
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../examples/gimbal.toml");
+
+/// The problems of `text`, one per line, as a user sees them.
+fn complaints(text: &str) -> String {
+    let problems = Config::parse(text).expect_err("the text is wrong");
+    ConfigError::Wrong { file: Some("g.toml".into()), problems }.to_string()
+}
+
+const SMALLEST: &str = r#"
+[[device]]
+name = "a"
+kind = "null"
+size = "1G"
+
+[[subsystem]]
+nqn = "nqn.2025-01.io.example:a"
+allow_any_host = true
+[[subsystem.namespace]]
+nsid = 1
+device = "a"
+"#;
+
+#[test]
+fn the_example_file_is_valid() {
+    let config = Config::parse(EXAMPLE).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    assert_eq!(config.devices.len(), 4);
+    assert!(config.check().is_ok());
+}
+
+#[test]
+fn what_a_file_leaves_out_has_its_default() {
+    let config = Config::parse(SMALLEST).expect("valid");
+    assert_eq!(config.listen, vec![DEFAULT_LISTEN]);
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::Gimbal);
+    assert_eq!(config.subsystems[0].namespaces[0], NamespaceConfig::whole(1, "a"));
+}
+
+#[test]
+fn the_configuration_of_the_flags_is_valid() {
+    let null = DeviceKind::Null { size: Bytes::gib(1) };
+    Config::simple(null, "127.0.0.1:0".parse().expect("an address")).check().expect("valid");
+}
+
+#[test]
+fn every_problem_is_found_at_once() {
+    let text = r#"
+listen = ["nowhere"]
+[[device]]
+name = "a"
+kind = "null"
+size = "1Q"
+colour = "red"
+[[device]]
+name = "a"
+kind = "emulated"
+size = "10001"
+speed = 0
+[[subsystem]]
+nqn = "example"
+[[subsystem.namespace]]
+nsid = 1
+device = "b"
+block_size = 520
+"#;
+    let complaints = complaints(text);
+    for expected in [
+        "g.toml:2: listen: ",
+        "g.toml:6: device[0].size: \"1Q\" is not a size",
+        "g.toml:7: device[0].colour: nothing is called so here; known here: name, kind, size, scheduler",
+        "g.toml:9: device[1].name: two devices are called \"a\"",
+        "g.toml:11: device[1].size: 10001 B is not a multiple of 4 KiB",
+        "g.toml:12: device[1].speed: 0 is not a factor",
+        "g.toml:13: subsystem[0].hosts: no host may connect",
+        "g.toml:14: subsystem[0].nqn: \"example\" is not an NVMe qualified name",
+        "g.toml:17: subsystem[0].namespace[0].device: no device is called \"b\"",
+        "g.toml:18: subsystem[0].namespace[0].block_size: blocks of 520 bytes are not possible",
+    ] {
+        assert!(complaints.contains(expected), "missing {expected:?} in:\n{complaints}");
+    }
+    assert_eq!(complaints.lines().count(), 10, "{complaints}");
+}
+
+#[test]
+fn a_file_that_is_not_toml_says_where() {
+    let complaints = complaints("listen = [\n\"127.0.0.1:1\"\n[[device]\n");
+    assert!(complaints.contains("g.toml:3: "), "{complaints}");
+    assert!(complaints.contains("not TOML"), "{complaints}");
+}
+
+#[test]
+fn an_absent_field_is_reported_on_the_line_of_its_table() {
+    let complaints = complaints(&SMALLEST.replace("size = \"1G\"\n", ""));
+    assert!(complaints.contains("g.toml:2: device[0].size: is missing"), "{complaints}");
+}
+
+#[test]
+fn namespaces_may_share_a_device_but_not_its_blocks() {
+    let second = "[[subsystem.namespace]]\nnsid = 2\ndevice = \"a\"\noffset = \"512M\"\n";
+    let complaints = complaints(&format!("{SMALLEST}{second}"));
+    assert!(
+        complaints.contains("the blocks overlap with those of subsystem[0].namespace[0]"),
+        "{complaints}"
+    );
+    Config::parse(&format!("{SMALLEST}size = \"512M\"\n{second}")).expect("side by side");
+}
+
+#[test]
+fn a_namespace_ends_within_its_device() {
+    let complaints = complaints(&format!("{SMALLEST}size = \"2G\"\n"));
+    assert!(complaints.contains("the namespace ends at 2 GiB, device \"a\" at 1 GiB"), "{complaints}");
+}
+
+#[test]
+fn the_scheduler_is_a_word_or_a_table() {
+    let word = SMALLEST.replace("kind = ", "scheduler = \"none\"\nkind = ");
+    assert_eq!(Config::parse(&word).expect("valid").devices[0].scheduler.policy, PolicyKind::None);
+    let table = SMALLEST.replace("kind = ", "scheduler = { slots = 16, latency_max = \"2ms\" }\nkind = ");
+    let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
+    assert_eq!((overrides.slots, overrides.latency_max), (Some(16), Some(Nanos::millis(2))));
+}
