@@ -277,8 +277,6 @@ pub struct Limits {
     pub io_queues: u16,
     /// The largest transfer of one command (MDTS), a power of two of at least 4 KiB.
     pub transfer_max: Bytes,
-    /// The keep-alive time-out of a host that names none; zero is none.
-    pub keep_alive: Nanos,
     /// From accept to the end of Connect.
     pub handshake_timeout: Nanos,
     /// How long a host may leave its replies unread, or its announced data unsent, before it is disconnected.
@@ -294,7 +292,6 @@ impl Default for Limits {
             queue_depth: 128,
             io_queues: 64,
             transfer_max: Bytes::mib(1),
-            keep_alive: Nanos::ZERO,
             handshake_timeout: Nanos::secs(10),
             stall_timeout: Nanos::secs(30),
         }

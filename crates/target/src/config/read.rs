@@ -90,7 +90,6 @@ fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
         queue_depth: table.number(findings, "queue_depth").unwrap_or(default.queue_depth),
         io_queues: table.number(findings, "io_queues").unwrap_or(default.io_queues),
         transfer_max: table.size(findings, "transfer_max").unwrap_or(default.transfer_max),
-        keep_alive: table.span(findings, "keep_alive").unwrap_or(default.keep_alive),
         handshake_timeout: table.span(findings, "handshake_timeout").unwrap_or(default.handshake_timeout),
         stall_timeout: table.span(findings, "stall_timeout").unwrap_or(default.stall_timeout),
     };

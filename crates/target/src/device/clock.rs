@@ -1,0 +1,83 @@
+//! A device's own time.
+//!
+//! An emulated SSD may run slower or faster than real time. Its scheduler then runs on the same slowed clock, so that
+//! thresholds, rates and periods keep the values that belong to the SSD and need no scaling. A real device's clock is the
+//! machine's.
+//!
+//! Holds: device time names a moment that real time has reached when `to_real` says so (`a_deadline_is_never_early`).
+
+use crate::config::Speed;
+use units::Instant;
+
+const THOUSAND: u128 = 1000;
+
+/// Converts between the machine's clock and the device's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceClock {
+    /// Where both clocks show the same.
+    origin: Instant,
+    speed: Speed,
+}
+
+impl DeviceClock {
+    /// The clock of a device that lives in real time.
+    pub(crate) const REAL: DeviceClock = DeviceClock { origin: Instant::ZERO, speed: Speed::REAL_TIME };
+
+    /// A clock that runs at `speed` from now on.
+    pub(crate) fn starting(now: Instant, speed: Speed) -> DeviceClock {
+        DeviceClock { origin: now, speed }
+    }
+
+    /// The device's time at a moment of the machine's clock, rounded down.
+    pub(crate) fn to_device(self, real: Instant) -> Instant {
+        if self.speed == Speed::REAL_TIME {
+            return real;
+        }
+        let span = u128::from(real.saturating_since(self.origin).get());
+        self.origin + units::Nanos(clamp(span * u128::from(self.speed.thousandths()) / THOUSAND))
+    }
+
+    /// The first moment of the machine's clock at which the device's has reached `device`.
+    pub(crate) fn to_real(self, device: Instant) -> Instant {
+        if self.speed == Speed::REAL_TIME || device == Instant::FAR_FUTURE {
+            return device;
+        }
+        let span = u128::from(device.saturating_since(self.origin).get());
+        self.origin + units::Nanos(clamp((span * THOUSAND).div_ceil(u128::from(self.speed.thousandths()))))
+    }
+}
+
+fn clamp(n: u128) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Nanos;
+
+    #[test]
+    fn a_deadline_is_never_early() {
+        for thousandths in [1, 7, 100, 333, 1000, 2500, 30_000] {
+            let speed = Speed::from_thousandths(thousandths).expect("above zero");
+            let clock = DeviceClock::starting(Instant(1_000_003), speed);
+            for span in [0, 1, 2, 999, 1000, 123_457, 1 << 40] {
+                let device = Instant(1_000_003) + Nanos(span);
+                let real = clock.to_real(device);
+                assert!(clock.to_device(real) >= device, "{thousandths}: {span} ns are not over");
+                if span > 0 {
+                    assert!(
+                        clock.to_device(real - Nanos(1)) < device,
+                        "{thousandths}: {span} ns were over before"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tenth_of_the_speed_is_a_tenth_of_the_time() {
+        let clock = DeviceClock::starting(Instant(500), Speed::from_thousandths(100).expect("above zero"));
+        assert_eq!(clock.to_device(Instant(500 + 1000)), Instant(500 + 100));
+    }
+}

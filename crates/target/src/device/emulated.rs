@@ -1,0 +1,183 @@
+//! A modelled SSD in real time: the model says when, memory or a sparse file says what.
+//!
+//! ```text
+//!   submit ──┬─► model ─── its instant ───┐
+//!            └─► contents ── data moved ──┴─► finished, when both are done
+//! ```
+//!
+//! Data moves at submission, so that an IO takes effect between its submission and its completion, as on a real SSD; the time
+//! it takes is the model's alone. The device may be larger than the SSD that is modelled: its addresses repeat on the model,
+//! which only decides timing.
+//!
+//! The model has many events between two completions. They are run in small bundles (`BUNDLE`): a completion may reach the
+//! host later by so much, but the latency that the scheduler sees is the model's own.
+
+use super::file::FileDevice;
+use super::sparse::SparseMemory;
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use crate::slab::{Key, Slab};
+use reactor::{IoBuffer, Reactor};
+use ssd::{Command, CommandKind, Completion, SLOT_BYTES, Ssd};
+use std::collections::VecDeque;
+use std::io;
+use units::{Instant, Nanos};
+
+/// How long events of the model are gathered before they are run, in real time: about what a wake-up costs.
+const BUNDLE: Nanos = Nanos::micros(4);
+
+/// Where the contents are.
+pub(super) enum Contents {
+    /// In memory.
+    Memory(SparseMemory),
+    /// In a sparse file.
+    File(FileDevice),
+}
+
+struct InFlight {
+    tag: u64,
+    /// On the device's clock.
+    submitted: Instant,
+    /// What the model says it took, once it is over.
+    latency: Option<Nanos>,
+    /// How the data fared, once it was moved.
+    moved: Option<io::Result<()>>,
+    buffer: Option<IoBuffer>,
+}
+
+/// A modelled SSD.
+pub(crate) struct EmulatedDevice {
+    model: Ssd,
+    clock: DeviceClock,
+    contents: Contents,
+    in_flight: Slab<InFlight>,
+    polled: Instant,
+    /// Completions of one `advance`, kept for its memory.
+    ended: Vec<Completion>,
+    done: VecDeque<DeviceDone>,
+}
+
+impl EmulatedDevice {
+    /// An SSD on the given clock.
+    pub(super) fn new(model: Ssd, clock: DeviceClock, contents: Contents) -> EmulatedDevice {
+        EmulatedDevice {
+            model,
+            clock,
+            contents,
+            in_flight: Slab::new(),
+            polled: Instant::ZERO,
+            ended: Vec::new(),
+            done: VecDeque::new(),
+        }
+    }
+
+    /// The command of the model that takes as long as `io`.
+    fn command(&self, key: Key, io: &DeviceIo) -> Command {
+        let kind = match io.op {
+            DeviceOp::Read(_) => CommandKind::Read,
+            DeviceOp::Write { .. } => CommandKind::Write,
+            DeviceOp::Flush => CommandKind::Flush,
+            // An SSD zeroes blocks by forgetting them.
+            DeviceOp::Discard | DeviceOp::WriteZeroes => CommandKind::Deallocate,
+        };
+        let slots = self.model.slots();
+        let first = io.offset / SLOT_BYTES;
+        let count = ((io.offset + io.length).div_ceil(SLOT_BYTES) - first).clamp(1, u64::from(slots)) as u32;
+        let slot = ((first % u64::from(slots)) as u32).min(slots - count);
+        Command { tag: key.to_bits(), kind, slot, slots: count }
+    }
+
+    /// Finishes an IO whose time is over and whose data has moved.
+    fn finish_if_done(&mut self, key: Key) {
+        let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
+        let Some(latency) = io.latency else { return };
+        let Some(result) = io.moved.take() else { return };
+        let io = self.in_flight.remove(key).expect("found above");
+        self.done.push_back(DeviceDone { tag: io.tag, result, buffer: io.buffer, latency });
+    }
+
+    /// Notes what the sparse file has done.
+    fn collect_moved(&mut self) {
+        let Contents::File(file) = &mut self.contents else { return };
+        let Some(done) = file.finished() else { return };
+        let key = Key::from_bits(done.tag);
+        let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
+        io.moved = Some(done.result);
+        io.buffer = done.buffer;
+        self.finish_if_done(key);
+    }
+}
+
+impl Device for EmulatedDevice {
+    fn clock(&self) -> DeviceClock {
+        self.clock
+    }
+
+    fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
+        let submitted = self.clock.to_device(now);
+        let in_flight = InFlight { tag: io.tag, submitted, latency: None, moved: None, buffer: None };
+        let key = self.in_flight.insert(in_flight);
+        let command = self.command(key, &io);
+        self.model.submit(submitted, command);
+        match &mut self.contents {
+            Contents::Memory(memory) => {
+                let buffer = move_data(memory, io);
+                let io = self.in_flight.get_mut(key).expect("just inserted");
+                io.moved = Some(Ok(()));
+                io.buffer = buffer;
+            }
+            Contents::File(file) => file.submit(now, reactor, DeviceIo { tag: key.to_bits(), ..io }),
+        }
+    }
+
+    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
+        match &mut self.contents {
+            Contents::File(file) => file.on_disk(now, tag, result, buffer),
+            Contents::Memory(_) => unreachable!("contents in memory, yet disk operation {tag} ended"),
+        }
+        self.collect_moved();
+    }
+
+    fn poll(&mut self, now: Instant, reactor: &mut Reactor) {
+        if let Contents::File(file) = &mut self.contents {
+            file.poll(now, reactor);
+        }
+        self.polled = now;
+        let mut ended = std::mem::take(&mut self.ended);
+        self.model.advance(self.clock.to_device(now), &mut |completion| ended.push(completion));
+        for completion in ended.drain(..) {
+            let key = Key::from_bits(completion.tag);
+            let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
+            io.latency = Some(completion.at.saturating_since(io.submitted));
+            self.finish_if_done(key);
+        }
+        self.ended = ended;
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let next = self.clock.to_real(self.model.next_event()?);
+        Some(next.max(self.polled + BUNDLE))
+    }
+
+    fn finished(&mut self) -> Option<DeviceDone> {
+        self.done.pop_front()
+    }
+}
+
+/// Moves the data of `io`; gives its buffer back.
+fn move_data(memory: &mut SparseMemory, io: DeviceIo) -> Option<IoBuffer> {
+    match io.op {
+        DeviceOp::Read(mut buffer) => {
+            memory.read(io.offset, &mut buffer);
+            Some(buffer)
+        }
+        DeviceOp::Write { buffer, .. } => {
+            memory.write(io.offset, &buffer);
+            Some(buffer)
+        }
+        DeviceOp::Discard | DeviceOp::WriteZeroes => {
+            memory.clear(io.offset, io.length);
+            None
+        }
+        DeviceOp::Flush => None,
+    }
+}

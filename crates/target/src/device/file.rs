@@ -1,0 +1,122 @@
+//! A file or a block device, read and written through the reactor.
+//!
+//! The reactor takes a bounded number of disk operations; what it refuses waits here, in order, until `poll`. Latency counts
+//! from the submission by the scheduler, so that such waiting is the device's, as it is with a full hardware queue.
+//!
+//! Discard and write-zeroes are wishes that not every file system grants: an unsupported discard is done by doing nothing
+//! (NVMe lets deallocated blocks keep their contents), unsupported zeroes in a regular file by a hole.
+
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use crate::slab::{Key, Slab};
+use reactor::{DiskOp, IoBuffer, Reactor, Token};
+use std::collections::VecDeque;
+use std::io;
+use units::Instant;
+
+/// What an operation in flight turns into when the system does not support it.
+#[derive(Clone, Copy, Debug)]
+enum Fallback {
+    /// It fails.
+    Fail,
+    /// It has been done by doing nothing.
+    Nothing,
+    /// A hole over the same range.
+    Hole { offset: u64, length: u64 },
+}
+
+struct Started {
+    tag: u64,
+    at: Instant,
+    fallback: Fallback,
+}
+
+/// A file or block device of the reactor.
+pub(crate) struct FileDevice {
+    file: Token,
+    /// Whether a hole reads as zeros: so in a regular file, unknown on a block device.
+    is_regular: bool,
+    started: Slab<Started>,
+    refused: VecDeque<(Key, DiskOp)>,
+    done: VecDeque<DeviceDone>,
+}
+
+impl FileDevice {
+    /// The device over a file that the reactor has taken over.
+    pub(crate) fn new(file: Token, is_regular: bool) -> FileDevice {
+        FileDevice { file, is_regular, started: Slab::new(), refused: VecDeque::new(), done: VecDeque::new() }
+    }
+
+    fn start(&mut self, reactor: &mut Reactor, key: Key, op: DiskOp) {
+        if !self.refused.is_empty() {
+            self.refused.push_back((key, op));
+            return;
+        }
+        if let Err(refused) = reactor.submit_disk(self.file, key.to_bits(), op) {
+            self.refused.push_back((key, refused.item));
+        }
+    }
+}
+
+impl Device for FileDevice {
+    fn clock(&self) -> DeviceClock {
+        DeviceClock::REAL
+    }
+
+    fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
+        let DeviceIo { tag, offset, length, op } = io;
+        let (op, fallback) = match op {
+            DeviceOp::Read(buffer) => {
+                let range = 0..buffer.len();
+                (DiskOp::Read { buffer, range, offset }, Fallback::Fail)
+            }
+            DeviceOp::Write { buffer, durable } => {
+                let range = 0..buffer.len();
+                (DiskOp::Write { buffer, range, offset, durable }, Fallback::Fail)
+            }
+            DeviceOp::Flush => (DiskOp::Fdatasync, Fallback::Fail),
+            DeviceOp::Discard => (DiskOp::Discard { offset, length }, Fallback::Nothing),
+            DeviceOp::WriteZeroes if self.is_regular => {
+                (DiskOp::WriteZeroes { offset, length }, Fallback::Hole { offset, length })
+            }
+            DeviceOp::WriteZeroes => (DiskOp::WriteZeroes { offset, length }, Fallback::Fail),
+        };
+        let key = self.started.insert(Started { tag, at: now, fallback });
+        self.start(reactor, key, op);
+    }
+
+    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
+        let key = Key::from_bits(tag);
+        let started = self.started.get_mut(key).expect("a disk operation that was started ends once");
+        let unsupported = matches!(&result, Err(error) if error.kind() == io::ErrorKind::Unsupported);
+        let result = match (unsupported, started.fallback) {
+            (true, Fallback::Hole { offset, length }) => {
+                started.fallback = Fallback::Fail;
+                self.refused.push_back((key, DiskOp::Discard { offset, length }));
+                return;
+            }
+            (true, Fallback::Nothing) => Ok(()),
+            _ => result,
+        };
+        let started = self.started.remove(key).expect("found above");
+        let latency = now.saturating_since(started.at);
+        self.done.push_back(DeviceDone { tag: started.tag, result, buffer, latency });
+    }
+
+    fn poll(&mut self, _now: Instant, reactor: &mut Reactor) {
+        while let Some((key, op)) = self.refused.pop_front() {
+            if let Err(refused) = reactor.submit_disk(self.file, key.to_bits(), op) {
+                self.refused.push_front((key, refused.item));
+                return;
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        // What was refused is tried again after the next disk event, of which there is one as the queue was full.
+        None
+    }
+
+    fn finished(&mut self) -> Option<DeviceDone> {
+        self.done.pop_front()
+    }
+}

@@ -1,0 +1,94 @@
+//! What stands behind a scheduler: a file, a block device, a modelled SSD, or nothing at all.
+//!
+//! ```text
+//!   submit(io) ──► Device ──► reactor's disk, or the model's next event
+//!                    │
+//!   finished() ◄─────┘   with the time it took on the device's own clock
+//! ```
+//!
+//! A device does five things, none of which it may refuse: read, write, flush, discard, write zeroes. Everything else that
+//! NVMe knows (compare, verify) is built on these by `switch`. Offsets and lengths are bytes of the device, checked before.
+//!
+//! Holds: every submitted IO is finished exactly once, with its buffer.
+
+mod clock;
+mod emulated;
+mod file;
+mod null;
+mod open;
+mod sparse;
+
+pub(crate) use clock::DeviceClock;
+pub use open::DeviceError;
+pub(crate) use open::{OpenDevice, load_profile, open};
+
+use reactor::{IoBuffer, Reactor};
+use std::io;
+use units::{Instant, Nanos};
+
+/// What a device is to do with a range.
+#[derive(Debug)]
+pub(crate) enum DeviceOp {
+    /// Fill the buffer, which is as long as the range.
+    Read(IoBuffer),
+    /// Store the buffer, which is as long as the range.
+    Write {
+        /// The bytes.
+        buffer: IoBuffer,
+        /// Done only when it would survive a power failure.
+        durable: bool,
+    },
+    /// Make everything that was finished before survive a power failure. The range means nothing.
+    Flush,
+    /// Forget the range. It reads as zeros afterwards, or as before.
+    Discard,
+    /// Make the range read as zeros.
+    WriteZeroes,
+}
+
+/// One thing to do.
+#[derive(Debug)]
+pub(crate) struct DeviceIo {
+    /// The caller's name for it.
+    pub(crate) tag: u64,
+    /// Where it begins, in bytes of the device.
+    pub(crate) offset: u64,
+    /// How long it is.
+    pub(crate) length: u64,
+    /// What to do.
+    pub(crate) op: DeviceOp,
+}
+
+/// One thing that is over.
+#[derive(Debug)]
+pub(crate) struct DeviceDone {
+    /// The caller's name for it.
+    pub(crate) tag: u64,
+    /// Whether it was done.
+    pub(crate) result: io::Result<()>,
+    /// The buffer of a read or write.
+    pub(crate) buffer: Option<IoBuffer>,
+    /// From submission to completion, on the device's clock.
+    pub(crate) latency: Nanos,
+}
+
+/// A device on the reactor of its pipeline. Times are the machine's clock unless said otherwise.
+pub(crate) trait Device {
+    /// The device's own clock, which its scheduler runs on.
+    fn clock(&self) -> DeviceClock;
+
+    /// Starts an IO.
+    fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo);
+
+    /// A disk operation that this device gave to the reactor has ended.
+    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>);
+
+    /// Does what is due at `now`, including what the reactor had no room for before.
+    fn poll(&mut self, now: Instant, reactor: &mut Reactor);
+
+    /// When `poll` next has something to do by itself.
+    fn next_wake(&self) -> Option<Instant>;
+
+    /// Takes one thing that is over.
+    fn finished(&mut self) -> Option<DeviceDone>;
+}

@@ -1,0 +1,45 @@
+//! No device at all: reads are zeros, writes are forgotten, everything completes at once. It measures the rest of the target.
+
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use reactor::{IoBuffer, Reactor};
+use std::collections::VecDeque;
+use std::io;
+use units::{Instant, Nanos};
+
+/// A device that does nothing.
+#[derive(Default)]
+pub(crate) struct NullDevice {
+    done: VecDeque<DeviceDone>,
+}
+
+impl Device for NullDevice {
+    fn clock(&self) -> DeviceClock {
+        DeviceClock::REAL
+    }
+
+    fn submit(&mut self, _now: Instant, _reactor: &mut Reactor, io: DeviceIo) {
+        let buffer = match io.op {
+            DeviceOp::Read(mut buffer) => {
+                buffer.fill(0);
+                Some(buffer)
+            }
+            DeviceOp::Write { buffer, .. } => Some(buffer),
+            DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
+        };
+        self.done.push_back(DeviceDone { tag: io.tag, result: Ok(()), buffer, latency: Nanos::ZERO });
+    }
+
+    fn on_disk(&mut self, _now: Instant, tag: u64, _result: io::Result<()>, _buffer: Option<IoBuffer>) {
+        unreachable!("the null device gave no disk operation to the reactor, yet {tag} ended");
+    }
+
+    fn poll(&mut self, _now: Instant, _reactor: &mut Reactor) {}
+
+    fn next_wake(&self) -> Option<Instant> {
+        None
+    }
+
+    fn finished(&mut self) -> Option<DeviceDone> {
+        self.done.pop_front()
+    }
+}

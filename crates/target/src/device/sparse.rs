@@ -1,0 +1,114 @@
+//! Memory that is there only where something was written: the contents of an emulated SSD.
+//!
+//! A chunk is allocated by the first write into it and freed by a discard of all of it; where there is none, reads are zeros.
+
+/// Bytes of a chunk: large enough that a terabyte needs a small table, small enough that a scattered write wastes little.
+const CHUNK_SIZE: usize = 64 << 10;
+
+/// Bytes by offset, zero until written.
+pub(crate) struct SparseMemory {
+    chunks: Vec<Option<Box<[u8]>>>,
+}
+
+impl SparseMemory {
+    /// `size` zeros.
+    pub(crate) fn new(size: u64) -> SparseMemory {
+        let count =
+            usize::try_from(size.div_ceil(CHUNK_SIZE as u64)).expect("the size fits the address space");
+        SparseMemory { chunks: std::iter::repeat_with(|| None).take(count).collect() }
+    }
+
+    /// Fills `bytes` from `offset` on.
+    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) {
+        for (chunk, within, part) in parts(offset, bytes.len()) {
+            match &self.chunks[chunk] {
+                Some(memory) => bytes[part].copy_from_slice(&memory[within]),
+                None => bytes[part].fill(0),
+            }
+        }
+    }
+
+    /// Stores `bytes` from `offset` on.
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        for (chunk, within, part) in parts(offset, bytes.len()) {
+            let memory = self.chunks[chunk].get_or_insert_with(|| vec![0; CHUNK_SIZE].into());
+            memory[within].copy_from_slice(&bytes[part]);
+        }
+    }
+
+    /// Makes `length` bytes from `offset` on zero.
+    pub(crate) fn clear(&mut self, offset: u64, length: u64) {
+        let length = usize::try_from(length).expect("a range of the device fits the address space");
+        for (chunk, within, _) in parts(offset, length) {
+            if within.len() == CHUNK_SIZE {
+                self.chunks[chunk] = None;
+            } else if let Some(memory) = &mut self.chunks[chunk] {
+                memory[within].fill(0);
+            }
+        }
+    }
+}
+
+/// Cuts a range at the borders of chunks: which chunk, what range of it, what range of the caller's bytes.
+fn parts(
+    offset: u64,
+    length: usize,
+) -> impl Iterator<Item = (usize, std::ops::Range<usize>, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == length {
+            return None;
+        }
+        let at = offset + done as u64;
+        let within = (at % CHUNK_SIZE as u64) as usize;
+        let count = (CHUNK_SIZE - within).min(length - done);
+        let part = ((at / CHUNK_SIZE as u64) as usize, within..within + count, done..done + count);
+        done += count;
+        Some(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_reads_back_like_plain_memory() {
+        const SIZE: usize = 4 * CHUNK_SIZE;
+        let mut plain = vec![0u8; SIZE];
+        let mut sparse = SparseMemory::new(SIZE as u64);
+        let mut seed = 7u64;
+        let mut random = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) as usize % below
+        };
+        for step in 0..2000 {
+            let offset = random(SIZE);
+            let length = random(2 * CHUNK_SIZE).min(SIZE - offset);
+            let range = offset..offset + length;
+            match random(3) {
+                0 => {
+                    plain[range].fill(0);
+                    sparse.clear(offset as u64, length as u64);
+                }
+                1 => {
+                    plain[range.clone()].fill(step as u8);
+                    sparse.write(offset as u64, &plain[range]);
+                }
+                _ => {
+                    let mut read = vec![0xee; length];
+                    sparse.read(offset as u64, &mut read);
+                    assert!(read == plain[range.clone()], "step {step}: {range:?} differs");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_discarded_chunk_gives_its_memory_back() {
+        let mut sparse = SparseMemory::new(3 * CHUNK_SIZE as u64);
+        sparse.write(0, &vec![1; 3 * CHUNK_SIZE]);
+        sparse.clear(100, 2 * CHUNK_SIZE as u64);
+        assert_eq!(sparse.chunks.iter().filter(|chunk| chunk.is_some()).count(), 2);
+    }
+}

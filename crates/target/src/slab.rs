@@ -1,0 +1,118 @@
+//! A table of values under keys that are never mistaken for one another.
+//!
+//! A key is the index of a slot and the number of its present life: a completion that comes back for a connection that has
+//! gone finds nothing, even when the slot has another tenant by then. Slots are used again, so a table in steady use does
+//! not allocate.
+//!
+//! Holds: a stale key finds nothing (`a_stale_key_finds_nothing`).
+
+/// Names a value of one [`Slab`], as a single number: generation above, index below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// The key as a number that protocols hand back.
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The key that [`Key::to_bits`] made a number of.
+    pub(crate) fn from_bits(bits: u64) -> Key {
+        Key(bits)
+    }
+
+    /// The key of life `generation` of slot `index`.
+    pub(crate) fn new(index: u32, generation: u32) -> Key {
+        Key(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// The slot.
+    pub(crate) fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// Which life of the slot.
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// Values under keys.
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    /// An empty table.
+    pub(crate) fn new() -> Slab<T> {
+        Slab { slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Puts a value in.
+    pub(crate) fn insert(&mut self, value: T) -> Key {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, value: None });
+            u32::try_from(self.slots.len() - 1).expect("more values than a key can name")
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.value = Some(value);
+        Key::new(index, slot.generation)
+    }
+
+    /// The value under `key`, if it is still there.
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        self.slots.get(key.index()).filter(|slot| slot.generation == key.generation())?.value.as_ref()
+    }
+
+    /// The value under `key`, if it is still there.
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?.value.as_mut()
+    }
+
+    /// Takes the value under `key` out.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let slot = self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?;
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(key.index() as u32);
+        Some(value)
+    }
+
+    /// Every value with its key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| Some((Key::new(index as u32, slot.generation), slot.value.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_key_finds_nothing() {
+        let mut slab = Slab::new();
+        let first = slab.insert("first");
+        assert_eq!(slab.remove(first), Some("first"));
+        let second = slab.insert("second");
+        assert_ne!(first, second);
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get(Key::from_bits(second.to_bits())), Some(&"second"));
+        assert_eq!((slab.len(), slab.iter().count()), (1, 1));
+    }
+}
