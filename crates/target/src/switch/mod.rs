@@ -1,0 +1,354 @@
+//! One SSD's switch: its scheduler, its device, and the IOs between them.
+//!
+//! ```text
+//!   arrive(request) ──► Policy ──next() = Submit──► steps ──► Device
+//!                         ▲                                     │
+//!   finished ◄── credit ──┴──────────── done, with latency ◄────┘
+//! ```
+//!
+//! An IO is one or more *steps* on the device: a deallocate is one step per range, a verify one per piece, a forced write of
+//! zeros ends with a flush. Steps of one IO follow each other. A read needs a buffer only from its dispatch on, so IOs that
+//! wait in the scheduler hold no memory; a dispatched read that finds the pool dry waits for the next buffer that comes back.
+//!
+//! The scheduler runs on the device's clock. It can be exchanged while IOs are in flight: what is queued moves over in order
+//! of arrival, what is in flight ends in the books of the scheduler that submitted it.
+//!
+//! Holds: every request is finished exactly once, under whatever changes of scheduler and withdrawals
+//!        (`nothing_is_lost_when_the_scheduler_changes`, `a_withdrawn_io_never_reaches_the_device`);
+//!        no lock, no clock of its own.
+
+mod request;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use request::{ByteRange, Failure, Finished, Request, Work};
+
+use crate::device::{Device, DeviceClock, DeviceDone};
+use crate::slab::{Key, Slab};
+use reactor::{BufferPool, IoBuffer, Reactor};
+use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Share};
+use std::collections::VecDeque;
+use std::io;
+use step::Progress;
+use units::{Instant, Nanos, TenantId};
+
+/// An IO in the switch's care.
+struct Pending<T> {
+    request: Request<T>,
+    /// When it arrived, on the machine's clock.
+    arrived: Instant,
+    /// Its place in the order of arrivals.
+    sequence: u64,
+    /// Which scheduler has it: the present one, or one that was retired.
+    generation: u32,
+    /// As the scheduler gave it out; `None` while it is queued.
+    submitted: Option<Io>,
+    progress: Progress,
+}
+
+/// A scheduler and its place in the order of schedulers.
+struct Generation {
+    number: u32,
+    policy: Box<dyn Policy>,
+}
+
+/// What the switch reports about an IO that has ended well, for statistics.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// Whose it was.
+    pub(crate) tenant: TenantId,
+    /// As the scheduler saw it.
+    pub(crate) io: Io,
+    /// On the device, on the device's clock.
+    pub(crate) device: Nanos,
+    /// In the switch and on the device, on the machine's clock.
+    pub(crate) total: Nanos,
+}
+
+/// Scheduler, device and the IOs between them. `T` names an IO to the caller.
+pub(crate) struct Switch<T> {
+    present: Generation,
+    /// Schedulers that still have IOs in flight.
+    retired: Vec<Generation>,
+    device: Box<dyn Device>,
+    clock: DeviceClock,
+    pending: Slab<Pending<T>>,
+    arrivals: u64,
+    /// Dispatched IOs that wait for a buffer.
+    starved: VecDeque<Key>,
+    /// Shares other than equal, by tenant.
+    shares: Vec<(TenantId, Share)>,
+    /// When the scheduler wants to be asked again, on the machine's clock.
+    wake_at: Option<Instant>,
+}
+
+impl<T: Copy> Switch<T> {
+    /// A switch with nothing in it.
+    pub(crate) fn new(policy: Box<dyn Policy>, device: Box<dyn Device>) -> Switch<T> {
+        let clock = device.clock();
+        Switch {
+            present: Generation { number: 0, policy },
+            retired: Vec::new(),
+            device,
+            clock,
+            pending: Slab::new(),
+            arrivals: 0,
+            starved: VecDeque::new(),
+            shares: Vec::new(),
+            wake_at: None,
+        }
+    }
+
+    /// The scheduler, to look at.
+    pub(crate) fn policy(&self) -> &dyn Policy {
+        &*self.present.policy
+    }
+
+    /// The device's clock.
+    pub(crate) fn clock(&self) -> DeviceClock {
+        self.clock
+    }
+
+    /// An IO has arrived. It may be dispatched by the next [`Switch::run`].
+    pub(crate) fn arrive(&mut self, now: Instant, request: Request<T>) {
+        let (kind, length) = request.work.price();
+        let (tenant, priority) = (request.tenant, request.priority);
+        let sequence = self.arrivals;
+        self.arrivals += 1;
+        let key = self.pending.insert(Pending {
+            request,
+            arrived: now,
+            sequence,
+            generation: self.present.number,
+            submitted: None,
+            progress: Progress::default(),
+        });
+        let io = Io { id: IoId(key.to_bits()), tenant, priority, kind, length, mark: Mark::default() };
+        self.present.policy.on_arrival(self.clock.to_device(now), io);
+    }
+
+    /// A disk operation of the reactor has ended.
+    pub(crate) fn on_disk(
+        &mut self,
+        now: Instant,
+        tag: u64,
+        result: io::Result<()>,
+        buffer: Option<IoBuffer>,
+    ) {
+        self.device.on_disk(now, tag, result, buffer);
+    }
+
+    /// Does all that can be done at `now`: collects from the device, dispatches, and tells what has ended. Read buffers come
+    /// from `pool`.
+    pub(crate) fn run(
+        &mut self,
+        now: Instant,
+        reactor: &mut Reactor,
+        pool: &mut BufferPool,
+        mut on_finished: impl FnMut(Finished<T>, Option<Measured>),
+    ) {
+        self.device.poll(now, reactor);
+        loop {
+            let mut moved = false;
+            while let Some(&key) = self.starved.front()
+                && self.try_step(now, reactor, pool, key)
+            {
+                self.starved.pop_front();
+            }
+            while let Some(done) = self.device.finished() {
+                moved = true;
+                self.on_done(now, reactor, pool, done, &mut on_finished);
+            }
+            loop {
+                match self.present.policy.next(self.clock.to_device(now)) {
+                    Next::Submit(io) => {
+                        moved = true;
+                        let key = Key::from_bits(io.id.0);
+                        self.pending
+                            .get_mut(key)
+                            .expect("the scheduler gives out what it was given")
+                            .submitted = Some(io);
+                        self.step(now, reactor, pool, key);
+                    }
+                    Next::WakeAt(at) => {
+                        self.wake_at = Some(self.clock.to_real(at));
+                        break;
+                    }
+                    Next::Idle => {
+                        self.wake_at = None;
+                        break;
+                    }
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// When [`Switch::run`] next has something to do by itself.
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        [self.wake_at, self.device.next_wake()].into_iter().flatten().min()
+    }
+
+    /// Takes back the IOs of `tenant` for which `gone` answers true and that have not reached the device.
+    pub(crate) fn withdraw(
+        &mut self,
+        now: Instant,
+        tenant: TenantId,
+        mut gone: impl FnMut(T) -> bool,
+        mut on_finished: impl FnMut(Finished<T>),
+    ) {
+        let mut taken = Vec::new();
+        let pending = &self.pending;
+        let mut is_gone =
+            |key: Key| gone(pending.get(key).expect("the scheduler holds what is pending").request.tag);
+        self.present.policy.withdraw(self.clock.to_device(now), tenant, &mut |io| {
+            let key = Key::from_bits(io.id.0);
+            let is_gone = is_gone(key);
+            if is_gone {
+                taken.push(key);
+            }
+            is_gone
+        });
+        let mut starved = Vec::new();
+        self.starved.retain(|&key| {
+            let is_taken = pending.get(key).is_some_and(|io| io.request.tenant == tenant) && is_gone(key);
+            if is_taken {
+                starved.push(key);
+            }
+            !is_taken
+        });
+        for key in starved.into_iter().chain(taken) {
+            let (finished, _) = self.end(now, key, Err(Failure::Withdrawn), None);
+            on_finished(finished);
+        }
+    }
+
+    /// Forgets a tenant that has gone for good. Its IOs must have ended.
+    pub(crate) fn forget(&mut self, now: Instant, tenant: TenantId) {
+        let now = self.clock.to_device(now);
+        self.shares.retain(|(other, _)| *other != tenant);
+        self.present.policy.forget(now, tenant);
+        self.retired.iter_mut().for_each(|retired| retired.policy.forget(now, tenant));
+    }
+
+    /// Sets a tenant's share.
+    pub(crate) fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {
+        self.shares.retain(|(other, _)| *other != tenant);
+        if share != Share::EQUAL {
+            self.shares.push((tenant, share));
+        }
+        self.present.policy.set_share(self.clock.to_device(now), tenant, share);
+    }
+
+    /// Puts another scheduler in charge. Queued IOs move over in the order in which they arrived.
+    pub(crate) fn replace_policy(&mut self, now: Instant, policy: Box<dyn Policy>) {
+        let device_now = self.clock.to_device(now);
+        let number = self.present.number + 1;
+        let mut old = std::mem::replace(&mut self.present, Generation { number, policy });
+        for &(tenant, share) in &self.shares {
+            self.present.policy.set_share(device_now, tenant, share);
+        }
+        let queued = self.pending.iter().filter(|(_, io)| io.submitted.is_none());
+        let mut tenants: Vec<TenantId> = queued.map(|(_, io)| io.request.tenant).collect();
+        tenants.sort_unstable();
+        tenants.dedup();
+        let mut moving = Vec::new();
+        for tenant in tenants {
+            old.policy.withdraw(device_now, tenant, &mut |io| {
+                moving.push(*io);
+                true
+            });
+        }
+        let pending = &mut self.pending;
+        moving.sort_by_key(|io| pending.get(Key::from_bits(io.id.0)).map(|io| io.sequence));
+        for io in moving {
+            pending.get_mut(Key::from_bits(io.id.0)).expect("queued IOs are pending").generation = number;
+            self.present.policy.on_arrival(device_now, Io { mark: Mark::default(), ..io });
+        }
+        if old.policy.backlog().in_flight > 0 {
+            self.retired.push(old);
+        }
+    }
+
+    /// Starts the next step of a dispatched IO, behind those that wait for memory if it needs some itself.
+    fn step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) {
+        let waits = !self.starved.is_empty()
+            && self.pending.get(key).is_some_and(|pending| pending.request.work.needs_memory());
+        if waits || !self.try_step(now, reactor, pool, key) {
+            self.starved.push_back(key);
+        }
+    }
+
+    /// Starts the next step of a dispatched IO; false if it needs memory and there is none.
+    fn try_step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) -> bool {
+        let pending = self.pending.get_mut(key).expect("a dispatched IO is pending");
+        let io = pending.progress.next(&mut pending.request.work, key.to_bits(), pool);
+        io.map(|io| self.device.submit(now, reactor, io)).is_some()
+    }
+
+    /// A step has ended: the next one, or the end of the IO.
+    fn on_done(
+        &mut self,
+        now: Instant,
+        reactor: &mut Reactor,
+        pool: &mut BufferPool,
+        done: DeviceDone,
+        on_finished: &mut impl FnMut(Finished<T>, Option<Measured>),
+    ) {
+        let key = Key::from_bits(done.tag);
+        let pending = self.pending.get_mut(key).expect("the device finishes what it was given");
+        let result = pending.progress.on_done(&mut pending.request.work, done, pool);
+        let Some((result, read)) = result else {
+            self.step(now, reactor, pool, key);
+            return;
+        };
+        let (finished, measured) = self.end(now, key, result, read);
+        on_finished(finished, measured);
+    }
+
+    /// Closes the books on an IO.
+    fn end(
+        &mut self,
+        now: Instant,
+        key: Key,
+        result: Result<(), Failure>,
+        read: Option<IoBuffer>,
+    ) -> (Finished<T>, Option<Measured>) {
+        let pending = self.pending.remove(key).expect("an IO ends once");
+        let Pending { request, arrived, generation, submitted, progress, .. } = pending;
+        let Request { tag, tenant, work, .. } = request;
+        let device_now = self.clock.to_device(now);
+        let mut credit = None;
+        let mut measured = None;
+        if let Some(io) = submitted {
+            // A comparison that found a difference was a read like any other.
+            let was_served = matches!(result, Ok(()) | Err(Failure::Miscompare));
+            let outcome =
+                if was_served { Outcome::Success { latency: progress.latency } } else { Outcome::Failed };
+            let done = Done { io, outcome };
+            if generation == self.present.number {
+                credit = Some(self.present.policy.on_completion(device_now, done));
+            } else {
+                self.end_in_retired(device_now, generation, done);
+            }
+            let total = now.saturating_since(arrived);
+            measured = was_served.then_some(Measured { tenant, io, device: progress.latency, total });
+        }
+        let spent = work.into_buffer();
+        let credit = credit.unwrap_or_else(|| self.present.policy.credit(tenant));
+        (Finished { tag, result, read, spent, credit }, measured)
+    }
+
+    fn end_in_retired(&mut self, now: Instant, generation: u32, done: Done) {
+        let index = self.retired.iter().position(|retired| retired.number == generation);
+        let index = index.expect("a scheduler is kept until its last IO has ended");
+        let policy = &mut self.retired[index].policy;
+        policy.on_completion(now, done);
+        if policy.backlog().in_flight == 0 {
+            self.retired.swap_remove(index);
+        }
+    }
+}

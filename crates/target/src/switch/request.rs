@@ -1,0 +1,137 @@
+//! An IO between its arrival at the switch and its end.
+
+use reactor::IoBuffer;
+use sched::{Credit, IoKind, Priority};
+use std::io;
+use units::{Bytes, TenantId};
+
+/// The least that a management command is charged: a command costs the SSD something whatever it does.
+const CHARGE_MIN: Bytes = Bytes::kib(4);
+/// Forgetting or zeroing a range rewrites the tables about it, not its contents: one byte in so many.
+const BYTES_PER_CHARGED_BYTE: u64 = 256;
+
+/// A range of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteRange {
+    /// Where it begins, in bytes of the device.
+    pub(crate) offset: u64,
+    /// How long it is.
+    pub(crate) length: u64,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Read the range; the answer brings a buffer with it.
+    Read(ByteRange),
+    /// Write the buffer, which is as long as the range.
+    Write {
+        /// Where to.
+        range: ByteRange,
+        /// The bytes; absent while the device has them.
+        buffer: Option<IoBuffer>,
+        /// Done only when it would survive a power failure.
+        durable: bool,
+    },
+    /// Compare the range with the buffer, which is as long.
+    Compare {
+        /// Where.
+        range: ByteRange,
+        /// What should be there.
+        expected: IoBuffer,
+    },
+    /// Read the range to see whether it can be read.
+    Verify(ByteRange),
+    /// Make what was written before survive a power failure.
+    Flush,
+    /// Make the range read as zeros.
+    WriteZeroes {
+        /// Where.
+        range: ByteRange,
+        /// Done only when it would survive a power failure.
+        durable: bool,
+    },
+    /// Forget the ranges.
+    Deallocate(Vec<ByteRange>),
+}
+
+impl Work {
+    /// How the scheduler sees it.
+    ///
+    /// Flush, deallocate and write zeroes move no data: they are [`IoKind::Management`], charged 4 KiB per command and range
+    /// or a 256th of the range, whichever is more.
+    pub(super) fn price(&self) -> (IoKind, Bytes) {
+        match self {
+            Work::Read(range) | Work::Verify(range) | Work::Compare { range, .. } => {
+                (IoKind::Read, Bytes(range.length))
+            }
+            Work::Write { range, .. } => (IoKind::Write, Bytes(range.length)),
+            Work::Flush => (IoKind::Management, CHARGE_MIN),
+            Work::WriteZeroes { range, .. } => (IoKind::Management, charge(*range)),
+            Work::Deallocate(ranges) => {
+                (IoKind::Management, ranges.iter().copied().map(charge).sum::<Bytes>().max(CHARGE_MIN))
+            }
+        }
+    }
+
+    /// The buffer that came with it.
+    pub(crate) fn into_buffer(self) -> Option<IoBuffer> {
+        match self {
+            Work::Write { buffer, .. } => buffer,
+            Work::Compare { expected, .. } => Some(expected),
+            Work::Read(_)
+            | Work::Verify(_)
+            | Work::Flush
+            | Work::WriteZeroes { .. }
+            | Work::Deallocate(_) => None,
+        }
+    }
+
+    /// Whether its steps read from the device, into a buffer of the switch's pool.
+    pub(super) fn needs_memory(&self) -> bool {
+        matches!(self, Work::Read(_) | Work::Verify(_) | Work::Compare { .. })
+    }
+}
+
+fn charge(range: ByteRange) -> Bytes {
+    Bytes(range.length / BYTES_PER_CHARGED_BYTE).max(CHARGE_MIN)
+}
+
+/// An IO that arrives.
+#[derive(Debug)]
+pub(crate) struct Request<T> {
+    /// The caller's name for it.
+    pub(crate) tag: T,
+    /// Who asks.
+    pub(crate) tenant: TenantId,
+    /// The tenant's own class.
+    pub(crate) priority: Priority,
+    /// What is to be done.
+    pub(crate) work: Work,
+}
+
+/// Why an IO was not done.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The device's fault.
+    Device(io::Error),
+    /// The blocks are not what the host expected.
+    Miscompare,
+    /// It was taken back before it reached the device.
+    Withdrawn,
+}
+
+/// An IO that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished<T> {
+    /// The caller's name for it.
+    pub(crate) tag: T,
+    /// Whether it was done.
+    pub(crate) result: Result<(), Failure>,
+    /// What was read (from the pool that [`super::Switch::run`] was given), if this was a read.
+    pub(crate) read: Option<IoBuffer>,
+    /// The buffer that came with the request.
+    pub(crate) spent: Option<IoBuffer>,
+    /// How many IOs the tenant may have outstanding from now on.
+    pub(crate) credit: Credit,
+}

@@ -1,0 +1,298 @@
+//! The switch between a real scheduler and a device that completes when it is told to.
+
+use super::*;
+use crate::device::{DeviceIo, DeviceOp};
+use reactor::Backend;
+use sched::{Fifo, Priority};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use units::Bytes;
+
+const ALICE: TenantId = TenantId(0);
+const BOB: TenantId = TenantId(1);
+const PAGE: u64 = 4096;
+
+/// What the test sees of the device.
+#[derive(Default)]
+struct Bench {
+    held: VecDeque<DeviceIo>,
+    released: VecDeque<DeviceDone>,
+    submitted: Vec<(u64, &'static str)>,
+    contents: HashMap<u64, u8>,
+    refuse: bool,
+}
+
+/// A device that holds every IO until the test releases it. Each page holds one repeated byte.
+struct HeldDevice(Rc<RefCell<Bench>>);
+
+impl Bench {
+    /// Completes everything that is held.
+    fn release(&mut self) {
+        while let Some(io) = self.held.pop_front() {
+            let refused = self.refuse.then(|| Err(io::ErrorKind::Other.into()));
+            let buffer = match io.op {
+                DeviceOp::Read(mut buffer) => {
+                    for (page, bytes) in buffer.chunks_mut(PAGE as usize).enumerate() {
+                        bytes
+                            .fill(self.contents.get(&(io.offset / PAGE + page as u64)).copied().unwrap_or(0));
+                    }
+                    Some(buffer)
+                }
+                DeviceOp::Write { buffer, .. } => {
+                    for (page, bytes) in buffer.chunks(PAGE as usize).enumerate() {
+                        self.contents.insert(io.offset / PAGE + page as u64, bytes[0]);
+                    }
+                    Some(buffer)
+                }
+                _ => None,
+            };
+            let result = refused.unwrap_or(Ok(()));
+            self.released.push_back(DeviceDone { tag: io.tag, result, buffer, latency: Nanos::micros(100) });
+        }
+    }
+}
+
+impl Device for HeldDevice {
+    fn clock(&self) -> DeviceClock {
+        DeviceClock::REAL
+    }
+
+    fn submit(&mut self, _now: Instant, _reactor: &mut Reactor, io: DeviceIo) {
+        let name = match io.op {
+            DeviceOp::Read(_) => "read",
+            DeviceOp::Write { .. } => "write",
+            DeviceOp::Flush => "flush",
+            DeviceOp::Discard => "discard",
+            DeviceOp::WriteZeroes => "zeroes",
+        };
+        let mut bench = self.0.borrow_mut();
+        bench.submitted.push((io.offset / PAGE, name));
+        bench.held.push_back(io);
+    }
+
+    fn on_disk(&mut self, _now: Instant, _tag: u64, _result: io::Result<()>, _buffer: Option<IoBuffer>) {
+        unreachable!("no disk here");
+    }
+
+    fn poll(&mut self, _now: Instant, _reactor: &mut Reactor) {}
+
+    fn next_wake(&self) -> Option<Instant> {
+        None
+    }
+
+    fn finished(&mut self) -> Option<DeviceDone> {
+        self.0.borrow_mut().released.pop_front()
+    }
+}
+
+/// A scheduler that lets at most `window` IOs out.
+struct Window {
+    fifo: Fifo,
+    window: usize,
+}
+
+impl Policy for Window {
+    fn on_arrival(&mut self, now: Instant, io: Io) {
+        self.fifo.on_arrival(now, io);
+    }
+    fn next(&mut self, now: Instant) -> Next {
+        if self.fifo.backlog().in_flight < self.window { self.fifo.next(now) } else { Next::Idle }
+    }
+    fn on_completion(&mut self, now: Instant, done: Done) -> sched::Credit {
+        self.fifo.on_completion(now, done);
+        sched::Credit(self.window as u32)
+    }
+    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+        self.fifo.withdraw(now, tenant, gone);
+    }
+    fn forget(&mut self, _now: Instant, _tenant: TenantId) {}
+    fn set_share(&mut self, _now: Instant, _tenant: TenantId, _share: Share) {}
+    fn credit(&self, _tenant: TenantId) -> sched::Credit {
+        sched::Credit(self.window as u32)
+    }
+    fn backlog(&self) -> sched::Backlog {
+        self.fifo.backlog()
+    }
+}
+
+fn window(window: usize) -> Box<dyn Policy> {
+    Box::new(Window { fifo: Fifo::default(), window })
+}
+
+struct World {
+    switch: Switch<u32>,
+    bench: Rc<RefCell<Bench>>,
+    reactor: Reactor,
+    /// Where reads get their buffers.
+    pool: BufferPool,
+    /// Where the test gets the buffers of writes.
+    host: BufferPool,
+    ended: Vec<(u32, Result<(), &'static str>, Option<u8>)>,
+    now: Instant,
+}
+
+impl World {
+    fn new(policy: Box<dyn Policy>, pool: Bytes) -> World {
+        let bench = Rc::new(RefCell::new(Bench::default()));
+        World {
+            switch: Switch::new(policy, Box::new(HeldDevice(Rc::clone(&bench)))),
+            bench,
+            reactor: Reactor::new(Backend::Auto).expect("a reactor"),
+            pool: BufferPool::new(pool),
+            host: BufferPool::new(Bytes::mib(1)),
+            ended: Vec::new(),
+            now: Instant(1),
+        }
+    }
+
+    fn arrive(&mut self, tag: u32, tenant: TenantId, work: Work) {
+        self.now += Nanos(1);
+        self.switch.arrive(self.now, Request { tag, tenant, priority: Priority::default(), work });
+    }
+
+    fn run(&mut self) {
+        self.now += Nanos(1);
+        let ended = &mut self.ended;
+        self.switch.run(self.now, &mut self.reactor, &mut self.pool, |finished, _| {
+            let first = finished.read.as_ref().map(|buffer| buffer[0]);
+            ended.push((finished.tag, finished.result.map_err(name), first));
+        });
+    }
+
+    /// Runs until nothing moves any more, completing whatever reaches the device.
+    fn settle(&mut self) {
+        while self.switch.pending.len() > 0 {
+            self.bench.borrow_mut().release();
+            self.run();
+        }
+    }
+
+    fn submitted(&self) -> Vec<(u64, &'static str)> {
+        self.bench.borrow().submitted.clone()
+    }
+
+    fn tags(&self) -> Vec<u32> {
+        self.ended.iter().map(|(tag, ..)| *tag).collect()
+    }
+
+    fn page_of(&mut self, byte: u8) -> IoBuffer {
+        let mut buffer = self.host.take(PAGE as usize).expect("the test takes few");
+        buffer.fill(byte);
+        buffer
+    }
+}
+
+fn name(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Device(_) => "device",
+        Failure::Miscompare => "miscompare",
+        Failure::Withdrawn => "withdrawn",
+    }
+}
+
+fn page(number: u64) -> ByteRange {
+    ByteRange { offset: number * PAGE, length: PAGE }
+}
+
+#[test]
+fn what_was_written_is_read_compared_and_verified() {
+    let mut world = World::new(window(1), Bytes::mib(1));
+    let buffer = Some(world.page_of(7));
+    world.arrive(0, ALICE, Work::Write { range: page(3), buffer, durable: true });
+    world.arrive(1, ALICE, Work::Read(page(3)));
+    let (same, other) = (world.page_of(7), world.page_of(8));
+    world.arrive(2, ALICE, Work::Compare { range: page(3), expected: same });
+    world.arrive(3, ALICE, Work::Compare { range: page(3), expected: other });
+    world.arrive(4, ALICE, Work::Verify(ByteRange { offset: 0, length: 300 << 10 }));
+    world.run();
+    world.settle();
+    let expected = [
+        (0, Ok(()), None),
+        (1, Ok(()), Some(7)),
+        (2, Ok(()), None),
+        (3, Err("miscompare"), None),
+        (4, Ok(()), None),
+    ];
+    assert_eq!(world.ended, expected);
+    assert_eq!((world.pool.lent(), world.host.lent()), (Bytes::ZERO, Bytes::ZERO));
+}
+
+#[test]
+fn an_io_of_several_steps_takes_them_one_after_the_other() {
+    let mut world = World::new(window(2), Bytes::mib(1));
+    world.arrive(0, ALICE, Work::Deallocate(vec![page(1), page(5), page(9)]));
+    world.arrive(1, ALICE, Work::WriteZeroes { range: page(2), durable: true });
+    world.run();
+    assert_eq!(world.submitted(), [(1, "discard"), (2, "zeroes")]);
+    world.settle();
+    assert_eq!(
+        world.submitted(),
+        [(1, "discard"), (2, "zeroes"), (5, "discard"), (0, "flush"), (9, "discard")]
+    );
+    assert_eq!(world.tags(), [1, 0]);
+}
+
+#[test]
+fn a_device_error_reaches_the_host_and_returns_the_buffers() {
+    let mut world = World::new(window(8), Bytes::mib(1));
+    world.bench.borrow_mut().refuse = true;
+    let buffer = Some(world.page_of(1));
+    world.arrive(0, ALICE, Work::Write { range: page(0), buffer, durable: false });
+    world.arrive(1, ALICE, Work::Read(page(0)));
+    world.arrive(2, ALICE, Work::Deallocate(vec![page(0), page(1)]));
+    world.run();
+    world.settle();
+    assert!(world.ended.iter().all(|(_, result, read)| *result == Err("device") && read.is_none()));
+    assert_eq!(world.tags(), [0, 1, 2]);
+    assert_eq!((world.pool.lent(), world.host.lent()), (Bytes::ZERO, Bytes::ZERO));
+}
+
+#[test]
+fn reads_that_wait_for_memory_go_on_when_a_buffer_comes_back() {
+    let mut world = World::new(window(64), Bytes(2 * PAGE));
+    (0..7).for_each(|tag| world.arrive(tag, ALICE, Work::Read(page(u64::from(tag)))));
+    world.run();
+    assert_eq!(world.submitted().len(), 2, "two buffers fit");
+    world.settle();
+    assert_eq!(world.tags(), [0, 1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_withdrawn_io_never_reaches_the_device() {
+    let mut world = World::new(window(4), Bytes(2 * PAGE));
+    for tag in 0..8 {
+        let tenant = if tag % 2 == 0 { ALICE } else { BOB };
+        world.arrive(tag, tenant, Work::Read(page(u64::from(tag))));
+    }
+    world.run();
+    // Two are on the device, two wait for memory, four are queued.
+    let mut withdrawn = Vec::new();
+    world.switch.withdraw(world.now, ALICE, |_| true, |finished| withdrawn.push(finished.tag));
+    withdrawn.sort_unstable();
+    assert_eq!(withdrawn, [2, 4, 6]);
+    world.settle();
+    assert_eq!(world.submitted(), [(0, "read"), (1, "read"), (3, "read"), (5, "read"), (7, "read")]);
+    assert_eq!(world.tags(), [0, 1, 3, 5, 7]);
+    assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
+}
+
+#[test]
+fn nothing_is_lost_when_the_scheduler_changes() {
+    let mut world = World::new(window(2), Bytes::mib(1));
+    for tag in 0..10 {
+        let tenant = if tag % 3 == 0 { ALICE } else { BOB };
+        world.arrive(tag, tenant, Work::Read(page(u64::from(tag))));
+    }
+    world.run();
+    world.switch.replace_policy(world.now, window(3));
+    world.run();
+    assert_eq!(world.submitted().len(), 5, "two of the old scheduler, three of the new");
+    world.switch.replace_policy(world.now, Box::new(Fifo::default()));
+    assert_eq!(world.switch.retired.len(), 2);
+    world.run();
+    world.settle();
+    assert_eq!(world.tags(), (0..10).collect::<Vec<_>>());
+    assert!(world.switch.retired.is_empty());
+    assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
+}
