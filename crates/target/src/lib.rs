@@ -1,4 +1,45 @@
-//! The NVMe/TCP target.
+//! The NVMe/TCP target: the engine behind `gimbal serve`, usable inside any process.
+//!
+//! ```text
+//!             ┌───────── front ─────────┐      one pipeline thread per SSD
+//!   hosts ──► │ accept, Connect,        │ ──►  ┌ connections ─ subsystems ─ switch ─ device ┐
+//!             │ discovery               │ ──►  └──────── IOs for other SSDs ──▲─────────────┘
+//!             └─────────────────────────┘                                     ▼
+//! ```
+//!
+//! ```
+//! use target::{Server, Shutdown, config::{Config, DeviceKind}};
+//!
+//! let null = DeviceKind::Null { size: units::Bytes::gib(1) };
+//! let server = Server::start(Config::simple(null, "127.0.0.1:0".parse().unwrap())).unwrap();
+//! println!("listening on {}", server.addresses()[0]);
+//! assert_eq!(server.shutdown(std::time::Duration::from_secs(10)), Shutdown::Complete);
+//! ```
+//!
+//! Reading order: `config`; `server` (starting and ending); `front`, `pipeline` (the path of a command), `switch` (scheduler and
+//! device), `device`; the rest serves these. What commands mean is the `nvme` crate, who goes next is `sched`, system calls
+//! are `reactor`.
 
+mod assemble;
 pub mod config;
+mod device;
+mod front;
+mod histogram;
 mod identity;
+mod link;
+mod mailbox;
+mod payload;
+mod pipeline;
+mod policy;
+mod server;
+mod slab;
+mod stats;
+mod switch;
+mod tenants;
+
+pub use assemble::SubsystemError;
+pub use device::DeviceError;
+pub use histogram::Histogram;
+pub use policy::PolicyError;
+pub use server::{Server, ServerHandle, Shutdown, StartError, Stopper};
+pub use stats::{Counters, SsdStats, Stats, TenantStats, Transferred};

@@ -1,0 +1,170 @@
+//! From the configuration, and the devices that were found, to the subsystems that hosts see.
+
+use crate::config::{AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
+use crate::device::OpenDevice;
+use crate::identity;
+use crate::pipeline::Home;
+use crate::pipeline::placement::Placement;
+use nvme::connection::TargetLimits;
+use nvme::spec::Nqn;
+use nvme::spec::discovery::SubsystemType;
+use nvme::subsystem::{
+    BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role, Subsystem,
+};
+use std::fmt;
+use std::net::SocketAddr;
+use units::Bytes;
+
+/// What an IO or admin queue may send with its command, in bytes: a 4 KiB write and a Dataset Management command need no
+/// round trip, and Linux counts on it for admin commands.
+const IN_CAPSULE_MAX: u32 = 8192;
+
+/// Why a subsystem cannot be had.
+#[derive(Debug)]
+pub enum SubsystemError {
+    /// The namespace does not fit its device.
+    TooLarge {
+        /// The namespace's number.
+        nsid: u32,
+        /// Where it would end.
+        end: Bytes,
+        /// Where the device ends.
+        size: Bytes,
+    },
+    /// The device cannot be read in blocks that small.
+    BlockSize {
+        /// The namespace's number.
+        nsid: u32,
+        /// What it asks for.
+        asked: u32,
+        /// What the device can do.
+        least: u32,
+    },
+    /// The controller has no such configuration.
+    Refused(nvme::subsystem::ConfigError),
+    /// A name that is not one.
+    Name(String),
+}
+
+impl fmt::Display for SubsystemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SubsystemError::TooLarge { nsid, end, size } => {
+                write!(
+                    f,
+                    "namespace {nsid} ends at {end}, its device at {size}; make one smaller or the other larger"
+                )
+            }
+            SubsystemError::BlockSize { nsid, asked, least } => write!(
+                f,
+                "namespace {nsid} has blocks of {asked} bytes, its device at least {least}; write block_size = {least}"
+            ),
+            SubsystemError::Refused(error) => write!(f, "{error}"),
+            SubsystemError::Name(name) => {
+                write!(f, "{name:?} is not an NVMe qualified name; write \"nqn.…\"")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SubsystemError {}
+
+/// What every transport grants.
+pub(crate) fn transport_limits(config: &Config) -> TargetLimits {
+    let transfer_max =
+        u32::try_from(config.limits.transfer_max.get()).expect("the check bounds transfer_max");
+    TargetLimits { in_capsule_max: IN_CAPSULE_MAX, transfer_max, maxh2cdata: transfer_max, cpda: 0 }
+}
+
+/// The subsystem of `subsystem` over `devices`.
+pub(crate) fn home(
+    config: &Config,
+    subsystem: &SubsystemConfig,
+    devices: &[OpenDevice],
+) -> Result<Home, SubsystemError> {
+    let nqn = parse_nqn(&subsystem.nqn)?;
+    let serial = subsystem.serial.clone().unwrap_or_else(|| identity::serial(&subsystem.nqn));
+    let mut described = nvme::subsystem::SubsystemConfig::io(nqn, &serial);
+    described.model.clone_from(&subsystem.model);
+    described.hosts = access(&subsystem.hosts)?;
+    described.limits = Limits {
+        transfer_max: config.limits.transfer_max,
+        in_capsule_max: IN_CAPSULE_MAX,
+        io_queues_max: config.limits.io_queues,
+        queue_entries_max: config.limits.queue_depth,
+        ..Limits::default()
+    };
+    let mut placements = Vec::new();
+    for namespace in &subsystem.namespaces {
+        let device = config.device_index(&namespace.device).expect("the check has found every device");
+        let (info, placement) = place(&subsystem.nqn, namespace, device, &devices[device])?;
+        described.namespaces.insert(namespace.nsid, info);
+        let nsid = namespace.nsid as usize;
+        if placements.len() <= nsid {
+            placements.resize(nsid + 1, None);
+        }
+        placements[nsid] = Some(placement);
+    }
+    let subsystem = Subsystem::new(described).map_err(SubsystemError::Refused)?;
+    Ok(Home { subsystem, placements })
+}
+
+fn place(
+    nqn: &str,
+    namespace: &NamespaceConfig,
+    device_index: usize,
+    device: &OpenDevice,
+) -> Result<(NamespaceInfo, Placement), SubsystemError> {
+    let nsid = namespace.nsid;
+    if namespace.block_size < device.block_size_min {
+        let (asked, least) = (namespace.block_size, device.block_size_min);
+        return Err(SubsystemError::BlockSize { nsid, asked, least });
+    }
+    let block_size =
+        if namespace.block_size == BlockSize::B512.bytes() { BlockSize::B512 } else { BlockSize::B4096 };
+    let room = device.size.saturating_sub(namespace.offset);
+    let size = namespace.size.unwrap_or(room);
+    if size > room || size == Bytes::ZERO {
+        let end = namespace.offset.saturating_add(size);
+        return Err(SubsystemError::TooLarge { nsid, end, size: device.size });
+    }
+    let mut info = NamespaceInfo::new(block_size, size.get() >> block_size.log2());
+    info.uuid = Some(namespace.uuid.unwrap_or_else(|| identity::namespace_uuid(nqn, nsid)));
+    info.zeroes_after_deallocate = device.discard_zeroes;
+    let offset = namespace.offset.get();
+    Ok((info, Placement { device: device_index, offset, block_log2: block_size.log2() }))
+}
+
+/// The discovery subsystem: every subsystem at every address that is listened on.
+pub(crate) fn discovery(config: &Config, addresses: &[SocketAddr]) -> Result<Subsystem, SubsystemError> {
+    let mut described =
+        nvme::subsystem::SubsystemConfig::io(Nqn::discovery(), &identity::serial(Nqn::DISCOVERY));
+    described.role = Role::Discovery;
+    let mut records = Vec::new();
+    for subsystem in &config.subsystems {
+        for address in addresses {
+            let address = match address.ip().is_unspecified() {
+                true => DiscoveryAddress::AsReached { port: address.port() },
+                false => DiscoveryAddress::At(*address),
+            };
+            let (nqn, hosts) = (parse_nqn(&subsystem.nqn)?, access(&subsystem.hosts)?);
+            records.push(DiscoveryRecord { subsystem: nqn, kind: SubsystemType::Nvm, address, hosts });
+        }
+    }
+    let mut discovery = Subsystem::new(described).map_err(SubsystemError::Refused)?;
+    discovery.set_discovery_records(records);
+    Ok(discovery)
+}
+
+fn access(hosts: &AllowedHosts) -> Result<HostAccess, SubsystemError> {
+    match hosts {
+        AllowedHosts::Any => Ok(HostAccess::Any),
+        AllowedHosts::Only(hosts) => {
+            Ok(HostAccess::Only(hosts.iter().map(|nqn| parse_nqn(nqn)).collect::<Result<_, _>>()?))
+        }
+    }
+}
+
+fn parse_nqn(nqn: &str) -> Result<Nqn, SubsystemError> {
+    Nqn::new(nqn).map_err(|_| SubsystemError::Name(nqn.to_owned()))
+}

@@ -1,0 +1,214 @@
+//! One connection: a socket of the reactor and the transport that speaks on it.
+//!
+//! ```text
+//!   Received ──► parse ──► events (commands)          what cannot be parsed yet is held, and the socket paused
+//!   replies ──► transport ──flush──► one batch in flight ──► Sent
+//! ```
+//!
+//! Used by the front, which knows connections before they belong to anybody, and by the pipelines. A link moves between them
+//! as a socket and a transport.
+//!
+//! Holds: at most one batch is in flight; nothing is read from a socket whose bytes cannot be used.
+
+use crate::payload::{Budget, Intake, Outlet, Payload};
+use nvme::connection::{Fatal, Pause, TargetConnection, TargetEvent};
+use nvme::spec::Cqe;
+use reactor::{BufferPool, IoBuffer, Reactor, SendBatch, Token};
+use std::net::SocketAddr;
+use units::{Bytes, Instant, Nanos};
+
+/// Commands and other news from a connection.
+pub(crate) type Events = Vec<TargetEvent<Payload>>;
+
+/// A socket and its transport.
+pub(crate) struct Link {
+    /// The socket on this thread's reactor.
+    pub(crate) token: Token,
+    /// The other end.
+    pub(crate) peer: SocketAddr,
+    /// What speaks on the socket.
+    pub(crate) transport: TargetConnection<Payload>,
+    /// What the connection holds of the pools.
+    pub(crate) budget: Budget,
+    /// Whether memory was refused: `parse_held` when some came back.
+    pub(crate) starved: bool,
+    /// Commands handed out and not answered.
+    delivered: usize,
+    /// Received and not parsed.
+    held: Vec<u8>,
+    paused: bool,
+    /// The batch, while none is in flight.
+    batch: Option<SendBatch>,
+    sending_since: Option<Instant>,
+    received_at: Instant,
+    ending: bool,
+}
+
+impl Link {
+    /// A link on a socket that the reactor has taken over.
+    pub(crate) fn new(
+        now: Instant,
+        token: Token,
+        peer: SocketAddr,
+        transport: TargetConnection<Payload>,
+        memory: Bytes,
+    ) -> Link {
+        Link {
+            token,
+            peer,
+            transport,
+            budget: Budget::new(memory),
+            starved: false,
+            delivered: 0,
+            held: Vec::new(),
+            paused: false,
+            batch: Some(SendBatch::new()),
+            sending_since: None,
+            received_at: now,
+            ending: false,
+        }
+    }
+
+    /// A link that moved here with a command that was delivered elsewhere and is to be answered here.
+    pub(crate) fn with_delivered(
+        now: Instant,
+        token: Token,
+        peer: SocketAddr,
+        transport: TargetConnection<Payload>,
+        memory: Bytes,
+    ) -> Link {
+        Link { delivered: 1, ..Link::new(now, token, peer, transport, memory) }
+    }
+
+    /// Bytes have arrived; what they say is added to `events`.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        pool: &mut BufferPool,
+        reactor: &mut Reactor,
+        events: &mut Events,
+    ) -> Result<(), Fatal> {
+        self.received_at = now;
+        if self.ending {
+            return Ok(());
+        }
+        let taken = if self.held.is_empty() { self.parse(bytes, pool, events)? } else { 0 };
+        if taken < bytes.len() {
+            self.held.extend(&bytes[taken..]);
+            if !self.paused {
+                self.paused = true;
+                reactor.pause_receive(self.token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries again what was held back: after memory came back, and after replies were sent.
+    pub(crate) fn parse_held(
+        &mut self,
+        pool: &mut BufferPool,
+        reactor: &mut Reactor,
+        events: &mut Events,
+    ) -> Result<(), Fatal> {
+        self.starved = false;
+        self.transport.resume(&mut Intake { pool, budget: &mut self.budget, starved: &mut self.starved });
+        let held = std::mem::take(&mut self.held);
+        let taken = self.parse(&held, pool, events)?;
+        self.held = held;
+        self.held.drain(..taken);
+        if self.paused && self.held.is_empty() {
+            self.paused = false;
+            reactor.resume_receive(self.token);
+        }
+        Ok(())
+    }
+
+    /// Whether `parse_held` waits for replies to be sent.
+    pub(crate) fn waits_for_transmit(&self) -> bool {
+        self.paused && self.transport.paused() != Some(Pause::Buffers)
+    }
+
+    /// Takes the bytes that were received and not parsed, for a link that moves.
+    pub(crate) fn take_held(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
+    fn parse(&mut self, bytes: &[u8], pool: &mut BufferPool, events: &mut Events) -> Result<usize, Fatal> {
+        let before = events.len();
+        let mut intake = Intake { pool, budget: &mut self.budget, starved: &mut self.starved };
+        let result = self.transport.on_bytes(bytes, &mut intake, events);
+        let new = &events[before..];
+        self.delivered += new.iter().filter(|event| matches!(event, TargetEvent::Command { .. })).count();
+        result
+    }
+
+    /// Answers a command.
+    pub(crate) fn reply(&mut self, cqe: Cqe) {
+        self.delivered -= 1;
+        self.transport.reply(cqe);
+    }
+
+    /// Answers a command with data.
+    pub(crate) fn reply_with_data(&mut self, cqe: Cqe, payload: Payload, length: u32) {
+        self.delivered -= 1;
+        self.transport.reply_with_data(cqe, payload, length);
+    }
+
+    /// Hands what waits to be sent to the reactor, unless a batch is in flight already.
+    pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) {
+        if self.transport.transmit_pending() == 0 {
+            return;
+        }
+        let Some(mut batch) = self.batch.take() else { return };
+        self.transport.poll_transmit(&mut Outlet { batch: &mut batch });
+        match reactor.send(self.token, batch) {
+            Ok(()) => self.sending_since = Some(now),
+            // The connection is gone, which its receiving side reports.
+            Err(refused) => self.batch = Some(refused.item),
+        }
+    }
+
+    /// A batch was sent: its buffers go back to `give`, the next may be flushed.
+    pub(crate) fn on_sent(&mut self, mut batch: SendBatch, mut give: impl FnMut(IoBuffer)) {
+        for buffer in batch.drain_buffers() {
+            self.budget.give(buffer.len());
+            give(buffer);
+        }
+        self.batch = Some(batch);
+        self.sending_since = None;
+        if self.is_quiet() {
+            self.budget.clear();
+        }
+    }
+
+    /// No more is parsed; when all that waits was sent, `is_spent` answers true.
+    pub(crate) fn end(&mut self) {
+        self.ending = true;
+        self.held.clear();
+    }
+
+    /// Whether the link has ended and sent its last words.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.ending && self.transport.transmit_pending() == 0 && self.batch.is_some()
+    }
+
+    /// Whether nothing is in flight on the socket in our direction.
+    pub(crate) fn all_sent(&self) -> bool {
+        self.transport.transmit_pending() == 0 && self.batch.is_some()
+    }
+
+    /// How long the other end has owed us something: the reading of our replies, or data it announced.
+    pub(crate) fn stalled_for(&self, now: Instant) -> Nanos {
+        let unread = self.sending_since.map_or(Nanos::ZERO, |since| now.saturating_since(since));
+        let owes_data = self.transport.outstanding() > self.delivered + self.transport.parked();
+        let unsent =
+            if owes_data && !self.paused { now.saturating_since(self.received_at) } else { Nanos::ZERO };
+        unread.max(unsent)
+    }
+
+    /// Whether no command is under way but those that wait for memory.
+    fn is_quiet(&self) -> bool {
+        self.transport.outstanding() == self.transport.parked() && self.all_sent()
+    }
+}

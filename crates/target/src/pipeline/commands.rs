@@ -1,0 +1,264 @@
+//! From a command to its completion.
+//!
+//! A read is admitted when its data fits the connection's budget, and waits in the session otherwise: so a host that does not
+//! read its replies stops getting more of them, and nobody else is held up. A write has its memory when it comes here.
+
+use super::message::IoOutcome;
+use super::placement::priority_of;
+use super::{Origin, Pipeline, queue_of};
+use crate::payload::Payload;
+use crate::slab::Key;
+use crate::switch::{Failure, Finished, Request, Work};
+use nvme::buffer::Buffer;
+use nvme::spec::{Cqe, Sqe, Status};
+use nvme::subsystem::{Action, IoCommand, IoOp};
+use std::io;
+use tracing::warn;
+use units::Instant;
+
+/// An IO of a connection here.
+pub(super) struct IoContext {
+    pub(super) session: Key,
+    cid: u16,
+    pub(super) command: IoCommand,
+    /// The device it is for.
+    pub(super) device: usize,
+    /// Bytes of the connection's budget that its read data takes.
+    read_length: usize,
+    /// The work, while it waits for room in the budget.
+    waiting: Option<Work>,
+    /// Its host was preempted with abort.
+    pub(super) is_preempted: bool,
+}
+
+impl Pipeline {
+    /// A command has come, with its data.
+    pub(super) fn on_command(&mut self, now: Instant, key: Key, sqe: &Sqe, payload: Option<Payload>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let (Some(link), Some(home)) = (&mut session.link, &mut self.homes[session.subsystem]) else {
+            return;
+        };
+        let data = payload.as_ref().map(Buffer::bytes);
+        match home.subsystem.on_command(now, queue_of(key), sqe, data) {
+            Action::Io(command) => return self.start_io(now, key, sqe.cid(), command, payload),
+            Action::Reply { cqe, data: None } => link.reply(cqe),
+            Action::Reply { cqe, data: Some(data) } => {
+                let length =
+                    u32::try_from(data.len()).expect("a reply is no longer than its command's descriptor");
+                link.reply_with_data(cqe, Payload::Heap(data), length);
+            }
+            Action::Credits { enabled, cqe } => {
+                let credit = if enabled { self.switch.policy().credit(session.tenant).0 } else { 0 };
+                link.reply(cqe.with_dw0(credit));
+                self.set_credits(key, enabled);
+            }
+            Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
+            Action::Pending => {}
+        }
+        self.mark_dirty(key);
+        self.give_back(key, payload);
+    }
+
+    /// The data of a command that needed no device is no longer needed.
+    fn give_back(&mut self, key: Key, payload: Option<Payload>) {
+        let Some(buffer) = payload.and_then(Payload::into_pooled) else { return };
+        if let Some(link) = self.sessions.get_mut(key).and_then(|session| session.link.as_mut()) {
+            link.budget.give(buffer.len());
+        }
+        self.inbound.give(buffer);
+        self.memory_came_back = true;
+    }
+
+    /// Completions on all queues of the controller of `key` carry credits from now on, or no longer.
+    fn set_credits(&mut self, key: Key, enabled: bool) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (subsystem, controller_id) = (session.subsystem, session.controller_id);
+        let of_controller = self
+            .sessions
+            .iter()
+            .filter(|(_, other)| other.subsystem == subsystem && other.controller_id == controller_id);
+        let keys: Vec<Key> = of_controller.map(|(key, _)| key).collect();
+        for key in keys {
+            let session = self.sessions.get_mut(key).expect("just found");
+            session.credits = enabled;
+            if let Some(link) = &mut session.link {
+                link.transport.set_success_without_response(!enabled);
+            }
+        }
+    }
+
+    fn start_io(&mut self, now: Instant, key: Key, cid: u16, command: IoCommand, payload: Option<Payload>) {
+        let session = self.sessions.get_mut(key).expect("its command has just come");
+        let home = self.homes[session.subsystem].as_ref().expect("its command was just checked");
+        let placement =
+            home.placements[command.nsid as usize].expect("the subsystem knows only placed namespaces");
+        let work = placement.work(&command, payload);
+        let read_length = match &work {
+            Work::Read(range) => usize::try_from(range.length).expect("a transfer fits the address space"),
+            _ => 0,
+        };
+        let io = self.ios.insert(IoContext {
+            session: key,
+            cid,
+            command,
+            device: placement.device,
+            read_length,
+            waiting: None,
+            is_preempted: false,
+        });
+        session.ios += 1;
+        let link = session.link.as_mut().expect("its command has just come");
+        if read_length > 0 && !(session.waiting.is_empty() && link.budget.take(read_length)) {
+            self.ios.get_mut(io).expect("just inserted").waiting = Some(work);
+            session.waiting.push_back(io);
+            return;
+        }
+        self.dispatch(now, io, work);
+    }
+
+    /// Admits reads that waited, as far as the budget goes.
+    pub(super) fn admit_waiting(&mut self, now: Instant, key: Key) {
+        loop {
+            let Some(session) = self.sessions.get_mut(key) else { return };
+            let (Some(link), Some(&io)) = (&mut session.link, session.waiting.front()) else { return };
+            let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
+            if !link.budget.take(context.read_length) {
+                return;
+            }
+            session.waiting.pop_front();
+            let work = context.waiting.take().expect("it waited with its work");
+            self.dispatch(now, io, work);
+        }
+    }
+
+    /// To the switch of its device, here or elsewhere.
+    fn dispatch(&mut self, now: Instant, io: Key, work: Work) {
+        let context = self.ios.get(io).expect("an IO is dispatched once");
+        let tenant = self.sessions.get(context.session).expect("a session outlives its IOs").tenant;
+        let priority = priority_of(&context.command);
+        if context.device == self.index {
+            self.switch.arrive(now, Request { tag: Origin::Local(io), tenant, priority, work });
+        } else {
+            self.send_remote(context.device, io, tenant, priority, work);
+        }
+    }
+
+    /// The switch is done with an IO.
+    pub(super) fn on_finished(&mut self, now: Instant, finished: Finished<Origin>) {
+        let Finished { tag, result, read, spent, credit, .. } = finished;
+        match tag {
+            Origin::Local(io) => self.on_outcome(now, io, IoOutcome { result, read, spent, credit }),
+            Origin::Remote { from, io } => {
+                self.answer_remote(from, io, IoOutcome { result, read, spent, credit })
+            }
+            Origin::House => self.on_flushed(result),
+        }
+    }
+
+    /// An IO of a connection here has ended.
+    pub(super) fn on_outcome(&mut self, now: Instant, io: Key, outcome: IoOutcome) {
+        let context = self.ios.remove(io).expect("an IO ends once");
+        let IoOutcome { result, read, spent, credit } = outcome;
+        let status = self.status_of(&context, result);
+        let session = self.sessions.get_mut(context.session).expect("a session outlives its IOs");
+        session.ios -= 1;
+        if let Some(home) = &mut self.homes[session.subsystem] {
+            home.subsystem.on_io_completed(queue_of(context.session), context.cid, &context.command, status);
+        }
+        if let Some(buffer) = spent {
+            if let Some(link) = &mut session.link {
+                link.budget.give(buffer.len());
+            }
+            self.inbound.give(buffer);
+            self.memory_came_back = true;
+        }
+        match (&mut session.link, read) {
+            (Some(link), read) => {
+                let mut cqe = Cqe::new(context.cid, status);
+                if session.credits && status.is_success() {
+                    cqe = cqe.with_dw0(credit.0);
+                }
+                match read {
+                    Some(buffer) => {
+                        let length = buffer.len() as u32;
+                        link.reply_with_data(cqe, Payload::Pooled(buffer), length);
+                    }
+                    None => {
+                        if context.read_length > 0 {
+                            link.budget.give(context.read_length);
+                        }
+                        link.reply(cqe);
+                    }
+                }
+                self.mark_dirty(context.session);
+                if status.is_success() && context.read_length > 0 {
+                    // Its memory comes back when it was sent.
+                } else {
+                    self.admit_waiting(now, context.session);
+                }
+            }
+            (None, Some(buffer)) => self.outbound.give(buffer),
+            (None, None) => {}
+        }
+        self.lower_fences(io);
+        self.retire_if_done(now, context.session);
+    }
+
+    /// Takes back what `key` has under way and has not reached a device; the rest ends by itself.
+    pub(super) fn withdraw_session(&mut self, now: Instant, key: Key) {
+        let of_session = self.ios.iter().filter(|(_, context)| context.session == key);
+        let ios: Vec<Key> = of_session.map(|(io, _)| io).collect();
+        self.withdraw(now, key, &ios);
+    }
+
+    /// Takes back those of `ios`, all of session `key`, that have not reached a device.
+    pub(super) fn withdraw(&mut self, now: Instant, key: Key, ios: &[Key]) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let tenant = session.tenant;
+        let waiting: Vec<Key> = session.waiting.iter().copied().filter(|io| ios.contains(io)).collect();
+        session.waiting.retain(|io| !ios.contains(io));
+        let mut gone = Vec::new();
+        let is_listed = |origin| matches!(origin, Origin::Local(io) if ios.contains(&io));
+        self.switch.withdraw(now, tenant, is_listed, |finished| gone.push(finished));
+        gone.into_iter().for_each(|finished| self.on_finished(now, finished));
+        let credit = self.switch.policy().credit(tenant);
+        for io in waiting {
+            let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
+            // It had not been counted against the budget.
+            context.read_length = 0;
+            let result = Err(Failure::Withdrawn);
+            self.on_outcome(now, io, IoOutcome { result, read: None, spent: None, credit });
+        }
+        self.withdraw_remote(now, tenant, ios);
+    }
+
+    /// What the host is told.
+    fn status_of(&mut self, context: &IoContext, result: Result<(), Failure>) -> Status {
+        match result {
+            Ok(()) => Status::SUCCESS,
+            Err(Failure::Miscompare) => Status::COMPARE_FAILURE,
+            Err(Failure::Withdrawn) if context.is_preempted => Status::PREEMPTED_AND_ABORTED,
+            Err(Failure::Withdrawn) => Status::ABORT_REQUESTED,
+            Err(Failure::Device(error)) => {
+                self.device_errors += 1;
+                // A device that fails fails often: the log gets the first, the second, the fourth …
+                if self.device_errors.is_power_of_two() {
+                    let (op, lba, nsid) = (&context.command.op, context.command.lba.0, context.command.nsid);
+                    let (device, count) = (&self.name, self.device_errors);
+                    warn!(%device, ?op, lba, nsid, count, %error, "the device failed an IO");
+                }
+                status_of_error(&context.command.op, &error)
+            }
+        }
+    }
+}
+
+fn status_of_error(op: &IoOp, error: &io::Error) -> Status {
+    match (op, error.kind()) {
+        (_, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Status::CAPACITY_EXCEEDED,
+        (IoOp::Read | IoOp::Compare | IoOp::Verify, _) => Status::UNRECOVERED_READ_ERROR,
+        (IoOp::Write | IoOp::WriteZeroes { .. } | IoOp::Deallocate(_) | IoOp::Flush, _) => {
+            Status::WRITE_FAULT
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the threads of a target tell each other.
+
+use crate::mailbox::Mailbox;
+use crate::payload::Payload;
+use crate::slab::Key;
+use crate::stats::SsdStats;
+use crate::switch::{Failure, Work};
+use nvme::connection::TargetConnection;
+use nvme::spec::Sqe;
+use reactor::IoBuffer;
+use sched::{Credit, Policy, Priority, Share};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use units::TenantId;
+
+/// To a pipeline.
+pub(crate) enum ToPipeline {
+    /// A tenant of that number may send IOs from now on.
+    Tenant(Announcement),
+    /// A connection that has asked for a queue of a subsystem at home here.
+    Connection(Box<Handover>),
+    /// An IO from another pipeline.
+    Remote(RemoteIo),
+    /// The end of an IO that was given to another pipeline.
+    RemoteDone(RemoteDone),
+    /// IOs of another pipeline that need not reach the device any more.
+    RemoteWithdraw {
+        /// The other pipeline.
+        from: usize,
+        /// Whose they are.
+        tenant: TenantId,
+        /// The IOs as their sender named them.
+        ios: Vec<Key>,
+    },
+    /// Asks for a snapshot.
+    Stats(Sender<SsdStats>),
+    /// Puts another scheduler in charge.
+    ReplacePolicy(Box<dyn Policy>),
+    /// No more commands; tell [`Report::Drained`] when those that came are answered.
+    Drain,
+    /// Flush the device, close everything, end.
+    Finish,
+    /// Close everything, end.
+    Stop,
+}
+
+/// A tenant's number.
+#[derive(Clone)]
+pub(crate) struct Announcement {
+    /// The number.
+    pub(crate) id: TenantId,
+    /// The host's NQN.
+    pub(crate) host: Arc<str>,
+    /// What it was promised.
+    pub(crate) share: Share,
+    /// Another tenant had the number before, and has gone for good.
+    pub(crate) is_reused: bool,
+}
+
+/// A connection on its way from the front to its home.
+pub(crate) struct Handover {
+    /// The socket.
+    pub(crate) socket: TcpStream,
+    /// The other end.
+    pub(crate) peer: SocketAddr,
+    /// The transport, its handshake done.
+    pub(crate) transport: TargetConnection<Payload>,
+    /// The Connect command, not answered yet.
+    pub(crate) connect: Sqe,
+    /// Its data.
+    pub(crate) connect_data: Payload,
+    /// Bytes that came after it.
+    pub(crate) unparsed: Vec<u8>,
+    /// The subsystem, as an index of the configuration.
+    pub(crate) subsystem: usize,
+    /// Whose it is.
+    pub(crate) tenant: TenantId,
+    /// The host's NQN.
+    pub(crate) host: Arc<str>,
+}
+
+/// An IO for another pipeline's device.
+pub(crate) struct RemoteIo {
+    /// The pipeline that the connection is at home in.
+    pub(crate) from: usize,
+    /// The IO there.
+    pub(crate) io: Key,
+    /// Who asks.
+    pub(crate) tenant: TenantId,
+    /// The tenant's own class.
+    pub(crate) priority: Priority,
+    /// What is to be done, in bytes of the other device.
+    pub(crate) work: Work,
+}
+
+/// The end of an IO on another pipeline's device.
+pub(crate) struct RemoteDone {
+    /// The pipeline that did it.
+    pub(crate) by: usize,
+    /// The IO as its sender named it.
+    pub(crate) io: Key,
+    /// How it ended.
+    pub(crate) outcome: IoOutcome,
+}
+
+/// How an IO ended, wherever its device is.
+pub(crate) struct IoOutcome {
+    /// Whether it was done.
+    pub(crate) result: Result<(), Failure>,
+    /// What was read.
+    pub(crate) read: Option<IoBuffer>,
+    /// The buffer that came with it.
+    pub(crate) spent: Option<IoBuffer>,
+    /// How many IOs the tenant may have outstanding on that SSD.
+    pub(crate) credit: Credit,
+}
+
+/// To the front.
+pub(crate) enum ToFront {
+    /// A connection that was handed over has gone, with all of its IOs.
+    Closed {
+        /// Whose it was.
+        host: Arc<str>,
+    },
+    /// Accept no more; close what has not been handed over.
+    Drain,
+    /// Close everything, end.
+    Stop,
+}
+
+/// From a thread to whoever started the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// All commands that came are answered.
+    Drained,
+    /// The thread is about to end.
+    Ended,
+}
+
+/// The mailboxes of all pipelines, by device.
+pub(crate) type Peers = Vec<Mailbox<ToPipeline>>;

@@ -1,0 +1,436 @@
+//! The thread of one SSD: its connections, its subsystems, its switch.
+//!
+//! ```text
+//!   socket ─► Link ─► Subsystem ──reply──────────────────────────► Link ─► socket
+//!                        └──IO──► Switch ─► device ─► completion ──┘
+//!                        └──IO for another SSD──► that pipeline ───┘
+//! ```
+//!
+//! One turn of the loop: wait; take all events; run the switch; answer; send one batch per connection. Everything is done for
+//! as many connections and IOs as have come together, so that a busy pipeline makes few system calls.
+//!
+//! A connection lives here from the Connect command on. Its *session* stays until its last IO has ended, also when the socket
+//! has gone before, as buffers are in the device's hands until then.
+//!
+//! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its budget
+//!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
+//! Elsewhere: commands and their completions are `commands`, the life of a session `sessions`, other SSDs `remote`,
+//!            waiting for a preempted host's IOs `fence`.
+
+mod commands;
+mod fence;
+pub(crate) mod message;
+pub(crate) mod placement;
+mod remote;
+mod sessions;
+
+use crate::config::Limits;
+use crate::link::Events;
+use crate::mailbox::{Inbox, Mailbox};
+use crate::slab::{Key, Slab};
+use crate::stats::{Counters, SsdStats, TenantStats};
+use crate::switch::{Finished, Measured, Request, Switch, Work};
+use crate::tenants::HOUSE;
+use fence::Fence;
+use message::{Announcement, Peers, Report, ToFront, ToPipeline};
+use nvme::subsystem::{Output, QueueKey, Subsystem};
+use placement::Placement;
+use reactor::{BufferPool, Clock, Event, Reactor, Token};
+use remote::Remote;
+use sessions::{Ending, Session};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use tracing::{debug, error};
+use units::{Bytes, Instant, Nanos};
+
+/// How often connections are looked at for a host that has stopped: so many times within the time-out.
+const STALL_CHECKS: u64 = 4;
+
+/// What a pipeline is made of.
+pub(crate) struct Parts {
+    /// Its place among the devices of the configuration.
+    pub(crate) index: usize,
+    /// The device's name.
+    pub(crate) name: String,
+    /// Its reactor, which has the device's file already.
+    pub(crate) reactor: Reactor,
+    /// Its scheduler and device.
+    pub(crate) switch: Switch<Origin>,
+    /// By subsystem of the configuration: those at home here.
+    pub(crate) homes: Vec<Option<Home>>,
+    /// The owner's end of its mailbox.
+    pub(crate) inbox: Inbox<ToPipeline>,
+    /// Everybody's mailbox, its own included.
+    pub(crate) peers: Peers,
+    /// The front's mailbox.
+    pub(crate) front: Mailbox<ToFront>,
+    /// Whoever started the target.
+    pub(crate) reports: Sender<Report>,
+    /// Memory for IO buffers.
+    pub(crate) memory: Bytes,
+    /// Bounds.
+    pub(crate) limits: Limits,
+}
+
+/// A subsystem at home in a pipeline.
+pub(crate) struct Home {
+    /// Its state.
+    pub(crate) subsystem: Subsystem,
+    /// Where its namespaces lie, by number.
+    pub(crate) placements: Vec<Option<Placement>>,
+}
+
+/// Where an IO in the switch comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A connection here: the key of its `IoContext`.
+    Local(Key),
+    /// Another pipeline, which knows the IO by that key.
+    Remote { from: usize, io: Key },
+    /// The flush at the end.
+    House,
+}
+
+/// How far the end of the pipeline has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// No new commands; answering the old ones.
+    Draining,
+    /// All answered; other pipelines may still send IOs.
+    Drained,
+    /// The device is being flushed.
+    Flushing,
+    Ended,
+}
+
+/// What is known of a tenant.
+struct Tenant {
+    host: Arc<str>,
+    counters: Counters,
+}
+
+/// See the module.
+pub(crate) struct Pipeline {
+    index: usize,
+    name: String,
+    reactor: Reactor,
+    switch: Switch<Origin>,
+    homes: Vec<Option<Home>>,
+    inbox: Inbox<ToPipeline>,
+    peers: Peers,
+    front: Mailbox<ToFront>,
+    reports: Sender<Report>,
+    limits: Limits,
+
+    sessions: Slab<Session>,
+    by_token: HashMap<Token, Key>,
+    ios: Slab<commands::IoContext>,
+    remotes: Vec<Remote>,
+    fences: Vec<Fence>,
+    tenants: Vec<Option<Tenant>>,
+
+    /// Data that arrives.
+    inbound: BufferPool,
+    /// Data that was read.
+    outbound: BufferPool,
+    /// Sessions with something to send.
+    dirty: Vec<Key>,
+    /// Sessions that were refused memory, longest waiting first.
+    thirsty: VecDeque<Key>,
+    /// Whether inbound memory has come back since the thirsty were last served.
+    memory_came_back: bool,
+    device_errors: u64,
+    next_stall_check: Instant,
+    phase: Phase,
+
+    /// Kept for their memory from turn to turn.
+    events: Events,
+    finished: Vec<(Finished<Origin>, Option<Measured>)>,
+}
+
+impl Pipeline {
+    pub(crate) fn new(parts: Parts) -> Pipeline {
+        let half = Bytes(parts.memory.get() / 2);
+        let remotes = parts.peers.iter().map(|_| Remote::default()).collect();
+        Pipeline {
+            index: parts.index,
+            name: parts.name,
+            reactor: parts.reactor,
+            switch: parts.switch,
+            homes: parts.homes,
+            inbox: parts.inbox,
+            peers: parts.peers,
+            front: parts.front,
+            reports: parts.reports,
+            limits: parts.limits,
+            sessions: Slab::new(),
+            by_token: HashMap::new(),
+            ios: Slab::new(),
+            remotes,
+            fences: Vec::new(),
+            tenants: Vec::new(),
+            inbound: BufferPool::new(half),
+            outbound: BufferPool::new(half),
+            dirty: Vec::new(),
+            thirsty: VecDeque::new(),
+            memory_came_back: false,
+            device_errors: 0,
+            next_stall_check: Instant::ZERO,
+            phase: Phase::Running,
+            events: Vec::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Runs until it is told to end.
+    ///
+    /// # Errors
+    /// The reactor's own: a broken machine, or a bug.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        while self.phase != Phase::Ended {
+            self.reactor.wait(self.deadline())?;
+            let now = Clock.now();
+            while let Some(event) = self.reactor.next_event() {
+                self.on_event(now, event);
+            }
+            self.run_switch(now);
+            self.run_subsystems(now);
+            self.serve_thirsty(now);
+            self.check_stalls(now);
+            self.flush_links(now);
+            self.check_drained();
+        }
+        debug!(device = %self.name, "the pipeline ends");
+        Ok(())
+    }
+
+    /// When there is something to do although nothing happens.
+    fn deadline(&self) -> Option<Instant> {
+        let keep_alives = self.homes.iter().flatten().filter_map(|home| home.subsystem.next_timeout());
+        let stalls = (self.sessions.len() > 0).then_some(self.next_stall_check);
+        keep_alives.chain(self.switch.next_wake()).chain(stalls).min()
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Received { token, bytes } => {
+                if let Some(key) = self.by_token.get(&token).copied()
+                    && self.phase == Phase::Running
+                {
+                    self.on_received(now, key, bytes);
+                }
+            }
+            Event::Sent { token, batch, result } => {
+                if let Some(key) = self.by_token.get(&token).copied() {
+                    self.on_sent(now, key, batch, result);
+                }
+            }
+            Event::ReceiveEnded { token, error } => {
+                if let Some(key) = self.by_token.get(&token).copied() {
+                    self.close_session(now, key, error.map_or(Ending::ClosedByHost, Ending::Broken));
+                }
+            }
+            Event::Disk { tag, result, buffer, .. } => self.switch.on_disk(now, tag, result, buffer),
+            Event::Woken => {
+                while let Some(message) = self.inbox.take() {
+                    self.on_message(now, message);
+                }
+            }
+            Event::Accepted { .. }
+            | Event::AcceptFailed { .. }
+            | Event::Connected { .. }
+            | Event::Detached { .. } => {
+                unreachable!("a pipeline neither listens, connects nor detaches: {event:?}")
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, message: ToPipeline) {
+        match message {
+            ToPipeline::Tenant(announcement) => self.on_tenant(now, announcement),
+            ToPipeline::Connection(handover) => self.on_handover(now, *handover),
+            ToPipeline::Remote(io) => self.on_remote_io(now, io),
+            ToPipeline::RemoteDone(done) => self.on_remote_done(now, done),
+            ToPipeline::RemoteWithdraw { from, tenant, ios } => {
+                self.on_remote_withdraw(now, from, tenant, &ios)
+            }
+            // Nobody waits any more if this fails.
+            ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
+            ToPipeline::ReplacePolicy(policy) => self.switch.replace_policy(now, policy),
+            ToPipeline::Drain => {
+                if self.phase == Phase::Running {
+                    self.phase = Phase::Draining;
+                    self.by_token.keys().for_each(|&token| self.reactor.pause_receive(token));
+                }
+            }
+            ToPipeline::Finish => {
+                self.phase = Phase::Flushing;
+                let priority = sched::Priority::default();
+                self.switch
+                    .arrive(now, Request { tag: Origin::House, tenant: HOUSE, priority, work: Work::Flush });
+            }
+            ToPipeline::Stop => self.phase = Phase::Ended,
+        }
+    }
+
+    fn on_tenant(&mut self, now: Instant, announcement: Announcement) {
+        let Announcement { id, host, share, is_reused } = announcement;
+        if is_reused {
+            self.switch.forget(now, id);
+        }
+        self.switch.set_share(now, id, share);
+        if self.tenants.len() <= id.index() {
+            self.tenants.resize_with(id.index() + 1, || None);
+        }
+        self.tenants[id.index()] = Some(Tenant { host, counters: Counters::default() });
+    }
+
+    /// Lets the switch work, and answers what has ended.
+    fn run_switch(&mut self, now: Instant) {
+        let mut finished = std::mem::take(&mut self.finished);
+        self.switch
+            .run(now, &mut self.reactor, &mut self.outbound, |io, measured| finished.push((io, measured)));
+        for (io, measured) in finished.drain(..) {
+            if let Some(measured) = measured
+                && let Some(Some(tenant)) = self.tenants.get_mut(measured.tenant.index())
+            {
+                tenant.counters.record(&measured);
+            }
+            self.on_finished(now, io);
+        }
+        self.finished = finished;
+    }
+
+    /// Does what subsystems want unasked.
+    fn run_subsystems(&mut self, now: Instant) {
+        for index in 0..self.homes.len() {
+            while let Some(output) = self.homes[index].as_mut().and_then(|home| home.subsystem.poll(now)) {
+                match output {
+                    Output::Complete { queue, cqe } => {
+                        let key = key_of(queue);
+                        if let Some(link) =
+                            self.sessions.get_mut(key).and_then(|session| session.link.as_mut())
+                        {
+                            link.reply(cqe);
+                            self.mark_dirty(key);
+                        }
+                    }
+                    Output::CloseQueue { queue, reason } => {
+                        self.close_session(now, key_of(queue), Ending::BySubsystem(reason));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what is to be sent, one batch per connection.
+    fn flush_links(&mut self, now: Instant) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for key in dirty.drain(..) {
+            let Some(session) = self.sessions.get_mut(key) else { continue };
+            session.is_dirty = false;
+            let Some(link) = &mut session.link else { continue };
+            link.flush(now, &mut self.reactor);
+            if link.is_spent() {
+                self.close_session(now, key, Ending::Refused);
+            }
+        }
+        self.dirty = dirty;
+    }
+
+    fn mark_dirty(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && !session.is_dirty
+        {
+            session.is_dirty = true;
+            self.dirty.push(key);
+        }
+    }
+
+    /// Lets connections that were refused memory go on, in turn, once some came back.
+    fn serve_thirsty(&mut self, now: Instant) {
+        if !std::mem::take(&mut self.memory_came_back) {
+            return;
+        }
+        for _ in 0..self.thirsty.len() {
+            let key = self.thirsty.pop_front().expect("counted");
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.is_thirsty = false;
+                self.parse_held(now, key);
+            }
+        }
+    }
+
+    /// Disconnects hosts that do not read their replies, or do not send the data they announced.
+    fn check_stalls(&mut self, now: Instant) {
+        if now < self.next_stall_check {
+            return;
+        }
+        self.next_stall_check = now + Nanos(self.limits.stall_timeout.get() / STALL_CHECKS);
+        let limit = self.limits.stall_timeout;
+        let is_stalled =
+            |session: &Session| session.link.as_ref().is_some_and(|link| link.stalled_for(now) >= limit);
+        let stalled: Vec<Key> =
+            self.sessions.iter().filter(|(_, session)| is_stalled(session)).map(|(key, _)| key).collect();
+        for key in stalled {
+            self.close_session(now, key, Ending::Stalled);
+        }
+    }
+
+    fn check_drained(&mut self) {
+        let is_drained =
+            |session: &Session| session.ios == 0 && session.link.as_ref().is_none_or(|link| link.all_sent());
+        if self.phase == Phase::Draining && self.sessions.iter().all(|(_, session)| is_drained(session)) {
+            self.phase = Phase::Drained;
+            self.report(Report::Drained);
+        }
+    }
+
+    fn report(&self, report: Report) {
+        if self.reports.send(report).is_err() {
+            debug!(device = %self.name, ?report, "nobody waits for this report");
+        }
+    }
+
+    /// The flush at the end is over.
+    fn on_flushed(&mut self, result: Result<(), crate::switch::Failure>) {
+        if let Err(failure) = result {
+            error!(device = %self.name, ?failure, "the last flush failed: what was written lately may not be stored");
+        }
+        self.phase = Phase::Ended;
+    }
+
+    fn stats(&mut self, now: Instant) -> SsdStats {
+        let policy = self.switch.policy();
+        let at = self.switch.clock().to_device(now);
+        let tenants = self.tenants.iter().enumerate().filter_map(|(index, tenant)| {
+            let tenant = tenant.as_ref()?;
+            let view = policy.tenant_view(units::TenantId(index as u32));
+            Some(TenantStats { host: tenant.host.to_string(), view, counters: tenant.counters.clone() })
+        });
+        let backlog = policy.backlog();
+        SsdStats {
+            device: self.name.clone(),
+            at,
+            view: policy.ssd_view(at),
+            queued: backlog.queued,
+            in_flight: backlog.in_flight,
+            connections: self.by_token.len(),
+            tenants: tenants.collect(),
+            memory: self.inbound.lent() + self.outbound.lent(),
+        }
+    }
+}
+
+/// The name of a session in a subsystem.
+fn queue_of(key: Key) -> QueueKey {
+    QueueKey { slot: key.index() as u32, generation: key.generation() }
+}
+
+/// The session of that name.
+fn key_of(queue: QueueKey) -> Key {
+    Key::new(queue.slot, queue.generation)
+}

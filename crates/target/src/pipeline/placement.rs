@@ -1,0 +1,55 @@
+//! Where a namespace lies, and an NVMe command as work for a switch.
+
+use crate::payload::Payload;
+use crate::switch::{ByteRange, Work};
+use nvme::subsystem::{IoCommand, IoOp};
+use sched::Priority;
+use units::Lba;
+
+/// Where a namespace lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placement {
+    /// The device, as an index of the configuration.
+    pub(crate) device: usize,
+    /// Its first byte there.
+    pub(crate) offset: u64,
+    /// log2 of its block size.
+    pub(crate) block_log2: u8,
+}
+
+impl Placement {
+    fn range(self, lba: Lba, blocks: u32) -> ByteRange {
+        ByteRange {
+            offset: self.offset + (lba.0 << self.block_log2),
+            length: u64::from(blocks) << self.block_log2,
+        }
+    }
+
+    /// The work that `command`, which was checked, asks for.
+    ///
+    /// # Panics
+    /// If a write or compare comes without data in a pool's buffer: the transport delivers every one with it.
+    pub(crate) fn work(self, command: &IoCommand, payload: Option<Payload>) -> Work {
+        let range = self.range(command.lba, command.blocks);
+        let buffer = payload.and_then(Payload::into_pooled);
+        match &command.op {
+            IoOp::Read => Work::Read(range),
+            IoOp::Write => {
+                assert!(buffer.is_some(), "a write without data");
+                Work::Write { range, buffer, durable: command.fua }
+            }
+            IoOp::Compare => Work::Compare { range, expected: buffer.expect("a compare has data") },
+            IoOp::Verify => Work::Verify(range),
+            IoOp::Flush => Work::Flush,
+            IoOp::WriteZeroes { .. } => Work::WriteZeroes { range, durable: command.fua },
+            IoOp::Deallocate(ranges) => {
+                Work::Deallocate(ranges.iter().map(|part| self.range(part.lba, part.blocks)).collect())
+            }
+        }
+    }
+}
+
+/// The scheduler's name for a command's class.
+pub(crate) fn priority_of(command: &IoCommand) -> Priority {
+    Priority::new(command.priority.index()).expect("both count four classes")
+}

@@ -1,0 +1,103 @@
+//! IOs for namespaces on other SSDs.
+//!
+//! The switch of an SSD is run by its own pipeline only, so an IO for another SSD travels there and back as a message, with
+//! its buffer. At most `REMOTE_OUTSTANDING_MAX` are on the way to one SSD; the others wait here, where the queues of the
+//! connections bound them. So a mailbox never holds more than that from each peer.
+//!
+//! Holds: an IO that is sent comes back exactly once, also when it is withdrawn.
+
+use super::message::{IoOutcome, RemoteDone, RemoteIo, ToPipeline};
+use super::{Origin, Pipeline};
+use crate::slab::Key;
+use crate::switch::{Failure, Request, Work};
+use sched::Priority;
+use std::collections::VecDeque;
+use tracing::error;
+use units::{Instant, TenantId};
+
+/// IOs that may be on the way to one other SSD.
+const REMOTE_OUTSTANDING_MAX: usize = 1024;
+
+/// What is under way to another SSD.
+#[derive(Default)]
+pub(super) struct Remote {
+    outstanding: usize,
+    waiting: VecDeque<RemoteIo>,
+}
+
+impl Pipeline {
+    /// Sends an IO to the pipeline of `device`, now or as soon as there is room.
+    pub(super) fn send_remote(
+        &mut self,
+        device: usize,
+        io: Key,
+        tenant: TenantId,
+        priority: Priority,
+        work: Work,
+    ) {
+        self.remotes[device].waiting.push_back(RemoteIo { from: self.index, io, tenant, priority, work });
+        self.post_waiting(device);
+    }
+
+    fn post_waiting(&mut self, device: usize) {
+        let remote = &mut self.remotes[device];
+        while remote.outstanding < REMOTE_OUTSTANDING_MAX {
+            let Some(io) = remote.waiting.pop_front() else { return };
+            remote.outstanding += 1;
+            if !self.peers[device].post(ToPipeline::Remote(io)) {
+                error!(device = %self.name, other = device, "the pipeline of another SSD has ended: its IOs will not");
+            }
+        }
+    }
+
+    /// An IO from another pipeline.
+    pub(super) fn on_remote_io(&mut self, now: Instant, io: RemoteIo) {
+        let RemoteIo { from, io, tenant, priority, work } = io;
+        self.switch.arrive(now, Request { tag: Origin::Remote { from, io }, tenant, priority, work });
+    }
+
+    /// Tells another pipeline how its IO ended.
+    pub(super) fn answer_remote(&mut self, from: usize, io: Key, outcome: IoOutcome) {
+        let done = RemoteDone { by: self.index, io, outcome };
+        if !self.peers[from].post(ToPipeline::RemoteDone(done)) {
+            error!(device = %self.name, other = from, "the pipeline that sent an IO has ended");
+        }
+    }
+
+    /// Another pipeline has ended an IO of ours.
+    pub(super) fn on_remote_done(&mut self, now: Instant, done: RemoteDone) {
+        self.remotes[done.by].outstanding -= 1;
+        self.on_outcome(now, done.io, done.outcome);
+        self.post_waiting(done.by);
+    }
+
+    /// Takes back those of `ios` that are for other SSDs and have not reached them.
+    pub(super) fn withdraw_remote(&mut self, now: Instant, tenant: TenantId, ios: &[Key]) {
+        for device in 0..self.remotes.len() {
+            let credit = self.switch.policy().credit(tenant);
+            let remote = &mut self.remotes[device];
+            let (taken, kept) = remote.waiting.drain(..).partition(|io| ios.contains(&io.io));
+            remote.waiting = kept;
+            let taken: VecDeque<RemoteIo> = taken;
+            for io in taken {
+                let spent = io.work.into_buffer();
+                let outcome = IoOutcome { result: Err(Failure::Withdrawn), read: None, spent, credit };
+                self.on_outcome(now, io.io, outcome);
+            }
+            let is_there = |io: &&Key| self.ios.get(**io).is_some_and(|context| context.device == device);
+            let there: Vec<Key> = ios.iter().filter(is_there).copied().collect();
+            if device != self.index && !there.is_empty() {
+                self.peers[device].post(ToPipeline::RemoteWithdraw { from: self.index, tenant, ios: there });
+            }
+        }
+    }
+
+    /// Another pipeline takes IOs back.
+    pub(super) fn on_remote_withdraw(&mut self, now: Instant, from: usize, tenant: TenantId, ios: &[Key]) {
+        let mut gone = Vec::new();
+        let is_listed =
+            |origin| matches!(origin, Origin::Remote { from: f, io } if f == from && ios.contains(&io));
+        self.switch.withdraw(now, tenant, is_listed, |finished| gone.push(finished));
+        gone.into_iter().for_each(|finished| self.on_finished(now, finished));
+    }
+}

@@ -1,0 +1,270 @@
+//! The life of a connection in its pipeline.
+//!
+//! ```text
+//!   handover ─► Connect ─► open ──► closed ──last IO ends──► gone (the subsystem and the front are told)
+//!                  └─refused─► reply sent ──┘
+//! ```
+
+use super::{Pipeline, message::Handover, message::ToFront, queue_of};
+use crate::link::Link;
+use crate::slab::Key;
+use nvme::connection::{Fatal, FlowControl, TargetEvent};
+use nvme::spec::{Cqe, Status};
+use nvme::subsystem::{CloseReason, Connected, read_connect};
+use reactor::{RecvBuffer, SendBatch};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tracing::{info, warn};
+use units::{Instant, TenantId};
+
+/// A connection and what is under way for it.
+pub(super) struct Session {
+    /// `None` once the socket has gone.
+    pub(super) link: Option<Box<Link>>,
+    pub(super) peer: SocketAddr,
+    /// The subsystem, as an index of the configuration.
+    pub(super) subsystem: usize,
+    pub(super) tenant: TenantId,
+    pub(super) host: Arc<str>,
+    /// The controller whose queue it is.
+    pub(super) controller_id: u16,
+    /// Whether completions carry credits.
+    pub(super) credits: bool,
+    /// IOs that have not ended.
+    pub(super) ios: usize,
+    /// Reads that wait for room in the connection's budget.
+    pub(super) waiting: VecDeque<Key>,
+    /// Whether it is in the list of those with something to send.
+    pub(super) is_dirty: bool,
+    /// Whether it is in the list of those that were refused memory.
+    pub(super) is_thirsty: bool,
+}
+
+/// Why a connection has ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// In order, from the other side.
+    ClosedByHost,
+    /// The network's fault.
+    Broken(io::Error),
+    /// The subsystem wants it.
+    BySubsystem(CloseReason),
+    /// The host has left its replies unread, or its data unsent, for too long.
+    Stalled,
+    /// It was told why before: Connect was refused, or the protocol broken.
+    Refused,
+    /// The other end has said that the protocol was broken.
+    Terminated(Fatal),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::ClosedByHost => write!(f, "closed by the host"),
+            Ending::Broken(error) => write!(f, "the connection broke: {error}"),
+            Ending::BySubsystem(CloseReason::ControllerReset) => write!(f, "the host reset the controller"),
+            Ending::BySubsystem(CloseReason::KeepAliveTimeout) => {
+                write!(f, "the keep-alive time-out ran out")
+            }
+            Ending::BySubsystem(CloseReason::AdminQueueClosed) => write!(f, "the admin queue has gone"),
+            Ending::BySubsystem(CloseReason::AccessRevoked) => write!(f, "the host's access was revoked"),
+            Ending::Stalled => write!(f, "the host neither read its replies nor sent its data"),
+            Ending::Refused => write!(f, "refused"),
+            Ending::Terminated(fatal) => write!(f, "{fatal}"),
+        }
+    }
+}
+
+impl Pipeline {
+    /// A connection comes from the front, with a Connect command to be answered.
+    pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
+        let Handover { socket, peer, transport, connect, connect_data, unparsed, subsystem, tenant, host } =
+            handover;
+        let token = match self.reactor.add_socket(socket) {
+            Ok(token) if self.phase == super::Phase::Running => token,
+            other => {
+                info!(%peer, %host, error = ?other.err(), "a new connection is dropped: the target ends, or has no room");
+                self.front.post(ToFront::Closed { host });
+                return;
+            }
+        };
+        let memory = self.limits.memory_per_connection;
+        let link = Link::with_delivered(now, token, peer, transport, memory);
+        let key = self.sessions.insert(Session {
+            link: Some(Box::new(link)),
+            peer,
+            subsystem,
+            tenant,
+            host,
+            controller_id: 0,
+            credits: false,
+            ios: 0,
+            waiting: VecDeque::new(),
+            is_dirty: false,
+            is_thirsty: false,
+        });
+        self.by_token.insert(token, key);
+        let answer = self.connect(now, key, &connect, nvme::buffer::Buffer::bytes(&connect_data));
+        let session = self.sessions.get_mut(key).expect("just inserted");
+        let link = session.link.as_mut().expect("just made");
+        match answer {
+            Ok(connected) => {
+                let flow = if connected.flow_control_disabled {
+                    FlowControl::Disabled
+                } else {
+                    FlowControl::Enabled
+                };
+                link.transport.set_queue(connected.entries, flow);
+                link.transport.set_success_without_response(!connected.credits);
+                session.credits = connected.credits;
+                session.controller_id = connected.controller_id;
+                link.reply(connected.cqe);
+                let (controller, queue) = (connected.controller_id, connected.queue_id);
+                info!(%peer, host = %session.host, device = %self.name, controller, queue, "connected");
+            }
+            Err(refusal) => {
+                warn!(%peer, host = %session.host, status = ?refusal.status(), "Connect refused");
+                link.reply(refusal);
+                link.end();
+            }
+        }
+        self.mark_dirty(key);
+        if !unparsed.is_empty() {
+            self.parse_new(now, key, |link, pipeline| {
+                link.receive(
+                    now,
+                    &unparsed,
+                    &mut pipeline.inbound,
+                    &mut pipeline.reactor,
+                    &mut pipeline.events,
+                )
+            });
+        }
+    }
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        key: Key,
+        sqe: &nvme::spec::Sqe,
+        data: &[u8],
+    ) -> Result<Connected, Cqe> {
+        let subsystem = self.sessions.get(key).expect("just inserted").subsystem;
+        let data = read_connect(sqe, Some(data))?;
+        match &mut self.homes[subsystem] {
+            Some(home) => home.subsystem.on_connect(now, queue_of(key), sqe, &data),
+            None => Err(Cqe::new(sqe.cid(), Status::INTERNAL_ERROR)),
+        }
+    }
+
+    /// Bytes have arrived.
+    pub(super) fn on_received(&mut self, now: Instant, key: Key, bytes: RecvBuffer) {
+        self.parse_new(now, key, |link, pipeline| {
+            link.receive(now, &bytes, &mut pipeline.inbound, &mut pipeline.reactor, &mut pipeline.events)
+        });
+    }
+
+    /// Goes on with bytes and writes that were held back.
+    pub(super) fn parse_held(&mut self, now: Instant, key: Key) {
+        self.parse_new(now, key, |link, pipeline| {
+            link.parse_held(&mut pipeline.inbound, &mut pipeline.reactor, &mut pipeline.events)
+        });
+    }
+
+    /// Parses by `parse`, and executes the commands that come out.
+    fn parse_new(
+        &mut self,
+        now: Instant,
+        key: Key,
+        parse: impl FnOnce(&mut Link, &mut Pipeline) -> Result<(), Fatal>,
+    ) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(mut link) = session.link.take() else { return };
+        let result = parse(&mut link, self);
+        let wants_to_send = link.transport.transmit_pending() > 0;
+        let session = self.sessions.get_mut(key).expect("found above");
+        if link.starved && !session.is_thirsty {
+            session.is_thirsty = true;
+            self.thirsty.push_back(key);
+        }
+        session.link = Some(link);
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match event {
+                TargetEvent::Command { sqe, data } => self.on_command(now, key, &sqe, data),
+                TargetEvent::Initialized { .. } => {}
+            }
+        }
+        self.events = events;
+        if wants_to_send {
+            self.mark_dirty(key);
+        }
+        if let Err(fatal) = result {
+            self.on_fatal(now, key, fatal);
+        }
+    }
+
+    fn on_fatal(&mut self, now: Instant, key: Key, fatal: Fatal) {
+        match fatal {
+            Fatal::Violation(_) => {
+                let Some(session) = self.sessions.get_mut(key) else { return };
+                warn!(peer = %session.peer, host = %session.host, "{fatal}");
+                if let Some(link) = &mut session.link {
+                    link.end();
+                }
+                self.mark_dirty(key);
+            }
+            Fatal::Terminated { .. } => self.close_session(now, key, Ending::Terminated(fatal)),
+        }
+    }
+
+    /// A batch was sent, or not.
+    pub(super) fn on_sent(&mut self, now: Instant, key: Key, batch: SendBatch, result: io::Result<()>) {
+        let Some(link) = self.sessions.get_mut(key).and_then(|session| session.link.as_mut()) else { return };
+        let outbound = &mut self.outbound;
+        link.on_sent(batch, |buffer| outbound.give(buffer));
+        if let Err(error) = result {
+            return self.close_session(now, key, Ending::Broken(error));
+        }
+        let has_room = link.starved || link.waits_for_transmit();
+        self.mark_dirty(key);
+        self.admit_waiting(now, key);
+        if has_room {
+            self.parse_held(now, key);
+        }
+    }
+
+    /// The socket goes now; the session when its last IO has ended.
+    pub(super) fn close_session(&mut self, now: Instant, key: Key, ending: Ending) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(link) = session.link.take() else { return };
+        let (peer, host, unanswered) = (session.peer, &session.host, session.ios);
+        info!(%peer, %host, device = %self.name, unanswered, "connection ended: {ending}");
+        self.by_token.remove(&link.token);
+        self.reactor.close(link.token);
+        let inbound = &mut self.inbound;
+        link.transport.into_buffers(|payload| {
+            payload.into_pooled().into_iter().for_each(|buffer| inbound.give(buffer));
+        });
+        self.memory_came_back = true;
+        self.withdraw_session(now, key);
+        self.retire_if_done(now, key);
+    }
+
+    /// Forgets a session whose socket and IOs have gone.
+    pub(super) fn retire_if_done(&mut self, now: Instant, key: Key) {
+        let is_done =
+            self.sessions.get(key).is_some_and(|session| session.link.is_none() && session.ios == 0);
+        if !is_done {
+            return;
+        }
+        let session = self.sessions.remove(key).expect("found above");
+        if let Some(home) = &mut self.homes[session.subsystem] {
+            home.subsystem.on_disconnect(now, queue_of(key));
+        }
+        self.front.post(ToFront::Closed { host: session.host });
+    }
+}

@@ -1,0 +1,87 @@
+//! What a running target shows of itself: plain values, copied out.
+
+use crate::histogram::Histogram;
+use crate::switch::Measured;
+use sched::{IoKind, SsdView, TenantView};
+use units::{Bytes, Instant};
+
+/// Everything, at one moment per SSD.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// In the order of the configuration.
+    pub ssds: Vec<SsdStats>,
+}
+
+/// One SSD.
+#[derive(Clone, Debug)]
+pub struct SsdStats {
+    /// The device's name.
+    pub device: String,
+    /// When, on the device's clock (an emulated SSD may run slower or faster than real time).
+    pub at: Instant,
+    /// What its scheduler knows about it; `None` if it measures nothing.
+    pub view: Option<SsdView>,
+    /// IOs that wait in the scheduler.
+    pub queued: usize,
+    /// IOs on the device.
+    pub in_flight: usize,
+    /// Connections at home on this SSD.
+    pub connections: usize,
+    /// Memory that its connections hold.
+    pub memory: Bytes,
+    /// Everybody who has used it, in no particular order.
+    pub tenants: Vec<TenantStats>,
+}
+
+/// One tenant of one SSD. Counters only grow.
+#[derive(Clone, Debug)]
+pub struct TenantStats {
+    /// The host's NQN.
+    pub host: String,
+    /// Where it stands in the scheduler; `None` if no such books are kept.
+    pub view: Option<TenantView>,
+    /// What was done for it.
+    pub counters: Counters,
+}
+
+/// What was done for a tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// IOs that read, and the bytes they moved.
+    pub reads: Transferred,
+    /// IOs that wrote, and the bytes they moved.
+    pub writes: Transferred,
+    /// Other IOs: flush, deallocate, write zeroes.
+    pub others: u64,
+}
+
+/// IOs of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Transferred {
+    /// How many.
+    pub ios: u64,
+    /// How much.
+    pub bytes: u64,
+    /// Time on the device, on the device's clock.
+    pub device_latency: Histogram,
+    /// Time in the switch and on the device, on the machine's clock.
+    pub total_latency: Histogram,
+}
+
+impl Counters {
+    /// Counts an IO that was done.
+    pub(crate) fn record(&mut self, measured: &Measured) {
+        let transferred = match measured.io.kind {
+            IoKind::Read => &mut self.reads,
+            IoKind::Write => &mut self.writes,
+            IoKind::Management => {
+                self.others += 1;
+                return;
+            }
+        };
+        transferred.ios += 1;
+        transferred.bytes += measured.io.length.get();
+        transferred.device_latency.record(measured.device);
+        transferred.total_latency.record(measured.total);
+    }
+}

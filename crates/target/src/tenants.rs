@@ -1,0 +1,138 @@
+//! Who is who: host NQN to tenant number.
+//!
+//! All queues of all controllers of one host NQN are one tenant, on every SSD under the same number, so that opening more
+//! connections buys nothing. The front numbers tenants as hosts connect and tells every pipeline.
+//!
+//! Numbers are small and dense, as schedulers keep arrays by them; so the number of tenants is bounded, and the one that has
+//! been gone for longest gives its number to a newcomer when there are too many.
+//!
+//! Holds: a tenant with connections keeps its number (`a_connected_tenant_keeps_its_number`).
+
+use crate::config::TenantConfig;
+use sched::Share;
+use std::collections::HashMap;
+use std::sync::Arc;
+use units::TenantId;
+
+/// The target's own IOs (the flush at the end) belong to this one.
+pub(crate) const HOUSE: TenantId = TenantId(0);
+
+struct Entry {
+    id: TenantId,
+    connections: usize,
+    /// When its last connection went, in the order of such events.
+    idle_since: u64,
+}
+
+/// A tenant that is new, and whose number it takes over if there was one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Admission {
+    /// Its number.
+    pub(crate) id: TenantId,
+    /// Its name.
+    pub(crate) host: Arc<str>,
+    /// Whether its number was not announced to the pipelines yet.
+    pub(crate) is_new: bool,
+    /// Whether its number belonged to another before, which is to be forgotten first.
+    pub(crate) is_reused: bool,
+}
+
+/// All tenants.
+pub(crate) struct Registry {
+    tenants: HashMap<Arc<str>, Entry>,
+    limit: usize,
+    next: u32,
+    clock: u64,
+}
+
+impl Registry {
+    /// A registry of at most `limit` tenants at a time.
+    pub(crate) fn new(limit: usize) -> Registry {
+        Registry { tenants: HashMap::new(), limit, next: HOUSE.0 + 1, clock: 0 }
+    }
+
+    /// A connection of `host` is there. `None` if there are too many tenants with connections.
+    pub(crate) fn connect(&mut self, host: &str) -> Option<Admission> {
+        if let Some((name, entry)) = self.tenants.get_key_value(host) {
+            let admission =
+                Admission { id: entry.id, host: Arc::clone(name), is_new: false, is_reused: false };
+            self.tenants.get_mut(host).expect("found above").connections += 1;
+            return Some(admission);
+        }
+        let (id, is_reused) =
+            if self.tenants.len() < self.limit { (self.fresh(), false) } else { (self.evict()?, true) };
+        let name: Arc<str> = host.into();
+        self.tenants.insert(Arc::clone(&name), Entry { id, connections: 1, idle_since: 0 });
+        Some(Admission { id, host: name, is_new: true, is_reused })
+    }
+
+    /// A connection of tenant `host` has gone, with all of its IOs.
+    pub(crate) fn disconnect(&mut self, host: &str) {
+        let entry = self.tenants.get_mut(host).expect("a connection that goes has come");
+        entry.connections -= 1;
+        self.clock += 1;
+        entry.idle_since = self.clock;
+    }
+
+    fn fresh(&mut self) -> TenantId {
+        let id = TenantId(self.next);
+        self.next += 1;
+        id
+    }
+
+    fn evict(&mut self) -> Option<TenantId> {
+        let idle = self.tenants.iter().filter(|(_, entry)| entry.connections == 0);
+        let (name, _) = idle.min_by_key(|(_, entry)| entry.idle_since)?;
+        let name = Arc::clone(name);
+        self.tenants.remove(&name).map(|entry| entry.id)
+    }
+}
+
+/// The share that `tenants` grant to `host`.
+pub(crate) fn share_of(tenants: &[TenantConfig], host: &str) -> Share {
+    tenants.iter().find(|tenant| tenant.host == host).map_or(Share::EQUAL, |tenant| Share {
+        weight: tenant.weight,
+        limit_iops: tenant.limit_iops,
+        limit_rate: tenant.limit_rate,
+        reservation: tenant.reservation,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_connections_of_a_host_are_one_tenant() {
+        let mut registry = Registry::new(4);
+        let first = registry.connect("nqn.a").expect("room");
+        assert!(first.is_new && !first.is_reused);
+        let second = registry.connect("nqn.a").expect("room");
+        assert_eq!((second.id, second.is_new), (first.id, false));
+        assert_ne!(registry.connect("nqn.b").expect("room").id, first.id);
+        assert_ne!(first.id, HOUSE);
+    }
+
+    #[test]
+    fn a_connected_tenant_keeps_its_number() {
+        let mut registry = Registry::new(2);
+        let a = registry.connect("nqn.a").expect("room");
+        let b = registry.connect("nqn.b").expect("room");
+        assert_eq!(registry.connect("nqn.c"), None, "both are connected");
+        registry.disconnect("nqn.b");
+        let c = registry.connect("nqn.c").expect("b has gone");
+        assert_eq!((c.id, c.is_new, c.is_reused), (b.id, true, true));
+        assert_eq!(registry.connect("nqn.a").expect("still there").id, a.id);
+    }
+
+    #[test]
+    fn the_tenant_longest_gone_gives_way() {
+        let mut registry = Registry::new(3);
+        let ids = ["nqn.a", "nqn.b", "nqn.c"].map(|host| registry.connect(host).expect("room").id);
+        for host in ["nqn.b", "nqn.a", "nqn.c"] {
+            registry.disconnect(host);
+        }
+        registry.connect("nqn.b").expect("back again");
+        assert_eq!(registry.connect("nqn.d").expect("a gives way").id, ids[0]);
+    }
+}

@@ -1,0 +1,280 @@
+//! A tiny blocking NVMe/TCP host over loopback, for tests.
+//!
+//! It speaks with the crate's own host connection and brings a controller up by hand: Connect, CC.EN, Number of Queues, Connect
+//! of one IO queue. It never sleeps: every wait is a blocking read of the socket.
+#![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
+
+use nvme::buffer::Outgoing;
+use nvme::connection::host::{HostConnection, HostEvent, HostOptions, Transfer};
+use nvme::pdu::Digests;
+use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
+use nvme::spec::opcode::{admin, fabrics, nvm};
+use nvme::spec::property::{Configuration, offset};
+use nvme::spec::{Cqe, Nqn, Sqe, Status};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::ops::Range;
+use target::config::{BackendChoice, Config, DEFAULT_NQN, DeviceKind};
+use target::{Server, ServerHandle};
+use zerocopy::IntoBytes;
+
+/// Entries of the queues that the client asks for.
+pub const ENTRIES: u16 = 128;
+/// Admin queues are shorter, as Linux has them.
+const ADMIN_ENTRIES: u16 = 32;
+/// The block size of every namespace in these tests.
+pub const BLOCK: usize = 4096;
+/// A host that nobody has heard of.
+pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
+
+/// An address on loopback whose port the system chooses.
+pub fn any_port() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+/// A target on loopback with one device, whole.
+pub fn serve(device: DeviceKind) -> ServerHandle {
+    start(Config::simple(device, any_port()))
+}
+
+/// A target that is expected to start.
+pub fn start(config: Config) -> ServerHandle {
+    Server::start(config).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Both backends, or the one there is.
+pub fn backends() -> impl Iterator<Item = BackendChoice> {
+    let has_ring = reactor::Reactor::new(reactor::Backend::IoUring).is_ok();
+    has_ring.then_some(BackendChoice::IoUring).into_iter().chain([BackendChoice::Epoll])
+}
+
+struct Wire(Vec<u8>);
+
+impl Outgoing<Vec<u8>> for Wire {
+    fn header(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
+        self.0.extend_from_slice(&buffer[range]);
+    }
+
+    fn room(&self) -> bool {
+        true
+    }
+}
+
+/// What the client asks for.
+#[derive(Clone)]
+pub struct Options {
+    pub host: &'static str,
+    pub subsystem: String,
+    pub digests: Digests,
+    /// The longest data in a capsule: zero makes every write ask for an R2T.
+    pub in_capsule_max: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            host: HOST,
+            subsystem: DEFAULT_NQN.to_owned(),
+            digests: Digests::default(),
+            in_capsule_max: 8192,
+        }
+    }
+}
+
+/// How a command ended, and what it read.
+pub type Answer = (Cqe, Option<Vec<u8>>);
+
+/// One queue: a socket and a connection.
+pub struct Queue {
+    stream: TcpStream,
+    connection: HostConnection<Vec<u8>>,
+    events: Vec<HostEvent<Vec<u8>>>,
+    next_cid: u16,
+}
+
+impl Queue {
+    /// A connection on which nothing was said yet.
+    pub fn open(address: SocketAddr, entries: u16, options: &Options) -> Queue {
+        let stream = TcpStream::connect(address).expect("the target listens");
+        stream.set_nodelay(true).expect("a socket option");
+        let connection = HostConnection::new(HostOptions {
+            digests: options.digests,
+            commands_max: entries - 1,
+            in_capsule_max: options.in_capsule_max,
+            ..HostOptions::default()
+        });
+        Queue { stream, connection, events: Vec::new(), next_cid: 0 }
+    }
+
+    /// Connects it as queue `queue_id`; the answer to Connect.
+    pub fn connect(&mut self, queue_id: u16, entries: u16, controller_id: u16, options: &Options) -> Cqe {
+        let sqe = ConnectCommand {
+            queue_id,
+            sqsize: entries - 1,
+            ..ConnectCommand::parse(&Sqe::fabrics(fabrics::CONNECT))
+        }
+        .to_sqe();
+        let host = Nqn::new(options.host).expect("a host name");
+        let subsystem = Nqn::new(&options.subsystem).expect("a subsystem name");
+        let mut id = [0; 16];
+        id[15] = 1;
+        let data = ConnectData::new(HostId(id), &host, &subsystem, controller_id);
+        let data = data.as_bytes().to_vec();
+        let length = data.len() as u32;
+        self.command(sqe, Transfer::ToController(data, length)).0
+    }
+
+    /// Sends a command without waiting for its end; its identifier.
+    pub fn submit(&mut self, sqe: Sqe, transfer: Transfer<Vec<u8>>) -> u16 {
+        let cid = self.next_cid;
+        self.next_cid = self.next_cid.wrapping_add(1);
+        self.connection.submit(sqe.with_cid(cid), transfer).expect("the queue has room");
+        self.push();
+        cid
+    }
+
+    /// The end of whichever command ends next. `None` if the target has closed the connection.
+    pub fn next(&mut self) -> Option<Answer> {
+        loop {
+            let completed = self.events.iter().position(|event| matches!(event, HostEvent::Completed { .. }));
+            if let Some(index) = completed {
+                let HostEvent::Completed { cqe, data, .. } = self.events.remove(index) else {
+                    unreachable!()
+                };
+                return Some((cqe, data));
+            }
+            let mut bytes = [0; 65536];
+            let count = self.stream.read(&mut bytes).unwrap_or(0);
+            if count == 0 {
+                return None;
+            }
+            self.connection
+                .on_bytes(&bytes[..count], &mut self.events)
+                .expect("the target keeps the protocol");
+            self.push();
+        }
+    }
+
+    /// A command from its beginning to its end; no other may be outstanding.
+    pub fn command(&mut self, sqe: Sqe, transfer: Transfer<Vec<u8>>) -> Answer {
+        let cid = self.submit(sqe, transfer);
+        let answer = self.next().expect("the target answers");
+        assert_eq!(answer.0.cid(), cid);
+        answer
+    }
+
+    /// Takes the socket, to misuse it.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    fn push(&mut self) {
+        let mut wire = Wire(Vec::new());
+        self.connection.poll_transmit(&mut wire);
+        // A target that has closed the connection is noticed by the next read.
+        let _ = self.stream.write_all(&wire.0);
+    }
+}
+
+/// A controller with an admin queue and one IO queue.
+pub struct Client {
+    pub admin: Queue,
+    pub io: Queue,
+    pub controller_id: u16,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        Client::with(address, &Options::default())
+    }
+
+    pub fn with(address: SocketAddr, options: &Options) -> Client {
+        Client::try_with(address, options).unwrap_or_else(|status| panic!("Connect was refused: {status:?}"))
+    }
+
+    /// A controller, or the status with which Connect was refused.
+    pub fn try_with(address: SocketAddr, options: &Options) -> Result<Client, Status> {
+        let mut admin = Queue::open(address, ADMIN_ENTRIES, options);
+        let connected = admin.connect(0, ADMIN_ENTRIES, CNTLID_DYNAMIC, options);
+        if !connected.status().is_success() {
+            return Err(connected.status());
+        }
+        let controller_id = connected.dw0() as u16;
+        let enable = Configuration::host(false).enabled();
+        let set = Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, enable.0, 0, 0, 0]);
+        assert!(admin.command(set, Transfer::None).0.status().is_success());
+        let get = Sqe::fabrics(fabrics::PROPERTY_GET).with_cdw10_15([0, offset::CSTS, 0, 0, 0, 0]);
+        assert_eq!(admin.command(get, Transfer::None).0.dw0() & 1, 1, "ready");
+        let mut io = Queue::open(address, ENTRIES, options);
+        let connected = io.connect(1, ENTRIES, controller_id, options);
+        if !connected.status().is_success() {
+            return Err(connected.status());
+        }
+        Ok(Client { admin, io, controller_id })
+    }
+
+    pub fn identify(&mut self, cns: u32, nsid: u32) -> Vec<u8> {
+        let sqe = Sqe::new(admin::IDENTIFY).with_nsid(nsid).with_cdw10_15([cns, 0, 0, 0, 0, 0]);
+        let (cqe, data) = self.admin.command(sqe, Transfer::FromController(vec![0; 4096], 4096));
+        assert!(cqe.status().is_success(), "Identify {cns:#x}: {:?}", cqe.status());
+        data.expect("Identify brings data")
+    }
+
+    pub fn write(&mut self, nsid: u32, lba: u64, data: &[u8]) -> Status {
+        let length = data.len() as u32;
+        let sqe = rw(nvm::WRITE, nsid, lba, data.len() / BLOCK);
+        self.io.command(sqe, Transfer::ToController(data.to_vec(), length)).0.status()
+    }
+
+    pub fn compare(&mut self, nsid: u32, lba: u64, data: &[u8]) -> Status {
+        let length = data.len() as u32;
+        let sqe = rw(nvm::COMPARE, nsid, lba, data.len() / BLOCK);
+        self.io.command(sqe, Transfer::ToController(data.to_vec(), length)).0.status()
+    }
+
+    pub fn read(&mut self, nsid: u32, lba: u64, blocks: usize) -> Result<Vec<u8>, Status> {
+        let length = blocks * BLOCK;
+        let transfer = Transfer::FromController(vec![0xee; length], length as u32);
+        let (cqe, data) = self.io.command(rw(nvm::READ, nsid, lba, blocks), transfer);
+        if cqe.status().is_success() { Ok(data.expect("a read brings data")) } else { Err(cqe.status()) }
+    }
+
+    /// A command that moves no data.
+    pub fn simple(&mut self, opcode: u8, nsid: u32, lba: u64, blocks: usize) -> Status {
+        self.io.command(rw(opcode, nsid, lba, blocks), Transfer::None).0.status()
+    }
+
+    pub fn flush(&mut self, nsid: u32) -> Status {
+        self.io.command(Sqe::new(nvm::FLUSH).with_nsid(nsid), Transfer::None).0.status()
+    }
+
+    /// Deallocates ranges of (first block, blocks).
+    pub fn deallocate(&mut self, nsid: u32, ranges: &[(u64, u32)]) -> Status {
+        let mut data = Vec::new();
+        for (lba, blocks) in ranges {
+            data.extend_from_slice(&[0; 4]);
+            data.extend_from_slice(&blocks.to_le_bytes());
+            data.extend_from_slice(&lba.to_le_bytes());
+        }
+        let length = data.len() as u32;
+        let count = ranges.len() as u32 - 1;
+        let sqe = Sqe::new(nvm::DATASET_MANAGEMENT).with_nsid(nsid).with_cdw10_15([count, 4, 0, 0, 0, 0]);
+        self.io.command(sqe, Transfer::ToController(data, length)).0.status()
+    }
+}
+
+/// A read, write or the like of `blocks` blocks.
+pub fn rw(opcode: u8, nsid: u32, lba: u64, blocks: usize) -> Sqe {
+    let dwords = [lba as u32, (lba >> 32) as u32, blocks as u32 - 1, 0, 0, 0];
+    Sqe::new(opcode).with_nsid(nsid).with_cdw10_15(dwords)
+}
+
+/// Bytes that differ from block to block and from seed to seed.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let word = |index: u64| (index ^ seed << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..length as u64 / 8).flat_map(|index| word(index).to_le_bytes()).collect()
+}
