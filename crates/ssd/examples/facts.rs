@@ -5,11 +5,13 @@
 //! cargo run --release -p ssd --example facts
 //! ```
 
-#[path = "../tests/support/mod.rs"]
-mod support;
+#[path = "../tests/model/driver.rs"]
+mod driver;
+#[path = "../tests/model/fact_table.rs"]
+mod fact_table;
 
+use fact_table::{Bench, FACTS};
 use ssd::Profile;
-use support::facts::{Bench, FACTS};
 
 fn main() {
     let [set_a, set_b] = ["dct983", "dct983-b"].map(|name| {

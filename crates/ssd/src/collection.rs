@@ -76,13 +76,13 @@ impl Flash {
         while victim.scanned < victim.slots && self.mapping.block(victim.block).valid > 0 {
             let first = victim.scanned;
             victim.scanned += SLOTS_PER_PAGE;
-            let mut copied = 0;
-            for offset in first..victim.scanned {
-                if let Some(logical) = self.mapping.owner(PhysicalSlot::new(victim.block, offset)) {
-                    let place = self.take_copy_slot(die, filled);
-                    self.mapping.bind(logical, place);
-                    copied += 1;
-                }
+            let mut left = self.mapping.valid_in_page(PhysicalSlot::new(victim.block, first));
+            let copied = left.count_ones();
+            while left != 0 {
+                let from = PhysicalSlot::new(victim.block, first + left.trailing_zeros());
+                left &= left - 1;
+                let to = self.take_copy_slot(die, filled);
+                self.mapping.relocate(from, to);
             }
             if copied > 0 {
                 self.space[die as usize].victim = Some(victim);

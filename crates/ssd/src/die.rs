@@ -69,7 +69,8 @@ struct Die {
     first_read: u32,
     last_read: u32,
     reads_in_row: u32,
-    suspended: Option<Suspended>,
+    /// The program or erase at hand: being loaded, running, or suspended.
+    long: Option<LongOperation>,
     host_units: VecDeque<Unit>,
     copy_units: VecDeque<Unit>,
     debt: Debt,
@@ -78,34 +79,39 @@ struct Die {
 #[derive(Clone, Copy)]
 enum Activity {
     Idle,
-    Sensing { read: u32 },
-    Delivering { read: u32 },
-    CopySensing { slots: u32 },
+    Sensing {
+        read: u32,
+    },
+    Delivering {
+        read: u32,
+    },
+    CopySensing {
+        slots: u32,
+    },
     CopyDelivering,
-    Loading { unit: Unit, pages_left: u32 },
-    Long(Slice),
+    /// The pages of the unit to program cross the channel.
+    Loading {
+        pages_left: u32,
+    },
+    /// The long operation runs.
+    Running,
     Suspending,
 }
 
-/// A stretch of a long operation between suspensions.
-#[derive(Clone, Copy)]
-struct Slice {
-    operation: Long,
-    began: Instant,
-    ends: Instant,
+/// An operation that can be suspended.
+struct LongOperation {
+    work: Work,
+    /// Time that it takes from `resumed` on.
+    left: Nanos,
+    /// When it last began to run.
+    resumed: Instant,
     suspend_pending: bool,
 }
 
-/// An operation that can be suspended.
 #[derive(Clone, Copy)]
-enum Long {
+enum Work {
     Program(Unit),
     Erase,
-}
-
-struct Suspended {
-    operation: Long,
-    left: Nanos,
 }
 
 /// What the end of a step means for the rest of the device. After all but the first the die is idle.
@@ -182,6 +188,12 @@ impl FlashRead {
     }
 }
 
+impl LongOperation {
+    fn new(work: Work, time: Nanos) -> LongOperation {
+        LongOperation { work, left: time, resumed: Instant::ZERO, suspend_pending: false }
+    }
+}
+
 impl Die {
     fn new() -> Die {
         Die {
@@ -190,7 +202,7 @@ impl Die {
             first_read: NO_READ,
             last_read: NO_READ,
             reads_in_row: 0,
-            suspended: None,
+            long: None,
             host_units: VecDeque::new(),
             copy_units: VecDeque::new(),
             debt: Debt::default(),
@@ -242,7 +254,7 @@ impl Dies {
         state.last_read = read;
         match state.activity {
             Activity::Idle => self.start_next(now, die, events),
-            Activity::Long(_) => self.ask_for_suspension(now, die, events),
+            Activity::Running => self.ask_for_suspension(now, die, events),
             _ => {}
         }
     }
@@ -277,46 +289,54 @@ impl Dies {
                 self.begin(die, Activity::CopyDelivering, at, events);
                 Ended::Nothing
             }
-            Activity::Loading { unit, pages_left: 1 } => {
-                let time = if unit.slc { self.timing.slc_program } else { self.timing.program };
-                self.begin_slice(now, die, Long::Program(unit), time, events);
+            Activity::Loading { pages_left: 1 } => {
+                self.run_long(now, die, events);
                 Ended::Nothing
             }
-            Activity::Loading { unit, pages_left } => {
+            Activity::Loading { pages_left } => {
                 let at = self.transfer(now, die, SLOTS_PER_PAGE);
-                self.begin(die, Activity::Loading { unit, pages_left: pages_left - 1 }, at, events);
+                self.begin(die, Activity::Loading { pages_left: pages_left - 1 }, at, events);
                 Ended::Nothing
             }
             Activity::Delivering { read } => self.end(die, Ended::Read(read)),
             Activity::CopyDelivering | Activity::Suspending => self.end(die, Ended::Other),
-            Activity::Long(Slice { operation: Long::Program(unit), .. }) => {
-                self.flash.on_programmed(&unit);
-                match unit.origin {
-                    UnitOrigin::Host { buffered, sequence } => {
-                        self.end(die, Ended::HostUnit { buffered, sequence })
-                    }
-                    UnitOrigin::Copy => self.end(die, Ended::Other),
-                }
-            }
-            Activity::Long(Slice { operation: Long::Erase, .. }) => {
-                self.flash.on_erased(die);
-                self.end(die, Ended::Erase)
-            }
+            Activity::Running => self.end_long(die),
             Activity::Idle => unreachable!("die {die} is idle, so that nothing of it can end"),
         }
+    }
+
+    /// The long operation is done.
+    fn end_long(&mut self, die: u32) -> Ended {
+        let operation = self.dies[die as usize].long.take().expect("a die that runs has a long operation");
+        let ended = match operation.work {
+            Work::Program(unit) => {
+                self.flash.on_programmed(&unit);
+                match unit.origin {
+                    UnitOrigin::Host { buffered, sequence } => Ended::HostUnit { buffered, sequence },
+                    UnitOrigin::Copy => Ended::Other,
+                }
+            }
+            Work::Erase => {
+                self.flash.on_erased(die);
+                Ended::Erase
+            }
+        };
+        self.end(die, ended)
     }
 
     /// The slice of a long operation is over; suspend it if a read waits.
     pub(crate) fn on_suspend_due(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
         let state = &mut self.dies[die as usize];
-        let (Activity::Long(slice), Some(suspend)) = (&mut state.activity, self.timing.suspend) else {
+        let (Activity::Running, Some(operation), Some(suspend)) =
+            (state.activity, &mut state.long, self.timing.suspend)
+        else {
             unreachable!("a suspension of die {die} is only planned within a slice of a long operation")
         };
+        operation.suspend_pending = false;
         if state.first_read == NO_READ {
-            slice.suspend_pending = false;
             return;
         }
-        state.suspended = Some(Suspended { operation: slice.operation, left: slice.ends.since(now) });
+        operation.left = (operation.resumed + operation.left).since(now);
         state.reads_in_row = 0;
         state.generation = state.generation.wrapping_add(1);
         self.suspensions += 1;
@@ -356,8 +376,8 @@ impl Dies {
     /// Starts the first background work there is; `false` if there is none.
     fn start_background(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) -> bool {
         let state = &mut self.dies[die as usize];
-        if let Some(Suspended { operation, left }) = state.suspended.take() {
-            self.begin_slice(now, die, operation, left, events);
+        if state.long.is_some() {
+            self.run_long(now, die, events);
             return true;
         }
         if let Some(unit) = state.copy_units.pop_front() {
@@ -381,8 +401,10 @@ impl Dies {
     }
 
     fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Wheel<Event>) {
+        let time = if unit.slc { self.timing.slc_program } else { self.timing.program };
+        self.dies[die as usize].long = Some(LongOperation::new(Work::Program(unit), time));
         let at = self.transfer(now, die, SLOTS_PER_PAGE);
-        self.begin(die, Activity::Loading { unit, pages_left: unit.slots / SLOTS_PER_PAGE }, at, events);
+        self.begin(die, Activity::Loading { pages_left: unit.slots / SLOTS_PER_PAGE }, at, events);
     }
 
     /// One step of garbage collection, or with `fold` of emptying the SLC cache; `false` if there is no victim.
@@ -396,23 +418,21 @@ impl Dies {
                 let sense = Nanos(u64::from(self.timing.sense(page, slc)));
                 self.begin(die, Activity::CopySensing { slots }, now + sense, events);
             }
-            Step::Emptied => self.begin_slice(now, die, Long::Erase, self.timing.erase, events),
+            Step::Emptied => {
+                state.long = Some(LongOperation::new(Work::Erase, self.timing.erase));
+                self.run_long(now, die, events);
+            }
         }
         true
     }
 
-    /// Runs a long operation that takes `time` more.
-    fn begin_slice(
-        &mut self,
-        now: Instant,
-        die: u32,
-        operation: Long,
-        time: Nanos,
-        events: &mut Wheel<Event>,
-    ) {
-        let ends = now + time;
-        let slice = Slice { operation, began: now, ends, suspend_pending: false };
-        self.begin(die, Activity::Long(slice), ends, events);
+    /// Lets the long operation run, for the first time or again.
+    fn run_long(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+        let state = &mut self.dies[die as usize];
+        let operation = state.long.as_mut().expect("a die runs the long operation that it has");
+        operation.resumed = now;
+        let ends = now + operation.left;
+        self.begin(die, Activity::Running, ends, events);
         if self.dies[die as usize].has_reads() {
             self.ask_for_suspension(now, die, events);
         }
@@ -422,10 +442,10 @@ impl Dies {
     fn ask_for_suspension(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
         let Some(suspend) = self.timing.suspend else { return };
         let state = &mut self.dies[die as usize];
-        let Activity::Long(slice) = &mut state.activity else { return };
-        let due = (slice.began + suspend.slice).max(now);
-        if !slice.suspend_pending && slice.ends > due + suspend.least_left {
-            slice.suspend_pending = true;
+        let Some(operation) = &mut state.long else { return };
+        let due = (operation.resumed + suspend.slice).max(now);
+        if !operation.suspend_pending && operation.resumed + operation.left > due + suspend.least_left {
+            operation.suspend_pending = true;
             events.push(due, Event::SuspendDue { die });
         }
     }

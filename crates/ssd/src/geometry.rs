@@ -50,6 +50,12 @@ impl PhysicalSlot {
         self.0 & (BLOCK_SLOTS_MAX - 1)
     }
 
+    /// Where this slot's bit is in a bitmap of all addresses.
+    #[inline]
+    pub(crate) fn word_and_bit(self) -> (usize, u32) {
+        ((self.0 / u64::BITS) as usize, self.0 % u64::BITS)
+    }
+
     /// The slots that one read operation senses together compare equal; all of [`PhysicalSlot::NONE`] do, too.
     #[inline]
     pub(crate) fn page(self) -> u32 {

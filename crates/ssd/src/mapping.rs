@@ -1,14 +1,17 @@
 //! Which physical slot holds which logical slot, both ways, and how much of each block is still valid.
 //!
-//! Binding a logical slot to a new place makes its old place garbage. The reverse table is not cleaned when that happens:
-//! a physical slot is valid if and only if the forward table points back at it.
+//! Binding a logical slot to a new place makes its old place garbage. A bit for each physical slot says whether it is
+//! valid; the reverse table is only right where it is. The bits look superfluous, as the forward table knows the same,
+//! but asking that about every slot of a victim is a miss of the processor's caches each, and was most of the time of a
+//! write.
 //!
-//! Holds: forward and reverse table agree on every bound slot, and the counts of valid slots per block and per die are
-//!        what the forward table says (`Mapping::assert_consistent`, called by the property tests after every workload).
+//! Holds: forward table, reverse table and valid bits agree, and the counts of valid slots per block and per die are what
+//!        they say (`Mapping::assert_consistent`, called by the property tests after every workload).
 
-use crate::geometry::{Geometry, PhysicalSlot};
+use crate::geometry::{BLOCK_SLOTS_MAX, Geometry, PhysicalSlot, SLOTS_PER_PAGE};
 
-const NO_LOGICAL_SLOT: u32 = u32::MAX;
+/// 64-bit words of valid bits for each block.
+const VALID_WORDS: usize = (BLOCK_SLOTS_MAX / u64::BITS) as usize;
 
 /// The mapping tables. Cloning copies them.
 #[derive(Clone)]
@@ -17,6 +20,8 @@ pub(crate) struct Mapping {
     places: Vec<PhysicalSlot>,
     /// By physical slot, without the gaps that [`PhysicalSlot`] leaves between blocks.
     owners: Vec<u32>,
+    /// A bit for each physical slot, with the gaps: [`VALID_WORDS`] words for each block.
+    valid: Vec<u64>,
     blocks: Vec<Block>,
     valid_on_die: Vec<u32>,
     block_slots: u32,
@@ -55,7 +60,8 @@ impl Mapping {
         let physical_slots = geometry.blocks() as usize * geometry.block_slots as usize;
         Mapping {
             places: vec![PhysicalSlot::NONE; geometry.logical_slots as usize],
-            owners: vec![NO_LOGICAL_SLOT; physical_slots],
+            owners: vec![0; physical_slots],
+            valid: vec![0; geometry.blocks() as usize * VALID_WORDS],
             blocks: (0..geometry.blocks()).map(erased).collect(),
             valid_on_die: vec![0; geometry.dies as usize],
             block_slots: geometry.block_slots,
@@ -88,12 +94,7 @@ impl Mapping {
     #[inline]
     pub(crate) fn bind(&mut self, logical: u32, place: PhysicalSlot) {
         self.unbind(logical);
-        let owner = self.owner_index(place);
-        self.places[logical as usize] = place;
-        self.owners[owner] = logical;
-        let block = &mut self.blocks[place.block() as usize];
-        block.valid += 1;
-        self.valid_on_die[block.die as usize] += 1;
+        self.put(logical, place);
     }
 
     /// Forgets `logical`; where it was becomes garbage.
@@ -101,17 +102,45 @@ impl Mapping {
     pub(crate) fn unbind(&mut self, logical: u32) {
         let place = std::mem::replace(&mut self.places[logical as usize], PhysicalSlot::NONE);
         if place != PhysicalSlot::NONE {
-            let block = &mut self.blocks[place.block() as usize];
-            block.valid -= 1;
-            self.valid_on_die[block.die as usize] -= 1;
+            self.drop_valid(place);
         }
     }
 
-    /// The logical slot whose current data lie at `place`.
+    /// Moves the data at `from`, which must be valid, to `to`.
     #[inline]
-    pub(crate) fn owner(&self, place: PhysicalSlot) -> Option<u32> {
-        let logical = self.owners[self.owner_index(place)];
-        (logical != NO_LOGICAL_SLOT && self.places[logical as usize] == place).then_some(logical)
+    pub(crate) fn relocate(&mut self, from: PhysicalSlot, to: PhysicalSlot) {
+        let logical = self.owners[self.owner_index(from)];
+        debug_assert_eq!(self.places[logical as usize], from, "only valid data are moved");
+        self.drop_valid(from);
+        self.put(logical, to);
+    }
+
+    /// Which slots of the page that begins at `first` are valid: bit 0 for the first one.
+    #[inline]
+    pub(crate) fn valid_in_page(&self, first: PhysicalSlot) -> u64 {
+        let (word, bit) = first.word_and_bit();
+        self.valid[word] >> bit & ((1 << SLOTS_PER_PAGE) - 1)
+    }
+
+    #[inline]
+    fn put(&mut self, logical: u32, place: PhysicalSlot) {
+        let owner = self.owner_index(place);
+        self.places[logical as usize] = place;
+        self.owners[owner] = logical;
+        let (word, bit) = place.word_and_bit();
+        self.valid[word] |= 1 << bit;
+        let block = &mut self.blocks[place.block() as usize];
+        block.valid += 1;
+        self.valid_on_die[block.die as usize] += 1;
+    }
+
+    #[inline]
+    fn drop_valid(&mut self, place: PhysicalSlot) {
+        let (word, bit) = place.word_and_bit();
+        self.valid[word] &= !(1 << bit);
+        let block = &mut self.blocks[place.block() as usize];
+        block.valid -= 1;
+        self.valid_on_die[block.die as usize] -= 1;
     }
 
     #[inline]
@@ -127,10 +156,19 @@ impl Mapping {
         let mut valid = vec![0; self.blocks.len()];
         for (logical, &place) in self.places.iter().enumerate() {
             if place != PhysicalSlot::NONE {
-                assert_eq!(self.owner(place), Some(logical as u32), "{place:?} does not know its owner");
+                let owner = self.owners[self.owner_index(place)];
+                assert_eq!(
+                    owner, logical as u32,
+                    "{place:?} belongs to another slot than the one that points at it"
+                );
+                let (word, bit) = place.word_and_bit();
+                assert!(self.valid[word] >> bit & 1 == 1, "{place:?} is in use but counts as garbage");
                 valid[place.block() as usize] += 1;
             }
         }
+        let bits: u32 = self.valid.iter().map(|word| word.count_ones()).sum();
+        let in_use: u32 = valid.iter().map(|&slots| u32::from(slots)).sum();
+        assert_eq!(bits, in_use, "slots count as valid that nothing points at");
         let mut on_die = vec![0; self.valid_on_die.len()];
         for (number, (block, &valid)) in self.blocks.iter().zip(&valid).enumerate() {
             assert_eq!(block.valid, valid, "block {number} miscounts its valid slots");

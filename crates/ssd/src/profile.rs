@@ -5,7 +5,7 @@
 //! which field, what it may be, and what to do; nothing is silently replaced by a default.
 //!
 //! Holds: every built-in profile loads and survives being written and read again (`built_in_profiles_round_trip`);
-//!        a profile that passes [`Profile::check`] can be run without a stall (`tests/properties.rs`).
+//!        a profile that passes [`Profile::check`] can be run without a stall (`tests/model/properties.rs`).
 //! Elsewhere: the tables and their units are `tables`, the limits `limits`, what goes wrong `error`.
 
 mod error;

@@ -10,7 +10,7 @@
 //! Time comes in as an argument and moves only by events. The way between host and device is not part of it.
 //!
 //! Holds: every command completes exactly once and not before it was submitted; the same commands at the same instants
-//!        give the same completions (both in `tests/properties.rs`).
+//!        give the same completions (both in `tests/model/properties.rs`).
 //! Elsewhere: the dies are `die`, the serial stages `front`, admission and flush `buffer`, the mapping `flash`.
 
 use crate::buffer::{Ledger, WriteBuffer};

@@ -3,7 +3,7 @@
 //! Where a fact is a number the band is ±10 % of it. `met_by_a` says what the model is held to: the test asserts those;
 //! the example `facts` measures all and tells which differ.
 
-use super::driver::{Run, Stream, run};
+use crate::driver::{Run, Stream, run};
 use ssd::{Condition, Image, Profile};
 use units::{ByteRate, Nanos};
 

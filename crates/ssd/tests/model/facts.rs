@@ -1,9 +1,7 @@
 //! The model behaves like the device of the papers' experiments, as far as `docs/ssd-model.md` says that it does.
 
-mod support;
-
+use crate::fact_table::{Bench, FACTS};
 use ssd::Profile;
-use support::facts::{Bench, FACTS};
 
 #[test]
 fn parameter_set_a_meets_the_facts_it_is_held_to() {

@@ -1,0 +1,162 @@
+//! What holds for every workload: small devices under random commands, with the mapping checked afterwards.
+
+use crate::small::{consumer_profile, finish, profile};
+use proptest::prelude::*;
+use ssd::{Command, CommandKind, Completion, Condition, Image, Profile, Ssd};
+use std::sync::LazyLock;
+use units::{Instant, Nanos};
+
+/// Devices are made of these; conditioning is the same for all cases.
+static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
+    let image = |profile: &Profile, condition| Image::new(profile, condition, 3);
+    vec![
+        image(&profile(), Condition::Clean),
+        image(&profile(), Condition::Fragmented),
+        image(&consumer_profile(), Condition::Fragmented),
+    ]
+});
+
+/// Commands that are submitted together, some time after those before.
+#[derive(Clone, Debug)]
+struct Burst {
+    gap: Nanos,
+    kind: CommandKind,
+    /// Place within the device, in 65536ths.
+    place: u32,
+    slots: u32,
+    count: u32,
+    /// From one command of the burst to the next.
+    stride: u32,
+}
+
+fn bursts() -> impl Strategy<Value = Vec<Burst>> {
+    let kind = prop_oneof![
+        4 => Just(CommandKind::Read),
+        8 => Just(CommandKind::Write),
+        1 => Just(CommandKind::Deallocate),
+        1 => Just(CommandKind::Flush),
+    ];
+    let gap = prop_oneof![4 => 0..200_u64, 2 => 0..20_000_u64, 1 => Just(200_000)];
+    let slots = prop_oneof![4 => Just(1_u32), 2 => 1..40_u32, 1 => 1..700_u32];
+    let stride = prop_oneof![2 => Just(0_u32), 3 => 1..50_u32, 3 => 1000..16_000_u32];
+    let burst = (gap, kind, 0..65_536_u32, slots, 1..200_u32, stride).prop_map(
+        |(gap, kind, place, slots, count, stride)| Burst {
+            gap: Nanos::micros(gap),
+            kind,
+            place,
+            slots,
+            count,
+            stride,
+        },
+    );
+    prop::collection::vec(burst, 1..40)
+}
+
+/// Submits the bursts, moving time in steps of `step`, or from event to event. Answers when each command was submitted
+/// and all completions.
+fn run(ssd: &mut Ssd, bursts: &[Burst], step: Option<Nanos>) -> (Vec<Instant>, Vec<Completion>) {
+    let mut now = Instant::ZERO;
+    let mut submitted = Vec::new();
+    let mut completions = Vec::new();
+    for burst in bursts {
+        let at = now + burst.gap;
+        while now < at {
+            let next = match step {
+                Some(step) => now + step,
+                None => ssd.next_event().unwrap_or(at),
+            };
+            now = next.min(at);
+            ssd.advance(now, &mut |completion| completions.push(completion));
+        }
+        for n in 0..burst.count {
+            let range = u64::from(ssd.slots() - burst.slots);
+            let first = u64::from(burst.place) * range / 65_536 + u64::from(n) * u64::from(burst.stride);
+            let slot = (first % range) as u32;
+            let command = Command { tag: submitted.len() as u64, kind: burst.kind, slot, slots: burst.slots };
+            submitted.push(now);
+            ssd.submit(now, command);
+        }
+        ssd.advance(now, &mut |completion| completions.push(completion));
+    }
+    finish(ssd, &mut |completion| completions.push(completion));
+    (submitted, completions)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_command_completes_once_and_not_before_it_was_submitted(bursts in bursts(), image in 0..3_usize) {
+        let mut ssd = Ssd::from_image(&IMAGES[image]);
+        let (submitted, completions) = run(&mut ssd, &bursts, None);
+        prop_assert!(completions.is_sorted_by_key(|completion| completion.at));
+        let mut tags: Vec<u64> = completions.iter().map(|completion| completion.tag).collect();
+        tags.sort_unstable();
+        prop_assert!(tags.into_iter().eq(0..submitted.len() as u64));
+        for completion in completions {
+            prop_assert!(completion.at > submitted[completion.tag as usize]);
+        }
+        ssd.assert_consistent();
+    }
+
+    #[test]
+    fn the_same_commands_give_the_same_completions_however_time_is_cut(bursts in bursts(), image in 0..3_usize) {
+        let [by_event, by_step] = [None, Some(Nanos::micros(7))].map(|step| {
+            let mut ssd = Ssd::from_image(&IMAGES[image]);
+            run(&mut ssd, &bursts, step)
+        });
+        prop_assert_eq!(by_event, by_step);
+    }
+}
+
+/// Writes whose garbage lies on some dies only: every stripe brings slots to die 0 that are never written again, and
+/// slots to the other dies that are overwritten at once.
+#[test]
+fn writes_that_leave_garbage_on_some_dies_only_do_not_stall() {
+    for image in &*IMAGES {
+        let mut ssd = Ssd::from_image(image);
+        let mut now = Instant::ZERO;
+        let mut cold = 0;
+        for n in 0..40_000_u64 {
+            let on_first_die = n / 4 % 2 == 0;
+            let slot = if on_first_die { cold % ssd.slots() } else { (n % 4) as u32 };
+            cold += u32::from(on_first_die);
+            ssd.submit(now, Command { tag: n, kind: CommandKind::Write, slot, slots: 1 });
+            if n % 64 == 63 {
+                now = finish(&mut ssd, &mut |_| {}).max(now);
+            }
+        }
+        ssd.assert_consistent();
+        assert_eq!(ssd.counters().completed, 40_000);
+    }
+}
+
+#[test]
+fn sixty_four_thousand_commands_may_be_outstanding() {
+    let mut ssd = Ssd::from_image(&IMAGES[1]);
+    let slots = ssd.slots();
+    for n in 0..65_536_u32 {
+        let kind = if n % 16 == 0 { CommandKind::Write } else { CommandKind::Read };
+        ssd.submit(Instant::ZERO, Command { tag: n.into(), kind, slot: n * 7919 % slots, slots: 1 });
+    }
+    assert_eq!(ssd.outstanding(), 65_536);
+    let mut completed = 0;
+    finish(&mut ssd, &mut |_| completed += 1);
+    assert_eq!(completed, 65_536);
+    ssd.assert_consistent();
+}
+
+#[test]
+fn images_of_one_seed_are_alike_and_of_two_seeds_are_not() {
+    let latencies = |seed| {
+        let mut ssd = Ssd::new(&profile(), Condition::Fragmented, seed);
+        let mut completions = Vec::new();
+        for slot in 0..200 {
+            ssd.submit(Instant::ZERO, Command { tag: slot.into(), kind: CommandKind::Read, slot, slots: 32 });
+        }
+        finish(&mut ssd, &mut |completion| completions.push(completion));
+        completions
+    };
+    assert_eq!(latencies(1), latencies(1));
+    assert_ne!(latencies(1), latencies(2));
+}

@@ -1,0 +1,51 @@
+//! A device small enough to fill and empty many times within a test.
+
+use ssd::{Command, CommandKind, Completion, Profile, Ssd};
+use units::{Bytes, Instant, Nanos};
+
+/// 64 MiB on four dies with blocks of 384 KiB: a few thousand writes bring it to its steady state.
+pub(crate) fn profile() -> Profile {
+    let mut profile = Profile::default();
+    profile.name = "small".to_owned();
+    profile.geometry.capacity = Bytes::mib(64);
+    profile.geometry.spare_permille = 100;
+    profile.geometry.never_written = Bytes::ZERO;
+    profile.geometry.channels = 2;
+    profile.geometry.dies_per_channel = 2;
+    profile.geometry.stripe_dies = 2;
+    profile.geometry.units_per_block = 4;
+    profile.buffer.capacity = Bytes::mib(1);
+    profile
+}
+
+/// The same with 8 MiB of SLC cache and without power-loss protection.
+pub(crate) fn consumer_profile() -> Profile {
+    let mut profile = profile();
+    profile.slc.blocks_per_die = 16;
+    profile.buffer.power_loss_protection = false;
+    profile
+}
+
+/// Lets time pass until nothing is outstanding.
+///
+/// # Panics
+/// If that does not come within a simulated minute.
+pub(crate) fn finish(ssd: &mut Ssd, on_complete: &mut impl FnMut(Completion)) -> Instant {
+    let mut now = Instant::ZERO;
+    while ssd.outstanding() > 0 {
+        now = ssd.next_event().expect("with commands outstanding something goes on");
+        assert!(now < Instant::ZERO + Nanos::secs(60), "{} commands never complete", ssd.outstanding());
+        ssd.advance(now, on_complete);
+    }
+    now
+}
+
+/// How long one command takes on an otherwise quiet device, from `now` on.
+pub(crate) fn time_alone(ssd: &mut Ssd, now: Instant, kind: CommandKind, slot: u32, slots: u32) -> Nanos {
+    assert_eq!(ssd.outstanding(), 0, "the device is quiet");
+    ssd.advance(now, &mut |_| {});
+    ssd.submit(now, Command { tag: 0, kind, slot, slots });
+    let mut done = None;
+    finish(ssd, &mut |completion| done = Some(completion.at));
+    done.expect("finishing completes the command").since(now)
+}
