@@ -5,8 +5,7 @@ use units::{Bytes, Instant, Nanos};
 
 /// 64 MiB on four dies with blocks of 384 KiB: a few thousand writes bring it to its steady state.
 pub(crate) fn profile() -> Profile {
-    let mut profile = Profile::default();
-    profile.name = "small".to_owned();
+    let mut profile = Profile { name: "small".to_owned(), ..Profile::default() };
     profile.geometry.capacity = Bytes::mib(64);
     profile.geometry.spare_permille = 100;
     profile.geometry.never_written = Bytes::ZERO;
