@@ -7,8 +7,8 @@
 //!   }
 //! ```
 //!
-//! Nothing asked for is handed to the kernel before the next `wait` or `flush`, so that one system call carries all of it.
-//! (The epoll backend, which has no such call, sends at once.)
+//! Nothing asked for is handed to the kernel before the next `wait` or `flush`, so that one system call carries all of it. (Disk
+//! operations of the epoll backend go to its threads at once.)
 //!
 //! Elsewhere: what a backend does is `ring` and `epoll`; when to spin before sleeping is `pacing`.
 
@@ -204,14 +204,16 @@ impl Reactor {
     }
 
     /// Closes whatever the token names. From this moment there is no event for it, not even of what has happened already. What
-    /// is in flight on a socket is broken off; a disk operation runs to its end unreported. Buffers go home to their pools when
-    /// the kernel is done with them, and only then is the descriptor closed.
+    /// is in flight on a socket is broken off (it is shut down, which copies of its descriptor feel too); a disk operation runs to
+    /// its end unreported. Buffers go home to their pools when the kernel is done with them, and only then is the descriptor
+    /// closed. To say goodbye in good order, wait for [`Event::Sent`] first.
     pub fn close(&mut self, token: Token) {
         self.driver.close(token, &mut self.events);
     }
 
     /// Hands all requests over to the kernel without waiting, and collects what has happened.
     pub fn flush(&mut self) -> io::Result<()> {
+        self.notice_wake_up(Waker::take_notice);
         self.driver.poll(&mut self.events)
     }
 

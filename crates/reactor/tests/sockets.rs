@@ -27,6 +27,7 @@ on_both_backends!(
     half_a_connection_can_be_closed_after_the_last_batch,
     sending_to_a_broken_connection_is_an_error_and_not_a_signal,
     connecting_to_nobody_is_an_error,
+    a_connect_that_is_closed_at_once_is_silent,
     a_detached_socket_goes_on_in_another_reactor,
     a_detached_socket_sends_its_batch_first,
     a_closed_listener_accepts_no_more,
@@ -392,6 +393,19 @@ fn connecting_to_nobody_is_an_error(backend: Backend) {
     assert_eq!((from, result.expect_err("refused").kind()), (token, ErrorKind::ConnectionRefused));
     side.reactor.close(token);
     assert!(side.reactor.next_event().is_none());
+}
+
+fn a_connect_that_is_closed_at_once_is_silent(backend: Backend) {
+    let mut side = Side::new(backend);
+    let (_, address) = side.listen();
+    for is_handed_over in [false, true] {
+        let token = side.reactor.connect(address).expect("begins");
+        if is_handed_over {
+            side.reactor.flush().expect("flushes");
+        }
+        side.reactor.close(token);
+        side.fence(3, |event| assert!(matches!(event, Event::Accepted { .. }), "{event:?}"));
+    }
 }
 
 fn a_detached_socket_goes_on_in_another_reactor(backend: Backend) {

@@ -12,8 +12,8 @@
 //! the request names stay until the request's last completion. So a slot needs no reference count from the kernel's side, only
 //! to know which of its few requests are out.
 //!
-//! Holds: a slot is freed only when none of its requests is out (`close_with_everything_in_flight`), and the ring and
-//!        everything in it is freed only when no request at all is (`Drop`).
+//! Holds: a slot is freed only when none of its requests is out (`closing_with_a_batch_in_flight_returns_its_buffers`), and the ring and
+//!        everything in it only when no request at all is (`dropping_the_reactor_returns_every_buffer`).
 //! Elsewhere: the ring itself is `setup` and `queue`; the sockets are `net`, the disk is `files`.
 
 pub(crate) mod buffers;
@@ -237,7 +237,7 @@ impl Driver for RingDriver {
         let Some(source) = self.sources.retire(token) else { return };
         match source {
             Source::Listener(listener) => listener.close(),
-            Source::Socket(socket) => socket.close(),
+            Source::Socket(socket) => socket.close(&mut self.queue),
             Source::File(file) => file.close(),
         }
         self.settle(token.index(), events);

@@ -197,12 +197,15 @@ impl Socket {
         }
     }
 
-    /// Ends everything. A shut down socket fails whatever is tried on it, so this reaches also the requests that a cancellation
-    /// would miss.
-    pub(super) fn close(&mut self) {
+    /// Ends everything. A connection that is shut down fails whatever is tried on it, so this reaches also the requests that a
+    /// cancellation would miss. Only a connect that has not begun must be cancelled.
+    pub(super) fn close(&mut self, queue: &mut Queue) {
         self.fate = Fate::Closing;
         self.inbound.clear();
         socket::shutdown(self.socket.as_raw_fd());
+        if self.connecting.is_some() {
+            queue.cancel_connect(self.token.index());
+        }
     }
 
     /// Whether none of its requests is out.

@@ -29,8 +29,8 @@ pub(super) enum Kind {
 const KINDS: [Kind; 7] =
     [Kind::Wake, Kind::Accept, Kind::Connect, Kind::Receive, Kind::Send, Kind::Disk, Kind::CancelReceive];
 
-/// Marks the cancellation of everything, whose own completion is of no interest.
-const CANCEL_EVERYTHING: u64 = u64::MAX;
+/// Marks a cancellation whose own completion is of no interest.
+const CANCELLATION: u64 = u64::MAX;
 
 /// Names a request: its kind and the slot that owns it. A slot has at most one request of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +79,16 @@ impl Queue {
         self.enqueue(cancel.user_data(Request { kind: Kind::CancelReceive, index }.user_data()));
     }
 
+    /// Tries to break off the connect of a slot. It is not found only when it is ending anyway.
+    pub(super) fn cancel_connect(&mut self, index: u32) {
+        let connect = Request { kind: Kind::Connect, index };
+        self.enqueue(opcode::AsyncCancel::new(connect.user_data()).build().user_data(CANCELLATION));
+    }
+
     /// Tries to break off all requests; those that are not found at the moment (see above) need another try.
     pub(super) fn cancel_everything(&mut self) {
         let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
-        self.enqueue(cancel.user_data(CANCEL_EVERYTHING));
+        self.enqueue(cancel.user_data(CANCELLATION));
     }
 
     fn enqueue(&mut self, entry: squeue::Entry) {
@@ -193,7 +199,7 @@ mod tests {
             let request = Request { kind, index: u32::MAX };
             assert_eq!(Request::from_user_data(request.user_data()), Some(request));
         }
-        assert_eq!(Request::from_user_data(CANCEL_EVERYTHING), None);
+        assert_eq!(Request::from_user_data(CANCELLATION), None);
     }
 
     #[test]
