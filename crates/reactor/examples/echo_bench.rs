@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for backend in [Backend::IoUring, Backend::Epoll] {
         let (median, worst) = lateness(backend, &options)?;
         println!(
-            "deadlines of {DEADLINE}: {backend:?} {median} late in the median, {worst} for the latest in 100"
+            "deadlines of {DEADLINE}: {backend:?} {median} late in the median, {worst} for the 99th percentile"
         );
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use units::{Bytes, Nanos};
 
 /// Long enough for the slowest machine; reached only when something is lost.
-const PATIENCE: Nanos = Nanos::secs(10);
+const PATIENCE: Nanos = Nanos::secs(60);
 
 /// Declares the given functions as tests, once for each backend. Where the kernel allows no io_uring, its half passes unseen.
 #[macro_export]
