@@ -116,16 +116,16 @@ impl PduReader {
                     self.state = State::Specific(self.rules.layout(common)?);
                 }
                 State::Specific(layout) => {
-                    if !self.collect_header(input, layout.header_end) {
+                    if !self.collect_header(input, usize::from(layout.header_end)) {
                         return Ok(None);
                     }
                     if layout.header_digest() {
-                        self.check_header_digest(layout.header_end - DIGEST_SIZE)?;
+                        self.check_header_digest(usize::from(layout.header_end) - DIGEST_SIZE)?;
                     }
                     self.state = if layout.data_length == 0 {
                         State::Common
                     } else {
-                        State::Padding { layout, left: layout.padding }
+                        State::Padding { layout, left: usize::from(layout.padding) }
                     };
                     return Ok(Some(Step::Header(layout)));
                 }

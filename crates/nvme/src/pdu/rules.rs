@@ -37,9 +37,9 @@ pub struct Layout {
     /// FLAGS, as received or to be sent.
     pub flags: u8,
     /// Bytes of header and header digest.
-    pub header_end: usize,
+    pub header_end: u8,
     /// Bytes of padding between header and data.
-    pub padding: usize,
+    pub padding: u8,
     /// Bytes of data.
     pub data_length: u32,
 }
@@ -89,9 +89,9 @@ impl Rules {
         if header.hlen != pdu_type.header_length() {
             return Err(Violation::field(OFFSET_HLEN));
         }
-        let header_end = usize::from(header.hlen) + if header_digest { DIGEST_SIZE } else { 0 };
+        let header_end = header.hlen + if header_digest { DIGEST_SIZE as u8 } else { 0 };
         let after_header =
-            header.plen.get().checked_sub(header_end as u32).ok_or(Violation::field(OFFSET_PLEN))?;
+            header.plen.get().checked_sub(u32::from(header_end)).ok_or(Violation::field(OFFSET_PLEN))?;
 
         let bare = Layout { pdu_type, flags, header_end, padding: 0, data_length: 0 };
         match pdu_type {
@@ -125,13 +125,12 @@ impl Rules {
         if bare.data_digest() != self.digests.data {
             return Err(Violation::field(OFFSET_FLAGS));
         }
-        let padding =
-            usize::from(header.pdo).checked_sub(bare.header_end).ok_or(Violation::field(OFFSET_PDO))?;
+        let padding = header.pdo.checked_sub(bare.header_end).ok_or(Violation::field(OFFSET_PDO))?;
         if !header.pdo.is_multiple_of(self.alignment) {
             return Err(Violation::field(OFFSET_PDO));
         }
-        let digest = if bare.data_digest() { DIGEST_SIZE } else { 0 };
-        match after_header.checked_sub((padding + digest) as u32) {
+        let digest = if bare.data_digest() { DIGEST_SIZE as u32 } else { 0 };
+        match after_header.checked_sub(u32::from(padding) + digest) {
             None | Some(0) => Err(Violation::field(OFFSET_PLEN)),
             Some(data_length) => Ok(Layout { padding, data_length, ..bare }),
         }

@@ -93,7 +93,7 @@ fn round_trip<H: Header + Copy>(header: H, receiver: End, flags: u8, data: &[u8]
                 assert_eq!(seen.len(), 1);
                 assert!(!layout.data_digest());
             } else {
-                assert_eq!((layout.header_end + layout.padding) % usize::from(alignment), 0);
+                assert_eq!((layout.header_end + layout.padding) % alignment, 0);
                 assert_eq!(seen[1..], [Seen::Payload(data.to_vec()), Seen::End(true)]);
             }
         }
