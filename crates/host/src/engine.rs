@@ -414,7 +414,7 @@ impl Engine {
         let event = match output {
             Output::Ended(completion) => Event::Completed { controller, completion },
             Output::Open(link) => return self.open(now, index, link),
-            Output::Close(link, last_words) => return self.close_socket(now, index, link, last_words),
+            Output::Close(link, last_words) => return self.close_socket(now, index, link, &last_words),
             Output::Ready { first } => Event::Ready { controller, first },
             Output::Down { fault, retry_in } => Event::Down { controller, fault, retry_in },
             Output::NamespacesChanged => Event::NamespacesChanged { controller },
@@ -452,12 +452,13 @@ impl Engine {
         }
     }
 
-    fn close_socket(&mut self, now: Instant, index: usize, link: usize, last_words: Option<SendBatch>) {
+    fn close_socket(&mut self, now: Instant, index: usize, link: usize, last_words: &[u8]) {
         let Some(token) = self.places[index].sockets.get_mut(link).and_then(Option::take) else { return };
         let was_sending = self.sockets.remove(&token).is_some_and(|socket| socket.is_sending);
-        let lingers = match last_words {
-            Some(batch) if !was_sending => self.reactor.send(token, batch).is_ok(),
-            _ => false,
+        let lingers = !last_words.is_empty() && !was_sending && {
+            let mut batch = SendBatch::new();
+            batch.push_bytes(last_words);
+            self.reactor.send(token, batch).is_ok()
         };
         if lingers {
             self.lingering.push((now + LINGER, token));

@@ -24,6 +24,8 @@ mod namespace;
 mod options;
 mod request;
 mod session;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use backoff::Backoff;

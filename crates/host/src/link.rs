@@ -267,7 +267,7 @@ impl Link {
     }
 
     /// Lays what waits to be sent into `batch`.
-    pub(crate) fn poll_transmit(&mut self, batch: &mut SendBatch) {
+    pub(crate) fn poll_transmit(&mut self, batch: &mut impl Batch) {
         let mut returned = std::mem::take(&mut self.returned);
         self.connection.poll_transmit(&mut Gather { batch, returned: &mut returned });
         returned.drain(..).for_each(|payload| self.on_returned(payload));
@@ -299,23 +299,51 @@ impl Link {
     }
 }
 
+/// Bytes on their way to a socket.
+pub(crate) trait Batch {
+    /// Appends a copy of `bytes`.
+    fn push(&mut self, bytes: &[u8]);
+    /// Bytes so far.
+    fn length(&self) -> usize;
+}
+
+impl Batch for SendBatch {
+    fn push(&mut self, bytes: &[u8]) {
+        self.push_bytes(bytes);
+    }
+
+    fn length(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Batch for Vec<u8> {
+    fn push(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn length(&self) -> usize {
+        self.len()
+    }
+}
+
 /// Lays PDUs into a batch by copying.
-struct Gather<'a> {
-    batch: &'a mut SendBatch,
+struct Gather<'a, T> {
+    batch: &'a mut T,
     returned: &'a mut Vec<Payload>,
 }
 
-impl Outgoing<Payload> for Gather<'_> {
+impl<T: Batch> Outgoing<Payload> for Gather<'_, T> {
     fn header(&mut self, bytes: &[u8]) {
-        self.batch.push_bytes(bytes);
+        self.batch.push(bytes);
     }
 
     fn payload(&mut self, payload: Payload, range: Range<usize>) {
-        self.batch.push_bytes(&payload.bytes()[range]);
+        self.batch.push(&payload.bytes()[range]);
         self.returned.push(payload);
     }
 
     fn room(&self) -> bool {
-        self.batch.len() < BATCH_BYTES
+        self.batch.length() < BATCH_BYTES
     }
 }

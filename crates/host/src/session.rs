@@ -25,7 +25,7 @@ use crate::bringup::{ADMIN_SQSIZE, AdminData, Bringup, Discovered, Next, Purpose
 use crate::fault::{ConnectError, ConnectRefusal, Fault, Nonsense};
 use crate::in_flight::DEPTH_MAX;
 use crate::line::Line;
-use crate::link::{Errand, Link, LinkEvent, Outstanding};
+use crate::link::{Batch, Errand, Link, LinkEvent, Outstanding};
 use crate::namespace::{ControllerInfo, Namespace};
 use crate::options::{ControllerOptions, RetryPolicy};
 use crate::request::{Completion, IoError, Operation, Refusal, Refused, Request};
@@ -38,7 +38,6 @@ use nvme::spec::identify_controller::oncs;
 use nvme::spec::opcode::admin;
 use nvme::spec::property::offset;
 use nvme::spec::{Cqe, Sqe};
-use reactor::SendBatch;
 use sched::{Credit, CreditWindow};
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos};
@@ -53,8 +52,8 @@ const SHUTDOWN_TIMEOUT: Nanos = Nanos::millis(500);
 pub(crate) enum Output {
     /// Connect this link.
     Open(usize),
-    /// Close this link, after these last words.
-    Close(usize, Option<SendBatch>),
+    /// Close this link, after these last words if there are any.
+    Close(usize, Vec<u8>),
     /// An IO has ended.
     Ended(Completion),
     /// IOs can go out. Whether for the first time.
@@ -180,7 +179,7 @@ impl Session {
     }
 
     /// Lays what a link has to send into `batch`.
-    pub(crate) fn poll_transmit(&mut self, link: usize, batch: &mut SendBatch) {
+    pub(crate) fn poll_transmit(&mut self, link: usize, batch: &mut impl Batch) {
         if let Some(link) = self.links.get_mut(link).filter(|link| link.is_open) {
             link.poll_transmit(batch);
         }
@@ -626,12 +625,11 @@ impl Session {
         self.marked.clear();
         let mut out = Vec::new();
         for (number, mut link) in std::mem::take(&mut self.links).into_iter().enumerate() {
-            let last_words = (with_last_words && link.is_open).then(|| {
-                let mut batch = SendBatch::new();
-                link.poll_transmit(&mut batch);
-                batch
-            });
-            self.outputs.push_back(Output::Close(number, last_words.filter(|batch| !batch.is_empty())));
+            let mut last_words = Vec::new();
+            if with_last_words && link.is_open {
+                link.poll_transmit(&mut last_words);
+            }
+            self.outputs.push_back(Output::Close(number, last_words));
             out.extend(link.into_outstanding());
         }
         self.window = CreditWindow::new(Credit(self.info.credit.unwrap_or(u32::MAX)));
@@ -684,7 +682,7 @@ impl Session {
         self.phase = Phase::Closing { deadline };
         self.alarm = deadline;
         for (number, link) in self.links.drain(1..).enumerate() {
-            self.outputs.push_back(Output::Close(number + 1, None));
+            self.outputs.push_back(Output::Close(number + 1, Vec::new()));
             link.into_outstanding().into_iter().for_each(|io| self.line.put_back(io));
         }
         self.end_waiting(now);
@@ -703,7 +701,7 @@ impl Session {
         self.alarm = Instant::FAR_FUTURE;
         self.marked.clear();
         for number in 0..self.links.len() {
-            self.outputs.push_back(Output::Close(number, None));
+            self.outputs.push_back(Output::Close(number, Vec::new()));
         }
         self.links.clear();
         self.outputs.push_back(Output::Closed);

@@ -1,0 +1,215 @@
+//! Claims about an engine, over real sockets and on both backends.
+
+use super::target::{BLOCK, NQN, TestTarget};
+use crate::{
+    Backend, Backoff, ConnectRefusal, ControllerId, ControllerOptions, Engine, Event, Fault, HostId, Nqn,
+    Operation, Request, discover,
+};
+use reactor::Clock;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use units::{Bytes, Lba, Nanos};
+
+const BACKENDS: [Backend; 2] = [Backend::IoUring, Backend::Epoll];
+
+struct Shared {
+    target: TestTarget,
+    sockets: BTreeMap<u32, TcpStream>,
+}
+
+/// A test target behind a listening socket, one blocking thread per connection.
+#[derive(Clone)]
+struct Server {
+    address: SocketAddr,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Server {
+    fn start(target: TestTarget) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+        let address = listener.local_addr().expect("it is bound");
+        let shared = Arc::new(Mutex::new(Shared { target, sockets: BTreeMap::new() }));
+        let server = Server { address, shared };
+        let acceptor = server.clone();
+        thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                let server = acceptor.clone();
+                thread::spawn(move || server.serve(socket));
+            }
+        });
+        server
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, mut socket: TcpStream) {
+        let slot = {
+            let mut shared = self.lock();
+            let slot = shared.target.accept();
+            shared.sockets.insert(slot, socket.try_clone().expect("descriptors are left"));
+            slot
+        };
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = socket.read(&mut bytes) {
+            let mut shared = self.lock();
+            let is_open = shared.target.on_bytes(Clock.now(), slot, &bytes[..count]);
+            shared.send_all();
+            if !is_open || !shared.target.is_connected(slot) {
+                break;
+            }
+        }
+        let _ = socket.shutdown(Shutdown::Both);
+        let mut shared = self.lock();
+        shared.target.on_disconnect(Clock.now(), slot);
+        shared.sockets.remove(&slot);
+    }
+
+    /// Breaks every connection.
+    fn crash(&self) {
+        let mut shared = self.lock();
+        shared.target.crash(Clock.now());
+        for socket in std::mem::take(&mut shared.sockets).into_values() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn send_all(&mut self) {
+        for (&slot, socket) in &mut self.sockets {
+            let bytes = self.target.transmit(slot);
+            // The client may be gone already.
+            let _ = socket.write_all(&bytes);
+        }
+    }
+}
+
+fn options(server: &Server, host: &str) -> ControllerOptions {
+    let name = |text: &str| Nqn::new(text).expect("a name");
+    let options = ControllerOptions::new(server.address, name(NQN), name(host), HostId([1; 16]));
+    ControllerOptions { backoff: Backoff { first: Nanos::millis(1), ..Backoff::default() }, ..options }
+}
+
+fn next(engine: &mut Engine) -> Event {
+    loop {
+        if let Some(event) = engine.next_event() {
+            return event;
+        }
+        engine.wait(None).expect("the reactor works");
+    }
+}
+
+fn connect(engine: &mut Engine, options: ControllerOptions) -> ControllerId {
+    let id = engine.connect(options);
+    match next(engine) {
+        Event::Ready { controller, first: true } if controller == id => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn submit(engine: &mut Engine, controller: ControllerId, tag: u64, operation: Operation, blocks: u32) {
+    let mut buffer = engine.take_buffer(blocks as usize * BLOCK).expect("memory is enough");
+    buffer.fill(tag as u8);
+    let request = Request::new(tag, 1, operation, Lba(tag * u64::from(blocks)), blocks).with_buffer(buffer);
+    engine.submit(controller, request).expect("the request is in order");
+}
+
+const WRITE: Operation = Operation::Write { durable: false };
+
+#[test]
+fn twenty_connections_on_one_thread_carry_what_they_were_given() {
+    for backend in BACKENDS {
+        let server = Server::start(TestTarget::new(|_| {}));
+        let mut engine = Engine::new(backend, Bytes::mib(64)).expect("the backend is there");
+        let options = ControllerOptions { io_queues: 4, ..options(&server, "nqn.test:host") };
+        let ids: Vec<ControllerId> = (0..5).map(|_| connect(&mut engine, options.clone())).collect();
+        for (pass, operation) in [WRITE, Operation::Read].into_iter().enumerate() {
+            for tag in 0..200 {
+                submit(&mut engine, ids[(tag as usize + pass) % ids.len()], tag, operation, 40);
+            }
+            let mut seen = vec![false; 200];
+            while seen.contains(&false) {
+                let Event::Completed { completion, .. } = next(&mut engine) else {
+                    panic!("only IOs are under way")
+                };
+                assert_eq!(completion.result, Ok(()));
+                assert!(
+                    !std::mem::replace(&mut seen[completion.tag as usize], true),
+                    "{} ended twice",
+                    completion.tag
+                );
+                let buffer = completion.buffer.expect("buffers come back");
+                assert!(
+                    buffer.iter().all(|&byte| byte == completion.tag as u8),
+                    "read {} is wrong",
+                    completion.tag
+                );
+                engine.give_buffer(buffer);
+            }
+        }
+        ids.into_iter().for_each(|id| engine.close(id));
+        for _ in 0..5 {
+            assert!(matches!(next(&mut engine), Event::Closed { .. }));
+        }
+    }
+}
+
+#[test]
+fn a_target_that_crashes_again_and_again_loses_no_io() {
+    for backend in BACKENDS {
+        let server = Server::start(TestTarget::new(|_| {}));
+        let mut engine = Engine::new(backend, Bytes::mib(64)).expect("the backend is there");
+        let retry = crate::RetryPolicy::Again { times: u32::MAX };
+        let options = ControllerOptions { io_queues: 4, retry, ..options(&server, "nqn.test:host") };
+        let id = connect(&mut engine, options);
+        const IOS: u64 = 400;
+        let mut ends = vec![0; IOS as usize];
+        let (mut submitted, mut ended) = (0, 0);
+        while ended < IOS {
+            while submitted < IOS && submitted - ended < 64 {
+                submit(&mut engine, id, submitted, WRITE, 40);
+                submitted += 1;
+            }
+            if let Event::Completed { completion, .. } = next(&mut engine) {
+                assert_eq!(completion.result, Ok(()));
+                ends[completion.tag as usize] += 1;
+                ended += 1;
+                if ended % 100 == 50 {
+                    server.crash();
+                }
+            }
+        }
+        assert_eq!(ends, vec![1; IOS as usize]);
+    }
+}
+
+#[test]
+fn refusals_and_discovery_speak_plainly() {
+    for backend in BACKENDS {
+        let server = Server::start(TestTarget::new(|_| {}));
+        let host = Nqn::new("nqn.test:host").expect("a name");
+        let found = discover(backend, server.address, &host, HostId([1; 16])).expect("the target answers");
+        assert_eq!(found.iter().map(|found| found.subsystem.as_str()).collect::<Vec<_>>(), [NQN]);
+        let mut engine = Engine::new(backend, Bytes::mib(1)).expect("the backend is there");
+        let nowhere = Nqn::new("nqn.test:nowhere").expect("a name");
+        engine.connect(ControllerOptions { subsystem: nowhere, ..options(&server, "nqn.test:host") });
+        let Event::GaveUp { error, .. } = next(&mut engine) else { panic!("there is no such subsystem") };
+        assert!(matches!(error.fault, Fault::Refused(ConnectRefusal::UnknownSubsystem)), "{error}");
+    }
+}
+
+#[test]
+fn an_address_where_nobody_listens_is_named() {
+    // A port that was just free: whoever takes it meanwhile does not speak NVMe/TCP.
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    for backend in BACKENDS {
+        let host = Nqn::new("nqn.test:host").expect("a name");
+        let error = discover(backend, address, &host, HostId([1; 16])).expect_err("nobody listens");
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+    }
+}

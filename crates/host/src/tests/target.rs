@@ -1,0 +1,290 @@
+//! A target in memory, sans-IO: `nvme`'s connections and subsystems over a vector of bytes, with a hand on every switch.
+
+use nvme::buffer::{BufferSource, BufferUse, Outgoing};
+use nvme::connection::{FlowControl, TargetConnection, TargetEvent, TargetLimits};
+use nvme::spec::discovery::SubsystemType;
+use nvme::spec::nqn::Nqn;
+use nvme::spec::{Cqe, Sqe, Status};
+use nvme::subsystem::{
+    Action, BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, IoCommand, IoOp, NamespaceInfo, Output,
+    QueueKey, Subsystem, SubsystemConfig, read_connect, unknown_subsystem,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use units::Instant;
+
+/// Bytes of a block.
+pub(super) const BLOCK: usize = 512;
+/// Blocks of namespace 1.
+pub(super) const BLOCKS: u64 = 16384;
+/// The subsystem with namespace 1.
+pub(super) const NQN: &str = "nqn.2024-01.test:disk";
+
+/// Lends vectors without end.
+struct Heap;
+
+impl BufferSource for Heap {
+    type Buffer = Vec<u8>;
+    fn take(&mut self, length: usize, _: BufferUse) -> Option<Vec<u8>> {
+        Some(vec![0; length])
+    }
+}
+
+struct Wire<'a>(&'a mut Vec<u8>);
+
+impl Outgoing<Vec<u8>> for Wire<'_> {
+    fn header(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
+        self.0.extend_from_slice(&buffer[range]);
+    }
+
+    fn room(&self) -> bool {
+        true
+    }
+}
+
+struct Peer {
+    connection: TargetConnection<Vec<u8>>,
+    /// Bytes that the connection did not take yet.
+    unread: Vec<u8>,
+    /// Which subsystem it connected to.
+    subsystem: Option<usize>,
+}
+
+struct Held {
+    slot: u32,
+    sqe: Sqe,
+    command: IoCommand,
+    data: Option<Vec<u8>>,
+}
+
+/// The target.
+pub(super) struct TestTarget {
+    subsystems: Vec<Subsystem>,
+    peers: BTreeMap<u32, Peer>,
+    next_slot: u32,
+    pub(super) disk: Vec<u8>,
+    pub(super) limits: TargetLimits,
+    /// What completions say if the host asked for credits.
+    pub(super) credit: u32,
+    /// IOs are kept until `release`.
+    pub(super) holds: bool,
+    held: VecDeque<Held>,
+    /// Most IOs that were held at once.
+    pub(super) held_max: usize,
+    /// IO commands that arrived.
+    pub(super) arrived: usize,
+    /// Nothing is answered any more.
+    pub(super) is_silent: bool,
+    /// Flips a bit of the data that goes out next.
+    pub(super) spoils_next: bool,
+}
+
+impl TestTarget {
+    pub(super) fn new(edit: impl FnOnce(&mut SubsystemConfig)) -> TestTarget {
+        let nqn = Nqn::new(NQN).expect("a name");
+        let mut config = SubsystemConfig::io(nqn.clone(), "1")
+            .with_namespace(1, NamespaceInfo::new(BlockSize::B512, BLOCKS));
+        edit(&mut config);
+        let io = Subsystem::new(config).expect("a good configuration");
+        let mut discovery = Subsystem::new(SubsystemConfig::discovery("2")).expect("a good configuration");
+        discovery.set_discovery_records(vec![DiscoveryRecord {
+            subsystem: nqn,
+            kind: SubsystemType::Nvm,
+            address: DiscoveryAddress::AsReached { port: 4420 },
+            hosts: HostAccess::Any,
+        }]);
+        TestTarget {
+            subsystems: vec![io, discovery],
+            peers: BTreeMap::new(),
+            next_slot: 0,
+            disk: vec![0; BLOCK * BLOCKS as usize],
+            limits: TargetLimits::default(),
+            credit: 32,
+            holds: false,
+            held: VecDeque::new(),
+            held_max: 0,
+            arrived: 0,
+            is_silent: false,
+            spoils_next: false,
+        }
+    }
+
+    pub(super) fn subsystem(&mut self) -> &mut Subsystem {
+        &mut self.subsystems[0]
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn accept(&mut self) -> u32 {
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        let connection = TargetConnection::new(self.limits);
+        self.peers.insert(slot, Peer { connection, unread: Vec::new(), subsystem: None });
+        slot
+    }
+
+    pub(super) fn on_disconnect(&mut self, now: Instant, slot: u32) {
+        if let Some(Peer { subsystem: Some(subsystem), .. }) = self.peers.remove(&slot) {
+            self.subsystems[subsystem].on_disconnect(now, key(slot));
+        }
+        self.held.retain(|held| held.slot != slot);
+    }
+
+    /// The process dies: connections and IOs are gone, the disk stays.
+    pub(super) fn crash(&mut self, now: Instant) {
+        let slots: Vec<u32> = self.peers.keys().copied().collect();
+        slots.into_iter().for_each(|slot| self.on_disconnect(now, slot));
+    }
+
+    pub(super) fn is_connected(&self, slot: u32) -> bool {
+        self.peers.contains_key(&slot)
+    }
+
+    /// Takes bytes in. Answers false when the connection is over.
+    pub(super) fn on_bytes(&mut self, now: Instant, slot: u32, bytes: &[u8]) -> bool {
+        let Some(peer) = self.peers.get_mut(&slot) else { return false };
+        peer.unread.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        let result = peer.connection.on_bytes(&peer.unread, &mut Heap, &mut events);
+        let taken = *result.as_ref().unwrap_or(&peer.unread.len());
+        peer.unread.drain(..taken);
+        for event in events {
+            if let TargetEvent::Command { sqe, data } = event {
+                self.on_command(now, slot, sqe, data);
+            }
+        }
+        self.poll(now);
+        result.is_ok()
+    }
+
+    pub(super) fn poll(&mut self, now: Instant) {
+        for index in 0..self.subsystems.len() {
+            while let Some(output) = self.subsystems[index].poll(now) {
+                match output {
+                    Output::Complete { queue, cqe } => self.peer(queue.slot).connection.reply(cqe),
+                    Output::CloseQueue { queue, .. } => self.on_disconnect(now, queue.slot),
+                }
+            }
+        }
+    }
+
+    fn peer(&mut self, slot: u32) -> &mut Peer {
+        self.peers.get_mut(&slot).expect("only open connections are answered")
+    }
+
+    fn on_command(&mut self, now: Instant, slot: u32, sqe: Sqe, data: Option<Vec<u8>>) {
+        let data = data.map(|mut data| {
+            data.truncate(sqe.sgl_length() as usize);
+            data
+        });
+        let Some(subsystem) = self.peers[&slot].subsystem else {
+            return self.on_connect(now, slot, &sqe, data);
+        };
+        match self.subsystems[subsystem].on_command(now, key(slot), &sqe, data.as_deref()) {
+            Action::Reply { cqe, data: None } => self.peer(slot).connection.reply(cqe),
+            Action::Reply { cqe, data: Some(data) } => {
+                let length = data.len() as u32;
+                self.peer(slot).connection.reply_with_data(cqe, data, length);
+            }
+            Action::Credits { enabled, cqe } => {
+                let credit = if enabled { self.credit } else { 0 };
+                self.peer(slot).connection.reply(cqe.with_dw0(credit));
+            }
+            Action::Fence { cqe, .. } => self.peer(slot).connection.reply(cqe),
+            Action::Pending => {}
+            Action::Io(command) => {
+                self.arrived += 1;
+                self.held.push_back(Held { slot, sqe, command, data });
+                self.held_max = self.held_max.max(self.held.len());
+                if !self.holds {
+                    self.release(1);
+                }
+            }
+        }
+    }
+
+    fn on_connect(&mut self, now: Instant, slot: u32, sqe: &Sqe, data: Option<Vec<u8>>) {
+        let connect = match read_connect(sqe, data.as_deref()) {
+            Ok(connect) => connect,
+            Err(refusal) => return self.peer(slot).connection.reply(refusal),
+        };
+        let wanted = connect.subsystem_nqn();
+        let found = self.subsystems.iter().position(|subsystem| Some(subsystem.nqn()) == wanted.as_ref());
+        let Some(index) = found else { return self.peer(slot).connection.reply(unknown_subsystem(sqe)) };
+        match self.subsystems[index].on_connect(now, key(slot), sqe, &connect) {
+            Err(refusal) => self.peer(slot).connection.reply(refusal),
+            Ok(connected) => {
+                let credits = connected.credits;
+                self.subsystems[index].set_local_address(key(slot), ([127, 0, 0, 1], 4420).into());
+                let peer = self.peer(slot);
+                peer.subsystem = Some(index);
+                peer.connection.set_queue(connected.entries, FlowControl::Enabled);
+                peer.connection.set_success_without_response(!credits);
+                peer.connection.reply(connected.cqe);
+            }
+        }
+    }
+
+    /// Does and answers up to `count` of the IOs held, oldest first.
+    pub(super) fn release(&mut self, count: usize) {
+        for Held { slot, sqe, command, data } in
+            self.held.drain(..count.min(self.held.len())).collect::<Vec<_>>()
+        {
+            let start = command.lba.0 as usize * BLOCK;
+            let range = start..start + command.blocks as usize * BLOCK;
+            let mut status = Status::SUCCESS;
+            let mut read = None;
+            match (command.op, data) {
+                (IoOp::Read, _) => read = Some(self.disk[range].to_vec()),
+                (IoOp::Write, Some(data)) => self.disk[range].copy_from_slice(&data),
+                (IoOp::WriteZeroes { .. }, _) => self.disk[range].fill(0),
+                (IoOp::Compare, Some(data)) if self.disk[range.clone()] != data => {
+                    status = Status::COMPARE_FAILURE
+                }
+                (IoOp::Deallocate(ranges), _) => ranges.iter().for_each(|range| {
+                    let start = range.lba.0 as usize * BLOCK;
+                    self.disk[start..start + range.blocks as usize * BLOCK].fill(0);
+                }),
+                _ => {}
+            }
+            let credits = self.subsystems[0].credits(key(slot));
+            let credit = if credits && matches!(sqe.opcode(), 1 | 2) { self.credit } else { 0 };
+            let cqe = Cqe::new(sqe.cid(), status).with_dw0(credit);
+            let connection = &mut self.peer(slot).connection;
+            match read {
+                Some(data) => {
+                    let length = data.len() as u32;
+                    connection.reply_with_data(cqe, data, length);
+                }
+                None => connection.reply(cqe),
+            }
+        }
+    }
+
+    /// What a connection has to send.
+    pub(super) fn transmit(&mut self, slot: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.is_silent {
+            return bytes;
+        }
+        if let Some(peer) = self.peers.get_mut(&slot) {
+            peer.connection.poll_transmit(&mut Wire(&mut bytes));
+        }
+        if self.spoils_next && bytes.len() > BLOCK {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            self.spoils_next = false;
+        }
+        bytes
+    }
+}
+
+fn key(slot: u32) -> QueueKey {
+    QueueKey { slot, generation: 0 }
+}

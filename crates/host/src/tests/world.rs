@@ -1,0 +1,206 @@
+//! A session and a target in one thread, with a clock that only moves when told to.
+
+use super::target::{BLOCK, NQN, TestTarget};
+use crate::bringup::Purpose;
+use crate::fault::Fault;
+use crate::request::{Completion, Operation, Request};
+use crate::session::{Output, Session};
+use crate::{Backoff, ControllerOptions, HostId, Nqn};
+use reactor::{BufferPool, IoBuffer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{Bytes, Instant, Lba, Nanos};
+
+/// What the session told besides the ends of IOs.
+#[derive(Debug)]
+pub(super) enum Told {
+    Ready { first: bool },
+    Down(Fault),
+    NamespacesChanged,
+    Discovered(Vec<crate::Discovered>),
+    GaveUp(Box<crate::ConnectError>),
+    Closed,
+}
+
+pub(super) struct World {
+    pub(super) now: Instant,
+    pub(super) session: Session,
+    pub(super) target: TestTarget,
+    /// Open links and the target's name for each.
+    links: BTreeMap<usize, u32>,
+    /// Nobody listens.
+    pub(super) is_down: bool,
+    pub(super) ended: Vec<Completion>,
+    pub(super) told: Vec<Told>,
+    pool: BufferPool,
+}
+
+pub(super) fn options() -> ControllerOptions {
+    let nqn = |text| Nqn::new(text).expect("a name");
+    let options = ControllerOptions::new(
+        ([127, 0, 0, 1], 4420).into(),
+        nqn(NQN),
+        nqn("nqn.test:host"),
+        HostId([7; 16]),
+    );
+    ControllerOptions { backoff: Backoff { tries_max: Some(5), ..Backoff::default() }, ..options }
+}
+
+impl World {
+    pub(super) fn new(target: TestTarget, options: ControllerOptions) -> World {
+        World::of(target, options, Purpose::Io)
+    }
+
+    pub(super) fn of(target: TestTarget, options: ControllerOptions, purpose: Purpose) -> World {
+        let now = Instant::ZERO + Nanos::secs(1);
+        let mut world = World {
+            now,
+            session: Session::new(now, options, purpose),
+            target,
+            links: BTreeMap::new(),
+            is_down: false,
+            ended: Vec::new(),
+            told: Vec::new(),
+            pool: BufferPool::new(Bytes::mib(256)),
+        };
+        world.pump();
+        world
+    }
+
+    /// A world whose session is ready.
+    pub(super) fn ready(target: TestTarget, options: ControllerOptions) -> World {
+        let world = World::new(target, options);
+        assert!(matches!(world.told[..], [Told::Ready { first: true }]), "{:?}", world.told);
+        world
+    }
+
+    /// Carries bytes to and fro until nobody has anything to say.
+    pub(super) fn pump(&mut self) {
+        loop {
+            let mut is_quiet = !self.obey();
+            while let Some(link) = self.session.poll_marked() {
+                let mut bytes = Vec::new();
+                self.session.poll_transmit(link, &mut bytes);
+                // Commands wait for the handshake.
+                if bytes.is_empty() {
+                    continue;
+                }
+                if let Some(&slot) = self.links.get(&link) {
+                    is_quiet = false;
+                    self.target.on_bytes(self.now, slot, &bytes);
+                    self.session.on_sent(link);
+                }
+            }
+            self.target.poll(self.now);
+            for (link, slot) in self.links.clone() {
+                if self.links.get(&link) != Some(&slot) {
+                    continue;
+                }
+                let bytes = self.target.transmit(slot);
+                if !bytes.is_empty() {
+                    is_quiet = false;
+                    self.session.on_bytes(self.now, link, &bytes);
+                    self.obey();
+                }
+                if !self.target.is_connected(slot) && self.links.get(&link) == Some(&slot) {
+                    is_quiet = false;
+                    self.session.on_closed(self.now, Fault::Closed);
+                    self.obey();
+                }
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    /// Does what the session wants.
+    fn obey(&mut self) -> bool {
+        let mut any = false;
+        while let Some(output) = self.session.poll_output() {
+            any = true;
+            match output {
+                Output::Open(_) if self.is_down => {
+                    let error = std::io::ErrorKind::ConnectionRefused.into();
+                    self.session.on_closed(self.now, Fault::Unreachable(Arc::new(error)));
+                }
+                Output::Open(link) => {
+                    let slot = self.target.accept();
+                    self.links.insert(link, slot);
+                    self.session.on_connected(self.now, link);
+                }
+                Output::Close(link, _) => {
+                    if let Some(slot) = self.links.remove(&link) {
+                        self.target.on_disconnect(self.now, slot);
+                    }
+                }
+                Output::Ended(completion) => self.ended.push(completion),
+                Output::Ready { first } => self.told.push(Told::Ready { first }),
+                Output::Down { fault, .. } => self.told.push(Told::Down(fault)),
+                Output::NamespacesChanged => self.told.push(Told::NamespacesChanged),
+                Output::Discovered(found) => self.told.push(Told::Discovered(found)),
+                Output::GaveUp(error) => self.told.push(Told::GaveUp(error)),
+                Output::Closed => self.told.push(Told::Closed),
+            }
+        }
+        any
+    }
+
+    /// Lets time pass, with everything that it brings about.
+    pub(super) fn pass(&mut self, span: Nanos) {
+        let until = self.now + span;
+        loop {
+            let next = [Some(self.session.alarm()), self.target.subsystem().next_timeout()];
+            let next = next.into_iter().flatten().min().expect("there is an alarm").max(self.now);
+            if next > until {
+                break;
+            }
+            self.now = next;
+            self.session.on_time(self.now);
+            self.pump();
+        }
+        self.now = until;
+    }
+
+    pub(super) fn buffer(&mut self, blocks: u32, byte: u8) -> IoBuffer {
+        let mut buffer = self.pool.take(blocks as usize * BLOCK).expect("the pool is large");
+        buffer.fill(byte);
+        buffer
+    }
+
+    /// A request with a buffer full of `byte` if it needs one.
+    pub(super) fn request(
+        &mut self,
+        tag: u64,
+        operation: Operation,
+        lba: u64,
+        blocks: u32,
+        byte: u8,
+    ) -> Request {
+        let request = Request::new(tag, 1, operation, Lba(lba), blocks);
+        if operation.has_buffer() { request.with_buffer(self.buffer(blocks, byte)) } else { request }
+    }
+
+    /// Submits and answers whether the request was taken.
+    pub(super) fn submit(&mut self, tag: u64, operation: Operation, lba: u64, blocks: u32, byte: u8) {
+        let request = self.request(tag, operation, lba, blocks, byte);
+        self.session.submit(self.now, request).expect("the request is in order");
+        self.pump();
+    }
+
+    /// Submits one IO to an obliging target and takes its completion.
+    pub(super) fn complete(&mut self, operation: Operation, lba: u64, blocks: u32, byte: u8) -> Completion {
+        self.submit(0, operation, lba, blocks, byte);
+        let completion = self.ended.pop().expect("the IO has ended");
+        assert!(self.ended.is_empty(), "only one IO was submitted");
+        completion
+    }
+
+    /// The tags of all IOs that have ended, in order, each of which must be different.
+    pub(super) fn tags_once(&self) -> Vec<u64> {
+        let mut tags: Vec<u64> = self.ended.iter().map(|completion| completion.tag).collect();
+        tags.sort_unstable();
+        assert!(tags.windows(2).all(|pair| pair[0] != pair[1]), "an IO ended twice: {tags:?}");
+        tags
+    }
+}
