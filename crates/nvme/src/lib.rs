@@ -12,6 +12,7 @@ extern crate alloc;
 
 pub mod buffer;
 pub mod connection;
+pub mod host;
 pub mod pdu;
 pub mod spec;
 pub mod subsystem;

@@ -39,6 +39,19 @@ impl AnaState {
         }
     }
 
+    /// From the page; `None` for a reserved value.
+    pub fn from_wire(state: u8) -> Option<AnaState> {
+        const STATE_MASK: u8 = 0xf;
+        let known = [
+            AnaState::Optimized,
+            AnaState::NonOptimized,
+            AnaState::Inaccessible,
+            AnaState::PersistentLoss,
+            AnaState::Change,
+        ];
+        known.into_iter().find(|known| known.to_wire() == state & STATE_MASK)
+    }
+
     /// The answer to an IO command in this state; `None` if it may go on.
     pub const fn refusal(self) -> Option<Status> {
         match self {
@@ -109,6 +122,22 @@ pub fn emit(change_count: u64, groups: &[(u32, AnaState, Vec<u32>)], groups_only
     page
 }
 
+/// The namespaces of a page, with the state of each. What is cut short or of unknown state is left out.
+pub fn parse(page: &[u8]) -> Vec<(u32, AnaState)> {
+    let mut states = Vec::new();
+    let Ok((header, mut rest)) = AnaHeader::ref_from_prefix(page) else { return states };
+    for _ in 0..header.groups.get() {
+        let Ok((group, after)) = AnaGroupDescriptor::ref_from_prefix(rest) else { break };
+        let count = group.namespaces.get() as usize;
+        let Ok((nsids, after)) = <[U32]>::ref_from_prefix_with_elems(after, count) else { break };
+        if let Some(state) = AnaState::from_wire(group.state) {
+            states.extend(nsids.iter().map(|nsid| (nsid.get(), state)));
+        }
+        rest = after;
+    }
+    states
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +151,9 @@ mod tests {
         assert_eq!((page[0], page[8], page[16], page[20], page[32]), (5, 2, 1, 2, 1));
         assert_eq!((page[48], page[52], page[56], page[72]), (1, 2, 4, 0xf));
         assert_eq!(emit(5, &groups, true).len(), 16 + 32 + 32);
+        assert_eq!(parse(&page), [(1, AnaState::Optimized), (2, AnaState::Optimized)]);
+        for cut in 0..page.len() {
+            assert!(parse(&page[..cut]).len() <= 2, "a page cut at {cut} is read as far as it goes");
+        }
     }
 }

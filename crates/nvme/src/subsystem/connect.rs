@@ -6,7 +6,7 @@
 //!   Connect 0 -> controller --> Connect 1..n -> IO queues; the end of queue 0 ends the controller and all its queues
 //!
 //! Holds: no identifier is given twice at a time, and the numbers of controllers, in all and of one host, are bounded
-//!        (`controllers_are_bounded_and_never_alike` in the tests of the subsystem).
+//!        (`controllers_are_bounded_and_never_alike` in `tests/controller/subsystem.rs`).
 //! NVM Express Base Specification: "Connect Command and Response", "Association".
 
 use super::action::{CloseReason, Connected, QueueKey};

@@ -7,7 +7,7 @@
 //! Every change is immediate, so a host that polls CSTS sees the result at once. As CC is the host's alone to write, a
 //! controller never leaves `ready` by itself; a host that is gone loses the whole controller.
 //!
-//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller` in the tests of the subsystem).
+//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller` in `tests/controller/subsystem.rs`).
 //! NVM Express Base Specification: "Controller Configuration", "Controller Status", "Shutdown".
 
 use super::action::QueueKey;

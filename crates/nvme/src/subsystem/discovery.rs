@@ -4,7 +4,7 @@
 //! reach, but the host has just reached one: such records tell the address of its own connection back.
 //!
 //! Holds: the generation counter moves with every change, and hosts that asked are told
-//!        (`a_discovery_change_is_told_and_counted` in the tests of the subsystem).
+//!        (`a_discovery_change_is_told_and_counted` in `tests/controller/subsystem.rs`).
 //! NVM Express Base Specification: "Discovery Log Page".
 
 use super::Subsystem;

@@ -4,8 +4,8 @@
 //! target of this kind (arbitration, temperature, atomicity) are still kept and told back where the specification makes
 //! them mandatory; those that fabrics forbids (interrupts) do not exist.
 //!
-//! Holds: what is changeable reads back as set, what is not refuses (`features_read_back_or_refuse` in the tests of the
-//!        subsystem); the Feature Identifiers page lists exactly what Get Features answers (`SUPPORTED`).
+//! Holds: what is changeable reads back as set, what is not refuses (`features_read_back_or_refuse` in
+//!        `tests/controller/subsystem.rs`); the Feature Identifiers page lists exactly what Get Features answers (`SUPPORTED`).
 //! NVM Express Base Specification: "Get Features command", "Set Features command".
 
 use super::action::Action;

@@ -4,7 +4,7 @@
 //! is allocated but for Dataset Management, whose ranges are copied out of the command's data.
 //!
 //! Holds: an `IoCommand` lies within its namespace and moves as many bytes as the command's descriptor says
-//!        (`an_io_command_is_within_its_namespace` in `tests/controller_robustness.rs`).
+//!        (`an_io_command_is_within_its_namespace` in `tests/controller/robustness.rs`).
 //! Elsewhere: what reservations forbid is `reservation`; their commands are `reservation_commands`.
 //! NVM Command Set Specification: "I/O Commands".
 

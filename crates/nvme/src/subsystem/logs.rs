@@ -4,7 +4,7 @@
 //! what lies behind the end reads as zeroes. Reading without Retain Asynchronous Event lets the next event of that kind out
 //! and clears what the page lists.
 //!
-//! Holds: pieces of a page put together are the page (`a_log_page_can_be_read_in_pieces` in the tests of the subsystem).
+//! Holds: pieces of a page put together are the page (`a_log_page_can_be_read_in_pieces` in `tests/controller/subsystem.rs`).
 //! Elsewhere: contents with a story of their own are `health`, `features`, `admin` (commands), `discovery`, `notification`.
 //! NVM Express Base Specification: "Get Log Page command".
 

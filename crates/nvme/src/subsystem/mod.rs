@@ -13,7 +13,7 @@
 //! may cost what they like, within `Limits`.
 //!
 //! Holds: every command gets exactly one answer, whatever its bytes (`any_command_gets_an_answer` in
-//!        `tests/controller_robustness.rs`).
+//!        `tests/controller/robustness.rs`).
 //! Elsewhere: structures are `spec`, PDUs and data transfer `connection`.
 
 mod action;

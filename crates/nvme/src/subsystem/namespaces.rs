@@ -3,8 +3,8 @@
 //! The IO path needs a namespace's size, block size and access state for every command, so these lie together and one load
 //! finds them. Access states belong to groups; each namespace keeps a copy of its group's.
 //!
-//! Holds: a namespace's access state is that of its group (`a_new_namespace_has_the_state_of_its_group` in the tests of
-//!        the subsystem).
+//! Holds: a namespace's access state is that of its group (`a_new_namespace_has_the_state_of_its_group` in
+//!        `tests/controller/subsystem.rs`).
 
 use super::config::{ConfigError, NamespaceInfo, SubsystemConfig};
 use super::identity::derived_uuid;

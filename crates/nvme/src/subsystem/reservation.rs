@@ -7,7 +7,7 @@
 //!                                    ^------- Preempt takes registrations and the reservation from others -------|
 //!
 //! Holds: a holder is a registrant (`check`, run by the tests after every step), and every command does what a naive model
-//!        written from the specification's text does (`tests/controller_reservation.rs`).
+//!        written from the specification's text does (`tests/controller/reservation.rs`).
 //! Elsewhere: fields and layouts are `spec::reservation`; who is told is decided by the subsystem from `Outcome`.
 //! NVM Express Base Specification: "Reservations".
 

@@ -1,0 +1,144 @@
+//! What a host has learned about a controller and its namespaces.
+
+use super::error::HostError;
+use crate::spec::connect::ConnectResult;
+use crate::spec::event::EventKind;
+use crate::spec::identify_controller::{IdentifyController, cmic, ctratt, unpadded};
+use crate::spec::{AnaState, Sqe};
+use alloc::string::String;
+use units::Bytes;
+
+/// MDTS counts in the controller's smallest memory page, which is 4 KiB on every controller over fabrics.
+const MDTS_UNIT: u64 = 4096;
+/// What is taken for the longest transfer of a controller that names none, and the most that is used of any.
+const TRANSFER_MAX: Bytes = Bytes::mib(4);
+/// IOCCSZ and IORCSZ count in 16 bytes.
+const CAPSULE_UNIT: u32 = 16;
+/// SGLS bits 1:0.
+const SGLS_SUPPORTED: u32 = 3;
+
+/// A controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControllerInfo {
+    /// CNTLID.
+    pub controller_id: u16,
+    /// Serial number.
+    pub serial: String,
+    /// Model number.
+    pub model: String,
+    /// Firmware revision.
+    pub firmware: String,
+    /// Version (VS), as on the wire.
+    pub version: u32,
+    /// The longest transfer of one command.
+    pub transfer_max: Bytes,
+    /// Data of an IO command that may travel in its capsule, in bytes.
+    pub in_capsule_max: u32,
+    /// IO queues granted.
+    pub io_queues: u16,
+    /// Entries that a queue may have.
+    pub queue_entries_max: u32,
+    /// Optional commands: ONCS.
+    pub optional_commands: u16,
+    /// Whether completed writes need a Flush to be stable.
+    pub volatile_write_cache: bool,
+    /// Whether any command counts as a sign of life.
+    pub traffic_based_keep_alive: bool,
+    /// Whether access states are reported.
+    pub ana: bool,
+    /// Bytes of the longest access state log page.
+    pub(super) ana_log_length: u64,
+    /// Events it tells, of those we know; as feature 0Bh has them.
+    pub events: u32,
+    /// The first credit; `None` if the controller does not know credits or was not asked.
+    pub credit: Option<u32>,
+}
+
+impl ControllerInfo {
+    pub(super) fn connected(result: ConnectResult) -> ControllerInfo {
+        ControllerInfo { controller_id: result.controller_id, ..ControllerInfo::default() }
+    }
+
+    /// Takes in Identify Controller; the error names what the controller lacks.
+    pub(super) fn learn(
+        &mut self,
+        identify: &IdentifyController,
+        keep_alive: bool,
+        io: bool,
+    ) -> Result<(), HostError> {
+        if identify.cntlid.get() != self.controller_id {
+            return Err(HostError::Lacking("the controller identifier that its Connect answered"));
+        }
+        if keep_alive && identify.kas.get() == 0 {
+            return Err(HostError::Lacking("keep-alive (KAS is 0); ask for none"));
+        }
+        let limit = match identify.mdts {
+            0 => TRANSFER_MAX,
+            mdts => MDTS_UNIT.checked_shl(u32::from(mdts)).map_or(TRANSFER_MAX, Bytes),
+        };
+        self.transfer_max = limit.clamp(Bytes(MDTS_UNIT), TRANSFER_MAX);
+        self.serial = unpadded(&identify.sn).into();
+        self.model = unpadded(&identify.mn).into();
+        self.firmware = unpadded(&identify.fr).into();
+        self.version = identify.ver.get();
+        self.optional_commands = identify.oncs.get();
+        self.volatile_write_cache = identify.vwc & 1 != 0;
+        self.traffic_based_keep_alive = identify.ctratt.get() & ctratt::TRAFFIC_BASED_KEEP_ALIVE != 0;
+        let wanted = match io {
+            true => {
+                EventKind::NamespaceChanged.configuration_bit() | EventKind::AnaChanged.configuration_bit()
+            }
+            false => EventKind::DiscoveryChanged.configuration_bit(),
+        };
+        self.events = identify.oaes.get() & wanted;
+        if io {
+            if identify.sgls.get() & SGLS_SUPPORTED == 0 {
+                return Err(HostError::Lacking("SGLs (SGLS is 0)"));
+            }
+            if identify.iorcsz.get() == 0 {
+                return Err(HostError::Lacking("response capsules (IORCSZ is 0)"));
+            }
+            let capsule = identify.ioccsz.get().saturating_mul(CAPSULE_UNIT);
+            let without_data = capsule.checked_sub(Sqe::SIZE as u32);
+            self.in_capsule_max = without_data.ok_or(HostError::Lacking("capsules of 64 bytes (IOCCSZ)"))?;
+            if identify.maxcmd.get() != 0 {
+                self.queue_entries_max = self.queue_entries_max.min(u32::from(identify.maxcmd.get()));
+            }
+            self.ana = identify.cmic & cmic::ANA != 0;
+            let namespaces = match identify.mnan.get() {
+                0 => identify.nn.get(),
+                most => most,
+            };
+            let (groups, namespaces) = (u64::from(identify.nanagrpid.get()), u64::from(namespaces));
+            self.ana_log_length = 16 + 32 * groups + 4 * namespaces;
+        }
+        Ok(())
+    }
+}
+
+/// A namespace as a host sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceView {
+    /// Its identifier within the subsystem.
+    pub nsid: u32,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks.
+    pub blocks: u64,
+    /// NGUID, if it has one.
+    pub nguid: Option<[u8; 16]>,
+    /// UUID, if it has one.
+    pub uuid: Option<[u8; 16]>,
+    /// Whether only reading is allowed.
+    pub read_only: bool,
+    /// How it can be reached through this controller.
+    pub ana: AnaState,
+}
+
+impl NamespaceView {
+    /// Whether `other`, seen later under the same identifier, is the same namespace as far as identifiers tell.
+    pub fn is_same(&self, other: &NamespaceView) -> bool {
+        (self.nsid, self.block_size, self.nguid, self.uuid)
+            == (other.nsid, other.block_size, other.nguid, other.uuid)
+    }
+}

@@ -1,0 +1,125 @@
+//! When a host shows that it is alive.
+//!
+//! A Keep Alive goes out every half timeout. Where any command counts as a sign of life (TBKAS), the host looks every
+//! quarter, and sends one only if nothing was sent since: a target that checks at its own pace then always finds something.
+//! A Keep Alive that is not answered within the timeout means that the target is gone.
+//!
+//! Holds: without other traffic the target hears something at least every half timeout (`silence_is_at_most_half_the_timeout`).
+//! NVM Express Base Specification: "Keep Alive".
+
+use super::error::HostError;
+use units::{Instant, Nanos};
+
+#[derive(Clone, Debug)]
+pub(super) struct KeepAliveSchedule {
+    timeout: Nanos,
+    traffic_counts: bool,
+    traffic: bool,
+    next: Instant,
+    sent_at: Option<Instant>,
+}
+
+impl KeepAliveSchedule {
+    /// `timeout` zero is off.
+    pub(super) fn new(now: Instant, timeout: Nanos) -> KeepAliveSchedule {
+        let mut schedule =
+            KeepAliveSchedule { timeout, traffic_counts: false, traffic: false, next: now, sent_at: None };
+        schedule.plan(now);
+        schedule
+    }
+
+    /// The controller was identified.
+    pub(super) fn set_traffic_counts(&mut self, traffic_counts: bool) {
+        self.traffic_counts = traffic_counts;
+    }
+
+    /// Any command was sent.
+    pub(super) fn on_traffic(&mut self) {
+        self.traffic = true;
+    }
+
+    /// Whether to send a Keep Alive now.
+    pub(super) fn is_due(&mut self, now: Instant) -> Result<bool, HostError> {
+        if let Some(sent_at) = self.sent_at {
+            return match now.saturating_since(sent_at) >= self.timeout {
+                true => Err(HostError::KeepAliveTimeout(self.timeout)),
+                false => Ok(false),
+            };
+        }
+        if now < self.next {
+            return Ok(false);
+        }
+        self.plan(now);
+        if self.traffic_counts && core::mem::take(&mut self.traffic) {
+            return Ok(false);
+        }
+        self.sent_at = Some(now);
+        Ok(true)
+    }
+
+    /// The Keep Alive was answered.
+    pub(super) fn on_answer(&mut self) {
+        self.sent_at = None;
+    }
+
+    /// When to ask `is_due` next.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let next = self.sent_at.map_or(self.next, |sent_at| sent_at + self.timeout);
+        (self.timeout > Nanos::ZERO).then_some(next)
+    }
+
+    fn plan(&mut self, now: Instant) {
+        let part = if self.traffic_counts { 4 } else { 2 };
+        self.next = match self.timeout {
+            Nanos::ZERO => Instant::FAR_FUTURE,
+            timeout => now + Nanos(timeout.get() / part),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Nanos::millis(millis)
+    }
+
+    #[test]
+    fn silence_is_at_most_half_the_timeout() {
+        let mut schedule = KeepAliveSchedule::new(at(0), Nanos::millis(1000));
+        assert_eq!(schedule.next_timeout(), Some(at(500)));
+        assert_eq!(schedule.is_due(at(499)), Ok(false));
+        assert_eq!(schedule.is_due(at(500)), Ok(true));
+        schedule.on_answer();
+        assert_eq!(schedule.next_timeout(), Some(at(1000)));
+    }
+
+    #[test]
+    fn traffic_replaces_a_keep_alive_only_where_it_counts() {
+        let mut schedule = KeepAliveSchedule::new(at(0), Nanos::millis(1000));
+        schedule.on_traffic();
+        assert_eq!(schedule.is_due(at(500)), Ok(true));
+        schedule.on_answer();
+        schedule.set_traffic_counts(true);
+        schedule.on_traffic();
+        assert_eq!(schedule.is_due(at(1000)), Ok(false));
+        assert_eq!(schedule.next_timeout(), Some(at(1250)));
+        assert_eq!(schedule.is_due(at(1250)), Ok(true), "nothing was sent since");
+    }
+
+    #[test]
+    fn an_unanswered_keep_alive_ends_it() {
+        let mut schedule = KeepAliveSchedule::new(at(0), Nanos::millis(1000));
+        assert_eq!(schedule.is_due(at(500)), Ok(true));
+        assert_eq!(schedule.next_timeout(), Some(at(1500)));
+        assert_eq!(schedule.is_due(at(1499)), Ok(false));
+        assert_eq!(schedule.is_due(at(1500)), Err(HostError::KeepAliveTimeout(Nanos::millis(1000))));
+    }
+
+    #[test]
+    fn no_timeout_no_keep_alive() {
+        let mut schedule = KeepAliveSchedule::new(at(0), Nanos::ZERO);
+        assert_eq!((schedule.next_timeout(), schedule.is_due(at(1 << 40))), (None, Ok(false)));
+    }
+}

@@ -1,0 +1,412 @@
+//! The host side of one controller: bring-up, namespaces, discovery, keep-alive, events, shutdown.
+//!
+//! [`HostController`] decides what goes over the admin queue; sockets, command identifiers and IO belong to the driver. At
+//! most three commands are outstanding: one of whatever sequence is running, one Keep Alive, one Asynchronous Event Request.
+//!
+//! ```text
+//!   bring-up > Ready (the driver connects IO queues) > scan > Namespaces ... events > scan again > Namespaces
+//!   bring-up > Ready > discovery log > Discovered ... an event > log again > Discovered
+//!   shut_down > CC.SHN > CSTS until complete > ShutDown
+//! ```
+//!
+//! The driver sends what `poll` gives it, hands every answer with its tag to `on_completed`, and takes what happened from
+//! `poll_event`; all three after every call and at `next_timeout`. After an error the controller is of no use: close its
+//! connections and start anew.
+//!
+//! Holds: works against our own subsystem (`tests/controller/bringup.rs`), in the order that Linux keeps.
+//! NVM Express Base Specification: "Controller Initialization", "Association".
+
+mod bringup;
+mod commands;
+mod discovery;
+mod error;
+mod info;
+mod keep_alive;
+mod scan;
+
+pub use commands::{AdminCommand, AdminData, Names};
+pub use error::{ConnectRefusal, Doing, HostError};
+pub use info::{ControllerInfo, NamespaceView};
+
+use crate::spec::Cqe;
+use crate::spec::discovery::DiscoveryEntry;
+use crate::spec::event::EventKind;
+use crate::spec::identify::NSID_ALL;
+use crate::spec::log::{self, LogRequest};
+use crate::spec::property::{ControllerStatus, PropertySize, offset};
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use bringup::{Bringup, Progress, STATUS_POLL};
+use discovery::DiscoveryReader;
+use keep_alive::KeepAliveSchedule;
+use scan::{Scan, apply_ana};
+use units::{Instant, Nanos};
+
+/// What a controller is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// IO.
+    Io,
+    /// Finding subsystems.
+    Discovery,
+}
+
+/// What a host wants of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminOptions {
+    /// What for.
+    pub purpose: Purpose,
+    /// IO queues to ask for; the target may grant fewer.
+    pub io_queues: u16,
+    /// Whether to ask for credits; a target that does not know them is used without.
+    pub credits: bool,
+    /// The keep-alive timeout, rounded up to milliseconds; zero turns it off.
+    pub keep_alive: Nanos,
+}
+
+impl AdminOptions {
+    fn keep_alive_millis(&self) -> u32 {
+        let millis = self.keep_alive.get().div_ceil(Nanos::millis(1).get());
+        u32::try_from(millis).unwrap_or(u32::MAX)
+    }
+}
+
+/// Which of the outstanding commands an answer belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tag {
+    /// The sequence.
+    Sequence,
+    /// The Keep Alive.
+    KeepAlive,
+    /// The Asynchronous Event Request.
+    EventRequest,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminEvent {
+    /// The controller is ready: IO queues may be connected, 1 to `info.io_queues`.
+    Ready(ControllerInfo),
+    /// All namespaces there are now: after the bring-up, and whenever one came, went, changed its size or how it is reached.
+    Namespaces(Vec<NamespaceView>),
+    /// All that can be discovered now: after the bring-up, and whenever it changed.
+    Discovered(Vec<DiscoveryEntry>),
+    /// Another host touched a reservation or registration of this one; here is the Reservation Notification page.
+    ReservationNotification(Vec<u8>),
+    /// The shutdown is complete: close the connections.
+    ShutDown,
+}
+
+/// The sequence that runs.
+#[derive(Clone, Debug)]
+enum Activity {
+    Bringup(Bringup),
+    Idle,
+    Scan(Scan),
+    Discovery(DiscoveryReader),
+    AnaLog,
+    NotificationLog,
+    Shutdown { told: bool, not_before: Instant, give_up_at: Instant },
+    ShutDown,
+}
+
+/// The host side of one controller. See the module.
+#[derive(Clone, Debug)]
+pub struct HostController {
+    names: Names,
+    options: AdminOptions,
+    activity: Activity,
+    is_answer_due: bool,
+    /// Kept from the bring-up.
+    info: ControllerInfo,
+    configuration: crate::spec::property::Configuration,
+    ready_timeout: Nanos,
+    keep_alive: Option<KeepAliveSchedule>,
+    /// Events told whose log pages are to be read.
+    told: BTreeSet<EventKind>,
+    wants_scan: bool,
+    wants_shutdown: bool,
+    has_event_request: bool,
+    namespaces: Vec<NamespaceView>,
+    events: VecDeque<AdminEvent>,
+}
+
+impl HostController {
+    /// A controller to be; its admin connection is open and initialized, nothing was sent on it.
+    pub fn new(names: Names, options: AdminOptions) -> HostController {
+        HostController {
+            names,
+            options,
+            activity: Activity::Bringup(Bringup::new()),
+            is_answer_due: false,
+            info: ControllerInfo::default(),
+            configuration: Default::default(),
+            ready_timeout: Nanos::ZERO,
+            keep_alive: None,
+            told: BTreeSet::new(),
+            wants_scan: false,
+            wants_shutdown: false,
+            has_event_request: false,
+            namespaces: Vec::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// What is known about the controller; complete once `AdminEvent::Ready` came.
+    pub fn info(&self) -> &ControllerInfo {
+        &self.info
+    }
+
+    /// The namespaces as last told.
+    pub fn namespaces(&self) -> &[NamespaceView] {
+        &self.namespaces
+    }
+
+    /// The Connect of IO queue `queue_id`, to be sent first on its own connection. Its answer goes to
+    /// [`HostController::on_io_queue_answer`].
+    pub fn connect_io_queue(&self, queue_id: u16, entries: u16) -> AdminCommand {
+        self.names.connect(queue_id, entries, self.info.controller_id, 0)
+    }
+
+    /// The answer to the Connect of an IO queue.
+    pub fn on_io_queue_answer(&self, cqe: &Cqe) -> Result<(), HostError> {
+        bringup::connect_result(cqe).map(|_| ())
+    }
+
+    /// Shuts the controller down as soon as no sequence is running. IO queues should be idle.
+    pub fn shut_down(&mut self) {
+        self.wants_shutdown = true;
+    }
+
+    /// Looks at the namespaces again although no event told so.
+    pub fn rescan(&mut self) {
+        self.wants_scan = true;
+    }
+
+    /// An IO command was sent, which may spare a Keep Alive.
+    #[inline]
+    pub fn on_traffic(&mut self) {
+        if let Some(keep_alive) = &mut self.keep_alive {
+            keep_alive.on_traffic();
+        }
+    }
+
+    /// A command to send on the admin queue now. Call until it gives none.
+    pub fn poll(&mut self, now: Instant) -> Result<Option<(Tag, AdminCommand)>, HostError> {
+        if let Some(keep_alive) = &mut self.keep_alive
+            && keep_alive.is_due(now)?
+        {
+            return Ok(Some((Tag::KeepAlive, AdminCommand::keep_alive())));
+        }
+        if self.is_answer_due {
+            return Ok(None);
+        }
+        if matches!(self.activity, Activity::Idle) {
+            self.activity = self.next_activity(now);
+        }
+        let command = match &self.activity {
+            Activity::Bringup(bringup) => match bringup.progress() {
+                Progress::Send(at) if now >= at => bringup.command(&self.names, &self.options),
+                Progress::Send(_) => return Ok(None),
+                Progress::Done => unreachable!("a finished bring-up is left at once"),
+            },
+            Activity::Scan(scan) => scan.command(),
+            Activity::Discovery(reader) => reader.command(),
+            Activity::AnaLog => {
+                let length = self.info.ana_log_length.min(self.info.transfer_max.get()) / 4 * 4;
+                AdminCommand::log(LogRequest::read(log::ANA, 0, length), NSID_ALL)
+            }
+            Activity::NotificationLog => {
+                let length = size_of::<log::ReservationNotificationPage>() as u64;
+                AdminCommand::log(LogRequest::read(log::RESERVATION_NOTIFICATION, 0, length), NSID_ALL)
+            }
+            Activity::Shutdown { told: false, .. } => {
+                AdminCommand::set_configuration(self.configuration.shutting_down().0)
+            }
+            Activity::Shutdown { not_before, .. } if now >= *not_before => {
+                AdminCommand::property_get(offset::CSTS, PropertySize::Four)
+            }
+            Activity::Idle if self.wants_event_request() => {
+                self.has_event_request = true;
+                return Ok(Some((Tag::EventRequest, AdminCommand::event_request())));
+            }
+            Activity::Shutdown { .. } | Activity::Idle | Activity::ShutDown => return Ok(None),
+        };
+        self.is_answer_due = true;
+        self.on_traffic();
+        Ok(Some((Tag::Sequence, command)))
+    }
+
+    /// The answer to a command that `poll` gave, with the data that came.
+    pub fn on_completed(&mut self, now: Instant, tag: Tag, cqe: &Cqe, data: &[u8]) -> Result<(), HostError> {
+        match tag {
+            Tag::KeepAlive if !cqe.status().is_success() => {
+                Err(HostError::Failed(Doing::KeepingAlive, cqe.status()))
+            }
+            Tag::KeepAlive => {
+                if let Some(keep_alive) = &mut self.keep_alive {
+                    keep_alive.on_answer();
+                }
+                Ok(())
+            }
+            Tag::EventRequest => {
+                // A target that fails it has no events to tell, and is not asked again.
+                if cqe.status().is_success() {
+                    self.has_event_request = false;
+                    self.told.extend(EventKind::from_dw0(cqe.dw0()).filter(|&kind| self.understands(kind)));
+                }
+                Ok(())
+            }
+            Tag::Sequence => {
+                assert!(self.is_answer_due, "an answer came though nothing was asked");
+                self.is_answer_due = false;
+                self.on_sequence_answer(now, cqe, data)
+            }
+        }
+    }
+
+    /// What happened. Call until it gives none.
+    pub fn poll_event(&mut self) -> Option<AdminEvent> {
+        self.events.pop_front()
+    }
+
+    /// When `poll` may have a command or an error although nothing else happened.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let waiting = match &self.activity {
+            _ if self.is_answer_due => None,
+            Activity::Bringup(bringup) => match bringup.progress() {
+                Progress::Send(at) => Some(at),
+                Progress::Done => None,
+            },
+            Activity::Shutdown { told: true, not_before, .. } => Some(*not_before),
+            _ => None,
+        };
+        let keep_alive = self.keep_alive.as_ref().and_then(KeepAliveSchedule::next_timeout);
+        waiting.into_iter().chain(keep_alive).min()
+    }
+
+    /// Whether an event of this kind leads anywhere here, whatever a target may tell.
+    fn understands(&self, kind: EventKind) -> bool {
+        match kind {
+            EventKind::ReservationNotification => self.options.purpose == Purpose::Io,
+            EventKind::AnaChanged => self.info.ana && self.info.events & kind.configuration_bit() != 0,
+            _ => self.info.events & kind.configuration_bit() != 0,
+        }
+    }
+
+    fn wants_event_request(&self) -> bool {
+        self.info.events != 0 && !self.has_event_request
+    }
+
+    fn next_activity(&mut self, now: Instant) -> Activity {
+        if self.wants_shutdown {
+            let give_up_at = now + self.ready_timeout;
+            return Activity::Shutdown { told: false, not_before: now, give_up_at };
+        }
+        let namespaces_changed = self.told.remove(&EventKind::NamespaceChanged);
+        if namespaces_changed || core::mem::take(&mut self.wants_scan) {
+            return Activity::Scan(Scan::new(&self.info, namespaces_changed));
+        }
+        match self.told.pop_first() {
+            Some(EventKind::AnaChanged) => Activity::AnaLog,
+            Some(EventKind::ReservationNotification) => Activity::NotificationLog,
+            Some(EventKind::DiscoveryChanged) => {
+                Activity::Discovery(DiscoveryReader::new(self.info.transfer_max))
+            }
+            Some(EventKind::NamespaceChanged) | None => Activity::Idle,
+        }
+    }
+
+    fn on_sequence_answer(&mut self, now: Instant, cqe: &Cqe, data: &[u8]) -> Result<(), HostError> {
+        let done = match &mut self.activity {
+            Activity::Bringup(bringup) => {
+                bringup.on_answer(now, &self.options, cqe, data)?;
+                if bringup.is_enabled() && self.keep_alive.is_none() {
+                    self.keep_alive = Some(KeepAliveSchedule::new(now, self.options.keep_alive));
+                }
+                matches!(bringup.progress(), Progress::Done)
+            }
+            Activity::Scan(scan) => {
+                scan.on_answer(cqe, data)?;
+                match scan.done() {
+                    Some(found) => {
+                        self.namespaces = found;
+                        self.events.push_back(AdminEvent::Namespaces(self.namespaces.clone()));
+                        true
+                    }
+                    None => false,
+                }
+            }
+            Activity::Discovery(reader) => {
+                reader.on_answer(cqe, data)?;
+                match reader.done() {
+                    Some(entries) => {
+                        self.events.push_back(AdminEvent::Discovered(entries));
+                        true
+                    }
+                    None => false,
+                }
+            }
+            Activity::AnaLog => {
+                if cqe.status().is_success() {
+                    apply_ana(&mut self.namespaces, data);
+                    self.events.push_back(AdminEvent::Namespaces(self.namespaces.clone()));
+                }
+                true
+            }
+            Activity::NotificationLog => {
+                if cqe.status().is_success() {
+                    self.events.push_back(AdminEvent::ReservationNotification(data.to_vec()));
+                }
+                true
+            }
+            Activity::Shutdown { told, .. } if !*told => {
+                if !cqe.status().is_success() {
+                    return Err(HostError::Failed(Doing::Configuring, cqe.status()));
+                }
+                *told = true;
+                false
+            }
+            Activity::Shutdown { not_before, give_up_at, .. } => {
+                if !cqe.status().is_success() {
+                    return Err(HostError::Failed(Doing::ReadingProperty, cqe.status()));
+                }
+                if ControllerStatus(cqe.dw0()).shutdown_complete() {
+                    self.events.push_back(AdminEvent::ShutDown);
+                    self.keep_alive = None;
+                    self.activity = Activity::ShutDown;
+                    return Ok(());
+                }
+                if now >= *give_up_at {
+                    return Err(HostError::NotReady(self.ready_timeout));
+                }
+                *not_before = now + STATUS_POLL;
+                false
+            }
+            Activity::Idle | Activity::ShutDown => unreachable!("nothing was asked"),
+        };
+        if done {
+            self.on_activity_done();
+        }
+        Ok(())
+    }
+
+    fn on_activity_done(&mut self) {
+        let Activity::Bringup(bringup) = core::mem::replace(&mut self.activity, Activity::Idle) else {
+            return;
+        };
+        self.ready_timeout = bringup.ready_timeout();
+        self.configuration = bringup.configuration;
+        self.info = bringup.info;
+        if let Some(keep_alive) = &mut self.keep_alive {
+            keep_alive.set_traffic_counts(self.info.traffic_based_keep_alive);
+        }
+        self.events.push_back(AdminEvent::Ready(self.info.clone()));
+        match self.options.purpose {
+            Purpose::Io => self.wants_scan = true,
+            Purpose::Discovery => {
+                self.activity = Activity::Discovery(DiscoveryReader::new(self.info.transfer_max));
+            }
+        }
+    }
+}

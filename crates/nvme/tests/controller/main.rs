@@ -1,0 +1,10 @@
+//! The command layer from outside: a subsystem as hosts see it, and the two ends against each other.
+
+#![allow(missing_docs, reason = "tests are not an interface")]
+
+mod bringup;
+mod linux;
+mod reservation;
+mod robustness;
+mod subsystem;
+mod world;

@@ -1,0 +1,469 @@
+//! What a subsystem does beyond one host's bring-up: limits, timers, events, features, logs.
+
+use crate::world::{BLOCKS, NQN, World, config, connect_command, host, io_command, property_set};
+use nvme::spec::connect::CNTLID_DYNAMIC;
+use nvme::spec::dataset::AccessLatency;
+use nvme::spec::feature::supported;
+use nvme::spec::identify::{cns, read_namespace_list};
+use nvme::spec::identify_namespace::IdentifyNamespace;
+use nvme::spec::log::{self, HealthPage, LogRequest};
+use nvme::spec::opcode::{admin, nvm};
+use nvme::spec::property::offset;
+use nvme::spec::{AnaState, Nqn, Sqe, Status};
+use nvme::subsystem::{
+    Action, BlockSize, CloseReason, ConfigError, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits,
+    NamespaceInfo, Output, QueueKey, Subsystem, SubsystemConfig,
+};
+use units::{Bytes, Nanos};
+use zerocopy::FromBytes;
+
+#[test]
+fn io_needs_a_ready_controller() {
+    let mut world = World::io();
+    let linux = host(1);
+    let admin = world.admin(&linux);
+    let refused = world.connect_with(&linux, NQN, 1, connect_command(1)).expect_err("not enabled");
+    assert_eq!(refused.status(), Status::COMMAND_SEQUENCE_ERROR);
+    assert_eq!(world.identify(admin, cns::CONTROLLER, 0), Err(Status::COMMAND_SEQUENCE_ERROR));
+    world.configure(admin, 0x460061);
+    let io = world.connect(&linux, 1, 1);
+    assert!(matches!(world.send(io, io_command(nvm::READ, 0, 1), 512, &[]), Action::Io(_)));
+    world.configure(admin, 0x464061);
+    let (cqe, _) = world.ask(io, io_command(nvm::READ, 0, 1), 512);
+    assert_eq!(cqe.status(), Status::COMMAND_SEQUENCE_ERROR, "shut down");
+}
+
+#[test]
+fn settings_we_do_not_have_are_fatal_until_a_reset() {
+    let mut world = World::io();
+    let admin = world.admin(&host(1));
+    world.configure(admin, 0x450061);
+    assert_eq!(world.property(admin, offset::CSTS), Ok(2), "CFS");
+    world.configure(admin, 0x460060);
+    world.configure(admin, 0x460061);
+    assert_eq!(world.property(admin, offset::CSTS), Ok(1));
+}
+
+#[test]
+fn controllers_are_bounded_and_never_alike() {
+    let mut small = config();
+    small.limits = Limits { controllers_max: 3, controllers_per_host_max: 2, ..Limits::default() };
+    let mut world = World::new(small);
+    let connect = |world: &mut World, number| {
+        let connected = world.connect_with(&host(number), NQN, CNTLID_DYNAMIC, connect_command(0));
+        connected.map(|(key, connected)| (key, connected.controller_id)).map_err(|cqe| cqe.status())
+    };
+    let (first, id) = connect(&mut world, 1).expect("room for the first");
+    assert_eq!(id, 1);
+    assert_eq!(connect(&mut world, 1).map(|(_, id)| id), Ok(2));
+    assert_eq!(connect(&mut world, 1), Err(Status::CONNECT_CONTROLLER_BUSY), "two of one host");
+    assert_eq!(connect(&mut world, 2).map(|(_, id)| id), Ok(3));
+    assert_eq!(connect(&mut world, 3), Err(Status::CONNECT_CONTROLLER_BUSY), "three in all");
+    world.subsystem.on_disconnect(world.now, first);
+    assert_eq!(connect(&mut world, 3).map(|(_, id)| id), Ok(4), "1 is not given again soon");
+}
+
+#[test]
+fn identifiers_go_round_past_those_in_use() {
+    let mut world = World::io();
+    let stays = world.admin(&host(1));
+    let mut last = 1;
+    for _ in 0..70_000 {
+        let key = QueueKey { slot: 9, generation: 0 };
+        let data = nvme::spec::ConnectData::new(
+            host(2).id,
+            &host(2).nqn,
+            &Nqn::new(NQN).expect("a good name"),
+            CNTLID_DYNAMIC,
+        );
+        let sqe = connect_command(0).to_sqe();
+        let id = world.subsystem.on_connect(world.now, key, &sqe, &data).expect("room").controller_id;
+        assert!((2..=0xffef).contains(&id), "identifier {id} is in use or not allowed");
+        assert_ne!(id, last);
+        last = id;
+        world.subsystem.on_disconnect(world.now, key);
+    }
+    assert!(world.property(stays, offset::CSTS).is_ok());
+}
+
+#[test]
+fn a_host_that_falls_silent_loses_its_controller() {
+    let mut world = World::io();
+    let (silent, busy) = (world.remote(&host(1)), world.remote(&host(2)));
+    let mut closed = Vec::new();
+    while closed.is_empty() {
+        world.now = world.subsystem.next_timeout().expect("two timers run");
+        assert!(matches!(world.send(busy.io, io_command(nvm::READ, 0, 1), 512, &[]), Action::Io(_)));
+        closed = world.outputs();
+    }
+    let close = |queue| Output::CloseQueue { queue, reason: CloseReason::KeepAliveTimeout };
+    assert_eq!(closed, [close(silent.io), close(silent.admin)]);
+    let after = world.now.since(units::Instant(1_000_000_000));
+    assert!((Nanos::secs(5)..=Nanos::secs(10)).contains(&after), "gone after {after} of 5 s");
+    assert!(world.subsystem.controllers().map(|(id, _)| id).eq([busy.id]));
+    // The connections close later; nothing else may come of it.
+    world.subsystem.on_disconnect(world.now, silent.io);
+    world.subsystem.on_disconnect(world.now, silent.admin);
+    assert_eq!(world.outputs(), []);
+}
+
+#[test]
+fn the_end_of_the_admin_queue_closes_the_io_queues() {
+    let mut world = World::io();
+    let remote = world.remote(&host(1));
+    world.subsystem.on_disconnect(world.now, remote.admin);
+    let closed = Output::CloseQueue { queue: remote.io, reason: CloseReason::AdminQueueClosed };
+    assert_eq!(world.outputs(), [closed]);
+    let late = world.ask(remote.io, io_command(nvm::READ, 0, 1), 512).0;
+    assert_eq!(late.status(), Status::COMMAND_SEQUENCE_ERROR);
+}
+
+#[test]
+fn a_key_of_another_generation_is_another_connection() {
+    let mut world = World::io();
+    let remote = world.remote(&host(1));
+    let stale = QueueKey { generation: 6, ..remote.io };
+    let (cqe, _) = world.ask(stale, io_command(nvm::READ, 0, 1), 512);
+    assert_eq!(cqe.status(), Status::COMMAND_SEQUENCE_ERROR);
+    world.subsystem.on_disconnect(world.now, stale);
+    assert!(matches!(world.send(remote.io, io_command(nvm::READ, 0, 1), 512, &[]), Action::Io(_)));
+}
+
+#[test]
+fn hosts_that_are_no_longer_allowed_are_closed() {
+    let mut world = World::io();
+    let (stays, goes) = (world.remote(&host(1)), world.remote(&host(2)));
+    world.subsystem.set_hosts(HostAccess::Only(vec![host(1).nqn]));
+    let close = |queue| Output::CloseQueue { queue, reason: CloseReason::AccessRevoked };
+    assert_eq!(world.outputs(), [close(goes.io), close(goes.admin)]);
+    assert!(world.subsystem.controllers().map(|(id, _)| id).eq([stays.id]));
+}
+
+#[test]
+fn a_namespace_change_is_told_once_until_the_list_is_read() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    world.set_feature(admin, 0x0b, 0x900);
+    assert_eq!((world.request_event(admin), world.request_event(admin)), (None, None));
+    let info = NamespaceInfo::new(BlockSize::B4096, 100);
+    world.subsystem.add_namespace(2, info.clone()).expect("a good namespace");
+    assert_eq!(world.events(), [0x040002]);
+    world.subsystem.add_namespace(3, info).expect("a good namespace");
+    assert_eq!(world.events(), [0; 0], "not before the list is read");
+    let peek = LogRequest { retain: true, ..LogRequest::read(log::CHANGED_NAMESPACES, 0, 4096) };
+    for request in [peek, LogRequest { retain: false, ..peek }] {
+        let list = world.log(admin, request, u32::MAX).expect("log 04h");
+        assert!(read_namespace_list(&list).eq([2, 3]));
+    }
+    let list = world.log(admin, peek, u32::MAX).expect("log 04h");
+    assert_eq!(read_namespace_list(&list).count(), 0, "reading without RAE clears it");
+    world.subsystem.resize_namespace(1, BLOCKS * 2).expect("a good size");
+    assert_eq!(world.events(), [0x040002]);
+    let page = world.identify(admin, cns::NAMESPACE, 1).expect("CNS 00h");
+    assert_eq!(IdentifyNamespace::read_from_bytes(&page).expect("4096 bytes").nsze.get(), BLOCKS * 2);
+}
+
+#[test]
+fn events_are_told_only_to_hosts_that_asked() {
+    let mut world = World::io();
+    let (asked, not) = (world.remote(&host(1)).admin, world.remote(&host(2)).admin);
+    world.set_feature(asked, 0x0b, 0x900);
+    assert_eq!((world.request_event(asked), world.request_event(not)), (None, None));
+    world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
+    let told = world.outputs();
+    assert!(matches!(told[..], [Output::Complete { queue, cqe }] if queue == asked && cqe.dw0() == 0x0c0302));
+    world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
+    world.log(asked, LogRequest::read(log::ANA, 0, 4096), 0).expect("log 0Ch");
+    assert_eq!(world.request_event(asked), None, "no change, no event");
+    let unknown = world.set_feature(asked, 0x0b, 1 << 14);
+    assert_eq!(unknown.status(), Status::INVALID_FIELD);
+}
+
+#[test]
+fn a_discovery_change_is_told_and_counted() {
+    let mut world = World::new(SubsystemConfig::discovery("gimbal-d"));
+    let linux = host(1);
+    let admin = world.admin(&linux);
+    world.configure(admin, 0x460061);
+    world.subsystem.set_local_address(admin, "[::1]:8009".parse().expect("an address"));
+    world.set_feature(admin, 0x0b, 1 << 31);
+    assert_eq!(world.request_event(admin), None);
+    let record = DiscoveryRecord {
+        subsystem: Nqn::new(NQN).expect("a good name"),
+        kind: nvme::spec::discovery::SubsystemType::Nvm,
+        address: DiscoveryAddress::AsReached { port: 4420 },
+        hosts: HostAccess::Any,
+    };
+    world.subsystem.set_discovery_records(vec![record.clone()]);
+    assert_eq!(world.events(), [0x70f002]);
+    let page = world.log(admin, LogRequest::read(log::DISCOVERY, 0, 2048), 0).expect("log 70h");
+    assert_eq!((page[0], page[8]), (1, 1), "generation 1, one record");
+    assert_eq!(&page[1024 + 512..1024 + 516], b"::1 ", "the address this host reached");
+    world.subsystem.set_discovery_records(vec![record]);
+    let same = world.log(admin, LogRequest::read(log::DISCOVERY, 0, 1024), 0).expect("log 70h");
+    assert_eq!(same[0], 1, "nothing changed");
+    assert_eq!(world.log(admin, LogRequest::read(log::ANA, 0, 16), 0), Err(Status::INVALID_LOG_PAGE));
+    let refused =
+        world.connect_with(&linux, Nqn::DISCOVERY, 1, connect_command(1)).expect_err("no IO queues");
+    assert_eq!(refused.status(), Status::CONNECT_INVALID_PARAMETERS);
+}
+
+#[test]
+fn a_log_page_can_be_read_in_pieces() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    let whole = world.log(admin, LogRequest::read(log::COMMANDS_SUPPORTED, 0, 4096), 0).expect("log 05h");
+    for piece in [4, 20, 1000, 4092] {
+        let mut read = Vec::new();
+        while read.len() < whole.len() {
+            let request = LogRequest::read(log::COMMANDS_SUPPORTED, read.len() as u64, piece);
+            read.extend(world.log(admin, request, 0).expect("a piece"));
+        }
+        let (start, behind) = read.split_at(whole.len());
+        assert!(start == whole && behind.iter().all(|&byte| byte == 0), "pieces of {piece} bytes");
+    }
+    let mut refused = |request: LogRequest| world.log(admin, request, 0);
+    assert_eq!(refused(LogRequest::read(log::HEALTH, 514, 4)), Err(Status::INVALID_FIELD), "no dword");
+    assert_eq!(refused(LogRequest::read(log::HEALTH, 516, 4)), Err(Status::INVALID_FIELD), "beyond the end");
+    assert_eq!(refused(LogRequest::read(log::HEALTH, 0, 2 << 20)), Err(Status::INVALID_FIELD), "over MDTS");
+    let index = LogRequest { offset_is_index: true, ..LogRequest::read(log::HEALTH, 0, 4) };
+    assert_eq!(refused(index), Err(Status::INVALID_FIELD));
+}
+
+#[test]
+fn features_read_back_or_refuse() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    let page = world.log(admin, LogRequest::read(log::FEATURES_SUPPORTED, 0, 1024), 0).expect("log 12h");
+    for id in 0..=0xff {
+        let (cqe, _) = world.get_feature(admin, 0x300 | u32::from(id), 0, 0);
+        let listed = page[usize::from(id) * 4] == 1;
+        assert_eq!(cqe.status().is_success(), listed, "feature {id:#x}");
+        if !listed {
+            assert_eq!(cqe.status(), Status::INVALID_FIELD);
+            continue;
+        }
+        let changeable = cqe.dw0() & supported::CHANGEABLE != 0;
+        let set = world.set_feature(admin, id, 0).status();
+        let no_data = [0x0e, 0x16].contains(&id);
+        let of_namespace = cqe.dw0() & supported::NAMESPACE_SPECIFIC != 0;
+        let expected = match (id, changeable) {
+            (0x81, _) => Status::COMMAND_SEQUENCE_ERROR,
+            _ if of_namespace => Status::INVALID_NAMESPACE,
+            (_, false) => Status::FEATURE_NOT_CHANGEABLE,
+            _ if no_data => Status::DATA_SGL_LENGTH_INVALID,
+            _ => Status::SUCCESS,
+        };
+        assert_eq!(set, expected, "feature {id:#x}");
+        let save = Sqe::new(admin::SET_FEATURES).with_cdw10_15([1 << 31 | u32::from(id), 0, 0, 0, 0, 0]);
+        assert_eq!(world.ask(admin, save, 0).0.status(), Status::FEATURE_NOT_SAVEABLE);
+    }
+    for (id, value, read) in
+        [(0x01, 3, 3), (0x04, 0x1234, 0x1234), (0x06, 0, 0), (0x0a, 1, 1), (0x0f, 250, 300)]
+    {
+        let default = world.get_feature(admin, 0x100 | id, 0, 0).0.dw0();
+        assert_eq!(world.set_feature(admin, id as u8, value).status(), Status::SUCCESS);
+        assert_eq!(world.get_feature(admin, id, 0, 0).0.dw0(), read, "feature {id:#x}");
+        assert_eq!(world.get_feature(admin, 0x100 | id, 0, 0).0.dw0(), default, "the default stays");
+        assert_eq!(world.get_feature(admin, 0x200 | id, 0, 0).0.dw0(), default, "nothing is saved");
+    }
+    assert_eq!(world.get_feature(admin, 0x407, 0, 0).0.status(), Status::INVALID_FIELD, "no such SEL");
+    let of_one = Sqe::new(admin::SET_FEATURES).with_nsid(1).with_cdw10_15([0x06, 1, 0, 0, 0, 0]);
+    assert_eq!(world.ask(admin, of_one, 0).0.status(), Status::FEATURE_NOT_NAMESPACE_SPECIFIC);
+}
+
+#[test]
+fn the_timestamp_runs_on() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    let set = Sqe::new(admin::SET_FEATURES).with_cdw10_15([0x0e, 0, 0, 0, 0, 0]);
+    assert_eq!(world.tell(admin, set, &1_700_000_000_000u64.to_le_bytes()), Status::SUCCESS);
+    world.advance(1234);
+    let (_, bytes) = world.get_feature(admin, 0x0e, 0, 8);
+    let read = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+    assert_eq!((read & 0xffff_ffff_ffff, read >> 48), (1_700_000_001_234, 2), "set by the host");
+}
+
+#[test]
+fn credits_are_switched_per_controller() {
+    let mut world = World::io();
+    let (with, without) = (world.remote(&host(1)), world.remote(&host(2)));
+    let ask = Sqe::new(admin::SET_FEATURES).with_cdw10_15([0xc0, 1, 0, 0, 0, 0]);
+    assert!(matches!(world.send(with.admin, ask, 0, &[]), Action::Credits { enabled: true, .. }));
+    assert_eq!((world.subsystem.credits(with.io), world.subsystem.credits(without.io)), (true, false));
+    let get = Sqe::new(admin::GET_FEATURES).with_cdw10_15([0xc0, 0, 0, 0, 0, 0]);
+    assert!(matches!(world.send(with.admin, get, 0, &[]), Action::Credits { enabled: true, .. }));
+    assert!(matches!(world.send(without.admin, get, 0, &[]), Action::Credits { enabled: false, .. }));
+    let later = world.connect_with(&host(1), NQN, with.id, connect_command(2)).expect("a good Connect");
+    assert!(later.1.credits);
+    world.configure(with.admin, 0x460060);
+    assert!(!world.subsystem.credits(with.admin), "a reset forgets it");
+}
+
+#[test]
+fn the_write_cache_switched_off_makes_writes_durable() {
+    let mut world = World::io();
+    let remote = world.remote(&host(1));
+    let fua = |world: &mut World, opcode, length: usize| match world.send(
+        remote.io,
+        io_command(opcode, 0, 8),
+        length,
+        &vec![0; length],
+    ) {
+        Action::Io(command) => command.fua,
+        other => panic!("{other:?}"),
+    };
+    assert!(!fua(&mut world, nvm::WRITE, 4096));
+    world.set_feature(remote.admin, 0x06, 0);
+    assert!(fua(&mut world, nvm::WRITE, 4096));
+    assert!(fua(&mut world, nvm::WRITE_ZEROES, 0));
+    assert!(!fua(&mut world, nvm::READ, 4096));
+}
+
+#[test]
+fn priority_travels_in_the_access_latency() {
+    let mut world = World::io();
+    let io = world.remote(&host(1)).io;
+    let classes =
+        [AccessLatency::Low, AccessLatency::Unspecified, AccessLatency::Normal, AccessLatency::Idle];
+    for (class, latency) in (0..).zip(classes) {
+        let sqe = Sqe::new(nvm::READ).with_nsid(1).with_cdw10_15([0, 0, 0, latency.to_cdw13(), 0, 0]);
+        let Action::Io(command) = world.send(io, sqe, 512, &[]) else { panic!("no IO") };
+        assert_eq!(command.priority.index(), class);
+    }
+}
+
+#[test]
+fn commands_beyond_what_is_there_are_refused() {
+    let mut world = World::io();
+    let io = world.remote(&host(1)).io;
+    let mut status = |sqe: Sqe, length: usize| match world.send(io, sqe, length, &vec![0; length]) {
+        Action::Reply { cqe, .. } => cqe.status(),
+        Action::Io(_) => Status::SUCCESS,
+        other => panic!("{other:?}"),
+    };
+    let read = |lba, blocks| io_command(nvm::READ, lba, blocks);
+    assert_eq!(status(read(BLOCKS - 1, 1), 512), Status::SUCCESS);
+    assert_eq!(status(read(BLOCKS - 1, 2), 1024), Status::LBA_OUT_OF_RANGE);
+    assert_eq!(status(read(u64::MAX, 2), 1024), Status::LBA_OUT_OF_RANGE, "no wrap-around");
+    assert_eq!(status(read(0, 2048), 1 << 20), Status::SUCCESS, "as long as MDTS");
+    assert_eq!(status(read(0, 2049), (1 << 20) + 512), Status::INVALID_FIELD);
+    assert_eq!(status(read(0, 1), 4096), Status::DATA_SGL_LENGTH_INVALID);
+    assert_eq!(status(io_command(nvm::WRITE, 0, 2), 512), Status::DATA_SGL_LENGTH_INVALID);
+    for nsid in [0, 2, 1024, 1025, u32::MAX] {
+        assert_eq!(status(read(0, 1).with_nsid(nsid), 512), Status::INVALID_NAMESPACE, "nsid {nsid}");
+    }
+    assert_eq!(status(read(0, 1).with_flags(0x41), 512), Status::INVALID_FIELD, "fused");
+    assert_eq!(status(property_set(0x14, 0), 0), Status::INVALID_OPCODE, "fabrics on an IO queue");
+}
+
+#[test]
+fn what_a_device_cannot_do_is_not_offered() {
+    let mut bare = config();
+    bare.commands.compare = false;
+    bare.commands.deallocate = false;
+    bare.commands.reservations = false;
+    bare.namespaces.insert(2, NamespaceInfo { read_only: true, ..NamespaceInfo::new(BlockSize::B4096, 8) });
+    let mut world = World::new(bare);
+    let remote = world.remote(&host(1));
+    assert_eq!(world.tell(remote.io, io_command(nvm::COMPARE, 0, 1), &[0; 512]), Status::INVALID_OPCODE);
+    assert_eq!(
+        world.tell(remote.io, io_command(nvm::DATASET_MANAGEMENT, 0, 1), &[0; 16]),
+        Status::INVALID_OPCODE
+    );
+    assert_eq!(
+        world.tell(remote.io, io_command(nvm::RESERVATION_REGISTER, 0, 1), &[0; 16]),
+        Status::INVALID_OPCODE
+    );
+    let page = world.identify(remote.admin, cns::CONTROLLER, 0).expect("CNS 01h");
+    assert_eq!(page[520], 0b1101_1000, "ONCS: Write Zeroes, Save, Timestamp, Verify");
+    let effects =
+        world.log(remote.admin, LogRequest::read(log::COMMANDS_SUPPORTED, 1024, 1024), 0).expect("log 05h");
+    assert_eq!((effects[4 * 0x05], effects[4 * 0x09], effects[4 * 0x01]), (0, 0, 3));
+    let write = io_command(nvm::WRITE, 0, 1).with_nsid(2);
+    assert_eq!(world.tell(remote.io, write, &[0; 4096]), Status::WRITE_PROTECTED);
+    assert_eq!(world.identify(remote.admin, cns::NAMESPACE, 2).expect("CNS 00h")[99], 1, "NSATTR");
+}
+
+#[test]
+fn a_new_namespace_has_the_state_of_its_group() {
+    let mut world = World::io();
+    let io = world.remote(&host(1)).io;
+    world.subsystem.set_ana_state(2, AnaState::Change).expect("a group");
+    let info = NamespaceInfo { ana_group: 2, ..NamespaceInfo::new(BlockSize::B4096, 8) };
+    world.subsystem.add_namespace(2, info).expect("a good namespace");
+    let read = io_command(nvm::READ, 0, 1).with_nsid(2);
+    assert_eq!(world.ask(io, read, 4096).0.status(), Status::ANA_TRANSITION);
+    for (state, status) in [
+        (AnaState::Inaccessible, Status::ANA_INACCESSIBLE),
+        (AnaState::PersistentLoss, Status::ANA_PERSISTENT_LOSS),
+    ] {
+        world.subsystem.set_ana_state(2, state).expect("a group");
+        assert_eq!(world.ask(io, read, 4096).0.status(), status);
+    }
+    world.subsystem.set_ana_state(2, AnaState::NonOptimized).expect("a group");
+    assert!(matches!(world.send(io, read, 4096, &[]), Action::Io(_)));
+    assert!(
+        matches!(world.send(io, io_command(nvm::READ, 0, 1), 512, &[]), Action::Io(_)),
+        "group 1 is apart"
+    );
+}
+
+#[test]
+fn completed_io_is_counted_for_its_controller() {
+    let mut world = World::io();
+    let (one, other) = (world.remote(&host(1)), world.remote(&host(2)));
+    for (opcode, status) in [
+        (nvm::READ, Status::SUCCESS),
+        (nvm::WRITE, Status::SUCCESS),
+        (nvm::READ, Status::UNRECOVERED_READ_ERROR),
+    ] {
+        let Action::Io(command) = world.send(one.io, io_command(opcode, 8, 8), 4096, &[0; 4096]) else {
+            panic!("no IO")
+        };
+        world.subsystem.on_io_completed(one.io, 5, &command, status);
+    }
+    let mut health = |admin| {
+        let page = world.log(admin, LogRequest::read(log::HEALTH, 0, 512), u32::MAX).expect("log 02h");
+        let page = HealthPage::read_from_bytes(&page).expect("512 bytes");
+        let counters =
+            [page.host_read_commands, page.host_write_commands, page.media_errors, page.data_units_read];
+        counters.map(|counter| counter.get())
+    };
+    assert_eq!(health(one.admin), [1, 1, 1, 1]);
+    assert_eq!(health(other.admin), [0, 0, 0, 0]);
+}
+
+#[test]
+fn configurations_that_contradict_themselves_are_refused() {
+    let refused = |change: fn(&mut SubsystemConfig)| {
+        let mut wrong = config();
+        change(&mut wrong);
+        Subsystem::new(wrong).err().expect("this configuration is wrong")
+    };
+    assert_eq!(
+        refused(|config| config.limits.transfer_max = Bytes(5000)),
+        ConfigError::TransferLimit(Bytes(5000))
+    );
+    assert_eq!(refused(|config| config.limits.in_capsule_max = 8), ConfigError::InCapsuleLimit(8));
+    let none = refused(|config| config.limits.io_queues_max = 0);
+    assert_eq!(none.to_string(), "io_queues_max is 0, but must be from 1 to 65534");
+    let nsid = 1025;
+    assert_eq!(
+        refused(|config| {
+            config.namespaces.insert(1025, NamespaceInfo::new(BlockSize::B512, 1));
+        }),
+        ConfigError::NamespaceId { nsid, most: 1024 }
+    );
+    let mut subsystem = Subsystem::new(config()).expect("a good configuration");
+    let info = NamespaceInfo::new(BlockSize::B512, 1);
+    assert_eq!(subsystem.add_namespace(1, info), Err(ConfigError::NamespaceExists(1)));
+    assert_eq!(subsystem.remove_namespace(2), Err(ConfigError::NoSuchNamespace(2)));
+    assert_eq!(subsystem.resize_namespace(1, 0), Err(ConfigError::NamespaceSize { nsid: 1, blocks: 0 }));
+}
+
+#[test]
+fn a_subsystem_can_be_moved_to_another_thread() {
+    fn movable<T: Send>() {}
+    movable::<Subsystem>();
+}
