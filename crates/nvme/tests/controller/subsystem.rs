@@ -379,7 +379,9 @@ fn what_a_device_cannot_do_is_not_offered() {
     assert_eq!(page[520], 0b1101_1000, "ONCS: Write Zeroes, Save, Timestamp, Verify");
     let effects =
         world.log(remote.admin, LogRequest::read(log::COMMANDS_SUPPORTED, 1024, 1024), 0).expect("log 05h");
-    assert_eq!((effects[4 * 0x05], effects[4 * 0x09], effects[4 * 0x01]), (0, 0, 3));
+    let effects_of = |opcode| effects[4 * usize::from(opcode)];
+    let listed = [nvm::COMPARE, nvm::DATASET_MANAGEMENT, nvm::WRITE].map(effects_of);
+    assert_eq!(listed, [0, 0, 3]);
     let write = io_command(nvm::WRITE, 0, 1).with_nsid(2);
     assert_eq!(world.tell(remote.io, write, &[0; 4096]), Status::WRITE_PROTECTED);
     assert_eq!(world.identify(remote.admin, cns::NAMESPACE, 2).expect("CNS 00h")[99], 1, "NSATTR");
@@ -439,7 +441,7 @@ fn configurations_that_contradict_themselves_are_refused() {
     let refused = |change: fn(&mut SubsystemConfig)| {
         let mut wrong = config();
         change(&mut wrong);
-        Subsystem::new(wrong).err().expect("this configuration is wrong")
+        Subsystem::new(wrong).expect_err("this configuration is wrong")
     };
     assert_eq!(
         refused(|config| config.limits.transfer_max = Bytes(5000)),
