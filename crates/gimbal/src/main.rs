@@ -1,8 +1,6 @@
 //! The `gimbal` command: one module per subcommand, and nothing else here.
 
 mod completions;
-mod config_check;
-mod serve;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -24,18 +22,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Share SSDs: the target
-    Serve(Box<serve::Args>),
-    /// Look at configurations of the target
-    Config(config_check::Args),
     /// Print completions for a shell.
     Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Serve(args) => serve::run(*args),
-        Command::Config(args) => config_check::run(args),
         Command::Completions(args) => completions::run(args),
     };
     match outcome {

@@ -1,0 +1,191 @@
+//! What must hold in every run, whatever the seed.
+//!
+//! The checkers stand outside the scheduler and the device and keep books of their own:
+//!
+//! * an IO passes its stations once each and in order, so none is lost and none is done twice;
+//! * within a tenant's class, IOs are submitted in the order in which they arrived;
+//! * a client sends only within its credit;
+//! * the scheduler's count of queued and submitted IOs is the true one at every step, and zero at the end;
+//! * bytes are conserved: what was answered is what arrived;
+//! * the scheduler never asks to be woken at a moment that has passed.
+
+use crate::workload::Request;
+use sched::{Backlog, Io, IoId, Mark, Priority};
+use std::collections::VecDeque;
+use std::fmt;
+use units::{Bytes, Instant, TenantId};
+
+/// Where an IO is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Station {
+    /// On the way to the switch.
+    Sent,
+    /// In the scheduler's queue.
+    Arrived,
+    /// In the SSD.
+    Submitted,
+    /// On the way back.
+    Completed,
+    /// At the client again.
+    Answered,
+}
+
+/// Something that must never happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// An IO came to a station out of turn.
+    OutOfTurn {
+        /// Which.
+        id: IoId,
+        /// Where it was; `None` if it was never heard of.
+        was: Option<Station>,
+        /// Where it came.
+        came: Station,
+    },
+    /// An IO was submitted before one that arrived earlier in the same class.
+    Overtaken {
+        /// Whose.
+        tenant: TenantId,
+        /// Which was submitted.
+        submitted: IoId,
+        /// Which should have been.
+        expected: Option<IoId>,
+    },
+    /// An IO left the scheduler other than it went in.
+    Altered {
+        /// As it left.
+        io: Io,
+    },
+    /// The scheduler miscounts.
+    Miscounted {
+        /// What it says.
+        says: Backlog,
+        /// What is true.
+        truth: Backlog,
+    },
+    /// A wake-up that is not in the future.
+    LateWake {
+        /// Asked for at.
+        now: Instant,
+        /// Asked for.
+        at: Instant,
+    },
+    /// Nothing will ever happen again, and yet there are IOs outstanding.
+    Stuck {
+        /// When.
+        now: Instant,
+        /// What the scheduler has.
+        backlog: Backlog,
+    },
+    /// Bytes that arrived and bytes that were answered differ when all is over.
+    Unbalanced {
+        /// Bytes that arrived at the switch.
+        arrived: Bytes,
+        /// Bytes answered.
+        answered: Bytes,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// The books.
+pub(crate) struct Checkers {
+    stations: Vec<Option<Station>>,
+    order: Vec<[VecDeque<IoId>; Priority::CLASSES]>,
+    truth: Backlog,
+    arrived: Bytes,
+    answered: Bytes,
+}
+
+impl Checkers {
+    pub(crate) fn new(tenants: usize) -> Checkers {
+        Checkers {
+            stations: Vec::new(),
+            order: (0..tenants).map(|_| Default::default()).collect(),
+            truth: Backlog::default(),
+            arrived: Bytes::ZERO,
+            answered: Bytes::ZERO,
+        }
+    }
+
+    fn turn(&mut self, id: IoId, came: Station) -> Result<(), Violation> {
+        let index = id.0 as usize;
+        if index >= self.stations.len() {
+            self.stations.resize(index + 1, None);
+        }
+        let was = self.stations[index];
+        let expected = match came {
+            Station::Sent => None,
+            Station::Arrived => Some(Station::Sent),
+            Station::Submitted => Some(Station::Arrived),
+            Station::Completed => Some(Station::Submitted),
+            Station::Answered => Some(Station::Completed),
+        };
+        if was != expected {
+            return Err(Violation::OutOfTurn { id, was, came });
+        }
+        // The engine gives the number of an answered IO to a later one.
+        self.stations[index] = if came == Station::Answered { None } else { Some(came) };
+        Ok(())
+    }
+
+    pub(crate) fn on_sent(&mut self, id: IoId) -> Result<(), Violation> {
+        self.turn(id, Station::Sent)
+    }
+
+    pub(crate) fn on_arrived(&mut self, io: &Io) -> Result<(), Violation> {
+        self.turn(io.id, Station::Arrived)?;
+        self.order[io.tenant.index()][io.priority.index()].push_back(io.id);
+        self.truth.queued += 1;
+        self.arrived += io.length;
+        Ok(())
+    }
+
+    pub(crate) fn on_submitted(&mut self, io: &Io, arrived_as: Option<&Io>) -> Result<(), Violation> {
+        self.turn(io.id, Station::Submitted)?;
+        let unmarked = Io { mark: Mark::default(), ..*io };
+        if arrived_as != Some(&unmarked) {
+            return Err(Violation::Altered { io: *io });
+        }
+        let expected = self.order[io.tenant.index()][io.priority.index()].pop_front();
+        if expected != Some(io.id) {
+            return Err(Violation::Overtaken { tenant: io.tenant, submitted: io.id, expected });
+        }
+        self.truth.queued -= 1;
+        self.truth.in_flight += 1;
+        Ok(())
+    }
+
+    pub(crate) fn on_completed(&mut self, id: IoId) -> Result<(), Violation> {
+        self.turn(id, Station::Completed)?;
+        self.truth.in_flight -= 1;
+        Ok(())
+    }
+
+    pub(crate) fn on_answered(&mut self, id: IoId, request: &Request) -> Result<(), Violation> {
+        self.turn(id, Station::Answered)?;
+        self.answered += request.length();
+        Ok(())
+    }
+
+    pub(crate) fn on_step(&self, says: Backlog) -> Result<(), Violation> {
+        if says != self.truth {
+            return Err(Violation::Miscounted { says, truth: self.truth });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_end(&self, says: Backlog) -> Result<(), Violation> {
+        self.on_step(says)?;
+        if self.arrived != self.answered {
+            return Err(Violation::Unbalanced { arrived: self.arrived, answered: self.answered });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! The loop: take the earliest thing that happens, let it happen, ask the scheduler, repeat.
+//!
+//! Within one instant the device speaks first, then messages arrive, then the scheduler decides; so a completion and an
+//! arrival at the same nanosecond are both known to the decision.
+
+use crate::checkers::{Checkers, Violation};
+use crate::client::Client;
+use crate::queue::EventQueue;
+use crate::results::{Results, TenantResults};
+use crate::workload::{Arrival, Request};
+use crate::world::World;
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sched::{Credit, Done, Io, IoId, IoKind, Mark, Next, Outcome, Policy};
+use ssd::{Command, Ssd};
+use std::hash::Hasher;
+use units::{Instant, TenantId};
+
+/// Runs a world to its end: all that was asked for is answered, or a checker objects.
+pub fn run(world: &World) -> Result<Results, Violation> {
+    run_with(world, world.policy.build())
+}
+
+/// The same with a scheduler that the world does not name.
+pub fn run_with(world: &World, policy: Box<dyn Policy>) -> Result<Results, Violation> {
+    Engine::new(world, policy).run()
+}
+
+enum Event {
+    /// The application of this tenant may ask for its next IO.
+    Ask(TenantId),
+    /// An IO reaches the switch.
+    Arrive(IoId),
+    /// Its completion reaches the client.
+    Answer(IoId),
+}
+
+/// One IO under way.
+#[derive(Clone, Copy)]
+struct Flight {
+    io: Io,
+    request: Request,
+    asked_at: Instant,
+    sent_at: Instant,
+    submitted_at: Instant,
+    completed_at: Instant,
+    credit: Credit,
+}
+
+struct Engine<'w> {
+    world: &'w World,
+    now: Instant,
+    events: EventQueue<Event>,
+    clients: Vec<Client>,
+    policy: Box<dyn Policy>,
+    wake_at: Option<Instant>,
+    ssd: Ssd,
+    flights: Vec<Option<Flight>>,
+    free: Vec<u64>,
+    checkers: Checkers,
+    tenants: Vec<TenantResults>,
+    fingerprint: Fnv,
+    ios: u64,
+    jitter: Xoshiro256PlusPlus,
+}
+
+impl<'w> Engine<'w> {
+    fn new(world: &'w World, mut policy: Box<dyn Policy>) -> Engine<'w> {
+        let ssd = Ssd::new(&world.profile, world.condition, world.seed);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(world.seed);
+        let mut clients = Vec::with_capacity(world.tenants.len());
+        let mut events = EventQueue::new();
+        for (index, spec) in world.tenants.iter().enumerate() {
+            let tenant = TenantId(index as u32);
+            policy.set_share(Instant::ZERO, tenant, spec.share);
+            let own = random.clone();
+            random.jump();
+            let credit = policy.credit(tenant);
+            clients.push(Client::new(spec.clone(), world.end(), credit, ssd.slots(), own));
+            let asks_at_once = match spec.workload.arrival {
+                Arrival::Closed { depth } => depth,
+                Arrival::Open { .. } => 1,
+            };
+            for _ in 0..asks_at_once {
+                events.push(spec.start, Event::Ask(tenant));
+            }
+        }
+        let points = world.duration.0.div_ceil(world.interval.0.max(1)) as usize;
+        Engine {
+            world,
+            now: Instant::ZERO,
+            events,
+            clients,
+            policy,
+            wake_at: None,
+            ssd,
+            flights: Vec::new(),
+            free: Vec::new(),
+            checkers: Checkers::new(world.tenants.len()),
+            tenants: world.tenants.iter().map(|spec| TenantResults::new(spec.name.clone(), points)).collect(),
+            fingerprint: Fnv::default(),
+            ios: 0,
+            jitter: random,
+        }
+    }
+
+    fn run(mut self) -> Result<Results, Violation> {
+        let mut completions = Vec::new();
+        while let Some(at) = self.next_instant()? {
+            self.now = at;
+            self.ssd.advance(at, &mut |completion| completions.push(completion));
+            for completion in completions.drain(..) {
+                self.on_completed(IoId(completion.tag), completion.at)?;
+            }
+            while let Some(event) = self.events.pop_due(self.now) {
+                match event {
+                    Event::Ask(tenant) => self.on_ask(tenant)?,
+                    Event::Arrive(id) => self.on_arrived(id)?,
+                    Event::Answer(id) => self.on_answered(id)?,
+                }
+            }
+            self.decide()?;
+        }
+        self.checkers.on_end(self.policy.backlog())?;
+        Ok(Results {
+            tenants: self.tenants,
+            duration: self.world.duration,
+            interval: self.world.interval,
+            fingerprint: self.fingerprint.finish(),
+            ios: self.ios,
+        })
+    }
+
+    /// The earliest thing that can happen; `None` when all is over.
+    fn next_instant(&self) -> Result<Option<Instant>, Violation> {
+        let outstanding = self.flights.len() - self.free.len();
+        let messages = self.events.next_at();
+        if outstanding == 0 && messages.is_none() {
+            return Ok(None);
+        }
+        // A device with nothing to do for anybody still collects garbage: with nothing outstanding it need not be run.
+        let backlog = self.policy.backlog();
+        let device = if backlog.in_flight > 0 { self.ssd.next_event() } else { None };
+        match [messages, self.wake_at, device].into_iter().flatten().min() {
+            Some(at) => Ok(Some(at.max(self.now))),
+            None => Err(Violation::Stuck { now: self.now, backlog }),
+        }
+    }
+
+    fn on_ask(&mut self, tenant: TenantId) -> Result<(), Violation> {
+        let client = &mut self.clients[tenant.index()];
+        if self.now >= client.stop {
+            return Ok(());
+        }
+        let may_ask_at = client.may_ask_at(self.now);
+        if may_ask_at > self.now {
+            self.events.push(may_ask_at, Event::Ask(tenant));
+            return Ok(());
+        }
+        client.ask(self.now);
+        if let Some(gap) = client.open_gap() {
+            self.events.push(self.now + gap, Event::Ask(tenant));
+        }
+        self.send(tenant)
+    }
+
+    /// Puts on the wire what the credit covers.
+    fn send(&mut self, tenant: TenantId) -> Result<(), Violation> {
+        while let Some(waiting) = self.clients[tenant.index()].send() {
+            let id = IoId(self.free.pop().unwrap_or(self.flights.len() as u64));
+            let request = waiting.request;
+            let kind = if request.is_read() { IoKind::Read } else { IoKind::Write };
+            let io = Io {
+                id,
+                tenant,
+                priority: request.priority,
+                kind,
+                length: request.length(),
+                mark: Mark::default(),
+            };
+            let flight = Flight {
+                io,
+                request,
+                asked_at: waiting.asked_at,
+                sent_at: self.now,
+                submitted_at: self.now,
+                completed_at: self.now,
+                credit: Credit(0),
+            };
+            match self.flights.get_mut(id.0 as usize) {
+                Some(place) => *place = Some(flight),
+                None => self.flights.push(Some(flight)),
+            }
+            self.checkers.on_sent(id)?;
+            let link = &mut self.clients[tenant.index()].to_switch;
+            let at = link.send(&self.world.network, self.now, request.bytes_out(), &mut self.jitter);
+            self.events.push(at, Event::Arrive(id));
+        }
+        Ok(())
+    }
+
+    fn on_arrived(&mut self, id: IoId) -> Result<(), Violation> {
+        let io = self.flight(id).io;
+        self.checkers.on_arrived(&io)?;
+        self.policy.on_arrival(self.now, io);
+        Ok(())
+    }
+
+    fn decide(&mut self) -> Result<(), Violation> {
+        loop {
+            match self.policy.next(self.now) {
+                Next::Submit(io) => {
+                    let flight = self.flights.get_mut(io.id.0 as usize).and_then(Option::as_mut);
+                    let arrived_as = flight.as_ref().map(|flight| flight.io);
+                    self.checkers.on_submitted(&io, arrived_as.as_ref())?;
+                    let flight = flight.expect("the checker knows the IO");
+                    flight.io = io;
+                    flight.submitted_at = self.now;
+                    let Request { kind, slot, slots, .. } = flight.request;
+                    self.fingerprint.add(&[self.now.0, io.id.0, 0]);
+                    self.ssd.submit(self.now, Command { tag: io.id.0, kind, slot, slots });
+                }
+                Next::WakeAt(at) if at <= self.now => return Err(Violation::LateWake { now: self.now, at }),
+                Next::WakeAt(at) => {
+                    self.wake_at = Some(at);
+                    break;
+                }
+                Next::Idle => {
+                    self.wake_at = None;
+                    break;
+                }
+            }
+        }
+        self.checkers.on_step(self.policy.backlog())
+    }
+
+    fn on_completed(&mut self, id: IoId, at: Instant) -> Result<(), Violation> {
+        self.checkers.on_completed(id)?;
+        self.fingerprint.add(&[at.0, id.0, 1]);
+        let flight = self.flights[id.0 as usize].as_mut().expect("the checker knows the IO");
+        let latency = at.since(flight.submitted_at);
+        flight.completed_at = at;
+        flight.credit = self
+            .policy
+            .on_completion(self.now, Done { io: flight.io, outcome: Outcome::Success { latency } });
+        let link = &mut self.clients[flight.io.tenant.index()].from_switch;
+        let answers_at = link.send(&self.world.network, at, flight.request.bytes_back(), &mut self.jitter);
+        self.events.push(answers_at, Event::Answer(id));
+        Ok(())
+    }
+
+    fn on_answered(&mut self, id: IoId) -> Result<(), Violation> {
+        let flight = self.flights[id.0 as usize].take().expect("an answer is on the way once");
+        self.free.push(id.0);
+        self.checkers.on_answered(id, &flight.request)?;
+        self.ios += 1;
+        self.record(&flight);
+        let tenant = flight.io.tenant;
+        let client = &mut self.clients[tenant.index()];
+        client.on_answer(flight.credit);
+        if matches!(client.spec.workload.arrival, Arrival::Closed { .. }) {
+            self.on_ask(tenant)?;
+        }
+        self.send(tenant)
+    }
+
+    fn record(&mut self, flight: &Flight) {
+        let begin = Instant::ZERO + self.world.warm_up;
+        if self.now < begin || self.now >= self.world.end() {
+            return;
+        }
+        let tenant = &mut self.tenants[flight.io.tenant.index()];
+        let point = self.now.since(begin).0 / self.world.interval.0.max(1);
+        tenant.series[point as usize] += flight.io.length;
+        let direction = if flight.request.is_read() { &mut tenant.read } else { &mut tenant.write };
+        direction.ios += 1;
+        direction.bytes += flight.io.length;
+        let latency = &mut direction.latency;
+        latency.device.saturating_record(flight.completed_at.since(flight.submitted_at).0);
+        latency.network.saturating_record(self.now.since(flight.sent_at).0);
+        latency.end_to_end.saturating_record(self.now.since(flight.asked_at).0);
+    }
+
+    fn flight(&self, id: IoId) -> &Flight {
+        self.flights[id.0 as usize].as_ref().expect("the IO is under way")
+    }
+}
+
+/// FNV-1a, 64 bits: the same on every machine, unlike the standard library's hasher.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, words: &[u64]) {
+        for word in words {
+            self.write(&word.to_le_bytes());
+        }
+    }
+}

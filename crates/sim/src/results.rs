@@ -1,0 +1,95 @@
+//! What a run found: per tenant and direction, bandwidth over time and latency in three readings.
+
+use hdrhistogram::Histogram;
+use units::{ByteRate, Bytes, Nanos};
+
+/// Longest latency that a histogram holds; longer ones count as this.
+const LATENCY_MAX: u64 = 1_000_000_000_000;
+/// Significant decimal digits kept of a latency.
+const DIGITS: u8 = 3;
+
+/// The results of one run.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// In the order of the world's tenants.
+    pub tenants: Vec<TenantResults>,
+    /// Measured time.
+    pub duration: Nanos,
+    /// Length of one point of the series.
+    pub interval: Nanos,
+    /// A hash of every decision and completion with its time: equal for equal worlds, on every machine.
+    pub fingerprint: u64,
+    /// IOs that came back, the warm-up's included.
+    pub ios: u64,
+}
+
+impl Results {
+    /// Bandwidth of all tenants together.
+    pub fn bandwidth(&self) -> ByteRate {
+        ByteRate(self.tenants.iter().map(|tenant| tenant.bandwidth(self.duration).0).sum())
+    }
+}
+
+/// One tenant's part.
+#[derive(Clone, Debug)]
+pub struct TenantResults {
+    /// Its name.
+    pub name: String,
+    /// Its reads.
+    pub read: Direction,
+    /// Its writes.
+    pub write: Direction,
+    /// Bytes that came back in each interval of the measured time.
+    pub series: Vec<Bytes>,
+}
+
+impl TenantResults {
+    pub(crate) fn new(name: String, points: usize) -> TenantResults {
+        TenantResults {
+            name,
+            read: Direction::new(),
+            write: Direction::new(),
+            series: vec![Bytes::ZERO; points],
+        }
+    }
+
+    /// Both directions together, over the measured time.
+    pub fn bandwidth(&self, duration: Nanos) -> ByteRate {
+        ByteRate::measured(self.read.bytes + self.write.bytes, duration).unwrap_or_default()
+    }
+}
+
+/// Reads or writes of one tenant.
+#[derive(Clone, Debug)]
+pub struct Direction {
+    /// IOs that came back in the measured time.
+    pub ios: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+    /// Their latencies.
+    pub latency: Latencies,
+}
+
+impl Direction {
+    fn new() -> Direction {
+        Direction { ios: 0, bytes: Bytes::ZERO, latency: Latencies::new() }
+    }
+}
+
+/// The three readings of latency, each in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    /// Inside the SSD: submission to completion.
+    pub device: Histogram<u64>,
+    /// Seen from the network: sent by the client to completion at the client (the papers' reading).
+    pub network: Histogram<u64>,
+    /// End to end: asked for by the application to completion, the wait for credit included.
+    pub end_to_end: Histogram<u64>,
+}
+
+impl Latencies {
+    fn new() -> Latencies {
+        let histogram = || Histogram::new_with_max(LATENCY_MAX, DIGITS).expect("the bounds are valid");
+        Latencies { device: histogram(), network: histogram(), end_to_end: histogram() }
+    }
+}

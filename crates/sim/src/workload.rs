@@ -1,0 +1,189 @@
+//! What a tenant does: which IOs, and when the application asks for the next one.
+
+use rand::Rng;
+use rand_distr::{Distribution, Exp};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sched::Priority;
+use ssd::CommandKind;
+use units::{ByteRate, Bytes, Nanos};
+
+/// The SSD model's unit of address and length.
+pub(crate) const SLOT: Bytes = Bytes(4096);
+
+/// A tenant's workload.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// When the next IO is asked for.
+    pub arrival: Arrival,
+    /// Of a hundred IOs, so many are reads.
+    pub read_percent: u8,
+    /// Where they go.
+    pub pattern: Pattern,
+    /// How large they are.
+    pub sizes: SizeMix,
+    /// The part of the device that is used, in 4 KiB slots; `None` is all of it.
+    pub region: Option<(u32, u32)>,
+    /// Classes of the IOs: one of these for each, evenly chosen. Never empty.
+    pub priorities: Vec<Priority>,
+    /// The application asks for no more than this.
+    pub rate_max: Option<ByteRate>,
+}
+
+impl Workload {
+    /// Reads (`read_percent` 100), writes (0) or a mix of one size, always `depth` of them outstanding.
+    pub fn closed(depth: u32, size: Bytes, read_percent: u8, pattern: Pattern) -> Workload {
+        Workload {
+            arrival: Arrival::Closed { depth },
+            read_percent,
+            pattern,
+            sizes: SizeMix::one(size),
+            region: None,
+            priorities: vec![Priority::default()],
+            rate_max: None,
+        }
+    }
+}
+
+/// When the next IO is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrival {
+    /// As soon as one has come back: always `depth` outstanding.
+    Closed {
+        /// IOs outstanding, those waiting for credit in the client included.
+        depth: u32,
+    },
+    /// At random moments (Poisson), whether or not earlier ones have come back.
+    Open {
+        /// Mean arrivals per second. Never zero.
+        iops: u32,
+    },
+}
+
+/// Where IOs go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Anywhere in the region, aligned to the IO's size.
+    Random,
+    /// One after the other, from a random start, around and around the region.
+    Sequential,
+}
+
+/// Sizes and how often each occurs.
+#[derive(Clone, Debug)]
+pub struct SizeMix {
+    /// Size (a multiple of 4 KiB) and relative frequency.
+    sizes: Vec<(Bytes, u32)>,
+}
+
+impl SizeMix {
+    /// Always the same size.
+    pub fn one(size: Bytes) -> SizeMix {
+        SizeMix::new(vec![(size, 1)])
+    }
+
+    /// These sizes, each as often as its weight says.
+    ///
+    /// # Panics
+    /// If there is no size, a size is no positive multiple of 4 KiB, or all weights are zero.
+    pub fn new(sizes: Vec<(Bytes, u32)>) -> SizeMix {
+        assert!(sizes.iter().any(|(_, weight)| *weight > 0), "a mix of sizes needs a weight above zero");
+        for (size, _) in &sizes {
+            assert!(size.0 > 0 && size.0.is_multiple_of(SLOT.0), "{size} is no positive multiple of 4 KiB");
+        }
+        SizeMix { sizes }
+    }
+
+    fn choose(&self, random: &mut Xoshiro256PlusPlus) -> Bytes {
+        if let [(only, _)] = self.sizes[..] {
+            return only;
+        }
+        let total: u32 = self.sizes.iter().map(|(_, weight)| weight).sum();
+        let mut at = random.random_range(0..total);
+        for (size, weight) in &self.sizes {
+            if at < *weight {
+                return *size;
+            }
+            at -= weight;
+        }
+        unreachable!("{at} lies beyond the sum of the weights, {total}")
+    }
+}
+
+/// One IO as the application asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) kind: CommandKind,
+    pub(crate) slot: u32,
+    pub(crate) slots: u32,
+    pub(crate) priority: Priority,
+}
+
+impl Request {
+    pub(crate) fn length(&self) -> Bytes {
+        Bytes(u64::from(self.slots) * SLOT.0)
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.kind == CommandKind::Read
+    }
+
+    /// Bytes that travel to the switch with it.
+    pub(crate) fn bytes_out(&self) -> Bytes {
+        if self.is_read() { Bytes::ZERO } else { self.length() }
+    }
+
+    /// Bytes that travel back.
+    pub(crate) fn bytes_back(&self) -> Bytes {
+        if self.is_read() { self.length() } else { Bytes::ZERO }
+    }
+}
+
+/// Draws a tenant's IOs, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Generator {
+    workload: Workload,
+    region: (u32, u32),
+    next_sequential: u32,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Generator {
+    /// # Panics
+    /// If the region is too small for the largest size or ends beyond the device.
+    pub(crate) fn new(workload: Workload, device_slots: u32, mut random: Xoshiro256PlusPlus) -> Generator {
+        let region = workload.region.unwrap_or((0, device_slots));
+        let largest = workload.sizes.sizes.iter().map(|(size, _)| size.0 / SLOT.0).max().unwrap_or(0);
+        assert!(
+            region.1 <= device_slots && u64::from(region.1.saturating_sub(region.0)) >= largest,
+            "region {region:?} of {device_slots} slots cannot hold an IO of {largest} slots"
+        );
+        let next_sequential = random.random_range(region.0..region.1);
+        Generator { workload, region, next_sequential, random }
+    }
+
+    /// Time until the next arrival of an open workload.
+    pub(crate) fn gap(&mut self, iops: u32) -> Nanos {
+        let seconds: f64 = Exp::new(f64::from(iops)).expect("the rate is positive").sample(&mut self.random);
+        Nanos((seconds * 1e9) as u64)
+    }
+
+    pub(crate) fn next(&mut self) -> Request {
+        let slots = (self.workload.sizes.choose(&mut self.random).0 / SLOT.0) as u32;
+        let read = self.random.random_range(0..100) < self.workload.read_percent;
+        let (first, end) = self.region;
+        let slot = match self.workload.pattern {
+            Pattern::Random => first + self.random.random_range(0..(end - first) / slots) * slots,
+            Pattern::Sequential => {
+                let fits = self.next_sequential + slots <= end;
+                let slot = if fits { self.next_sequential } else { first };
+                self.next_sequential = slot + slots;
+                slot
+            }
+        };
+        let priority = match self.workload.priorities[..] {
+            [only] => only,
+            ref several => several[self.random.random_range(0..several.len())],
+        };
+        Request { kind: if read { CommandKind::Read } else { CommandKind::Write }, slot, slots, priority }
+    }
+}

@@ -1,0 +1,45 @@
+//! A few hundred random worlds with every checker on. `GIMBAL_SEED=n` replays one, `GIMBAL_WORLDS=n` runs more.
+
+use std::env;
+use std::thread;
+
+/// Worlds run when nobody asks for more.
+const WORLDS: u64 = 300;
+
+fn from_env(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a whole number")))
+}
+
+fn run(seed: u64) -> u64 {
+    let world = sim::random::world(seed);
+    match sim::run(&world) {
+        Ok(results) => results.fingerprint,
+        Err(violation) => panic!(
+            "world {seed}: {violation}\nreplay: GIMBAL_SEED={seed} cargo test -p sim --test random_worlds -- --nocapture"
+        ),
+    }
+}
+
+#[test]
+fn nothing_goes_wrong_in_any_world() {
+    if let Some(seed) = from_env("GIMBAL_SEED") {
+        println!("{:#?}", sim::random::world(seed));
+        run(seed);
+        return;
+    }
+    let worlds = from_env("GIMBAL_WORLDS").unwrap_or(WORLDS);
+    let workers = thread::available_parallelism().map_or(1, |n| n.get()) as u64;
+    thread::scope(|scope| {
+        for worker in 0..workers {
+            scope.spawn(move || (worker..worlds).step_by(workers as usize).for_each(|seed| _ = run(seed)));
+        }
+    });
+}
+
+#[test]
+fn a_seed_is_a_world_to_the_last_decision() {
+    for seed in 0..8 {
+        assert_eq!(run(seed), run(seed), "world {seed} differs from itself");
+    }
+}
