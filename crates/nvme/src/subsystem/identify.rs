@@ -1,6 +1,6 @@
 //! Identify: what this subsystem, its controllers and its namespaces are.
 //!
-//! Holds: what Linux insists on (`an_io_controller_says_what_linux_insists_on` in `tests/controller/subsystem.rs`).
+//! Holds: what Linux insists on (`linux_insists_on_what_identify_says` in `tests/controller/linux.rs`).
 //! NVM Express Base Specification: "Identify command"; NVM Command Set Specification likewise.
 
 use super::action::Action;

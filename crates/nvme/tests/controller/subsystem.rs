@@ -12,7 +12,7 @@ use nvme::spec::property::offset;
 use nvme::spec::{AnaState, Nqn, Sqe, Status};
 use nvme::subsystem::{
     Action, BlockSize, CloseReason, ConfigError, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits,
-    NamespaceInfo, Output, QueueKey, Subsystem, SubsystemConfig,
+    NamespaceInfo, Output, QueueKey, Subsystem, SubsystemConfig, read_connect,
 };
 use units::{Bytes, Nanos};
 use zerocopy::FromBytes;
@@ -434,6 +434,41 @@ fn completed_io_is_counted_for_its_controller() {
     };
     assert_eq!(health(one.admin), [1, 1, 1, 1]);
     assert_eq!(health(other.admin), [0, 0, 0, 0]);
+}
+
+#[test]
+fn io_allocates_nothing() {
+    let mut world = World::io();
+    let io = world.remote(&host(1)).io;
+    let block = [0; 4096];
+    let commands = [io_command(nvm::READ, 8, 8), io_command(nvm::WRITE, 8, 8), io_command(nvm::FLUSH, 0, 1)];
+    let allocations = allocation_counter::measure(|| {
+        for command in commands.map(|command| command.with_cid(7)) {
+            let length = if command.opcode() == nvm::FLUSH { 0 } else { 4096 };
+            let sqe = command.with_sgl(nvme::spec::Sgl::Transport { length });
+            let Action::Io(io_command) = world.subsystem.on_command(world.now, io, &sqe, Some(&block)) else {
+                panic!("no IO")
+            };
+            world.subsystem.on_io_completed(io, 7, &io_command, Status::SUCCESS);
+            assert_eq!(world.subsystem.poll(world.now), None);
+        }
+    });
+    assert_eq!(allocations.count_total, 0);
+}
+
+#[test]
+fn the_first_command_of_a_connection_is_a_connect() {
+    let connect = connect_command(0).to_sqe().with_cid(3);
+    let in_capsule = connect.with_sgl(nvme::spec::Sgl::InCapsule { offset: 0, length: 1024 });
+    assert!(read_connect(&in_capsule, Some(&[0; 1024])).is_ok(), "names are judged later");
+    let refused =
+        |sqe: &Sqe, data: Option<&[u8]>| read_connect(sqe, data).map_err(|cqe| (cqe.cid(), cqe.status()));
+    let too_short = Err((3, Status::DATA_SGL_LENGTH_INVALID));
+    assert_eq!(refused(&connect, Some(&[0; 1024])), too_short, "the descriptor says 0");
+    assert_eq!(refused(&in_capsule, Some(&[0; 1023])), too_short);
+    assert_eq!(refused(&in_capsule, None), too_short);
+    let other = property_set(0x14, 0).with_cid(3);
+    assert_eq!(refused(&other, None), Err((3, Status::COMMAND_SEQUENCE_ERROR)));
 }
 
 #[test]
