@@ -56,6 +56,8 @@ pub(crate) struct FlashRead {
 /// Where a read operation gets its data.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
+    /// Not looked up yet.
+    Unknown,
     /// The controller's memory: nothing to wait for.
     Controller,
     /// A page of a die, which takes this long to sense.

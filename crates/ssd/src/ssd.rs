@@ -40,6 +40,8 @@ pub struct Ssd {
     unplaced: VecDeque<Unplaced>,
     ledger: Ledger,
     dies: Dies,
+    /// Reads of one slot that have not been looked up yet.
+    small_reads: Vec<u32>,
     idle: IdleClock,
     power_loss_protection: bool,
     completed: u64,
@@ -123,6 +125,7 @@ impl Ssd {
             unplaced: VecDeque::new(),
             ledger: Ledger::default(),
             dies: Dies::new(profile, image.flash.as_ref().clone()),
+            small_reads: Vec::new(),
             idle: IdleClock { since: Instant::ZERO, wait: profile.slc.idle, check_pending: false },
             power_loss_protection: profile.buffer.power_loss_protection,
             completed: 0,
@@ -239,10 +242,7 @@ impl Ssd {
     #[inline]
     fn on_event(&mut self, now: Instant, event: Event) -> Option<Completion> {
         match event {
-            Event::ReadIssued { read } => match self.dies.reads.get(read).source {
-                Source::Controller => self.on_data_read(now, read),
-                Source::Die { die, .. } => self.dies.on_read(now, die, read, &mut self.events),
-            },
+            Event::ReadIssued { read } => self.on_read_issued(now, read),
             Event::DieStep { die, generation } => self.on_die_step(now, die, generation),
             Event::SuspendDue { die } => self.dies.on_suspend_due(now, die, &mut self.events),
             Event::WriteParsed { command } => {
@@ -257,9 +257,38 @@ impl Ssd {
         None
     }
 
+    #[inline]
+    fn on_read_issued(&mut self, now: Instant, read: u32) {
+        if let Source::Unknown = self.dies.reads.get(read).source {
+            self.look_up_small_reads();
+        }
+        match self.dies.reads.get(read).source {
+            Source::Die { die, .. } => self.dies.on_read(now, die, read, &mut self.events),
+            Source::Controller => self.on_data_read(now, read),
+            Source::Unknown => unreachable!("read {read} was not among those to look up"),
+        }
+    }
+
+    /// Looks up all reads of one slot that are still in the firmware. A look-up misses the processor's caches; many
+    /// at once wait for memory together rather than one after the other.
+    fn look_up_small_reads(&mut self) {
+        for read in self.small_reads.drain(..) {
+            let command = self.dies.reads.get(read).command;
+            let place = self.dies.flash.mapping.place(self.commands.get(command).command.slot);
+            self.dies.reads.get_mut(read).source = self.dies.source(place);
+        }
+    }
+
     /// Cuts a read into flash operations: consecutive slots on the same page share one.
     #[inline]
     fn submit_read(&mut self, now: Instant, number: u32, command: Command) {
+        if command.slots == 1 {
+            let read = self.dies.reads.insert(FlashRead::new(number, 1, Source::Unknown));
+            self.small_reads.push(read);
+            let at = self.firmware.read_operation(now, false);
+            self.events.push(at, Event::ReadIssued { read });
+            return;
+        }
         let end = command.slot + command.slots;
         let mut first = command.slot;
         let mut operations = 0;
