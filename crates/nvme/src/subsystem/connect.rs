@@ -72,7 +72,12 @@ impl Subsystem {
             0 => self.connect_admin(now, key, sqe, &command, data, host)?,
             queue_id => self.connect_io(key, sqe, queue_id, data, &host)?,
         };
-        self.insert_queue(Queue { key, controller: Some(slot), queue_id: command.queue_id });
+        self.insert_queue(Queue {
+            key,
+            controller: Some(slot),
+            queue_id: command.queue_id,
+            host_id: data.host_id(),
+        });
         let controller = self.controller(slot);
         Ok(Connected {
             cqe: Cqe::success(sqe.cid()).with_dw0(u32::from(controller.id)),

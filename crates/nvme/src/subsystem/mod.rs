@@ -78,6 +78,8 @@ struct Queue {
     /// `None` once the controller has ended: the connection is about to be closed.
     controller: Option<usize>,
     queue_id: u16,
+    /// Whose it is; outlives the controller, as commands on devices do.
+    host_id: HostId,
 }
 
 impl Subsystem {
@@ -259,10 +261,10 @@ impl Subsystem {
         }
     }
 
-    /// IO queues of all controllers of a host.
+    /// IO queues of a host, with those whose controller has ended: their commands may still be on a device.
     fn io_queues_of(&self, host: HostId) -> impl Iterator<Item = QueueKey> {
-        let of_host = self.controllers.iter().flatten().filter(move |controller| controller.host_id == host);
-        of_host.flat_map(|controller| controller.io_queues.iter().map(|(_, key)| *key))
+        let of_host = move |queue: &&Queue| queue.host_id == host && queue.queue_id != 0;
+        self.queues.iter().flatten().filter(of_host).map(|queue| queue.key)
     }
 
     /// Ends a controller: its connections are to be closed, but for the one that is gone already.

@@ -176,6 +176,21 @@ fn a_notification_that_is_masked_is_not_kept() {
     assert_eq!(page[8], 0, "reservation preempted is masked");
 }
 
+#[test]
+fn a_fence_waits_for_connections_that_are_being_closed() {
+    let mut world = World::io();
+    let [dead, alive] = [1, 2].map(|number| world.remote(&host(number)));
+    register(&mut world, dead.io, 0xa);
+    register(&mut world, alive.io, 0xb);
+    // The admin queue is gone, but a write of the IO queue may still be on the device.
+    world.subsystem.on_disconnect(world.now, dead.admin);
+    let sqe = command(nvm::RESERVATION_ACQUIRE, 1 << 8 | 2);
+    let Action::Fence { queues, .. } = world.send(alive.io, sqe, 16, &keys(0xb, 0xa)) else {
+        panic!("no fence")
+    };
+    assert_eq!(queues, [dead.io]);
+}
+
 /// A model that keeps what the text of the specification says, and nothing else.
 #[derive(Clone, Debug, Default)]
 struct Model {
