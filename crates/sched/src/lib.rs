@@ -24,7 +24,8 @@ mod view;
 pub use client::{CreditWindow, VirtualView, VirtualViewKeeper};
 pub use cost::Cost;
 pub use gimbal::{
-    DeferredDeficit, DeviceConstants, Gimbal, GimbalConfig, Halvings, RateGrowth, ReadOverflow, WriteCostRule,
+    DeferredDeficit, DeviceConstants, Gimbal, GimbalConfig, Halvings, RateGrowth, ReadOverflow, TokenSplit,
+    WriteCostRule,
 };
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use none::Fifo;

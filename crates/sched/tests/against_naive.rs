@@ -27,11 +27,11 @@ fn compare(world: World, weights_differ: bool) {
             Event::Wait(span) => now += span,
             Event::Arrival(io) => {
                 gimbal.on_arrival(now, io);
-                naive.on_arrival(io);
+                naive.on_arrival(now, io);
             }
             Event::Withdraw(tenant) => {
                 gimbal.withdraw(now, tenant, &mut is_withdrawn);
-                naive.withdraw(tenant.0, is_withdrawn);
+                naive.withdraw(now, tenant.0, is_withdrawn);
             }
             Event::Completion { index, latency } => {
                 let io = in_flight.swap_remove(index);

@@ -36,15 +36,15 @@ const NANO: i128 = 1_000_000_000;
 pub(super) struct Pace {
     /// Tokens per second, both buckets together. Never zero.
     pub rate: ByteRate,
-    /// The write cost. At least 1.
-    pub cost: Cost,
+    /// Tokens that the read bucket gets for each one that the write bucket gets: the write cost, in the paper.
+    pub split: Cost,
     /// Tokens overflowing from the read bucket that buy one token for the write bucket. At least 1; 1 in the paper.
     pub overflow_cost: Cost,
 }
 
 impl Pace {
     fn read_parts(self) -> u128 {
-        u128::from(self.cost.fixed())
+        u128::from(self.split.fixed())
     }
 
     fn write_parts(self) -> u128 {
@@ -114,8 +114,11 @@ impl DualBucket {
 
     /// Goes on at another pace from `now` on.
     pub(super) fn set_pace(&mut self, now: Instant, pace: Pace) {
+        if pace == self.pace {
+            return;
+        }
         self.advance(now);
-        if (pace.cost, pace.overflow_cost) != (self.pace.cost, self.pace.overflow_cost) {
+        if (pace.split, pace.overflow_cost) != (self.pace.split, self.pace.overflow_cost) {
             (self.remainder, self.overflow_remainder) = (0, 0); // each less than a billionth of a byte
         }
         self.pace = pace;

@@ -7,7 +7,7 @@ use super::*;
 use proptest::prelude::*;
 
 const DEPTH: Bytes = Bytes::kib(256);
-const PACE: Pace = Pace { rate: ByteRate(1_000_000_000), cost: Cost::ratio(3, 1), overflow_cost: Cost::ONE };
+const PACE: Pace = Pace { rate: ByteRate(1_000_000_000), split: Cost::ratio(3, 1), overflow_cost: Cost::ONE };
 
 fn emptied(pace: Pace) -> DualBucket {
     let mut bucket = DualBucket::new(DEPTH, pace);
@@ -99,7 +99,7 @@ fn pace() -> impl Strategy<Value = Pace> {
     (1..5_000_000_000u64, 1000..20_000u32, any::<bool>()).prop_map(|(rate, milli, dear_overflow)| {
         let cost = Cost::ratio(milli, 1000);
         let overflow_cost = if dear_overflow { cost } else { Cost::ONE };
-        Pace { rate: ByteRate(rate), cost, overflow_cost }
+        Pace { rate: ByteRate(rate), split: cost, overflow_cost }
     })
 }
 

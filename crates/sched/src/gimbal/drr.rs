@@ -30,7 +30,7 @@ use super::lists::{Lists, Place};
 use super::tenant::Tenant;
 use super::timers::Timers;
 use super::{DeferredDeficit, GimbalConfig};
-use crate::{Backlog, Cost, Credit, Io, Share, TenantView};
+use crate::{Backlog, Cost, Credit, Io, IoKind, Share, TenantView};
 use alloc::vec::Vec;
 use units::{Bytes, Instant, TenantId};
 
@@ -54,6 +54,10 @@ pub(super) struct Drr {
     /// Σ of the weights of active tenants: backlog or IOs in flight, unless waiting for a limit with none in flight.
     active_weight: u64,
     active_tenants: usize,
+    /// Σ of the weights of tenants that have reads queued or in flight.
+    read_weight: u64,
+    /// The same for everything else.
+    write_weight: u64,
     /// No tenant's weight is above this.
     weight_max: u32,
     backlog: Backlog,
@@ -68,9 +72,15 @@ impl Drr {
         self.active_tenants
     }
 
+    /// The weights of the tenants that have reads queued or in flight, and of those that have others.
+    pub(super) fn weights_by_kind(&self) -> (u64, u64) {
+        (self.read_weight, self.write_weight)
+    }
+
     pub(super) fn on_arrival(&mut self, config: &GimbalConfig, io: Io) {
         assert!(io.length > Bytes::ZERO, "{io:?} moves no bytes");
         self.make_room(io.tenant);
+        self.on_outstanding(&io);
         let tenant = &mut self.tenants[io.tenant.index()];
         let had_backlog = !tenant.queue.is_empty();
         tenant.queue.push(io);
@@ -129,6 +139,7 @@ impl Drr {
         tenant.in_flight -= 1;
         tenant.slots.on_completion(io.mark);
         self.backlog.in_flight -= 1;
+        self.on_ended(io);
         self.settle(config, io.tenant);
         self.credit(config, io.tenant)
     }
@@ -140,9 +151,17 @@ impl Drr {
         gone: &mut dyn FnMut(&Io) -> bool,
     ) {
         let Some(tenant) = self.tenants.get_mut(id.index()) else { return };
-        let before = tenant.queue.len();
-        tenant.queue.withdraw(gone);
-        self.backlog.queued -= before - tenant.queue.len();
+        let mut queue = core::mem::take(&mut tenant.queue);
+        let before = queue.len();
+        queue.withdraw(&mut |io| {
+            let is_gone = gone(io);
+            if is_gone {
+                self.on_ended(io);
+            }
+            is_gone
+        });
+        self.backlog.queued -= before - queue.len();
+        self.tenants[id.index()].queue = queue;
         self.settle(config, id);
     }
 
@@ -165,6 +184,12 @@ impl Drr {
         let tenant = &mut self.tenants[id.index()];
         let weight = tenant.weight;
         tenant.set_share(share, config);
+        if tenant.reads > 0 {
+            self.read_weight = self.read_weight - u64::from(weight) + u64::from(share.weight);
+        }
+        if tenant.writes > 0 {
+            self.write_weight = self.write_weight - u64::from(weight) + u64::from(share.weight);
+        }
         if self.lists.place(id) == Place::Limited {
             self.rejoin(config, id);
         }
@@ -206,6 +231,30 @@ impl Drr {
             slots_allotted: self.allotment(config, id),
             credit: self.credit(config, id),
         })
+    }
+
+    fn on_outstanding(&mut self, io: &Io) {
+        let tenant = &mut self.tenants[io.tenant.index()];
+        let weight = u64::from(tenant.weight);
+        let outstanding = tenant.outstanding(io.kind);
+        *outstanding += 1;
+        if *outstanding == 1 {
+            *self.weight_of(io.kind) += weight;
+        }
+    }
+
+    fn on_ended(&mut self, io: &Io) {
+        let tenant = &mut self.tenants[io.tenant.index()];
+        let weight = u64::from(tenant.weight);
+        let outstanding = tenant.outstanding(io.kind);
+        *outstanding -= 1;
+        if *outstanding == 0 {
+            *self.weight_of(io.kind) -= weight;
+        }
+    }
+
+    fn weight_of(&mut self, kind: IoKind) -> &mut u64 {
+        if kind.pays_as_write() { &mut self.write_weight } else { &mut self.read_weight }
     }
 
     fn make_room(&mut self, id: TenantId) {

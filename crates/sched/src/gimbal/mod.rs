@@ -34,7 +34,8 @@ mod timers;
 mod write_cost;
 
 pub use config::{
-    DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, ReadOverflow, WriteCostRule,
+    DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, ReadOverflow, TokenSplit,
+    WriteCostRule,
 };
 
 use crate::{
@@ -70,7 +71,7 @@ impl Gimbal {
         }
         let target = TargetRate::new(&config);
         let write_cost = WriteCost::new(&config);
-        let pace = Pace { rate: target.rate(), cost: write_cost.cost(), overflow_cost: Cost::ONE };
+        let pace = Pace { rate: target.rate(), split: write_cost.cost(), overflow_cost: Cost::ONE };
         Gimbal {
             config,
             drr: Drr::default(),
@@ -102,21 +103,38 @@ impl Gimbal {
         };
         let state = monitor.on_latency(latency);
         self.target.on_completion(now, state, io.length, latency);
+        self.set_pace(now);
+        if state == Congestion::Overloaded {
+            self.bucket.empty(now);
+        }
+    }
+
+    /// Tells the buckets what follows from rate, write cost and, if asked for, from who reads and who writes.
+    fn set_pace(&mut self, now: Instant) {
         let cost = self.write_cost.cost();
+        let split = match (self.config.token_split, self.drr.weights_by_kind()) {
+            (TokenSplit::ByCostAndTenants, (readers @ 1.., writers @ 1..)) => cost.scaled(readers, writers),
+            (TokenSplit::ByCostAndTenants | TokenSplit::ByCost, _) => cost,
+        };
         let overflow_cost = match self.config.read_overflow {
             ReadOverflow::AtWriteCost if self.write_cost.has_readers() => cost,
             ReadOverflow::AtWriteCost | ReadOverflow::Whole => Cost::ONE,
         };
-        self.bucket.set_pace(now, Pace { rate: self.target.rate(), cost, overflow_cost });
-        if state == Congestion::Overloaded {
-            self.bucket.empty(now);
+        self.bucket.set_pace(now, Pace { rate: self.target.rate(), split, overflow_cost });
+    }
+
+    /// The set of tenants that read or write may have changed.
+    fn on_tenants_changed(&mut self, now: Instant) {
+        if self.config.token_split == TokenSplit::ByCostAndTenants {
+            self.set_pace(now);
         }
     }
 }
 
 impl Policy for Gimbal {
-    fn on_arrival(&mut self, _now: Instant, io: Io) {
+    fn on_arrival(&mut self, now: Instant, io: Io) {
         self.drr.on_arrival(&self.config, io);
+        self.on_tenants_changed(now);
     }
 
     fn next(&mut self, now: Instant) -> Next {
@@ -138,22 +156,25 @@ impl Policy for Gimbal {
             self.learn(now, &done.io, latency);
         }
         let credit = self.drr.on_completion(&self.config, &done.io);
+        self.on_tenants_changed(now);
         if self.drr.backlog().in_flight == 0 {
             self.target.on_idle(now);
         }
         credit
     }
 
-    fn withdraw(&mut self, _now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
         self.drr.withdraw(&self.config, tenant, gone);
+        self.on_tenants_changed(now);
     }
 
     fn forget(&mut self, _now: Instant, tenant: TenantId) {
         self.drr.forget(&self.config, tenant);
     }
 
-    fn set_share(&mut self, _now: Instant, tenant: TenantId, share: Share) {
+    fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {
         self.drr.set_share(&self.config, tenant, share);
+        self.on_tenants_changed(now);
     }
 
     fn credit(&self, tenant: TenantId) -> Credit {

@@ -6,7 +6,7 @@ use super::GimbalConfig;
 use super::meter::Meter;
 use super::queue::ClassQueues;
 use super::slots::Slots;
-use crate::{Io, Share};
+use crate::{Io, IoKind, Share};
 use units::{Bytes, Instant};
 
 /// One tenant of one SSD.
@@ -18,6 +18,10 @@ pub(super) struct Tenant {
     pub deficit: Bytes,
     pub in_flight: usize,
     pub weight: u32,
+    /// Reads queued or in flight.
+    pub reads: usize,
+    /// Everything else queued or in flight.
+    pub writes: usize,
     /// Whether its weight is part of the sum over active tenants.
     pub counted: bool,
     limit_ios: Option<Meter>,
@@ -34,6 +38,8 @@ impl Tenant {
             deficit: Bytes::ZERO,
             in_flight: 0,
             weight: Share::EQUAL.weight,
+            reads: 0,
+            writes: 0,
             counted: false,
             limit_ios: None,
             limit_bytes: None,
@@ -47,6 +53,11 @@ impl Tenant {
         self.limit_ios = share.limit_iops.map(|rate| Meter::new(rate, config.limit_burst));
         self.limit_bytes = share.limit_rate.map(|rate| Meter::new(rate.0, config.limit_burst));
         self.reservation = share.reservation.map(|rate| Meter::new(rate.0, config.reservation_burst));
+    }
+
+    /// The count that an IO of this kind belongs to.
+    pub(super) fn outstanding(&mut self, kind: IoKind) -> &mut usize {
+        if kind.pays_as_write() { &mut self.writes } else { &mut self.reads }
     }
 
     /// Backlog, or IOs inside the SSD.

@@ -3,7 +3,7 @@
 //! The rate, the write cost and the overload signal are taken from the switch under test (they have tests of their own);
 //! buckets, slots, round and priorities are done again here.
 
-use sched::{Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, Next, ReadOverflow};
+use sched::{Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, Next, ReadOverflow, TokenSplit};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, Nanos};
 
@@ -22,7 +22,7 @@ struct Buckets {
     bought: i128,
     now: Instant,
     rate: i128,
-    cost: i128,
+    split: i128,
     overflow_cost: i128,
 }
 
@@ -31,8 +31,8 @@ impl Buckets {
         let mut after = self.clone();
         let earned = self.rate * i128::from(now.since(self.now).0);
         after.now = now;
-        after.parts += earned * self.cost;
-        after.read_share = after.parts / (self.cost + i128::from(Cost::SCALE));
+        after.parts += earned * self.split;
+        after.read_share = after.parts / (self.split + i128::from(Cost::SCALE));
         let read = after.read_share - self.read_share;
         after.read += read;
         after.write += earned - read;
@@ -63,7 +63,7 @@ impl Buckets {
 
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    in_flight: Vec<IoId>,
+    in_flight: Vec<(IoId, IoKind)>,
     weighted: u64,
     open: bool,
 }
@@ -113,6 +113,7 @@ pub(crate) struct Naive {
     buckets: Buckets,
     /// Reads and writes that succeeded: when, and whether it was a read.
     succeeded: Vec<(Instant, bool)>,
+    rate_and_cost: (u64, Cost),
 }
 
 impl Naive {
@@ -134,14 +135,15 @@ impl Naive {
                 bought: 0,
                 now: Instant::ZERO,
                 rate: i128::from(config.rate_start.0),
-                cost: i128::from(config.device.write_cost_worst.fixed()),
+                split: i128::from(config.device.write_cost_worst.fixed()),
                 overflow_cost: i128::from(Cost::SCALE),
             },
             succeeded: Vec::new(),
+            rate_and_cost: (config.rate_start.0, config.device.write_cost_worst),
         }
     }
 
-    pub(crate) fn on_arrival(&mut self, io: Io) {
+    pub(crate) fn on_arrival(&mut self, now: Instant, io: Io) {
         let quantum = self.quantum(io.tenant.0);
         let tenant = self.tenant(io.tenant.0);
         let was_empty = tenant.queued() == 0;
@@ -153,6 +155,7 @@ impl Naive {
                 self.defer(io.tenant.0);
             }
         }
+        self.on_tenants_changed(now);
     }
 
     pub(crate) fn next(&mut self, now: Instant) -> Next {
@@ -163,7 +166,7 @@ impl Naive {
                 continue;
             }
             let (quotas, quantum, write_cost) =
-                (self.config.class_quotas, self.quantum(id), self.buckets.cost);
+                (self.config.class_quotas, self.quantum(id), i128::from(self.rate_and_cost.1.fixed()));
             let tenant = self.tenant(id);
             let class = tenant.class(&quotas);
             let io = tenant.queues[class][0];
@@ -203,16 +206,17 @@ impl Naive {
         }
         let tenant = self.tenant(io.tenant.0);
         for slot in &mut tenant.slots {
-            slot.in_flight.retain(|&id| id != io.id);
+            slot.in_flight.retain(|&(id, _)| id != io.id);
         }
         tenant.slots.retain(|slot| slot.open || !slot.in_flight.is_empty());
         if self.active.contains(&io.tenant.0) && !self.may_submit(io.tenant.0) {
             self.defer(io.tenant.0);
         }
         self.undefer();
+        self.on_tenants_changed(now);
     }
 
-    pub(crate) fn withdraw(&mut self, id: u32, gone: impl Fn(&Io) -> bool) {
+    pub(crate) fn withdraw(&mut self, now: Instant, id: u32, gone: impl Fn(&Io) -> bool) {
         let tenant = self.tenant(id);
         for queue in &mut tenant.queues {
             queue.retain(|io| !gone(io));
@@ -223,6 +227,7 @@ impl Naive {
             self.defer(id);
         }
         self.undefer();
+        self.on_tenants_changed(now);
     }
 
     pub(crate) fn busy(&self, id: u32) -> u32 {
@@ -238,23 +243,49 @@ impl Naive {
         self.config.slots_per_tenant_min.max(share as u32)
     }
 
+    fn on_tenants_changed(&mut self, now: Instant) {
+        if self.config.token_split == TokenSplit::ByCostAndTenants {
+            self.set_pace(now, self.rate_and_cost);
+        }
+    }
+
     fn set_pace(&mut self, now: Instant, (rate, cost): (u64, Cost)) {
+        self.rate_and_cost = (rate, cost);
+        let (read_weight, write_weight) = (self.weight_with(true), self.weight_with(false));
+        let by_tenants = self.config.token_split == TokenSplit::ByCostAndTenants;
         let cost = i128::from(cost.fixed());
-        let dear = self.config.read_overflow == ReadOverflow::AtWriteCost && self.has_readers(now);
+        let split = if by_tenants && read_weight > 0 && write_weight > 0 {
+            cost * read_weight / write_weight
+        } else {
+            cost
+        };
+        let dear = self.config.read_overflow == ReadOverflow::AtWriteCost && self.has_readers();
         let overflow_cost = if dear { cost } else { i128::from(Cost::SCALE) };
         self.buckets = self.buckets.until(now, self.depth());
-        if (cost, overflow_cost) != (self.buckets.cost, self.buckets.overflow_cost) {
+        if (split, overflow_cost) != (self.buckets.split, self.buckets.overflow_cost) {
             self.buckets.split_anew();
         }
         self.buckets.rate = i128::from(rate);
-        (self.buckets.cost, self.buckets.overflow_cost) = (cost, overflow_cost);
+        (self.buckets.split, self.buckets.overflow_cost) = (split, overflow_cost);
     }
 
-    /// Whether a read completed in the write cost's period that holds `now`, or the one before.
-    fn has_readers(&self, now: Instant) -> bool {
-        let start = self.succeeded[0].0;
+    /// The weights of the tenants that have reads (or others) queued or in flight.
+    fn weight_with(&self, reads: bool) -> i128 {
+        let has = |tenant: &Tenant| {
+            let queued = tenant.queues.iter().flatten().map(|io| io.kind);
+            let in_flight = tenant.slots.iter().flat_map(|slot| &slot.in_flight).map(|(_, kind)| *kind);
+            queued.chain(in_flight).any(|kind| (kind == IoKind::Read) == reads)
+        };
+        let with = self.tenants.iter().filter(|(_, tenant)| has(tenant));
+        with.map(|(&id, _)| i128::from(self.weights[id as usize])).sum()
+    }
+
+    /// Whether a read completed in the write cost's period of the last success, or the one before.
+    fn has_readers(&self) -> bool {
+        let Some(&(start, _)) = self.succeeded.first() else { return false };
         let period = |at: Instant| at.since(start).0 / self.config.write_cost_period.0;
-        self.succeeded.iter().any(|&(at, read)| read && period(at) + 1 >= period(now))
+        let last = self.succeeded.last().map_or(0, |&(at, _)| period(at));
+        self.succeeded.iter().any(|&(at, read)| read && period(at) + 1 >= last)
     }
 
     fn submit(&mut self, id: u32, class: usize, weighted: u64) {
@@ -270,7 +301,7 @@ impl Naive {
             tenant.slots.push(Slot { open: true, ..Slot::default() });
         }
         let slot = tenant.slots.iter_mut().find(|slot| slot.open).expect("one is open");
-        slot.in_flight.push(io.id);
+        slot.in_flight.push((io.id, io.kind));
         slot.weighted += weighted;
         slot.open = slot.weighted < size;
         if tenant.queued() == 0 {

@@ -3,7 +3,7 @@
 //! The world only produces what happens ([`Event`]s); a test applies it to a policy and checks. A failing test prints the
 //! [`World`] as one line of Rust, to be pasted into a test of its own.
 
-use sched::{Cost, DeviceConstants, GimbalConfig, Io, IoId, IoKind, Mark, Priority};
+use sched::{Cost, DeviceConstants, GimbalConfig, Io, IoId, IoKind, Mark, Priority, TokenSplit};
 use units::{ByteRate, Bytes, Nanos, TenantId};
 
 /// Everything that a run depends on.
@@ -13,7 +13,7 @@ pub(crate) struct World {
     pub tenants: u32,
     pub steps: u32,
     pub slots: u32,
-    /// `GimbalConfig::next` instead of `GimbalConfig::paper`.
+    /// `GimbalConfig::next` (with an even seed also what it leaves off) instead of `GimbalConfig::paper`.
     pub next: bool,
 }
 
@@ -77,7 +77,15 @@ impl World {
             rate_min: ByteRate::mib_per_sec(50),
             ..DeviceConstants::DCT983
         };
-        if self.next { GimbalConfig::next(device) } else { GimbalConfig::paper(device) }
+        // Every option is on in one of the worlds.
+        match (self.next, self.seed.is_multiple_of(2)) {
+            (false, _) => GimbalConfig::paper(device),
+            (true, false) => GimbalConfig::next(device),
+            (true, true) => {
+                let token_split = TokenSplit::ByCostAndTenants;
+                GimbalConfig { token_split, ..GimbalConfig::next(device) }
+            }
+        }
     }
 
     pub(crate) fn events(&self) -> Events {
