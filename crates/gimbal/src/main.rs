@@ -1,5 +1,6 @@
 //! The `gimbal` command: one module per subcommand, and nothing else here.
 
+mod bench;
 mod completions;
 
 use clap::{Parser, Subcommand};
@@ -22,12 +23,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Load a target and measure it
+    Bench(Box<bench::Args>),
     /// Print completions for a shell.
     Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Bench(args) => bench::run_command(*args),
         Command::Completions(args) => completions::run(args),
     };
     match outcome {

@@ -1,0 +1,484 @@
+//! One thread's jobs on one engine: connects them, keeps their streams going, writes down what completes.
+//!
+//! ```text
+//!   stream.next ──Go──► engine.submit        completion ──► recorder, stream.on_completed ──► stream.next …
+//!          └────At(t)──► due (a heap) ──t──► stream.next
+//! ```
+//!
+//! Holds: a stream whose IO completes sends its next one before anything else happens to it, so a closed loop is as deep as
+//!        it says.
+//! Elsewhere: which IOs, when, how deep is `stream`; starting several threads together is `run`.
+
+use super::error::BenchError;
+use super::job::Job;
+use super::measure::{Completed, Interval, Recorded, Recorder, Window};
+use super::pattern;
+use super::results::{JobResult, Trouble, Verified};
+use super::run::Load;
+use super::stream::{Departure, Hours, Stream, Turn};
+use super::workload::{Direction, Region, Step, Workload};
+use super::written::Written;
+use host::{
+    Backoff, Completion, ConnectError, ControllerId, ControllerOptions, Engine, Event, HostId, IoBuffer,
+    Namespace, Nqn, Operation, Request,
+};
+use reactor::Clock;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::{Bytes, Instant, Lba, Nanos};
+
+/// How many times a lost target is called back before the run is given up: about ten seconds.
+const BACKOFF: Backoff = Backoff { first: Nanos::millis(100), longest: Nanos::secs(2), tries_max: Some(10) };
+/// Memory of the pool beyond the IOs' own buffers: none is needed, this only rounds up.
+const MEMORY_SLACK: Bytes = Bytes::mib(1);
+/// A tag is the stream's number and, in so many low bits, its slot.
+const SLOT_BITS: u32 = 16;
+
+/// A job of this thread.
+#[derive(Debug)]
+struct Running {
+    /// Its number among all jobs of the run.
+    number: usize,
+    job: Job,
+    nqn: Nqn,
+    controller: ControllerId,
+    /// Known once connected.
+    place: Option<Place>,
+    recorder: Option<Recorder>,
+    trouble: Trouble,
+    written: Option<Written>,
+    verified: Verified,
+}
+
+/// Where a job's IOs go.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    nsid: u32,
+    region: Region,
+    /// The region's offset and step in blocks.
+    first_block: u64,
+    step_blocks: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Load,
+    ReadBack,
+}
+
+/// One thread's part of a run.
+pub(super) struct Drive {
+    engine: Engine,
+    running: Vec<Running>,
+    by_controller: HashMap<ControllerId, usize>,
+    streams: Vec<Stream>,
+    /// When streams with a timetable are to be asked again.
+    due: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Streams that have IOs out or will send more.
+    unfinished: usize,
+    is_finished: Vec<bool>,
+    phase: Phase,
+    /// Marks what this run writes.
+    run_mark: u64,
+}
+
+impl Drive {
+    /// Connects the jobs (each with its number in the run), and returns when all are ready.
+    pub(super) fn connect(load: &Load, jobs: Vec<(usize, Job)>) -> Result<Drive, BenchError> {
+        let slots =
+            jobs.iter().map(|(_, job)| u64::from(job.numjobs) * u64::from(job.iodepth) * memory_of(job.bs));
+        let memory = Bytes(slots.sum()) + MEMORY_SLACK;
+        let mut drive = Drive {
+            engine: Engine::new(load.options.backend, memory).map_err(BenchError::Io)?,
+            running: Vec::new(),
+            by_controller: HashMap::new(),
+            streams: Vec::new(),
+            due: BinaryHeap::new(),
+            unfinished: 0,
+            is_finished: Vec::new(),
+            phase: Phase::Load,
+            run_mark: load.run_mark,
+        };
+        for (number, job) in jobs {
+            drive.add(load, number, job)?;
+        }
+        let mut missing = drive.running.len();
+        while missing > 0 {
+            drive.engine.wait(None).map_err(BenchError::Io)?;
+            while let Some(event) = drive.engine.next_event() {
+                match event {
+                    Event::Ready { first: true, .. } => missing -= 1,
+                    // At the start of a run a target that is not there is a mistake to report, not a thing to wait for.
+                    Event::Down { controller, fault, .. } => {
+                        let running = &drive.running[drive.by_controller[&controller]];
+                        return Err(BenchError::Connect(Box::new(ConnectError {
+                            address: load.address,
+                            subsystem: running.nqn.clone(),
+                            host: host_nqn(&running.job)?,
+                            tries: 1,
+                            fault,
+                        })));
+                    }
+                    Event::GaveUp { error, .. } => return Err(BenchError::Connect(error)),
+                    _ => {}
+                }
+            }
+        }
+        for running in &mut drive.running {
+            running.place = Some(locate(&drive.engine, running)?);
+        }
+        Ok(drive)
+    }
+
+    fn add(&mut self, load: &Load, number: usize, job: Job) -> Result<(), BenchError> {
+        let host = host_nqn(&job)?;
+        let nqn = match &job.nqn {
+            Some(text) => Nqn::new(text).map_err(|error| BenchError::Nqn(text.clone(), error))?,
+            None => load.nqn.clone().expect("the run found a subsystem for jobs that name none"),
+        };
+        let options = ControllerOptions {
+            io_queues: job.numjobs as u16,
+            queue_depth: job.iodepth as u16,
+            waiting_max: job.numjobs as usize * job.iodepth as usize,
+            header_digest: load.options.header_digest,
+            data_digest: load.options.data_digest,
+            credits: load.options.credits,
+            io_timeout: load.options.io_timeout,
+            backoff: BACKOFF,
+            seed: load.options.seed ^ number as u64,
+            ..ControllerOptions::new(load.address, nqn.clone(), host.clone(), host_id(&host))
+        };
+        let controller = self.engine.connect(options);
+        self.by_controller.insert(controller, self.running.len());
+        let (trouble, verified) = (Trouble::default(), Verified::default());
+        self.running.push(Running {
+            number,
+            job,
+            nqn,
+            controller,
+            place: None,
+            recorder: None,
+            trouble,
+            written: None,
+            verified,
+        });
+        Ok(())
+    }
+
+    /// What wakes this thread while it waits for the start.
+    pub(super) fn waker(&self) -> host::Waker {
+        self.engine.waker()
+    }
+
+    /// Keeps connections alive until `is_over`; returns at once after each wake-up that makes it so.
+    pub(super) fn idle_until(&mut self, mut is_over: impl FnMut() -> bool) -> Result<(), BenchError> {
+        while !is_over() {
+            self.step(None)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the load from `start` on; `tell` hears of every interval. Answers each job's result with its number.
+    pub(super) fn run(
+        mut self,
+        load: &Load,
+        start: Instant,
+        stop: &AtomicBool,
+        mut tell: impl FnMut(Told),
+    ) -> Result<Vec<(usize, JobResult)>, BenchError> {
+        let end =
+            load.options.runtime.map_or(Instant::FAR_FUTURE, |runtime| start + load.options.ramp + runtime);
+        (0..self.running.len()).for_each(|index| self.open_streams(load, index, start, end));
+        while Clock.now() < start {
+            self.step(Some(start))?;
+        }
+        let mut interval_end = start + load.options.interval;
+        (0..self.streams.len()).try_for_each(|stream| self.fill(stream, start))?;
+        while self.unfinished > 0 {
+            let due = self.due.peek().map_or(Instant::FAR_FUTURE, |Reverse((at, _))| *at);
+            self.step(Some(due.min(interval_end)))?;
+            let now = Clock.now();
+            while let Some(&Reverse((at, stream))) = self.due.peek()
+                && at <= now
+            {
+                self.due.pop();
+                self.fill(stream, now)?;
+            }
+            if now >= interval_end {
+                self.close_intervals(now, &mut tell);
+                interval_end = interval_end.max(now) + load.options.interval;
+            }
+            if stop.load(Ordering::Relaxed) {
+                self.streams.iter_mut().for_each(Stream::stop);
+                (0..self.streams.len()).for_each(|stream| self.note_finished(stream));
+            }
+        }
+        let now = Clock.now();
+        self.close_intervals(now, &mut tell);
+        if self.running.iter().any(|running| running.job.verify) && !stop.load(Ordering::Relaxed) {
+            tell(Told::Verifying);
+            self.read_back()?;
+        }
+        Ok(self.finish(load, now))
+    }
+
+    fn open_streams(&mut self, load: &Load, index: usize, start: Instant, end: Instant) {
+        let running = &mut self.running[index];
+        let job = &running.job;
+        let Region { steps, .. } = running.place.expect("the job is connected").region;
+        let hours_end = job.stop.map_or(end, |stop| (start + stop).min(end));
+        let window = Window { from: start + load.options.ramp.max(job.start), until: hours_end };
+        running.recorder = Some(Recorder::new(start, window));
+        running.written = job.verify.then(|| Written::new(steps));
+        // Without a time limit a job is over when it has done as many IOs as its region has steps.
+        let budget = (end == Instant::FAR_FUTURE).then(|| steps.div_ceil(u64::from(job.numjobs)));
+        let hours = Hours { start: start + job.start, stop: hours_end, budget };
+        let seed = load.options.seed.wrapping_add(running.number as u64);
+        for clone in 0..job.numjobs {
+            let workload = Workload::new(job.rw, job.rwmixread, steps, clone, job.numjobs, seed);
+            let buffers = (0..job.iodepth).map(|_| {
+                let mut buffer =
+                    self.engine.take_buffer(job.bs.get() as usize).expect("the pool was sized for all slots");
+                // Data that does not compress, as some devices would otherwise cheat.
+                pattern::fill(&mut buffer, Bytes(u64::from(clone) << 32), seed);
+                buffer
+            });
+            let stream = Stream::new(index, job, clone as u16, workload, hours, buffers.collect());
+            self.streams.push(stream);
+            self.is_finished.push(false);
+            self.unfinished += 1;
+        }
+    }
+
+    /// Lets a stream send what it may.
+    fn fill(&mut self, number: usize, now: Instant) -> Result<(), BenchError> {
+        loop {
+            match self.streams[number].next(now) {
+                Turn::Go(departure) => self.submit(number, departure)?,
+                Turn::At(at) => {
+                    self.due.push(Reverse((at, number)));
+                    return Ok(());
+                }
+                Turn::Full => return Ok(()),
+                Turn::Over => {
+                    self.note_finished(number);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn note_finished(&mut self, number: usize) {
+        if self.streams[number].is_quiet() && !self.is_finished[number] {
+            self.is_finished[number] = true;
+            self.unfinished -= 1;
+        }
+    }
+
+    fn submit(&mut self, number: usize, departure: Departure) -> Result<(), BenchError> {
+        let Departure { slot, step, mut buffer } = departure;
+        let stream = &self.streams[number];
+        let running = &self.running[stream.job];
+        let place = running.place.expect("the job is connected");
+        let operation = match step.direction {
+            Direction::Read => Operation::Read,
+            Direction::Write => Operation::Write { durable: false },
+        };
+        if running.written.is_some() && step.direction == Direction::Write {
+            pattern::fill(&mut buffer, offset_of(&place.region, step), self.run_mark);
+        }
+        let queues = self.engine.info(running.controller).map_or(1, |info| info.io_queues.max(1));
+        let request = Request {
+            tag: (number as u64) << SLOT_BITS | slot as u64,
+            nsid: place.nsid,
+            operation,
+            lba: Lba(place.first_block + step.number * u64::from(place.step_blocks)),
+            blocks: place.step_blocks,
+            buffer: Some(buffer),
+            class: running.job.class,
+            queue: Some(stream.queue % queues),
+        };
+        let refused =
+            |refused: Box<host::Refused>| BenchError::Refused(running.job.name.clone(), refused.why);
+        self.engine.submit(running.controller, request).map_err(refused)
+    }
+
+    /// Waits and deals with what happened.
+    fn step(&mut self, deadline: Option<Instant>) -> Result<(), BenchError> {
+        self.engine.wait(deadline).map_err(BenchError::Io)?;
+        while let Some(event) = self.engine.next_event() {
+            match event {
+                Event::Completed { completion, .. } => self.on_completed(completion)?,
+                Event::Down { controller, .. } => {
+                    self.running[self.by_controller[&controller]].trouble.losses += 1;
+                }
+                Event::GaveUp { error, .. } => return Err(BenchError::Connect(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn on_completed(&mut self, completion: Completion) -> Result<(), BenchError> {
+        let (number, slot) =
+            ((completion.tag >> SLOT_BITS) as usize, (completion.tag & ((1 << SLOT_BITS) - 1)) as usize);
+        let (ended, service) = (completion.ended, completion.service_time());
+        let stream = &mut self.streams[number];
+        let running = &mut self.running[stream.job];
+        let buffer = completion.buffer.expect("reads and writes return their buffers");
+        let (step, latency) = stream.on_completed(ended, slot, buffer);
+        match (self.phase, completion.result) {
+            (Phase::Load, Ok(())) => {
+                let io = Completed { direction: step.direction, length: running.job.bs, latency, service };
+                if let Some(recorder) = &mut running.recorder {
+                    recorder.on_completed(ended, &io);
+                }
+                if let (Direction::Write, Some(written)) = (step.direction, &mut running.written) {
+                    written.on_written(step.number);
+                }
+            }
+            (Phase::Load, Err(error)) => {
+                running.trouble.failed += 1;
+                running.trouble.first.get_or_insert_with(|| error.to_string());
+            }
+            (Phase::ReadBack, result) => {
+                let place = running.place.expect("the job is connected");
+                let offset = offset_of(&place.region, step);
+                running.verified.steps += 1;
+                match result.map(|()| pattern::check(stream.buffer(slot), offset, self.run_mark)) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(mismatch)) => {
+                        running.verified.differing += 1;
+                        running.verified.first.get_or_insert(mismatch);
+                    }
+                    Err(_) => running.verified.unreadable += 1,
+                }
+            }
+        }
+        match self.phase {
+            Phase::Load => self.fill(number, ended),
+            Phase::ReadBack => self.fill_back(number, ended),
+        }
+    }
+
+    /// Reads back what the jobs with `verify` wrote.
+    fn read_back(&mut self) -> Result<(), BenchError> {
+        self.phase = Phase::ReadBack;
+        let now = Clock.now();
+        (0..self.streams.len()).try_for_each(|number| self.fill_back(number, now))?;
+        while !self.streams.iter().all(Stream::is_quiet) {
+            self.step(None)?;
+        }
+        Ok(())
+    }
+
+    fn fill_back(&mut self, number: usize, now: Instant) -> Result<(), BenchError> {
+        while self.streams[number].has_room() {
+            let stream = &mut self.streams[number];
+            let written = self.running[stream.job].written.as_mut();
+            let Some(step) = written.and_then(Written::next) else { break };
+            let step = Step { direction: Direction::Read, number: step };
+            let departure = stream.next_given(now, step).expect("there was room");
+            self.submit(number, departure)?;
+        }
+        Ok(())
+    }
+
+    fn close_intervals(&mut self, now: Instant, tell: &mut impl FnMut(Told)) {
+        for running in &mut self.running {
+            let credit = self.engine.view(running.controller).and_then(|view| view.credit);
+            let interval =
+                running.recorder.as_mut().and_then(|recorder| recorder.close_interval(now, credit));
+            if let Some(interval) = interval {
+                tell(Told::Interval(running.number, interval));
+            }
+        }
+    }
+
+    fn finish(self, load: &Load, now: Instant) -> Vec<(usize, JobResult)> {
+        let result = |running: Running| {
+            let recorder = running.recorder.expect("the job has run");
+            let Recorded { measured, tallies, series } = recorder.finish(now);
+            let standalone = running.job.standalone.map(|rate| rate as f64);
+            let result = JobResult {
+                verified: running.job.verify.then_some(running.verified),
+                job: running.job,
+                nqn: running.nqn.as_str().to_string(),
+                measured,
+                tallies,
+                series,
+                trouble: running.trouble,
+                standalone,
+                tenants: load.tenants,
+            };
+            (running.number, result)
+        };
+        self.running.into_iter().map(result).collect()
+    }
+}
+
+/// What a thread tells while it runs.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// An interval of the job with this number has ended.
+    Interval(usize, Interval),
+    /// Reading back begins.
+    Verifying,
+}
+
+/// Bytes of memory behind a buffer of `bs` bytes: pools lend powers of two, a page at least.
+fn memory_of(bs: Bytes) -> u64 {
+    bs.get().next_power_of_two().max(IoBuffer::ALIGNMENT as u64)
+}
+
+fn offset_of(region: &Region, step: Step) -> Bytes {
+    Bytes(region.offset.get() + step.number * region.step.get())
+}
+
+/// The host NQN of a job: its own, or one made from its name.
+fn host_nqn(job: &Job) -> Result<Nqn, BenchError> {
+    let text = job.host_nqn.clone().unwrap_or_else(|| format!("nqn.2025-01.io.gimbal:bench:{}", job.name));
+    Nqn::new(&text).map_err(|error| BenchError::Nqn(text, error))
+}
+
+/// A host identifier that is the same for the same name in every run (two rounds of FNV-1a).
+pub(super) fn host_id(host: &Nqn) -> HostId {
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let hash = |basis: u64| {
+        host.as_str().bytes().fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+    };
+    let (low, high) = (hash(0xcbf2_9ce4_8422_2325), hash(0x8422_2325_cbf2_9ce4));
+    HostId((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
+}
+
+/// Finds a job's namespace and region, or says why its IOs have no place there.
+fn locate(engine: &Engine, running: &Running) -> Result<Place, BenchError> {
+    let job = &running.job;
+    let name = || job.name.clone();
+    let namespaces = engine.namespaces(running.controller);
+    let is_wanted = |namespace: &&Namespace| job.nsid.is_none_or(|nsid| nsid == namespace.nsid);
+    let namespace = namespaces.iter().find(is_wanted).ok_or_else(|| {
+        BenchError::Namespace(name(), job.nsid, namespaces.iter().map(|namespace| namespace.nsid).collect())
+    })?;
+    let block_size = namespace.block_size.get();
+    if !job.bs.get().is_multiple_of(block_size) || !job.offset.get().is_multiple_of(block_size) {
+        return Err(BenchError::BlockSize(name(), namespace.block_size));
+    }
+    let transfer_max = engine.info(running.controller).map_or(Bytes::ZERO, |info| info.transfer_max);
+    if job.bs > transfer_max {
+        return Err(BenchError::Transfer(name(), transfer_max));
+    }
+    let rest = namespace.size().saturating_sub(job.offset);
+    let size = job.size.unwrap_or(rest);
+    let steps = size.get() / job.bs.get();
+    if size > rest || steps == 0 {
+        return Err(BenchError::Region(name(), namespace.size()));
+    }
+    Ok(Place {
+        nsid: namespace.nsid,
+        region: Region { offset: job.offset, step: job.bs, steps },
+        first_block: job.offset.get() / block_size,
+        step_blocks: (job.bs.get() / block_size) as u32,
+    })
+}

@@ -1,0 +1,72 @@
+//! Why a run did not come about: what happened, to what, what to do.
+
+use host::{ConnectError, DiscoverError, NqnError, Refusal};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use units::Bytes;
+
+/// Why a run did not come about, or did not end well.
+#[derive(Debug)]
+pub(crate) enum BenchError {
+    /// The discovery log could not be read.
+    Discover(DiscoverError),
+    /// The discovery log has no subsystem.
+    NoSubsystem(SocketAddr),
+    /// The discovery log has more than one: their names.
+    SeveralSubsystems(SocketAddr, Vec<String>),
+    /// A name is none.
+    Nqn(String, NqnError),
+    /// A controller is not to be had.
+    Connect(Box<ConnectError>),
+    /// The subsystem has no such namespace: job, wanted, present.
+    Namespace(String, Option<u32>, Vec<u32>),
+    /// `bs` or `offset` is not a multiple of the namespace's blocks: job, block size.
+    BlockSize(String, Bytes),
+    /// `bs` is larger than one command may move: job, limit.
+    Transfer(String, Bytes),
+    /// The region does not lie in the namespace: job, size of the namespace.
+    Region(String, Bytes),
+    /// The initiator refuses an IO: job, why.
+    Refused(String, Refusal),
+    /// This machine fails us.
+    Io(io::Error),
+}
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BenchError::Discover(error) => error.fmt(f),
+            BenchError::NoSubsystem(address) => write!(
+                f,
+                "the target at {address} lists no subsystem for this host; give one with --nqn, or see the target's configuration"
+            ),
+            BenchError::SeveralSubsystems(address, names) => {
+                write!(f, "the target at {address} has several subsystems; choose one with --nqn:")?;
+                names.iter().try_for_each(|name| write!(f, "\n  {name}"))
+            }
+            BenchError::Nqn(text, error) => write!(f, "`{text}` is no NQN: {error}"),
+            BenchError::Connect(error) => error.fmt(f),
+            BenchError::Namespace(job, Some(nsid), present) => {
+                write!(f, "job {job}: the subsystem has no namespace {nsid}; it has {present:?}")
+            }
+            BenchError::Namespace(job, None, _) => write!(f, "job {job}: the subsystem has no namespace"),
+            BenchError::BlockSize(job, block) => {
+                write!(f, "job {job}: bs and offset must be multiples of the namespace's blocks of {block}")
+            }
+            BenchError::Transfer(job, limit) => {
+                write!(
+                    f,
+                    "job {job}: bs is more than the {limit} that one command of this controller may move"
+                )
+            }
+            BenchError::Region(job, size) => {
+                write!(f, "job {job}: offset and size leave no room for an IO in a namespace of {size}")
+            }
+            BenchError::Refused(job, why) => write!(f, "job {job}: an IO was refused: {why}"),
+            BenchError::Io(error) => write!(f, "no load can be made on this machine: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {}

@@ -1,0 +1,278 @@
+//! What is written down while a job runs.
+//!
+//! Two latencies per IO, as they answer different questions:
+//!
+//! ```text
+//!   meant to leave ──(wait for iodepth, for credit)──> sent ──(network, switch, SSD)──> completed
+//!   └────────────────────── latency ──────────────────────────────────────────────────┘
+//!                                                      └────────── service ───────────┘
+//! ```
+//!
+//! `latency` is what the tenant's user feels; `service` is what the network shows, and what papers usually report.
+//!
+//! Totals hold what completed inside the measured window (after the ramp); the series holds everything, so that a plot shows
+//! how the run settled.
+
+use super::workload::Direction;
+use hdrhistogram::Histogram;
+use units::{Bytes, Instant, Nanos};
+
+/// The shortest latency told apart, the longest recorded (longer ones count as this), and the digits kept.
+const SHORTEST: u64 = 100;
+const LONGEST: u64 = 1_000_000_000_000;
+const DIGITS: u8 = 3;
+/// Intervals are read off a plot, where two digits suffice.
+const INTERVAL_DIGITS: u8 = 2;
+
+/// One completed IO.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completed {
+    /// Which way.
+    pub(crate) direction: Direction,
+    /// How much.
+    pub(crate) length: Bytes,
+    /// From when it was meant to leave until its completion.
+    pub(crate) latency: Nanos,
+    /// From when it was sent until its completion.
+    pub(crate) service: Nanos,
+}
+
+/// Everything that completed in the measured window, one direction.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    /// IOs.
+    pub(crate) ios: u64,
+    /// Bytes.
+    pub(crate) bytes: Bytes,
+    /// In nanoseconds, from when an IO was meant to leave.
+    pub(crate) latency: Histogram<u64>,
+    /// In nanoseconds, from when it was sent.
+    pub(crate) service: Histogram<u64>,
+}
+
+/// One direction in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Slice {
+    /// IOs completed.
+    pub(crate) ios: u64,
+    /// Bytes moved.
+    pub(crate) bytes: Bytes,
+    /// Mean latency; 0 if there were no IOs.
+    pub(crate) mean: Nanos,
+    /// 99th percentile of latency; 0 if there were no IOs.
+    pub p99: Nanos,
+}
+
+/// One job in one interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interval {
+    /// End of the interval, from the start of the run.
+    pub(crate) end: Nanos,
+    /// Its length.
+    pub(crate) span: Nanos,
+    /// Reads and writes, as [`Direction::index`] orders them.
+    pub(crate) slices: [Slice; 2],
+    /// IOs that the switch lets the job have outstanding, if it says so.
+    pub(crate) credit: Option<u32>,
+}
+
+impl Interval {
+    /// Bytes per second, both ways.
+    pub(crate) fn bytes_per_second(&self) -> f64 {
+        let bytes: Bytes = self.slices.iter().map(|slice| slice.bytes).sum();
+        per_second(bytes.get(), self.span)
+    }
+
+    /// IOs per second, both ways.
+    pub(crate) fn iops(&self) -> f64 {
+        per_second(self.slices.iter().map(|slice| slice.ios).sum(), self.span)
+    }
+}
+
+/// `count` per second over `span`; 0 over no time.
+pub(crate) fn per_second(count: u64, span: Nanos) -> f64 {
+    if span == Nanos::ZERO { 0.0 } else { count as f64 / span.as_secs_f64() }
+}
+
+/// The window in which completions count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Its first moment.
+    pub(crate) from: Instant,
+    /// The first moment after it.
+    pub(crate) until: Instant,
+}
+
+impl Window {
+    fn contains(&self, moment: Instant) -> bool {
+        self.from <= moment && moment < self.until
+    }
+}
+
+/// The book of one job.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    window: Window,
+    run_start: Instant,
+    interval_start: Instant,
+    tallies: [Tally; 2],
+    open: [OpenSlice; 2],
+    series: Vec<Interval>,
+}
+
+/// A closed book.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    /// How long the window was.
+    pub(crate) measured: Nanos,
+    /// What completed in it, by direction.
+    pub(crate) tallies: [Tally; 2],
+    /// Interval by interval from the start of the run.
+    pub(crate) series: Vec<Interval>,
+}
+
+#[derive(Debug)]
+struct OpenSlice {
+    bytes: Bytes,
+    latency: Histogram<u64>,
+}
+
+fn histogram(digits: u8) -> Histogram<u64> {
+    Histogram::new_with_bounds(SHORTEST, LONGEST, digits).expect("the bounds are constants in range")
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally { ios: 0, bytes: Bytes::ZERO, latency: histogram(DIGITS), service: histogram(DIGITS) }
+    }
+
+    fn add(&mut self, io: &Completed) {
+        self.ios += 1;
+        self.bytes += io.length;
+        self.latency.saturating_record(io.latency.get());
+        self.service.saturating_record(io.service.get());
+    }
+}
+
+impl OpenSlice {
+    fn new() -> OpenSlice {
+        OpenSlice { bytes: Bytes::ZERO, latency: histogram(INTERVAL_DIGITS) }
+    }
+
+    fn close(&mut self) -> Slice {
+        let latency = &self.latency;
+        let slice = Slice {
+            ios: latency.len(),
+            bytes: self.bytes,
+            mean: Nanos(latency.mean() as u64),
+            p99: Nanos(latency.value_at_quantile(0.99)),
+        };
+        self.latency.reset();
+        self.bytes = Bytes::ZERO;
+        slice
+    }
+}
+
+impl Recorder {
+    /// A book that begins at `run_start` and whose totals hold what completes in `window`.
+    pub(crate) fn new(run_start: Instant, window: Window) -> Recorder {
+        Recorder {
+            window,
+            run_start,
+            interval_start: run_start,
+            tallies: [Tally::new(), Tally::new()],
+            open: [OpenSlice::new(), OpenSlice::new()],
+            series: Vec::new(),
+        }
+    }
+
+    /// An IO has completed at `now`.
+    pub(crate) fn on_completed(&mut self, now: Instant, io: &Completed) {
+        let slice = &mut self.open[io.direction.index()];
+        slice.bytes += io.length;
+        slice.latency.saturating_record(io.latency.get());
+        if self.window.contains(now) {
+            self.tallies[io.direction.index()].add(io);
+        }
+    }
+
+    /// The interval ends at `now`. Answers what happened in it; `None` if it has no length.
+    pub(crate) fn close_interval(&mut self, now: Instant, credit: Option<u32>) -> Option<Interval> {
+        let span = now.saturating_since(self.interval_start);
+        if span == Nanos::ZERO {
+            return None;
+        }
+        self.interval_start = now;
+        let [reads, writes] = &mut self.open;
+        let interval = Interval {
+            end: now.saturating_since(self.run_start),
+            span,
+            slices: [reads.close(), writes.close()],
+            credit,
+        };
+        self.series.push(interval);
+        Some(interval)
+    }
+
+    /// Closes the book at `now`, which may be before the window ends.
+    pub(crate) fn finish(self, now: Instant) -> Recorded {
+        let measured = self.window.until.min(now).saturating_since(self.window.from);
+        Recorded { measured, tallies: self.tallies, series: self.series }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn recorder() -> Recorder {
+        let window = Window { from: Instant(10 * MS), until: Instant(30 * MS) };
+        Recorder::new(Instant::ZERO, window)
+    }
+
+    fn read(latency: u64) -> Completed {
+        let direction = Direction::Read;
+        Completed { direction, length: Bytes(4096), latency: Nanos(latency), service: Nanos(latency / 2) }
+    }
+
+    #[test]
+    fn totals_hold_the_window_and_the_series_holds_everything() {
+        let mut recorder = recorder();
+        for at in [5, 15, 25, 35] {
+            recorder.on_completed(Instant(at * MS), &read(at * MS));
+        }
+        let interval = recorder.close_interval(Instant(40 * MS), Some(32)).expect("40 ms have passed");
+        assert_eq!((interval.slices[0].ios, interval.slices[1].ios, interval.credit), (4, 0, Some(32)));
+        assert_eq!(interval.iops(), 100.0);
+        let Recorded { measured, tallies: [reads, writes], series } = recorder.finish(Instant(40 * MS));
+        assert_eq!((reads.ios, reads.bytes, writes.ios, series.len()), (2, Bytes(8192), 0, 1));
+        assert_eq!(measured, Nanos(20 * MS));
+        let longest = reads.latency.max();
+        assert!(
+            (24 * MS..26 * MS).contains(&longest),
+            "the longest latency in the window was 25 ms, not {longest}"
+        );
+        assert!(reads.service.max() < 13 * MS);
+    }
+
+    #[test]
+    fn intervals_do_not_leak_into_each_other() {
+        let mut recorder = recorder();
+        recorder.on_completed(Instant(MS), &read(MS));
+        let first = recorder.close_interval(Instant(2 * MS), None).expect("2 ms");
+        let second = recorder.close_interval(Instant(3 * MS), None).expect("1 ms");
+        assert_eq!((first.slices[0].ios, second.slices[0].ios), (1, 0));
+        assert_eq!((first.end, second.end, second.span), (Nanos(2 * MS), Nanos(3 * MS), Nanos(MS)));
+        assert_eq!(recorder.close_interval(Instant(3 * MS), None), None);
+    }
+
+    #[test]
+    fn a_latency_beyond_the_scale_still_counts() {
+        let mut recorder = recorder();
+        recorder.on_completed(Instant(11 * MS), &read(u64::MAX));
+        let recorded = recorder.finish(Instant(12 * MS));
+        assert_eq!((recorded.tallies[0].ios, recorded.measured), (1, Nanos(2 * MS)));
+    }
+}

@@ -1,0 +1,69 @@
+//! The progress of a run on a terminal; silent where there is none.
+
+use super::job::Job;
+use super::measure::Interval;
+use super::observe::{Observer, Phase};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::ops::ControlFlow;
+use std::time::Duration;
+use units::Nanos;
+
+/// How often the bar moves between intervals.
+const TICK: Duration = Duration::from_millis(200);
+
+/// A bar per run with the sum of all jobs.
+pub(super) struct Progress<'a> {
+    jobs: &'a [Job],
+    bar: ProgressBar,
+    /// The last interval of each job.
+    last: Vec<Option<Interval>>,
+}
+
+impl Progress<'_> {
+    pub(super) fn new(jobs: &[Job]) -> Progress<'_> {
+        Progress { jobs, bar: ProgressBar::hidden(), last: vec![None; jobs.len()] }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn show(&mut self, title: String, span: Option<Nanos>) {
+        self.bar.finish_and_clear();
+        self.last.fill(None);
+        let (bar, template) = match span {
+            Some(span) => (ProgressBar::new(millis(span)), "{prefix} [{bar:30}] {msg}"),
+            None => (ProgressBar::new_spinner(), "{prefix} {spinner} {elapsed} {msg}"),
+        };
+        let style =
+            ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("█▌ ");
+        self.bar = bar.with_style(style).with_prefix(title);
+        self.bar.enable_steady_tick(TICK);
+    }
+}
+
+fn millis(span: Nanos) -> u64 {
+    span.get() / 1_000_000
+}
+
+impl Observer for Progress<'_> {
+    fn on_phase(&mut self, phase: Phase) {
+        match phase {
+            Phase::Connecting => self.show("connecting".into(), None),
+            Phase::Alone { job, span } => self.show(format!("{} alone", self.jobs[job].name), Some(span)),
+            Phase::Running { span } => self.show("running".into(), span),
+            Phase::Verifying => self.show("reading back".into(), None),
+        }
+    }
+
+    fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
+        self.last[job] = Some(*interval);
+        let running = || self.last.iter().flatten();
+        let iops: f64 = running().map(Interval::iops).sum();
+        let bandwidth: f64 = running().map(Interval::bytes_per_second).sum();
+        self.bar.set_position(millis(interval.end));
+        self.bar.set_message(format!("{iops:.0} IOPS  {:.1} MB/s", bandwidth / 1e6));
+        ControlFlow::Continue(())
+    }
+}

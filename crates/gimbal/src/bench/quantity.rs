@@ -1,0 +1,162 @@
+//! Quantities as people type them: `4k`, `1G`, `500ms`, `200m` a second.
+//!
+//! Sizes follow fio: a suffix is binary (`k` = 1024) and case does not matter; `KiB`, `kb` and `k` are the same. Times carry
+//! `us`, `ms`, `s`, `m` or `h`; a bare number is seconds.
+
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use std::fmt;
+use std::str::FromStr;
+use units::{Bytes, Nanos};
+
+/// A number of bytes, or of bytes per second, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(pub Bytes);
+
+/// A span of time as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub Nanos);
+
+/// Text that is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotAQuantity {
+    /// It does not begin with a whole number (a span may have a fraction).
+    Number(String),
+    /// The unit after the number is not known.
+    Unit(String),
+    /// More than 64 bits can count.
+    TooLarge(String),
+}
+
+impl fmt::Display for NotAQuantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotAQuantity::Number(text) => {
+                write!(f, "`{text}` does not begin with a number; write for example 4k, 1G, 10s")
+            }
+            NotAQuantity::Unit(unit) => {
+                write!(f, "`{unit}` is no unit here; sizes know k, m, g, t and times know us, ms, s, m, h")
+            }
+            NotAQuantity::TooLarge(text) => write!(f, "`{text}` is more than can be counted"),
+        }
+    }
+}
+
+impl std::error::Error for NotAQuantity {}
+
+/// Where the number ends and the unit begins.
+fn split(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim())
+}
+
+impl FromStr for Size {
+    type Err = NotAQuantity;
+    fn from_str(text: &str) -> Result<Size, NotAQuantity> {
+        let (number, unit) = split(text.trim());
+        let number: u64 = number.parse().map_err(|_| NotAQuantity::Number(text.to_string()))?;
+        let shift = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 0,
+            "k" | "kb" | "kib" => 10,
+            "m" | "mb" | "mib" => 20,
+            "g" | "gb" | "gib" => 30,
+            "t" | "tb" | "tib" => 40,
+            _ => return Err(NotAQuantity::Unit(unit.to_string())),
+        };
+        let bytes = number.checked_mul(1 << shift).ok_or_else(|| NotAQuantity::TooLarge(text.to_string()))?;
+        Ok(Size(Bytes(bytes)))
+    }
+}
+
+impl FromStr for Span {
+    type Err = NotAQuantity;
+    fn from_str(text: &str) -> Result<Span, NotAQuantity> {
+        let (number, unit) = split(text.trim());
+        let number: f64 = number.parse().map_err(|_| NotAQuantity::Number(text.to_string()))?;
+        let nanos_per_unit = match unit.to_ascii_lowercase().as_str() {
+            "us" => 1e3,
+            "ms" => 1e6,
+            "" | "s" => 1e9,
+            "m" | "min" => 60e9,
+            "h" => 3600e9,
+            _ => return Err(NotAQuantity::Unit(unit.to_string())),
+        };
+        let nanos = number * nanos_per_unit;
+        if nanos >= u64::MAX as f64 {
+            return Err(NotAQuantity::TooLarge(text.to_string()));
+        }
+        Ok(Span(Nanos(nanos as u64)))
+    }
+}
+
+/// Reads a quantity from a string (`"4k"`) or a bare number (`4096`).
+struct Quantity<T>(std::marker::PhantomData<T>);
+
+impl<T: FromStr<Err = NotAQuantity>> Visitor<'_> for Quantity<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, or a number with a unit such as \"4k\" or \"10s\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        if number < 0 {
+            return Err(E::invalid_value(Unexpected::Signed(number), &self));
+        }
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+        deserializer.deserialize_any(Quantity(std::marker::PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        deserializer.deserialize_any(Quantity(std::marker::PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary_whatever_the_spelling() {
+        for text in ["4k", "4K", "4kb", "4KiB", "4 KiB", "4096", "4096b"] {
+            assert_eq!(text.parse(), Ok(Size(Bytes(4096))), "{text}");
+        }
+        assert_eq!("1G".parse(), Ok(Size(Bytes::gib(1))));
+        assert_eq!("2t".parse(), Ok(Size(Bytes::gib(2048))));
+    }
+
+    #[test]
+    fn a_bare_time_is_seconds() {
+        assert_eq!("10".parse(), Ok(Span(Nanos::secs(10))));
+        assert_eq!("1.5s".parse(), Ok(Span(Nanos::millis(1500))));
+        assert_eq!("250us".parse(), Ok(Span(Nanos::micros(250))));
+        assert_eq!("2m".parse(), Ok(Span(Nanos::secs(120))));
+    }
+
+    #[test]
+    fn nonsense_says_what_is_wrong_with_it() {
+        assert_eq!("".parse::<Size>(), Err(NotAQuantity::Number(String::new())));
+        assert_eq!("4q".parse::<Size>(), Err(NotAQuantity::Unit("q".into())));
+        assert_eq!("99999999t".parse::<Size>(), Err(NotAQuantity::TooLarge("99999999t".into())));
+        assert_eq!("4k".parse::<Span>(), Err(NotAQuantity::Unit("k".into())));
+    }
+}

@@ -1,0 +1,169 @@
+//! What a run found, and the fairness computed from it.
+//!
+//! f-Util compares what a tenant got with what it would get of the device if everybody received an equal share of it:
+//!
+//!   f-Util = bandwidth / (bandwidth when running alone / number of tenants)          ideal: 1
+//!
+//! Paper: Gimbal §5.1.
+
+use super::job::Job;
+use super::measure::{Interval, Tally, per_second};
+use super::pattern::Mismatch;
+use super::workload::Direction;
+use std::net::SocketAddr;
+use units::Nanos;
+
+/// Everything a run found.
+#[derive(Clone, Debug)]
+pub(crate) struct Results {
+    /// The target.
+    pub(crate) address: SocketAddr,
+    /// In the order of the jobs.
+    pub(crate) jobs: Vec<JobResult>,
+}
+
+/// What one job found.
+#[derive(Clone, Debug)]
+pub(crate) struct JobResult {
+    /// The job.
+    pub(crate) job: Job,
+    /// The subsystem it worked on.
+    pub(crate) nqn: String,
+    /// How long the measured window was.
+    pub(crate) measured: Nanos,
+    /// What completed in it; reads and writes as [`Direction::index`] orders them.
+    pub(crate) tallies: [Tally; 2],
+    /// Interval by interval from the start of the run, the ramp included.
+    pub(crate) series: Vec<Interval>,
+    /// What went wrong.
+    pub(crate) trouble: Trouble,
+    /// What `verify` found; `None` if it was not asked for.
+    pub(crate) verified: Option<Verified>,
+    /// Bytes per second that the job reaches alone, if known.
+    pub(crate) standalone: Option<f64>,
+    /// Tenants among which the device is shared.
+    pub(crate) tenants: usize,
+}
+
+/// What went wrong in a job without ending it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble {
+    /// IOs that failed.
+    pub(crate) failed: u64,
+    /// The first of those failures, for people.
+    pub(crate) first: Option<String>,
+    /// Times the connection was lost.
+    pub(crate) losses: u64,
+}
+
+/// What reading back found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verified {
+    /// Steps of `bs` bytes that were written, read back and compared.
+    pub(crate) steps: u64,
+    /// Steps that differ.
+    pub(crate) differing: u64,
+    /// Steps that could not be read.
+    pub(crate) unreadable: u64,
+    /// The first difference.
+    pub(crate) first: Option<Mismatch>,
+}
+
+impl Verified {
+    /// Whether everything that was written is there.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.differing == 0 && self.unreadable == 0
+    }
+}
+
+impl JobResult {
+    /// What one direction did.
+    pub(crate) fn tally(&self, direction: Direction) -> &Tally {
+        &self.tallies[direction.index()]
+    }
+
+    /// IOs per second in one direction.
+    pub(crate) fn iops(&self, direction: Direction) -> f64 {
+        per_second(self.tally(direction).ios, self.measured)
+    }
+
+    /// Bytes per second in one direction.
+    pub(crate) fn bandwidth(&self, direction: Direction) -> f64 {
+        per_second(self.tally(direction).bytes.get(), self.measured)
+    }
+
+    /// Bytes per second, both directions.
+    pub(crate) fn bandwidth_total(&self) -> f64 {
+        Direction::ALL.into_iter().map(|direction| self.bandwidth(direction)).sum()
+    }
+
+    /// IOs per second, both directions.
+    pub(crate) fn iops_total(&self) -> f64 {
+        Direction::ALL.into_iter().map(|direction| self.iops(direction)).sum()
+    }
+
+    /// The job's fair utilisation, if what it reaches alone is known.
+    pub(crate) fn f_util(&self) -> Option<f64> {
+        let fair = self.standalone? / self.tenants as f64;
+        (fair > 0.0).then(|| self.bandwidth_total() / fair)
+    }
+}
+
+impl Results {
+    /// Whether no IO failed and everything verified is right.
+    pub(crate) fn is_clean(&self) -> bool {
+        let clean =
+            |job: &JobResult| job.trouble.failed == 0 && job.verified.as_ref().is_none_or(Verified::is_clean);
+        self.jobs.iter().all(clean)
+    }
+
+    /// Bytes per second of all jobs.
+    pub(crate) fn bandwidth_total(&self) -> f64 {
+        self.jobs.iter().map(JobResult::bandwidth_total).sum()
+    }
+
+    /// IOs per second of all jobs.
+    pub(crate) fn iops_total(&self) -> f64 {
+        self.jobs.iter().map(JobResult::iops_total).sum()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::bench::measure::{Completed, Recorded, Recorder, Window};
+    use units::{Bytes, Instant};
+
+    /// A job that read `ios` × 4 KiB in one second, each in `latency`.
+    pub(in crate::bench) fn result(name: &str, ios: u64, latency: Nanos) -> JobResult {
+        let second = Instant::ZERO + Nanos::secs(1);
+        let mut recorder = Recorder::new(Instant::ZERO, Window { from: Instant::ZERO, until: second });
+        let direction = Direction::Read;
+        let io = Completed { direction, length: Bytes::kib(4), latency, service: latency };
+        (0..ios).for_each(|_| recorder.on_completed(Instant(1), &io));
+        recorder.close_interval(second, Some(32));
+        let Recorded { measured, tallies, series } = recorder.finish(second);
+        JobResult {
+            job: Job::named(name),
+            nqn: "nqn.2024-01.test:a".into(),
+            measured,
+            tallies,
+            series,
+            trouble: Trouble::default(),
+            verified: None,
+            standalone: None,
+            tenants: 2,
+        }
+    }
+
+    #[test]
+    fn half_of_what_it_reaches_alone_is_a_fair_share_between_two() {
+        let mut result = result("a", 1000, Nanos::micros(100));
+        assert_eq!(result.f_util(), None);
+        result.standalone = Some(2000.0 * 4096.0);
+        assert_eq!(result.f_util(), Some(1.0));
+        result.tenants = 1;
+        assert_eq!(result.f_util(), Some(0.5));
+        assert_eq!((result.iops(Direction::Read), result.iops(Direction::Write)), (1000.0, 0.0));
+    }
+}

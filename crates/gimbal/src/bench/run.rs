@@ -1,0 +1,271 @@
+//! A whole run: finds the subsystem, measures each job alone if asked, runs all together, on as many threads as wanted.
+//!
+//! ```text
+//!   caller's thread: discover ─► [each job alone] ─► threads ──ready──► start together ──intervals──► observer ─► Results
+//! ```
+
+use super::drive::{Drive, Told, host_id};
+use super::error::BenchError;
+use super::job::Job;
+use super::observe::{Observer, Phase};
+use super::results::{JobResult, Results};
+use host::{Backend, Nqn, Waker, discover};
+use reactor::Clock;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use units::{Instant, Nanos};
+
+/// The time between the word to start and the start, so that all threads have heard it.
+const START_DELAY: Nanos = Nanos::millis(5);
+/// Who asks for the discovery log.
+const DISCOVERY_HOST: &str = "nqn.2025-01.io.gimbal:bench";
+
+/// Where the load goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Where the target listens.
+    pub(crate) address: SocketAddr,
+    /// The subsystem of jobs that name none; `None` asks the target, which must have exactly one.
+    pub(crate) nqn: Option<String>,
+}
+
+/// How a run goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// How long to measure; `None` until each job has done as many IOs as its region has steps.
+    pub(crate) runtime: Option<Nanos>,
+    /// How long to run before measuring.
+    pub(crate) ramp: Nanos,
+    /// The length of an interval of the time series.
+    pub(crate) interval: Nanos,
+    /// Where everything random comes from.
+    pub(crate) seed: u64,
+    /// Threads among which the jobs are divided.
+    pub(crate) threads: usize,
+    /// How the threads talk to the kernel.
+    pub(crate) backend: Backend,
+    /// Measure each job alone first, unless what it reaches alone is known.
+    pub(crate) standalone: bool,
+    /// Protect PDU headers.
+    pub(crate) header_digest: bool,
+    /// Protect data.
+    pub(crate) data_digest: bool,
+    /// Keep to the switch's credits.
+    pub(crate) credits: bool,
+    /// An IO that takes longer means a dead connection.
+    pub(crate) io_timeout: Nanos,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            runtime: Some(Nanos::secs(10)),
+            ramp: Nanos::ZERO,
+            interval: Nanos::secs(1),
+            seed: 1,
+            threads: 1,
+            backend: Backend::Auto,
+            standalone: false,
+            header_digest: false,
+            data_digest: false,
+            credits: true,
+            io_timeout: Nanos::secs(30),
+        }
+    }
+}
+
+/// What all threads of a run need to know.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub(super) address: SocketAddr,
+    /// The subsystem of jobs that name none.
+    pub(super) nqn: Option<Nqn>,
+    pub(super) options: Options,
+    pub(super) tenants: usize,
+    /// Marks what this run writes.
+    pub(super) run_mark: u64,
+}
+
+/// Runs `jobs` against `target`; `observer` looks on. Blocks until it is over.
+pub(crate) fn run(
+    jobs: &[Job],
+    target: &Target,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Results, BenchError> {
+    observer.on_phase(Phase::Connecting);
+    let load = Load {
+        address: target.address,
+        nqn: find_subsystem(jobs, target, options)?,
+        options: options.clone(),
+        tenants: jobs.len(),
+        run_mark: Clock.now().0,
+    };
+    let mut jobs: Vec<(usize, Job)> = jobs.iter().cloned().enumerate().collect();
+    if options.standalone {
+        for (number, job) in jobs.iter_mut().filter(|(_, job)| job.standalone.is_none()) {
+            let alone = run_alone(*number, job, &load, observer)?;
+            job.standalone = Some(alone.bandwidth_total() as u64);
+        }
+    }
+    observer.on_phase(Phase::Running { span: options.runtime.map(|runtime| options.ramp + runtime) });
+    Ok(Results { address: target.address, jobs: run_together(jobs, &load, observer)? })
+}
+
+/// The subsystem of jobs that name none.
+fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Option<Nqn>, BenchError> {
+    let name = |text: &str| Nqn::new(text).map_err(|error| BenchError::Nqn(text.to_string(), error));
+    if let Some(text) = &target.nqn {
+        return name(text).map(Some);
+    }
+    if jobs.iter().all(|job| job.nqn.is_some()) {
+        return Ok(None);
+    }
+    // A target shows a host what it may use, so ask as the first tenant if that has a name of its own.
+    let host = name(jobs.first().and_then(|job| job.host_nqn.as_deref()).unwrap_or(DISCOVERY_HOST))?;
+    let found =
+        discover(options.backend, target.address, &host, host_id(&host)).map_err(BenchError::Discover)?;
+    let mut names: Vec<Nqn> = found.into_iter().map(|found| found.subsystem).collect();
+    names.sort();
+    names.dedup();
+    match names.len() {
+        0 => Err(BenchError::NoSubsystem(target.address)),
+        1 => Ok(names.pop()),
+        _ => {
+            let names = names.iter().map(|name| name.as_str().to_string()).collect();
+            Err(BenchError::SeveralSubsystems(target.address, names))
+        }
+    }
+}
+
+/// Runs one job by itself, from the start to the end of the run, at its own depth and without its timetable.
+fn run_alone(
+    number: usize,
+    job: &Job,
+    load: &Load,
+    observer: &mut dyn Observer,
+) -> Result<JobResult, BenchError> {
+    let runtime = load.options.runtime.unwrap_or(Nanos::secs(10));
+    observer.on_phase(Phase::Alone { job: number, span: load.options.ramp + runtime });
+    let job = Job { start: Nanos::ZERO, stop: None, rate: None, verify: false, ..job.clone() };
+    let load = Load {
+        options: Options { runtime: Some(runtime), threads: 1, ..load.options.clone() },
+        ..load.clone()
+    };
+    let mut results = run_together(vec![(number, job)], &load, observer)?;
+    Ok(results.pop().expect("one job has one result"))
+}
+
+/// What a thread says to the caller's.
+enum Message {
+    /// Its jobs are connected. It waits for the moment to start.
+    Ready { start: mpsc::Sender<Instant>, waker: Waker },
+    /// Something to look at.
+    Told(Told),
+    /// It is over.
+    Done(Result<Vec<(usize, JobResult)>, BenchError>),
+}
+
+/// Runs jobs (each with its number) at the same time.
+fn run_together(
+    jobs: Vec<(usize, Job)>,
+    load: &Load,
+    observer: &mut dyn Observer,
+) -> Result<Vec<JobResult>, BenchError> {
+    let threads = load.options.threads.clamp(1, jobs.len().max(1));
+    let mut parts: Vec<Vec<(usize, Job)>> = vec![Vec::new(); threads];
+    jobs.into_iter().enumerate().for_each(|(index, job)| parts[index % threads].push(job));
+    let stop = AtomicBool::new(false);
+    let (say, hear) = mpsc::channel();
+    thread::scope(|scope| {
+        for part in parts {
+            let (say, stop) = (say.clone(), &stop);
+            scope.spawn(move || {
+                let outcome = work(load, part, stop, &say);
+                // The caller's thread hears until every thread has said this.
+                let _ = say.send(Message::Done(outcome));
+            });
+        }
+        drop(say);
+        attend(threads, &hear, &stop, observer)
+    })
+}
+
+/// One thread's work.
+fn work(
+    load: &Load,
+    jobs: Vec<(usize, Job)>,
+    stop: &AtomicBool,
+    say: &mpsc::Sender<Message>,
+) -> Result<Vec<(usize, JobResult)>, BenchError> {
+    let mut drive = Drive::connect(load, jobs)?;
+    let (start, started) = mpsc::channel();
+    let tell = |message| {
+        // Nobody hears only if the caller's thread has panicked; then the run does not matter either.
+        let _ = say.send(message);
+    };
+    tell(Message::Ready { start, waker: drive.waker() });
+    let mut moment = None;
+    drive.idle_until(|| match started.try_recv() {
+        Ok(at) => {
+            moment = Some(at);
+            true
+        }
+        Err(mpsc::TryRecvError::Empty) => false,
+        Err(mpsc::TryRecvError::Disconnected) => true,
+    })?;
+    match moment {
+        Some(start) => drive.run(load, start, stop, |told| tell(Message::Told(told))),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Starts the threads together, passes on what they tell, collects their results in the order of the jobs.
+fn attend(
+    threads: usize,
+    hear: &mpsc::Receiver<Message>,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Vec<JobResult>, BenchError> {
+    let mut waiting: Vec<(mpsc::Sender<Instant>, Waker)> = Vec::new();
+    let mut results = Vec::new();
+    let mut failure = None;
+    while let Ok(message) = hear.recv() {
+        match message {
+            Message::Ready { start, waker } => waiting.push((start, waker)),
+            Message::Told(Told::Interval(job, interval)) => {
+                if let ControlFlow::Break(()) = observer.on_interval(job, &interval) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Message::Told(Told::Verifying) => observer.on_phase(Phase::Verifying),
+            Message::Done(Ok(part)) => results.extend(part),
+            Message::Done(Err(error)) => {
+                stop.store(true, Ordering::Relaxed);
+                failure.get_or_insert(error);
+            }
+        }
+        if failure.is_some() {
+            // Threads that wait for the start learn from the dropped sender that there is none.
+            for (start, waker) in waiting.drain(..) {
+                drop(start);
+                waker.wake();
+            }
+        } else if waiting.len() == threads {
+            let moment = Clock.now() + START_DELAY;
+            for (start, waker) in waiting.drain(..) {
+                // A thread that is gone has said why.
+                let _ = start.send(moment);
+                waker.wake();
+            }
+        }
+    }
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    results.sort_by_key(|(number, _)| *number);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
+}
