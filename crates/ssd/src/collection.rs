@@ -94,6 +94,13 @@ impl Flash {
         Step::Emptied
     }
 
+    /// Whether `die` has fewer free blocks than it should have at rest: the collector's reserve, and what the SLC cache
+    /// may still take.
+    pub(crate) fn lacks_free_blocks(&self, die: u32) -> bool {
+        let space = &self.space[die as usize];
+        space.free.len() < (self.geometry.free_low + self.geometry.slc_blocks - space.slc_used) as usize
+    }
+
     /// The next slot for a copy. There always is a block for it: the host leaves one free, a victim needs at most one,
     /// and erasing it gives that one back.
     fn take_copy_slot(&mut self, die: u32, filled: &mut VecDeque<Unit>) -> PhysicalSlot {

@@ -142,7 +142,6 @@ struct Timing {
     /// `None` if long operations cannot be suspended.
     suspend: Option<Suspend>,
     reads_between_slices: u32,
-    free_low: usize,
     free_hard: usize,
 }
 
@@ -173,7 +172,6 @@ impl Timing {
                 least_left: profile.flash.suspend_least_left,
             }),
             reads_between_slices: profile.flash.reads_between_slices,
-            free_low: profile.collection.free_low as usize,
             free_hard: profile.collection.free_hard as usize,
         }
     }
@@ -398,8 +396,9 @@ impl Dies {
             self.start_unit(now, die, unit, events);
             return true;
         }
-        let scarce = free < self.timing.free_low;
-        self.idle && (self.collect(now, die, true, events) || scarce && self.collect(now, die, false, events))
+        self.idle
+            && (self.collect(now, die, true, events)
+                || self.flash.lacks_free_blocks(die) && self.collect(now, die, false, events))
     }
 
     fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Wheel<Event>) {

@@ -47,7 +47,7 @@ impl Image {
         }
         let mut flash = Flash::erased(Geometry::new(profile, condition));
         // Conditioning is long past when a run begins: its data have left the SLC cache.
-        let slc_blocks = std::mem::take(&mut flash.geometry.slc_blocks);
+        flash.stripe.set_slc_allowed(false);
         match condition {
             Condition::Clean => {
                 for logical in 0..flash.mapping.logical_slots() {
@@ -56,11 +56,11 @@ impl Image {
             }
             Condition::Fragmented => {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-                fragmented::lay_out(&mut flash, slc_blocks, &mut random);
+                fragmented::lay_out(&mut flash, &mut random);
                 fragmented::settle(&mut flash, &mut random);
             }
         }
-        flash.geometry.slc_blocks = slc_blocks;
+        flash.stripe.set_slc_allowed(true);
         flash.stripe.forget_buffered();
         (flash.host_slots, flash.host_units, flash.copied_slots, flash.erases) = (0, 0, 0, 0);
         Image { profile: Arc::new(profile.clone()), flash: Arc::new(flash) }
@@ -87,10 +87,9 @@ impl Flash {
         }
     }
 
-    /// Empties and erases victims until `die` has as many free blocks as the pacing keeps.
+    /// Empties and erases victims until `die` has as many free blocks as it keeps at rest.
     fn collect_untimed(&mut self, die: u32) {
-        let free_low = self.geometry.free_low as usize;
-        while self.space[die as usize].free.len() < free_low && self.victim(die, false).is_some() {
+        while self.lacks_free_blocks(die) && self.victim(die, false).is_some() {
             let mut units = VecDeque::new();
             while let Step::Copied { .. } = self.collect_page(die, &mut Debt::default(), &mut units) {}
             for unit in units {

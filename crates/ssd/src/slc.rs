@@ -3,10 +3,11 @@
 //!
 //! A stripe is laid in this mode only if every die of its group has room for it. Folding is the collector's work with
 //! the oldest SLC block as its victim; it begins when no command has been outstanding for a while and stops for the next
-//! command. A drive whose quota is used up writes straight to full cells until it is left alone: this is
+//! command. What was folded leaves garbage, so that an idle device also collects until every block of the quota that is
+//! not in use is free. A drive whose quota is used up writes straight to full cells until it is left alone: this is
 //! *buffer-exhausted degradation*.
 
-use crate::flash::{Flash, OpenBlock, Victim};
+use crate::flash::{DieSpace, Flash, OpenBlock, Victim};
 use std::ops::Range;
 
 impl Flash {
@@ -52,11 +53,13 @@ impl Flash {
         Some(victim)
     }
 
-    /// Slots that the cache can still take: unused quota and the rest of the open blocks.
+    /// Slots that the cache can still take: unused quota as far as blocks are free for it, and the rest of the open
+    /// blocks.
     pub(crate) fn slc_free_slots(&self) -> u64 {
         let block_slots = self.geometry.block_slots(true);
-        let on_die = |space: &crate::flash::DieSpace| {
-            let unused = (self.geometry.slc_blocks - space.slc_used) * block_slots;
+        let on_die = |space: &DieSpace| {
+            let spare = (space.free.len() as u32).saturating_sub(self.geometry.free_low);
+            let unused = spare.min(self.geometry.slc_blocks - space.slc_used) * block_slots;
             u64::from(unused + space.slc.map_or(0, |open| open.left()))
         };
         self.space.iter().map(on_die).sum()

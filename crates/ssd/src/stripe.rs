@@ -24,6 +24,8 @@ pub(crate) struct Stripe {
     /// One column for each die that takes part; empty when no stripe is open.
     columns: Vec<Column>,
     slc: bool,
+    /// Whether stripes may be laid in SLC mode at all.
+    slc_allowed: bool,
     /// Slots filled, over all columns.
     filled: u32,
     /// Slots of all columns.
@@ -47,7 +49,12 @@ pub(crate) struct NoSpace;
 
 impl Stripe {
     pub(crate) fn new() -> Stripe {
-        Stripe { group: 0, columns: Vec::new(), slc: false, filled: 0, slots: 0 }
+        Stripe { group: 0, columns: Vec::new(), slc: false, slc_allowed: true, filled: 0, slots: 0 }
+    }
+
+    /// Whether stripes to come may be laid in SLC mode.
+    pub(crate) fn set_slc_allowed(&mut self, allowed: bool) {
+        self.slc_allowed = allowed;
     }
 
     /// What was placed so far does not occupy a write buffer: conditioning has none.
@@ -128,7 +135,7 @@ impl Flash {
     fn open_stripe(&mut self) -> Result<(), NoSpace> {
         let groups = self.geometry.dies / self.geometry.stripe_dies;
         for _ in 0..groups {
-            let slc = self.slc_has_room(self.next_group());
+            let slc = self.stripe.slc_allowed && self.slc_has_room(self.next_group());
             let group = self.next_group();
             let taking_part = |die: &u32| self.mapping.valid_on_die(*die) < self.geometry.full_die();
             let dies: Vec<u32> = group.filter(taking_part).collect();

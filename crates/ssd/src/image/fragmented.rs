@@ -18,12 +18,12 @@ const ONE: u64 = 1 << 32;
 const SETTLE_DIVISOR: u32 = 4;
 
 /// Deals all logical slots onto the dies of an erased device.
-pub(super) fn lay_out(flash: &mut Flash, slc_blocks: u32, random: &mut Xoshiro256PlusPlus) {
+pub(super) fn lay_out(flash: &mut Flash, random: &mut Xoshiro256PlusPlus) {
     let logical_slots = flash.mapping.logical_slots();
     let dies = flash.geometry.dies;
     let block_slots = flash.geometry.block_slots;
-    // The collector's reserve stays free; the cache's blocks are spare that the steady state has not.
-    let full_blocks = flash.geometry.blocks_per_die - flash.geometry.free_low - slc_blocks;
+    // The reserves of the collector and of the SLC cache stay free.
+    let full_blocks = flash.geometry.blocks_per_die - flash.geometry.free_low - flash.geometry.slc_blocks;
     let mut order: Vec<u32> = (0..logical_slots).collect();
     for i in (1..logical_slots).rev() {
         order.swap(i as usize, below(random, i + 1) as usize);
