@@ -2,6 +2,8 @@
 
 mod bench;
 mod completions;
+mod config_check;
+mod serve;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -25,13 +27,19 @@ struct Cli {
 enum Command {
     /// Load a target and measure it
     Bench(Box<bench::Args>),
-    /// Print completions for a shell.
+    /// Share SSDs: the target
+    Serve(Box<serve::Args>),
+    /// Look at configurations of the target
+    Config(config_check::Args),
+    /// Print completions for a shell
     Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Bench(args) => bench::run_command(*args),
+        Command::Serve(args) => serve::run(*args),
+        Command::Config(args) => config_check::run(args),
         Command::Completions(args) => completions::run(args),
     };
     match outcome {

@@ -9,15 +9,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use units::Instant;
 
-/// Why [`Driver::block`] came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awakening {
-    /// Something may have happened, or the deadline has passed.
-    Normal,
-    /// A signal was delivered to the thread.
-    Signal,
-}
-
 /// One backend. The methods mean what the public methods of the same name on [`Reactor`](crate::Reactor) say; requests for a
 /// token that is not open are ignored unless the method can refuse them.
 pub(crate) trait Driver {
@@ -41,6 +32,7 @@ pub(crate) trait Driver {
     /// Whether `poll` may find something: cheap, for a spin loop. A false yes is allowed.
     fn may_have_events(&mut self) -> bool;
 
-    /// Hands everything over, sleeps until something happens or the deadline, and collects.
-    fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<Awakening>;
+    /// Hands everything over, sleeps until something may have happened or the deadline, and collects. It may come back early with
+    /// nothing, as when a signal was handled.
+    fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<()>;
 }

@@ -13,7 +13,7 @@
 //! Elsewhere: what a backend does is `ring` and `epoll`; when to spin before sleeping is `pacing`.
 
 use crate::disk::Owner;
-use crate::driver::{Awakening, Driver};
+use crate::driver::Driver;
 use crate::epoll::EpollDriver;
 use crate::event::{Event, Events};
 use crate::pacing::Pacing;
@@ -222,8 +222,8 @@ impl Reactor {
         self.events.pop()
     }
 
-    /// Hands all requests over to the kernel; returns when there is an event to take, when `deadline` has passed on
-    /// [`Clock`] (never before), or when a signal was handled on this thread. `None` is no deadline.
+    /// Hands all requests over to the kernel; returns when there is an event to take or when `deadline` has passed on [`Clock`],
+    /// never before. `None` is no deadline. A signal does not end the wait; its handler may use a [`Waker`] to that end.
     ///
     /// # Errors
     /// The kernel refuses the call itself: a bug or a broken machine.
@@ -267,10 +267,10 @@ impl Reactor {
                 self.notice_wake_up(Waker::take_notice);
                 return self.driver.poll(&mut self.events);
             }
-            let awakening = self.driver.block(deadline, &mut self.events);
+            let result = self.driver.block(deadline, &mut self.events);
             self.notice_wake_up(Waker::end_sleep);
-            if awakening? == Awakening::Signal || !self.events.is_empty() {
-                return Ok(());
+            if result.is_err() || !self.events.is_empty() {
+                return result;
             }
         }
     }

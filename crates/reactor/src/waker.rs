@@ -28,7 +28,8 @@ struct Shared {
 }
 
 /// Makes a reactor's `wait` return with [`Event::Woken`](crate::Event::Woken). Cheap to clone and to call: many calls before
-/// the reactor looks are one event, and only the one that finds it asleep makes a system call.
+/// the reactor looks are one event, and only the one that finds it asleep makes a system call. It may be used in a signal
+/// handler: it is an atomic swap and a `write`.
 #[derive(Clone)]
 pub struct Waker {
     shared: Arc<Shared>,

@@ -48,6 +48,11 @@ impl<T> Slots<T> {
         value
     }
 
+    /// Everything there is.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().flatten()
+    }
+
     /// Empties everything.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.free.clear();

@@ -6,11 +6,14 @@ use super::world::{
 use core::ops::Range;
 use nvme::buffer::{BufferSource, BufferUse, Outgoing};
 use nvme::connection::{
-    FlowControl, HostConnection, HostOptions, Pause, TargetConnection, TargetEvent, TargetLimits, Transfer,
+    FlowControl, HostConnection, HostEvent, HostOptions, Pause, TargetConnection, TargetEvent, TargetLimits,
+    Transfer,
 };
-use nvme::pdu::{CapsuleCmd, Digests};
+use nvme::pdu::common::FLAG_LAST;
+use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, R2t};
 use nvme::spec::{Cqe, Sgl, Sqe};
 use proptest::prelude::*;
+use units::Bytes;
 
 const PLAIN: Digests = Digests { header: false, data: false };
 
@@ -72,6 +75,32 @@ fn no_more_is_laid_than_there_is_room_for() {
     }
     assert_eq!(lengths, [72, 24 + 4096, 24 + 4096, 24 + 1808]);
     assert_eq!(events.len(), 1);
+}
+
+#[test]
+fn data_on_its_way_is_counted_at_both_ends() {
+    let mut victim = Victim { source: Source { in_capsule: 0, transfer: 1 }, ..Victim::new(PLAIN) };
+    let ttag = victim.solicited_write(1, 8192);
+    victim.command(command(WRITE, 2, 0).with_sgl(Sgl::Transport { length: 512 }), &[]);
+    assert_eq!(victim.target.pending_bytes(), Bytes(8192), "what is parked was not asked for");
+    let data = victim.peer.pdu(H2cData::new(1, ttag, 0, 4096), 0, &[0; 4096]);
+    victim.send(&data).expect("the data asked for");
+    victim.command(command(READ, 3, 0).with_sgl(Sgl::Transport { length: 100 }), &[]);
+    victim.target.reply_with_data(Cqe::success(3), vec![0; 100], 100);
+    assert_eq!(victim.target.pending_bytes(), Bytes(4096 + 100));
+    victim.sent();
+    assert_eq!(victim.target.pending_bytes(), Bytes(4096));
+
+    let mut world = World::new(HostOptions::default(), TargetLimits::default());
+    world.write(1, 0, &[1; 64]);
+    world.write(2, 0, &[1; 10_000]);
+    world.read(3, 0, 500);
+    assert_eq!(world.host.pending_bytes(), Bytes(64 + 10_000 + 500));
+    world.host.poll_transmit(&mut Wire::default());
+    assert_eq!(world.host.pending_bytes(), Bytes(64 + 10_000 + 500), "nothing leaves before the handshake");
+    world.host.on_bytes(&Peer::new(PLAIN).ic_resp(4096), &mut Vec::new()).expect("a proper handshake");
+    world.host.poll_transmit(&mut Wire::default());
+    assert_eq!(world.host.pending_bytes(), Bytes(10_000 + 500));
 }
 
 /// Buffers that go round: taken, moved up, moved out, given back.
@@ -145,7 +174,7 @@ fn nothing_is_allocated_per_command_once_the_queue_has_been_busy() {
             target.poll_transmit(&mut Gather { bytes: &mut back, ring: &mut ring });
             host.on_bytes(&back, &mut completed).expect("proper");
             for event in completed.drain(..) {
-                if let nvme::connection::HostEvent::Completed { data: Some(buffer), .. } = event {
+                if let HostEvent::Completed { data: Some(buffer), .. } = event {
                     ring.0.push(buffer);
                 }
             }
@@ -173,8 +202,8 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
     .prop_map(move |(sqe, length)| peer.pdu(CapsuleCmd::new(sqe), 0, &vec![0xcc; length]));
     let data = (0u16..4, 0u16..4, 0u32..9000, 1u32..5000, any::<bool>()).prop_map(
         move |(cid, ttag, at, n, last)| {
-            let flags = if last { nvme::pdu::common::FLAG_LAST } else { 0 };
-            peer.pdu(nvme::pdu::H2cData::new(cid, ttag, at, n), flags, &vec![0xdd; n as usize])
+            let flags = if last { FLAG_LAST } else { 0 };
+            peer.pdu(H2cData::new(cid, ttag, at, n), flags, &vec![0xdd; n as usize])
         },
     );
     let noise = proptest::collection::vec(any::<u8>(), 0..200);
@@ -239,9 +268,9 @@ proptest! {
             let (cid, ttag) = (u16::from(fields[0] % 4), u16::from(fields[1]));
             let (offset, size) = (u32::from(fields[2] % 8), u32::from(fields[3]));
             match pdu_type {
-                0..3 => bytes.extend(peer.pdu(nvme::pdu::C2hData::new(cid, offset, length as u32), flags & 12, &vec![1; length])),
-                3..6 => bytes.extend(peer.pdu(nvme::pdu::R2t::new(cid, ttag, offset, size), 0, &[])),
-                6..9 => bytes.extend(peer.pdu(nvme::pdu::CapsuleResp::new(Cqe::success(cid)), 0, &[])),
+                0..3 => bytes.extend(peer.pdu(C2hData::new(cid, offset, length as u32), flags & 12, &vec![1; length])),
+                3..6 => bytes.extend(peer.pdu(R2t::new(cid, ttag, offset, size), 0, &[])),
+                6..9 => bytes.extend(peer.pdu(CapsuleResp::new(Cqe::success(cid)), 0, &[])),
                 _ => bytes.extend(fields),
             }
         }

@@ -10,6 +10,9 @@
 //! Sockets with bytes to read take turns in a list, so that one busy connection does not hold the others up; a socket that finds
 //! no buffer keeps its place in it.
 //!
+//! Measured as the receive buffers were (see `receive`): 675 ns of processor time per message of 72 B 32 deep on one socket, 3850 on
+//! 64 sockets, 3750 for 4 KiB, 129 000 for 128 KiB. The ring needs 700, 3150, 3050 and 86 000.
+//!
 //! Holds: the kernel keeps no memory of ours between calls, so closing frees at once; a stale notice finds no slot, as it names
 //!        the token with its generation.
 //! Elsewhere: one socket's state is `net`; the disk's threads are `workers`; waiting is `poller`.
@@ -19,7 +22,7 @@ mod poller;
 mod workers;
 
 use crate::disk::Owner;
-use crate::driver::{Awakening, Driver};
+use crate::driver::Driver;
 use crate::event::{Event, Events};
 use crate::receive::ReceivePool;
 use crate::refused::Refused;
@@ -134,15 +137,15 @@ impl EpollDriver {
     }
 
     /// Waits for news at most for `timeout`, then gives every socket that can do something its turn.
-    fn turn(&mut self, timeout: Option<Nanos>, events: &mut Events) -> io::Result<Awakening> {
+    fn turn(&mut self, timeout: Option<Nanos>, events: &mut Events) -> io::Result<()> {
         let mut notices = mem::take(&mut self.notices);
-        let awakening = self.poller.wait(timeout, &mut notices);
+        let result = self.poller.wait(timeout, &mut notices);
         for notice in notices.drain(..) {
             self.on_notice(notice, events);
         }
         self.notices = notices;
         self.read_all(events);
-        awakening
+        result
     }
 
     fn on_notice(&mut self, notice: Notice, events: &mut Events) {
@@ -360,14 +363,14 @@ impl Driver for EpollDriver {
 
     fn poll(&mut self, events: &mut Events) -> io::Result<()> {
         self.write_all(events);
-        self.turn(Some(Nanos::ZERO), events).map(|_| ())
+        self.turn(Some(Nanos::ZERO), events)
     }
 
     fn may_have_events(&mut self) -> bool {
         true
     }
 
-    fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<Awakening> {
+    fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<()> {
         self.write_all(events);
         let can_read = !self.to_read.is_empty() && self.pool.available() > 0;
         let timeout = if can_read || !events.is_empty() {

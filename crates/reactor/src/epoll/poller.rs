@@ -1,6 +1,5 @@
 //! The epoll descriptor: what to watch, and waiting to the nanosecond.
 
-use crate::driver::Awakening;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -50,12 +49,8 @@ impl Poller {
         unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, ptr::null_mut()) };
     }
 
-    /// Waits for news, at most for `timeout` (`None`: for ever), and appends it to `notices`.
-    pub(super) fn wait(
-        &mut self,
-        timeout: Option<Nanos>,
-        notices: &mut Vec<Notice>,
-    ) -> io::Result<Awakening> {
+    /// Waits for news, at most for `timeout` (`None`: for ever) or until a signal is handled, and appends it to `notices`.
+    pub(super) fn wait(&mut self, timeout: Option<Nanos>, notices: &mut Vec<Notice>) -> io::Result<()> {
         let mut count = -1;
         if self.has_pwait2 {
             count = self.pwait2(timeout);
@@ -68,12 +63,12 @@ impl Poller {
         let Ok(count) = usize::try_from(count) else {
             let error = io::Error::last_os_error();
             return match error.kind() {
-                io::ErrorKind::Interrupted => Ok(Awakening::Signal),
+                io::ErrorKind::Interrupted => Ok(()),
                 _ => Err(error),
             };
         };
         notices.extend(self.raw[..count].iter().map(|raw| Notice { name: raw.u64, flags: raw.events }));
-        Ok(Awakening::Normal)
+        Ok(())
     }
 
     fn pwait2(&mut self, timeout: Option<Nanos>) -> libc::c_int {

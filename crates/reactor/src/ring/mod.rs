@@ -23,7 +23,7 @@ mod queue;
 mod setup;
 
 use crate::disk::{Owner, Transfer};
-use crate::driver::{Awakening, Driver};
+use crate::driver::Driver;
 use crate::event::Events;
 use crate::receive::ReceivePool;
 use crate::refused::Refused;
@@ -254,12 +254,12 @@ impl Driver for RingDriver {
         self.queue.may_have_completions()
     }
 
-    fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<Awakening> {
+    fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<()> {
         self.feed_starved();
         let timeout = deadline.map(|deadline| deadline.saturating_since(Clock.now()));
-        let awakening = self.queue.submit_and_wait(timeout)?;
+        self.queue.submit_and_wait(timeout)?;
         self.collect(events);
-        Ok(awakening)
+        Ok(())
     }
 }
 

@@ -6,7 +6,6 @@
 //! Holds: `in_flight` counts the requests that the kernel may still touch memory for, overflow included
 //!        (`requests_beyond_the_submission_queue_are_not_lost`).
 
-use crate::driver::Awakening;
 use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 use io_uring::{IoUring, Submitter, cqueue, opcode, squeue};
 use std::collections::VecDeque;
@@ -136,8 +135,8 @@ impl Queue {
         }
     }
 
-    /// As `submit`, then sleeps until there is a completion or `timeout` has passed.
-    pub(super) fn submit_and_wait(&mut self, timeout: Option<Nanos>) -> io::Result<Awakening> {
+    /// As `submit`, then sleeps until there is a completion, `timeout` has passed, or a signal was handled.
+    pub(super) fn submit_and_wait(&mut self, timeout: Option<Nanos>) -> io::Result<()> {
         self.refill();
         if !self.overflow.is_empty() {
             self.submit()?;
@@ -149,10 +148,9 @@ impl Queue {
             args = args.timespec(&timespec);
         }
         match self.ring.submitter().submit_with_args(1, &args) {
-            Ok(_) => Ok(Awakening::Normal),
+            Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
-                Some(libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(Awakening::Normal),
-                Some(libc::EINTR) => Ok(Awakening::Signal),
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(error),
             },
         }

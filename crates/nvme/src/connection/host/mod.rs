@@ -8,7 +8,9 @@
 //! when it is short enough, else when the controller asks. A buffer comes back with the completion unless it was moved out to
 //! be sent.
 //!
-//! Holds: at most `commands_max` are outstanding, and nothing is queued but for those; memory does not depend on the peer.
+//! Holds: at most `commands_max` are outstanding, and nothing is queued but for those, whatever the peer does
+//!        (`a_host_survives_anything`); a write's data is sent as it was asked for
+//!        (`data_asked_for_in_pieces_is_sent_in_pieces`).
 //! Elsewhere: `receive` takes PDUs in, `transmit` lays them. Identifiers are chosen by the caller.
 
 mod receive;
@@ -23,6 +25,7 @@ use crate::pdu::{Digests, End, Framing, PduReader, Rules, term::TermReqImage};
 use crate::spec::{Cqe, Sgl, Sqe};
 use std::collections::VecDeque;
 use transmit::Outbound;
+use units::Bytes;
 
 /// In-capsule data that every controller takes with a fabrics command, in bytes.
 const FABRICS_IN_CAPSULE_MAX: u32 = 8192;
@@ -249,6 +252,15 @@ impl<B: Buffer> HostConnection<B> {
     /// Things that wait to be sent.
     pub fn transmit_pending(&self) -> usize {
         self.transmit.len()
+    }
+
+    /// Bytes of data of outstanding commands that were neither sent nor received yet.
+    pub fn pending_bytes(&self) -> Bytes {
+        let left = self.commands.iter().map(|command| match command.flow {
+            Flow::Capsule if command.sent => 0,
+            _ => u64::from(command.length - command.moved),
+        });
+        Bytes(left.sum())
     }
 
     /// The submission queue head the controller told last.

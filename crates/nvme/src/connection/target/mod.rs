@@ -13,8 +13,10 @@
 //! finds a buffer; a larger write is parked without its data and the parse goes on (`resume` asks again). Too many answers
 //! not taken by the socket also stop the parse: a peer that sends without reading is slowed, not stored.
 //!
-//! Holds: at most the queue's entries are outstanding; the transmit queue holds at most twice that and a few;
-//!        nothing is allocated per command once the queue has been busy (`tests/transport_bounds.rs`).
+//! Holds: at most the queue's entries are outstanding and little more than twice that waits to be sent, whatever the peer
+//!        does (`a_target_survives_anything_and_stays_within_its_bounds`);
+//!        one buffer of each kind is enough to get through (`one_buffer_of_each_kind_is_enough_for_a_full_queue`);
+//!        nothing is allocated per command (`nothing_is_allocated_per_command_once_the_queue_has_been_busy`).
 //! Elsewhere: `plan` decides where a command's data is, `receive` takes PDUs in, `transmit` lays them,
 //!            `submission_queue` knows SQHD.
 
@@ -34,6 +36,7 @@ use crate::spec::{Cqe, Sqe, Status};
 use std::collections::VecDeque;
 use submission_queue::SubmissionQueue;
 use transmit::Outbound;
+use units::Bytes;
 
 /// Commands accepted before Connect has told the size of the queue.
 const COMMANDS_BEFORE_CONNECT: u32 = 8;
@@ -289,6 +292,17 @@ impl<B: Buffer> TargetConnection<B> {
     /// PDUs that wait to be sent.
     pub fn transmit_pending(&self) -> usize {
         self.transmit.len()
+    }
+
+    /// Bytes of data on their way: asked of the host and not received, and answered and not laid.
+    pub fn pending_bytes(&self) -> Bytes {
+        let asked = self.transfers.iter().filter(|transfer| transfer.stage != Stage::Parked);
+        let awaited = asked.map(|transfer| u64::from(transfer.length - transfer.received)).sum::<u64>();
+        let waiting = self.transmit.iter().map(|outbound| match outbound {
+            Outbound::Data { length, .. } => u64::from(*length),
+            _ => 0,
+        });
+        Bytes(awaited + waiting.sum::<u64>())
     }
 
     /// Gives back every buffer held, for a connection that is about to be dropped.

@@ -1,0 +1,44 @@
+//! `gimbal config check FILE`: what is wrong with a configuration, before it is used.
+
+use clap::Subcommand;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use target::config::Config;
+
+/// Arguments of `gimbal config`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Say everything that is wrong with a file, without starting anything
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+/// Prints one line per problem on stderr, or what the file sets up.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let ConfigCommand::Check { file } = args.command;
+    match Config::load(&file) {
+        Ok(config) => {
+            let namespaces: usize =
+                config.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
+            println!(
+                "{}: valid ({} devices, {} subsystems, {namespaces} namespaces)",
+                file.display(),
+                config.devices.len(),
+                config.subsystems.len(),
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! `gimbal serve`: the target, until a signal ends it.
+//!
+//! Prints `listening on ADDRESS` on stdout for each address when hosts may connect; everything else goes to the log on stderr.
+//! The first SIGTERM or SIGINT ends the target in order, the second at once.
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{Write, stderr, stdout};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+use target::config::{
+    BackendChoice, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, LogConfig, LogFormat,
+    PolicyKind, Speed, parse_size,
+};
+use target::{Server, Shutdown};
+use tracing_subscriber::EnvFilter;
+use units::Bytes;
+
+/// How long the end of the target may take before it is cut short.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(30);
+/// Size of a device that is not there, when none is given.
+const NULL_SIZE: Bytes = Bytes::gib(1024);
+/// Size of an emulated SSD when none is given: that of the default model.
+const EMULATED_SIZE: Bytes = Bytes::gib(16);
+
+/// Arguments of `gimbal serve`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  gimbal serve --device /dev/nvme0n1 --listen 0.0.0.0:4420
+  gimbal serve --device emulated:dct983 --condition fragmented
+  gimbal serve --device disk.img --size 100G --scheduler none
+  gimbal serve -c gimbal.toml")]
+pub(crate) struct Args {
+    /// A configuration file (see `gimbal config check`)
+    #[arg(short, long, value_name = "FILE", required_unless_present = "device", conflicts_with = "device")]
+    config: Option<PathBuf>,
+    /// What to share: a block device or file, `emulated`, `emulated:PROFILE`, or `null`
+    #[arg(long, value_name = "PATH|emulated[:PROFILE]|null")]
+    device: Option<String>,
+    /// Size of the device, such as 100G; a file is made or extended
+    #[arg(long, value_parser = size, conflicts_with = "config")]
+    size: Option<Bytes>,
+    /// Where hosts connect, more than once if wanted; port 0 lets the system choose [default: 127.0.0.1:4420]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<SocketAddr>,
+    /// Name of the subsystem
+    #[arg(long, conflicts_with = "config")]
+    nqn: Option<String>,
+    /// Who goes to the SSD next, and when
+    #[arg(long, value_enum, conflicts_with = "config")]
+    scheduler: Option<Scheduler>,
+    /// State of an emulated SSD's flash at the start
+    #[arg(long, value_enum, conflicts_with = "config")]
+    condition: Option<FlashCondition>,
+    /// Speed of an emulated SSD against the real one, such as 0.1
+    #[arg(long, value_parser = speed, conflicts_with = "config")]
+    speed: Option<Speed>,
+    /// How to talk to the system
+    #[arg(long, value_enum)]
+    backend: Option<BackendName>,
+    /// What to log, such as `info` or `warn,target=debug`
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// Form of the log
+    #[arg(long, value_enum)]
+    log_format: Option<LogForm>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Scheduler {
+    Gimbal,
+    None,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FlashCondition {
+    Clean,
+    Fragmented,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum BackendName {
+    Auto,
+    #[value(name = "io_uring")]
+    IoUring,
+    Epoll,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogForm {
+    Text,
+    Json,
+}
+
+/// Serves until a signal.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = config_of(args)?;
+    start_log(&config.log)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be handled")?;
+    let server = Server::start(config)?;
+    for address in server.addresses() {
+        println!("listening on {address}");
+    }
+    stdout().flush().context("stdout")?;
+
+    signals.forever().next();
+    tracing::info!(limit = ?SHUTDOWN_LIMIT, "ending: commands that came are answered; once more to end at once");
+    let stopper = server.stopper();
+    thread::spawn(move || {
+        signals.forever().next();
+        stopper.stop();
+    });
+    Ok(match server.shutdown(SHUTDOWN_LIMIT) {
+        Shutdown::Complete => ExitCode::SUCCESS,
+        Shutdown::CutShort => ExitCode::FAILURE,
+    })
+}
+
+fn config_of(args: Args) -> anyhow::Result<Config> {
+    let mut config = match (&args.config, &args.device) {
+        (Some(file), _) => Config::load(file)?,
+        (None, Some(device)) => simple(device, &args)?,
+        (None, None) => bail!("neither --device nor --config is given"),
+    };
+    if !args.listen.is_empty() {
+        config.listen = args.listen;
+    }
+    if let Some(backend) = args.backend {
+        config.backend = match backend {
+            BackendName::Auto => BackendChoice::Auto,
+            BackendName::IoUring => BackendChoice::IoUring,
+            BackendName::Epoll => BackendChoice::Epoll,
+        };
+    }
+    if args.log.is_some() {
+        config.log.level = args.log;
+    }
+    if let Some(form) = args.log_format {
+        config.log.format = match form {
+            LogForm::Text => LogFormat::Text,
+            LogForm::Json => LogFormat::Json,
+        };
+    }
+    Ok(config)
+}
+
+/// One subsystem with one device, from the flags.
+fn simple(device: &str, args: &Args) -> anyhow::Result<Config> {
+    let kind = device_kind(device, args)?;
+    let is_emulated = matches!(kind, DeviceKind::Emulated(_));
+    ensure!(is_emulated || args.speed.is_none(), "--speed is for emulated devices, {device:?} is none");
+    ensure!(
+        is_emulated || args.condition.is_none(),
+        "--condition is for emulated devices, {device:?} is none"
+    );
+    let mut config = Config::simple(kind, DEFAULT_LISTEN);
+    if let Some(nqn) = &args.nqn {
+        config.subsystems[0].nqn.clone_from(nqn);
+    }
+    if let Some(scheduler) = args.scheduler {
+        config.devices[0].scheduler.policy = match scheduler {
+            Scheduler::Gimbal => PolicyKind::Gimbal,
+            Scheduler::None => PolicyKind::None,
+        };
+    }
+    Ok(config)
+}
+
+fn device_kind(device: &str, args: &Args) -> anyhow::Result<DeviceKind> {
+    if device == "null" {
+        return Ok(DeviceKind::Null { size: args.size.unwrap_or(NULL_SIZE) });
+    }
+    let profile = device.strip_prefix("emulated:");
+    if device == "emulated" || profile.is_some() {
+        let mut emulated = EmulatedConfig::new(args.size.unwrap_or(EMULATED_SIZE));
+        if let Some(profile) = profile {
+            profile.clone_into(&mut emulated.profile);
+        }
+        emulated.speed = args.speed.unwrap_or(emulated.speed);
+        emulated.condition = match args.condition {
+            Some(FlashCondition::Fragmented) => Condition::Fragmented,
+            Some(FlashCondition::Clean) | None => Condition::Clean,
+        };
+        return Ok(DeviceKind::Emulated(emulated));
+    }
+    let path = PathBuf::from(device);
+    if is_block_device(&path) {
+        ensure!(
+            args.size.is_none(),
+            "--size is for files and emulated devices, {device:?} is a block device"
+        );
+        return Ok(DeviceKind::Block { path, direct: true });
+    }
+    Ok(DeviceKind::File { path, size: args.size, create: true, direct: true })
+}
+
+fn is_block_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// Logs to stderr, so that stdout says nothing but where hosts connect.
+fn start_log(log: &LogConfig) -> anyhow::Result<()> {
+    let filter = log.level.as_deref().unwrap_or("info");
+    let filter = EnvFilter::try_new(filter).with_context(|| format!("{filter:?} is no log filter"))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    match log.format {
+        LogFormat::Text => builder.with_target(false).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    Ok(())
+}
+
+fn size(text: &str) -> Result<Bytes, String> {
+    parse_size(text).ok_or_else(|| "not a size; write 100G, 512M or a number of bytes".to_owned())
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    Speed::parse(text).ok_or_else(|| "not a speed; write 1, 0.1 or 2.5, in whole thousandths".to_owned())
+}

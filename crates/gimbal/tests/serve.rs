@@ -1,0 +1,75 @@
+//! `gimbal serve` and `gimbal config check` as a user meets them.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn gimbal() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_gimbal"))
+}
+
+/// A target that serves, and where.
+fn serving(arguments: &[&str]) -> (Child, SocketAddr) {
+    let mut child = gimbal()
+        .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("readable");
+    let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
+    (child, address.parse().expect("an address"))
+}
+
+fn signal(child: &Child, name: &str) {
+    let status =
+        Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill(1) is everywhere");
+    assert!(status.success());
+}
+
+fn output(arguments: &[&str]) -> Output {
+    gimbal().args(arguments).output().expect("the binary was built")
+}
+
+#[test]
+fn it_says_where_it_listens_and_ends_in_order_on_a_signal() {
+    for name in ["-TERM", "-INT"] {
+        let (mut child, address) = serving(&["--device", "null"]);
+        let mut connection = TcpStream::connect(address).expect("it listens");
+        signal(&child, name);
+        assert!(child.wait().expect("it ends").success(), "{name}");
+        assert_eq!(connection.read(&mut [0; 8]).unwrap_or(0), 0, "the connection is closed");
+    }
+}
+
+#[test]
+fn a_problem_at_the_start_is_one_line_that_says_what_to_do() {
+    let result = output(&["serve", "--device", "/nonexistent/disk"]);
+    assert!(!result.status.success());
+    let message = String::from_utf8(result.stderr).expect("text");
+    assert!(
+        message.contains("device \"ssd\": /nonexistent/disk: does not exist; give it a size"),
+        "{message}"
+    );
+    let result = output(&["serve", "--device", "null", "--speed", "2"]);
+    let message = String::from_utf8(result.stderr).expect("text");
+    assert!(message.contains("--speed is for emulated devices"), "{message}");
+}
+
+#[test]
+fn config_check_judges_a_file() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gimbal.toml");
+    let example = example.to_str().expect("text");
+    let result = output(&["config", "check", example]);
+    assert!(result.status.success());
+    let said = String::from_utf8(result.stdout).expect("text");
+    assert!(said.ends_with("valid (4 devices, 2 subsystems, 5 namespaces)\n"), "{said}");
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let result = output(&["config", "check", manifest]);
+    assert!(!result.status.success());
+    let said = String::from_utf8(result.stderr).expect("text");
+    assert!(said.contains("Cargo.toml:1: package: nothing is called so here"), "{said}");
+}
