@@ -20,8 +20,8 @@
 #   -d FILE        a raw disk for the guest: vda, vdb, ... (repeatable)
 #   -x FILE:PATH   put FILE into the guest as PATH (repeatable)
 #   -e NAME=VALUE  an environment variable of the script (repeatable)
-#   -f PORT        let this machine reach the guest's PORT; the first line of output is
-#                  then "forward 127.0.0.1:P", P being a port the kernel chose
+#   -f PORT        let this machine reach the guest's PORT; a line of output then says
+#                  "forward 127.0.0.1:P", P being a port the kernel chose
 #
 # Exit status: the script's; 124 = out of time; 125 = guest or QEMU failed (the end of the
 # guest's console is then on standard error).

@@ -1,0 +1,152 @@
+# shellcheck shell=bash
+# lib.sh - sourced by every walk, in the guest: steps that print themselves and check their result.
+#
+#   begin                          the kernel's messages count from here
+#   run COMMAND                    must succeed
+#   shows REGEX COMMAND            must succeed and print a line that matches
+#   refused REGEX COMMAND          must fail, with an NVMe status that matches
+#   optional COMMAND               must succeed, or be refused in the specification's way
+#   connect / disconnect           this target; waits until the namespaces are there or gone
+#   allow REGEX REASON             a kernel message that belongs to what the walk does
+#   finish                         fails if the kernel warned of anything not allowed
+#
+# From outside: PORT and NQN of the target under test, and, if wanted, CONNECT_ARGS, KEEP_ALIVE
+# (seconds; 60, as an emulated host on a busy machine can miss the usual 5), HOST_NQN with HOST_ID.
+# The target is on the machine that runs QEMU.
+set -euo pipefail
+
+address=10.0.2.2
+allowed=()
+trap 'fail "line $LINENO: $BASH_COMMAND"' ERR
+set -E
+
+say() { echo "--- $*"; }
+
+fail() {
+	trap - ERR
+	echo "FAILED: $*"
+	echo "the kernel's last messages:"
+	dmesg | tail -n 30
+	exit 1
+}
+
+# The kernel's ring buffer is marked, so that what it said while booting is not judged.
+begin() {
+	say "walk begins: $(uname -r), $(nvme version | head -n 1)"
+	echo "<6>walk begins" >/dev/kmsg
+}
+
+# captured COMMAND...: runs it with its output in /tmp/output; shows the first lines of that.
+captured() {
+	local status=0
+	echo "\$ $*"
+	"$@" >/tmp/output 2>&1 || status=$?
+	head -n "${LINES_SHOWN:-4}" /tmp/output | sed 's/^/    /'
+	return $status
+}
+
+run() { captured "$@" || fail "$*: $(tail -n 5 /tmp/output)"; }
+
+shows() {
+	local regex=$1
+	shift
+	run "$@"
+	grep -Eq -- "$regex" /tmp/output || fail "$*: no line of its output matches '$regex': $(head -n 40 /tmp/output)"
+}
+
+refused() {
+	local regex=$1
+	shift
+	! captured "$@" || fail "$*: should have been refused"
+	grep -Eiq -- "$regex" /tmp/output || fail "$*: refused otherwise than by '$regex': $(cat /tmp/output)"
+}
+
+# What a controller may answer to a command, log page or feature it does not have.
+unsupported='invalid.field|invalid.log|invalid.*opcode|invalid.command|feature.not.(changeable|saveable)|0x[2-7]00[12]|0x[2-7]109'
+optional() {
+	captured "$@" || grep -Eiq -- "$unsupported" /tmp/output || fail "$*: $(cat /tmp/output)"
+}
+
+# until_true SECONDS WHAT COMMAND...: asks again and again.
+until_true() {
+	local tries=$(($1 * 10)) what=$2
+	shift 2
+	until "$@" >/dev/null 2>&1; do
+		tries=$((tries - 1))
+		[ "$tries" -gt 0 ] || fail "in vain waited for $what"
+		sleep 0.1
+	done
+}
+
+controllers() {
+	local directory
+	for directory in /sys/class/nvme/nvme*; do
+		[ ! -e "$directory/subsysnqn" ] || [ "$(cat "$directory/subsysnqn")" != "$NQN" ] || echo "${directory##*/}"
+	done
+}
+
+controller_state() { cat "/sys/class/nvme/$1/state"; }
+is_live() { [ "$(controller_state "$1")" = live ]; }
+
+# disk_of NSID: its block device. The number in nvme0n1 is an order of arrival, not a namespace id.
+disk_of() {
+	local subsystem disk
+	for subsystem in /sys/class/nvme-subsystem/nvme-subsys*; do
+		[ "$(cat "$subsystem/subsysnqn" 2>/dev/null)" = "$NQN" ] || continue
+		for disk in "$subsystem"/nvme*n* "$subsystem"/nvme*/nvme*n*; do
+			if [ -b "/dev/${disk##*/}" ] && [ "$(cat "$disk/nsid")" = "$1" ]; then
+				echo "/dev/${disk##*/}"
+				return
+			fi
+		done
+	done
+	return 1
+}
+
+# Sets `controller` (nvme0) and `namespace` (/dev/nvme0n1, of namespace 1).
+# shellcheck disable=SC2034 # the walks use them
+connect() {
+	local identity=()
+	[ -z "${HOST_NQN:-}" ] || identity=(--hostnqn "$HOST_NQN" --hostid "$HOST_ID")
+	# shellcheck disable=SC2086 # CONNECT_ARGS is a list of words
+	run nvme connect -t tcp -a "$address" -s "$PORT" -n "$NQN" --keep-alive-tmo="${KEEP_ALIVE:-60}" \
+		${identity[@]+"${identity[@]}"} ${CONNECT_ARGS:-}
+	controller=$(controllers | tail -n 1)
+	[ -n "$controller" ] || fail "connected, but there is no controller of $NQN"
+	until_true 20 "namespace 1" disk_of 1
+	namespace=$(disk_of 1)
+	until_true 20 "$controller to be live" is_live "$controller"
+}
+
+disconnect() {
+	run nvme disconnect -n "$NQN"
+	until_true 20 "the controllers to go" no_controllers
+}
+no_controllers() { [ -z "$(controllers)" ]; }
+
+# sum DEVICE [OFFSET-MIB LENGTH-MIB]: the SHA-256 of what the medium holds, past every cache.
+sum() { dd if="$1" bs=1M skip="${2:-0}" ${3:+count="$3"} iflag=direct status=none | sha256sum | cut -d' ' -f1; }
+
+allow() { allowed+=("$1"); say "allowed in the kernel's log: '$1' ($2)"; }
+
+finish() {
+	local message pattern bad=
+	say "what the kernel said of nvme"
+	dmesg | sed '1,/walk begins/d' | grep -Ei 'nvme|i/o error' | sed 's/^/    /' || true
+	# Warnings and worse from anyone, and whatever NVMe says that sounds like trouble.
+	{
+		dmesg --level=warn,err,crit,alert,emerg
+		dmesg | grep -Ei 'nvme.*(error|fail|timeout|reconnect|invalid|abort|unexpected|changed)' || true
+	} | sort -u >/tmp/suspicious
+	dmesg | sed '1,/walk begins/d' >/tmp/since
+	while IFS= read -r message; do
+		grep -Fxq -- "$message" /tmp/since || continue
+		for pattern in ${allowed[@]+"${allowed[@]}"}; do
+			[[ $message =~ $pattern ]] && continue 2
+		done
+		echo "unexpected: $message"
+		bad=yes
+	done </tmp/suspicious
+	[ -z "$bad" ] || fail "the kernel warned of what this walk does not explain"
+	say "walk is right"
+}
