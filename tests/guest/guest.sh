@@ -20,6 +20,7 @@
 #   -d FILE        a raw disk for the guest: vda, vdb, ... (repeatable)
 #   -x FILE:PATH   put FILE into the guest as PATH (repeatable)
 #   -e NAME=VALUE  an environment variable of the script (repeatable)
+#   -a ARGUMENTS   for the kernel's command line
 #   -f PORT        let this machine reach the guest's PORT; a line of output then says
 #                  "forward 127.0.0.1:P", P being a port the kernel chose
 #

@@ -7,10 +7,10 @@
 #   serial console      --> kept, shown when there is no status
 
 run_guest() {
-	local suite=bookworm limit=300 memory=768 processors=1 forward='' option drives=0
+	local suite=bookworm limit=300 memory=768 processors=1 forward='' append='' option drives=0
 	local files=() environment=() devices=()
 	OPTIND=1
-	while getopts g:t:m:c:d:x:e:f: option; do
+	while getopts g:t:m:c:d:x:e:f:a: option; do
 		case $option in
 		g) suite=$OPTARG ;;
 		t) limit=$OPTARG ;;
@@ -24,6 +24,7 @@ run_guest() {
 		x) files+=("$OPTARG") ;;
 		e) environment+=("$OPTARG") ;;
 		f) forward=$OPTARG ;;
+		a) append=$OPTARG ;;
 		*) die "see guest.sh --help" ;;
 		esac
 	done
@@ -133,7 +134,7 @@ boot() {
 		-accel tcg -machine q35,hpet=off,smm=off -cpu max,-cx16 -m "$memory" -smp "$processors" \
 		-nodefaults -no-user-config -display none -no-reboot \
 		-kernel "$folder/vmlinuz" -initrd "$session/initramfs" \
-		-append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off no_timer_check tsc=reliable cryptomgr.notests random.trust_cpu=on" \
+		-append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off no_timer_check tsc=reliable cryptomgr.notests random.trust_cpu=on $append" \
 		-chardev "file,id=console,path=$session/console" -serial chardev:console \
 		-chardev "pipe,id=monitor,path=$session/monitor" -mon chardev=monitor \
 		-device virtio-serial-pci,id=ports "${ports[@]}" \

@@ -44,7 +44,8 @@ say "log pages"
 LINES_SHOWN=30 shows '^critical_warning[[:space:]]*: *0' nvme smart-log "/dev/$controller"
 run nvme error-log "/dev/$controller" -e 4
 shows 'Firmware' nvme fw-log "/dev/$controller"
-run nvme effects-log "/dev/$controller" --human-readable
+# nvme-cli 2.13 also asks for the Zoned command set's effects, and fails if there are none.
+optional nvme effects-log "/dev/$controller" --human-readable
 run nvme changed-ns-list-log "/dev/$controller"
 optional nvme ana-log "/dev/$controller"
 optional nvme supported-log-pages "/dev/$controller"
@@ -55,21 +56,27 @@ optional nvme get-log "/dev/$controller" -i 0x12 -l 1024
 refused "$unsupported" nvme get-log "/dev/$controller" -i 0xdd -l 512
 
 say "features"
-for feature in 1 2 4 5 6 7 8 9 0xa 0xb 0xe 0xf 0x10 0x16 0x81 0x82 0x83 0x84; do
+for feature in 1 2 4 5 6 7 8 9 0xa 0xb 0xe 0xf 0x10 0x16 0x82 0x83 0x84; do
 	optional nvme get-feature "/dev/$controller" -f "$feature" -n 1
 done
+# Fabrics know 128-bit host identifiers only, and nvme-cli asks for the 64-bit one.
+refused "$unsupported|inconsistent.format" nvme get-feature "/dev/$controller" -f 0x81
 shows 'value:' nvme get-feature "/dev/$controller" -f 7
 run nvme set-feature "/dev/$controller" -f 0xf --value=20000
 shows '0x0*4e20' nvme get-feature "/dev/$controller" -f 0xf
 optional nvme set-feature "/dev/$controller" -f 6 --value=1
 
 say "properties"
-LINES_SHOWN=12 shows '^cap *: ' nvme show-regs "/dev/$controller"
-shows '^(value|capabilities): *[0-9a-f]' nvme get-property "/dev/$controller" --offset=0
+# nvme-cli 2.3 gives up at the first register that fabrics do not have, on any target.
+case $(nvme version | head -n 1) in
+*2.3*) captured nvme show-regs "/dev/$controller" || true ;;
+*) LINES_SHOWN=12 shows '^cap *: ' nvme show-regs "/dev/$controller" ;;
+esac
+shows 'Capabilities.*value: *[0-9a-f]|^(value|capabilities): *[0-9a-f]' nvme get-property "/dev/$controller" --offset=0
 
 say "what is not there is refused, and harms nothing"
-refused "$unsupported" nvme io-passthru "$namespace" -o 0x99 -n 1
-refused "$unsupported" nvme admin-passthru "/dev/$controller" -o 0xd1
+refused "$unsupported" nvme io-passthru "$namespace" --opcode=0x99 --namespace-id=1
+refused "$unsupported" nvme admin-passthru "/dev/$controller" --opcode=0xd1
 optional nvme device-self-test "/dev/$controller" -s 1
 run nvme id-ctrl "/dev/$controller"
 
@@ -83,8 +90,8 @@ until_true 20 "$controller to be live again" is_live "$controller"
 [ "$(sum "$namespace" 0 1)" = "$before" ] || fail "the namespace reads differently after a reset"
 
 say "two controllers of one host"
-CONNECT_ARGS=--duplicate-connect connect
-[ "$(controllers | wc -l)" = 2 ] || fail "a duplicate connect gave no second controller"
+connect_beside "$(cat /etc/nvme/hostnqn)" "$(cat /etc/nvme/hostid)"
+[ "$(controllers | wc -l)" = 2 ] || fail "there are not two controllers"
 [ "$(cat /sys/class/nvme/nvme*/cntlid | sort -u | wc -l)" = 2 ] || fail "two controllers share one id"
 disconnect
 

@@ -7,6 +7,7 @@
 #   refused REGEX COMMAND          must fail, with an NVMe status that matches
 #   optional COMMAND               must succeed, or be refused in the specification's way
 #   connect / disconnect           this target; waits until the namespaces are there or gone
+#   connect_beside NQN ID          the same target again, from another host or from the same
 #   allow REGEX REASON             a kernel message that belongs to what the walk does
 #   finish                         fails if the kernel warned of anything not allowed
 #
@@ -40,7 +41,7 @@ begin() {
 captured() {
 	local status=0
 	echo "\$ $*"
-	"$@" >/tmp/output 2>&1 || status=$?
+	"$@" 2>&1 | tr -cd '\n\t -~' >/tmp/output || status=$?
 	head -n "${LINES_SHOWN:-4}" /tmp/output | sed 's/^/    /'
 	return $status
 }
@@ -63,6 +64,7 @@ refused() {
 
 # What a controller may answer to a command, log page or feature it does not have.
 unsupported='invalid.field|invalid.log|invalid.*opcode|invalid.command|feature.not.(changeable|saveable)|0x[2-7]00[12]|0x[2-7]109'
+[ -z "${KERNEL_TARGET:-}" ] || unsupported+='|data sgl length invalid' # how the kernel's own target says it
 optional() {
 	captured "$@" || grep -Eiq -- "$unsupported" /tmp/output || fail "$*: $(cat /tmp/output)"
 }
@@ -88,12 +90,14 @@ controllers() {
 controller_state() { cat "/sys/class/nvme/$1/state"; }
 is_live() { [ "$(controller_state "$1")" = live ]; }
 
-# disk_of NSID: its block device. The number in nvme0n1 is an order of arrival, not a namespace id.
+# disk_of NSID: its block device, as `controller` sees it. The number in nvme0n1 is an order of
+# arrival, not a namespace id. Without multipath the disk belongs to the controller, else to the
+# subsystem (and the controller's own nvme0c0n1 is no device).
 disk_of() {
 	local subsystem disk
 	for subsystem in /sys/class/nvme-subsystem/nvme-subsys*; do
 		[ "$(cat "$subsystem/subsysnqn" 2>/dev/null)" = "$NQN" ] || continue
-		for disk in "$subsystem"/nvme*n* "$subsystem"/nvme*/nvme*n*; do
+		for disk in "/sys/class/nvme/$controller"/nvme*n* "$subsystem"/nvme*n*; do
 			if [ -b "/dev/${disk##*/}" ] && [ "$(cat "$disk/nsid")" = "$1" ]; then
 				echo "/dev/${disk##*/}"
 				return
@@ -104,13 +108,25 @@ disk_of() {
 }
 
 # Sets `controller` (nvme0) and `namespace` (/dev/nvme0n1, of namespace 1).
-# shellcheck disable=SC2034 # the walks use them
 connect() {
 	local identity=()
 	[ -z "${HOST_NQN:-}" ] || identity=(--hostnqn "$HOST_NQN" --hostid "$HOST_ID")
 	# shellcheck disable=SC2086 # CONNECT_ARGS is a list of words
 	run nvme connect -t tcp -a "$address" -s "$PORT" -n "$NQN" --keep-alive-tmo="${KEEP_ALIVE:-60}" \
 		${identity[@]+"${identity[@]}"} ${CONNECT_ARGS:-}
+	look_around
+}
+
+# connect_beside HOST-NQN HOST-ID: one more controller of a subsystem that is connected already. Told
+# to the kernel itself, as nvme-cli 2.3 would say "already connected".
+connect_beside() {
+	say "connect $1 beside"
+	echo "transport=tcp,traddr=$address,trsvcid=$PORT,nqn=$NQN,duplicate_connect,hostnqn=$1,hostid=$2" >/dev/nvme-fabrics
+	look_around
+}
+
+# shellcheck disable=SC2034 # the walks use what is set here
+look_around() {
 	controller=$(controllers | tail -n 1)
 	[ -n "$controller" ] || fail "connected, but there is no controller of $NQN"
 	until_true 20 "namespace 1" disk_of 1

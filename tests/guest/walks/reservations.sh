@@ -1,21 +1,19 @@
 #!/bin/bash
 # reservations.sh - two hosts and one namespace: who holds a reservation writes, who does not is
-# refused, and the holder's key can be pre-empted. One guest plays both hosts, so the kernel must not
-# merge the two controllers into one multipath device.
+# refused, and the holder's key can be pre-empted. One guest plays both hosts, so its kernel must not
+# merge the two controllers into one multipath device: it is booted with nvme_core.multipath=N.
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
-modprobe -r nvme_tcp nvme_fabrics nvme_core
-modprobe nvme_core multipath=N
-modprobe nvme_tcp
 begin
+[ "$(cat /sys/module/nvme_core/parameters/multipath)" = N ] || fail "boot with nvme_core.multipath=N"
 
 first_key=0x1111 second_key=0x2222
+allow 'shared namespace' 'the two controllers are kept apart on purpose'
 HOST_NQN=nqn.2024-06.io.gimbal:first HOST_ID=6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e0011 connect
-first=/dev/${controller}n1
-HOST_NQN=nqn.2024-06.io.gimbal:second HOST_ID=6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e0022 connect
-second=/dev/${controller}n1
-[ "$first" != "$second" ] || fail "both hosts have the same controller"
-until_true 20 "$second" test -b "$second"
+first=$namespace
+connect_beside nqn.2024-06.io.gimbal:second 6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e0022
+second=$namespace
+[ "$first" != "$second" ] || fail "both hosts have the same device"
 
 head -c 4096 /dev/urandom >/tmp/block
 block=$(blockdev --getss "$first")
