@@ -10,10 +10,13 @@
 //! connections on one thread. An IO that the switch gave no credit for waits in the client in its order; an IO whose
 //! connection breaks goes out again on the next one, or fails, as [`RetryPolicy`] says.
 //!
+//! [`Client`] is for everybody else: it has a thread of its own, and its calls block or are awaited.
+//!
 //! Elsewhere: PDUs and data transfer are `nvme::connection`; the credit window is `sched::CreditWindow`.
 
 mod backoff;
 mod bringup;
+mod client;
 mod discover;
 mod engine;
 mod fault;
@@ -30,6 +33,7 @@ mod view;
 
 pub use backoff::Backoff;
 pub use bringup::Discovered;
+pub use client::{Client, ClientError, ConnectFailure, Controller, Outcome, Pending};
 pub use discover::{DiscoverError, discover};
 pub use engine::{ControllerId, Engine, Event};
 pub use fault::{ConnectError, ConnectRefusal, Fault, Nonsense};

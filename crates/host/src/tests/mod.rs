@@ -1,6 +1,8 @@
 //! Sessions and engines against a target made of `nvme`'s own state machines.
 
+mod client;
 mod engine;
+mod server;
 mod session;
 mod target;
 mod world;
