@@ -17,7 +17,7 @@
 use crate::config::{AllowedHosts, Limits, SubsystemConfig, TenantConfig};
 use crate::link::{Events, Link};
 use crate::mailbox::Inbox;
-use crate::payload::Payload;
+use crate::payload::{Intakes, Payload};
 use crate::pipeline::message::{Announcement, Handover, Peers, Report, ToFront, ToPipeline};
 use crate::slab::{Key, Slab};
 use crate::tenants::{Registry, share_of};
@@ -26,7 +26,7 @@ use nvme::connection::{Fatal, FlowControl, TargetConnection, TargetEvent, Target
 use nvme::spec::connect::ConnectData;
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{Action, Output, QueueKey, Subsystem, read_connect, unknown_subsystem};
-use reactor::{BufferPool, Clock, Event, Reactor, Token};
+use reactor::{Clock, Event, Reactor, Token};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -107,7 +107,7 @@ pub(crate) struct Front {
     registry: Registry,
     /// Connections handed over and not gone.
     handed_over: usize,
-    pool: BufferPool,
+    intakes: Intakes,
     resting: Vec<Token>,
     resume_at: Option<Instant>,
     next_stall_check: Instant,
@@ -124,7 +124,7 @@ impl Front {
             deadlines: VecDeque::new(),
             registry: Registry::new(TENANTS_MAX),
             handed_over: 0,
-            pool: BufferPool::new(MEMORY),
+            intakes: Intakes::new(MEMORY),
             resting: Vec::new(),
             resume_at: None,
             next_stall_check: Instant::ZERO,
@@ -178,8 +178,8 @@ impl Front {
             Event::Sent { token, batch, result } => {
                 let Some(key) = self.by_token.get(&token).copied() else { return };
                 let guest = self.guests.get_mut(key).expect("every token has its guest");
-                let pool = &mut self.pool;
-                guest.link.on_sent(batch, |buffer| pool.give(buffer));
+                // What discovery says is on the heap: there are no buffers to give back.
+                guest.link.on_sent(batch, drop);
                 match result {
                     Ok(()) => self.parse(now, key, &[]),
                     Err(error) => self.close(now, key, &format!("the connection broke: {error}")),
@@ -254,8 +254,8 @@ impl Front {
         let Some(guest) = self.guests.get_mut(key) else { return };
         let reactor = &mut self.parts.reactor;
         let result = match bytes {
-            [] => guest.link.parse_held(&mut self.pool, reactor, &mut self.events),
-            _ => guest.link.receive(now, bytes, &mut self.pool, reactor, &mut self.events),
+            [] => guest.link.parse_held(&mut self.intakes, reactor, &mut self.events),
+            _ => guest.link.receive(now, bytes, &mut self.intakes, reactor, &mut self.events),
         };
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
@@ -332,11 +332,11 @@ impl Front {
     }
 
     fn give_back(&mut self, key: Key, payload: Option<Payload>) {
-        let Some(buffer) = payload.and_then(Payload::into_pooled) else { return };
+        let Some((buffer, account)) = payload.and_then(Payload::into_pooled) else { return };
         if let Some(guest) = self.guests.get_mut(key) {
-            guest.link.budget.give(buffer.len());
+            guest.link.budget.give(account, buffer.len());
         }
-        self.pool.give(buffer);
+        self.intakes.give(buffer, account);
     }
 
     /// The command by which a connection says what it is for. The error is the answer before closing.

@@ -10,10 +10,10 @@
 //!
 //! Holds: at most one batch is in flight; nothing is read from a socket whose bytes cannot be used.
 
-use crate::payload::{Budget, Intake, Outlet, Payload};
+use crate::payload::{Account, Budget, Intake, Intakes, Outlet, Payload};
 use nvme::connection::{Fatal, Pause, TargetConnection, TargetEvent};
 use nvme::spec::Cqe;
-use reactor::{BufferPool, IoBuffer, Reactor, SendBatch, Token};
+use reactor::{IoBuffer, Reactor, SendBatch, Token};
 use std::net::SocketAddr;
 use units::{Bytes, Instant, Nanos};
 
@@ -85,7 +85,7 @@ impl Link {
         &mut self,
         now: Instant,
         bytes: &[u8],
-        pool: &mut BufferPool,
+        intakes: &mut Intakes,
         reactor: &mut Reactor,
         events: &mut Events,
     ) -> Result<(), Fatal> {
@@ -93,7 +93,7 @@ impl Link {
         if self.ending {
             return Ok(());
         }
-        let taken = if self.held.is_empty() { self.parse(bytes, pool, events)? } else { 0 };
+        let taken = if self.held.is_empty() { self.parse(bytes, intakes, events)? } else { 0 };
         if taken < bytes.len() {
             self.held.extend(&bytes[taken..]);
             if !self.paused {
@@ -107,14 +107,14 @@ impl Link {
     /// Tries again what was held back: after memory came back, and after replies were sent.
     pub(crate) fn parse_held(
         &mut self,
-        pool: &mut BufferPool,
+        intakes: &mut Intakes,
         reactor: &mut Reactor,
         events: &mut Events,
     ) -> Result<(), Fatal> {
         self.starved = false;
-        self.transport.resume(&mut Intake { pool, budget: &mut self.budget, starved: &mut self.starved });
+        self.transport.resume(&mut Intake { intakes, budget: &mut self.budget, starved: &mut self.starved });
         let held = std::mem::take(&mut self.held);
-        let taken = self.parse(&held, pool, events)?;
+        let taken = self.parse(&held, intakes, events)?;
         self.held = held;
         self.held.drain(..taken);
         if self.paused && self.held.is_empty() {
@@ -134,9 +134,9 @@ impl Link {
         std::mem::take(&mut self.held)
     }
 
-    fn parse(&mut self, bytes: &[u8], pool: &mut BufferPool, events: &mut Events) -> Result<usize, Fatal> {
+    fn parse(&mut self, bytes: &[u8], intakes: &mut Intakes, events: &mut Events) -> Result<usize, Fatal> {
         let before = events.len();
-        let mut intake = Intake { pool, budget: &mut self.budget, starved: &mut self.starved };
+        let mut intake = Intake { intakes, budget: &mut self.budget, starved: &mut self.starved };
         let result = self.transport.on_bytes(bytes, &mut intake, events);
         let new = &events[before..];
         self.delivered += new.iter().filter(|event| matches!(event, TargetEvent::Command { .. })).count();
@@ -172,7 +172,7 @@ impl Link {
     /// A batch was sent: its buffers go back to `give`, the next may be flushed.
     pub(crate) fn on_sent(&mut self, mut batch: SendBatch, mut give: impl FnMut(IoBuffer)) {
         for buffer in batch.drain_buffers() {
-            self.budget.give(buffer.len());
+            self.budget.give(Account::Transfer, buffer.len());
             give(buffer);
         }
         self.batch = Some(batch);

@@ -5,11 +5,19 @@
 //!   device ──move──► Payload ──move──► SendBatch ──gather──► socket
 //! ```
 //!
-//! Each pipeline has two pools: one for data that arrives, one for data that was read. If both came out of one, writes that
-//! wait in the scheduler could hold all memory while the scheduler waits for reads that need some, for ever.
+//! Memory is divided by what has to happen before it comes back, as otherwise each of these could wait for the other:
+//!
+//! - *capsules*: data that came with its command. Comes back when the scheduler and the device are done with it.
+//! - *transfers*: data that a host was asked for. Comes back when the host has sent it, which the parser has to see; so the
+//!   parser must never wait for memory of this kind. (It waits for memory of the first kind only.)
+//! - *reads*: what the device has read. Comes back when the host has taken it. Were it of one pool with the others, writes that
+//!   wait in the scheduler could hold all memory while the scheduler waits for reads that need some.
 //!
 //! On top of the pools every connection has a budget, so that one that sends much or reads slowly does not take what the
 //! others need. A buffer counts against it from the moment it is taken (a read: admitted) until its bytes are sent or stored.
+//!
+//! Holds: writes of all kinds make progress in the least memory that a configuration may give
+//!        (`writes_beyond_the_memory_wait_their_turn` in `tests/bounds.rs`).
 
 use nvme::buffer::{Buffer, BufferSource, BufferUse, Outgoing};
 use reactor::{BufferPool, IoBuffer, SendBatch};
@@ -21,20 +29,63 @@ const BATCH_PIECES_MAX: usize = 512;
 /// Bytes in one batch: beyond this, more per call gains nothing, and the buffers come back later.
 const BATCH_BYTES_MAX: usize = 2 << 20;
 
+/// One part of so many of the memory is for capsules: they are small.
+const CAPSULES_PART: u64 = 8;
+
+/// What the memory of data is counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Account {
+    /// It came with its command.
+    Capsule,
+    /// The host was asked for it; in the budget of a connection also what was read for it.
+    Transfer,
+}
+
+/// Memory for data that arrives.
+pub(crate) struct Intakes {
+    capsules: BufferPool,
+    transfers: BufferPool,
+}
+
+impl Intakes {
+    /// `memory` in all.
+    pub(crate) fn new(memory: Bytes) -> Intakes {
+        let capsules = Bytes(memory.get() / CAPSULES_PART);
+        Intakes { capsules: BufferPool::new(capsules), transfers: BufferPool::new(memory - capsules) }
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn give(&mut self, buffer: IoBuffer, account: Account) {
+        self.of(account).give(buffer);
+    }
+
+    /// Memory that is out.
+    pub(crate) fn lent(&mut self) -> Bytes {
+        self.capsules.lent() + self.transfers.lent()
+    }
+
+    fn of(&mut self, account: Account) -> &mut BufferPool {
+        match account {
+            Account::Capsule => &mut self.capsules,
+            Account::Transfer => &mut self.transfers,
+        }
+    }
+}
+
 /// The data of one command.
 #[derive(Debug)]
 pub(crate) enum Payload {
     /// In a buffer of a pool: data of IO commands, and whatever arrives.
-    Pooled(IoBuffer),
+    Pooled(IoBuffer, Account),
     /// On the heap: what a controller says about itself.
     Heap(Vec<u8>),
 }
 
 impl Payload {
     /// The pool's buffer, if there is one.
-    pub(crate) fn into_pooled(self) -> Option<IoBuffer> {
+    pub(crate) fn into_pooled(self) -> Option<(IoBuffer, Account)> {
         match self {
-            Payload::Pooled(buffer) => Some(buffer),
+            Payload::Pooled(buffer, account) => Some((buffer, account)),
             Payload::Heap(_) => None,
         }
     }
@@ -43,14 +94,14 @@ impl Payload {
 impl Buffer for Payload {
     fn bytes(&self) -> &[u8] {
         match self {
-            Payload::Pooled(buffer) => buffer,
+            Payload::Pooled(buffer, _) => buffer,
             Payload::Heap(bytes) => bytes,
         }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Payload::Pooled(buffer) => buffer,
+            Payload::Pooled(buffer, _) => buffer,
             Payload::Heap(bytes) => bytes,
         }
     }
@@ -59,6 +110,12 @@ impl Buffer for Payload {
 /// What one connection holds of the pools, and what it may.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    capsules: Share,
+    transfers: Share,
+}
+
+#[derive(Debug)]
+struct Share {
     held: u64,
     limit: u64,
 }
@@ -66,29 +123,40 @@ pub(crate) struct Budget {
 impl Budget {
     /// Nothing held of `limit`.
     pub(crate) fn new(limit: Bytes) -> Budget {
-        Budget { held: 0, limit: limit.get() }
+        let capsules = limit.get() / CAPSULES_PART;
+        let share = |limit| Share { held: 0, limit };
+        Budget { capsules: share(capsules), transfers: share(limit.get() - capsules) }
     }
 
     /// Counts a buffer of `length` bytes; false if it does not fit. A connection that holds nothing may always have one.
-    pub(crate) fn take(&mut self, length: usize) -> bool {
+    pub(crate) fn take(&mut self, account: Account, length: usize) -> bool {
+        let share = self.of(account);
         let size = footprint(length);
-        let fits = self.held == 0 || self.held + size <= self.limit;
+        let fits = share.held == 0 || share.held + size <= share.limit;
         if fits {
-            self.held += size;
+            share.held += size;
         }
         fits
     }
 
     /// Counts a buffer back.
-    pub(crate) fn give(&mut self, length: usize) {
+    pub(crate) fn give(&mut self, account: Account, length: usize) {
+        let share = self.of(account);
         // Not exact after `clear`, see there.
-        self.held = self.held.saturating_sub(footprint(length));
+        share.held = share.held.saturating_sub(footprint(length));
     }
 
     /// Forgets what is held. The transport drops the buffers of commands it refuses by itself (spoiled data, for instance),
     /// which nobody counts back; once nothing is under way on the connection, it holds nothing, whatever was counted.
     pub(crate) fn clear(&mut self) {
-        self.held = 0;
+        (self.capsules.held, self.transfers.held) = (0, 0);
+    }
+
+    fn of(&mut self, account: Account) -> &mut Share {
+        match account {
+            Account::Capsule => &mut self.capsules,
+            Account::Transfer => &mut self.transfers,
+        }
     }
 }
 
@@ -99,7 +167,7 @@ fn footprint(length: usize) -> u64 {
 
 /// Where a connection gets memory for data that arrives.
 pub(crate) struct Intake<'a> {
-    pub(crate) pool: &'a mut BufferPool,
+    pub(crate) intakes: &'a mut Intakes,
     pub(crate) budget: &'a mut Budget,
     /// Set when a buffer was refused: ask again when some came back.
     pub(crate) starved: &'a mut bool,
@@ -108,12 +176,16 @@ pub(crate) struct Intake<'a> {
 impl BufferSource for Intake<'_> {
     type Buffer = Payload;
 
-    fn take(&mut self, length: usize, _purpose: BufferUse) -> Option<Payload> {
-        if self.budget.take(length) {
-            if let Some(buffer) = self.pool.take(length) {
-                return Some(Payload::Pooled(buffer));
+    fn take(&mut self, length: usize, purpose: BufferUse) -> Option<Payload> {
+        let account = match purpose {
+            BufferUse::InCapsule => Account::Capsule,
+            BufferUse::Transfer => Account::Transfer,
+        };
+        if self.budget.take(account, length) {
+            if let Some(buffer) = self.intakes.of(account).take(length) {
+                return Some(Payload::Pooled(buffer, account));
             }
-            self.budget.give(length);
+            self.budget.give(account, length);
         }
         *self.starved = true;
         None
@@ -132,7 +204,7 @@ impl Outgoing<Payload> for Outlet<'_> {
 
     fn payload(&mut self, buffer: Payload, range: Range<usize>) {
         match buffer {
-            Payload::Pooled(buffer) => self.batch.push_buffer(buffer, range),
+            Payload::Pooled(buffer, _) => self.batch.push_buffer(buffer, range),
             Payload::Heap(bytes) => self.batch.push_bytes(&bytes[range]),
         }
     }
@@ -149,24 +221,27 @@ mod tests {
     #[test]
     fn a_budget_counts_whole_pages_and_always_lets_one_buffer_through() {
         let mut budget = Budget::new(Bytes::kib(16));
-        assert!(budget.take(1 << 20), "held nothing");
-        assert!(!budget.take(1));
-        budget.give(1 << 20);
-        assert!(budget.take(1) && budget.take(4097));
-        assert_eq!(budget.held, 12 << 10);
-        assert!(!budget.take(4097) && budget.take(4096));
+        let mut take = |length| budget.take(Account::Transfer, length);
+        assert!(take(1 << 20), "held nothing");
+        assert!(!take(1));
+        budget.give(Account::Transfer, 1 << 20);
+        let mut take = |length| budget.take(Account::Transfer, length);
+        assert!(take(1) && take(4097), "14 KiB are for transfers, 12 KiB are taken");
+        assert!(!take(1));
+        assert!(budget.take(Account::Capsule, 1), "capsules have a share of their own");
     }
 
     #[test]
     fn a_refusal_is_remembered_and_costs_nothing() {
-        let mut pool = BufferPool::new(Bytes::kib(4));
-        let mut budget = Budget::new(Bytes::kib(64));
+        let mut intakes = Intakes::new(Bytes::kib(32));
+        let mut budget = Budget::new(Bytes::kib(128));
         let mut starved = false;
-        let mut intake = Intake { pool: &mut pool, budget: &mut budget, starved: &mut starved };
+        let mut intake = Intake { intakes: &mut intakes, budget: &mut budget, starved: &mut starved };
         let first = intake.take(100, BufferUse::InCapsule).expect("one page is there");
-        assert!(intake.take(100, BufferUse::Transfer).is_none());
-        assert!(starved);
-        assert_eq!(budget.held, 4 << 10);
+        assert!(intake.take(100, BufferUse::InCapsule).is_none());
+        assert!(*intake.starved);
+        assert!(intake.take(100, BufferUse::Transfer).is_some(), "of another pool");
+        assert_eq!(budget.capsules.held, 4 << 10);
         assert_eq!(first.bytes().len(), 100);
     }
 }

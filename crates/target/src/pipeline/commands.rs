@@ -6,7 +6,7 @@
 use super::message::IoOutcome;
 use super::placement::priority_of;
 use super::{Origin, Pipeline, queue_of};
-use crate::payload::Payload;
+use crate::payload::{Account, Payload};
 use crate::slab::Key;
 use crate::switch::{Failure, Finished, Request, Work};
 use nvme::buffer::Buffer;
@@ -25,6 +25,8 @@ pub(super) struct IoContext {
     pub(super) device: usize,
     /// Bytes of the connection's budget that its read data takes.
     read_length: usize,
+    /// What the memory of its write data is counted as.
+    account: Account,
     /// The work, while it waits for room in the budget.
     waiting: Option<Work>,
     /// Its host was preempted with abort.
@@ -61,11 +63,11 @@ impl Pipeline {
 
     /// The data of a command that needed no device is no longer needed.
     fn give_back(&mut self, key: Key, payload: Option<Payload>) {
-        let Some(buffer) = payload.and_then(Payload::into_pooled) else { return };
+        let Some((buffer, account)) = payload.and_then(Payload::into_pooled) else { return };
         if let Some(link) = self.sessions.get_mut(key).and_then(|session| session.link.as_mut()) {
-            link.budget.give(buffer.len());
+            link.budget.give(account, buffer.len());
         }
-        self.inbound.give(buffer);
+        self.intakes.give(buffer, account);
         self.memory_came_back = true;
     }
 
@@ -92,7 +94,8 @@ impl Pipeline {
         let home = self.homes[session.subsystem].as_ref().expect("its command was just checked");
         let placement =
             home.placements[command.nsid as usize].expect("the subsystem knows only placed namespaces");
-        let work = placement.work(&command, payload);
+        let (buffer, account) = payload.and_then(Payload::into_pooled).unzip();
+        let work = placement.work(&command, buffer);
         let read_length = match &work {
             Work::Read(range) => usize::try_from(range.length).expect("a transfer fits the address space"),
             _ => 0,
@@ -103,12 +106,15 @@ impl Pipeline {
             command,
             device: placement.device,
             read_length,
+            account: account.unwrap_or(Account::Transfer),
             waiting: None,
             is_preempted: false,
         });
         session.ios += 1;
         let link = session.link.as_mut().expect("its command has just come");
-        if read_length > 0 && !(session.waiting.is_empty() && link.budget.take(read_length)) {
+        if read_length > 0
+            && !(session.waiting.is_empty() && link.budget.take(Account::Transfer, read_length))
+        {
             self.ios.get_mut(io).expect("just inserted").waiting = Some(work);
             session.waiting.push_back(io);
             return;
@@ -122,7 +128,7 @@ impl Pipeline {
             let Some(session) = self.sessions.get_mut(key) else { return };
             let (Some(link), Some(&io)) = (&mut session.link, session.waiting.front()) else { return };
             let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
-            if !link.budget.take(context.read_length) {
+            if !link.budget.take(Account::Transfer, context.read_length) {
                 return;
             }
             session.waiting.pop_front();
@@ -167,9 +173,9 @@ impl Pipeline {
         }
         if let Some(buffer) = spent {
             if let Some(link) = &mut session.link {
-                link.budget.give(buffer.len());
+                link.budget.give(context.account, buffer.len());
             }
-            self.inbound.give(buffer);
+            self.intakes.give(buffer, context.account);
             self.memory_came_back = true;
         }
         match (&mut session.link, read) {
@@ -181,11 +187,11 @@ impl Pipeline {
                 match read {
                     Some(buffer) => {
                         let length = buffer.len() as u32;
-                        link.reply_with_data(cqe, Payload::Pooled(buffer), length);
+                        link.reply_with_data(cqe, Payload::Pooled(buffer, Account::Transfer), length);
                     }
                     None => {
                         if context.read_length > 0 {
-                            link.budget.give(context.read_length);
+                            link.budget.give(Account::Transfer, context.read_length);
                         }
                         link.reply(cqe);
                     }
@@ -197,7 +203,7 @@ impl Pipeline {
                     self.admit_waiting(now, context.session);
                 }
             }
-            (None, Some(buffer)) => self.outbound.give(buffer),
+            (None, Some(buffer)) => self.reads.give(buffer),
             (None, None) => {}
         }
         self.lower_fences(io);

@@ -27,6 +27,7 @@ mod sessions;
 use crate::config::Limits;
 use crate::link::Events;
 use crate::mailbox::{Inbox, Mailbox};
+use crate::payload::Intakes;
 use crate::slab::{Key, Slab};
 use crate::stats::{Counters, SsdStats, TenantStats};
 use crate::switch::{Finished, Measured, Request, Switch, Work};
@@ -133,14 +134,14 @@ pub(crate) struct Pipeline {
     tenants: Vec<Option<Tenant>>,
 
     /// Data that arrives.
-    inbound: BufferPool,
+    intakes: Intakes,
     /// Data that was read.
-    outbound: BufferPool,
+    reads: BufferPool,
     /// Sessions with something to send.
     dirty: Vec<Key>,
     /// Sessions that were refused memory, longest waiting first.
     thirsty: VecDeque<Key>,
-    /// Whether inbound memory has come back since the thirsty were last served.
+    /// Whether memory of it has come back since the thirsty were last served.
     memory_came_back: bool,
     device_errors: u64,
     next_stall_check: Instant,
@@ -172,8 +173,8 @@ impl Pipeline {
             remotes,
             fences: Vec::new(),
             tenants: Vec::new(),
-            inbound: BufferPool::new(half),
-            outbound: BufferPool::new(half),
+            intakes: Intakes::new(half),
+            reads: BufferPool::new(half),
             dirty: Vec::new(),
             thirsty: VecDeque::new(),
             memory_came_back: false,
@@ -292,7 +293,7 @@ impl Pipeline {
     fn run_switch(&mut self, now: Instant) {
         let mut finished = std::mem::take(&mut self.finished);
         self.switch
-            .run(now, &mut self.reactor, &mut self.outbound, |io, measured| finished.push((io, measured)));
+            .run(now, &mut self.reactor, &mut self.reads, |io, measured| finished.push((io, measured)));
         for (io, measured) in finished.drain(..) {
             if let Some(measured) = measured
                 && let Some(Some(tenant)) = self.tenants.get_mut(measured.tenant.index())
@@ -420,7 +421,7 @@ impl Pipeline {
             in_flight: backlog.in_flight,
             connections: self.by_token.len(),
             tenants: tenants.collect(),
-            memory: self.inbound.lent() + self.outbound.lent(),
+            memory: self.intakes.lent() + self.reads.lent(),
         }
     }
 }

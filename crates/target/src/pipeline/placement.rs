@@ -1,8 +1,8 @@
 //! Where a namespace lies, and an NVMe command as work for a switch.
 
-use crate::payload::Payload;
 use crate::switch::{ByteRange, Work};
 use nvme::subsystem::{IoCommand, IoOp};
+use reactor::IoBuffer;
 use sched::Priority;
 use units::Lba;
 
@@ -29,9 +29,8 @@ impl Placement {
     ///
     /// # Panics
     /// If a write or compare comes without data in a pool's buffer: the transport delivers every one with it.
-    pub(crate) fn work(self, command: &IoCommand, payload: Option<Payload>) -> Work {
+    pub(crate) fn work(self, command: &IoCommand, buffer: Option<IoBuffer>) -> Work {
         let range = self.range(command.lba, command.blocks);
-        let buffer = payload.and_then(Payload::into_pooled);
         match &command.op {
             IoOp::Read => Work::Read(range),
             IoOp::Write => {

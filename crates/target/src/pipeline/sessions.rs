@@ -137,7 +137,7 @@ impl Pipeline {
                 link.receive(
                     now,
                     &unparsed,
-                    &mut pipeline.inbound,
+                    &mut pipeline.intakes,
                     &mut pipeline.reactor,
                     &mut pipeline.events,
                 )
@@ -163,14 +163,14 @@ impl Pipeline {
     /// Bytes have arrived.
     pub(super) fn on_received(&mut self, now: Instant, key: Key, bytes: RecvBuffer) {
         self.parse_new(now, key, |link, pipeline| {
-            link.receive(now, &bytes, &mut pipeline.inbound, &mut pipeline.reactor, &mut pipeline.events)
+            link.receive(now, &bytes, &mut pipeline.intakes, &mut pipeline.reactor, &mut pipeline.events)
         });
     }
 
     /// Goes on with bytes and writes that were held back.
     pub(super) fn parse_held(&mut self, now: Instant, key: Key) {
         self.parse_new(now, key, |link, pipeline| {
-            link.parse_held(&mut pipeline.inbound, &mut pipeline.reactor, &mut pipeline.events)
+            link.parse_held(&mut pipeline.intakes, &mut pipeline.reactor, &mut pipeline.events)
         });
     }
 
@@ -224,8 +224,8 @@ impl Pipeline {
     /// A batch was sent, or not.
     pub(super) fn on_sent(&mut self, now: Instant, key: Key, batch: SendBatch, result: io::Result<()>) {
         let Some(link) = self.sessions.get_mut(key).and_then(|session| session.link.as_mut()) else { return };
-        let outbound = &mut self.outbound;
-        link.on_sent(batch, |buffer| outbound.give(buffer));
+        let reads = &mut self.reads;
+        link.on_sent(batch, |buffer| reads.give(buffer));
         if let Err(error) = result {
             return self.close_session(now, key, Ending::Broken(error));
         }
@@ -245,9 +245,11 @@ impl Pipeline {
         info!(%peer, %host, device = %self.name, unanswered, "connection ended: {ending}");
         self.by_token.remove(&link.token);
         self.reactor.close(link.token);
-        let inbound = &mut self.inbound;
+        let intakes = &mut self.intakes;
         link.transport.into_buffers(|payload| {
-            payload.into_pooled().into_iter().for_each(|buffer| inbound.give(buffer));
+            if let Some((buffer, account)) = payload.into_pooled() {
+                intakes.give(buffer, account);
+            }
         });
         self.memory_came_back = true;
         self.withdraw_session(now, key);

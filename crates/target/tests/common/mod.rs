@@ -112,6 +112,17 @@ impl Queue {
 
     /// Connects it as queue `queue_id`; the answer to Connect.
     pub fn connect(&mut self, queue_id: u16, entries: u16, controller_id: u16, options: &Options) -> Cqe {
+        self.try_connect(queue_id, entries, controller_id, options).expect("the target answers")
+    }
+
+    /// As `connect`; nothing if the target closes the connection instead.
+    pub fn try_connect(
+        &mut self,
+        queue_id: u16,
+        entries: u16,
+        controller_id: u16,
+        options: &Options,
+    ) -> Option<Cqe> {
         let sqe = ConnectCommand {
             queue_id,
             sqsize: entries - 1,
@@ -125,7 +136,8 @@ impl Queue {
         let data = ConnectData::new(HostId(id), &host, &subsystem, controller_id);
         let data = data.as_bytes().to_vec();
         let length = data.len() as u32;
-        self.command(sqe, Transfer::ToController(data, length)).0
+        self.submit(sqe, Transfer::ToController(data, length));
+        Some(self.next()?.0)
     }
 
     /// Sends a command without waiting for its end; its identifier.
@@ -204,17 +216,24 @@ impl Client {
             return Err(connected.status());
         }
         let controller_id = connected.dw0() as u16;
-        let enable = Configuration::host(false).enabled();
-        let set = Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, enable.0, 0, 0, 0]);
-        assert!(admin.command(set, Transfer::None).0.status().is_success());
-        let get = Sqe::fabrics(fabrics::PROPERTY_GET).with_cdw10_15([0, offset::CSTS, 0, 0, 0, 0]);
-        assert_eq!(admin.command(get, Transfer::None).0.dw0() & 1, 1, "ready");
+        enable(&mut admin);
         let mut io = Queue::open(address, ENTRIES, options);
         let connected = io.connect(1, ENTRIES, controller_id, options);
         if !connected.status().is_success() {
             return Err(connected.status());
         }
         Ok(Client { admin, io, controller_id })
+    }
+
+    /// A controller, or nothing if the target closes a connection instead of answering.
+    pub fn try_open(address: SocketAddr) -> Option<Client> {
+        let options = Options::default();
+        let mut admin = Queue::open(address, ADMIN_ENTRIES, &options);
+        let controller_id = admin.try_connect(0, ADMIN_ENTRIES, CNTLID_DYNAMIC, &options)?.dw0() as u16;
+        enable(&mut admin);
+        let mut io = Queue::open(address, ENTRIES, &options);
+        io.try_connect(1, ENTRIES, controller_id, &options)?;
+        Some(Client { admin, io, controller_id })
     }
 
     pub fn identify(&mut self, cns: u32, nsid: u32) -> Vec<u8> {
@@ -271,6 +290,22 @@ impl Client {
 pub fn rw(opcode: u8, nsid: u32, lba: u64, blocks: usize) -> Sqe {
     let dwords = [lba as u32, (lba >> 32) as u32, blocks as u32 - 1, 0, 0, 0];
     Sqe::new(opcode).with_nsid(nsid).with_cdw10_15(dwords)
+}
+
+/// Asks again and again, which the asking itself must slow down (a round trip to the target).
+pub fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+/// Enables the controller of an admin queue.
+pub fn enable(admin: &mut Queue) {
+    let enable = Configuration::host(false).enabled();
+    let set = Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, enable.0, 0, 0, 0]);
+    assert!(admin.command(set, Transfer::None).0.status().is_success());
+    let get = Sqe::fabrics(fabrics::PROPERTY_GET).with_cdw10_15([0, offset::CSTS, 0, 0, 0, 0]);
+    assert_eq!(admin.command(get, Transfer::None).0.dw0() & 1, 1, "ready");
 }
 
 /// Bytes that differ from block to block and from seed to seed.

@@ -1,0 +1,159 @@
+//! Several subsystems over several devices: who sees what, and who is let in.
+
+mod common;
+
+use common::*;
+use nvme::connection::host::Transfer;
+use nvme::spec::connect::CNTLID_DYNAMIC;
+use nvme::spec::opcode::admin;
+use nvme::spec::{Nqn, Sqe, Status};
+use target::ServerHandle;
+use target::config::{
+    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, SchedulerConfig, Speed,
+    SubsystemConfig,
+};
+use units::Bytes;
+
+const LEFT: &str = "nqn.2025-01.io.example:left";
+const RIGHT: &str = "nqn.2025-01.io.example:right";
+const FRIEND: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000000000f";
+
+fn device(name: &str) -> DeviceConfig {
+    let speed = Speed::from_thousandths(100_000).expect("above zero");
+    let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
+    DeviceConfig { name: name.to_owned(), kind, scheduler: SchedulerConfig::default() }
+}
+
+fn half(nsid: u32, device: &str, second: bool) -> NamespaceConfig {
+    let offset = if second { Bytes::mib(512) } else { Bytes::ZERO };
+    NamespaceConfig { offset, size: Some(Bytes::mib(512)), ..NamespaceConfig::whole(nsid, device) }
+}
+
+fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>, hosts: AllowedHosts) -> SubsystemConfig {
+    SubsystemConfig { nqn: nqn.to_owned(), serial: None, model: "test".to_owned(), hosts, namespaces }
+}
+
+/// Two devices. `LEFT` has the first half of each; `RIGHT` the second halves in the other order, for one host only.
+fn two_by_two() -> ServerHandle {
+    let mut config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port());
+    config.devices = vec![device("a"), device("b")];
+    config.subsystems = vec![
+        subsystem(LEFT, vec![half(1, "a", false), half(2, "b", false)], AllowedHosts::Any),
+        subsystem(
+            RIGHT,
+            vec![half(1, "b", true), half(7, "a", true)],
+            AllowedHosts::Only(vec![FRIEND.to_owned()]),
+        ),
+    ];
+    start(config)
+}
+
+fn options(subsystem: &str, host: &'static str) -> Options {
+    Options { subsystem: subsystem.to_owned(), host, ..Options::default() }
+}
+
+#[test]
+fn namespaces_on_any_ssd_are_reached_over_one_connection_and_never_mixed_up() {
+    let server = two_by_two();
+    let address = server.addresses()[0];
+    let mut left = Client::with(address, &options(LEFT, HOST));
+    let mut right = Client::with(address, &options(RIGHT, FRIEND));
+    let last = (512 << 20) / BLOCK as u64 - 40;
+    for lba in [0, last] {
+        assert_eq!(left.write(1, lba, &pattern(1, 40 * BLOCK)), Status::SUCCESS);
+        assert_eq!(left.write(2, lba, &pattern(2, 40 * BLOCK)), Status::SUCCESS);
+        assert_eq!(right.write(1, lba, &pattern(3, 40 * BLOCK)), Status::SUCCESS);
+        assert_eq!(right.write(7, lba, &pattern(4, 40 * BLOCK)), Status::SUCCESS);
+    }
+    for lba in [0, last] {
+        for (of_left, nsid, seed) in [(true, 1, 1), (true, 2, 2), (false, 1, 3), (false, 7, 4)] {
+            let client = if of_left { &mut left } else { &mut right };
+            let data = client.read(nsid, lba, 40).expect("readable");
+            assert!(data == pattern(seed, 40 * BLOCK), "namespace {nsid} of seed {seed} at {lba}");
+            assert_eq!(client.compare(nsid, lba, &data), Status::SUCCESS);
+            assert_eq!(client.flush(nsid), Status::SUCCESS);
+        }
+    }
+    assert_eq!(left.read(1, last + 40, 1), Err(Status::LBA_OUT_OF_RANGE));
+    assert_eq!(left.read(7, 0, 1), Err(Status::INVALID_NAMESPACE));
+    assert_eq!(left.deallocate(2, &[(0, 8), (20, 1)]), Status::SUCCESS);
+    assert_eq!(left.read(2, 0, 8), Ok(vec![0; 8 * BLOCK]));
+}
+
+#[test]
+fn many_ios_to_another_ssd_all_come_back() {
+    use nvme::spec::opcode::nvm;
+    let server = two_by_two();
+    let mut client = Client::with(server.addresses()[0], &options(LEFT, HOST));
+    for round in 0..20 {
+        for index in 0..120u64 {
+            let nsid = 1 + (index % 2) as u32;
+            let data = pattern(index, BLOCK);
+            client
+                .io
+                .submit(rw(nvm::WRITE, nsid, index + round, 1), Transfer::ToController(data, BLOCK as u32));
+        }
+        for _ in 0..120 {
+            assert!(client.io.next().expect("an answer").0.status().is_success());
+        }
+    }
+    let stats = server.stats();
+    let writes: Vec<u64> = stats.ssds.iter().map(|ssd| ssd.tenants[0].counters.writes.ios).collect();
+    assert_eq!(writes, [1200, 1200], "each SSD counts the tenant's IOs");
+}
+
+#[test]
+fn a_connection_that_dies_with_ios_on_another_ssd_leaves_nothing_behind() {
+    use nvme::spec::opcode::nvm;
+    let server = two_by_two();
+    let address = server.addresses()[0];
+    for _ in 0..10 {
+        let mut client = Client::with(address, &options(LEFT, HOST));
+        for index in 0..100 {
+            let transfer = Transfer::FromController(vec![0; 16 * BLOCK], 16 * BLOCK as u32);
+            client.io.submit(rw(nvm::READ, 1 + index % 2, 0, 16), transfer);
+        }
+    }
+    until(|| {
+        let stats = server.stats();
+        stats
+            .ssds
+            .iter()
+            .all(|ssd| ssd.connections == 0 && ssd.queued + ssd.in_flight == 0 && ssd.memory == Bytes::ZERO)
+    });
+    let mut client = Client::with(address, &options(LEFT, HOST));
+    assert!(client.read(2, 0, 1).is_ok());
+}
+
+#[test]
+fn a_host_that_is_not_allowed_is_refused_and_told_so() {
+    let server = two_by_two();
+    let address = server.addresses()[0];
+    assert_eq!(Client::try_with(address, &options(RIGHT, HOST)).err(), Some(Status::CONNECT_INVALID_HOST));
+    assert!(Client::try_with(address, &options(RIGHT, FRIEND)).is_ok());
+    let nowhere = options("nqn.2025-01.io.example:nowhere", HOST);
+    assert_eq!(Client::try_with(address, &nowhere).err(), Some(Status::CONNECT_INVALID_PARAMETERS));
+}
+
+#[test]
+fn discovery_tells_a_host_of_what_it_may_use() {
+    let server = two_by_two();
+    let address = server.addresses()[0];
+    for (host, expected) in [(HOST, vec![LEFT]), (FRIEND, vec![LEFT, RIGHT])] {
+        let options = options(Nqn::DISCOVERY, host);
+        let mut queue = Queue::open(address, 32, &options);
+        assert!(queue.connect(0, 32, CNTLID_DYNAMIC, &options).status().is_success());
+        enable(&mut queue);
+        const LENGTH: u32 = 4096;
+        let dwords = [0x70 | (LENGTH / 4 - 1) << 16, 0, 0, 0, 0, 0];
+        let sqe = Sqe::new(admin::GET_LOG_PAGE).with_cdw10_15(dwords);
+        let (cqe, data) = queue.command(sqe, Transfer::FromController(vec![0; LENGTH as usize], LENGTH));
+        assert!(cqe.status().is_success());
+        let log = data.expect("a log page");
+        let text = String::from_utf8_lossy(&log).into_owned();
+        for nqn in [LEFT, RIGHT] {
+            assert_eq!(text.contains(nqn), expected.contains(&nqn), "{nqn} for {host}");
+        }
+        assert!(text.contains(&address.port().to_string()), "the port that the system chose");
+    }
+}
