@@ -1,16 +1,36 @@
-//! Discovery as one blocking call.
+//! Discovery: what a target has, and asking for it in one blocking call.
 
-use crate::bringup::Discovered;
 use crate::engine::{Engine, Event};
 use crate::fault::ConnectError;
 use crate::options::ControllerOptions;
 use crate::{Backend, Backoff};
 use nvme::spec::connect::HostId;
+use nvme::spec::discovery::{DiscoveryEntry, SubsystemType};
 use nvme::spec::nqn::Nqn;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use units::Bytes;
+
+/// A subsystem that discovery found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovered {
+    /// Its name.
+    pub subsystem: Nqn,
+    /// The address the target gives for it: an IP address or what else it wrote there.
+    pub address: String,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+impl Discovered {
+    /// `None` for what is no subsystem with namespaces or not reached over TCP.
+    pub(crate) fn from_entry(entry: &DiscoveryEntry) -> Option<Discovered> {
+        let is_usable = entry.is_tcp() && entry.subsystem_type() == Some(SubsystemType::Nvm);
+        let subsystem = entry.subsystem_nqn().filter(|_| is_usable)?;
+        Some(Discovered { subsystem, address: entry.address(), port: entry.port() })
+    }
+}
 
 /// Why nothing was discovered.
 #[derive(Debug)]

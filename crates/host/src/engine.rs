@@ -12,13 +12,14 @@
 //!
 //! Elsewhere: everything that is decided is decided in `session`.
 
-use crate::bringup::{Discovered, Purpose};
+use crate::discover::Discovered;
 use crate::fault::{ConnectError, Fault};
-use crate::namespace::{ControllerInfo, Namespace};
+use crate::namespace::Namespace;
 use crate::options::ControllerOptions;
 use crate::request::{Completion, Refusal, Refused, Request};
 use crate::session::{Output, Session};
 use crate::view::View;
+use nvme::host::{ControllerInfo, Purpose};
 use reactor::{Backend, BufferPool, Clock, IoBuffer, Reactor, RecvBuffer, SendBatch, Token, Waker};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

@@ -4,8 +4,7 @@
 //! will not (an unknown subsystem, a host that is not allowed) gives the controller up at once.
 
 use nvme::connection::Fatal;
-use nvme::spec::Status;
-use nvme::spec::connect::Culprit;
+use nvme::host::{ConnectRefusal, HostError};
 use nvme::spec::nqn::Nqn;
 use std::fmt;
 use std::io;
@@ -24,72 +23,32 @@ pub enum Fault {
     Broken(Arc<io::Error>),
     /// One end broke the protocol.
     Protocol(Fatal),
-    /// The controller answered something that makes no sense.
-    Nonsense(Nonsense),
+    /// The target completed a command that is not out.
+    UnknownCommand(u16),
+    /// The target reported success for a read but sent less than was asked for.
+    ShortRead {
+        /// Bytes that came.
+        received: u32,
+        /// Bytes that were asked for.
+        expected: u32,
+    },
+    /// The target does not protect what it was asked to protect.
+    NoDigests,
     /// The controller was not ready in time: how long, and what was waited for.
     NotReady(Nanos, &'static str),
     /// A command got no answer in time: how long, and which.
     Silent(Nanos, &'static str),
     /// The target refused a Connect.
     Refused(ConnectRefusal),
-    /// The controller failed a command that is needed: which, and how.
-    Failed(&'static str, Status),
-    /// The controller lacks something that we need.
-    Lacking(&'static str),
+    /// The controller cannot be used.
+    Controller(HostError),
 }
 
-/// Answers that no controller gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nonsense {
-    /// A completion of a command that is not out.
-    UnknownCommand(u16),
-    /// A success with less data than the command asks for.
-    ShortData {
-        /// Bytes that came.
-        received: u32,
-        /// Bytes that belong there.
-        expected: u32,
-    },
-    /// An IO queue of another controller than asked.
-    OtherController {
-        /// The controller of the admin queue.
-        expected: u16,
-        /// The one that answered.
-        got: u16,
-    },
-}
-
-/// Why a target does not let us in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectRefusal {
-    /// It has no such subsystem.
-    UnknownSubsystem,
-    /// The subsystem does not admit this host.
-    HostNotAllowed,
-    /// No controller is free.
-    Busy,
-    /// It wants authentication, which we do not have.
-    AuthenticationRequired,
-    /// Another field of the command is not to its liking.
-    Parameter(Culprit),
-    /// Something else.
-    Status(Status),
-}
-
-impl ConnectRefusal {
-    /// From the answer to a Connect that did not succeed.
-    pub(crate) fn of(status: Status, dw0: u32) -> ConnectRefusal {
-        if status.is(Status::CONNECT_INVALID_PARAMETERS) {
-            match Culprit::from_dw0(dw0) {
-                Culprit::SUBSYSTEM_NQN => ConnectRefusal::UnknownSubsystem,
-                culprit => ConnectRefusal::Parameter(culprit),
-            }
-        } else if status.is(Status::CONNECT_INVALID_HOST) {
-            ConnectRefusal::HostNotAllowed
-        } else if status.is(Status::CONNECT_CONTROLLER_BUSY) {
-            ConnectRefusal::Busy
-        } else {
-            ConnectRefusal::Status(status)
+impl From<HostError> for Fault {
+    fn from(error: HostError) -> Fault {
+        match error {
+            HostError::ConnectRefused(refusal) => Fault::Refused(refusal),
+            error => Fault::Controller(error),
         }
     }
 }
@@ -99,44 +58,35 @@ impl Fault {
     pub fn may_pass(&self) -> bool {
         match self {
             Fault::Refused(ConnectRefusal::Busy) => true,
-            Fault::Refused(ConnectRefusal::Status(status)) | Fault::Failed(_, status) => !status.dnr,
-            Fault::Refused(_) | Fault::Lacking(_) => false,
+            Fault::Refused(ConnectRefusal::Other(status))
+            | Fault::Controller(HostError::Failed(_, status)) => !status.dnr,
+            Fault::Refused(_) | Fault::NoDigests | Fault::Controller(HostError::Lacking(_)) => false,
             Fault::Unreachable(_)
             | Fault::Closed
             | Fault::Broken(_)
             | Fault::Protocol(_)
-            | Fault::Nonsense(_)
+            | Fault::UnknownCommand(_)
+            | Fault::ShortRead { .. }
             | Fault::NotReady(..)
-            | Fault::Silent(..) => true,
+            | Fault::Silent(..)
+            | Fault::Controller(_) => true,
         }
     }
 
-    /// What to do about it.
-    fn advice(&self) -> &'static str {
+    /// What to do about it, where the fault itself does not say.
+    fn advice(&self) -> Option<&'static str> {
         match self {
-            Fault::Unreachable(_) => "is the target running, and is this its address and port?",
-            Fault::Closed | Fault::Broken(_) | Fault::Silent(..) | Fault::NotReady(..) => {
-                "look at the target's log and at the network between"
+            Fault::Unreachable(_) => Some("is the target running, and is this its address and port?"),
+            Fault::Protocol(_) | Fault::UnknownCommand(_) | Fault::ShortRead { .. } => {
+                Some("is an NVMe/TCP target listening there? If so, this is a bug in one of the two")
             }
-            Fault::Protocol(_) | Fault::Nonsense(_) => {
-                "is an NVMe/TCP target listening there? If so, this is a bug in one of the two"
-            }
-            Fault::Refused(ConnectRefusal::UnknownSubsystem) => {
-                "check the subsystem NQN; discovery lists what the target has"
-            }
-            Fault::Refused(ConnectRefusal::HostNotAllowed) => {
-                "add this host's NQN to those that the subsystem admits, or use an admitted one"
-            }
-            Fault::Refused(ConnectRefusal::Busy) => {
-                "disconnect other controllers, or raise the target's limit"
-            }
-            Fault::Refused(ConnectRefusal::AuthenticationRequired) => {
-                "switch authentication off for this host, or use a host that supports it"
-            }
-            Fault::Refused(ConnectRefusal::Parameter(_) | ConnectRefusal::Status(_)) | Fault::Failed(..) => {
-                "look at the target's log"
-            }
-            Fault::Lacking(_) => "use another target",
+            Fault::NoDigests => Some("switch digests on at the target, or off here"),
+            Fault::Refused(_) => None,
+            Fault::Closed
+            | Fault::Broken(_)
+            | Fault::Silent(..)
+            | Fault::NotReady(..)
+            | Fault::Controller(_) => Some("look at the target's log and at the network between"),
         }
     }
 }
@@ -148,43 +98,17 @@ impl fmt::Display for Fault {
             Fault::Closed => f.write_str("the target closed the connection"),
             Fault::Broken(error) => write!(f, "the connection broke: {error}"),
             Fault::Protocol(fatal) => fatal.fmt(f),
-            Fault::Nonsense(nonsense) => nonsense.fmt(f),
+            Fault::UnknownCommand(cid) => {
+                write!(f, "the target completed command {cid:#06x}, which is not out")
+            }
+            Fault::ShortRead { received, expected } => {
+                write!(f, "the target reported success for a read but sent {received} of {expected} bytes")
+            }
+            Fault::NoDigests => f.write_str("the target does not use the digests asked for"),
             Fault::NotReady(waited, what) => write!(f, "not ready within {waited}: {what}"),
             Fault::Silent(waited, what) => write!(f, "no answer to a command ({what}) within {waited}"),
             Fault::Refused(refusal) => refusal.fmt(f),
-            Fault::Failed(what, status) => write!(f, "{what} failed: {status:?}"),
-            Fault::Lacking(what) => write!(f, "the controller does not support {what}"),
-        }
-    }
-}
-
-impl fmt::Display for Nonsense {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Nonsense::UnknownCommand(cid) => {
-                write!(f, "the target completed command {cid:#06x}, which is not out")
-            }
-            Nonsense::ShortData { received, expected } => {
-                write!(f, "the target reported success but sent {received} of {expected} bytes")
-            }
-            Nonsense::OtherController { expected, got } => {
-                write!(f, "the target put an IO queue into controller {got}, not {expected}")
-            }
-        }
-    }
-}
-
-impl fmt::Display for ConnectRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectRefusal::UnknownSubsystem => f.write_str("the target has no such subsystem"),
-            ConnectRefusal::HostNotAllowed => f.write_str("the subsystem does not admit this host"),
-            ConnectRefusal::Busy => f.write_str("the target has no free controller"),
-            ConnectRefusal::AuthenticationRequired => f.write_str("the target requires authentication"),
-            ConnectRefusal::Parameter(culprit) => {
-                write!(f, "the target rejects a field of Connect: {culprit:?}")
-            }
-            ConnectRefusal::Status(status) => write!(f, "the target rejects Connect: {status:?}"),
+            Fault::Controller(error) => error.fmt(f),
         }
     }
 }
@@ -214,7 +138,8 @@ impl fmt::Display for ConnectError {
         if *tries > 1 {
             write!(f, ", given up after {tries} tries")?;
         }
-        write!(f, ": {fault}; {}", fault.advice())
+        write!(f, ": {fault}")?;
+        fault.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
 }
 
@@ -223,6 +148,8 @@ impl std::error::Error for ConnectError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nvme::host::Doing;
+    use nvme::spec::Status;
 
     #[test]
     fn a_user_reads_what_happened_to_what_and_what_to_do() {
@@ -235,8 +162,8 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "nqn.test:missing at 127.0.0.1:4420 (as host nqn.test:me): the target has no such subsystem; \
-             check the subsystem NQN; discovery lists what the target has"
+            "nqn.test:missing at 127.0.0.1:4420 (as host nqn.test:me): the target has no subsystem of that name; \
+             discovery lists those it has"
         );
         assert!(!error.fault.may_pass());
     }
@@ -251,7 +178,7 @@ mod tests {
             Fault::Closed.may_pass()
                 && Fault::Unreachable(Arc::new(io::ErrorKind::ConnectionRefused.into())).may_pass()
         );
-        assert!(Fault::Failed("Identify", Status::INTERNAL_ERROR).may_pass());
-        assert!(!Fault::Failed("Identify", Status::INVALID_OPCODE).may_pass());
+        let failed = |status| Fault::from(HostError::Failed(Doing::Configuring, status)).may_pass();
+        assert!(failed(Status::INTERNAL_ERROR) && !failed(Status::INVALID_OPCODE));
     }
 }

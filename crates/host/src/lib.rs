@@ -12,10 +12,9 @@
 //!
 //! [`Client`] is for everybody else: it has a thread of its own, and its calls block or are awaited.
 //!
-//! Elsewhere: PDUs and data transfer are `nvme::connection`; the credit window is `sched::CreditWindow`.
+//! Elsewhere: PDUs and data transfer are `nvme::connection`; bringing a controller up is `nvme::host`; the credit window is `sched::CreditWindow`.
 
 mod backoff;
-mod bringup;
 mod client;
 mod discover;
 mod engine;
@@ -32,12 +31,12 @@ mod tests;
 mod view;
 
 pub use backoff::Backoff;
-pub use bringup::Discovered;
 pub use client::{Client, ClientError, ConnectFailure, Controller, Outcome, Pending};
-pub use discover::{DiscoverError, discover};
+pub use discover::{DiscoverError, Discovered, discover};
 pub use engine::{ControllerId, Engine, Event};
-pub use fault::{ConnectError, ConnectRefusal, Fault, Nonsense};
-pub use namespace::{ControllerInfo, Namespace};
+pub use fault::{ConnectError, Fault};
+pub use namespace::Namespace;
+pub use nvme::host::{ConnectRefusal, ControllerInfo, HostError};
 pub use nvme::spec::connect::HostId;
 pub use nvme::spec::nqn::{Nqn, NqnError};
 pub use options::{ControllerOptions, RetryPolicy};

@@ -7,13 +7,12 @@
 //! Write data is copied into the batch that goes to the socket, so the caller's buffer is never away from here when the
 //! connection is lost, and the IO can go out again on the next one.
 
-use crate::bringup::AdminData;
 use crate::in_flight::InFlight;
 use crate::request::{Movement, Request};
 use nvme::buffer::{Buffer, Outgoing};
 use nvme::connection::{Fatal, HostConnection, HostEvent, HostOptions, Transfer};
+use nvme::host::{AdminCommand, AdminData, Tag};
 use nvme::pdu::Digests;
-use nvme::spec::opcode::admin;
 use nvme::spec::{Cqe, Sqe};
 use reactor::{IoBuffer, SendBatch};
 use std::ops::Range;
@@ -41,19 +40,17 @@ pub(crate) struct Outstanding {
 /// What an admin command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errand {
-    Bringup,
-    KeepAlive,
-    Shutdown,
+    /// What the host controller asks.
+    Ask(Tag),
     /// Connect of an IO queue.
     Join,
 }
 
 impl Errand {
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
-            Errand::Bringup => "Identify",
-            Errand::KeepAlive => "Keep Alive",
-            Errand::Shutdown => "shutdown",
+            Errand::Ask(Tag::KeepAlive) => "Keep Alive",
+            Errand::Ask(Tag::Sequence | Tag::EventRequest) => "an admin command",
             Errand::Join => "Connect of an IO queue",
         }
     }
@@ -62,7 +59,7 @@ impl Errand {
 #[derive(Debug)]
 enum Command {
     Io(Outstanding),
-    Admin(Errand, usize),
+    Admin(Errand),
 }
 
 /// Memory on loan to the connection.
@@ -102,10 +99,8 @@ pub(crate) enum LinkEvent {
     Greeted(Digests),
     /// An IO has ended.
     Io { io: Outstanding, cqe: Cqe, received: u32 },
-    /// An admin command has ended.
-    Admin { errand: Errand, cqe: Cqe, data: Vec<u8>, received: u32, expected: usize },
-    /// The controller reports an event.
-    Reported(Cqe),
+    /// An admin command has ended, with the data that came.
+    Admin { errand: Errand, cqe: Cqe, data: Vec<u8> },
     /// A completion for nothing that is out.
     Unknown(u16),
 }
@@ -155,14 +150,9 @@ impl Link {
         let (cid, sent) = self.commands.oldest()?;
         let name = match self.commands.get_mut(cid)? {
             Command::Io(io) => io.request.operation.name(),
-            Command::Admin(errand, _) => errand.name(),
+            Command::Admin(errand) => errand.name(),
         };
         Some((sent, name))
-    }
-
-    /// Since when the oldest command is out.
-    pub(crate) fn oldest_sent(&self) -> Option<Instant> {
-        self.commands.oldest().map(|(_, sent)| sent)
     }
 
     /// Sends an IO. There must be room.
@@ -191,24 +181,23 @@ impl Link {
     }
 
     /// Sends an admin command or the Connect of an IO queue. There must be room.
-    pub(crate) fn submit_admin(&mut self, now: Instant, errand: Errand, sqe: Sqe, data: AdminData) {
-        let expected = if let AdminData::From(length) = data { length } else { 0 };
-        let cid = self.insert(now, Command::Admin(errand, expected));
+    pub(crate) fn submit_admin(&mut self, now: Instant, errand: Errand, command: AdminCommand) {
+        let cid = match errand {
+            Errand::Ask(Tag::EventRequest) => EVENT_REQUEST_CID,
+            errand => self.insert(now, Command::Admin(errand)),
+        };
         let payload = |bytes| Payload { cid, memory: Memory::Own(bytes) };
-        let transfer = match data {
+        let transfer = match command.data {
             AdminData::None => Transfer::None,
-            AdminData::To(bytes) => {
+            AdminData::ToController(bytes) => {
                 let length = bytes.len() as u32;
                 Transfer::ToController(payload(bytes), length)
             }
-            AdminData::From(length) => Transfer::FromController(payload(vec![0; length]), length as u32),
+            AdminData::FromController(length) => {
+                Transfer::FromController(payload(vec![0; length as usize]), length)
+            }
         };
-        self.send(sqe.with_cid(cid), transfer);
-    }
-
-    /// Lets the controller report one event.
-    pub(crate) fn request_event(&mut self) {
-        self.send(Sqe::new(admin::ASYNC_EVENT_REQUEST).with_cid(EVENT_REQUEST_CID), Transfer::None);
+        self.send(command.sqe.with_cid(cid), transfer);
     }
 
     fn insert(&mut self, now: Instant, command: Command) -> u16 {
@@ -241,7 +230,7 @@ impl Link {
             HostEvent::Completed { cqe, data, received } => (cqe, data, received),
         };
         if cqe.cid() == EVENT_REQUEST_CID {
-            return LinkEvent::Reported(cqe);
+            return LinkEvent::Admin { errand: Errand::Ask(Tag::EventRequest), cqe, data: Vec::new() };
         }
         match self.commands.remove(cqe.cid()) {
             None => LinkEvent::Unknown(cqe.cid()),
@@ -251,12 +240,13 @@ impl Link {
                 }
                 LinkEvent::Io { io, cqe, received }
             }
-            Some((Command::Admin(errand, expected), _)) => {
-                let data = match payload {
+            Some((Command::Admin(errand), _)) => {
+                let mut data = match payload {
                     Some(Payload { memory: Memory::Own(bytes), .. }) => bytes,
                     _ => Vec::new(),
                 };
-                LinkEvent::Admin { errand, cqe, data, received, expected }
+                data.truncate(received as usize);
+                LinkEvent::Admin { errand, cqe, data }
             }
         }
     }
@@ -293,7 +283,7 @@ impl Link {
         }
         let ios = self.commands.drain().filter_map(|command| match command {
             Command::Io(io) => Some(io),
-            Command::Admin(..) => None,
+            Command::Admin(_) => None,
         });
         ios.collect()
     }

@@ -1,5 +1,6 @@
-//! What a host knows about a controller and its namespaces.
+//! A namespace as the users of this crate see it.
 
+use nvme::host::NamespaceView;
 use units::{Bytes, Lba};
 
 /// A namespace.
@@ -11,10 +12,19 @@ pub struct Namespace {
     pub block_size: Bytes,
     /// Blocks.
     pub blocks: u64,
-    /// Its globally unique identifier; zeroes if it has none.
-    pub nguid: [u8; 16],
-    /// Its UUID.
+    /// Its globally unique identifier, if it has one.
+    pub nguid: Option<[u8; 16]>,
+    /// Its UUID, if it has one.
     pub uuid: Option<[u8; 16]>,
+    /// Whether only reading is allowed.
+    pub read_only: bool,
+}
+
+impl From<&NamespaceView> for Namespace {
+    fn from(view: &NamespaceView) -> Namespace {
+        let &NamespaceView { nsid, block_size, blocks, nguid, uuid, read_only, .. } = view;
+        Namespace { nsid, block_size: Bytes(u64::from(block_size)), blocks, nguid, uuid, read_only }
+    }
 }
 
 impl Namespace {
@@ -34,39 +44,20 @@ impl Namespace {
     }
 }
 
-/// A controller, as far as a host needs to know it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ControllerInfo {
-    /// Its identifier within the subsystem.
-    pub controller_id: u16,
-    /// Serial number.
-    pub serial: String,
-    /// Model.
-    pub model: String,
-    /// The longest transfer of one command.
-    pub transfer_max: Bytes,
-    /// Write data that travels with its command, in bytes.
-    pub in_capsule_max: u32,
-    /// IO queues granted.
-    pub io_queues: u16,
-    /// The deepest queue it takes, in entries.
-    pub queue_entries_max: u32,
-    /// Optional commands (ONCS).
-    pub optional: u16,
-    /// Events it is asked to report, as feature 0Bh has them.
-    pub events: u32,
-    /// The first credit; `None` if it does not know credits or was not asked.
-    pub credit: Option<u32>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn blocks_beyond_the_end_are_outside() {
-        let namespace =
-            Namespace { nsid: 1, block_size: Bytes(512), blocks: 100, nguid: [0; 16], uuid: None };
+        let namespace = Namespace {
+            nsid: 1,
+            block_size: Bytes(512),
+            blocks: 100,
+            nguid: None,
+            uuid: None,
+            read_only: false,
+        };
         assert!(namespace.contains(Lba(0), 100) && namespace.contains(Lba(99), 1));
         assert!(!namespace.contains(Lba(0), 101) && !namespace.contains(Lba(100), 1));
         assert!(!namespace.contains(Lba(0), 0) && !namespace.contains(Lba(u64::MAX), 2));

@@ -4,7 +4,7 @@ use crate::Backoff;
 use nvme::spec::connect::HostId;
 use nvme::spec::nqn::Nqn;
 use std::net::SocketAddr;
-use units::{Bytes, Nanos};
+use units::Nanos;
 
 /// What to do with IOs that were out when their connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +55,6 @@ pub struct ControllerOptions {
     /// Seed of the jitter.
     pub seed: u64,
 }
-
-/// The NVMe specification's largest transfer that a host may assume where a controller names no limit, kept moderate so
-/// that buffers stay bounded (Linux: 1280 KiB).
-pub(crate) const TRANSFER_MAX: Bytes = Bytes::mib(4);
 
 impl ControllerOptions {
     /// One IO queue of 128 commands, no digests, credits on, 5 s keep-alive, 30 s for an IO; IOs survive three losses.

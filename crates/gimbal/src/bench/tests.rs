@@ -156,7 +156,7 @@ fn what_cannot_run_is_said_before_anything_runs() {
     assert!(region.contains("leave no room"), "{region}");
     let nqn = Some("nqn.test:nowhere".to_string());
     let nowhere = message(Job { nqn, ..Job::named("a") }, &target);
-    assert!(nowhere.contains("no such subsystem"), "{nowhere}");
+    assert!(nowhere.contains("no subsystem of that name"), "{nowhere}");
     // A port that was free a moment ago.
     let address =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");

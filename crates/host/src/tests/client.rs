@@ -95,7 +95,7 @@ fn mistakes_are_answered_with_the_reason() {
     let subsystem = Nqn::new("nqn.test:nowhere").expect("a name");
     let nowhere = client.connect(ControllerOptions { subsystem, ..options(&server, "nqn.test:host") }).wait();
     let Err(ConnectFailure::Controller(error)) = nowhere else { panic!("there is no such subsystem") };
-    assert!(error.to_string().contains("no such subsystem"), "{error}");
+    assert!(error.to_string().contains("no subsystem of that name"), "{error}");
     let controller = client.connect(options(&server, "nqn.test:host")).wait().expect("the target is there");
     let refusal = |result: Result<_, ClientError>| match result {
         Err(ClientError::Refused(refusal)) => refusal,

@@ -2,11 +2,11 @@
 
 use super::target::{BLOCK, BLOCKS, NQN, TestTarget};
 use super::world::{Told, World, options};
-use crate::bringup::Purpose;
-use crate::fault::{ConnectRefusal, Fault};
+use crate::fault::Fault;
 use crate::request::{IoError, Operation, Refusal, Request};
-use crate::{ControllerOptions, Nqn, RetryPolicy};
+use crate::{ConnectRefusal, ControllerOptions, HostError, Nqn, RetryPolicy};
 use nvme::connection::TargetLimits;
+use nvme::host::Purpose;
 use nvme::spec::Status;
 use nvme::subsystem::{HostAccess, NamespaceInfo};
 use units::{Lba, Nanos};
@@ -214,7 +214,10 @@ fn a_silent_target_is_noticed_by_keep_alive_without_any_io() {
     world.target.is_silent = true;
     world.pass(Nanos::secs(8));
     assert!(
-        matches!(world.told[1], Told::Down(Fault::Silent(_, "Keep Alive") | Fault::Closed)),
+        matches!(
+            world.told[1],
+            Told::Down(Fault::Silent(_, "Keep Alive") | Fault::Controller(HostError::KeepAliveTimeout(_)))
+        ),
         "{:?}",
         world.told
     );
@@ -249,7 +252,7 @@ fn a_target_that_accepts_and_says_nothing_is_not_waited_for_for_ever() {
     let mut world = World::new(target, options());
     world.pass(Nanos::secs(3));
     assert!(
-        matches!(world.told[0], Told::Down(Fault::NotReady(_, "Connect of the admin queue"))),
+        matches!(world.told[0], Told::Down(Fault::NotReady(_, "bringing the controller up"))),
         "{:?}",
         world.told
     );

@@ -1,11 +1,11 @@
 //! A session and a target in one thread, with a clock that only moves when told to.
 
 use super::target::{BLOCK, NQN, TestTarget};
-use crate::bringup::Purpose;
 use crate::fault::Fault;
 use crate::request::{Completion, Operation, Request};
 use crate::session::{Output, Session};
 use crate::{Backoff, ControllerOptions, HostId, Nqn};
+use nvme::host::Purpose;
 use reactor::{BufferPool, IoBuffer};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,0 +1,196 @@
+//! The way to a ready controller: links open, the admin queue is driven, IO queues join.
+//!
+//! ```text
+//!   admin link open ─► HostController: bring-up ─► Ready ─► IO links open, Connect on each ─┐
+//!                                             └──► namespaces told ─────────────────────────┴─► IOs may go
+//! ```
+
+use super::{ADMIN, Output, Phase, Session, controller};
+use crate::discover::Discovered;
+use crate::fault::Fault;
+use crate::in_flight::DEPTH_MAX;
+use crate::link::{Errand, Link, LinkEvent};
+use crate::namespace::Namespace;
+use crate::request::IoError;
+use nvme::connection::HostOptions;
+use nvme::host::{AdminEvent, Purpose};
+use nvme::pdu::Digests;
+use sched::{Credit, CreditWindow};
+use units::Instant;
+
+/// Commands that may be out on the admin queue; `HostController` has three at most.
+const ADMIN_DEPTH: u16 = 31;
+
+impl Session {
+    pub(super) fn start(&mut self, now: Instant) {
+        self.controller = controller(&self.options, self.purpose);
+        self.found = None;
+        let deadline = now + self.options.connect_timeout;
+        self.phase = Phase::Starting { deadline };
+        self.alarm = deadline;
+        self.open_link(ADMIN_DEPTH, HostOptions::default());
+    }
+
+    fn open_link(&mut self, depth: u16, options: HostOptions) {
+        let digests = self.digests();
+        self.outputs.push_back(Output::Open(self.links.len()));
+        self.links.push(Link::new(HostOptions { digests, ..options }, depth));
+    }
+
+    fn digests(&self) -> Digests {
+        Digests { header: self.options.header_digest, data: self.options.data_digest }
+    }
+
+    /// A link's socket is connected.
+    pub(crate) fn on_connected(&mut self, now: Instant, number: usize) {
+        let entries = self.queue_entries();
+        let Some(link) = self.links.get_mut(number) else { return };
+        link.is_open = true;
+        if number == ADMIN {
+            self.drive(now);
+        } else {
+            link.submit_admin(now, Errand::Join, self.controller.connect_io_queue(number as u16, entries));
+        }
+        self.mark(number);
+    }
+
+    /// Bytes came on a link.
+    pub(crate) fn on_bytes(&mut self, now: Instant, number: usize, bytes: &[u8]) {
+        let Some(link) = self.links.get_mut(number) else { return };
+        let mut events = std::mem::take(&mut self.link_events);
+        let result = link.on_bytes(bytes, &mut events);
+        let mut fault = None;
+        for event in events.drain(..) {
+            if fault.is_none() {
+                fault = self.on_link_event(now, number, event).err();
+            } else if let LinkEvent::Io { io, .. } = event {
+                // Behind a fault in the same bytes: it fares like the IOs that are still out.
+                self.retry_or_end(now, io);
+            }
+        }
+        self.link_events = events;
+        match (fault, result) {
+            (Some(fault), _) => self.fail(now, fault),
+            (None, Err(fatal)) => self.fail(now, Fault::Protocol(fatal)),
+            (None, Ok(())) => {
+                match self.phase {
+                    _ if number == ADMIN => self.drive(now),
+                    Phase::Starting { .. } => self.check_ready(now),
+                    _ => self.dispatch(now),
+                }
+                self.mark(number);
+            }
+        }
+    }
+
+    fn on_link_event(&mut self, now: Instant, number: usize, event: LinkEvent) -> Result<(), Fault> {
+        match event {
+            LinkEvent::Greeted(digests) if digests == self.digests() => Ok(()),
+            LinkEvent::Greeted(_) => Err(Fault::NoDigests),
+            LinkEvent::Io { io, cqe, received } => self.on_io_completed(now, io, &cqe, received),
+            LinkEvent::Unknown(cid) => Err(Fault::UnknownCommand(cid)),
+            LinkEvent::Admin { errand: Errand::Ask(tag), cqe, data } => {
+                Ok(self.controller.on_completed(now, tag, &cqe, &data)?)
+            }
+            LinkEvent::Admin { errand: Errand::Join, cqe, .. } => {
+                self.controller.on_io_queue_answer(&cqe)?;
+                self.links[number].is_joined = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets the host controller send what it wants and takes what it has to tell.
+    pub(super) fn drive(&mut self, now: Instant) {
+        while self.links.first().is_some_and(|admin| admin.is_open) {
+            match self.controller.poll(now) {
+                Err(error) => return self.fail(now, error.into()),
+                Ok(Some((tag, command))) => {
+                    self.links[ADMIN].submit_admin(now, Errand::Ask(tag), command);
+                    if self.phase == Phase::Ready {
+                        self.alarm = self.alarm.min(now + self.admin_timeout());
+                    }
+                }
+                Ok(None) => match self.controller.poll_event() {
+                    Some(event) => self.on_admin_event(now, event),
+                    None => break,
+                },
+            }
+        }
+        if !matches!(self.phase, Phase::Waiting { .. } | Phase::Over) {
+            self.alarm = self.alarm.min(self.controller.next_timeout().unwrap_or(Instant::FAR_FUTURE));
+            self.mark(ADMIN);
+        }
+    }
+
+    fn on_admin_event(&mut self, now: Instant, event: AdminEvent) {
+        match event {
+            AdminEvent::Ready(info) => {
+                let is_wanted = matches!(self.phase, Phase::Starting { .. }) && self.purpose == Purpose::Io;
+                if is_wanted {
+                    // One entry less than the queue has may be out: a full ring cannot be told from an empty one.
+                    let depth = self.queue_entries() - 1;
+                    let options =
+                        HostOptions { in_capsule_max: info.in_capsule_max, ..HostOptions::default() };
+                    (0..info.io_queues.max(1)).for_each(|_| self.open_link(depth, options));
+                }
+            }
+            AdminEvent::Namespaces(found) => {
+                self.found = Some(found.iter().map(Namespace::from).collect());
+                match self.phase {
+                    Phase::Starting { .. } => self.check_ready(now),
+                    Phase::Ready if self.found.as_ref() != Some(&self.namespaces) => {
+                        self.adopt_namespaces(now);
+                        self.outputs.push_back(Output::NamespacesChanged);
+                    }
+                    _ => {}
+                }
+            }
+            AdminEvent::Discovered(entries) => {
+                let found = entries.iter().filter_map(Discovered::from_entry).collect();
+                self.outputs.push_back(Output::Discovered(found));
+                self.begin_closing(now);
+            }
+            AdminEvent::ShutDown => self.finish(),
+            // The page is not kept: whoever uses reservations asks for their state.
+            AdminEvent::ReservationNotification(_) => {}
+        }
+    }
+
+    /// Entries of an IO queue: one more than the commands wanted, as far as the controller goes.
+    fn queue_entries(&self) -> u16 {
+        let wanted = u32::from(self.options.queue_depth.clamp(1, DEPTH_MAX - 2)) + 1;
+        // At least 2, the smallest queue there is.
+        wanted.min(self.controller.info().queue_entries_max).max(2) as u16
+    }
+
+    fn check_ready(&mut self, now: Instant) {
+        let has_joined = self.links.len() > 1 && self.links[1..].iter().all(|link| link.is_joined);
+        if !has_joined || self.found.is_none() {
+            return;
+        }
+        let first = !self.was_ready;
+        self.retries.on_success();
+        self.phase = Phase::Ready;
+        self.was_ready = true;
+        self.info = self.controller.info().clone();
+        self.window = CreditWindow::new(Credit(self.info.credit.unwrap_or(u32::MAX)));
+        self.alarm = self.controller.next_timeout().unwrap_or(Instant::FAR_FUTURE);
+        self.adopt_namespaces(now);
+        self.outputs.push_back(Output::Ready { first });
+        self.dispatch(now);
+    }
+
+    /// IOs that wait for a namespace which is no longer the one they were meant for end here.
+    fn adopt_namespaces(&mut self, now: Instant) {
+        let former = std::mem::replace(&mut self.namespaces, self.found.clone().unwrap_or_default());
+        let find = |list: &[Namespace], nsid| list.iter().find(|namespace| namespace.nsid == nsid).copied();
+        let lost = |nsid| match (find(&former, nsid), find(&self.namespaces, nsid)) {
+            (Some(former), Some(present)) => !former.is_same(&present),
+            (_, present) => present.is_none(),
+        };
+        for io in self.line.extract(|request| lost(request.nsid)) {
+            self.end(now, io, IoError::NamespaceChanged);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! How things end: time-outs, faults, giving up, taking leave.
+
+use super::{ADMIN, Output, Phase, Session};
+use crate::fault::{ConnectError, Fault};
+use crate::link::Outstanding;
+use crate::options::{ControllerOptions, RetryPolicy};
+use crate::request::IoError;
+use nvme::connection::Fatal;
+use sched::{Credit, CreditWindow};
+use units::{Instant, Nanos};
+
+/// How long a controller has to acknowledge a shutdown before the connection is closed anyway.
+const SHUTDOWN_TIMEOUT: Nanos = Nanos::millis(500);
+
+impl Session {
+    /// How long an admin command may take.
+    pub(super) fn admin_timeout(&self) -> Nanos {
+        if self.options.keep_alive > Nanos::ZERO { self.options.keep_alive } else { self.options.io_timeout }
+    }
+
+    /// Time has passed.
+    pub(crate) fn on_time(&mut self, now: Instant) {
+        if now < self.alarm {
+            return;
+        }
+        self.alarm = Instant::FAR_FUTURE;
+        match self.phase {
+            Phase::Waiting { until } if now >= until => self.start(now),
+            Phase::Waiting { until } => self.alarm = until,
+            Phase::Starting { deadline } if now >= deadline => {
+                let fault = Fault::NotReady(self.options.connect_timeout, self.waiting_for());
+                self.fail(now, fault);
+            }
+            Phase::Closing { deadline } if now >= deadline => self.finish(),
+            Phase::Starting { deadline } | Phase::Closing { deadline } => {
+                self.alarm = deadline;
+                self.drive(now);
+            }
+            Phase::Ready => {
+                self.check_silence(now);
+                self.drive(now);
+            }
+            Phase::Over => {}
+        }
+    }
+
+    /// What a start is waiting for, for people.
+    fn waiting_for(&self) -> &'static str {
+        match &self.links[..] {
+            [admin] if !admin.is_open => "the TCP connection",
+            [_] => "bringing the controller up",
+            _ => "connecting its IO queues",
+        }
+    }
+
+    /// Gives the connections up if a command has been out for too long, else sets the alarm for when it will have been.
+    fn check_silence(&mut self, now: Instant) {
+        for number in 0..self.links.len() {
+            let limit = if number == ADMIN { self.admin_timeout() } else { self.options.io_timeout };
+            let Some((sent, name)) = self.links[number].oldest() else { continue };
+            if now >= sent + limit {
+                return self.fail(now, Fault::Silent(limit, name));
+            }
+            self.alarm = self.alarm.min(sent + limit);
+        }
+    }
+
+    /// A link's socket is closed, broken, or never came to be.
+    pub(crate) fn on_closed(&mut self, now: Instant, fault: Fault) {
+        self.fail(now, fault);
+    }
+
+    /// Closes all links. What was out goes back into the line or ends.
+    pub(super) fn fail(&mut self, now: Instant, fault: Fault) {
+        if matches!(self.phase, Phase::Over | Phase::Waiting { .. }) {
+            return;
+        }
+        let is_violation = matches!(fault, Fault::Protocol(Fatal::Violation(_)));
+        self.close_links(now, is_violation);
+        if matches!(self.phase, Phase::Closing { .. }) {
+            self.phase = Phase::Over;
+            self.outputs.push_back(Output::Closed);
+            return;
+        }
+        let wait = if fault.may_pass() { self.retries.on_failure() } else { None };
+        match wait {
+            Some(retry_in) => {
+                let until = now + retry_in;
+                self.phase = Phase::Waiting { until };
+                self.alarm = until;
+                self.outputs.push_back(Output::Down { fault, retry_in });
+            }
+            None => self.give_up(now, fault),
+        }
+    }
+
+    fn close_links(&mut self, now: Instant, with_last_words: bool) {
+        self.marked.clear();
+        let mut out = Vec::new();
+        for (number, mut link) in std::mem::take(&mut self.links).into_iter().enumerate() {
+            let mut last_words = Vec::new();
+            if with_last_words && link.is_open {
+                link.poll_transmit(&mut last_words);
+            }
+            self.outputs.push_back(Output::Close(number, last_words));
+            out.extend(link.into_outstanding());
+        }
+        self.window = CreditWindow::new(Credit(self.info.credit.unwrap_or(u32::MAX)));
+        for io in out {
+            self.retry_or_end(now, io);
+        }
+    }
+
+    pub(super) fn retry_or_end(&mut self, now: Instant, mut io: Outstanding) {
+        let RetryPolicy::Again { times } = self.options.retry else {
+            return self.end(now, io, IoError::ConnectionLost);
+        };
+        if io.losses >= times {
+            return self.end(now, io, IoError::ConnectionLost);
+        }
+        io.losses += 1;
+        self.line.put_back(io);
+    }
+
+    fn give_up(&mut self, now: Instant, fault: Fault) {
+        self.phase = Phase::Over;
+        self.alarm = Instant::FAR_FUTURE;
+        let tries = self.retries.failed().max(1);
+        let ControllerOptions { address, ref subsystem, ref host, .. } = self.options;
+        let error = ConnectError { address, subsystem: subsystem.clone(), host: host.clone(), tries, fault };
+        self.end_waiting(now);
+        self.outputs.push_back(Output::GaveUp(Box::new(error)));
+    }
+
+    fn end_waiting(&mut self, now: Instant) {
+        for io in self.line.extract(|_| true) {
+            self.end(now, io, IoError::ControllerGone);
+        }
+    }
+
+    /// Ends every IO and takes leave of the controller.
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.begin_closing(now);
+        self.drive(now);
+    }
+
+    /// Ends every IO and closes the IO queues; the admin queue is to be driven on.
+    pub(super) fn begin_closing(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Over | Phase::Closing { .. } => return,
+            Phase::Waiting { .. } | Phase::Starting { .. } | Phase::Ready => {}
+        }
+        let deadline = now + SHUTDOWN_TIMEOUT;
+        self.phase = Phase::Closing { deadline };
+        self.alarm = deadline;
+        for (number, link) in self.links.drain(1.min(self.links.len())..).enumerate() {
+            self.outputs.push_back(Output::Close(number + 1, Vec::new()));
+            link.into_outstanding().into_iter().for_each(|io| self.line.put_back(io));
+        }
+        self.end_waiting(now);
+        match self.links.first() {
+            Some(admin) if admin.is_open => self.controller.shut_down(),
+            _ => self.finish(),
+        }
+    }
+
+    /// Closes what is left.
+    pub(super) fn finish(&mut self) {
+        self.phase = Phase::Over;
+        self.alarm = Instant::FAR_FUTURE;
+        self.marked.clear();
+        for number in 0..self.links.len() {
+            self.outputs.push_back(Output::Close(number, Vec::new()));
+        }
+        self.links.clear();
+        self.outputs.push_back(Output::Closed);
+    }
+}

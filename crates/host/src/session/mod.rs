@@ -1,0 +1,209 @@
+//! One controller, from the first Connect to the last IO, over as many connections as it takes. Sans-IO.
+//!
+//! ```text
+//!            ┌────────── wait (back-off) ◄─────────── any fault ──────────────┐
+//!            ▼                                                                │
+//!   start: admin link, bring-up ──► joining: IO links, their Connect ──► ready: IOs, keep-alive, events
+//!            │ a fault that will not pass, or too many tries                  │ close()
+//!            ▼                                                                ▼
+//!           over ◄──────────────────────── closing: CC.SHN ◄──────────────────┘
+//!
+//!   submit ──► [ waiting, in order ] ──credit and queue have room──► out on a link ──► Ended
+//!                      ▲                                                │
+//!                      └─────────── connection lost, tries left ────────┘
+//! ```
+//!
+//! A fault of any link is a fault of the controller: all links close, IOs that were out go to the head of the line in their
+//! old order or end, and after a while everything begins anew.
+//!
+//! Holds: every accepted IO ends exactly once; never more IOs are out than the credit (both in `tests`).
+//! Here: `io` is the way of an IO, `admin` the way to a ready controller, `ends` faults, time-outs and farewells.
+//! Elsewhere: sockets and the clock are `engine`'s; which admin command comes when is `nvme::host`'s; `line` keeps who waits.
+//! Paper: Gimbal §3.6, Appendix B, Algorithm 3.
+
+mod admin;
+mod ends;
+mod io;
+
+use crate::backoff::Retries;
+use crate::discover::Discovered;
+use crate::fault::{ConnectError, Fault};
+use crate::line::Line;
+use crate::link::{Batch, Link, LinkEvent};
+use crate::namespace::Namespace;
+use crate::options::ControllerOptions;
+use crate::request::Completion;
+use crate::view::{Meter, View};
+use nvme::host::{AdminOptions, ControllerInfo, HostController, Names, Purpose};
+use sched::{Credit, CreditWindow};
+use std::collections::VecDeque;
+use units::{Instant, Nanos};
+
+/// The admin link's number; IO queues follow from 1.
+const ADMIN: usize = 0;
+
+/// What a session wants, or has to tell.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Connect this link.
+    Open(usize),
+    /// Close this link, after these last words if there are any.
+    Close(usize, Vec<u8>),
+    /// An IO has ended.
+    Ended(Completion),
+    /// IOs can go out. Whether for the first time.
+    Ready { first: bool },
+    /// The controller was lost, or an attempt to have it failed; the next begins after this time.
+    Down { fault: Fault, retry_in: Nanos },
+    /// Namespaces came, went or changed.
+    NamespacesChanged,
+    /// The discovery log. The session closes itself after it.
+    Discovered(Vec<Discovered>),
+    /// The controller is given up.
+    GaveUp(Box<ConnectError>),
+    /// The session was closed as asked.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting { until: Instant },
+    Starting { deadline: Instant },
+    Ready,
+    Closing { deadline: Instant },
+    Over,
+}
+
+/// One controller.
+#[derive(Debug)]
+pub(crate) struct Session {
+    options: ControllerOptions,
+    purpose: Purpose,
+    phase: Phase,
+    retries: Retries,
+    controller: HostController,
+    links: Vec<Link>,
+    /// Links with something to send.
+    marked: Vec<usize>,
+    window: CreditWindow,
+    line: Line,
+    /// As of the last time the controller was ready.
+    info: ControllerInfo,
+    namespaces: Vec<Namespace>,
+    /// What the present controller has, once it has told.
+    found: Option<Vec<Namespace>>,
+    was_ready: bool,
+    /// Not later than anything that `on_time` has to do.
+    alarm: Instant,
+    /// Where the search for a queue begins.
+    next_queue: usize,
+    meter: Meter,
+    outputs: VecDeque<Output>,
+    /// Empty between calls; kept for its memory.
+    link_events: Vec<LinkEvent>,
+}
+
+impl Session {
+    /// A session that begins to connect.
+    pub(crate) fn new(now: Instant, options: ControllerOptions, purpose: Purpose) -> Session {
+        let mut session = Session {
+            purpose,
+            phase: Phase::Over,
+            retries: Retries::new(options.backoff, options.seed),
+            controller: controller(&options, purpose),
+            links: Vec::new(),
+            marked: Vec::new(),
+            window: CreditWindow::new(Credit(u32::MAX)),
+            line: Line::new(options.waiting_max),
+            info: ControllerInfo::default(),
+            namespaces: Vec::new(),
+            found: None,
+            was_ready: false,
+            alarm: Instant::FAR_FUTURE,
+            next_queue: 0,
+            meter: Meter::default(),
+            outputs: VecDeque::new(),
+            link_events: Vec::new(),
+            options,
+        };
+        session.start(now);
+        session
+    }
+
+    /// The options it was made with.
+    pub(crate) fn options(&self) -> &ControllerOptions {
+        &self.options
+    }
+
+    /// What is known about the controller.
+    pub(crate) fn info(&self) -> &ControllerInfo {
+        &self.info
+    }
+
+    /// The namespaces, as last seen.
+    pub(crate) fn namespaces(&self) -> &[Namespace] {
+        &self.namespaces
+    }
+
+    /// What the client knows of the SSD.
+    pub(crate) fn view(&self) -> View {
+        let mut view = View {
+            is_ready: self.phase == Phase::Ready,
+            credit: self.info.credit.map(|_| self.window.credit().0),
+            in_flight: self.window.in_flight(),
+            waiting: self.line.len(),
+            ..View::default()
+        };
+        self.meter.show(&mut view);
+        view
+    }
+
+    /// The oldest thing wanted or told.
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// A link that has something to send.
+    pub(crate) fn poll_marked(&mut self) -> Option<usize> {
+        let link = self.marked.pop()?;
+        if let Some(link) = self.links.get_mut(link) {
+            link.is_marked = false;
+        }
+        Some(link)
+    }
+
+    /// Lays what a link has to send into `batch`.
+    pub(crate) fn poll_transmit(&mut self, link: usize, batch: &mut impl Batch) {
+        if let Some(link) = self.links.get_mut(link).filter(|link| link.is_open) {
+            link.poll_transmit(batch);
+        }
+    }
+
+    /// A batch of the link has gone: there may be more.
+    pub(crate) fn on_sent(&mut self, link: usize) {
+        self.mark(link);
+    }
+
+    /// When `on_time` is to be called at the latest.
+    pub(crate) fn alarm(&self) -> Instant {
+        self.alarm
+    }
+
+    fn mark(&mut self, number: usize) {
+        if let Some(link) = self.links.get_mut(number)
+            && !link.is_marked
+            && link.wants_to_send()
+        {
+            link.is_marked = true;
+            self.marked.push(number);
+        }
+    }
+}
+
+/// A controller on which nothing was sent yet.
+fn controller(options: &ControllerOptions, purpose: Purpose) -> HostController {
+    let names =
+        Names { subsystem: options.subsystem.clone(), host: options.host.clone(), host_id: options.host_id };
+    let (io_queues, credits, keep_alive) = (options.io_queues, options.credits, options.keep_alive);
+    HostController::new(names, AdminOptions { purpose, io_queues, credits, keep_alive })
+}
