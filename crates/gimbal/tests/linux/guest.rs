@@ -1,0 +1,164 @@
+//! A Linux kernel that runs one walk, seen through `tests/guest/guest.sh`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// How long a guest may run. A walk takes some 15 s; the rest is for a busy machine.
+const LIMIT_SECONDS: u32 = 600;
+
+/// The kernels that hosts are tested with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kernel {
+    /// Debian 12's, with nvme-cli 2.3.
+    Linux6_1,
+    /// Debian 13's, with nvme-cli 2.13.
+    Linux6_12,
+}
+
+impl Kernel {
+    fn suite(self) -> &'static str {
+        match self {
+            Kernel::Linux6_1 => "bookworm",
+            Kernel::Linux6_12 => "trixie",
+        }
+    }
+}
+
+/// What a guest is to do.
+pub(crate) struct Walk {
+    kernel: Kernel,
+    script: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Walk {
+    /// The walk `tests/guest/walks/NAME.sh`, over the subsystem `nqn` at `address` on this machine's loopback.
+    pub(crate) fn new(kernel: Kernel, name: &str, address: SocketAddr, nqn: &str) -> Walk {
+        assert!(address.ip().is_loopback(), "a guest reaches this machine's loopback only, not {address}");
+        let walks = guest_folder().join("walks");
+        Walk { kernel, script: walks.join(name).with_extension("sh"), arguments: Vec::new() }
+            .file(&walks.join("lib.sh"), "/walks/lib.sh")
+            .variable("PORT", address.port())
+            .variable("NQN", nqn)
+    }
+
+    /// The kernel's own target; see `tests/guest/nvmet.sh`.
+    pub(crate) fn kernel_target(kernel: Kernel) -> Walk {
+        let script = guest_folder().join("nvmet.sh");
+        Walk { kernel, script, arguments: vec!["-f".into(), "4420".into()] }
+    }
+
+    /// Sets a variable of the script.
+    pub(crate) fn variable(mut self, name: &str, value: impl std::fmt::Display) -> Walk {
+        self.arguments.extend(["-e".into(), format!("{name}={value}")]);
+        self
+    }
+
+    /// Puts a file into the guest.
+    pub(crate) fn file(mut self, from: &Path, to: &str) -> Walk {
+        self.arguments.extend(["-x".into(), format!("{}:{to}", from.display())]);
+        self
+    }
+
+    /// Adds to the kernel's command line.
+    pub(crate) fn kernel_argument(mut self, argument: &str) -> Walk {
+        self.arguments.extend(["-a".into(), argument.into()]);
+        self
+    }
+
+    /// Gives the guest more than one processor, and so more than one IO queue.
+    pub(crate) fn processors(mut self, count: u32) -> Walk {
+        self.arguments.extend(["-c".into(), count.to_string()]);
+        self
+    }
+
+    /// Boots the guest.
+    pub(crate) fn start(self) -> Guest {
+        let mut child = Command::new(guest_folder().join("guest.sh"))
+            .args(["run", "-g", self.kernel.suite(), "-t", &LIMIT_SECONDS.to_string()])
+            .args(&self.arguments)
+            .arg(&self.script)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("tests/guest/guest.sh is executable and bash is there");
+        let (to, lines) = channel();
+        forward_lines(child.stdout.take().expect("piped"), to.clone());
+        forward_lines(child.stderr.take().expect("piped"), to);
+        let name = format!("{:?} {}", self.kernel, self.script.file_stem().unwrap_or_default().display());
+        Guest { name, child, lines, transcript: Vec::new() }
+    }
+
+    /// Boots the guest and waits for the walk to be right.
+    pub(crate) fn run(self) {
+        self.start().finish();
+    }
+}
+
+/// A guest that runs. Dropping it ends it.
+pub(crate) struct Guest {
+    name: String,
+    child: Child,
+    lines: Receiver<String>,
+    transcript: Vec<String>,
+}
+
+impl Guest {
+    /// Reads on until a line starts with `mark`; gives the rest of that line.
+    pub(crate) fn wait_for(&mut self, mark: &str) -> String {
+        while let Ok(line) = self.lines.recv() {
+            let rest = line.strip_prefix(mark).map(|rest| rest.trim().to_owned());
+            self.transcript.push(line);
+            if let Some(rest) = rest {
+                return rest;
+            }
+        }
+        panic!("{}: ended before it printed {mark:?}\n{}", self.name, self.transcript.join("\n"));
+    }
+
+    /// Waits for the walk to be right; panics with all that it printed if it is not.
+    pub(crate) fn finish(mut self) {
+        self.transcript.extend(self.lines.iter());
+        let status = self.child.wait().expect("our own child");
+        assert!(status.success(), "{}: {status}\n{}", self.name, self.transcript.join("\n"));
+    }
+
+    /// Ends the guest as if its power failed; gives what it had printed.
+    pub(crate) fn cut_off(mut self) -> Vec<String> {
+        self.end();
+        self.transcript.extend(self.lines.iter());
+        std::mem::take(&mut self.transcript)
+    }
+
+    /// guest.sh ends its QEMU and removes its files on SIGTERM.
+    fn end(&mut self) {
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            self.end();
+        }
+    }
+}
+
+fn guest_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guest")
+}
+
+fn forward_lines(from: impl Read + Send + 'static, to: Sender<String>) {
+    thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            // A receiver that is gone was dropped with its guest.
+            let _ = to.send(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+}

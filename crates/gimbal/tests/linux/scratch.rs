@@ -1,0 +1,28 @@
+//! A folder for one test, gone with it unless it failed.
+
+use std::path::{Path, PathBuf};
+
+/// A fresh folder under cargo's own for tests.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// `name` tells one test's folder from another's.
+    pub(crate) fn new(name: &str) -> Scratch {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("cargo's folder for tests is writable");
+        Scratch(path)
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}

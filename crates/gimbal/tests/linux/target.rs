@@ -1,0 +1,130 @@
+//! `gimbal serve` in a process of its own, with a medium that outlives it.
+
+use super::Scratch;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// The subsystem that every target here serves.
+pub(crate) const NQN: &str = "nqn.2024-06.io.gimbal:tested";
+/// The system chooses the port.
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// What the namespaces lie on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Medium {
+    /// A file, direct IO where the file system can.
+    File,
+    /// A modelled SSD in real time, its data in memory.
+    Emulated,
+}
+
+/// A target that serves namespace 1 (4 KiB blocks) and namespace 2 (512 B blocks), 64 MiB each, under Gimbal.
+pub(crate) struct Target {
+    child: Child,
+    address: SocketAddr,
+    config: PathBuf,
+    log: PathBuf,
+}
+
+impl Target {
+    /// Starts one; its files are in `scratch`.
+    pub(crate) fn start(scratch: &Scratch, medium: Medium) -> Target {
+        let device = match medium {
+            Medium::File => {
+                format!(
+                    "kind = \"file\"\npath = {:?}\nsize = \"128M\"\ncreate = true",
+                    scratch.file("medium")
+                )
+            }
+            Medium::Emulated => "kind = \"emulated\"\nprofile = \"dct983\"\nsize = \"16G\"".to_owned(),
+        };
+        let config = scratch.file("target.toml");
+        let text = format!(
+            r#"
+[[device]]
+name = "ssd"
+{device}
+
+[[subsystem]]
+nqn = "{NQN}"
+allow_any_host = true
+
+[[subsystem.namespace]]
+nsid = 1
+device = "ssd"
+size = "64M"
+
+[[subsystem.namespace]]
+nsid = 2
+device = "ssd"
+offset = "64M"
+size = "64M"
+block_size = 512
+"#
+        );
+        std::fs::write(&config, text).expect("the scratch folder is writable");
+        let log = scratch.file("target.log");
+        let (child, address) = serve(&config, &log, ANY_PORT);
+        Target { child, address, config, log }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it in order (SIGTERM).
+    pub(crate) fn stop(&mut self) {
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill(1) is everywhere").success());
+        let status = self.child.wait().expect("our own child");
+        assert!(status.success(), "gimbal serve ended with {status}\n{}", self.log());
+    }
+
+    /// Ends it outright (SIGKILL): nothing that it holds in memory survives.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        let status = self.child.wait().expect("our own child");
+        assert!(!status.success(), "it was killed, and not gone before\n{}", self.log());
+    }
+
+    /// Starts it again at the same address, over the same medium.
+    pub(crate) fn restart(&mut self) {
+        let (child, address) = serve(&self.config, &self.log, &self.address.to_string());
+        assert_eq!(address, self.address);
+        self.child = child;
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the target's log:\n{}", self.log());
+        }
+    }
+}
+
+fn serve(config: &PathBuf, log: &PathBuf, listen: &str) -> (Child, SocketAddr) {
+    let log = File::options().create(true).append(true).open(log).expect("the scratch folder is writable");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gimbal"))
+        .args(["serve", "--log", "debug", "--listen", listen, "-c"])
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .expect("the binary was built");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("readable");
+    let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
+    (child, address.parse().expect("an address"))
+}

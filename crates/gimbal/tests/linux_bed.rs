@@ -1,0 +1,37 @@
+//! The walks themselves, tried on the kernel's own target: what they ask for is what Linux gives Linux.
+//!
+//! A walk that failed here would judge our target by a wrong measure. Restarts and reservations are not tried: a guest
+//! that ends takes its RAM disks along, and the targets of these kernels have no reservations.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod linux;
+
+use linux::Kernel::{Linux6_1, Linux6_12};
+use linux::{Kernel, Walk};
+use std::net::SocketAddr;
+
+/// What `nvmet.sh` serves.
+const KERNEL_NQN: &str = "nqn.2024-06.io.gimbal:kernel";
+
+fn walks_on_a_kernel_target(target: Kernel, host: Kernel) {
+    let mut guest = Walk::kernel_target(target).start();
+    let address: SocketAddr = guest.wait_for("forward ").parse().expect("an address");
+    guest.wait_for("target ready");
+    for name in ["commands", "block", "connections", "filesystem"] {
+        Walk::new(host, name, address, KERNEL_NQN).variable("KERNEL_TARGET", "yes").processors(2).run();
+    }
+    guest.cut_off();
+}
+
+#[test]
+#[ignore = "judges the walks, not the target: for when they change"]
+fn linux_6_1_walks_on_linux_6_12() {
+    walks_on_a_kernel_target(Linux6_12, Linux6_1);
+}
+
+#[test]
+#[ignore = "judges the walks, not the target: for when they change"]
+fn linux_6_12_walks_on_linux_6_1() {
+    walks_on_a_kernel_target(Linux6_1, Linux6_12);
+}

@@ -1,0 +1,147 @@
+//! Real Linux hosts use the target: every walk on both kernels, and what only happens between several processes.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod linux;
+
+use linux::Kernel::{Linux6_1, Linux6_12};
+use linux::{Guest, Kernel, Medium, NQN, Scratch, Target, Walk};
+
+/// A walk against a target of its own.
+fn walk(kernel: Kernel, name: &str, medium: Medium, with: impl FnOnce(Walk) -> Walk) {
+    let scratch = Scratch::new(&format!("{name}-{kernel:?}-{medium:?}"));
+    let mut target = Target::start(&scratch, medium);
+    with(Walk::new(kernel, name, target.address(), NQN)).run();
+    target.stop();
+}
+
+#[test]
+fn linux_6_1_has_every_command_answered() {
+    walk(Linux6_1, "commands", Medium::File, |walk| walk);
+}
+
+#[test]
+fn linux_6_12_has_every_command_answered() {
+    walk(Linux6_12, "commands", Medium::File, |walk| walk);
+}
+
+#[test]
+fn linux_6_1_discards_zeroes_compares_and_is_refused_past_the_end() {
+    walk(Linux6_1, "block", Medium::File, |walk| walk);
+}
+
+#[test]
+fn linux_6_12_discards_zeroes_compares_and_is_refused_past_the_end() {
+    walk(Linux6_12, "block", Medium::Emulated, |walk| walk);
+}
+
+#[test]
+fn linux_6_1_keeps_a_file_system_on_an_emulated_ssd() {
+    walk(Linux6_1, "filesystem", Medium::Emulated, |walk| walk);
+}
+
+#[test]
+fn linux_6_12_keeps_a_file_system_over_two_queues_with_digests_on() {
+    walk(Linux6_12, "filesystem", Medium::File, |walk| {
+        walk.processors(2).variable("CONNECT_ARGS", "--hdr-digest --data-digest")
+    });
+}
+
+#[test]
+fn linux_6_1_connects_in_every_way() {
+    walk(Linux6_1, "connections", Medium::File, |walk| walk.processors(2));
+}
+
+#[test]
+fn linux_6_12_connects_in_every_way() {
+    walk(Linux6_12, "connections", Medium::File, |walk| walk.processors(2));
+}
+
+#[test]
+fn linux_6_1_hosts_reserve_a_namespace() {
+    walk(Linux6_1, "reservations", Medium::File, |walk| walk.kernel_argument("nvme_core.multipath=N"));
+}
+
+#[test]
+fn linux_6_12_hosts_reserve_a_namespace() {
+    walk(Linux6_12, "reservations", Medium::File, |walk| walk.kernel_argument("nvme_core.multipath=N"));
+}
+
+#[test]
+fn linux_6_1_goes_on_after_the_target_was_stopped_and_started() {
+    survives(Linux6_1, Target::stop);
+}
+
+#[test]
+fn linux_6_12_goes_on_after_the_target_was_killed_and_started() {
+    survives(Linux6_12, Target::kill);
+}
+
+/// A host under load outlives the target's `end` and start.
+fn survives(kernel: Kernel, end: impl FnOnce(&mut Target)) {
+    let scratch = Scratch::new(&format!("restart-{kernel:?}"));
+    let mut target = Target::start(&scratch, Medium::File);
+    let mut guest = Walk::new(kernel, "restart", target.address(), NQN).start();
+    guest.wait_for("restart me");
+    end(&mut target);
+    guest.wait_for("--- the host noticed");
+    target.restart();
+    guest.finish();
+    target.stop();
+}
+
+#[test]
+fn what_was_flushed_is_there_after_the_target_was_killed() {
+    const PIECES_MIN: usize = 40;
+    let scratch = Scratch::new("durable");
+    let mut target = Target::start(&scratch, Medium::File);
+    let mut writer = Walk::new(Linux6_12, "durable-write", target.address(), NQN).start();
+    for _ in 0..PIECES_MIN {
+        writer.wait_for("flushed ");
+    }
+    target.kill();
+    let printed = writer.cut_off();
+    let flushed: Vec<&str> =
+        printed.iter().map(String::as_str).filter(|line| line.starts_with("flushed ")).collect();
+    assert!(flushed.len() >= PIECES_MIN);
+    let list = scratch.file("flushed");
+    std::fs::write(&list, flushed.join("\n") + "\n").expect("the scratch folder is writable");
+
+    target.restart();
+    Walk::new(Linux6_1, "durable-check", target.address(), NQN).file(&list, "/flushed").run();
+    target.stop();
+}
+
+#[test]
+fn two_hosts_write_beside_each_other_in_one_namespace() {
+    tenants([(1, 0), (1, 16)]);
+}
+
+#[test]
+fn two_hosts_write_to_a_namespace_each() {
+    tenants([(1, 0), (2, 0)]);
+}
+
+/// Two hosts at once, each filling 12 MiB of a namespace from an offset in MiB, as `parts` says.
+fn tenants(parts: [(u32, u32); 2]) {
+    const GATHER_AT: u32 = 60;
+    let scratch = Scratch::new(&format!("tenants-{}", parts[1].0));
+    let mut target = Target::start(&scratch, Medium::Emulated);
+    let guests: Vec<Guest> = (0..)
+        .zip([Linux6_1, Linux6_12])
+        .zip(parts)
+        .map(|((tenant, kernel), (nsid, offset))| {
+            Walk::new(kernel, "tenant", target.address(), NQN)
+                .variable("HOST_NQN", format!("nqn.2024-06.io.gimbal:tenant-{tenant}"))
+                .variable("HOST_ID", format!("6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e01{tenant:02}"))
+                .variable("TENANT", tenant)
+                .variable("TENANTS", parts.len())
+                .variable("NSID", nsid)
+                .variable("OFFSET", offset)
+                .variable("GATHER_AT", GATHER_AT)
+                .start()
+        })
+        .collect();
+    guests.into_iter().for_each(Guest::finish);
+    target.stop();
+}
