@@ -1,0 +1,81 @@
+//! An idle switch costs nothing: with hosts connected and nothing to do, its threads sleep.
+//!
+//! What is measured is processor time, which does not depend on how busy or fast the machine is.
+
+use host::{Backend, Client, ControllerOptions, HostId, Nqn};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+use units::Bytes;
+
+/// Controllers connected, each with an admin queue and an IO queue.
+const HOSTS: u128 = 16;
+/// How long the switch is watched.
+const WATCHED: Duration = Duration::from_secs(5);
+/// Of one processor, in thousandths.
+const LIMIT_PERMILLE: u64 = 10;
+/// Resolution of `/proc/PID/stat`: USER_HZ is 100 on every Linux that we know.
+const TICK: Duration = Duration::from_millis(10);
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn serving(device: &str) -> (Killed, SocketAddr) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gimbal"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--device", device])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("readable");
+    let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
+    (Killed(child), address.parse().expect("an address"))
+}
+
+/// Processor time of a process so far.
+fn processor_time(process: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("Linux, and the process is alive");
+    // The name, in parentheses, may hold anything; utime and stime are fields 14 and 15, counted from 1.
+    let after_name = &stat[stat.rfind(')').expect("the name ends") + 2..];
+    let ticks: Vec<u32> =
+        after_name.split(' ').skip(11).take(2).map(|field| field.parse().expect("a count")).collect();
+    TICK * ticks.iter().sum()
+}
+
+#[test]
+fn an_idle_switch_with_sixteen_hosts_uses_less_than_a_hundredth_of_a_processor() {
+    for device in ["null", "emulated"] {
+        let (server, address) = serving(device);
+        let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("a client");
+        let name = Nqn::new("nqn.2025-01.test:idle").expect("valid");
+        let found =
+            host::discover(Backend::Auto, address, &name, HostId([9; 16])).expect("the switch answers");
+        let subsystem = found[0].subsystem.clone();
+        let controllers: Vec<_> = (0..HOSTS)
+            .map(|n| {
+                let host = Nqn::new(&format!("nqn.2025-01.test:idle-{n}")).expect("valid");
+                let options =
+                    ControllerOptions::new(address, subsystem.clone(), host, HostId(n.to_le_bytes()));
+                client.connect(options).wait().expect("connects")
+            })
+            .collect();
+        for controller in &controllers {
+            controller.read_blocking(1, units::Lba(0), 1).expect("reads");
+        }
+        let before = processor_time(server.0.id());
+        thread::sleep(WATCHED);
+        let used = processor_time(server.0.id()) - before;
+        let limit = WATCHED * LIMIT_PERMILLE as u32 / 1000;
+        assert!(used < limit, "{device}: {used:?} of processor time in {WATCHED:?}, the limit is {limit:?}");
+        println!("{device}: {used:?} of processor time in {WATCHED:?} with {HOSTS} hosts");
+    }
+}
