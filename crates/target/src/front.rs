@@ -420,7 +420,7 @@ impl Front {
                 is_reused: admission.is_reused,
             };
             for pipeline in &self.parts.pipelines {
-                pipeline.post(ToPipeline::Tenant(announcement.clone()));
+                pipeline.tell(ToPipeline::Tenant(announcement.clone()));
             }
         }
         let handover = Handover {
@@ -436,7 +436,7 @@ impl Front {
         };
         self.handed_over += 1;
         let home = self.parts.homes[subsystem];
-        if !self.parts.pipelines[home].post(ToPipeline::Connection(Box::new(handover))) {
+        if self.parts.pipelines[home].post(ToPipeline::Connection(Box::new(handover))).is_err() {
             warn!(%peer, "a connection is dropped: the pipeline of its SSD has ended");
             self.handed_over -= 1;
             self.registry.disconnect(host.as_str());

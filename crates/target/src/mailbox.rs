@@ -26,11 +26,16 @@ impl<M> Mailbox<M> {
         (Mailbox { sender, waker }, Inbox { receiver })
     }
 
-    /// Posts a message and wakes the owner. False if the owner is gone.
-    pub(crate) fn post(&self, message: M) -> bool {
-        let is_there = self.sender.send(message).is_ok();
+    /// Posts a message and wakes the owner. Gives it back if the owner is gone.
+    pub(crate) fn post(&self, message: M) -> Result<(), M> {
+        self.sender.send(message).map_err(|error| error.0)?;
         self.waker.wake();
-        is_there
+        Ok(())
+    }
+
+    /// Posts a message that an owner who is gone needs no more.
+    pub(crate) fn tell(&self, message: M) {
+        drop(self.post(message));
     }
 }
 

@@ -331,7 +331,7 @@ impl ServerHandle {
     pub fn stats(&self) -> Stats {
         let ask = |pipeline: &Mailbox<ToPipeline>| {
             let (answer, answered) = channel();
-            pipeline.post(ToPipeline::Stats(answer)).then_some(answered)
+            pipeline.post(ToPipeline::Stats(answer)).ok().map(|()| answered)
         };
         // All are asked before the first answer is awaited, so that the snapshots are close together.
         let answers: Vec<_> = self.pipelines.iter().filter_map(ask).collect();
@@ -350,7 +350,7 @@ impl ServerHandle {
         let config = &self.config.devices[device];
         let policy: Box<dyn Policy> = policy(kind, config)
             .map_err(|error| StartError::Policy { device: config.name.clone(), error })?;
-        self.pipelines[device].post(ToPipeline::ReplacePolicy(policy));
+        self.pipelines[device].tell(ToPipeline::ReplacePolicy(policy));
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl ServerHandle {
     pub fn shutdown(mut self, limit: Duration) -> Shutdown {
         let deadline = Instant::now() + limit;
         if let Some(front) = &self.front {
-            front.post(ToFront::Drain);
+            front.tell(ToFront::Drain);
         }
         self.post_to_all(|| ToPipeline::Drain);
         let drained = self.await_reports(Report::Drained, self.threads.len(), deadline);
@@ -379,7 +379,7 @@ impl ServerHandle {
 
     fn post_to_all(&self, message: impl Fn() -> ToPipeline) {
         for pipeline in &self.pipelines {
-            pipeline.post(message());
+            pipeline.tell(message());
         }
     }
 
@@ -423,10 +423,10 @@ impl Stopper {
     /// Stops it.
     pub fn stop(&self) {
         if let Some(front) = &self.front {
-            front.post(ToFront::Stop);
+            front.tell(ToFront::Stop);
         }
         for pipeline in &self.pipelines {
-            pipeline.post(ToPipeline::Stop);
+            pipeline.tell(ToPipeline::Stop);
         }
     }
 }

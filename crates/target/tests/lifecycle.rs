@@ -8,7 +8,7 @@ use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
 use std::path::PathBuf;
 use std::time::Duration;
-use target::config::{Config, DeviceKind, EmulatedConfig, PolicyKind, Speed};
+use target::config::{Backing, Config, DeviceKind, EmulatedConfig, PolicyKind, Speed};
 use target::{DeviceError, Server, Shutdown, StartError};
 use units::Bytes;
 
@@ -91,6 +91,29 @@ fn everything_that_can_be_done_to_a_file_is_done() {
         let stored = std::fs::read(scratch.file()).expect("readable");
         assert!(stored[..BLOCK] == pattern(1, BLOCK), "a forced write is in the file");
         assert_eq!(stored.len(), 64 << 20);
+    }
+}
+
+#[test]
+fn an_emulated_ssd_over_a_file_keeps_its_contents() {
+    for backend in backends() {
+        let scratch = Scratch::new("backing");
+        let emulated =
+            EmulatedConfig { backing: Backing::File(scratch.file()), ..EmulatedConfig::new(Bytes::mib(64)) };
+        for round in 0..2 {
+            let device = DeviceKind::Emulated(emulated.clone());
+            let server = start(Config { backend, ..Config::simple(device, any_port()) });
+            let mut client = Client::connect(server.addresses()[0]);
+            if round == 0 {
+                assert_eq!(client.write(1, 3, &pattern(5, 200 * BLOCK)), Status::SUCCESS);
+                assert_eq!(client.simple(nvm::WRITE_ZEROES, 1, 4, 1), Status::SUCCESS);
+                assert_eq!(client.flush(1), Status::SUCCESS);
+            }
+            let mut expected = pattern(5, 200 * BLOCK);
+            expected[BLOCK..2 * BLOCK].fill(0);
+            assert!(client.read(1, 3, 200).expect("readable") == expected, "round {round}");
+            assert_eq!(server.shutdown(AMPLE), Shutdown::Complete);
+        }
     }
 }
 

@@ -289,7 +289,7 @@ impl Default for Limits {
             memory: Bytes::mib(512),
             memory_per_connection: Bytes::mib(32),
             connections: 1024,
-            queue_depth: 128,
+            queue_depth: 1024,
             io_queues: 64,
             transfer_max: Bytes::mib(1),
             handshake_timeout: Nanos::secs(10),

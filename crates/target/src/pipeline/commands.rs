@@ -145,7 +145,7 @@ impl Pipeline {
         if context.device == self.index {
             self.switch.arrive(now, Request { tag: Origin::Local(io), tenant, priority, work });
         } else {
-            self.send_remote(context.device, io, tenant, priority, work);
+            self.send_remote(now, context.device, io, tenant, priority, work);
         }
     }
 

@@ -197,9 +197,14 @@ impl Pipeline {
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }
-            self.run_switch(now);
-            self.run_subsystems(now);
-            self.serve_thirsty(now);
+            loop {
+                self.run_switch(now);
+                self.run_subsystems(now);
+                self.serve_thirsty(now);
+                if !self.switch.wants_run() {
+                    break;
+                }
+            }
             self.check_stalls(now);
             self.flush_links(now);
             self.check_drained();

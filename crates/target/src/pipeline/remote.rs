@@ -12,6 +12,7 @@ use crate::slab::Key;
 use crate::switch::{Failure, Request, Work};
 use sched::Priority;
 use std::collections::VecDeque;
+use std::io;
 use tracing::error;
 use units::{Instant, TenantId};
 
@@ -29,6 +30,7 @@ impl Pipeline {
     /// Sends an IO to the pipeline of `device`, now or as soon as there is room.
     pub(super) fn send_remote(
         &mut self,
+        now: Instant,
         device: usize,
         io: Key,
         tenant: TenantId,
@@ -36,18 +38,27 @@ impl Pipeline {
         work: Work,
     ) {
         self.remotes[device].waiting.push_back(RemoteIo { from: self.index, io, tenant, priority, work });
-        self.post_waiting(device);
+        self.post_waiting(now, device);
     }
 
-    fn post_waiting(&mut self, device: usize) {
-        let remote = &mut self.remotes[device];
-        while remote.outstanding < REMOTE_OUTSTANDING_MAX {
-            let Some(io) = remote.waiting.pop_front() else { return };
-            remote.outstanding += 1;
-            if !self.peers[device].post(ToPipeline::Remote(io)) {
-                error!(device = %self.name, other = device, "the pipeline of another SSD has ended: its IOs will not");
+    fn post_waiting(&mut self, now: Instant, device: usize) {
+        while self.remotes[device].outstanding < REMOTE_OUTSTANDING_MAX {
+            let Some(io) = self.remotes[device].waiting.pop_front() else { return };
+            match self.peers[device].post(ToPipeline::Remote(io)) {
+                Ok(()) => self.remotes[device].outstanding += 1,
+                Err(ToPipeline::Remote(io)) => self.fail_remote(now, device, io),
+                Err(_) => unreachable!("a mailbox gives back what it was given"),
             }
         }
+    }
+
+    /// The other pipeline has ended: a broken machine, or the last moments of the target.
+    fn fail_remote(&mut self, now: Instant, device: usize, io: RemoteIo) {
+        error!(device = %self.name, other = device, "an IO fails: the pipeline of its SSD has ended");
+        let credit = self.switch.policy().credit(io.tenant);
+        let result = Err(Failure::Device(io::ErrorKind::BrokenPipe.into()));
+        let outcome = IoOutcome { result, read: None, spent: io.work.into_buffer(), credit };
+        self.on_outcome(now, io.io, outcome);
     }
 
     /// An IO from another pipeline.
@@ -59,16 +70,14 @@ impl Pipeline {
     /// Tells another pipeline how its IO ended.
     pub(super) fn answer_remote(&mut self, from: usize, io: Key, outcome: IoOutcome) {
         let done = RemoteDone { by: self.index, io, outcome };
-        if !self.peers[from].post(ToPipeline::RemoteDone(done)) {
-            error!(device = %self.name, other = from, "the pipeline that sent an IO has ended");
-        }
+        self.peers[from].tell(ToPipeline::RemoteDone(done));
     }
 
     /// Another pipeline has ended an IO of ours.
     pub(super) fn on_remote_done(&mut self, now: Instant, done: RemoteDone) {
         self.remotes[done.by].outstanding -= 1;
         self.on_outcome(now, done.io, done.outcome);
-        self.post_waiting(done.by);
+        self.post_waiting(now, done.by);
     }
 
     /// Takes back those of `ios` that are for other SSDs and have not reached them.
@@ -87,7 +96,7 @@ impl Pipeline {
             let is_there = |io: &&Key| self.ios.get(**io).is_some_and(|context| context.device == device);
             let there: Vec<Key> = ios.iter().filter(is_there).copied().collect();
             if device != self.index && !there.is_empty() {
-                self.peers[device].post(ToPipeline::RemoteWithdraw { from: self.index, tenant, ios: there });
+                self.peers[device].tell(ToPipeline::RemoteWithdraw { from: self.index, tenant, ios: there });
             }
         }
     }

@@ -87,7 +87,7 @@ impl Pipeline {
             Ok(token) if self.phase == super::Phase::Running => token,
             other => {
                 info!(%peer, %host, error = ?other.err(), "a new connection is dropped: the target ends, or has no room");
-                self.front.post(ToFront::Closed { host });
+                self.front.tell(ToFront::Closed { host });
                 return;
             }
         };
@@ -230,6 +230,8 @@ impl Pipeline {
             return self.close_session(now, key, Ending::Broken(error));
         }
         let has_room = link.starved || link.waits_for_transmit();
+        // Commands that the transport refused by itself have dropped their buffers unseen; their answers were sent now.
+        self.memory_came_back = true;
         self.mark_dirty(key);
         self.admit_waiting(now, key);
         if has_room {
@@ -267,6 +269,6 @@ impl Pipeline {
         if let Some(home) = &mut self.homes[session.subsystem] {
             home.subsystem.on_disconnect(now, queue_of(key));
         }
-        self.front.post(ToFront::Closed { host: session.host });
+        self.front.tell(ToFront::Closed { host: session.host });
     }
 }

@@ -81,7 +81,14 @@ pub(crate) struct Switch<T> {
     shares: Vec<(TenantId, Share)>,
     /// When the scheduler wants to be asked again, on the machine's clock.
     wake_at: Option<Instant>,
+    /// When to look for memory again: a buffer that was sent by another pipeline comes back without a word.
+    retry_at: Option<Instant>,
+    /// Whether something has happened since the scheduler was asked last that may change its answer.
+    wants_run: bool,
 }
+
+/// How long dispatched IOs wait for memory before they look for it unasked.
+const RETRY_AFTER: Nanos = Nanos::micros(500);
 
 impl<T: Copy> Switch<T> {
     /// A switch with nothing in it.
@@ -97,6 +104,8 @@ impl<T: Copy> Switch<T> {
             starved: VecDeque::new(),
             shares: Vec::new(),
             wake_at: None,
+            retry_at: None,
+            wants_run: false,
         }
     }
 
@@ -112,6 +121,7 @@ impl<T: Copy> Switch<T> {
 
     /// An IO has arrived. It may be dispatched by the next [`Switch::run`].
     pub(crate) fn arrive(&mut self, now: Instant, request: Request<T>) {
+        self.wants_run = true;
         let (kind, length) = request.work.price();
         let (tenant, priority) = (request.tenant, request.priority);
         let sequence = self.arrivals;
@@ -182,14 +192,21 @@ impl<T: Copy> Switch<T> {
                 }
             }
             if !moved {
-                return;
+                break;
             }
         }
+        self.wants_run = false;
+        self.retry_at = (!self.starved.is_empty()).then(|| now + RETRY_AFTER);
+    }
+
+    /// Whether [`Switch::run`] has something to do at once.
+    pub(crate) fn wants_run(&self) -> bool {
+        self.wants_run
     }
 
     /// When [`Switch::run`] next has something to do by itself.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        [self.wake_at, self.device.next_wake()].into_iter().flatten().min()
+        [self.wake_at, self.device.next_wake(), self.retry_at].into_iter().flatten().min()
     }
 
     /// Takes back the IOs of `tenant` for which `gone` answers true and that have not reached the device.
@@ -200,6 +217,7 @@ impl<T: Copy> Switch<T> {
         mut gone: impl FnMut(T) -> bool,
         mut on_finished: impl FnMut(Finished<T>),
     ) {
+        self.wants_run = true;
         let mut taken = Vec::new();
         let pending = &self.pending;
         let mut is_gone =
@@ -236,6 +254,7 @@ impl<T: Copy> Switch<T> {
 
     /// Sets a tenant's share.
     pub(crate) fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {
+        self.wants_run = true;
         self.shares.retain(|(other, _)| *other != tenant);
         if share != Share::EQUAL {
             self.shares.push((tenant, share));
@@ -246,6 +265,7 @@ impl<T: Copy> Switch<T> {
     /// Puts another scheduler in charge. Queued IOs move over in the order in which they arrived.
     pub(crate) fn replace_policy(&mut self, now: Instant, policy: Box<dyn Policy>) {
         let device_now = self.clock.to_device(now);
+        self.wants_run = true;
         let number = self.present.number + 1;
         let mut old = std::mem::replace(&mut self.present, Generation { number, policy });
         for &(tenant, share) in &self.shares {

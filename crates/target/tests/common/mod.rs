@@ -72,6 +72,8 @@ pub struct Options {
     pub digests: Digests,
     /// The longest data in a capsule: zero makes every write ask for an R2T.
     pub in_capsule_max: u32,
+    /// Milliseconds; zero is no keep-alive.
+    pub keep_alive: u32,
 }
 
 impl Default for Options {
@@ -81,6 +83,7 @@ impl Default for Options {
             subsystem: DEFAULT_NQN.to_owned(),
             digests: Digests::default(),
             in_capsule_max: 8192,
+            keep_alive: 0,
         }
     }
 }
@@ -123,16 +126,13 @@ impl Queue {
         controller_id: u16,
         options: &Options,
     ) -> Option<Cqe> {
-        let sqe = ConnectCommand {
-            queue_id,
-            sqsize: entries - 1,
-            ..ConnectCommand::parse(&Sqe::fabrics(fabrics::CONNECT))
-        }
-        .to_sqe();
+        let keep_alive_timeout = if queue_id == 0 { options.keep_alive } else { 0 };
+        let blank = ConnectCommand::parse(&Sqe::fabrics(fabrics::CONNECT));
+        let sqe = ConnectCommand { queue_id, sqsize: entries - 1, keep_alive_timeout, ..blank }.to_sqe();
         let host = Nqn::new(options.host).expect("a host name");
         let subsystem = Nqn::new(&options.subsystem).expect("a subsystem name");
-        let mut id = [0; 16];
-        id[15] = 1;
+        // Every host has an identifier of its own: the end of its name.
+        let id: [u8; 16] = options.host.as_bytes()[options.host.len() - 16..].try_into().expect("16 bytes");
         let data = ConnectData::new(HostId(id), &host, &subsystem, controller_id);
         let data = data.as_bytes().to_vec();
         let length = data.len() as u32;
