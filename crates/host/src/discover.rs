@@ -1,6 +1,7 @@
 //! Discovery: what a target has, and asking for it in one blocking call.
 
-use crate::engine::{Engine, Event};
+use crate::engine::Engine;
+use crate::event::Event;
 use crate::fault::ConnectError;
 use crate::options::ControllerOptions;
 use crate::{Backend, Backoff};

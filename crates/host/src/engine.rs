@@ -12,11 +12,11 @@
 //!
 //! Elsewhere: everything that is decided is decided in `session`.
 
-use crate::discover::Discovered;
-use crate::fault::{ConnectError, Fault};
+use crate::event::{ControllerId, Event};
+use crate::fault::Fault;
 use crate::namespace::Namespace;
 use crate::options::ControllerOptions;
-use crate::request::{Completion, Refusal, Refused, Request};
+use crate::request::{Refusal, Refused, Request};
 use crate::session::{Output, Session};
 use crate::view::View;
 use nvme::host::{ControllerInfo, Purpose};
@@ -31,67 +31,6 @@ use units::{Bytes, Instant, Nanos};
 const LINGER: Nanos = Nanos::millis(200);
 /// Batches kept for use again.
 const SPARE_BATCHES: usize = 256;
-
-/// Names a controller of one engine, from `connect` until it is given up or closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ControllerId {
-    index: u32,
-    generation: u32,
-}
-
-/// What an engine reports.
-#[derive(Debug)]
-pub enum Event {
-    /// An IO has ended.
-    Completed {
-        /// Where it was submitted.
-        controller: ControllerId,
-        /// How it ended.
-        completion: Completion,
-    },
-    /// IOs can go out. Its namespaces are known from the first time on.
-    Ready {
-        /// Which.
-        controller: ControllerId,
-        /// Whether for the first time, or again after it was lost.
-        first: bool,
-    },
-    /// The controller was lost, or an attempt to connect failed; the engine tries again. IOs wait meanwhile.
-    Down {
-        /// Which.
-        controller: ControllerId,
-        /// Why.
-        fault: Fault,
-        /// When the next attempt begins.
-        retry_in: Nanos,
-    },
-    /// The engine does not try again; every IO has ended before this event. The identifier is of no further use.
-    GaveUp {
-        /// Which.
-        controller: ControllerId,
-        /// Why.
-        error: Box<ConnectError>,
-    },
-    /// Namespaces came, went or changed size: see [`Engine::namespaces`].
-    NamespacesChanged {
-        /// Which.
-        controller: ControllerId,
-    },
-    /// What a discovery controller told. It closes by itself.
-    Discovered {
-        /// Which.
-        controller: ControllerId,
-        /// The subsystems reachable over TCP.
-        subsystems: Vec<Discovered>,
-    },
-    /// A controller was closed as asked; every IO has ended before this event. The identifier is of no further use.
-    Closed {
-        /// Which.
-        controller: ControllerId,
-    },
-    /// The engine's [`Waker`] was used.
-    Woken,
-}
 
 #[derive(Debug)]
 struct Place {

@@ -13,14 +13,15 @@ use super::error::BenchError;
 use super::job::Job;
 use super::measure::{Completed, Interval, Recorded, Recorder, Window};
 use super::pattern;
+use super::place::{Place, host_id, host_nqn, locate};
 use super::results::{JobResult, Trouble, Verified};
 use super::run::Load;
 use super::stream::{Departure, Hours, Stream, Turn};
 use super::workload::{Direction, Region, Step, Workload};
 use super::written::Written;
 use host::{
-    Backoff, Completion, ConnectError, ControllerId, ControllerOptions, Engine, Event, HostId, IoBuffer,
-    Namespace, Nqn, Operation, Request,
+    Backoff, Completion, ConnectError, ControllerId, ControllerOptions, Engine, Event, IoBuffer, Nqn,
+    Operation, Request,
 };
 use reactor::Clock;
 use std::cmp::Reverse;
@@ -49,16 +50,6 @@ struct Running {
     trouble: Trouble,
     written: Option<Written>,
     verified: Verified,
-}
-
-/// Where a job's IOs go.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    nsid: u32,
-    region: Region,
-    /// The region's offset and step in blocks.
-    first_block: u64,
-    step_blocks: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +117,7 @@ impl Drive {
             }
         }
         for running in &mut drive.running {
-            running.place = Some(locate(&drive.engine, running)?);
+            running.place = Some(locate(&drive.engine, running.controller, &running.job)?);
         }
         Ok(drive)
     }
@@ -286,7 +277,7 @@ impl Drive {
             Direction::Write => Operation::Write { durable: false },
         };
         if running.written.is_some() && step.direction == Direction::Write {
-            pattern::fill(&mut buffer, offset_of(&place.region, step), self.run_mark);
+            pattern::fill(&mut buffer, place.offset_of(step), self.run_mark);
         }
         let queues = self.engine.info(running.controller).map_or(1, |info| info.io_queues.max(1));
         let request = Request {
@@ -344,7 +335,7 @@ impl Drive {
             }
             (Phase::ReadBack, result) => {
                 let place = running.place.expect("the job is connected");
-                let offset = offset_of(&place.region, step);
+                let offset = place.offset_of(step);
                 running.verified.steps += 1;
                 match result.map(|()| pattern::check(stream.buffer(slot), offset, self.run_mark)) {
                     Ok(Ok(())) => {}
@@ -430,55 +421,4 @@ pub(super) enum Told {
 /// Bytes of memory behind a buffer of `bs` bytes: pools lend powers of two, a page at least.
 fn memory_of(bs: Bytes) -> u64 {
     bs.get().next_power_of_two().max(IoBuffer::ALIGNMENT as u64)
-}
-
-fn offset_of(region: &Region, step: Step) -> Bytes {
-    Bytes(region.offset.get() + step.number * region.step.get())
-}
-
-/// The host NQN of a job: its own, or one made from its name.
-fn host_nqn(job: &Job) -> Result<Nqn, BenchError> {
-    let text = job.host_nqn.clone().unwrap_or_else(|| format!("nqn.2025-01.io.gimbal:bench:{}", job.name));
-    Nqn::new(&text).map_err(|error| BenchError::Nqn(text, error))
-}
-
-/// A host identifier that is the same for the same name in every run (two rounds of FNV-1a).
-pub(super) fn host_id(host: &Nqn) -> HostId {
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let hash = |basis: u64| {
-        host.as_str().bytes().fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
-    };
-    let (low, high) = (hash(0xcbf2_9ce4_8422_2325), hash(0x8422_2325_cbf2_9ce4));
-    HostId((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
-}
-
-/// Finds a job's namespace and region, or says why its IOs have no place there.
-fn locate(engine: &Engine, running: &Running) -> Result<Place, BenchError> {
-    let job = &running.job;
-    let name = || job.name.clone();
-    let namespaces = engine.namespaces(running.controller);
-    let is_wanted = |namespace: &&Namespace| job.nsid.is_none_or(|nsid| nsid == namespace.nsid);
-    let namespace = namespaces.iter().find(is_wanted).ok_or_else(|| {
-        BenchError::Namespace(name(), job.nsid, namespaces.iter().map(|namespace| namespace.nsid).collect())
-    })?;
-    let block_size = namespace.block_size.get();
-    if !job.bs.get().is_multiple_of(block_size) || !job.offset.get().is_multiple_of(block_size) {
-        return Err(BenchError::BlockSize(name(), namespace.block_size));
-    }
-    let transfer_max = engine.info(running.controller).map_or(Bytes::ZERO, |info| info.transfer_max);
-    if job.bs > transfer_max {
-        return Err(BenchError::Transfer(name(), transfer_max));
-    }
-    let rest = namespace.size().saturating_sub(job.offset);
-    let size = job.size.unwrap_or(rest);
-    let steps = size.get() / job.bs.get();
-    if size > rest || steps == 0 {
-        return Err(BenchError::Region(name(), namespace.size()));
-    }
-    Ok(Place {
-        nsid: namespace.nsid,
-        region: Region { offset: job.offset, step: job.bs, steps },
-        first_block: job.offset.get() / block_size,
-        step_blocks: (job.bs.get() / block_size) as u32,
-    })
 }

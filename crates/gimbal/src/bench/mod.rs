@@ -17,6 +17,7 @@ mod measure;
 mod observe;
 mod pace;
 mod pattern;
+mod place;
 mod progress;
 mod quantity;
 mod results;
@@ -38,7 +39,7 @@ pub(crate) use {
     error::BenchError,
     job::Job,
     measure::{Interval, Slice, Tally},
-    observe::{Observer, Phase, Unobserved},
+    observe::{Observer, Phase},
     pace::{Arrival, Rate},
     results::JobResult,
     run::{Options, Target, run},

@@ -38,8 +38,3 @@ pub(crate) trait Observer {
         ControlFlow::Continue(())
     }
 }
-
-/// Looks away.
-pub(crate) struct Unobserved;
-
-impl Observer for Unobserved {}

@@ -4,10 +4,11 @@
 //!   caller's thread: discover ─► [each job alone] ─► threads ──ready──► start together ──intervals──► observer ─► Results
 //! ```
 
-use super::drive::{Drive, Told, host_id};
+use super::drive::{Drive, Told};
 use super::error::BenchError;
 use super::job::Job;
 use super::observe::{Observer, Phase};
+use super::place::host_id;
 use super::results::{JobResult, Results};
 use host::{Backend, Nqn, Waker, discover};
 use reactor::Clock;

@@ -2,12 +2,17 @@
 
 use super::run::{Options, Target, run};
 use super::workload::{Direction, Rw};
-use super::{BenchError, Interval, Job, Observer, Phase, Rate, Unobserved};
+use super::{BenchError, Interval, Job, Observer, Phase, Rate};
 use host::Backend;
 use std::ops::ControlFlow;
 use target::config::{Config, DeviceKind};
 use target::{Server, ServerHandle};
 use units::{Bytes, Nanos};
+
+/// Looks away.
+struct Unobserved;
+
+impl Observer for Unobserved {}
 
 const BACKENDS: [Backend; 2] = [Backend::IoUring, Backend::Epoll];
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 /// What a job does, in fio's words.
+#[allow(clippy::enum_variant_names, reason = "`rw` is fio's word for a mix, and its name for the option")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]

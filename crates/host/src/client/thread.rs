@@ -2,7 +2,8 @@
 
 use super::pending::Completer;
 use super::{ClientError, ConnectFailure, Controller, Order, Outcome, Owner, Shared, Snapshot, lock};
-use crate::engine::{ControllerId, Engine, Event};
+use crate::engine::Engine;
+use crate::event::{ControllerId, Event};
 use crate::fault::ConnectError;
 use crate::request::{Completion, Request};
 use reactor::{Backend, Waker};

@@ -48,7 +48,7 @@ fn twenty_connections_on_one_thread_carry_what_they_were_given() {
             for tag in 0..200 {
                 submit(&mut engine, ids[(tag as usize + pass) % ids.len()], tag, operation, 40);
             }
-            let mut seen = vec![false; 200];
+            let mut seen = [false; 200];
             while seen.contains(&false) {
                 let Event::Completed { completion, .. } = next(&mut engine) else {
                     panic!("only IOs are under way")

@@ -1,5 +1,6 @@
 //! Sessions and engines against a target made of `nvme`'s own state machines.
 
+mod chaos;
 mod client;
 mod engine;
 mod server;
