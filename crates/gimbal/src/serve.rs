@@ -10,8 +10,9 @@ use signal_hook::iterator::Signals;
 use std::io::{Write, stderr, stdout};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
+use std::panic;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 use std::thread;
 use std::time::Duration;
 use target::config::{
@@ -102,6 +103,7 @@ enum LogForm {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = config_of(args)?;
     start_log(&config.log)?;
+    abort_on_panic();
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be handled")?;
     let server = Server::start(config)?;
     for address in server.addresses() {
@@ -214,6 +216,16 @@ fn start_log(log: &LogConfig) -> anyhow::Result<()> {
         LogFormat::Json => builder.json().init(),
     }
     Ok(())
+}
+
+/// A panic is a bug of ours. A target that went on without one of its threads would leave hosts waiting for answers that
+/// never come; one that is gone is noticed at once, by them and by whatever starts it again.
+fn abort_on_panic() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        report(info);
+        process::abort();
+    }));
 }
 
 fn size(text: &str) -> Result<Bytes, String> {

@@ -11,9 +11,9 @@ pub struct IoId(pub u64);
 pub enum IoKind {
     /// Brings data from the SSD (read, compare, verify).
     Read,
-    /// Puts data on the SSD (write, write zeroes).
+    /// Puts data on the SSD (write).
     Write,
-    /// Everything else that occupies the SSD (flush, deallocate). Paid for like a write of its `length`, but its latency
+    /// Everything else that occupies the SSD (flush, deallocate, write zeroes). Paid for like a write of its `length`, but its latency
     /// says nothing about congestion and is not measured.
     Management,
 }
