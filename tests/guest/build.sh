@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # here, guest_dir and suites are set by guest.sh
 # build.sh - how a guest is made: sourced by guest.sh.
 #
 #   Debian mirror --apt, signed--> packages --unpack--> kernel, its modules, a few programs

@@ -4,6 +4,9 @@
 # It serves $NVMET_NQN with the namespaces 1, 2, ... of $NVMET_SIZES (MiB each), which are RAM
 # disks that know discard. Prints "target ready" when hosts can connect. It is what our initiator
 # is tried against, and what the walks are tried on before they judge our target.
+#
+# With $NVMET_OUTAGE=N it throws its hosts out once namespace 1 has taken N writes, refuses them for
+# a second, and lets them in again.
 set -euo pipefail
 
 nqn=${NVMET_NQN:-nqn.2024-06.io.gimbal:kernel}
@@ -31,8 +34,6 @@ for mib in $sizes; do
 	namespace=$subsystem/namespaces/$nsid
 	mkdir "$namespace"
 	printf %s "/dev/nullb$nsid" >"$namespace/device_path"
-	# Linux 6.12's target has reservations no more than 6.1's; newer ones must be told to.
-	[ ! -e "$namespace/resv_enable" ] || echo 1 >"$namespace/resv_enable"
 	echo 1 >"$namespace/enable"
 done
 
@@ -43,4 +44,14 @@ echo 0.0.0.0 >"$port/addr_traddr"
 echo 4420 >"$port/addr_trsvcid"
 ln -s "$subsystem" "$port/subsystems/"
 echo "target ready"
+
+if [ -n "${NVMET_OUTAGE:-}" ]; then
+	writes() { tr -s " " </sys/block/nullb1/stat | cut -d " " -f 6; }
+	until [ "$(writes)" -ge "$NVMET_OUTAGE" ]; do sleep 0.1; done
+	rm "$port/subsystems/$nqn"
+	echo "hosts thrown out"
+	sleep 1
+	ln -s "$subsystem" "$port/subsystems/"
+	echo "hosts let in"
+fi
 while sleep 60; do :; done

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # here, guest_dir and suites are set by guest.sh
 # run.sh - how a guest is booted and its script's outcome brought back: sourced by guest.sh.
 #
 #   initramfs of the guest + a second cpio with the script and its files --> QEMU

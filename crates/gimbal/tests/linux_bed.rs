@@ -8,11 +8,8 @@
 mod linux;
 
 use linux::Kernel::{Linux6_1, Linux6_12};
-use linux::{Kernel, Walk};
+use linux::{KERNEL_NQN, Kernel, Walk};
 use std::net::SocketAddr;
-
-/// What `nvmet.sh` serves.
-const KERNEL_NQN: &str = "nqn.2024-06.io.gimbal:kernel";
 
 fn walks_on_a_kernel_target(target: Kernel, host: Kernel) {
     let mut guest = Walk::kernel_target(target).start();

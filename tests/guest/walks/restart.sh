@@ -5,14 +5,13 @@
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
 begin
-allow 'starting error recovery|Reconnecting in|Failed reconnect attempt|failed to connect (socket|queue)|Successfully reconnected' \
-	'the target was stopped'
-allow 'queue .*(socket.*(closed|state)|receive failed|failed to send)|failed to send request|I/O error|request.*(cancel|abort)|receive failed|Connect command failed|nvme.*(state|path)' \
-	'commands on the wire when the connection broke'
-allow 'queue .*timeout|keep-alive|KATO|keepalive' 'the stopped target was silent'
+allow 'starting error recovery|Reconnecting in|Successfully reconnected|no usable path - requeuing I/O' \
+	'the target was stopped, and is back'
+allow 'failed to connect socket|Failed reconnect attempt' 'the host tried before it was back'
+allow 'queue [0-9]+: (receive failed|failed to send)|failed to send request' 'what was on the wire when it broke'
 CONNECT_ARGS="--reconnect-delay=1 --ctrl-loss-tmo=300" connect
 
-say "load: random writes, each verified after all were written"
+say "load: random writes that must all succeed, and pieces written one after the other, remembered"
 fio --name=load --filename="$namespace" --rw=randwrite --bs=16k --size=16m --ioengine=libaio --direct=1 \
 	--iodepth=4 --rate_iops=60 --time_based --runtime="${RUNTIME:-25}" --output-format=terse >/tmp/load 2>&1 &
 load=$!

@@ -10,6 +10,9 @@ use std::thread;
 /// How long a guest may run. A walk takes some 15 s; the rest is for a busy machine.
 const LIMIT_SECONDS: u32 = 600;
 
+/// The subsystem that `nvmet.sh` serves.
+pub(crate) const KERNEL_NQN: &str = "nqn.2024-06.io.gimbal:kernel";
+
 /// The kernels that hosts are tested with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kernel {

@@ -16,6 +16,6 @@ mod guest;
 mod scratch;
 mod target;
 
-pub(crate) use guest::{Guest, Kernel, Walk};
+pub(crate) use guest::{Guest, KERNEL_NQN, Kernel, Walk};
 pub(crate) use scratch::Scratch;
 pub(crate) use target::{Medium, NQN, Target};
