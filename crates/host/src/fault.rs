@@ -81,7 +81,7 @@ impl Fault {
                 Some("is an NVMe/TCP target listening there? If so, this is a bug in one of the two")
             }
             Fault::NoDigests => Some("switch digests on at the target, or off here"),
-            Fault::Refused(_) => None,
+            Fault::Refused(_) | Fault::Controller(HostError::Lacking(_)) => None,
             Fault::Closed
             | Fault::Broken(_)
             | Fault::Silent(..)

@@ -204,6 +204,8 @@ impl Session {
 fn controller(options: &ControllerOptions, purpose: Purpose) -> HostController {
     let names =
         Names { subsystem: options.subsystem.clone(), host: options.host.clone(), host_id: options.host_id };
-    let (io_queues, credits, keep_alive) = (options.io_queues, options.credits, options.keep_alive);
+    let (io_queues, credits) = (options.io_queues, options.credits);
+    // Reading a log takes no time to speak of, and Linux's discovery controllers know no keep-alive.
+    let keep_alive = if purpose == Purpose::Io { options.keep_alive } else { Nanos::ZERO };
     HostController::new(names, AdminOptions { purpose, io_queues, credits, keep_alive })
 }

@@ -289,6 +289,7 @@ fn discovery_lists_the_subsystem() {
         (found.subsystem.as_str(), found.address.as_str(), found.port),
         (NQN, "127.0.0.1", Some(4420))
     );
+    assert_eq!(world.target.keep_alive_timeout, Some(0), "Linux's discovery controllers know no keep-alive");
 }
 
 #[test]

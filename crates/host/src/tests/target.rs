@@ -2,6 +2,7 @@
 
 use nvme::buffer::{BufferSource, BufferUse, Outgoing};
 use nvme::connection::{FlowControl, TargetConnection, TargetEvent, TargetLimits};
+use nvme::spec::connect::ConnectCommand;
 use nvme::spec::discovery::SubsystemType;
 use nvme::spec::nqn::Nqn;
 use nvme::spec::{Cqe, Sqe, Status};
@@ -75,8 +76,8 @@ pub(super) struct TestTarget {
     held: VecDeque<Held>,
     /// Most IOs that were held at once.
     pub(super) held_max: usize,
-    /// IO commands that arrived.
-    pub(super) arrived: usize,
+    /// What the last Connect of an admin queue asked for, in milliseconds.
+    pub(super) keep_alive_timeout: Option<u32>,
     /// Nothing is answered any more.
     pub(super) is_silent: bool,
     /// Flips a bit of the data that goes out next.
@@ -107,7 +108,7 @@ impl TestTarget {
             holds: false,
             held: VecDeque::new(),
             held_max: 0,
-            arrived: 0,
+            keep_alive_timeout: None,
             is_silent: false,
             spoils_next: false,
         }
@@ -199,7 +200,6 @@ impl TestTarget {
             Action::Fence { cqe, .. } => self.peer(slot).connection.reply(cqe),
             Action::Pending => {}
             Action::Io(command) => {
-                self.arrived += 1;
                 self.held.push_back(Held { slot, sqe, command, data });
                 self.held_max = self.held_max.max(self.held.len());
                 if !self.holds {
@@ -214,6 +214,10 @@ impl TestTarget {
             Ok(connect) => connect,
             Err(refusal) => return self.peer(slot).connection.reply(refusal),
         };
+        let command = ConnectCommand::parse(sqe);
+        if command.queue_id == 0 {
+            self.keep_alive_timeout = Some(command.keep_alive_timeout);
+        }
         let wanted = connect.subsystem_nqn();
         let found = self.subsystems.iter().position(|subsystem| Some(subsystem.nqn()) == wanted.as_ref());
         let Some(index) = found else { return self.peer(slot).connection.reply(unknown_subsystem(sqe)) };
