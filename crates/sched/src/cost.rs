@@ -53,6 +53,11 @@ impl Cost {
         Cost(self.0.saturating_sub(other.0))
     }
 
+    /// In thousandths, to the nearest: the `n` of [`Cost::ratio`]`(n, 1000)`.
+    pub const fn thousandths(self) -> u64 {
+        (self.0 as u64 * 1000 + (ONE / 2) as u64) >> FRACTION_BITS
+    }
+
     /// As a number for people and plots; never for decisions.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / f64::from(ONE)
@@ -81,6 +86,13 @@ mod tests {
         assert_eq!(Cost::ratio(9, 1).scaled(2, 3), Cost::ratio(6, 1));
         assert!(Cost::ONE.scaled(1, 1 << 40) > Cost::ratio(0, 1));
         assert!(Cost::ONE.scaled(1 << 40, 1) > Cost::ratio(9, 1));
+    }
+
+    #[test]
+    fn thousandths_survive_the_fixed_point() {
+        for n in [1, 999, 1000, 1333, 2500, 65_535_999] {
+            assert_eq!(Cost::ratio(n, 1000).thousandths(), u64::from(n));
+        }
     }
 
     #[test]

@@ -61,4 +61,7 @@ pub struct TenantView {
     pub slots_allotted: u32,
     /// IOs the tenant may have outstanding.
     pub credit: Credit,
+    /// Weighted bytes, divided by its weight, that it has had more than the least-served tenant with backlog. Always zero
+    /// unless leads are bounded.
+    pub lead: Bytes,
 }

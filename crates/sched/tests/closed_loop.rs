@@ -33,10 +33,15 @@ struct Got {
     wait_max: Nanos,
 }
 
-/// Runs the loads for `span`; an IO of `length` holds one of 8 units for 50 µs and 1 ns per byte.
+/// Runs the loads for `span` under Gimbal as published.
 fn serve(loads: &[Load], span: Nanos) -> (Gimbal, Vec<Got>) {
+    serve_with(GimbalConfig::paper(DeviceConstants::DCT983), loads, span)
+}
+
+/// Runs the loads for `span`; an IO of `length` holds one of 8 units for 50 µs and 1 ns per byte.
+fn serve_with(config: GimbalConfig, loads: &[Load], span: Nanos) -> (Gimbal, Vec<Got>) {
     const UNITS: usize = 8;
-    let mut gimbal = Gimbal::new(GimbalConfig::paper(DeviceConstants::DCT983));
+    let mut gimbal = Gimbal::new(config);
     let mut got = vec![Got::default(); loads.len()];
     let mut arrived = BTreeMap::new();
     let mut units = [Instant::ZERO; UNITS];
@@ -152,4 +157,19 @@ fn writes_that_the_device_absorbs_become_as_cheap_as_reads() {
     let (gimbal, _) = serve(&[writer(Bytes::kib(4), 1)], Nanos::millis(1700));
     let view = gimbal.ssd_view(Instant::ZERO + Nanos::secs(2)).expect("Gimbal measures the SSD");
     assert_eq!(view.write_cost, sched::Cost::ONE);
+}
+
+#[test]
+fn tenants_that_are_out_of_slots_most_of_the_time_get_equal_bytes_too() {
+    // A slot of small IOs holds the units longer than a slot of one large IO.
+    let loads = [reader(Bytes::kib(4), 256), reader(Bytes::kib(128), 64), reader(Bytes::kib(512), 64)];
+    let ratio = |config| {
+        let (_, got) = serve_with(config, &loads, Nanos::secs(1));
+        let bytes = got.iter().map(|got| got.bytes);
+        bytes.clone().max().unwrap_or(0) as f64 / bytes.min().unwrap_or(0) as f64
+    };
+    let paper = ratio(GimbalConfig::paper(DeviceConstants::DCT983));
+    let fair = ratio(GimbalConfig::fair(DeviceConstants::DCT983));
+    assert!(paper > 1.5, "nothing was wrong without the bounded lead: {paper}");
+    assert!(fair < 1.05, "{fair}");
 }

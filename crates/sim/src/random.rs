@@ -50,7 +50,7 @@ fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
     }
     let device = DeviceConstants::DCT983;
     let mut config =
-        if random.random_ratio(3, 4) { GimbalConfig::paper(device) } else { GimbalConfig::next(device) };
+        if random.random_ratio(3, 4) { GimbalConfig::paper(device) } else { GimbalConfig::fair(device) };
     config.device.slots = random.random_range(1..=16);
     config.slots_per_tenant_min = random.random_range(1..=3);
     config.bucket_depth = Bytes::kib(*[4, 64, 256, 1024].choose(random).expect("not empty"));

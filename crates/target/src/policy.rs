@@ -61,6 +61,7 @@ fn gimbal(device: &DeviceConfig) -> Result<GimbalConfig, PolicyError> {
     let constants = DeviceConstants {
         thresh_min: overrides.latency_min.unwrap_or(profile.thresh_min),
         thresh_max: overrides.latency_max.unwrap_or(profile.thresh_max),
+        write_cost_best: Cost::ONE,
         write_cost_worst: Cost::ratio(overrides.write_cost_worst.unwrap_or(profile.write_cost_worst), 1),
         slots: overrides.slots.unwrap_or(profile.slots),
         rate_min: overrides.rate_min.unwrap_or(profile.rate_min),
@@ -86,10 +87,11 @@ mod tests {
     fn the_constants_are_the_profiles_but_for_those_replaced() {
         let mut device = device();
         let plain = gimbal(&device).expect("a profile that comes with the model");
-        assert_eq!(plain.device, DeviceConstants::DCT983);
+        let published = GimbalConfig::paper(DeviceConstants::DCT983).device;
+        assert_eq!(plain.device, published);
         device.scheduler.overrides.slots = Some(16);
         let changed = gimbal(&device).expect("the same profile");
-        assert_eq!(changed.device, DeviceConstants { slots: 16, ..DeviceConstants::DCT983 });
+        assert_eq!(changed.device, DeviceConstants { slots: 16, ..published });
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   idle ──arrival──► active ──last slot closes──► deferred ──a slot frees──► active ──queue empty──► idle
-//!                        └──a limit forbids──► limited ──its time comes──► active
+//!                        ├──a limit forbids──► limited ──its time comes──► active
+//!                        └──too far ahead────► ahead ──the others catch up──► active
 //! ```
 //!
 //! Inside the round: deficit round robin. The tenant in front submits while its deficit covers the weighted size of its
@@ -16,19 +17,26 @@
 //! tenant out of the round until it is due; a tenant behind its *reservation* goes before the round, and up to all slots
 //! of the SSD instead of its allotment. Reservations that do not fit the SSD starve the others.
 //!
-//! Cost: O(1) per IO and quantum of its weighted size; O(log n) with limits or reservations. When a tenant goes idle
-//! deferred tenants may gain a slot: at equal weights only fewer than `slots` of them are looked at, at unequal weights
-//! possibly all.
+//! Beyond the paper, for all tenants and off unless asked for: a *bounded lead* (`lead`) keeps shares equal across
+//! deferral, where the round alone does not.
+//!
+//! Cost: O(1) per IO and quantum of its weighted size; O(log n) with limits, reservations or the bounded lead. When a
+//! tenant goes idle deferred tenants may gain a slot: at equal weights only fewer than `slots` of them are looked at, at
+//! unequal weights possibly all.
 //!
 //! Holds: a tenant is in exactly one place (`lists`);
-//!        backlogged tenants' cost differs by a fixed bound (`equal_tenants_stay_close`);
+//!        backlogged tenants' cost differs by a fixed bound: while they hold slots (`equal_tenants_stay_close`), with the
+//!        bounded lead always (`out_of_slots_or_not_tenants_stay_close`);
+//!        without a head, whoever has backlog is out of slots, limited or ahead, and not all of them are ahead
+//!        (`tests/worlds.rs`);
 //!        every decision is the naive model's (`tests/against_naive.rs`).
 //! Elsewhere: when an IO may leave is `bucket`; what a write costs is `write_cost`; a tenant's own order is `queue`.
 //! Paper: Gimbal §3.5.
 
+use super::lead::Lead;
 use super::lists::{Lists, Place};
+use super::ranking::Ranking;
 use super::tenant::Tenant;
-use super::timers::Timers;
 use super::{DeferredDeficit, GimbalConfig};
 use crate::{Backlog, Cost, Credit, Io, IoKind, Share, TenantView};
 use alloc::vec::Vec;
@@ -38,7 +46,9 @@ use units::{Bytes, Instant, TenantId};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub io: Io,
-    /// Its size at the present write cost.
+    /// Its length at the present write cost.
+    priced: Bytes,
+    /// The same with what every IO costs besides: what slots, deficit and service count.
     weighted: Bytes,
 }
 
@@ -48,9 +58,11 @@ pub(super) struct Drr {
     tenants: Vec<Tenant>,
     lists: Lists,
     /// When each limited tenant may rejoin the round.
-    limits: Timers,
+    limits: Ranking<Instant>,
     /// When each tenant with a reservation, backlog and a slot falls behind.
-    reservations: Timers,
+    reservations: Ranking<Instant>,
+    /// Who has been served how much; kept only with `lead_max`.
+    lead: Lead,
     /// Σ of the weights of active tenants: backlog or IOs in flight, unless waiting for a limit with none in flight.
     active_weight: u64,
     active_tenants: usize,
@@ -96,12 +108,14 @@ impl Drr {
         if let Some(id) = self.behind_reservation(config, now) {
             return Some(self.head_of(config, id, write_cost));
         }
-        while let Some(id) = self.lists.front(Place::Active) {
+        loop {
+            self.release_ahead(config);
+            let id = self.lists.front(Place::Active)?;
             if !self.may_submit(config, id) {
                 self.defer(config, id);
                 continue;
             }
-            if self.hold_if_limited(config, now, id) {
+            if self.hold_if_limited(config, now, id) || self.hold_if_ahead(config, id) {
                 continue;
             }
             let head = self.head_of(config, id, write_cost);
@@ -112,7 +126,6 @@ impl Drr {
             tenant.deficit += quantum(config, tenant);
             self.lists.move_to_back(id, Place::Active);
         }
-        None
     }
 
     /// The head, whose bucket has paid, leaves for the SSD.
@@ -125,7 +138,10 @@ impl Drr {
         tenant.in_flight += 1;
         // Saturates for a tenant that went before the round because of its reservation.
         tenant.deficit = tenant.deficit.saturating_sub(head.weighted);
-        tenant.charge_meters(now, &io, head.weighted);
+        tenant.charge_meters(now, &io, head.priced);
+        if let Some(lead_max) = config.lead_max {
+            self.lead.on_submit(id, head.weighted, tenant.weight, lead_max);
+        }
         self.backlog.queued -= 1;
         self.backlog.in_flight += 1;
         self.settle(config, id);
@@ -174,6 +190,7 @@ impl Drr {
         );
         let weight = tenant.weight;
         *tenant = Tenant::new();
+        self.lead.forget(id);
         self.weight_changed(config, weight, Share::EQUAL.weight);
     }
 
@@ -204,7 +221,7 @@ impl Drr {
             .get(id.index())
             .map_or((Share::EQUAL.weight, false), |tenant| (tenant.weight, tenant.counted));
         let others = self.active_weight - if counted { u64::from(weight) } else { 0 };
-        let share = u64::from(config.device.slots) * u64::from(weight) / (others + u64::from(weight));
+        let share = u64::from(config.slots()) * u64::from(weight) / (others + u64::from(weight));
         config.slots_per_tenant_min.max(share as u32)
     }
 
@@ -230,6 +247,7 @@ impl Drr {
             slots_busy: tenant.slots.busy(),
             slots_allotted: self.allotment(config, id),
             credit: self.credit(config, id),
+            lead: self.lead.of(id),
         })
     }
 
@@ -264,6 +282,7 @@ impl Drr {
             self.lists.grow(tenants);
             self.limits.grow(tenants);
             self.reservations.grow(tenants);
+            self.lead.grow(tenants);
             self.weight_max = self.weight_max.max(Share::EQUAL.weight);
         }
     }
@@ -275,8 +294,8 @@ impl Drr {
     fn head_of(&self, config: &GimbalConfig, id: TenantId, write_cost: Cost) -> Head {
         let head = self.tenants[id.index()].queue.head(&config.class_quotas);
         let io = *head.expect("a tenant without backlog is idle");
-        let weighted = if io.kind.pays_as_write() { write_cost.of(io.length) } else { io.length };
-        Head { io, weighted }
+        let priced = if io.kind.pays_as_write() { write_cost.of(io.length) } else { io.length };
+        Head { io, priced, weighted: priced + config.io_overhead }
     }
 
     /// Puts a tenant where its queue and slots say it belongs, after either has changed.
@@ -285,8 +304,7 @@ impl Drr {
         if tenant.queue.is_empty() {
             if self.lists.place(id) != Place::Idle {
                 tenant.deficit = Bytes::ZERO;
-                self.limits.set(id, None);
-                self.lists.move_to_back(id, Place::Idle);
+                self.move_to(config, id, Place::Idle);
             }
             self.recount(config, id);
         } else {
@@ -296,26 +314,34 @@ impl Drr {
             self.recount(config, id);
             match (self.lists.place(id), self.may_submit(config, id)) {
                 (Place::Active, false) => self.defer(config, id),
-                (Place::Deferred, true) => self.lists.move_to_back(id, Place::Active),
+                (Place::Deferred, true) => self.move_to(config, id, Place::Active),
                 _ => {}
             }
         }
         self.watch_reservation(config, id);
     }
 
+    /// Takes a tenant from one place to another; a timer that it had is over.
+    fn move_to(&mut self, config: &GimbalConfig, id: TenantId, place: Place) {
+        self.limits.set(id, None);
+        self.lists.move_to_back(id, place);
+        if config.lead_max.is_some() {
+            self.lead.on_move(id, place);
+        }
+    }
+
     /// Puts a tenant at the back of the round with one quantum.
     fn rejoin(&mut self, config: &GimbalConfig, id: TenantId) {
         let tenant = &mut self.tenants[id.index()];
         tenant.deficit = quantum(config, tenant);
-        self.limits.set(id, None);
-        self.lists.move_to_back(id, Place::Active);
+        self.move_to(config, id, Place::Active);
     }
 
     fn defer(&mut self, config: &GimbalConfig, id: TenantId) {
         if config.deferred_deficit == DeferredDeficit::Lost {
             self.tenants[id.index()].deficit = Bytes::ZERO;
         }
-        self.lists.move_to_back(id, Place::Deferred);
+        self.move_to(config, id, Place::Deferred);
     }
 
     /// Takes a tenant out of the round if one of its limits forbids its next IO now.
@@ -323,8 +349,8 @@ impl Drr {
         let tenant = &mut self.tenants[id.index()];
         let Some(until) = tenant.limited_until().filter(|&until| until > now) else { return false };
         tenant.deficit = Bytes::ZERO;
+        self.move_to(config, id, Place::Limited);
         self.limits.set(id, Some(until));
-        self.lists.move_to_back(id, Place::Limited);
         self.settle(config, id);
         true
     }
@@ -332,6 +358,24 @@ impl Drr {
     /// Lets the tenants whose limits have run out back into the round.
     fn release_limited(&mut self, config: &GimbalConfig, now: Instant) {
         while let Some((_, id)) = self.limits.first().filter(|&(at, _)| at <= now) {
+            self.rejoin(config, id);
+            self.settle(config, id);
+        }
+    }
+
+    /// Takes a tenant out of the round if it has been served too much more than the others.
+    fn hold_if_ahead(&mut self, config: &GimbalConfig, id: TenantId) -> bool {
+        let ahead = config.lead_max.is_some_and(|lead_max| self.lead.of(id) > lead_max);
+        if ahead {
+            self.move_to(config, id, Place::Ahead);
+        }
+        ahead
+    }
+
+    /// Lets the tenants with whom the others have caught up back into the round.
+    fn release_ahead(&mut self, config: &GimbalConfig) {
+        let Some(lead_max) = config.lead_max else { return };
+        while let Some(id) = self.lead.caught_up(lead_max) {
             self.rejoin(config, id);
             self.settle(config, id);
         }
@@ -351,8 +395,8 @@ impl Drr {
     fn watch_reservation(&mut self, config: &GimbalConfig, id: TenantId) {
         let tenant = &self.tenants[id.index()];
         let due = tenant.reservation_due().filter(|_| {
-            matches!(self.lists.place(id), Place::Active | Place::Deferred)
-                && tenant.slots.may_submit(config.device.slots)
+            matches!(self.lists.place(id), Place::Active | Place::Deferred | Place::Ahead)
+                && tenant.slots.may_submit(config.slots())
         });
         self.reservations.set(id, due);
     }
@@ -382,7 +426,7 @@ impl Drr {
 
     /// Fewer tenants are active, so those that remain may have been allotted another slot.
     fn promote_deferred(&mut self, config: &GimbalConfig) {
-        let slots = u64::from(config.device.slots);
+        let slots = u64::from(config.slots());
         let allotment_min = u64::from(config.slots_per_tenant_min);
         if slots * u64::from(self.weight_max) < (allotment_min + 1) * self.active_weight {
             return; // nobody is allotted more than the least
@@ -391,7 +435,7 @@ impl Drr {
         while let Some(id) = next {
             next = self.lists.after(id);
             if self.may_submit(config, id) {
-                self.lists.move_to_back(id, Place::Active);
+                self.move_to(config, id, Place::Active);
             }
         }
     }

@@ -11,6 +11,7 @@ use units::{ByteRate, Nanos};
 const ONE: TenantId = TenantId(0);
 const TWO: TenantId = TenantId(1);
 const NOW: Instant = Instant(1_000_000_000);
+const LEAD_MAX: Bytes = Bytes::mib(1);
 
 /// A round whose SSD takes whatever the round gives out: no buckets.
 struct Round {
@@ -28,6 +29,12 @@ impl Round {
 
     fn paper() -> Round {
         Round::new(GimbalConfig::paper(DeviceConstants::DCT983))
+    }
+
+    /// Out of slots as soon as possible, and held to a bounded lead.
+    fn with_bounded_lead() -> Round {
+        let paper = GimbalConfig::paper(DeviceConstants::DCT983);
+        Round::new(GimbalConfig { lead_max: Some(LEAD_MAX), ..paper })
     }
 
     /// So many slots that nobody is ever deferred.
@@ -300,6 +307,98 @@ fn forgetting_a_tenant_with_ios_is_a_bug() {
     round.drr.forget(&round.config, ONE);
 }
 
+/// Completes what ONE has in flight and submits, `times` over; TWO's IOs never end.
+fn turn_over_slots_of_one(round: &mut Round, times: usize) -> usize {
+    let mut submitted = 0;
+    for _ in 0..times {
+        while let Some(index) = round.in_flight.iter().position(|io| io.tenant == ONE) {
+            round.complete(index);
+        }
+        submitted += count(&round.submit_all(NOW), ONE);
+    }
+    submitted
+}
+
+#[test]
+fn whose_slots_come_back_faster_gets_more_unless_leads_are_bounded() {
+    for (mut round, ios_most) in [(Round::paper(), None), (Round::with_bounded_lead(), Some(8 + 4 + 1))] {
+        round.reads(ONE, Bytes::kib(128), 1000);
+        round.reads(TWO, Bytes::kib(128), 1000);
+        let submitted = round.submit_all(NOW);
+        let first = (count(&submitted, ONE), count(&submitted, TWO));
+        assert_eq!(first, (4, 4));
+        let all = first.0 + turn_over_slots_of_one(&mut round, 100);
+        // TWO has had four IOs; eight more are 1 MiB, and one may begin exactly there.
+        assert_eq!(all, ios_most.unwrap_or(4 + 100 * 4));
+    }
+}
+
+#[test]
+fn who_is_ahead_goes_on_as_soon_as_the_others_catch_up_or_leave() {
+    let stuck = || {
+        let mut round = Round::with_bounded_lead();
+        round.reads(ONE, Bytes::kib(128), 100);
+        round.reads(TWO, Bytes::kib(128), 100);
+        round.submit_all(NOW);
+        turn_over_slots_of_one(&mut round, 10);
+        assert_eq!(round.place(ONE), Place::Ahead);
+        round
+    };
+    let mut round = stuck();
+    let second = round.in_flight.iter().position(|io| io.tenant == TWO).expect("its IOs never ended");
+    round.complete(second);
+    assert_eq!(round.submit_all(NOW), [TWO, ONE]);
+
+    let mut round = stuck();
+    round.drr.withdraw(&round.config, TWO, &mut |_| true);
+    assert_eq!(round.submit_all(NOW), [ONE; 4]);
+
+    let mut round = stuck();
+    let second = round.in_flight.iter().position(|io| io.tenant == TWO).expect("its IOs never ended");
+    round.share(TWO, Share { limit_iops: Some(1), ..Share::EQUAL });
+    round.complete(second);
+    assert_eq!(round.submit_all(NOW)[0], TWO, "its limit allows this one");
+    let second = round.in_flight.iter().position(|io| io.tenant == TWO).expect("it was submitted");
+    round.complete(second);
+    round.submit_all(NOW);
+    assert_eq!(round.place(TWO), Place::Limited);
+    assert_eq!(turn_over_slots_of_one(&mut round, 3), 3 * 4, "a limited tenant holds the others back");
+}
+
+#[test]
+fn a_reservation_goes_before_a_lead_and_counts_towards_it() {
+    let mut round = Round::with_bounded_lead();
+    // 128 KiB per millisecond, of which a second was saved up.
+    round.config.reservation_burst = Nanos::millis(1000);
+    round.share(ONE, Share { reservation: Some(ByteRate(131_072_000)), ..Share::EQUAL });
+    round.reads(ONE, Bytes::kib(128), 100);
+    round.reads(TWO, Bytes::kib(128), 100);
+    assert_eq!(count(&round.submit_all(NOW), ONE), 8, "up to all slots of the SSD");
+    assert!(turn_over_slots_of_one(&mut round, 5) >= 5 * 4, "its lead holds the reservation back");
+    round.share(ONE, Share::EQUAL);
+    assert_eq!(turn_over_slots_of_one(&mut round, 1), 0, "what the reservation gave was not counted");
+    while let Some(index) = round.in_flight.iter().position(|io| io.tenant == TWO) {
+        round.complete(index);
+    }
+    assert_eq!(round.submit_all(NOW)[..2], [TWO, ONE], "more than a bound's worth was counted");
+}
+
+#[test]
+fn an_io_fills_its_slot_with_its_overhead() {
+    let mut round = Round::paper();
+    round.config.io_overhead = Bytes::kib(4);
+    round.reads(ONE, Bytes::kib(4), 500);
+    assert_eq!(round.submit_all(NOW).len(), 8 * 16);
+}
+
+#[test]
+fn there_are_as_many_slots_as_the_factor_says() {
+    let mut round = Round::paper();
+    round.config.slots_factor = 4;
+    round.reads(ONE, Bytes::kib(128), 100);
+    assert_eq!(round.submit_all(NOW).len(), 32);
+}
+
 #[test]
 fn thousands_of_idle_tenants_change_nothing() {
     let run = |first: u32| {
@@ -345,6 +444,49 @@ proptest! {
             let (least, most) = (served.iter().min().copied(), served.iter().max().copied());
             let bound = 2 * (round.config.quantum.0 + largest);
             prop_assert!(most <= least.map(|least| least + bound), "{served:?} differ by more than {bound}");
+        }
+    }
+
+    /// Tenants with backlog throughout, out of slots or not, whoever comes and goes beside them and whichever IO ends when:
+    /// what they were served differs by at most the bound and one of the largest IOs.
+    #[test]
+    fn out_of_slots_or_not_tenants_stay_close(
+        lengths in prop::collection::vec((1..256u64, any::<bool>()), 2..6),
+        overhead in 0..8u64,
+        steps in prop::collection::vec((0..10u32, any::<prop::sample::Index>(), 1000..9000u32), 1..1500),
+    ) {
+        let mut round = Round::with_bounded_lead();
+        round.config.io_overhead = Bytes::kib(overhead);
+        let passer_by = TenantId(lengths.len() as u32);
+        for (tenant, &(kib, write)) in lengths.iter().enumerate() {
+            let kind = if write { IoKind::Write } else { IoKind::Read };
+            round.arrive(TenantId(tenant as u32), kind, Bytes::kib(kib), steps.len() + 1);
+        }
+        let (mut served, mut largest) = (std::vec![0u64; lengths.len() + 1], 0);
+        for (step, which, cost) in steps {
+            match step {
+                0 => round.cost = Cost::ratio(cost, 1000),
+                1 => round.reads(passer_by, Bytes::kib(64), 1 + cost as usize % 40),
+                2 => round.drr.withdraw(&round.config, passer_by, &mut |_| true),
+                3..6 if !round.in_flight.is_empty() => {
+                    round.complete(which.index(round.in_flight.len()));
+                }
+                _ => {
+                    let Some(io) = round.submit(NOW) else {
+                        let in_flight = round.in_flight.len();
+                        prop_assert!(in_flight > 0, "there is backlog, nothing is in flight, and nobody may go");
+                        continue;
+                    };
+                    let cost = if io.kind.pays_as_write() { round.cost } else { Cost::ONE };
+                    let weighted = (cost.of(io.length) + round.config.io_overhead).0;
+                    served[io.tenant.index()] += weighted;
+                    largest = largest.max(weighted);
+                }
+            }
+            let stayed = &served[..lengths.len()];
+            let (least, most) = (stayed.iter().min().copied(), stayed.iter().max().copied());
+            let bound = LEAD_MAX.0 + largest;
+            prop_assert!(most <= least.map(|least| least + bound), "{stayed:?} differ by more than {bound}");
         }
     }
 }

@@ -19,9 +19,11 @@ pub(super) enum Place {
     Deferred,
     /// Backlog, but a limit of the tenant's own forbids the next IO until some instant.
     Limited,
+    /// Backlog, but too far ahead of the tenant that was served least.
+    Ahead,
 }
 
-const LISTS: usize = 3;
+const LISTS: usize = 4;
 
 impl Place {
     fn list(self) -> Option<usize> {
@@ -30,6 +32,7 @@ impl Place {
             Place::Active => Some(0),
             Place::Deferred => Some(1),
             Place::Limited => Some(2),
+            Place::Ahead => Some(3),
         }
     }
 }
@@ -109,7 +112,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec;
 
-    const PLACES: [Place; 4] = [Place::Idle, Place::Active, Place::Deferred, Place::Limited];
+    const PLACES: [Place; 5] = [Place::Idle, Place::Active, Place::Deferred, Place::Limited, Place::Ahead];
     const TENANTS: usize = 7;
 
     fn contents(lists: &Lists, place: Place) -> Vec<u32> {

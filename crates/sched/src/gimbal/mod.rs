@@ -15,9 +15,10 @@
 //!
 //! The order is strict: if the head's bucket cannot pay, everybody waits with it (paper §3.3).
 //!
-//! Holds, for every run: it is idle only with nothing queued, with nobody having a slot, or until the very instant at which
-//!        the head can pay; no IO is lost, repeated or reordered within its class; all books are empty when all IOs have
-//!        ended (`tests/against_naive.rs`, `tests/worlds.rs`).
+//! Holds, for every run: it is idle only with nothing queued, with everybody who has backlog out of slots, limited or too
+//!        far ahead of somebody who is (`lead`), or until the very instant at which the head can pay; no IO is lost,
+//!        repeated or reordered within its class; all books are empty when all IOs have ended (`tests/against_naive.rs`,
+//!        `tests/worlds.rs`).
 //! Paper: Gimbal (Min, Liu et al., SIGCOMM 2021) §3. Constants and deviations: `config`.
 
 mod bucket;
@@ -25,12 +26,13 @@ mod config;
 mod congestion;
 mod drr;
 mod latency;
+mod lead;
 mod lists;
 mod meter;
 mod queue;
+mod ranking;
 mod slots;
 mod tenant;
-mod timers;
 mod write_cost;
 
 pub use config::{

@@ -77,11 +77,11 @@ impl Tenant {
     }
 
     /// Charges a submitted IO to whatever meters there are.
-    pub(super) fn charge_meters(&mut self, now: Instant, io: &Io, weighted: Bytes) {
+    pub(super) fn charge_meters(&mut self, now: Instant, io: &Io, priced: Bytes) {
         let meters = [
             (&mut self.limit_ios, 1),
             (&mut self.limit_bytes, io.length.0),
-            (&mut self.reservation, weighted.0),
+            (&mut self.reservation, priced.0),
         ];
         for (meter, units) in meters {
             if let Some(meter) = meter {

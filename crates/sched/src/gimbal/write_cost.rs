@@ -5,13 +5,13 @@
 //! additive decrease, multiplicative increase.
 //!
 //! ```text
-//!   cost  9 ┤▔╲                    ▁▔▔
+//!     worst ┤▔╲                    ▁▔▔
 //!           │  ╲▁                 ▕         a period is judged at the first completion after its end;
-//!         1 ┤    ▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔         one without completed writes changes nothing
+//!      best ┤    ▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔         one without completed writes changes nothing
 //!             fast writes           slow
 //! ```
 //!
-//! Holds: 1 ≤ cost ≤ worst (`the_cost_stays_between_one_and_the_worst`).
+//! Holds: best ≤ cost ≤ worst (`the_cost_stays_between_the_best_and_the_worst`).
 //! Elsewhere: who pays it is `bucket` and `drr`.
 //! Paper: Gimbal §3.4. We differ from the authors' release, which divides a count by itself here, so that its cost always
 //! decays to 1.
@@ -24,6 +24,7 @@ use units::{Instant, Nanos};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteCost {
     cost: Cost,
+    best: Cost,
     worst: Cost,
     step: Cost,
     period: Nanos,
@@ -43,6 +44,7 @@ impl WriteCost {
     pub(super) fn new(config: &GimbalConfig) -> WriteCost {
         WriteCost {
             cost: config.device.write_cost_worst,
+            best: config.device.write_cost_best,
             worst: config.device.write_cost_worst,
             step: config.write_cost_step,
             period: config.write_cost_period,
@@ -111,7 +113,7 @@ impl WriteCost {
         self.cost = if slow {
             self.cost.midway(self.worst)
         } else {
-            self.cost.saturating_sub(self.step).max(Cost::ONE)
+            self.cost.saturating_sub(self.step).max(self.best)
         };
     }
 }
@@ -225,10 +227,13 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
         #[test]
-        fn the_cost_stays_between_one_and_the_worst(
+        fn the_cost_stays_between_the_best_and_the_worst(
+            best in 1000..9000u32,
             steps in prop::collection::vec((0..300_000_000u64, any::<bool>(), 0..4_000_000u64), 1..100),
         ) {
-            let mut cost = WriteCost::new(&paper());
+            let best = Cost::ratio(best, 1000);
+            let device = DeviceConstants { write_cost_best: best, ..DeviceConstants::DCT983 };
+            let mut cost = WriteCost::new(&GimbalConfig::fair(device));
             let mut now = Instant::ZERO;
             for (wait, read, latency) in steps {
                 now += Nanos(wait);
@@ -237,7 +242,7 @@ mod tests {
                 } else {
                     cost.on_write(now, Nanos(latency));
                 }
-                prop_assert!(cost.cost() >= Cost::ONE && cost.cost() <= Cost::ratio(9, 1));
+                prop_assert!(cost.cost() >= best && cost.cost() <= Cost::ratio(9, 1));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Gimbal's decisions, done the obvious way: every question is answered by looking at everybody.
 //!
 //! The rate, the write cost and the overload signal are taken from the switch under test (they have tests of their own);
-//! buckets, slots, round and priorities are done again here.
+//! buckets, slots, round, leads and priorities are done again here.
 
 use sched::{Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, Next, ReadOverflow, TokenSplit};
 use std::collections::{BTreeMap, VecDeque};
@@ -74,6 +74,8 @@ struct Tenant {
     served: [u32; 4],
     deficit: u64,
     slots: Vec<Slot>,
+    /// Weighted bytes served; more if it was away while others were served.
+    served_bytes: u64,
 }
 
 impl Tenant {
@@ -110,6 +112,9 @@ pub(crate) struct Naive {
     tenants: BTreeMap<u32, Tenant>,
     active: Vec<u32>,
     deferred: Vec<u32>,
+    ahead: Vec<u32>,
+    /// The most that the least-served tenant with backlog ever had (`service`).
+    floor: u64,
     buckets: Buckets,
     /// Reads and writes that succeeded: when, and whether it was a read.
     succeeded: Vec<(Instant, bool)>,
@@ -126,6 +131,8 @@ impl Naive {
             tenants: (0..weights.len() as u32).map(|id| (id, Tenant::default())).collect(),
             active: Vec::new(),
             deferred: Vec::new(),
+            ahead: Vec::new(),
+            floor: 0,
             buckets: Buckets {
                 read: depth,
                 write: depth,
@@ -144,34 +151,39 @@ impl Naive {
     }
 
     pub(crate) fn on_arrival(&mut self, now: Instant, io: Io) {
-        let quantum = self.quantum(io.tenant.0);
+        let missed = self.floor * self.weight(io.tenant.0);
         let tenant = self.tenant(io.tenant.0);
         let was_empty = tenant.queued() == 0;
         tenant.queues[io.priority.index()].push_back(io);
         if was_empty {
-            tenant.deficit = quantum;
-            self.active.push(io.tenant.0);
-            if !self.may_submit(io.tenant.0) {
-                self.defer(io.tenant.0);
-            }
+            tenant.served_bytes = tenant.served_bytes.max(missed);
+            self.join(io.tenant.0);
         }
+        self.raise_floor();
         self.on_tenants_changed(now);
     }
 
     pub(crate) fn next(&mut self, now: Instant) -> Next {
         loop {
+            self.let_back_whoever_was_ahead();
             let Some(&id) = self.active.first() else { return Next::Idle };
             if !self.may_submit(id) {
                 self.defer(id);
                 continue;
             }
+            if self.is_ahead(id) {
+                self.active.remove(0);
+                self.ahead.push(id);
+                continue;
+            }
             let (quotas, quantum, write_cost) =
                 (self.config.class_quotas, self.quantum(id), i128::from(self.rate_and_cost.1.fixed()));
-            let tenant = self.tenant(id);
-            let class = tenant.class(&quotas);
-            let io = tenant.queues[class][0];
+            let class = self.tenants[&id].class(&quotas);
+            let io = self.tenants[&id].queues[class][0];
             let cost = if io.kind == IoKind::Read { i128::from(Cost::SCALE) } else { write_cost };
-            let weighted = (i128::from(io.length.0) * cost / i128::from(Cost::SCALE)) as u64;
+            let priced = (i128::from(io.length.0) * cost / i128::from(Cost::SCALE)) as u64;
+            let weighted = priced + self.config.io_overhead.0;
+            let tenant = self.tenant(id);
             if tenant.deficit < weighted {
                 tenant.deficit += quantum;
                 self.active.rotate_left(1);
@@ -227,6 +239,7 @@ impl Naive {
             self.defer(id);
         }
         self.undefer();
+        self.raise_floor();
         self.on_tenants_changed(now);
     }
 
@@ -235,11 +248,11 @@ impl Naive {
     }
 
     pub(crate) fn allotment(&self, id: u32) -> u32 {
-        let weight = |id: u32| u64::from(self.weights[id as usize]);
+        let weight = |id: u32| self.weight(id);
         let is_active = |id: u32| self.tenants[&id].queued() + self.tenants[&id].in_flight() > 0;
         let others = self.tenants.keys().copied().filter(|&other| other != id && is_active(other));
         let weights = others.map(weight).sum::<u64>() + weight(id);
-        let share = u64::from(self.config.device.slots) * weight(id) / weights;
+        let share = u64::from(self.config.slots()) * weight(id) / weights;
         self.config.slots_per_tenant_min.max(share as u32)
     }
 
@@ -290,6 +303,8 @@ impl Naive {
 
     fn submit(&mut self, id: u32, class: usize, weighted: u64) {
         let (quota, size) = (self.config.class_quotas[class], self.config.slot_size.0);
+        self.tenant(id).served_bytes += weighted;
+        self.raise_floor(); // even if it was the tenant's last IO
         let tenant = self.tenant(id);
         let io = tenant.queues[class].pop_front().expect("it is the head");
         if tenant.served[class] >= quota {
@@ -307,6 +322,41 @@ impl Naive {
         if tenant.queued() == 0 {
             self.leave(id);
         } else if !self.may_submit(id) {
+            self.defer(id);
+        }
+        self.raise_floor();
+    }
+
+    /// Weighted bytes per weight.
+    fn service(&self, id: u32) -> u64 {
+        self.tenants[&id].served_bytes / self.weight(id)
+    }
+
+    fn raise_floor(&mut self) {
+        let backlogged = self.tenants.keys().copied().filter(|id| self.tenants[id].queued() > 0);
+        self.floor = backlogged.map(|id| self.service(id)).min().unwrap_or(self.floor);
+    }
+
+    fn is_ahead(&self, id: u32) -> bool {
+        self.config.lead_max.is_some_and(|lead_max| self.service(id) > self.floor + lead_max.0)
+    }
+
+    /// The least-served first.
+    fn let_back_whoever_was_ahead(&mut self) {
+        let mut back: Vec<u32> = self.ahead.iter().copied().filter(|&id| !self.is_ahead(id)).collect();
+        back.sort_by_key(|&id| (self.service(id), id));
+        self.ahead.retain(|id| !back.contains(id));
+        for id in back {
+            self.join(id);
+        }
+    }
+
+    /// To the back of the round, with a quantum.
+    fn join(&mut self, id: u32) {
+        let quantum = self.quantum(id);
+        self.tenant(id).deficit = quantum;
+        self.active.push(id);
+        if !self.may_submit(id) {
             self.defer(id);
         }
     }
@@ -338,8 +388,12 @@ impl Naive {
         early_enough
     }
 
+    fn weight(&self, id: u32) -> u64 {
+        u64::from(self.weights[id as usize])
+    }
+
     fn quantum(&self, id: u32) -> u64 {
-        self.config.quantum.0 * u64::from(self.weights[id as usize])
+        self.config.quantum.0 * self.weight(id)
     }
 
     fn may_submit(&self, id: u32) -> bool {
@@ -349,6 +403,7 @@ impl Naive {
     fn leave(&mut self, id: u32) {
         self.active.retain(|&other| other != id);
         self.deferred.retain(|&other| other != id);
+        self.ahead.retain(|&other| other != id);
         self.tenant(id).deficit = 0;
     }
 

@@ -3,7 +3,10 @@
 //! The world only produces what happens ([`Event`]s); a test applies it to a policy and checks. A failing test prints the
 //! [`World`] as one line of Rust, to be pasted into a test of its own.
 
-use sched::{Cost, DeviceConstants, GimbalConfig, Io, IoId, IoKind, Mark, Priority, TokenSplit};
+use sched::{
+    Cost, DeferredDeficit, DeviceConstants, GimbalConfig, Io, IoId, IoKind, Mark, Priority, ReadOverflow,
+    TokenSplit,
+};
 use units::{ByteRate, Bytes, Nanos, TenantId};
 
 /// Everything that a run depends on.
@@ -13,8 +16,18 @@ pub(crate) struct World {
     pub tenants: u32,
     pub steps: u32,
     pub slots: u32,
-    /// `GimbalConfig::next` (with an even seed also what it leaves off) instead of `GimbalConfig::paper`.
-    pub next: bool,
+    pub variant: Variant,
+}
+
+/// Which algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variant {
+    /// `GimbalConfig::paper`.
+    Paper,
+    /// `GimbalConfig::fair`.
+    Fair,
+    /// Every option at another value than the paper's, and a lead so small that it binds at every turn.
+    AllOptions,
 }
 
 /// SplitMix64 (public domain algorithm by S. Vigna): all the randomness a world needs.
@@ -77,14 +90,22 @@ impl World {
             rate_min: ByteRate::mib_per_sec(50),
             ..DeviceConstants::DCT983
         };
-        // Every option is on in one of the worlds.
-        match (self.next, self.seed.is_multiple_of(2)) {
-            (false, _) => GimbalConfig::paper(device),
-            (true, false) => GimbalConfig::next(device),
-            (true, true) => {
-                let token_split = TokenSplit::ByCostAndTenants;
-                GimbalConfig { token_split, ..GimbalConfig::next(device) }
-            }
+        match self.variant {
+            Variant::Paper => GimbalConfig::paper(device),
+            Variant::Fair => GimbalConfig::fair(device),
+            Variant::AllOptions => GimbalConfig {
+                device: DeviceConstants { write_cost_best: Cost::ratio(5, 2), ..device },
+                bucket_depth: Bytes::kib(128),
+                token_split: TokenSplit::ByCostAndTenants,
+                read_overflow: ReadOverflow::AtWriteCost,
+                write_cost_step: Cost::ratio(1, 10),
+                io_overhead: Bytes::kib(4),
+                slots_factor: 1,
+                slots_per_tenant_min: 2,
+                deferred_deficit: DeferredDeficit::Kept,
+                lead_max: Some(Bytes::kib(64)),
+                ..GimbalConfig::fair(device)
+            },
         }
     }
 

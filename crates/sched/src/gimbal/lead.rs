@@ -1,0 +1,259 @@
+//! The bounded lead: nobody with work to do falls far behind anybody else.
+//!
+//! Deficits are fair only among tenants that stay in the round. A tenant that is out of slots leaves it and loses its
+//! deficit; the round then spins and gives whoever is left as many quanta as he can spend. Where tenants are out of slots
+//! most of the time, the share of each is decided by how fast its slots come back, not by the round.
+//!
+//! So every tenant also has a *service* counter: weighted bytes submitted, divided by its weight. The least among those that
+//! *compete* (backlog, and no limit of their own in the way; those out of slots too) is the *floor*. Who is more than
+//! `lead_max` above it is kept out of the round until the floor has come up.
+//!
+//! ```text
+//!   service
+//!      ▲        ┌─┐ ahead: waits                     who leaves stops counting;
+//!      │┄┄┄┄┄┄┄┄┤ ├┄┄┄┄┄┄┄┄┄┄ floor + lead_max       who comes (back) starts at max(own service, floor):
+//!      │  ┌─┐   │ │   ┌─┐                            nothing is saved up while away, and no lead is forgiven
+//!      │──┤ ├───┤ ├───┤ ├─┬─┐ floor
+//!      └──┴─┴───┴─┴───┴─┴─┴─┴──► competing tenants
+//! ```
+//!
+//! A tenant that goes before the round (its reservation) is charged too; a lead of more than `lead_max` and one IO is not
+//! remembered, or it would be kept out for hours when the reservation ends.
+//!
+//! Counters are 64 bits of bytes: at the highest rate that pacing lets through, 4 GiB/s, and the highest cost, 9, it takes 15
+//! years to fill one, and a single tenant of weight 1 that has all of it. (Overflow would panic, not starve in silence.)
+//!
+//! Cost: O(log n) per IO, n the competing tenants. Not consulted at all unless `GimbalConfig::lead_max` is set.
+//!
+//! Holds: the floor never falls, so who is let back is not sent out again before its next IO (`the_floor_never_falls`);
+//!        the service of any two competing tenants differs by at most `lead_max` and one IO, deferred or not
+//!        (`no_tenant_leads_by_more_than_the_bound` here, `out_of_slots_or_not_tenants_stay_close` in `drr_tests`);
+//!        the least-served is never kept out, so somebody may always go or has IOs in flight.
+//! Elsewhere: who is where is `drr`.
+//! Beyond the paper. The idea is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996).
+
+use super::lists::Place;
+use super::ranking::Ranking;
+use alloc::vec::Vec;
+use units::{Bytes, TenantId};
+
+/// What one tenant has been served.
+#[derive(Clone, Copy, Debug, Default)]
+struct Service {
+    /// Weighted bytes / weight.
+    bytes: Bytes,
+    /// What the division left over, in weighted bytes.
+    remainder: u64,
+}
+
+/// The service of all tenants, and who is how far ahead.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lead {
+    services: Vec<Service>,
+    /// The service of those that compete.
+    competing: Ranking<Bytes>,
+    /// The service of those that are kept out of the round.
+    ahead: Ranking<Bytes>,
+    /// The least service among those that compete; while nobody does, as it was last.
+    floor: Bytes,
+}
+
+impl Lead {
+    /// Makes room for `tenants` tenants; new ones have had nothing.
+    pub(super) fn grow(&mut self, tenants: usize) {
+        self.services.resize(tenants, Service::default());
+        self.competing.grow(tenants);
+        self.ahead.grow(tenants);
+    }
+
+    /// The tenant now stands in `place`.
+    pub(super) fn on_move(&mut self, id: TenantId, place: Place) {
+        let competes = matches!(place, Place::Active | Place::Deferred | Place::Ahead);
+        let service = &mut self.services[id.index()];
+        if competes && self.competing.get(id).is_none() && service.bytes < self.floor {
+            *service = Service { bytes: self.floor, remainder: 0 };
+        }
+        let bytes = service.bytes;
+        self.competing.set(id, competes.then_some(bytes));
+        self.ahead.set(id, (place == Place::Ahead).then_some(bytes));
+        self.raise_floor();
+    }
+
+    /// A competing tenant has been given an IO.
+    pub(super) fn on_submit(&mut self, id: TenantId, weighted: Bytes, weight: u32, lead_max: Bytes) {
+        let remembered = self.most(lead_max);
+        let service = &mut self.services[id.index()];
+        let parts = weighted.0.saturating_add(service.remainder);
+        let charged = service.bytes.min(remembered) + Bytes(parts / u64::from(weight));
+        *service = Service { bytes: service.bytes.max(charged), remainder: parts % u64::from(weight) };
+        let bytes = service.bytes;
+        self.competing.set(id, Some(bytes));
+        if self.ahead.get(id).is_some() {
+            self.ahead.set(id, Some(bytes));
+        }
+        self.raise_floor();
+    }
+
+    /// The tenant's number may be given to another, who has had nothing.
+    pub(super) fn forget(&mut self, id: TenantId) {
+        self.services[id.index()] = Service::default();
+    }
+
+    /// How far the tenant is above the floor.
+    pub(super) fn of(&self, id: TenantId) -> Bytes {
+        self.services[id.index()].bytes.saturating_sub(self.floor)
+    }
+
+    /// The least-served of the tenants in [`Place::Ahead`], if it need wait no longer.
+    pub(super) fn caught_up(&mut self, lead_max: Bytes) -> Option<TenantId> {
+        let most = self.most(lead_max);
+        self.ahead.first().filter(|&(service, _)| service <= most).map(|(_, id)| id)
+    }
+
+    /// The most that a tenant may have had and still be in the round.
+    fn most(&self, lead_max: Bytes) -> Bytes {
+        self.floor.saturating_add(lead_max)
+    }
+
+    fn raise_floor(&mut self) {
+        if let Some((least, _)) = self.competing.first() {
+            assert!(least >= self.floor, "a tenant competes with {least}, below the floor of {}", self.floor);
+            self.floor = least;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use proptest::prelude::*;
+
+    const ONE: TenantId = TenantId(0);
+    const TWO: TenantId = TenantId(1);
+    const IO: Bytes = Bytes::kib(128);
+    const LEAD_MAX: Bytes = Bytes::mib(1);
+
+    fn lead() -> Lead {
+        let mut lead = Lead::default();
+        lead.grow(4);
+        lead
+    }
+
+    fn serve(lead: &mut Lead, id: TenantId, ios: usize) {
+        for _ in 0..ios {
+            lead.on_submit(id, IO, 1, LEAD_MAX);
+        }
+    }
+
+    #[test]
+    fn nothing_is_saved_up_while_away() {
+        let mut lead = lead();
+        lead.on_move(ONE, Place::Active);
+        serve(&mut lead, ONE, 1000);
+        lead.on_move(TWO, Place::Active);
+        assert_eq!((lead.of(ONE), lead.of(TWO)), (Bytes::ZERO, Bytes::ZERO));
+    }
+
+    #[test]
+    fn a_lead_is_not_forgiven_by_leaving() {
+        let mut lead = lead();
+        lead.on_move(ONE, Place::Active);
+        lead.on_move(TWO, Place::Deferred);
+        serve(&mut lead, ONE, 5);
+        lead.on_move(ONE, Place::Idle);
+        lead.on_move(ONE, Place::Active);
+        assert_eq!(lead.of(ONE), Bytes(5 * IO.0));
+    }
+
+    #[test]
+    fn only_those_who_compete_hold_the_floor_down() {
+        for (place, holds) in [
+            (Place::Active, true),
+            (Place::Deferred, true),
+            (Place::Ahead, true),
+            (Place::Idle, false),
+            (Place::Limited, false),
+        ] {
+            let mut lead = lead();
+            lead.on_move(TWO, Place::Active);
+            lead.on_move(ONE, Place::Active);
+            lead.on_move(TWO, place);
+            serve(&mut lead, ONE, 1);
+            assert_eq!(lead.of(ONE) > Bytes::ZERO, holds, "{place:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_ahead_is_let_back_by_the_very_io_that_makes_up_for_it() {
+        let mut lead = lead();
+        lead.on_move(TWO, Place::Active);
+        lead.on_move(ONE, Place::Active);
+        serve(&mut lead, ONE, 9);
+        assert!(lead.of(ONE) > LEAD_MAX);
+        lead.on_move(ONE, Place::Ahead);
+        assert_eq!(lead.caught_up(LEAD_MAX), None);
+        serve(&mut lead, TWO, 1);
+        assert_eq!(lead.caught_up(LEAD_MAX), Some(ONE));
+    }
+
+    #[test]
+    fn what_a_reservation_gave_beyond_the_bound_is_not_remembered() {
+        let mut lead = lead();
+        lead.on_move(TWO, Place::Active);
+        lead.on_move(ONE, Place::Ahead);
+        serve(&mut lead, ONE, 100_000);
+        assert_eq!(lead.of(ONE), LEAD_MAX + IO);
+    }
+
+    #[test]
+    fn a_heavy_tenant_is_charged_the_last_byte() {
+        let mut lead = lead();
+        lead.on_move(TWO, Place::Active);
+        lead.on_move(ONE, Place::Active);
+        for _ in 0..3000 {
+            lead.on_submit(ONE, Bytes(1000), 3000, LEAD_MAX);
+        }
+        assert_eq!(lead.of(ONE), Bytes(1000));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+        /// Tenants come, go, wait and are served whenever they are not too far ahead.
+        #[test]
+        fn the_floor_never_falls_and_no_tenant_leads_by_more_than_the_bound(
+            steps in prop::collection::vec((0..4u32, 0..8usize, 1..600_000u64, 1..5u32), 1..300),
+        ) {
+            let mut lead = lead();
+            let (mut places, mut floor, mut largest) = ([Place::Idle; 4], Bytes::ZERO, 0);
+            for (id, step, weighted, weight) in steps {
+                let place = &mut places[id as usize];
+                let id = TenantId(id);
+                let moves = [Place::Idle, Place::Active, Place::Deferred, Place::Limited];
+                if let Some(&to) = moves.get(step) {
+                    *place = to;
+                    lead.on_move(id, to);
+                } else if *place == Place::Active {
+                    if lead.of(id) > LEAD_MAX {
+                        *place = Place::Ahead;
+                        lead.on_move(id, Place::Ahead);
+                    } else {
+                        largest = largest.max(weighted);
+                        lead.on_submit(id, Bytes(weighted), weight, LEAD_MAX);
+                    }
+                }
+                prop_assert!(lead.floor >= floor);
+                floor = lead.floor;
+                for (id, place) in places.iter().enumerate() {
+                    let ahead = lead.of(TenantId(id as u32));
+                    let competes = matches!(place, Place::Active | Place::Deferred | Place::Ahead);
+                    prop_assert!(
+                        !competes || ahead <= LEAD_MAX + Bytes(largest),
+                        "{ahead} ahead, {largest} in the largest IO"
+                    );
+                }
+            }
+        }
+    }
+}
