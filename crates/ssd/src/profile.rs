@@ -6,8 +6,10 @@
 //!
 //! Holds: every built-in profile loads and survives being written and read again (`built_in_profiles_round_trip`);
 //!        a profile that passes [`Profile::check`] can be run without a stall (`tests/model/properties.rs`).
-//! Elsewhere: the tables and their units are `tables`, the limits `limits`, what goes wrong `error`.
+//! Elsewhere: the tables and their units are `tables`, the limits `limits`, what goes wrong `error`; what a scheduler takes
+//!        from a profile is `constants`.
 
+mod constants;
 mod error;
 mod limits;
 mod tables;

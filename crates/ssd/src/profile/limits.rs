@@ -6,6 +6,7 @@
 use super::{Profile, ProfileError, SwitchProfile};
 use crate::Condition;
 use crate::geometry::{BLOCK_SLOTS_MAX, BLOCKS_MAX, Geometry, SLOT_BYTES, SLOTS_PER_PAGE};
+use sched::Cost;
 use units::{ByteRate, Bytes, MIB, Nanos};
 
 /// One second, in the units of the fields below.
@@ -63,6 +64,7 @@ fn check_ranges(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
         ("slc.idle_ms", slc.idle.0 / 1_000_000, 0, 86_400_000),
         ("switch.thresh_min_us", micros(switch.thresh_min), 1, 60 * SECOND_US),
         ("switch.thresh_max_us", micros(switch.thresh_max), 1, 60 * SECOND_US),
+        ("switch.write_cost_best (in thousandths)", switch.write_cost_best.thousandths(), 1000, 1_000_000),
         ("switch.write_cost_worst", switch.write_cost_worst.into(), 1, 1000),
         ("switch.slots", switch.slots.into(), 1, 1024),
         ("switch.rate_min_mib_per_s", switch.rate_min.0 / MIB, 1, RATE_MOST_MB),
@@ -108,6 +110,12 @@ fn check_relations(profile: &Profile, origin: &str) -> Result<(), ProfileError> 
         return refuse(
             "switch.thresh_min_us is above switch.thresh_max_us".to_owned(),
             "give the smaller latency as thresh_min_us",
+        );
+    }
+    if profile.switch.write_cost_best > Cost::ratio(profile.switch.write_cost_worst, 1) {
+        return refuse(
+            "switch.write_cost_best is above switch.write_cost_worst".to_owned(),
+            "give the smaller cost as write_cost_best",
         );
     }
     let SwitchProfile { rate_min, rate_initial, rate_max, .. } = &profile.switch;

@@ -1,6 +1,7 @@
 //! The tables of a profile, field by field: meaning and unit. Where a value comes from stands beside it in the file.
 
 use super::unit;
+use sched::Cost;
 use serde::{Deserialize, Serialize};
 use units::{ByteRate, Bytes, Nanos};
 
@@ -173,6 +174,10 @@ pub struct SwitchProfile {
     /// Device latency above which the device counts as overloaded.
     #[serde(rename = "thresh_max_us", with = "unit::micros")]
     pub thresh_max: Nanos,
+    /// What a written byte costs, in read bytes, when the write buffer absorbs all: the bandwidth of sequential reads by
+    /// that of sequential writes.
+    #[serde(with = "unit::cost")]
+    pub write_cost_best: Cost,
     /// What a written byte costs, in read bytes, when the device is at its worst.
     pub write_cost_worst: u32,
     /// Virtual slots shared by the tenants.

@@ -1,4 +1,5 @@
 use super::*;
+use sched::{Cost, DeviceConstants};
 
 fn dct983_with(field: &str, value: &str) -> Result<Profile, ProfileError> {
     let text = Profile::default().to_toml();
@@ -61,4 +62,32 @@ fn too_little_spare_flash_is_refused_before_it_stalls() {
 fn a_missing_file_is_named() {
     let message = Profile::load(Path::new("/nowhere/mine.toml")).expect_err("no such file").to_string();
     assert!(message.starts_with("device profile /nowhere/mine.toml cannot be read"), "{message}");
+}
+
+#[test]
+fn the_constants_of_the_default_profile_are_the_schedulers_own_for_that_device() {
+    for name in ["dct983", "dct983-b"] {
+        let profile = Profile::named(name).expect("built in");
+        assert_eq!(DeviceConstants::from(&profile.switch), DeviceConstants::DCT983);
+    }
+}
+
+#[test]
+fn a_price_is_read_exactly_or_refused() {
+    for (text, thousandths) in [("1", 1000), ("1.0", 1000), ("2.5", 2500), ("1.333", 1333), ("8.999", 8999)] {
+        let profile = dct983_with("write_cost_best", text).unwrap_or_else(|refusal| panic!("{refusal}"));
+        assert_eq!(profile.switch.write_cost_best, Cost::ratio(thousandths, 1000), "{text}");
+        let again = Profile::parse(&profile.to_toml(), "again").expect("what we wrote");
+        assert_eq!(again.switch, profile.switch);
+    }
+    for (text, complaint) in [
+        ("2.50001", "not a price"),
+        ("-1.5", "not a price"),
+        ("nan", "not a price"),
+        ("0.5", "must be from 1000"),
+        ("9.5", "above switch.write_cost_worst"),
+    ] {
+        let message = dct983_with("write_cost_best", text).expect_err(text).to_string();
+        assert!(message.contains(complaint), "{text}: {message}");
+    }
 }

@@ -64,3 +64,34 @@ unit!(
     Bytes,
     1 << 20
 );
+
+/// A price as a decimal number with at most three places.
+pub(super) mod cost {
+    use sched::Cost;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    const THOUSANDTHS: f64 = 1000.0;
+
+    pub(in crate::profile) fn serialize<S: Serializer>(
+        cost: &Cost,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(cost.thousandths() as f64 / THOUSANDTHS)
+    }
+
+    pub(in crate::profile) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Cost, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        let thousandths = (number * THOUSANDTHS).round();
+        // The division gives the float nearest to the decimal number, which is what was parsed.
+        if thousandths / THOUSANDTHS != number
+            || !(0.0..=f64::from(u16::MAX) * THOUSANDTHS).contains(&thousandths)
+        {
+            return Err(D::Error::custom(format!(
+                "{number} is not a price of 0 to 65535 in whole thousandths"
+            )));
+        }
+        Ok(Cost::ratio(thousandths as u32, 1000))
+    }
+}
