@@ -75,7 +75,11 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Scheduler {
+    /// Gimbal with a bounded lead: shares hold even for tenants that are out of slots
     Gimbal,
+    /// Gimbal exactly as published
+    GimbalPaper,
+    /// First in, first out
     None,
 }
 
@@ -168,6 +172,7 @@ fn simple(device: &str, args: &Args) -> anyhow::Result<Config> {
     if let Some(scheduler) = args.scheduler {
         config.devices[0].scheduler.policy = match scheduler {
             Scheduler::Gimbal => PolicyKind::Gimbal,
+            Scheduler::GimbalPaper => PolicyKind::GimbalPaper,
             Scheduler::None => PolicyKind::None,
         };
     }

@@ -2,7 +2,7 @@
 
 use crate::config::{DeviceConfig, DeviceKind, PolicyKind};
 use crate::device::load_profile;
-use sched::{Cost, DeviceConstants, Fifo, Gimbal, GimbalConfig, Policy};
+use sched::{DeviceConstants, Fifo, Gimbal, GimbalConfig, Policy};
 use ssd::ProfileError;
 use std::fmt;
 
@@ -39,18 +39,21 @@ impl std::error::Error for PolicyError {}
 /// # Errors
 /// The profile cannot be read, or its constants do not fit together.
 pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn Policy>, PolicyError> {
-    match kind {
-        PolicyKind::None => Ok(Box::new(Fifo::default())),
-        PolicyKind::Gimbal => {
-            let config = gimbal(device)?;
-            config.check().map_err(PolicyError::Constants)?;
-            Ok(Box::new(Gimbal::new(config)))
-        }
-    }
+    let variant = match kind {
+        PolicyKind::None => return Ok(Box::new(Fifo::default())),
+        PolicyKind::Gimbal => GimbalConfig::fair,
+        PolicyKind::GimbalPaper => GimbalConfig::paper,
+    };
+    let config = gimbal(variant, device)?;
+    config.check().map_err(PolicyError::Constants)?;
+    Ok(Box::new(Gimbal::new(config)))
 }
 
-/// The constants: those of the profile, but for what the configuration replaces.
-fn gimbal(device: &DeviceConfig) -> Result<GimbalConfig, PolicyError> {
+/// The constants: those of the profile and the variant, but for what the configuration replaces.
+fn gimbal(
+    variant: fn(DeviceConstants) -> GimbalConfig,
+    device: &DeviceConfig,
+) -> Result<GimbalConfig, PolicyError> {
     let overrides = &device.scheduler.overrides;
     let of_model = match &device.kind {
         DeviceKind::Emulated(emulated) => Some(emulated.profile.as_str()),
@@ -58,24 +61,34 @@ fn gimbal(device: &DeviceConfig) -> Result<GimbalConfig, PolicyError> {
     };
     let name = overrides.profile.as_deref().or(of_model).unwrap_or(DEFAULT_PROFILE);
     let profile = load_profile(name).map_err(PolicyError::Profile)?.switch;
-    let constants = DeviceConstants {
-        thresh_min: overrides.latency_min.unwrap_or(profile.thresh_min),
-        thresh_max: overrides.latency_max.unwrap_or(profile.thresh_max),
-        write_cost_best: Cost::ONE,
-        write_cost_worst: Cost::ratio(overrides.write_cost_worst.unwrap_or(profile.write_cost_worst), 1),
-        slots: overrides.slots.unwrap_or(profile.slots),
-        rate_min: overrides.rate_min.unwrap_or(profile.rate_min),
-        rate_max: overrides.rate_max.unwrap_or(profile.rate_max),
-    };
-    let rate_start =
+    let mut config = variant(DeviceConstants::from(&profile));
+    let constants = &mut config.device;
+    replace(&mut constants.thresh_min, overrides.latency_min);
+    replace(&mut constants.thresh_max, overrides.latency_max);
+    replace(&mut constants.write_cost_best, overrides.write_cost_best);
+    replace(&mut constants.write_cost_worst, overrides.write_cost_worst);
+    replace(&mut constants.slots, overrides.slots);
+    replace(&mut constants.rate_min, overrides.rate_min);
+    replace(&mut constants.rate_max, overrides.rate_max);
+    config.rate_start =
         profile.rate_initial.clamp(constants.rate_min, constants.rate_max.max(constants.rate_min));
-    Ok(GimbalConfig { rate_start, ..GimbalConfig::paper(constants) })
+    replace(&mut config.slots_factor, overrides.slots_factor);
+    replace(&mut config.io_overhead, overrides.io_overhead);
+    replace(&mut config.lead_max, overrides.lead_max.map(Some));
+    Ok(config)
+}
+
+fn replace<T>(constant: &mut T, by: Option<T>) {
+    if let Some(by) = by {
+        *constant = by;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{EmulatedConfig, SchedulerConfig};
+    use crate::config::{EmulatedConfig, SchedulerConfig, SchedulerOverrides};
+    use sched::Cost;
     use units::{Bytes, Nanos};
 
     fn device() -> DeviceConfig {
@@ -85,13 +98,23 @@ mod tests {
 
     #[test]
     fn the_constants_are_the_profiles_but_for_those_replaced() {
-        let mut device = device();
-        let plain = gimbal(&device).expect("a profile that comes with the model");
-        let published = GimbalConfig::paper(DeviceConstants::DCT983).device;
-        assert_eq!(plain.device, published);
-        device.scheduler.overrides.slots = Some(16);
-        let changed = gimbal(&device).expect("the same profile");
-        assert_eq!(changed.device, DeviceConstants { slots: 16, ..published });
+        for variant in [GimbalConfig::fair, GimbalConfig::paper] {
+            let mut device = device();
+            let expected = variant(DeviceConstants::DCT983);
+            let plain = gimbal(variant, &device).expect("a profile that comes with the model");
+            assert_eq!(plain, expected);
+            device.scheduler.overrides = SchedulerOverrides {
+                slots: Some(16),
+                write_cost_best: Some(Cost::ratio(3, 1)),
+                lead_max: Some(Bytes::mib(2)),
+                io_overhead: Some(Bytes::kib(4)),
+                ..SchedulerOverrides::default()
+            };
+            let changed = gimbal(variant, &device).expect("the same profile");
+            let device = DeviceConstants { slots: 16, write_cost_best: Cost::ratio(3, 1), ..expected.device };
+            let (lead_max, io_overhead) = (Some(Bytes::mib(2)), Bytes::kib(4));
+            assert_eq!(changed, GimbalConfig { device, lead_max, io_overhead, ..expected });
+        }
     }
 
     #[test]

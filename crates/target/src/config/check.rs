@@ -105,9 +105,16 @@ impl Check<'_> {
             let what = format!("{min} is not below rate_max, {max}");
             self.report(field("rate_min"), what, "exchange them?");
         }
-        for (name, value) in [("slots", overrides.slots), ("write_cost_worst", overrides.write_cost_worst)] {
+        for (name, value) in [("slots", overrides.slots), ("slots_factor", overrides.slots_factor)] {
             if value == Some(0) {
                 self.report(field(name), "zero lets nothing through", "write 1 or more");
+            }
+        }
+        for (name, value) in
+            [("write_cost_best", overrides.write_cost_best), ("write_cost_worst", overrides.write_cost_worst)]
+        {
+            if value.is_some_and(|cost| cost < Cost::ONE) {
+                self.report(field(name), "a written byte costs no less than a read one", "write 1 or more");
             }
         }
         for (name, value) in [("rate_min", overrides.rate_min), ("rate_max", overrides.rate_max)] {

@@ -3,13 +3,17 @@
 //! `Fields::take` hands out a value and marks its name as known; whatever is left at the end is a name that nobody asked
 //! for, most often a misspelt one. A value that cannot be read is a problem and counts as absent, so that reading goes on.
 
-use super::amount::{parse_size, parse_span};
+use super::amount::{parse_size, parse_span, parse_thousandths};
 use super::problem::Problem;
+use sched::Cost;
 use std::collections::HashMap;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use units::{ByteRate, Bytes, Nanos};
+
+/// The largest whole number that is a cost.
+const COST_MAX: u64 = 65_535;
 
 /// What reading has gathered so far.
 pub(super) struct Findings {
@@ -115,6 +119,13 @@ impl<'t, 'i> Fields<'t, 'i> {
         name: &'static str,
     ) -> Option<T> {
         self.take(findings, name, "a whole number in range", |value| T::try_from(whole(value)?).ok())
+    }
+
+    pub(super) fn cost(&mut self, findings: &mut Findings, name: &'static str) -> Option<Cost> {
+        self.take(findings, name, "a factor such as 9 or 2.5, in whole thousandths, at most 65535", |value| {
+            let thousandths = parse_thousandths(&number_text(value)?)?;
+            (thousandths <= COST_MAX * 1000).then(|| Cost::ratio(thousandths as u32, 1000))
+        })
     }
 
     pub(super) fn size(&mut self, findings: &mut Findings, name: &'static str) -> Option<Bytes> {

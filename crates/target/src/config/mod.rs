@@ -24,6 +24,7 @@ mod tests;
 pub use amount::{parse_size, parse_span};
 pub use problem::{ConfigError, Problem};
 
+use sched::Cost;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use units::{ByteRate, Bytes, Nanos};
@@ -180,9 +181,11 @@ pub struct SchedulerConfig {
 /// The schedulers there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyKind {
-    /// The switch of the paper.
+    /// Gimbal with the bounded lead and the other options of `GimbalConfig::fair`.
     #[default]
     Gimbal,
+    /// Gimbal exactly as published.
+    GimbalPaper,
     /// First in, first out: what other targets do.
     None,
 }
@@ -196,10 +199,18 @@ pub struct SchedulerOverrides {
     pub latency_min: Option<Nanos>,
     /// Device latency above which the SSD is overloaded.
     pub latency_max: Option<Nanos>,
+    /// Cost of a written byte against a read one at its best.
+    pub write_cost_best: Option<Cost>,
     /// Cost of a written byte against a read one at its worst.
-    pub write_cost_worst: Option<u32>,
-    /// Virtual slots of the SSD.
+    pub write_cost_worst: Option<Cost>,
+    /// Virtual slots that sequential reads need to fill the SSD.
     pub slots: Option<u32>,
+    /// How many times as many are shared out.
+    pub slots_factor: Option<u32>,
+    /// What an IO costs besides its length.
+    pub io_overhead: Option<Bytes>,
+    /// How much more than others a tenant may have been served and still go on.
+    pub lead_max: Option<Bytes>,
     /// The lowest target rate.
     pub rate_min: Option<ByteRate>,
     /// The highest target rate.

@@ -153,7 +153,11 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
 
 /// `scheduler = "none"`, or a table with a `policy` and constants.
 fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerConfig {
-    const POLICIES: [(&str, PolicyKind); 2] = [("gimbal", PolicyKind::Gimbal), ("none", PolicyKind::None)];
+    const POLICIES: [(&str, PolicyKind); 3] = [
+        ("gimbal", PolicyKind::Gimbal),
+        ("gimbal-paper", PolicyKind::GimbalPaper),
+        ("none", PolicyKind::None),
+    ];
     if !table.is_table("scheduler") {
         let policy = table.choice(findings, "scheduler", &POLICIES).unwrap_or_default();
         return SchedulerConfig { policy, overrides: SchedulerOverrides::default() };
@@ -165,8 +169,12 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
             profile: table.text(findings, "profile"),
             latency_min: table.span(findings, "latency_min"),
             latency_max: table.span(findings, "latency_max"),
-            write_cost_worst: table.number(findings, "write_cost_worst"),
+            write_cost_best: table.cost(findings, "write_cost_best"),
+            write_cost_worst: table.cost(findings, "write_cost_worst"),
             slots: table.number(findings, "slots"),
+            slots_factor: table.number(findings, "slots_factor"),
+            io_overhead: table.size(findings, "io_overhead"),
+            lead_max: table.size(findings, "lead_max"),
             rate_min: table.rate(findings, "rate_min"),
             rate_max: table.rate(findings, "rate_max"),
         },

@@ -123,3 +123,22 @@ fn the_scheduler_is_a_word_or_a_table() {
     let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
     assert_eq!((overrides.slots, overrides.latency_max), (Some(16), Some(Nanos::millis(2))));
 }
+
+#[test]
+fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
+    let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
+    let word = Config::parse(&with("\"gimbal-paper\"")).expect("valid");
+    assert_eq!(word.devices[0].scheduler.policy, PolicyKind::GimbalPaper);
+    let table =
+        with("{ write_cost_best = 2.5, write_cost_worst = 9, io_overhead = \"4K\", lead_max = \"1M\" }");
+    let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
+    assert_eq!(overrides.write_cost_best, Some(Cost::ratio(5, 2)));
+    assert_eq!(overrides.write_cost_worst, Some(Cost::ratio(9, 1)));
+    assert_eq!((overrides.io_overhead, overrides.lead_max), (Some(Bytes::kib(4)), Some(Bytes::mib(1))));
+    for (cost, expected) in
+        [("0.5", "costs no less"), ("70000", "a factor such as"), ("2.0001", "a factor such as")]
+    {
+        let complaint = complaints(&with(&format!("{{ write_cost_best = {cost} }}")));
+        assert!(complaint.contains(expected), "{cost}: {complaint}");
+    }
+}
