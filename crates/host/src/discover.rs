@@ -11,7 +11,7 @@ use nvme::spec::nqn::Nqn;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use units::{Bytes, Nanos};
+use units::Bytes;
 
 /// A subsystem that discovery found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +63,6 @@ pub fn discover(
     let mut engine = Engine::new(backend, Bytes::ZERO).map_err(DiscoverError::Io)?;
     let mut options = ControllerOptions::new(address, Nqn::discovery(), host.clone(), host_id);
     options.backoff = Backoff::NEVER_RETRY;
-    // Linux's discovery controllers have no keep-alive, and nobody stays long enough to need one.
-    options.keep_alive = Nanos::ZERO;
     engine.discover(options);
     let mut found = Vec::new();
     loop {

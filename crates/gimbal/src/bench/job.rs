@@ -354,6 +354,7 @@ impl Job {
     }
 
     /// A job like this, for callers that build theirs in code: 4 KiB random reads, one at a time.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for commands that build their jobs in code"))]
     pub(crate) fn named(name: &str) -> Job {
         JobSpec { name: Some(name.to_string()), ..JobSpec::default() }
             .complete(0)
