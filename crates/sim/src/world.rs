@@ -50,7 +50,7 @@ impl PolicyChoice {
     pub fn build(&self) -> Box<dyn Policy> {
         match self {
             PolicyChoice::None => Box::new(Fifo::default()),
-            PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(config.clone())),
+            PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(*config)),
         }
     }
 

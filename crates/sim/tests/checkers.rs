@@ -99,7 +99,8 @@ fn caught(fault: Fault) -> Violation {
         sim::Workload::closed(8, units::Bytes::kib(4), 100, sim::Pattern::Random),
     );
     let faulty = Faulty { fault, honest: Fifo::default(), decisions: 0, last: None, held: Vec::new() };
-    sim::run_with(&world, Box::new(faulty)).err().expect("the fault went unseen")
+    let Err(violation) = sim::run_with(&world, Box::new(faulty)) else { panic!("the fault went unseen") };
+    violation
 }
 
 #[test]
