@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{Write, stderr, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::panic;
@@ -215,7 +215,10 @@ fn is_block_device(path: &Path) -> bool {
 fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     let filter = log.level.as_deref().unwrap_or("info");
     let filter = EnvFilter::try_new(filter).with_context(|| format!("{filter:?} is no log filter"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(stderr().is_terminal())
+        .with_writer(stderr);
     match log.format {
         LogFormat::Text => builder.with_target(false).init(),
         LogFormat::Json => builder.json().init(),
