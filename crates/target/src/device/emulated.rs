@@ -22,7 +22,8 @@ use std::collections::VecDeque;
 use std::io;
 use units::{Instant, Nanos};
 
-/// How long events of the model are gathered before they are run, in real time: about what a wake-up costs.
+/// How long events of the model are gathered before they are run, on the device's clock: at full speed about what a wake-up
+/// costs, and a small part of the shortest latency at any speed. A slow device thus wakes its thread in proportion less often.
 const BUNDLE: Nanos = Nanos::micros(4);
 
 /// Where the contents are.
@@ -50,6 +51,7 @@ pub(crate) struct EmulatedDevice {
     clock: DeviceClock,
     contents: Contents,
     in_flight: Slab<InFlight>,
+    /// When the model was last run, on the device's clock.
     polled: Instant,
     /// Completions of one `advance`, kept for its memory.
     ended: Vec<Completion>,
@@ -141,9 +143,9 @@ impl Device for EmulatedDevice {
         if let Contents::File(file) = &mut self.contents {
             file.poll(now, reactor);
         }
-        self.polled = now;
+        self.polled = self.clock.to_device(now);
         let mut ended = std::mem::take(&mut self.ended);
-        self.model.advance(self.clock.to_device(now), &mut |completion| ended.push(completion));
+        self.model.advance(self.polled, &mut |completion| ended.push(completion));
         for completion in ended.drain(..) {
             let key = Key::from_bits(completion.tag);
             let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
@@ -154,8 +156,8 @@ impl Device for EmulatedDevice {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let next = self.clock.to_real(self.model.next_event()?);
-        Some(next.max(self.polled + BUNDLE))
+        let next = self.model.next_event()?;
+        Some(self.clock.to_real(next.max(self.polled + BUNDLE)))
     }
 
     fn finished(&mut self) -> Option<DeviceDone> {
