@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod config_check;
+mod demo;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +28,8 @@ struct Cli {
 enum Command {
     /// Load a target and measure it
     Bench(Box<bench::Args>),
+    /// Show fairness and tails with and without the switch: no set-up, no SSD
+    Demo(demo::Args),
     /// Share SSDs: the target
     Serve(Box<serve::Args>),
     /// Look at configurations of the target
@@ -38,6 +41,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Bench(args) => bench::run_command(*args),
+        Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(*args),
         Command::Config(args) => config_check::run(args),
         Command::Completions(args) => completions::run(args),

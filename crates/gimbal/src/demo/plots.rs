@@ -1,0 +1,114 @@
+//! The report's plots as SVG: bandwidth over time and latency distribution, one of each per scheduler, on equal axes.
+
+use super::figures::{Figures, Run};
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+
+/// Size of one plot in SVG units.
+const SIZE: (u32, u32) = (560, 340);
+/// Named, as a plot without a family has no labels.
+const FONT: &str = "sans-serif";
+/// Distinguishable also by those who do not see red and green apart (after Okabe and Ito).
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(213, 94, 0),
+    RGBColor(0, 114, 178),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
+
+/// A tenant's colour, the same in every plot.
+pub(super) fn colour(tenant: usize) -> RGBColor {
+    COLOURS[tenant % COLOURS.len()]
+}
+
+/// Per-tenant bandwidth over time.
+pub(super) fn bandwidth(figures: &Figures, run: &Run) -> Result<String> {
+    let points = || figures.runs.iter().flat_map(|run| &run.tenants).flat_map(|tenant| &tenant.series);
+    let highest = points().map(|point| point.1).fold(1.0, f64::max);
+    let end = points().map(|point| point.0).fold(1.0, f64::max);
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(12)
+            .caption(format!("{}: bandwidth over time", run.scheduler), (FONT, 17))
+            .x_label_area_size(38)
+            .y_label_area_size(58)
+            .build_cartesian_2d(0.0..end, 0.0..highest * 1.05)
+            .map_err(drawing)?;
+        chart
+            .configure_mesh()
+            .x_desc("seconds")
+            .y_desc("MB/s")
+            .label_style((FONT, 12))
+            .axis_desc_style((FONT, 13))
+            .light_line_style(WHITE)
+            .draw()
+            .map_err(drawing)?;
+        for (n, tenant) in run.tenants.iter().enumerate() {
+            let line = LineSeries::new(tenant.series.iter().copied(), colour(n).stroke_width(2));
+            chart.draw_series(line).map_err(drawing)?.label(tenant.name.as_str()).legend(key(n));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.8))
+            .label_font((FONT, 12))
+            .draw()
+            .map_err(drawing)?;
+        area.present().map_err(drawing)?;
+    }
+    Ok(svg)
+}
+
+/// The distribution of each tenant's latency, on a logarithmic axis.
+pub(super) fn latency(figures: &Figures, run: &Run) -> Result<String> {
+    let latencies =
+        || figures.runs.iter().flat_map(|run| &run.tenants).flat_map(|tenant| &tenant.latency.cdf);
+    let shortest = latencies().map(|point| point.0).fold(f64::INFINITY, f64::min).clamp(1.0, 1e9);
+    let longest = latencies().map(|point| point.0).fold(shortest * 10.0, f64::max);
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(12)
+            .caption(format!("{}: latency, cumulative", run.scheduler), (FONT, 17))
+            .x_label_area_size(38)
+            .y_label_area_size(58)
+            .build_cartesian_2d((shortest..longest).log_scale(), 0.0..1.0)
+            .map_err(drawing)?;
+        chart
+            .configure_mesh()
+            .x_desc("latency, milliseconds")
+            .y_desc("fraction of IOs")
+            .x_label_formatter(&|micros| format!("{}", micros / 1e3))
+            .label_style((FONT, 12))
+            .axis_desc_style((FONT, 13))
+            .light_line_style(WHITE)
+            .draw()
+            .map_err(drawing)?;
+        for (n, tenant) in run.tenants.iter().enumerate() {
+            let line = LineSeries::new(tenant.latency.cdf.iter().copied(), colour(n).stroke_width(2));
+            chart.draw_series(line).map_err(drawing)?.label(tenant.name.as_str()).legend(key(n));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerRight)
+            .background_style(WHITE.mix(0.8))
+            .label_font((FONT, 12))
+            .draw()
+            .map_err(drawing)?;
+        area.present().map_err(drawing)?;
+    }
+    Ok(svg)
+}
+
+fn key(tenant: usize) -> impl Fn((i32, i32)) -> PathElement<(i32, i32)> {
+    move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], colour(tenant).stroke_width(3))
+}
+
+fn drawing<E: std::fmt::Display>(error: E) -> anyhow::Error {
+    anyhow!("drawing a plot: {error}")
+}

@@ -1,0 +1,96 @@
+//! What the product promises about the demo, and whether the figures keep it.
+
+use super::figures::{Promise, Run, TenantFigures};
+use super::scenario::TENANTS;
+
+/// A fair share, with room for what a real device and a real network do.
+const F_UTIL: std::ops::RangeInclusive<f64> = 0.8..=1.25;
+/// A tenant below this starves.
+const STARVING: f64 = 0.5;
+/// By what factor a protected tenant's p99 falls.
+const TAIL_FACTOR: f64 = 5.0;
+/// How much of the utilisation without a scheduler is left with one.
+const UTILISATION_KEPT: f64 = 0.85;
+/// How far a tenant's live share of the bytes may be from its share in virtual time, relative to it.
+const SHARE_DIFFERENCE: f64 = 0.10;
+
+/// Judges `gimbal` against `none`, and each of them against virtual time.
+pub(super) fn judge(none: &Run, gimbal: &Run) -> Vec<Promise> {
+    vec![
+        starving(none),
+        fair(gimbal),
+        tail(none, gimbal),
+        utilisation(none, gimbal),
+        agree(none),
+        agree(gimbal),
+    ]
+}
+
+fn small_readers(run: &Run) -> impl Iterator<Item = &TenantFigures> {
+    run.tenants.iter().zip(&TENANTS).filter(|(_, tenant)| tenant.small_reader).map(|(figures, _)| figures)
+}
+
+fn starving(none: &Run) -> Promise {
+    let best = small_readers(none).map(|tenant| tenant.f_util).fold(0.0, f64::max);
+    Promise {
+        claim: format!("with {}, small readers starve: f-Util below {STARVING}", none.scheduler),
+        measured: format!("{best:.2} at best"),
+        kept: best < STARVING,
+    }
+}
+
+fn fair(gimbal: &Run) -> Promise {
+    let f_utils: Vec<f64> = gimbal.tenants.iter().map(|tenant| tenant.f_util).collect();
+    let shown: Vec<String> = f_utils.iter().map(|f_util| format!("{f_util:.2}")).collect();
+    Promise {
+        claim: format!(
+            "with {}, every tenant's f-Util is between {} and {}",
+            gimbal.scheduler,
+            F_UTIL.start(),
+            F_UTIL.end()
+        ),
+        measured: shown.join(", "),
+        kept: f_utils.iter().all(|f_util| F_UTIL.contains(f_util)),
+    }
+}
+
+fn tail(none: &Run, gimbal: &Run) -> Promise {
+    let factors: Vec<f64> = small_readers(none)
+        .zip(small_readers(gimbal))
+        .map(|(before, after)| before.latency.p99_us / after.latency.p99_us)
+        .collect();
+    let shown: Vec<String> = factors.iter().map(|factor| format!("{factor:.1}×")).collect();
+    Promise {
+        claim: format!("the small readers' p99 latency falls at least {TAIL_FACTOR}×"),
+        measured: shown.join(", "),
+        kept: factors.iter().all(|factor| *factor >= TAIL_FACTOR),
+    }
+}
+
+fn utilisation(none: &Run, gimbal: &Run) -> Promise {
+    let kept = gimbal.utilisation / none.utilisation;
+    let bytes = |run: &Run| run.tenants.iter().map(|tenant| tenant.mb_per_s).sum::<f64>();
+    Promise {
+        claim: format!(
+            "utilisation stays above {:.0} % of that with {}",
+            UTILISATION_KEPT * 100.0,
+            none.scheduler
+        ),
+        measured: format!("{:.0} % (bytes: {:.0} %)", kept * 100.0, bytes(gimbal) / bytes(none) * 100.0),
+        kept: kept >= UTILISATION_KEPT,
+    }
+}
+
+fn agree(run: &Run) -> Promise {
+    let differences = run.tenants.iter().map(|tenant| (tenant.share / tenant.share_simulated - 1.0).abs());
+    let worst = differences.fold(0.0, f64::max);
+    Promise {
+        claim: format!(
+            "{}: shares of the bytes, live and in virtual time, differ by at most {:.0} %",
+            run.scheduler,
+            SHARE_DIFFERENCE * 100.0
+        ),
+        measured: format!("{:.1} %", worst * 100.0),
+        kept: worst <= SHARE_DIFFERENCE,
+    }
+}

@@ -1,0 +1,219 @@
+//! What the demo runs: four tenants on one emulated SSD, as jobs for the wire and as a world in virtual time.
+
+use crate::bench::{Direction, Job, Rw};
+use sched::DeviceConstants;
+use sim::{Arrival, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
+use ssd::{Condition, Profile};
+use units::{Bytes, Nanos};
+
+/// The subsystem that the tenants share.
+pub(super) const NQN: &str = "nqn.2025-01.io.gimbal:demo";
+/// The SSD. On parameter set B of the model reads get past programs soon. On set A, which fits the measured drive better, this
+/// mix costs the SSD so much that even `none` reaches 0.84 of it, and nobody could have 0.8 of a fair share.
+const PROFILE: &str = "dct983-b";
+/// What a written byte costs this SSD, in bytes read: 3.26 GB/s over 1.33 GB/s (`docs/ssd-model.md`).
+const WRITE_COST: f64 = 2.5;
+/// Workers of one kind that are enough to find what the SSD gives that kind at most.
+const SATURATING_WORKERS: usize = 8;
+/// Measured virtual time when the SSD has one kind of work; it is in steady state after a few milliseconds.
+const ALONE: Window = Window { warm_up: Nanos::millis(100), duration: Nanos::millis(300) };
+/// One run in virtual time is one of many that the same tenants could have had: the mean of a few is compared.
+const SEEDS: std::ops::Range<u64> = 0..4;
+
+/// A scheduler that the demo runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheduler {
+    /// First in, first out.
+    None,
+    /// Gimbal as published.
+    Paper,
+    /// Gimbal as this project runs it.
+    Gimbal,
+}
+
+impl Scheduler {
+    /// In the order in which they are shown; the first is what the others are compared with.
+    pub(super) const ALL: [Scheduler; 3] = [Scheduler::None, Scheduler::Paper, Scheduler::Gimbal];
+
+    /// As the configuration calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Scheduler::None => "none",
+            Scheduler::Paper => "gimbal-paper",
+            Scheduler::Gimbal => "gimbal",
+        }
+    }
+}
+
+/// One tenant of the demo.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tenant {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Whether it is one of those that are to be protected.
+    pub(super) small_reader: bool,
+    rw: Rw,
+    bs: Bytes,
+    /// IOs outstanding per connection, and connections.
+    depth: (u32, u32),
+    /// The part of the SSD that it uses, from the start.
+    region: Option<Bytes>,
+}
+
+/// Two small readers (a database's 16 KiB pages), a large reader with a deep queue, and a writer that never stops.
+pub(super) const TENANTS: [Tenant; 4] = [
+    Tenant {
+        name: "small reader 1",
+        small_reader: true,
+        rw: Rw::RandRead,
+        bs: Bytes::kib(16),
+        depth: (64, 1),
+        region: None,
+    },
+    Tenant {
+        name: "small reader 2",
+        small_reader: true,
+        rw: Rw::RandRead,
+        bs: Bytes::kib(16),
+        depth: (64, 1),
+        region: None,
+    },
+    Tenant {
+        name: "large reader",
+        small_reader: false,
+        rw: Rw::RandRead,
+        bs: Bytes::kib(128),
+        depth: (64, 2),
+        region: None,
+    },
+    Tenant {
+        name: "noisy writer",
+        small_reader: false,
+        rw: Rw::Write,
+        bs: Bytes::kib(128),
+        depth: (64, 1),
+        region: Some(Bytes::gib(1)),
+    },
+];
+
+impl Tenant {
+    /// As a job for the wire.
+    pub(super) fn job(&self) -> Job {
+        Job {
+            rw: self.rw,
+            bs: self.bs,
+            iodepth: self.depth.0,
+            numjobs: self.depth.1,
+            size: self.region,
+            ..Job::named(self.name)
+        }
+    }
+
+    /// The direction of its IOs.
+    pub(super) fn direction(&self) -> Direction {
+        if self.rw.writes() { Direction::Write } else { Direction::Read }
+    }
+
+    /// In fio's words.
+    pub(super) fn summary(&self) -> String {
+        self.job().summary()
+    }
+
+    fn spec(&self) -> TenantSpec {
+        let slots = |bytes: Bytes| (bytes.0 / Bytes::kib(4).0) as u32;
+        let pattern = if self.rw.is_random() { Pattern::Random } else { Pattern::Sequential };
+        let reads = if self.rw.writes() { 0 } else { 100 };
+        let workload = Workload {
+            arrival: Arrival::Closed { depth: self.depth.0 * self.depth.1 },
+            region: self.region.map(|region| (0, slots(region))),
+            ..Workload::closed(1, self.bs, reads, pattern)
+        };
+        TenantSpec::new(self.name, workload)
+    }
+}
+
+/// The scenario for people.
+pub(super) fn description() -> String {
+    let tenants: Vec<String> =
+        TENANTS.iter().map(|tenant| format!("{} ({})", tenant.name, tenant.summary())).collect();
+    format!("One emulated SSD ({PROFILE}, clean), shared over NVMe/TCP by {}.", tenants.join(", "))
+}
+
+/// The switch's configuration, as `gimbal serve -c` would read it.
+pub(super) fn switch_config(scheduler: Scheduler, speed: f64) -> String {
+    let overrides = match scheduler {
+        Scheduler::Gimbal => format!("write_cost_best = {WRITE_COST}\nwrite_cost_worst = {WRITE_COST}"),
+        Scheduler::None | Scheduler::Paper => String::new(),
+    };
+    include_str!("switch.toml")
+        .replace("{policy}", scheduler.name())
+        .replace("{speed}", &speed.to_string())
+        .replace("{overrides}", &overrides)
+}
+
+/// A stretch of the device's time: what is left out, and what is measured after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) warm_up: Nanos,
+    pub(super) duration: Nanos,
+}
+
+/// What the SSD gives each tenant's kind of work when it does nothing else, bytes per second, in virtual time.
+pub(super) fn standalone() -> Vec<f64> {
+    let alone = |tenant: &Tenant| {
+        let workers = vec![tenant.spec(); SATURATING_WORKERS];
+        simulate(&world(PolicyChoice::None, workers, ALONE, SEEDS.start)).bandwidth().0 as f64
+    };
+    TENANTS.iter().map(alone).collect()
+}
+
+/// Each tenant's share of the bytes in virtual time, over the same stretch of the device's time as live.
+pub(super) fn simulated_shares(scheduler: Scheduler, window: Window) -> Vec<f64> {
+    let mut sums = vec![0.0; TENANTS.len()];
+    for seed in SEEDS {
+        let tenants = TENANTS.iter().map(Tenant::spec).collect();
+        let results = simulate(&world(policy(scheduler), tenants, window, seed));
+        let total = results.bandwidth().0 as f64;
+        for (sum, tenant) in sums.iter_mut().zip(&results.tenants) {
+            *sum += tenant.bandwidth(results.duration).0 as f64 / total;
+        }
+    }
+    let runs = (SEEDS.end - SEEDS.start) as f64;
+    sums.into_iter().map(|sum| sum / runs).collect()
+}
+
+fn policy(scheduler: Scheduler) -> PolicyChoice {
+    let device = DeviceConstants::from(&profile().switch);
+    match scheduler {
+        Scheduler::None => PolicyChoice::None,
+        Scheduler::Paper => PolicyChoice::Gimbal(sched::GimbalConfig::paper(device)),
+        Scheduler::Gimbal => {
+            let cost = sched::Cost::ratio((WRITE_COST * 10.0) as u32, 10);
+            let device = DeviceConstants { write_cost_best: cost, write_cost_worst: cost, ..device };
+            PolicyChoice::Gimbal(sched::GimbalConfig::fair(device))
+        }
+    }
+}
+
+fn profile() -> Profile {
+    Profile::named(PROFILE).expect("the profile is built in")
+}
+
+fn world(policy: PolicyChoice, tenants: Vec<TenantSpec>, window: Window, seed: u64) -> World {
+    World {
+        seed,
+        profile: profile(),
+        condition: Condition::Clean,
+        policy,
+        // Loopback at the demo's speed: a few tens of real microseconds are a few of the device's.
+        network: Network { delay: Nanos::micros(3), ..Network::RDMA_100G },
+        tenants,
+        warm_up: window.warm_up,
+        duration: window.duration,
+        interval: Nanos::millis(50),
+    }
+}
+
+fn simulate(world: &World) -> sim::Results {
+    sim::run(world).unwrap_or_else(|violation| panic!("the demo's world breaks a rule: {violation}"))
+}

@@ -1,0 +1,134 @@
+//! What the demo shows on a terminal: a bar per tenant while a scheduler runs, and the comparison at the end.
+
+use super::figures::Figures;
+use super::live::RAMP;
+use super::scenario::TENANTS;
+use crate::bench::{Interval, Observer, Phase};
+use comfy_table::{Cell, CellAlignment, Table, TableComponent, presets};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use units::Nanos;
+
+/// The bar's length, in hundredths of a fair share.
+const BAR_END: u64 = 300;
+/// Where nobody looks at a terminal, a line is written this often.
+const LINE_EVERY: Nanos = Nanos::secs(5);
+
+/// The bars of one scheduler's run.
+pub(super) struct Bars {
+    scheduler: &'static str,
+    /// Bytes per second of a fair share, per tenant.
+    fair: Vec<f64>,
+    lines: ProgressBar,
+    bars: Vec<ProgressBar>,
+    /// The screen; dropped last.
+    screen: MultiProgress,
+    f_utils: Vec<f64>,
+}
+
+impl Bars {
+    pub(super) fn new(scheduler: &'static str, fair: Vec<f64>) -> Bars {
+        let screen = MultiProgress::new();
+        let lines = screen.add(ProgressBar::new(0));
+        lines.set_style(style("{msg}"));
+        let width = TENANTS.iter().map(|tenant| tenant.name.len()).max().unwrap_or(0);
+        let bar = |name: &str| {
+            let bar = screen.add(ProgressBar::new(BAR_END));
+            bar.set_style(style("  {prefix} {bar:45} {msg}"));
+            bar.set_prefix(format!("{name:width$}"));
+            bar
+        };
+        let bars = TENANTS.iter().map(|tenant| bar(tenant.name)).collect();
+        Bars { scheduler, f_utils: vec![0.0; fair.len()], fair, lines, bars, screen }
+    }
+
+    /// Takes the bars away.
+    pub(super) fn clear(&self) {
+        // A screen that cannot be cleared is no reason to fail.
+        self.screen.clear().ok();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("█▌░")
+}
+
+impl Observer for Bars {
+    fn on_phase(&mut self, phase: Phase) {
+        if let Phase::Running { span: Some(span) } = phase {
+            let seconds = span.as_secs_f64();
+            if !std::io::stderr().is_terminal() {
+                eprintln!("{}: running for {seconds:.0} s", self.scheduler);
+            }
+            self.lines.set_message(format!(
+                "{} for {seconds:.0} s; a third of a bar is a fair share",
+                self.scheduler
+            ));
+        }
+    }
+
+    fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
+        let bandwidth = interval.bytes_per_second();
+        let f_util = bandwidth / self.fair[job];
+        let p99 = interval.slices[TENANTS[job].direction().index()].p99;
+        self.f_utils[job] = f_util;
+        self.bars[job].set_position(((f_util * 100.0) as u64).min(BAR_END));
+        self.bars[job].set_message(format!("{:>6.1} MB/s  f-Util {f_util:.2}  p99 {p99}", bandwidth / 1e6));
+        let last = job + 1 == TENANTS.len();
+        if last && interval.end.0.is_multiple_of(LINE_EVERY.0) && !std::io::stderr().is_terminal() {
+            let f_utils: Vec<String> = self.f_utils.iter().map(|f_util| format!("{f_util:.2}")).collect();
+            eprintln!(
+                "{}: {:.0} s, f-Util {}",
+                self.scheduler,
+                interval.end.as_secs_f64(),
+                f_utils.join(" ")
+            );
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The comparison, and the promises.
+pub(super) fn summary(figures: &Figures) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::HorizontalLines);
+    table.remove_style(TableComponent::MiddleIntersections);
+    let columns = ["MB/s", "f-Util", "p99 ms"];
+    let mut header = vec![Cell::new("tenant"), Cell::new("workload")];
+    for run in &figures.runs {
+        header.extend(columns.map(|column| right(format!("{}\n{column}", run.scheduler))));
+    }
+    table.set_header(header);
+    for (n, first) in figures.runs[0].tenants.iter().enumerate() {
+        let mut row = vec![Cell::new(&first.name), Cell::new(&first.workload)];
+        for run in &figures.runs {
+            let tenant = &run.tenants[n];
+            row.push(right(format!("{:.1}", tenant.mb_per_s)));
+            row.push(right(format!("{:.2}", tenant.f_util)));
+            row.push(right(format!("{:.1}", tenant.latency.p99_us / 1e3)));
+        }
+        table.add_row(row);
+    }
+    let mut row = vec![Cell::new("all"), Cell::new("")];
+    for run in &figures.runs {
+        let sum: f64 = run.tenants.iter().map(|tenant| tenant.mb_per_s).sum();
+        row.extend([right(format!("{sum:.1}")), right(format!("{:.2}", run.utilisation)), Cell::new("")]);
+    }
+    table.add_row(row);
+    let mut text = format!("{}\n\n{table}\n\n", figures.scenario);
+    for promise in &figures.promises {
+        let verdict = if promise.kept { "kept    " } else { "NOT KEPT" };
+        text += &format!("{verdict}  {}: {}\n", promise.claim, promise.measured);
+    }
+    text
+}
+
+fn right(text: String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// Time that the whole demo takes, for people.
+pub(super) fn expected_seconds(schedulers: usize, seconds: u64) -> f64 {
+    schedulers as f64 * (RAMP.as_secs_f64() + seconds as f64 + 1.0)
+}
