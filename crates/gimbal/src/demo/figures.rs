@@ -44,12 +44,20 @@ pub(super) struct TenantFigures {
     pub(super) f_util: f64,
     /// Share of the run's bytes, live.
     pub(super) share: f64,
-    /// The same in virtual time.
-    pub(super) share_simulated: f64,
+    /// The same in virtual time, for each seed.
+    pub(super) shares_simulated: Vec<f64>,
     /// Latency seen by the tenant.
     pub(super) latency: LatencyFigures,
     /// Seconds since the start of the measurement, and 10^6 bytes per second in the interval that ends there.
     pub(super) series: Vec<(f64, f64)>,
+}
+
+impl TenantFigures {
+    /// The least and the greatest share in virtual time.
+    pub(super) fn share_range(&self) -> (f64, f64) {
+        let shares = || self.shares_simulated.iter().copied();
+        (shares().fold(f64::INFINITY, f64::min), shares().fold(0.0, f64::max))
+    }
 }
 
 /// Latency in microseconds.

@@ -121,7 +121,7 @@ fn show(args: &Args, figures: &Figures) -> Result<()> {
     Ok(())
 }
 
-fn figures_of(scheduler: Scheduler, results: &Results, fair: &[f64], simulated: &[f64]) -> Run {
+fn figures_of(scheduler: Scheduler, results: &Results, fair: &[f64], simulated: &[Vec<f64>]) -> Run {
     let total = results.bandwidth_total();
     let tenants: Vec<TenantFigures> = TENANTS
         .iter()
@@ -141,7 +141,7 @@ fn figures_of(scheduler: Scheduler, results: &Results, fair: &[f64], simulated: 
                 iops: job.iops_total(),
                 f_util: bandwidth / fair[n],
                 share: bandwidth / total,
-                share_simulated: simulated[n],
+                shares_simulated: simulated[n].clone(),
                 latency: LatencyFigures::of(&job.tally(tenant.direction()).latency),
                 series: series.filter(|(second, _)| *second > 0.0).collect(),
             }

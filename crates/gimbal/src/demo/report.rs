@@ -132,12 +132,9 @@ fn notes(figures: &Figures) -> Result<String> {
         write!(html, "<tr><td>{}</td>", escape(&figures.runs[0].tenants[n].name))?;
         for run in &figures.runs {
             let tenant = &run.tenants[n];
-            write!(
-                html,
-                "<td>{:.1} %</td><td>{:.1} %</td>",
-                tenant.share * 100.0,
-                tenant.share_simulated * 100.0
-            )?;
+            let (least, greatest) = tenant.share_range();
+            let [live, least, greatest] = [tenant.share, least, greatest].map(|share| share * 100.0);
+            write!(html, "<td>{live:.1} %</td><td>{least:.1}–{greatest:.1} %</td>")?;
         }
         html.push_str("</tr>");
     }
