@@ -9,7 +9,7 @@ use target::{Server, Shutdown};
 use units::Nanos;
 
 /// Before measuring: queues fill, rates and costs settle.
-pub(super) const RAMP: Nanos = Nanos::secs(3);
+pub(super) const RAMP: Nanos = Nanos::secs(5);
 /// Length of one point of the plots.
 const INTERVAL: Nanos = Nanos::millis(500);
 /// How long the switch may take to finish what it has.

@@ -130,10 +130,12 @@ fn figures_of(scheduler: Scheduler, results: &Results, fair: &[f64], simulated: 
             let job = &results.jobs[n];
             let bandwidth = job.bandwidth_total();
             let ramp = live::RAMP.as_secs_f64();
+            let measured = |second: &f64| *second > 0.0 && *second <= job.measured.as_secs_f64();
             let series = job
                 .series
                 .iter()
-                .map(|interval| (interval.end.as_secs_f64() - ramp, interval.bytes_per_second() / 1e6));
+                .map(|interval| (interval.end.as_secs_f64() - ramp, interval.bytes_per_second() / 1e6))
+                .filter(|(second, _)| measured(second));
             TenantFigures {
                 name: tenant.name.into(),
                 workload: tenant.summary(),
@@ -143,7 +145,7 @@ fn figures_of(scheduler: Scheduler, results: &Results, fair: &[f64], simulated: 
                 share: bandwidth / total,
                 shares_simulated: simulated[n].clone(),
                 latency: LatencyFigures::of(&job.tally(tenant.direction()).latency),
-                series: series.filter(|(second, _)| *second > 0.0).collect(),
+                series: series.collect(),
             }
         })
         .collect();

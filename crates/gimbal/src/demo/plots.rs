@@ -6,6 +6,8 @@ use plotters::prelude::*;
 
 /// Size of one plot in SVG units.
 const SIZE: (u32, u32) = (560, 340);
+/// Height of the bandwidth axis over the highest point, so that the legend hides no line.
+const LEGEND_ROOM: f64 = 1.45;
 /// Named, as a plot without a family has no labels.
 const FONT: &str = "sans-serif";
 /// Distinguishable also by those who do not see red and green apart (after Okabe and Ito).
@@ -36,7 +38,7 @@ pub(super) fn bandwidth(figures: &Figures, run: &Run) -> Result<String> {
             .caption(format!("{}: bandwidth over time", run.scheduler), (FONT, 17))
             .x_label_area_size(38)
             .y_label_area_size(58)
-            .build_cartesian_2d(0.0..end, 0.0..highest * 1.05)
+            .build_cartesian_2d(0.0..end, 0.0..highest * LEGEND_ROOM)
             .map_err(drawing)?;
         chart
             .configure_mesh()

@@ -8,13 +8,14 @@ use std::fmt::Write;
 /// The page's look. Follows the reader's light or dark setting; plots keep their white paper.
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --good: #0a7d4f; --bad: #c2410c; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1500px; margin: 2rem auto; padding: 0 1rem; }
 h1 { margin-bottom: 0; } .lead { color: #777; margin-top: .2rem; max-width: 60rem; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child, td.text, th.text { text-align: left; }
+th:first-child, td:first-child, td.text, th.text { text-align: left; white-space: nowrap; }
+.wide { overflow-x: auto; }
 th.group { text-align: center; border-left: 1px solid var(--line); } td.first { border-left: 1px solid var(--line); }
-.plots { display: flex; flex-wrap: wrap; gap: 1rem; } .plots svg { background: #fff; border-radius: 6px; max-width: 100%; height: auto; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; } .plots svg { background: #fff; border-radius: 6px; max-width: 100%; height: auto; }
 .kept { color: var(--good); } .broken { color: var(--bad); font-weight: 600; }
 ";
 
@@ -59,7 +60,7 @@ fn promises(figures: &Figures) -> Result<String> {
 }
 
 fn table(figures: &Figures) -> Result<String> {
-    let mut html = String::from("<table><tr><th></th><th></th>");
+    let mut html = String::from("<div class=\"wide\"><table><tr><th></th><th></th>");
     for run in &figures.runs {
         write!(html, "<th class=\"group\" colspan=\"5\">{}</th>", escape(&run.scheduler))?;
     }
@@ -86,7 +87,7 @@ fn table(figures: &Figures) -> Result<String> {
     for run in &figures.runs {
         html.push_str(&total(run)?);
     }
-    html.push_str("</tr></table>");
+    html.push_str("</tr></table></div>");
     Ok(html)
 }
 
