@@ -1,7 +1,8 @@
 //! The report's plots as SVG: bandwidth over time and latency distribution, one of each per scheduler, on equal axes.
 
-use super::figures::{Figures, Run};
+use super::figures::{Figures, Run, TenantFigures};
 use anyhow::{Result, anyhow};
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 /// Size of one plot in SVG units.
@@ -21,7 +22,7 @@ const COLOURS: [RGBColor; 6] = [
 ];
 
 /// A tenant's colour, the same in every plot.
-pub(super) fn colour(tenant: usize) -> RGBColor {
+fn colour(tenant: usize) -> RGBColor {
     COLOURS[tenant % COLOURS.len()]
 }
 
@@ -30,39 +31,13 @@ pub(super) fn bandwidth(figures: &Figures, run: &Run) -> Result<String> {
     let points = || figures.runs.iter().flat_map(|run| &run.tenants).flat_map(|tenant| &tenant.series);
     let highest = points().map(|point| point.1).fold(1.0, f64::max);
     let end = points().map(|point| point.0).fold(1.0, f64::max);
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&area)
-            .margin(12)
-            .caption(format!("{}: bandwidth over time", run.scheduler), (FONT, 17))
-            .x_label_area_size(38)
-            .y_label_area_size(58)
-            .build_cartesian_2d(0.0..end, 0.0..highest * LEGEND_ROOM)
-            .map_err(drawing)?;
-        chart
-            .configure_mesh()
-            .x_desc("seconds")
-            .y_desc("MB/s")
-            .label_style((FONT, 12))
-            .axis_desc_style((FONT, 13))
-            .light_line_style(WHITE)
-            .draw()
-            .map_err(drawing)?;
-        for (n, tenant) in run.tenants.iter().enumerate() {
-            let line = LineSeries::new(tenant.series.iter().copied(), colour(n).stroke_width(2));
-            chart.draw_series(line).map_err(drawing)?.label(tenant.name.as_str()).legend(key(n));
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.8))
-            .label_font((FONT, 12))
-            .draw()
-            .map_err(drawing)?;
-        area.present().map_err(drawing)?;
-    }
-    Ok(svg)
+    let look = Look {
+        title: format!("{}: bandwidth over time", run.scheduler),
+        axes: ["seconds", "MB/s"],
+        x_label: |seconds| format!("{seconds:.0}"),
+        key_at: SeriesLabelPosition::UpperRight,
+    };
+    curves(&look, 0.0..end, highest * LEGEND_ROOM, run, |tenant| &tenant.series)
 }
 
 /// The distribution of each tenant's latency, on a logarithmic axis.
@@ -71,33 +46,63 @@ pub(super) fn latency(figures: &Figures, run: &Run) -> Result<String> {
         || figures.runs.iter().flat_map(|run| &run.tenants).flat_map(|tenant| &tenant.latency.cdf);
     let shortest = latencies().map(|point| point.0).fold(f64::INFINITY, f64::min).clamp(1.0, 1e9);
     let longest = latencies().map(|point| point.0).fold(shortest * 10.0, f64::max);
+    let look = Look {
+        title: format!("{}: latency, cumulative", run.scheduler),
+        axes: ["latency, milliseconds", "fraction of IOs"],
+        x_label: |micros| format!("{}", micros / 1e3),
+        key_at: SeriesLabelPosition::LowerRight,
+    };
+    curves(&look, (shortest..longest).log_scale(), 1.0, run, |tenant| &tenant.latency.cdf)
+}
+
+/// What a plot says beside its curves.
+struct Look {
+    title: String,
+    /// Horizontal, vertical.
+    axes: [&'static str; 2],
+    x_label: fn(&f64) -> String,
+    key_at: SeriesLabelPosition,
+}
+
+/// One curve per tenant over `x`, from 0 to `y_end`.
+fn curves<X>(
+    look: &Look,
+    x: X,
+    y_end: f64,
+    run: &Run,
+    points: impl Fn(&TenantFigures) -> &[(f64, f64)],
+) -> Result<String>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+{
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         let mut chart = ChartBuilder::on(&area)
             .margin(12)
-            .caption(format!("{}: latency, cumulative", run.scheduler), (FONT, 17))
+            .caption(&look.title, (FONT, 17))
             .x_label_area_size(38)
             .y_label_area_size(58)
-            .build_cartesian_2d((shortest..longest).log_scale(), 0.0..1.0)
+            .build_cartesian_2d(x, 0.0..y_end)
             .map_err(drawing)?;
         chart
             .configure_mesh()
-            .x_desc("latency, milliseconds")
-            .y_desc("fraction of IOs")
-            .x_label_formatter(&|micros| format!("{}", micros / 1e3))
+            .x_desc(look.axes[0])
+            .y_desc(look.axes[1])
+            .x_label_formatter(&look.x_label)
             .label_style((FONT, 12))
             .axis_desc_style((FONT, 13))
             .light_line_style(WHITE)
             .draw()
             .map_err(drawing)?;
         for (n, tenant) in run.tenants.iter().enumerate() {
-            let line = LineSeries::new(tenant.latency.cdf.iter().copied(), colour(n).stroke_width(2));
+            let line = LineSeries::new(points(tenant).iter().copied(), colour(n).stroke_width(2));
             chart.draw_series(line).map_err(drawing)?.label(tenant.name.as_str()).legend(key(n));
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
+            .position(look.key_at.clone())
             .background_style(WHITE.mix(0.8))
             .label_font((FONT, 12))
             .draw()

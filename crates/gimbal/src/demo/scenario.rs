@@ -63,22 +63,8 @@ pub(super) struct Tenant {
 
 /// Two small readers (a database's 16 KiB pages), a large reader with a deep queue, and a writer that never stops.
 pub(super) const TENANTS: [Tenant; 4] = [
-    Tenant {
-        name: "small reader 1",
-        small_reader: true,
-        rw: Rw::RandRead,
-        bs: Bytes::kib(16),
-        depth: (64, 1),
-        region: None,
-    },
-    Tenant {
-        name: "small reader 2",
-        small_reader: true,
-        rw: Rw::RandRead,
-        bs: Bytes::kib(16),
-        depth: (64, 1),
-        region: None,
-    },
+    small_reader("small reader 1"),
+    small_reader("small reader 2"),
     Tenant {
         name: "large reader",
         small_reader: false,
@@ -96,6 +82,10 @@ pub(super) const TENANTS: [Tenant; 4] = [
         region: Some(Bytes::gib(1)),
     },
 ];
+
+const fn small_reader(name: &'static str) -> Tenant {
+    Tenant { name, small_reader: true, rw: Rw::RandRead, bs: Bytes::kib(16), depth: (64, 1), region: None }
+}
 
 impl Tenant {
     /// As a job for the wire.
