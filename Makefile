@@ -9,8 +9,9 @@ help: ## this list
 demo: ## several tenants on one SSD, with and without Gimbal (options: ARGS="...")
 	cargo run --release -p gimbal -- demo $(ARGS)
 
-bench: ## measure throughput and latency on this machine (options: ARGS="...")
-	cargo run --release -p gimbal -- bench $(ARGS)
+bench: ## measure the switch on this machine: IOs per second over a null device, with and without Gimbal
+	cargo build --release -p gimbal
+	tests/bench.sh
 
 test: test-deps ## everything a change must pass: format, lints, builds, tests, real Linux hosts
 	tests/suite.sh
