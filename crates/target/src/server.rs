@@ -30,6 +30,11 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use units::Bytes;
 
+/// How long an address may stay in use before that is an error.
+const ADDRESS_WAIT: Duration = Duration::from_secs(5);
+/// How often it is tried meanwhile.
+const ADDRESS_RETRY: Duration = Duration::from_millis(20);
+
 /// Why a target does not start.
 #[derive(Debug)]
 pub enum StartError {
@@ -149,9 +154,24 @@ fn home_of(config: &Config, subsystem: &crate::config::SubsystemConfig) -> usize
 }
 
 fn listen(config: &Config) -> Result<Vec<TcpListener>, StartError> {
-    let bind =
-        |&address: &SocketAddr| reactor::bind(address).map_err(|error| StartError::Listen { address, error });
+    let bind = |&address: &SocketAddr| {
+        bind_patiently(address).map_err(|error| StartError::Listen { address, error })
+    };
     config.listen.iter().map(bind).collect()
+}
+
+/// The kernel takes a killed process's ring apart in its own time, and its listener goes with it: a target that is started
+/// again at once finds the address in use for a moment.
+fn bind_patiently(address: SocketAddr) -> io::Result<TcpListener> {
+    let give_up = Instant::now() + ADDRESS_WAIT;
+    loop {
+        match reactor::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < give_up => {
+                thread::sleep(ADDRESS_RETRY);
+            }
+            bound => return bound,
+        }
+    }
 }
 
 /// A target that runs. Dropping it stops it at once; [`ServerHandle::shutdown`] ends it in order.
