@@ -8,20 +8,23 @@
 //! A reactor belongs to the thread that made it, so each thread makes its own and first of all tells its mailbox; when all
 //! mailboxes are known, they are given to everybody and the target begins. Nothing listens before that.
 
-use crate::assemble::{self, SubsystemError};
-use crate::config::{BackendChoice, Config, ConfigError, DeviceConfig, PolicyKind};
-use crate::device::{self, DeviceError, OpenDevice};
+mod error;
+
+pub use error::StartError;
+
+use crate::assemble;
+use crate::config::{BackendChoice, Config, DeviceConfig, PolicyKind};
+use crate::device::{self, OpenDevice};
 use crate::front::{self, Front};
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{Peers, Report, ToFront, ToPipeline};
 use crate::pipeline::{self, Home, Pipeline};
-use crate::policy::{PolicyError, policy};
+use crate::policy::policy;
 use crate::stats::Stats;
 use crate::switch::Switch;
 use nvme::subsystem::Subsystem;
 use reactor::{Backend, Clock, Reactor};
 use sched::Policy;
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -34,67 +37,6 @@ use units::Bytes;
 const ADDRESS_WAIT: Duration = Duration::from_secs(5);
 /// How often it is tried meanwhile.
 const ADDRESS_RETRY: Duration = Duration::from_millis(20);
-
-/// Why a target does not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The configuration is wrong.
-    Config(ConfigError),
-    /// A device cannot be had.
-    Device {
-        /// Its name.
-        device: String,
-        /// Why.
-        error: DeviceError,
-    },
-    /// A scheduler cannot be had.
-    Policy {
-        /// The device's name.
-        device: String,
-        /// Why.
-        error: PolicyError,
-    },
-    /// A subsystem cannot be had.
-    Subsystem {
-        /// Its name.
-        nqn: String,
-        /// Why.
-        error: SubsystemError,
-    },
-    /// An address cannot be listened on.
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system answered.
-        error: io::Error,
-    },
-    /// The backend cannot be had.
-    Backend(io::Error),
-    /// A thread cannot be had.
-    Thread(io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Config(error) => write!(f, "{error}"),
-            StartError::Device { device, error } => write!(f, "device {device:?}: {error}"),
-            StartError::Policy { device, error } => write!(f, "device {device:?}: {error}"),
-            StartError::Subsystem { nqn, error } => write!(f, "subsystem {nqn}: {error}"),
-            StartError::Listen { address, error } => {
-                write!(f, "cannot listen on {address}: {error}; is another target running there?")
-            }
-            StartError::Backend(error) => {
-                write!(f, "io_uring cannot be used: {error}; write backend = \"auto\" or \"epoll\"")
-            }
-            StartError::Thread(error) => {
-                write!(f, "a thread cannot be started: {error}; check the limits of the process")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// How a shutdown went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
