@@ -1,6 +1,6 @@
 #!/bin/bash
 # connections.sh - the ways a host may connect: digests, several queues, small and large queues, no
-# flow control, no keep-alive, another identity. After each, what is written is read back.
+# flow control, another identity. After each, what is written is read back.
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
 begin
@@ -27,7 +27,6 @@ round "--queue-size=16"
 allow 'queue_size .* > ctrl (sqsize|maxcmd).*clamping' 'more was asked for than the target has'
 round "--queue-size=1024"
 round "--disable-sqflow"
-KEEP_ALIVE=0 round ""
 HOST_NQN=nqn.2024-06.io.gimbal:another HOST_ID=6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e00ff round ""
 
 say "an idle host stays connected on its keep-alive"
