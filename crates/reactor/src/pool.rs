@@ -78,6 +78,17 @@ impl BufferPool {
         }
     }
 
+    /// Changes the limit. Memory beyond a smaller one is freed now, or when it comes back.
+    pub fn set_limit(&mut self, limit: Bytes) {
+        self.limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+        self.collect();
+        while self.allocated > self.limit
+            && let Some(memory) = self.free.iter_mut().rev().find_map(Vec::pop)
+        {
+            self.allocated -= memory.size();
+        }
+    }
+
     /// Bytes of memory that are out, in whole power-of-two allocations.
     pub fn lent(&mut self) -> Bytes {
         self.collect();
@@ -118,6 +129,10 @@ impl BufferPool {
     }
 
     fn shelve(&mut self, memory: Memory) {
+        if self.allocated > self.limit {
+            self.allocated -= memory.size();
+            return;
+        }
         self.free[shelf_of(memory.size_log2())].push(memory);
     }
 }
@@ -144,6 +159,21 @@ mod tests {
         let larger = pool.take(8192).expect("free memory of another size makes room");
         assert_eq!((larger.len(), pool.lent()), (8192, Bytes::kib(64)));
         assert!(BufferPool::new(Bytes(KIB)).take(1).is_none(), "not even one page fits");
+    }
+
+    #[test]
+    fn a_smaller_limit_holds_when_what_is_out_has_come_back() {
+        let mut pool = BufferPool::new(Bytes::kib(64));
+        let mut out: Vec<IoBuffer> = (0..16).map_while(|_| pool.take(4096)).collect();
+        (0..4).for_each(|_| pool.give(out.pop().expect("sixteen are out")));
+        pool.set_limit(Bytes::kib(16));
+        assert_eq!(pool.lent(), Bytes::kib(48));
+        assert!(pool.take(4096).is_none(), "more is out than may be");
+        out.drain(..).for_each(|buffer| pool.give(buffer));
+        let again: Vec<IoBuffer> = (0..16).map_while(|_| pool.take(4096)).collect();
+        assert_eq!((again.len(), pool.allocated), (4, 16 << 10));
+        pool.set_limit(Bytes::kib(32));
+        assert!(pool.take(16 << 10).is_some());
     }
 
     #[test]

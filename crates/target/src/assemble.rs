@@ -1,7 +1,7 @@
-//! From the configuration, and the devices that were found, to the subsystems that hosts see.
+//! From the configuration, and the devices there are, to the subsystems that hosts see.
 
 use crate::config::{AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
-use crate::device::OpenDevice;
+use crate::device::Facts;
 use crate::identity;
 use crate::pipeline::Home;
 use crate::pipeline::placement::Placement;
@@ -11,6 +11,7 @@ use nvme::spec::discovery::SubsystemType;
 use nvme::subsystem::{
     BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role, Subsystem,
 };
+use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use units::Bytes;
@@ -76,11 +77,14 @@ pub(crate) fn transport_limits(config: &Config) -> TargetLimits {
     TargetLimits { in_capsule_max: IN_CAPSULE_MAX, transfer_max, maxh2cdata: transfer_max, cpda: 0 }
 }
 
+/// The devices there are, by name: the slot of each one's pipeline, and what is known of it.
+pub(crate) type Devices<'c> = HashMap<&'c str, (usize, Facts)>;
+
 /// The subsystem of `subsystem` over `devices`.
 pub(crate) fn home(
     config: &Config,
     subsystem: &SubsystemConfig,
-    devices: &[OpenDevice],
+    devices: &Devices<'_>,
 ) -> Result<Home, SubsystemError> {
     let nqn = parse_nqn(&subsystem.nqn)?;
     let serial = subsystem.serial.clone().unwrap_or_else(|| identity::serial(&subsystem.nqn));
@@ -94,27 +98,25 @@ pub(crate) fn home(
         queue_entries_max: config.limits.queue_depth,
         ..Limits::default()
     };
-    let mut placements = Vec::new();
+    let mut placed = Vec::new();
     for namespace in &subsystem.namespaces {
-        let device = config.device_index(&namespace.device).expect("the check has found every device");
-        let (info, placement) = place(&subsystem.nqn, namespace, device, &devices[device])?;
+        let (info, placement) = place(&subsystem.nqn, namespace, devices)?;
         described.namespaces.insert(namespace.nsid, info);
-        let nsid = namespace.nsid as usize;
-        if placements.len() <= nsid {
-            placements.resize(nsid + 1, None);
-        }
-        placements[nsid] = Some(placement);
+        placed.push((namespace.nsid, placement));
     }
     let subsystem = Subsystem::new(described).map_err(SubsystemError::Refused)?;
-    Ok(Home { subsystem, placements })
+    let mut home = Home { subsystem, placements: Vec::new() };
+    placed.into_iter().for_each(|(nsid, placement)| home.place(nsid, Some(placement)));
+    Ok(home)
 }
 
-fn place(
+/// A namespace of subsystem `nqn`, and where it lies.
+pub(crate) fn place(
     nqn: &str,
     namespace: &NamespaceConfig,
-    device_index: usize,
-    device: &OpenDevice,
+    devices: &Devices<'_>,
 ) -> Result<(NamespaceInfo, Placement), SubsystemError> {
+    let &(slot, device) = devices.get(&*namespace.device).expect("the check has found every device");
     let nsid = namespace.nsid;
     if namespace.block_size < device.block_size_min {
         let (asked, least) = (namespace.block_size, device.block_size_min);
@@ -132,14 +134,22 @@ fn place(
     info.uuid = Some(namespace.uuid.unwrap_or_else(|| identity::namespace_uuid(nqn, nsid)));
     info.zeroes_after_deallocate = device.discard_zeroes;
     let offset = namespace.offset.get();
-    Ok((info, Placement { device: device_index, offset, block_log2: block_size.log2() }))
+    Ok((info, Placement { device: slot, offset, block_log2: block_size.log2() }))
 }
 
-/// The discovery subsystem: every subsystem at every address that is listened on.
-pub(crate) fn discovery(config: &Config, addresses: &[SocketAddr]) -> Result<Subsystem, SubsystemError> {
+/// The discovery subsystem, which knows of nothing yet.
+pub(crate) fn discovery() -> Result<Subsystem, SubsystemError> {
     let mut described =
         nvme::subsystem::SubsystemConfig::io(Nqn::discovery(), &identity::serial(Nqn::DISCOVERY));
     described.role = Role::Discovery;
+    Subsystem::new(described).map_err(SubsystemError::Refused)
+}
+
+/// What discovery tells: every subsystem at every address that is listened on.
+pub(crate) fn discovery_records(
+    config: &Config,
+    addresses: &[SocketAddr],
+) -> Result<Vec<DiscoveryRecord>, SubsystemError> {
     let mut records = Vec::new();
     for subsystem in &config.subsystems {
         for address in addresses {
@@ -151,12 +161,11 @@ pub(crate) fn discovery(config: &Config, addresses: &[SocketAddr]) -> Result<Sub
             records.push(DiscoveryRecord { subsystem: nqn, kind: SubsystemType::Nvm, address, hosts });
         }
     }
-    let mut discovery = Subsystem::new(described).map_err(SubsystemError::Refused)?;
-    discovery.set_discovery_records(records);
-    Ok(discovery)
+    Ok(records)
 }
 
-fn access(hosts: &AllowedHosts) -> Result<HostAccess, SubsystemError> {
+/// Who may connect, as a subsystem wants it.
+pub(crate) fn access(hosts: &AllowedHosts) -> Result<HostAccess, SubsystemError> {
     match hosts {
         AllowedHosts::Any => Ok(HostAccess::Any),
         AllowedHosts::Only(hosts) => {

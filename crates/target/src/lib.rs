@@ -41,5 +41,5 @@ pub use assemble::SubsystemError;
 pub use device::DeviceError;
 pub use histogram::Histogram;
 pub use policy::PolicyError;
-pub use server::{Server, ServerHandle, Shutdown, StartError, Stopper};
+pub use server::{Change, ReloadError, Server, ServerHandle, Shutdown, StartError, Stopper, Subject};
 pub use stats::{Counters, SsdStats, Stats, TenantStats, Transferred};

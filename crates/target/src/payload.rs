@@ -54,6 +54,13 @@ impl Intakes {
         Intakes { capsules: BufferPool::new(capsules), transfers: BufferPool::new(memory - capsules) }
     }
 
+    /// Changes the limit. What is out beyond a smaller one comes back in its own time.
+    pub(crate) fn set_limit(&mut self, memory: Bytes) {
+        let capsules = Bytes(memory.get() / CAPSULES_PART);
+        self.capsules.set_limit(capsules);
+        self.transfers.set_limit(memory - capsules);
+    }
+
     /// Takes a buffer back.
     pub(crate) fn give(&mut self, buffer: IoBuffer, account: Account) {
         self.of(account).give(buffer);

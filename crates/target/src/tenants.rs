@@ -74,6 +74,11 @@ impl Registry {
         entry.idle_since = self.clock;
     }
 
+    /// All known tenants.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, TenantId)> {
+        self.tenants.iter().map(|(host, entry)| (host, entry.id))
+    }
+
     fn fresh(&mut self) -> TenantId {
         let id = TenantId(self.next);
         self.next += 1;

@@ -10,13 +10,15 @@
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
-//! Elsewhere: the reader of one table is `fields`; how amounts are written is `amount`.
+//! Elsewhere: the reader of one table is `fields`; how amounts are written is `amount`; what cannot change while a target
+//!            runs is `transition`.
 
 mod amount;
 mod check;
 mod fields;
 mod problem;
 mod read;
+pub(crate) mod transition;
 
 #[cfg(test)]
 mod tests;
@@ -386,6 +388,11 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         let problems = check::problems(self);
         if problems.is_empty() { Ok(()) } else { Err(ConfigError::Wrong { file: None, problems }) }
+    }
+
+    /// The subsystem of that name.
+    pub(crate) fn subsystem(&self, nqn: &str) -> Option<&SubsystemConfig> {
+        self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
     }
 
     /// The device called `name`, as an index of [`Config::devices`].

@@ -20,7 +20,7 @@ mod sparse;
 
 pub(crate) use clock::DeviceClock;
 pub use open::DeviceError;
-pub(crate) use open::{OpenDevice, load_profile, open};
+pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};
 
 use reactor::{IoBuffer, Reactor};
 use std::io;

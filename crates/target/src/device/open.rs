@@ -81,14 +81,21 @@ impl fmt::Display for DeviceError {
 
 impl std::error::Error for DeviceError {}
 
-/// A device that was found and is not on a reactor yet.
-pub(crate) struct OpenDevice {
+/// What there is to know of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
     /// Bytes it holds.
     pub(crate) size: Bytes,
     /// The smallest block it can be read and written in.
     pub(crate) block_size_min: u32,
     /// Whether a discarded range is sure to read as zeros. Not on disk: not every file system makes holes.
     pub(crate) discard_zeroes: bool,
+}
+
+/// A device that was found and is not on a reactor yet.
+pub(crate) struct OpenDevice {
+    /// What is known of it.
+    pub(crate) facts: Facts,
     source: Source,
 }
 
@@ -150,12 +157,11 @@ pub(crate) fn open(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             let backing_is_memory = backing.is_none();
             let source = Source::Emulated { model, config: emulated.clone(), backing };
             let discard_zeroes = backing_is_memory;
-            Ok(OpenDevice { size: emulated.size, block_size_min: SECTOR_SIZE, discard_zeroes, source })
+            let facts = Facts { size: emulated.size, block_size_min: SECTOR_SIZE, discard_zeroes };
+            Ok(OpenDevice { facts, source })
         }
         DeviceKind::Null { size } => Ok(OpenDevice {
-            size: *size,
-            block_size_min: SECTOR_SIZE,
-            discard_zeroes: true,
+            facts: Facts { size: *size, block_size_min: SECTOR_SIZE, discard_zeroes: true },
             source: Source::Null,
         }),
     }
@@ -170,15 +176,35 @@ pub(crate) fn load_profile(name: &str) -> Result<Profile, ProfileError> {
     }
 }
 
+/// How large a device is that was opened before, after what `config` says about its size has changed, or the device itself.
+pub(crate) fn measure(config: &DeviceConfig) -> Result<Bytes, DeviceError> {
+    match &config.kind {
+        DeviceKind::File { path, size, direct, .. } => {
+            let file = open_file(path, *size, false, *direct)?;
+            usable(path, file.metadata().map_err(system(path, "measured"))?.len())
+        }
+        DeviceKind::Block { path, direct } => {
+            let mut file = open_existing(path, *direct)?;
+            usable(path, file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?)
+        }
+        DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => Ok(*size),
+    }
+}
+
+/// As much of a file as can be read and written directly.
+fn usable(path: &Path, length: u64) -> Result<Bytes, DeviceError> {
+    match length - length % u64::from(PAGE_SIZE) {
+        0 => Err(DeviceError::Empty(path.to_owned())),
+        size => Ok(Bytes(size)),
+    }
+}
+
 fn on_disk(path: &Path, file: File, length: u64, is_regular: bool) -> Result<OpenDevice, DeviceError> {
     lock(path, &file)?;
-    let size = Bytes(length - length % u64::from(PAGE_SIZE));
-    if size == Bytes::ZERO {
-        return Err(DeviceError::Empty(path.to_owned()));
-    }
+    let size = usable(path, length)?;
     let block_size_min = if accepts_sectors(&file) { SECTOR_SIZE } else { PAGE_SIZE };
     let source = Source::File { file, is_regular };
-    Ok(OpenDevice { size, block_size_min, discard_zeroes: false, source })
+    Ok(OpenDevice { facts: Facts { size, block_size_min, discard_zeroes: false }, source })
 }
 
 fn open_file(path: &Path, size: Option<Bytes>, create: bool, direct: bool) -> Result<File, DeviceError> {

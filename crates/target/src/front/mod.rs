@@ -12,13 +12,18 @@
 //! The front numbers the tenants: before a connection goes to its pipeline, every pipeline has been told who it is.
 //!
 //! Holds: a connection is counted from accept until its pipeline says that it has gone (`tests/bounds.rs`).
-//! Elsewhere: what discovery tells is `assemble`; who a tenant is `tenants`.
+//! Elsewhere: what discovery tells is `assemble`; who a tenant is `tenants`; what changes while the target runs is `change`.
 
-use crate::config::{AllowedHosts, Limits, SubsystemConfig, TenantConfig};
+mod change;
+
+pub(crate) use change::{Change, Route};
+
+use crate::config::{AllowedHosts, Limits, TenantConfig};
 use crate::link::{Events, Link};
 use crate::mailbox::Inbox;
 use crate::payload::{Intakes, Payload};
-use crate::pipeline::message::{Announcement, Handover, Peers, Report, ToFront, ToPipeline};
+use crate::pipeline::Peers;
+use crate::pipeline::message::{Announcement, Handover, Report, ToFront, ToPipeline};
 use crate::slab::{Key, Slab};
 use crate::tenants::{Registry, share_of};
 use nvme::buffer::Buffer;
@@ -45,26 +50,16 @@ const STALL_CHECK: Nanos = Nanos::secs(1);
 
 /// What the front is made of.
 pub(crate) struct Parts {
-    /// Its reactor, which listens already.
+    /// Its reactor.
     pub(crate) reactor: Reactor,
-    /// The listeners on it.
-    pub(crate) listeners: Vec<Token>,
-    /// The discovery subsystem, with its records.
+    /// The discovery subsystem, without records.
     pub(crate) discovery: Subsystem,
-    /// Subsystems of the configuration.
-    pub(crate) subsystems: Vec<SubsystemConfig>,
-    /// The home of each, as an index of `pipelines`.
-    pub(crate) homes: Vec<usize>,
-    /// Tenants of the configuration.
-    pub(crate) tenants: Vec<TenantConfig>,
     /// Bounds.
     pub(crate) limits: Limits,
     /// What every transport grants.
     pub(crate) transport: TargetLimits,
     /// The owner's end of its mailbox.
     pub(crate) inbox: Inbox<ToFront>,
-    /// All pipelines.
-    pub(crate) pipelines: Peers,
     /// Whoever started the target.
     pub(crate) reports: Sender<Report>,
 }
@@ -91,7 +86,10 @@ enum Stage {
 struct Departure {
     connect: Sqe,
     connect_data: Payload,
+    /// The subsystem's slot.
     subsystem: usize,
+    /// The slot of the pipeline it is at home in.
+    home: usize,
     host: Nqn,
     unparsed: Vec<u8>,
     is_detaching: bool,
@@ -100,6 +98,13 @@ struct Departure {
 /// See the module.
 pub(crate) struct Front {
     parts: Parts,
+    /// Where hosts may connect.
+    listeners: Vec<(SocketAddr, Token)>,
+    /// Where they are sent.
+    routes: Vec<Route>,
+    pipelines: Peers,
+    /// Hosts with other than an equal share.
+    tenants: Vec<TenantConfig>,
     guests: Slab<Guest>,
     by_token: HashMap<Token, Key>,
     /// By when each guest must have said Connect, oldest first.
@@ -119,6 +124,10 @@ impl Front {
     pub(crate) fn new(parts: Parts) -> Front {
         Front {
             parts,
+            listeners: Vec::new(),
+            routes: Vec::new(),
+            pipelines: Peers::default(),
+            tenants: Vec::new(),
             guests: Slab::new(),
             by_token: HashMap::new(),
             deadlines: VecDeque::new(),
@@ -203,8 +212,9 @@ impl Front {
                 self.handed_over -= 1;
                 self.registry.disconnect(&host);
             }
+            ToFront::Change(change) => self.on_change(change),
             ToFront::Drain => {
-                for listener in std::mem::take(&mut self.parts.listeners) {
+                for (_, listener) in self.listeners.drain(..) {
                     self.parts.reactor.close(listener);
                 }
                 self.resume_at = None;
@@ -349,11 +359,11 @@ impl Front {
     ) -> Result<(), Cqe> {
         let data = read_connect(&sqe, payload.as_ref().map(Buffer::bytes))?;
         let subsystem = data.subsystem_nqn().ok_or_else(|| unknown_subsystem(&sqe))?;
-        let named = self.parts.subsystems.iter().position(|config| config.nqn == subsystem.as_str());
-        let (Some(index), Some(host), Some(connect_data)) = (named, data.host_nqn(), payload) else {
+        let named = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
+        let (Some(route), Some(host), Some(connect_data)) = (named, data.host_nqn(), payload) else {
             return self.connect_discovery(now, key, &sqe, &data);
         };
-        if let AllowedHosts::Only(hosts) = &self.parts.subsystems[index].hosts
+        if let AllowedHosts::Only(hosts) = &route.hosts
             && !hosts.iter().any(|allowed| allowed == host.as_str())
         {
             let peer = self.guests.get(key).map(|guest| guest.link.peer);
@@ -370,7 +380,8 @@ impl Front {
         guest.stage = Stage::Leaving(Box::new(Departure {
             connect: sqe,
             connect_data,
-            subsystem: index,
+            subsystem: route.subsystem,
+            home: route.home,
             host,
             unparsed,
             is_detaching: false,
@@ -406,7 +417,7 @@ impl Front {
         let Stage::Leaving(departure) = guest.stage else {
             unreachable!("only those who leave are detached")
         };
-        let Departure { connect, connect_data, subsystem, host, unparsed, .. } = *departure;
+        let Departure { connect, connect_data, subsystem, home, host, unparsed, .. } = *departure;
         let peer = guest.link.peer;
         let Some(admission) = self.registry.connect(host.as_str()) else {
             warn!(%peer, host = host.as_str(), "a connection is refused: {TENANTS_MAX} hosts are connected");
@@ -416,10 +427,10 @@ impl Front {
             let announcement = Announcement {
                 id: admission.id,
                 host: admission.host.clone(),
-                share: share_of(&self.parts.tenants, host.as_str()),
+                share: share_of(&self.tenants, host.as_str()),
                 is_reused: admission.is_reused,
             };
-            for pipeline in &self.parts.pipelines {
+            for pipeline in self.pipelines.iter() {
                 pipeline.tell(ToPipeline::Tenant(announcement.clone()));
             }
         }
@@ -435,8 +446,7 @@ impl Front {
             host: admission.host,
         };
         self.handed_over += 1;
-        let home = self.parts.homes[subsystem];
-        if self.parts.pipelines[home].post(ToPipeline::Connection(Box::new(handover))).is_err() {
+        if self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))).is_err() {
             warn!(%peer, "a connection is dropped: the pipeline of its SSD has ended");
             self.handed_over -= 1;
             self.registry.disconnect(host.as_str());

@@ -29,8 +29,8 @@ pub(super) struct IoContext {
     account: Account,
     /// The work, while it waits for room in the budget.
     waiting: Option<Work>,
-    /// Its host was preempted with abort.
-    pub(super) is_preempted: bool,
+    /// What its host is told if it is taken back before it has reached the device.
+    pub(super) if_withdrawn: Status,
 }
 
 impl Pipeline {
@@ -108,7 +108,7 @@ impl Pipeline {
             read_length,
             account: account.unwrap_or(Account::Transfer),
             waiting: None,
-            is_preempted: false,
+            if_withdrawn: Status::ABORT_REQUESTED,
         });
         session.ios += 1;
         let link = session.link.as_mut().expect("its command has just come");
@@ -243,8 +243,7 @@ impl Pipeline {
         match result {
             Ok(()) => Status::SUCCESS,
             Err(Failure::Miscompare) => Status::COMPARE_FAILURE,
-            Err(Failure::Withdrawn) if context.is_preempted => Status::PREEMPTED_AND_ABORTED,
-            Err(Failure::Withdrawn) => Status::ABORT_REQUESTED,
+            Err(Failure::Withdrawn) => context.if_withdrawn,
             Err(Failure::Device(error)) => {
                 self.device_errors += 1;
                 // A device that fails fails often: the log gets the first, the second, the fourth …

@@ -1,6 +1,6 @@
 //! What the threads of a target tell each other.
 
-use crate::mailbox::Mailbox;
+use super::change::Change;
 use crate::payload::Payload;
 use crate::slab::Key;
 use crate::stats::SsdStats;
@@ -8,7 +8,7 @@ use crate::switch::{Failure, Work};
 use nvme::connection::TargetConnection;
 use nvme::spec::Sqe;
 use reactor::IoBuffer;
-use sched::{Credit, Policy, Priority, Share};
+use sched::{Credit, Priority, Share};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -35,8 +35,8 @@ pub(crate) enum ToPipeline {
     },
     /// Asks for a snapshot.
     Stats(Sender<SsdStats>),
-    /// Puts another scheduler in charge.
-    ReplacePolicy(Box<dyn Policy>),
+    /// Something changes.
+    Change(Change),
     /// No more commands; tell [`Report::Drained`] when those that came are answered.
     Drain,
     /// Flush the device, close everything, end.
@@ -72,7 +72,7 @@ pub(crate) struct Handover {
     pub(crate) connect_data: Payload,
     /// Bytes that came after it.
     pub(crate) unparsed: Vec<u8>,
-    /// The subsystem, as an index of the configuration.
+    /// The subsystem's slot.
     pub(crate) subsystem: usize,
     /// Whose it is.
     pub(crate) tenant: TenantId,
@@ -123,6 +123,8 @@ pub(crate) enum ToFront {
         /// Whose it was.
         host: Arc<str>,
     },
+    /// Something changes.
+    Change(crate::front::Change),
     /// Accept no more; close what has not been handed over.
     Drain,
     /// Close everything, end.
@@ -137,6 +139,3 @@ pub(crate) enum Report {
     /// The thread is about to end.
     Ended,
 }
-
-/// The mailboxes of all pipelines, by device.
-pub(crate) type Peers = Vec<Mailbox<ToPipeline>>;

@@ -15,14 +15,18 @@
 //! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its budget
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
 //! Elsewhere: commands and their completions are `commands`, the life of a session `sessions`, other SSDs `remote`,
-//!            waiting for a preempted host's IOs `fence`.
+//!            what changes meanwhile `change`, waiting for IOs that must not come any more `fence`.
 
+pub(crate) mod change;
 mod commands;
 mod fence;
 pub(crate) mod message;
+mod peers;
 pub(crate) mod placement;
 mod remote;
 mod sessions;
+
+pub(crate) use peers::Peers;
 
 use crate::config::Limits;
 use crate::link::Events;
@@ -33,7 +37,7 @@ use crate::stats::{Counters, SsdStats, TenantStats};
 use crate::switch::{Finished, Measured, Request, Switch, Work};
 use crate::tenants::HOUSE;
 use fence::Fence;
-use message::{Announcement, Peers, Report, ToFront, ToPipeline};
+use message::{Announcement, Report, ToFront, ToPipeline};
 use nvme::subsystem::{Output, QueueKey, Subsystem};
 use placement::Placement;
 use reactor::{BufferPool, Clock, Event, Reactor, Token};
@@ -51,7 +55,7 @@ const STALL_CHECKS: u64 = 4;
 
 /// What a pipeline is made of.
 pub(crate) struct Parts {
-    /// Its place among the devices of the configuration.
+    /// Its slot among the pipelines.
     pub(crate) index: usize,
     /// The device's name.
     pub(crate) name: String,
@@ -59,12 +63,8 @@ pub(crate) struct Parts {
     pub(crate) reactor: Reactor,
     /// Its scheduler and device.
     pub(crate) switch: Switch<Origin>,
-    /// By subsystem of the configuration: those at home here.
-    pub(crate) homes: Vec<Option<Home>>,
     /// The owner's end of its mailbox.
     pub(crate) inbox: Inbox<ToPipeline>,
-    /// Everybody's mailbox, its own included.
-    pub(crate) peers: Peers,
     /// The front's mailbox.
     pub(crate) front: Mailbox<ToFront>,
     /// Whoever started the target.
@@ -119,6 +119,7 @@ pub(crate) struct Pipeline {
     name: String,
     reactor: Reactor,
     switch: Switch<Origin>,
+    /// By slot of the subsystem: those at home here.
     homes: Vec<Option<Home>>,
     inbox: Inbox<ToPipeline>,
     peers: Peers,
@@ -155,22 +156,21 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     pub(crate) fn new(parts: Parts) -> Pipeline {
         let half = Bytes(parts.memory.get() / 2);
-        let remotes = parts.peers.iter().map(|_| Remote::default()).collect();
         Pipeline {
             index: parts.index,
             name: parts.name,
             reactor: parts.reactor,
             switch: parts.switch,
-            homes: parts.homes,
+            homes: Vec::new(),
             inbox: parts.inbox,
-            peers: parts.peers,
+            peers: Peers::default(),
             front: parts.front,
             reports: parts.reports,
             limits: parts.limits,
             sessions: Slab::new(),
             by_token: HashMap::new(),
             ios: Slab::new(),
-            remotes,
+            remotes: Vec::new(),
             fences: Vec::new(),
             tenants: Vec::new(),
             intakes: Intakes::new(half),
@@ -265,7 +265,7 @@ impl Pipeline {
             }
             // Nobody waits any more if this fails.
             ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
-            ToPipeline::ReplacePolicy(policy) => self.switch.replace_policy(now, policy),
+            ToPipeline::Change(change) => self.on_change(now, change),
             ToPipeline::Drain => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::Draining;

@@ -9,7 +9,7 @@ use units::Lba;
 /// Where a namespace lies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
-    /// The device, as an index of the configuration.
+    /// The slot of its device's pipeline.
     pub(crate) device: usize,
     /// Its first byte there.
     pub(crate) offset: u64,

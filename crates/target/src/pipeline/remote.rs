@@ -44,7 +44,7 @@ impl Pipeline {
     fn post_waiting(&mut self, now: Instant, device: usize) {
         while self.remotes[device].outstanding < REMOTE_OUTSTANDING_MAX {
             let Some(io) = self.remotes[device].waiting.pop_front() else { return };
-            match self.peers[device].post(ToPipeline::Remote(io)) {
+            match self.peers.post(device, ToPipeline::Remote(io)) {
                 Ok(()) => self.remotes[device].outstanding += 1,
                 Err(ToPipeline::Remote(io)) => self.fail_remote(now, device, io),
                 Err(_) => unreachable!("a mailbox gives back what it was given"),
@@ -70,7 +70,7 @@ impl Pipeline {
     /// Tells another pipeline how its IO ended.
     pub(super) fn answer_remote(&mut self, from: usize, io: Key, outcome: IoOutcome) {
         let done = RemoteDone { by: self.index, io, outcome };
-        self.peers[from].tell(ToPipeline::RemoteDone(done));
+        self.peers.tell(from, ToPipeline::RemoteDone(done));
     }
 
     /// Another pipeline has ended an IO of ours.
@@ -96,7 +96,7 @@ impl Pipeline {
             let is_there = |io: &&Key| self.ios.get(**io).is_some_and(|context| context.device == device);
             let there: Vec<Key> = ios.iter().filter(is_there).copied().collect();
             if device != self.index && !there.is_empty() {
-                self.peers[device].tell(ToPipeline::RemoteWithdraw { from: self.index, tenant, ios: there });
+                self.peers.tell(device, ToPipeline::RemoteWithdraw { from: self.index, tenant, ios: there });
             }
         }
     }

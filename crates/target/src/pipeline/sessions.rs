@@ -9,8 +9,8 @@ use super::{Pipeline, message::Handover, message::ToFront, queue_of};
 use crate::link::Link;
 use crate::slab::Key;
 use nvme::connection::{Fatal, FlowControl, TargetEvent};
-use nvme::spec::{Cqe, Status};
-use nvme::subsystem::{CloseReason, Connected, read_connect};
+use nvme::spec::Cqe;
+use nvme::subsystem::{CloseReason, Connected, read_connect, unknown_subsystem};
 use reactor::{RecvBuffer, SendBatch};
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(super) struct Session {
     /// `None` once the socket has gone.
     pub(super) link: Option<Box<Link>>,
     pub(super) peer: SocketAddr,
-    /// The subsystem, as an index of the configuration.
+    /// The subsystem's slot.
     pub(super) subsystem: usize,
     pub(super) tenant: TenantId,
     pub(super) host: Arc<str>,
@@ -58,6 +58,8 @@ pub(super) enum Ending {
     Refused,
     /// The other end has said that the protocol was broken.
     Terminated(Fatal),
+    /// The subsystem is no longer served.
+    SubsystemRemoved,
 }
 
 impl fmt::Display for Ending {
@@ -74,6 +76,7 @@ impl fmt::Display for Ending {
             Ending::Stalled => write!(f, "the host neither read its replies nor sent its data"),
             Ending::Refused => write!(f, "refused"),
             Ending::Terminated(fatal) => write!(f, "{fatal}"),
+            Ending::SubsystemRemoved => write!(f, "the subsystem was removed"),
         }
     }
 }
@@ -156,7 +159,8 @@ impl Pipeline {
         let data = read_connect(sqe, Some(data))?;
         match &mut self.homes[subsystem] {
             Some(home) => home.subsystem.on_connect(now, queue_of(key), sqe, &data),
-            None => Err(Cqe::new(sqe.cid(), Status::INTERNAL_ERROR)),
+            // It was removed while the connection was on its way here.
+            None => Err(unknown_subsystem(sqe)),
         }
     }
 

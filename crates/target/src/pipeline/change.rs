@@ -1,0 +1,210 @@
+//! What changes in a pipeline while it runs: its subsystems and their namespaces, hosts, shares, bounds.
+//!
+//! Whatever takes blocks away (a namespace that goes or shrinks, a subsystem that goes) is answered only when no IO of it can
+//! reach the device any more, so that its blocks may then be given to somebody else. IOs that have not reached the device by
+//! then fail with Invalid Namespace or Format; the others end as usual.
+//!
+//! Elsewhere: how the answer is held back is `fence`; who may change what is `server`.
+
+use super::message::ToPipeline;
+use super::placement::Placement;
+use super::sessions::Ending;
+use super::{Home, Pipeline};
+use crate::config::Limits;
+use crate::mailbox::Mailbox;
+use crate::slab::Key;
+use nvme::spec::Status;
+use nvme::subsystem::{HostAccess, NamespaceInfo};
+use sched::{Policy, Share};
+use std::sync::mpsc::Sender;
+use tracing::error;
+use units::{Bytes, Instant, TenantId};
+
+/// One change.
+pub(crate) enum Change {
+    /// Another pipeline has come, or gone.
+    Peer {
+        /// Its slot.
+        slot: usize,
+        /// `None`: it goes, and no IO for it is under way.
+        mailbox: Option<Mailbox<ToPipeline>>,
+    },
+    /// Another scheduler is in charge.
+    Policy(Box<dyn Policy>),
+    /// Other bounds.
+    Limits {
+        /// On connections.
+        limits: Limits,
+        /// Memory for IO buffers.
+        memory: Bytes,
+    },
+    /// A tenant was promised something else.
+    Share {
+        /// Who.
+        tenant: TenantId,
+        /// What.
+        share: Share,
+    },
+    /// A subsystem is at home here from now on.
+    SubsystemAdded {
+        /// Its slot.
+        slot: usize,
+        /// What it is.
+        home: Box<Home>,
+    },
+    /// A subsystem ends: its hosts are disconnected.
+    SubsystemRemoved {
+        /// Its slot.
+        slot: usize,
+        /// Told when the last of its IOs has ended.
+        done: Sender<()>,
+    },
+    /// Other hosts may connect to a subsystem. Those who may no longer are disconnected.
+    Hosts {
+        /// The subsystem's slot.
+        slot: usize,
+        /// Who may.
+        hosts: HostAccess,
+    },
+    /// A subsystem has one more namespace.
+    NamespaceAdded {
+        /// The subsystem's slot.
+        slot: usize,
+        /// Its number.
+        nsid: u32,
+        /// What it is.
+        info: NamespaceInfo,
+        /// Where it lies.
+        placement: Placement,
+    },
+    /// A namespace goes.
+    NamespaceRemoved {
+        /// The subsystem's slot.
+        slot: usize,
+        /// Its number.
+        nsid: u32,
+        /// Told when the last of its IOs has ended.
+        done: Sender<()>,
+    },
+    /// A namespace has another size.
+    NamespaceResized {
+        /// The subsystem's slot.
+        slot: usize,
+        /// Its number.
+        nsid: u32,
+        /// Its blocks.
+        blocks: u64,
+        /// Told when the last IO that was checked against the old size has ended.
+        done: Sender<()>,
+    },
+}
+
+impl Pipeline {
+    /// Does what a change says.
+    pub(super) fn on_change(&mut self, now: Instant, change: Change) {
+        match change {
+            Change::Peer { slot, mailbox } => {
+                self.peers.set(slot, mailbox);
+                self.remotes.resize_with(self.peers.slots(), Default::default);
+            }
+            Change::Policy(policy) => self.switch.replace_policy(now, policy),
+            Change::Limits { limits, memory } => {
+                self.limits = limits;
+                let half = Bytes(memory.get() / 2);
+                self.intakes.set_limit(half);
+                self.reads.set_limit(half);
+                self.memory_came_back = true;
+            }
+            Change::Share { tenant, share } => self.switch.set_share(now, tenant, share),
+            Change::SubsystemAdded { slot, home } => {
+                if self.homes.len() <= slot {
+                    self.homes.resize_with(slot + 1, || None);
+                }
+                self.homes[slot] = Some(*home);
+            }
+            Change::SubsystemRemoved { slot, done } => self.remove_subsystem(now, slot, done),
+            Change::Hosts { slot, hosts } => {
+                if let Some(home) = self.home(slot) {
+                    home.subsystem.set_hosts(hosts);
+                }
+            }
+            Change::NamespaceAdded { slot, nsid, info, placement } => {
+                let Some(home) = self.home(slot) else { return };
+                match home.subsystem.add_namespace(nsid, info) {
+                    Ok(()) => home.place(nsid, Some(placement)),
+                    Err(error) => error!(nsid, %error, "the namespace cannot be added"),
+                }
+            }
+            Change::NamespaceRemoved { slot, nsid, done } => {
+                let Some(home) = self.home(slot) else { return };
+                if let Err(error) = home.subsystem.remove_namespace(nsid) {
+                    return error!(nsid, %error, "the namespace cannot be removed");
+                }
+                home.place(nsid, None);
+                let ios = self.ios_of(slot, nsid);
+                self.refuse(now, &ios, Status::INVALID_NAMESPACE);
+                self.answer_after(done, ios);
+            }
+            Change::NamespaceResized { slot, nsid, blocks, done } => {
+                let Some(home) = self.home(slot) else { return };
+                if let Err(error) = home.subsystem.resize_namespace(nsid, blocks) {
+                    return error!(nsid, %error, "the namespace cannot be resized");
+                }
+                let ios = self.ios_of(slot, nsid);
+                self.answer_after(done, ios);
+            }
+        }
+    }
+
+    fn home(&mut self, slot: usize) -> Option<&mut Home> {
+        self.homes.get_mut(slot)?.as_mut()
+    }
+
+    fn remove_subsystem(&mut self, now: Instant, slot: usize, done: Sender<()>) {
+        let of_subsystem = self.sessions.iter().filter(|(_, session)| session.subsystem == slot);
+        let sessions: Vec<Key> = of_subsystem.map(|(key, _)| key).collect();
+        for key in sessions {
+            self.close_session(now, key, Ending::SubsystemRemoved);
+        }
+        self.homes[slot] = None;
+        let left = self
+            .ios
+            .iter()
+            .filter(|(_, io)| self.sessions.get(io.session).is_some_and(|session| session.subsystem == slot));
+        let left = left.map(|(key, _)| key).collect();
+        self.answer_after(done, left);
+    }
+
+    /// IOs of a namespace.
+    fn ios_of(&self, slot: usize, nsid: u32) -> Vec<Key> {
+        let is_of = |io: &super::commands::IoContext| {
+            io.command.nsid == nsid
+                && self.sessions.get(io.session).is_some_and(|session| session.subsystem == slot)
+        };
+        self.ios.iter().filter(|(_, io)| is_of(io)).map(|(key, _)| key).collect()
+    }
+
+    /// Fails those of `ios` that have not reached a device with `status`.
+    pub(super) fn refuse(&mut self, now: Instant, ios: &[Key], status: Status) {
+        let mut sessions = Vec::new();
+        for io in ios {
+            let Some(context) = self.ios.get_mut(*io) else { continue };
+            context.if_withdrawn = status;
+            if !sessions.contains(&context.session) {
+                sessions.push(context.session);
+            }
+        }
+        sessions.into_iter().for_each(|session| self.withdraw(now, session, ios));
+    }
+}
+
+impl Home {
+    /// Says where a namespace lies, or that it is gone.
+    pub(crate) fn place(&mut self, nsid: u32, placement: Option<Placement>) {
+        let index = nsid as usize;
+        if self.placements.len() <= index {
+            self.placements.resize(index + 1, None);
+        }
+        self.placements[index] = placement;
+    }
+}

@@ -1,0 +1,181 @@
+//! What differs between two configurations, thing by thing, for the one who acts on it and for people.
+
+use crate::config::{AllowedHosts, Config, Limits, PolicyKind, SchedulerConfig, TenantConfig};
+use std::fmt;
+use std::net::SocketAddr;
+use units::Bytes;
+
+/// One difference between the configuration that a target ran by and the one it runs by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What kind of thing has changed.
+    pub subject: Subject,
+    /// Which one.
+    pub name: String,
+    /// What it was, for people; `None` if it is new.
+    pub from: Option<String>,
+    /// What it is; `None` if it is gone.
+    pub to: Option<String>,
+}
+
+/// What can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// An address that is listened on.
+    Listen,
+    /// A bound on what hosts may make the target hold.
+    Limits,
+    /// A device.
+    Device,
+    /// The scheduler of a device.
+    Scheduler,
+    /// A subsystem.
+    Subsystem,
+    /// Who may connect to a subsystem.
+    Hosts,
+    /// A namespace.
+    Namespace,
+    /// The share of a host.
+    Tenant,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Subject::Listen => "listen",
+            Subject::Limits => "limits",
+            Subject::Device => "device",
+            Subject::Scheduler => "scheduler",
+            Subject::Subsystem => "subsystem",
+            Subject::Hosts => "hosts",
+            Subject::Namespace => "namespace",
+            Subject::Tenant => "tenant",
+        })
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { subject, name, from, to } = self;
+        write!(f, "{subject} {name}: ")?;
+        match (from, to) {
+            (Some(from), Some(to)) => write!(f, "{from} → {to}"),
+            (None, Some(to)) => write!(f, "added, {to}"),
+            (Some(_), None) => write!(f, "removed"),
+            (None, None) => write!(f, "changed"),
+        }
+    }
+}
+
+/// Sizes of things whose configuration may leave them open.
+pub(super) trait Sizes {
+    /// How large a device is.
+    fn device(&self, name: &str) -> Option<Bytes>;
+    /// How large a namespace is.
+    fn namespace(&self, nqn: &str, nsid: u32) -> Option<Bytes>;
+}
+
+/// All differences, in the order of the configuration file.
+pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut compare = |subject, name: &str, from: Option<String>, to: Option<String>| {
+        if from != to {
+            changes.push(Change { subject, name: name.to_owned(), from, to });
+        }
+    };
+    let ((old, old_sizes), (new, new_sizes)) = (old, new);
+    let is_there = |config: &Config, address| config.listen.contains(&address).then(|| "there".to_owned());
+    for address in union(&old.listen, &new.listen, |address: &SocketAddr| *address) {
+        compare(Subject::Listen, &address.to_string(), is_there(old, address), is_there(new, address));
+    }
+    for ((name, from), (_, to)) in limits(&old.limits).into_iter().zip(limits(&new.limits)) {
+        compare(Subject::Limits, name, Some(from), Some(to));
+    }
+    for name in union(&old.devices, &new.devices, |device| device.name.clone()) {
+        let size = |size: Option<Bytes>| size.map(|size| size.to_string());
+        compare(Subject::Device, &name, size(old_sizes.device(&name)), size(new_sizes.device(&name)));
+        let scheduler = |config: &Config| Some(config.devices[config.device_index(&name)?].scheduler.clone());
+        if let (Some(from), Some(to)) = (scheduler(old), scheduler(new)) {
+            compare(Subject::Scheduler, &name, Some(shown_scheduler(&from)), Some(shown_scheduler(&to)));
+        }
+    }
+    for nqn in union(&old.subsystems, &new.subsystems, |subsystem| subsystem.nqn.clone()) {
+        let (from, to) = (old.subsystem(&nqn), new.subsystem(&nqn));
+        let hosts = |config: &crate::config::SubsystemConfig| shown_hosts(&config.hosts);
+        if let (Some(from), Some(to)) = (from, to) {
+            compare(Subject::Hosts, &nqn, Some(hosts(from)), Some(hosts(to)));
+        } else {
+            compare(Subject::Subsystem, &nqn, from.map(hosts), to.map(hosts));
+        }
+        let nsids = |config: Option<&crate::config::SubsystemConfig>| -> Vec<u32> {
+            config.map_or(Vec::new(), |config| config.namespaces.iter().map(|each| each.nsid).collect())
+        };
+        for nsid in union(&nsids(from), &nsids(to), |nsid| *nsid) {
+            let size = |size: Option<Bytes>| size.map(|size| size.to_string());
+            let (from, to) = (old_sizes.namespace(&nqn, nsid), new_sizes.namespace(&nqn, nsid));
+            compare(Subject::Namespace, &format!("{nsid} of {nqn}"), size(from), size(to));
+        }
+    }
+    for host in union(&old.tenants, &new.tenants, |tenant| tenant.host.clone()) {
+        let share =
+            |config: &Config| config.tenants.iter().find(|tenant| tenant.host == host).map(shown_share);
+        compare(Subject::Tenant, &host, share(old), share(new));
+    }
+    changes
+}
+
+/// The keys of both, each once: first those of `old` in their order, then the new ones.
+fn union<T, K: PartialEq>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Vec<K> {
+    let mut keys: Vec<K> = old.iter().map(&key).collect();
+    for item in new {
+        let key = key(item);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+fn limits(limits: &Limits) -> [(&'static str, String); 5] {
+    [
+        ("memory", limits.memory.to_string()),
+        ("memory_per_connection", limits.memory_per_connection.to_string()),
+        ("connections", limits.connections.to_string()),
+        ("handshake_timeout", limits.handshake_timeout.to_string()),
+        ("stall_timeout", limits.stall_timeout.to_string()),
+    ]
+}
+
+fn shown_scheduler(scheduler: &SchedulerConfig) -> String {
+    let policy = match scheduler.policy {
+        PolicyKind::Gimbal => "gimbal",
+        PolicyKind::GimbalPaper => "gimbal-paper",
+        PolicyKind::None => "none",
+    };
+    if scheduler.overrides == Default::default() {
+        policy.to_owned()
+    } else {
+        format!("{policy} with {:?}", scheduler.overrides)
+    }
+}
+
+fn shown_hosts(hosts: &AllowedHosts) -> String {
+    match hosts {
+        AllowedHosts::Any => "any host".to_owned(),
+        AllowedHosts::Only(hosts) => hosts.join(" "),
+    }
+}
+
+fn shown_share(tenant: &TenantConfig) -> String {
+    let mut shown = format!("weight {}", tenant.weight);
+    if let Some(iops) = tenant.limit_iops {
+        shown += &format!(", at most {iops} IOPS");
+    }
+    if let Some(rate) = tenant.limit_rate {
+        shown += &format!(", at most {rate}");
+    }
+    if let Some(rate) = tenant.reservation {
+        shown += &format!(", at least {rate}");
+    }
+    shown
+}

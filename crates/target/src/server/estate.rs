@@ -1,0 +1,126 @@
+//! What runs: the front, a thread for each SSD, and which subsystem is at home where.
+//!
+//! Slots are small numbers that threads know each other's things by. A slot that is free is used again, once nothing that had
+//! it is under way any more.
+
+use super::thread::Thread;
+use crate::assemble::Devices;
+use crate::config::{Config, NamespaceConfig};
+use crate::device::Facts;
+use crate::front::{self, Route};
+use crate::pipeline::change::Change;
+use crate::pipeline::message::{ToFront, ToPipeline};
+use std::net::SocketAddr;
+use std::sync::mpsc::channel;
+use units::Bytes;
+
+/// Everything that runs.
+pub(super) struct Estate {
+    pub(super) front: Thread<ToFront>,
+    /// By slot.
+    pub(super) ssds: Vec<Option<Ssd>>,
+    /// By slot.
+    pub(super) subsystems: Vec<Option<Served>>,
+    pub(super) listeners: Vec<Listening>,
+}
+
+/// An SSD with its thread.
+pub(super) struct Ssd {
+    /// The device's name.
+    pub(super) name: String,
+    pub(super) facts: Facts,
+    pub(super) thread: Thread<ToPipeline>,
+}
+
+/// A subsystem that hosts may use.
+pub(super) struct Served {
+    pub(super) nqn: String,
+    /// The slot of the SSD whose thread has its connections.
+    pub(super) home: usize,
+}
+
+/// An address that is listened on.
+#[derive(Clone, Copy)]
+pub(super) struct Listening {
+    /// As in the configuration, perhaps without a port.
+    pub(super) asked: SocketAddr,
+    /// As it is.
+    pub(super) address: SocketAddr,
+}
+
+impl Estate {
+    /// The front alone.
+    pub(super) fn new(front: Thread<ToFront>) -> Estate {
+        Estate { front, ssds: Vec::new(), subsystems: Vec::new(), listeners: Vec::new() }
+    }
+
+    /// All SSDs with their slots.
+    pub(super) fn running(&self) -> impl Iterator<Item = (usize, &Ssd)> {
+        self.ssds.iter().enumerate().filter_map(|(slot, ssd)| Some((slot, ssd.as_ref()?)))
+    }
+
+    /// The SSD called `name`, with its slot.
+    pub(super) fn ssd(&self, name: &str) -> Option<(usize, &Ssd)> {
+        self.running().find(|(_, ssd)| ssd.name == name)
+    }
+
+    /// The subsystem of that name, with its slot.
+    pub(super) fn served(&self, nqn: &str) -> Option<(usize, &Served)> {
+        let named = |served: &Option<Served>| served.as_ref().is_some_and(|served| served.nqn == nqn);
+        let slot = self.subsystems.iter().position(named)?;
+        Some((slot, self.subsystems[slot].as_ref()?))
+    }
+
+    /// The name of the device whose thread has the connections of a subsystem.
+    pub(super) fn home_of(&self, nqn: &str) -> Option<String> {
+        let (_, served) = self.served(nqn)?;
+        Some(self.ssds[served.home].as_ref()?.name.clone())
+    }
+
+    /// All devices, for placing namespaces on them.
+    pub(super) fn devices(&self) -> Devices<'_> {
+        self.running().map(|(slot, ssd)| (&*ssd.name, (slot, ssd.facts))).collect()
+    }
+
+    /// How large a namespace is.
+    pub(super) fn size_of(&self, namespace: &NamespaceConfig) -> Option<Bytes> {
+        let (_, ssd) = self.ssd(&namespace.device)?;
+        Some(namespace.size.unwrap_or(ssd.facts.size.saturating_sub(namespace.offset)))
+    }
+
+    /// The ways to the subsystems of `config`, all of which are served.
+    pub(super) fn routes(&self, config: &Config) -> Vec<Route> {
+        let route = |subsystem: &crate::config::SubsystemConfig| {
+            let (slot, served) = self.served(&subsystem.nqn)?;
+            let (nqn, hosts) = (subsystem.nqn.clone(), subsystem.hosts.clone());
+            Some(Route { subsystem: slot, nqn, hosts, home: served.home })
+        };
+        config.subsystems.iter().filter_map(route).collect()
+    }
+
+    /// Waits for the end of every thread, which all were told to come to.
+    pub(super) fn join(&mut self) {
+        self.front.join();
+        self.ssds.iter_mut().flatten().for_each(|ssd| ssd.thread.join());
+    }
+
+    /// Changes something in the front.
+    pub(super) fn change_front(&self, change: front::Change) {
+        self.front.mailbox.tell(ToFront::Change(change));
+    }
+
+    /// Changes something in the pipeline of a slot.
+    pub(super) fn change_ssd(&self, slot: usize, change: Change) {
+        if let Some(Some(ssd)) = self.ssds.get(slot) {
+            ssd.thread.mailbox.tell(ToPipeline::Change(change));
+        }
+    }
+
+    /// Waits until the front has done all changes.
+    pub(super) fn await_front(&self) {
+        let (done, is_done) = channel();
+        self.change_front(front::Change::Barrier(done));
+        // If the front has ended, which it has logged, there is nothing to wait for.
+        let _ = is_done.recv();
+    }
+}

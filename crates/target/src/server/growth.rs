@@ -1,0 +1,341 @@
+//! What comes into a target: when it starts, and when its configuration changes.
+//!
+//! ```text
+//!   prepare: devices opened ─► schedulers made ─► addresses bound ─► subsystems made ─► threads started     may fail
+//!   commit:  everybody is told of everybody ─► subsystems, namespaces ─► the front lets hosts in            may not
+//! ```
+//!
+//! Nothing that runs notices `prepare`. A growth that was prepared and is dropped leaves nothing behind.
+
+use super::StartError;
+use super::estate::{Estate, Listening, Served, Ssd};
+use super::thread::{Place, Thread};
+use crate::assemble::{self, Devices, SubsystemError};
+use crate::config::{Config, DeviceConfig, DeviceKind, SubsystemConfig};
+use crate::device::{self, Facts, OpenDevice};
+use crate::front;
+use crate::mailbox::Mailbox;
+use crate::pipeline::change::Change;
+use crate::pipeline::message::{ToFront, ToPipeline};
+use crate::pipeline::placement::Placement;
+use crate::pipeline::{self, Home, Pipeline};
+use crate::policy::policy;
+use crate::switch::Switch;
+use nvme::subsystem::{DiscoveryRecord, HostAccess, NamespaceInfo};
+use reactor::Clock;
+use sched::Policy;
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+use units::Bytes;
+
+/// How long an address may stay in use before that is an error.
+const ADDRESS_WAIT: Duration = Duration::from_secs(5);
+/// How often it is tried meanwhile.
+const ADDRESS_RETRY: Duration = Duration::from_millis(20);
+
+/// Everything that is new, ready to be put to use.
+pub(super) struct Growth {
+    ssds: Vec<(usize, Ssd)>,
+    /// SSDs that are of another size now.
+    facts: Vec<(usize, Facts)>,
+    policies: Vec<(usize, Box<dyn Policy>)>,
+    subsystems: Vec<(usize, Served, Home)>,
+    namespaces: Vec<NewNamespace>,
+    /// Namespaces that are of another size now.
+    pub(super) resized: Vec<Resized>,
+    /// Who may use the subsystems that stay, where that is different now.
+    pub(super) hosts: Vec<(usize, usize, HostAccess)>,
+    listeners: Vec<(Listening, TcpListener)>,
+    /// What discovery tells in the end.
+    records: Vec<DiscoveryRecord>,
+    /// Memory of each pipeline and bounds, if they are different now.
+    limits: Option<Bytes>,
+}
+
+struct NewNamespace {
+    subsystem: usize,
+    home: usize,
+    nsid: u32,
+    info: NamespaceInfo,
+    placement: Placement,
+}
+
+/// A namespace of another size.
+pub(super) struct Resized {
+    pub(super) subsystem: usize,
+    pub(super) home: usize,
+    pub(super) nsid: u32,
+    pub(super) blocks: u64,
+    pub(super) is_smaller: bool,
+}
+
+impl Growth {
+    /// Makes everything that `new` has and `old`, by which `estate` runs, has not.
+    pub(super) fn prepare(estate: &Estate, old: &Config, new: &Config) -> Result<Growth, StartError> {
+        let mut facts: HashMap<&str, (usize, Facts)> = HashMap::new();
+        let mut opened = Vec::new();
+        let mut resized_devices = Vec::new();
+        let mut policies = Vec::new();
+        let mut slots = free_slots(&estate.ssds);
+        for config in &new.devices {
+            let name = || config.name.clone();
+            let failed = |error| StartError::Device { device: name(), error };
+            if let Some((slot, ssd)) = estate.ssd(&config.name) {
+                let before = &old.devices[old.device_index(&config.name).expect("it runs by this")];
+                let mut known = ssd.facts;
+                if may_have_another_size(&before.kind, &config.kind) {
+                    known.size = device::measure(config).map_err(failed)?;
+                    resized_devices.push((slot, known));
+                }
+                if before.scheduler != config.scheduler {
+                    policies.push((slot, policy_of(config)?));
+                }
+                facts.insert(&config.name, (slot, known));
+            } else {
+                let open = device::open(config).map_err(failed)?;
+                let slot = slots.next().expect("there is no end of slots");
+                facts.insert(&config.name, (slot, open.facts));
+                opened.push((slot, config, open, policy_of(config)?));
+            }
+        }
+        let listeners = bind_new(estate, new)?;
+        let named = |subsystem: &SubsystemConfig| {
+            let nqn = subsystem.nqn.clone();
+            move |error: SubsystemError| StartError::Subsystem { nqn, error }
+        };
+        let mut growth = Growth {
+            ssds: Vec::new(),
+            facts: resized_devices,
+            policies,
+            subsystems: Vec::new(),
+            namespaces: Vec::new(),
+            resized: Vec::new(),
+            hosts: Vec::new(),
+            listeners,
+            records: Vec::new(),
+            limits: None,
+        };
+        let mut slots = free_slots(&estate.subsystems);
+        for subsystem in &new.subsystems {
+            if let Some((slot, served)) = estate.served(&subsystem.nqn) {
+                let before = old.subsystem(&subsystem.nqn).expect("it is served by this");
+                let grown = growth.grow(estate, (before, subsystem), (slot, served.home), &facts);
+                grown.map_err(named(subsystem))?;
+            } else {
+                let home = assemble::home(new, subsystem, &facts).map_err(named(subsystem))?;
+                let slot = slots.next().expect("there is no end of slots");
+                let (thread, _) = facts[&*subsystem.namespaces[0].device];
+                growth.subsystems.push((slot, Served { nqn: subsystem.nqn.clone(), home: thread }, home));
+            }
+        }
+        growth.records = assemble::discovery_records(new, &growth.addresses(estate, new))
+            .map_err(|error| StartError::Subsystem { nqn: "discovery".to_owned(), error })?;
+        let memory = Bytes(new.limits.memory.get() / new.devices.len() as u64);
+        let is_shared_anew = old.devices.len() != new.devices.len() && !old.devices.is_empty();
+        growth.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
+        for (slot, config, open, policy) in opened {
+            let facts = open.facts;
+            let front = estate.front.mailbox.clone();
+            let thread = start_pipeline(new, config, (slot, open, policy), front, memory)?;
+            growth.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
+        }
+        Ok(growth)
+    }
+
+    /// Notes what is different in a subsystem that stays.
+    fn grow(
+        &mut self,
+        estate: &Estate,
+        (before, now): (&SubsystemConfig, &SubsystemConfig),
+        (subsystem, home): (usize, usize),
+        devices: &Devices<'_>,
+    ) -> Result<(), SubsystemError> {
+        if before.hosts != now.hosts {
+            self.hosts.push((subsystem, home, assemble::access(&now.hosts)?));
+        }
+        let old_devices = estate.devices();
+        for namespace in &now.namespaces {
+            let nsid = namespace.nsid;
+            let (info, placement) = assemble::place(&now.nqn, namespace, devices)?;
+            let Some(before) = before.namespaces.iter().find(|other| other.nsid == nsid) else {
+                self.namespaces.push(NewNamespace { subsystem, home, nsid, info, placement });
+                continue;
+            };
+            let (old, _) = assemble::place(&now.nqn, before, &old_devices)?;
+            if info.blocks != old.blocks {
+                let (blocks, is_smaller) = (info.blocks, info.blocks < old.blocks);
+                self.resized.push(Resized { subsystem, home, nsid, blocks, is_smaller });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where hosts will connect, in the order of the configuration.
+    pub(super) fn addresses(&self, estate: &Estate, config: &Config) -> Vec<SocketAddr> {
+        let new = self.listeners.iter().map(|(listening, _)| *listening);
+        in_order(config, estate.listeners.iter().copied().chain(new))
+    }
+
+    /// Puts it all to use.
+    ///
+    /// # Errors
+    /// An address cannot be listened on after all. Everything else has been done.
+    pub(super) fn commit(mut self, estate: &mut Estate, new: &Config) -> Result<(), StartError> {
+        for (slot, ssd) in self.ssds.drain(..) {
+            let mailbox = ssd.thread.mailbox.clone();
+            estate.change_front(front::Change::Pipeline { slot, mailbox: Some(mailbox.clone()) });
+            put(&mut estate.ssds, slot, ssd);
+            for (other, ssd) in estate.running().filter(|(other, _)| *other != slot) {
+                let theirs = Some(ssd.thread.mailbox.clone());
+                estate.change_ssd(slot, Change::Peer { slot: other, mailbox: theirs });
+                estate.change_ssd(other, Change::Peer { slot, mailbox: Some(mailbox.clone()) });
+            }
+            // So that it knows of its peers' slots below its own.
+            estate.change_ssd(slot, Change::Peer { slot, mailbox: Some(mailbox) });
+        }
+        // A pipeline has to know the tenants before another sends it their IOs.
+        estate.await_front();
+        for (slot, facts) in self.facts.drain(..) {
+            if let Some(ssd) = &mut estate.ssds[slot] {
+                ssd.facts = facts;
+            }
+        }
+        for (slot, policy) in self.policies.drain(..) {
+            estate.change_ssd(slot, Change::Policy(policy));
+        }
+        if let Some(memory) = self.limits {
+            estate.change_front(front::Change::Limits(new.limits.clone()));
+            for (slot, _) in estate.running() {
+                estate.change_ssd(slot, Change::Limits { limits: new.limits.clone(), memory });
+            }
+        }
+        estate.change_front(front::Change::Tenants(new.tenants.clone()));
+        for (slot, served, home) in self.subsystems.drain(..) {
+            estate.change_ssd(served.home, Change::SubsystemAdded { slot, home: Box::new(home) });
+            put(&mut estate.subsystems, slot, served);
+        }
+        for NewNamespace { subsystem: slot, home, nsid, info, placement } in self.namespaces.drain(..) {
+            estate.change_ssd(home, Change::NamespaceAdded { slot, nsid, info, placement });
+        }
+        for &Resized { subsystem: slot, home, nsid, blocks, is_smaller } in &self.resized {
+            if !is_smaller {
+                let (done, _) = channel();
+                estate.change_ssd(home, Change::NamespaceResized { slot, nsid, blocks, done });
+            }
+        }
+        let (routes, records) = (estate.routes(new), std::mem::take(&mut self.records));
+        estate.change_front(front::Change::Directory { routes, records });
+        self.listeners.drain(..).try_for_each(|(listening, listener)| listen(estate, listening, listener))
+    }
+}
+
+impl Drop for Growth {
+    /// Threads that were started in vain end.
+    fn drop(&mut self) {
+        for (_, mut ssd) in self.ssds.drain(..) {
+            ssd.thread.mailbox.tell(ToPipeline::Stop);
+            ssd.thread.join();
+        }
+    }
+}
+
+/// Those of `listening` that `config` names, in its order.
+pub(super) fn in_order(config: &Config, listening: impl Iterator<Item = Listening>) -> Vec<SocketAddr> {
+    let mut listening: Vec<Listening> = listening.collect();
+    let mut take = |asked: &SocketAddr| {
+        let index = listening.iter().position(|listening| listening.asked == *asked)?;
+        Some(listening.remove(index).address)
+    };
+    config.listen.iter().filter_map(&mut take).collect()
+}
+
+fn listen(estate: &mut Estate, listening: Listening, listener: TcpListener) -> Result<(), StartError> {
+    let address = listening.address;
+    let (answer, answered) = channel();
+    estate.change_front(front::Change::Listen { address, listener, answer });
+    let result = answered.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+    result.map_err(|error| StartError::Listen { address, error })?;
+    estate.listeners.push(listening);
+    Ok(())
+}
+
+/// Sockets for those addresses of `config` that are not listened on.
+fn bind_new(estate: &Estate, config: &Config) -> Result<Vec<(Listening, TcpListener)>, StartError> {
+    let mut known: Vec<SocketAddr> = estate.listeners.iter().map(|listening| listening.asked).collect();
+    let mut bound = Vec::new();
+    for &asked in &config.listen {
+        if let Some(index) = known.iter().position(|other| *other == asked) {
+            known.swap_remove(index);
+            continue;
+        }
+        let failed = |error| StartError::Listen { address: asked, error };
+        let listener = bind_patiently(asked).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        bound.push((Listening { asked, address }, listener));
+    }
+    Ok(bound)
+}
+
+/// The kernel takes a killed process's ring apart in its own time, and its listener goes with it: a target that is started
+/// again at once finds the address in use for a moment.
+fn bind_patiently(address: SocketAddr) -> io::Result<TcpListener> {
+    let give_up = Instant::now() + ADDRESS_WAIT;
+    loop {
+        match reactor::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < give_up => {
+                thread::sleep(ADDRESS_RETRY);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+fn policy_of(device: &DeviceConfig) -> Result<Box<dyn Policy>, StartError> {
+    policy(device.scheduler.policy, device)
+        .map_err(|error| StartError::Policy { device: device.name.clone(), error })
+}
+
+/// Whether a device has to be measured again: what the configuration says of its size has changed, or says nothing.
+fn may_have_another_size(before: &DeviceKind, now: &DeviceKind) -> bool {
+    match now {
+        DeviceKind::File { size: None, .. } | DeviceKind::Block { .. } => true,
+        DeviceKind::File { .. } | DeviceKind::Null { .. } => before != now,
+        DeviceKind::Emulated(_) => false,
+    }
+}
+
+fn start_pipeline(
+    config: &Config,
+    device: &DeviceConfig,
+    (index, open, policy): (usize, OpenDevice, Box<dyn Policy>),
+    front: Mailbox<ToFront>,
+    memory: Bytes,
+) -> Result<Thread<ToPipeline>, StartError> {
+    let name = device.name.clone();
+    let limits = config.limits.clone();
+    let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
+    Thread::start(config.backend, format!("ssd {name}"), start, move |place, device| {
+        let Place { reactor, inbox, reports } = place;
+        let switch = Switch::new(policy, device);
+        let parts = pipeline::Parts { index, name, reactor, switch, inbox, front, reports, memory, limits };
+        Pipeline::new(parts).run()
+    })
+}
+
+/// The first slots that nothing has.
+fn free_slots<T>(taken: &[Option<T>]) -> impl Iterator<Item = usize> {
+    let free: Vec<usize> =
+        taken.iter().enumerate().filter_map(|(slot, it)| it.is_none().then_some(slot)).collect();
+    free.into_iter().chain(taken.len()..)
+}
+
+fn put<T>(places: &mut Vec<Option<T>>, slot: usize, item: T) {
+    if places.len() <= slot {
+        places.resize_with(slot + 1, || None);
+    }
+    places[slot] = Some(item);
+}

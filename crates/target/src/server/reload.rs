@@ -1,0 +1,242 @@
+//! Another configuration while the target runs.
+//!
+//! ```text
+//!   check ─► may it change live? ─► prepare what is new ─► retire what is gone ─► commit what is new
+//!   └────────── a problem here changes nothing ────────┘   └ awaits IOs that are under way
+//! ```
+//!
+//! What goes, goes first: the blocks, the name, the address of something that is removed may be given to something new by the
+//! same reload. So removing awaits the IOs that are under way (those that have not reached a device fail at once), within a
+//! time limit. If a device is so stuck that they do not end, what was to go is gone for hosts, what was to come is not there
+//! yet, and the next reload goes on from there.
+//!
+//! Holds: a refused configuration changes nothing (`a_configuration_that_cannot_be_had_changes_nothing` in `tests/reload.rs`);
+//!        no IO of a removed namespace reaches its blocks later (`blocks_change_hands_without_a_stray_write`, ibidem).
+
+use super::change::{Change, Sizes, changes};
+use super::estate::Estate;
+use super::growth::{Growth, Resized, in_order};
+use super::{ServerHandle, StartError};
+use crate::assemble;
+use crate::config::{Config, ConfigError, transition};
+use crate::front;
+use crate::pipeline::change::Change as PipelineChange;
+use crate::pipeline::message::{Report, ToPipeline};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use tracing::{error, info};
+use units::Bytes;
+
+/// Why a configuration was not taken over.
+#[derive(Debug)]
+pub enum ReloadError {
+    /// It is wrong, or cannot be had while the target runs. Nothing has changed.
+    Config(ConfigError),
+    /// Something new cannot be had. Nothing has changed.
+    New(StartError),
+    /// IOs to what was removed do not end. What was to go is gone; what was to come is not there yet.
+    Stuck {
+        /// What is stuck.
+        what: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// Everything has changed but for an address that cannot be listened on.
+    Listen(StartError),
+}
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReloadError::Config(error) => error.fmt(f),
+            ReloadError::New(error) | ReloadError::Listen(error) => error.fmt(f),
+            ReloadError::Stuck { what, waited } => write!(
+                f,
+                "{what} was removed, but its IOs have not ended within {waited:?}; what is new has to wait: look at the \
+                 device, then reload again"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReloadError {}
+
+/// Something that was removed and has IOs under way.
+pub(super) struct Unfinished {
+    what: String,
+    done: Receiver<()>,
+}
+
+impl ServerHandle {
+    /// Runs by another configuration from now on. Connections stay, but for those to what is removed. What was removed has
+    /// no IO under way any more when this returns; to await that takes at most `limit`.
+    ///
+    /// # Errors
+    /// Says what is in the way; unless the error says otherwise, nothing has changed then.
+    pub fn reload(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
+        config.check().map_err(ReloadError::Config)?;
+        let deadline = Instant::now() + limit;
+        let problems = transition::problems(&self.config, &config, |nqn| self.estate.home_of(nqn));
+        if !problems.is_empty() {
+            return Err(ReloadError::Config(ConfigError::Wrong { file: None, problems }));
+        }
+        let growth = Growth::prepare(&self.estate, &self.config, &config).map_err(ReloadError::New)?;
+        let before = Measured::of(&self.estate, &self.config);
+        let old = self.config.clone();
+        self.retire(&growth, &config)?;
+        self.await_unfinished(deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
+        self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
+        let listening = growth.commit(&mut self.estate, &config);
+        self.addresses = in_order(&config, self.estate.listeners.iter().copied());
+        let after = Measured::of(&self.estate, &config);
+        let changes = changes((&old, &before), (&config, &after));
+        self.config = config;
+        for Change { subject, name, from, to } in &changes {
+            info!(%subject, name, from, to, "reloaded");
+        }
+        listening.map(|()| changes).map_err(ReloadError::Listen)
+    }
+
+    /// Takes away what `new` has no more, but for devices; hosts see it gone when this returns.
+    fn retire(&mut self, growth: &Growth, new: &Config) -> Result<(), ReloadError> {
+        let kept = kept(&self.config, new);
+        let addresses = in_order(&kept, self.estate.listeners.iter().copied());
+        let records = assemble::discovery_records(&kept, &addresses).map_err(|error| {
+            ReloadError::New(StartError::Subsystem { nqn: "discovery".to_owned(), error })
+        })?;
+        let estate = &mut self.estate;
+        estate.change_front(front::Change::Directory { routes: estate.routes(&kept), records });
+        for listening in &estate.listeners {
+            if !addresses.contains(&listening.address) {
+                estate.change_front(front::Change::Unlisten(listening.address));
+            }
+        }
+        estate.listeners.retain(|listening| addresses.contains(&listening.address));
+        // Afterwards nobody is on the way to what is removed who has not arrived there.
+        estate.await_front();
+        for (slot, home, hosts) in &growth.hosts {
+            estate.change_ssd(*home, PipelineChange::Hosts { slot: *slot, hosts: hosts.clone() });
+        }
+        for subsystem in &self.config.subsystems {
+            let Some((slot, served)) = estate.served(&subsystem.nqn) else { continue };
+            let home = served.home;
+            let Some(staying) = kept.subsystem(&subsystem.nqn) else {
+                let (done, is_done) = channel();
+                estate.change_ssd(home, PipelineChange::SubsystemRemoved { slot, done });
+                estate.subsystems[slot] = None;
+                let what = format!("subsystem {}", subsystem.nqn);
+                self.unfinished.push(Unfinished { what, done: is_done });
+                continue;
+            };
+            for namespace in &subsystem.namespaces {
+                let nsid = namespace.nsid;
+                if staying.namespaces.iter().all(|other| other.nsid != nsid) {
+                    let (done, is_done) = channel();
+                    estate.change_ssd(home, PipelineChange::NamespaceRemoved { slot, nsid, done });
+                    let what = format!("namespace {nsid} of {}", subsystem.nqn);
+                    self.unfinished.push(Unfinished { what, done: is_done });
+                }
+            }
+        }
+        for &Resized { subsystem: slot, home, nsid, blocks, is_smaller } in &growth.resized {
+            if is_smaller {
+                let (done, is_done) = channel();
+                estate.change_ssd(home, PipelineChange::NamespaceResized { slot, nsid, blocks, done });
+                let what = format!("the end of namespace {nsid}");
+                self.unfinished.push(Unfinished { what, done: is_done });
+            }
+        }
+        self.config = kept;
+        Ok(())
+    }
+
+    /// Waits for the IOs of what was removed. The error is what they are of.
+    fn await_unfinished(&mut self, deadline: Instant) -> Result<(), String> {
+        while let Some(Unfinished { what, done }) = self.unfinished.last() {
+            // A pipeline that has ended has no IOs.
+            if done.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+                == Err(RecvTimeoutError::Timeout)
+            {
+                return Err(what.clone());
+            }
+            self.unfinished.pop();
+        }
+        Ok(())
+    }
+
+    /// Ends the threads of devices that `new` has no more. No namespace lies on them now. The error is the one that is stuck.
+    fn retire_devices(&mut self, new: &Config, deadline: Instant) -> Result<(), String> {
+        let estate = &mut self.estate;
+        for slot in 0..estate.ssds.len() {
+            let is_gone = |ssd: &mut super::estate::Ssd| new.device_index(&ssd.name).is_none();
+            let Some(mut ssd) = estate.ssds[slot].take_if(is_gone) else { continue };
+            self.config.devices.retain(|device| device.name != ssd.name);
+            estate.change_front(front::Change::Pipeline { slot, mailbox: None });
+            for (other, _) in estate.running() {
+                estate.change_ssd(other, PipelineChange::Peer { slot, mailbox: None });
+            }
+            ssd.thread.mailbox.tell(ToPipeline::Finish);
+            if !ssd.thread.await_report(Report::Ended, deadline) {
+                error!(device = %ssd.name, "the device was removed, but its last flush does not end");
+                ssd.thread.mailbox.tell(ToPipeline::Stop);
+                return Err(format!("device {}", ssd.name));
+            }
+            ssd.thread.join();
+        }
+        Ok(())
+    }
+}
+
+/// What both configurations have, as `new` has it, with all devices of `old`.
+fn kept(old: &Config, new: &Config) -> Config {
+    let mut kept = old.clone();
+    kept.listen.retain(|address| new.listen.contains(address));
+    kept.subsystems.retain_mut(|subsystem| {
+        let Some(staying) = new.subsystem(&subsystem.nqn) else { return false };
+        subsystem.hosts.clone_from(&staying.hosts);
+        subsystem.namespaces.retain_mut(|namespace| {
+            let same = staying.namespaces.iter().find(|other| other.nsid == namespace.nsid);
+            if let Some(size) = same.and_then(|same| same.size)
+                && namespace.size.is_none_or(|before| size < before)
+            {
+                namespace.size = Some(size);
+            }
+            same.is_some()
+        });
+        true
+    });
+    kept
+}
+
+/// Sizes as they are at one moment.
+struct Measured {
+    devices: HashMap<String, Bytes>,
+    namespaces: HashMap<(String, u32), Bytes>,
+}
+
+impl Measured {
+    fn of(estate: &Estate, config: &Config) -> Measured {
+        let devices = estate.running().map(|(_, ssd)| (ssd.name.clone(), ssd.facts.size)).collect();
+        let mut namespaces = HashMap::new();
+        for subsystem in &config.subsystems {
+            for namespace in &subsystem.namespaces {
+                if let Some(size) = estate.size_of(namespace) {
+                    namespaces.insert((subsystem.nqn.clone(), namespace.nsid), size);
+                }
+            }
+        }
+        Measured { devices, namespaces }
+    }
+}
+
+impl Sizes for Measured {
+    fn device(&self, name: &str) -> Option<Bytes> {
+        self.devices.get(name).copied()
+    }
+
+    fn namespace(&self, nqn: &str, nsid: u32) -> Option<Bytes> {
+        self.namespaces.get(&(nqn.to_owned(), nsid)).copied()
+    }
+}

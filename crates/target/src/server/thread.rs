@@ -1,0 +1,87 @@
+//! One thread of the target: started, told things, waited for.
+//!
+//! A reactor belongs to the thread that made it, so each thread makes its own, and the mailbox that wakes it; whoever starts
+//! the thread waits for that mailbox. What the thread has to know of others it is told by messages.
+
+use super::StartError;
+use crate::config::BackendChoice;
+use crate::mailbox::{Inbox, Mailbox};
+use crate::pipeline::message::Report;
+use reactor::{Backend, Reactor};
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+use tracing::{error, warn};
+
+/// A thread that runs.
+pub(super) struct Thread<M> {
+    /// Where it is told things.
+    pub(super) mailbox: Mailbox<M>,
+    reports: Receiver<Report>,
+    /// `None` once its end was awaited.
+    handle: Option<JoinHandle<()>>,
+}
+
+/// What a thread is given to run with.
+pub(super) struct Place<M> {
+    /// Its reactor.
+    pub(super) reactor: Reactor,
+    /// The owner's end of its mailbox.
+    pub(super) inbox: Inbox<M>,
+    /// Whoever started it.
+    pub(super) reports: Sender<Report>,
+}
+
+impl<M: Send + 'static> Thread<M> {
+    /// Starts a thread that does `prepare` with its reactor, and then `run`s. Returns when it is prepared.
+    pub(super) fn start<P>(
+        backend: BackendChoice,
+        name: String,
+        prepare: impl FnOnce(&mut Reactor) -> io::Result<P> + Send + 'static,
+        run: impl FnOnce(Place<M>, P) -> io::Result<()> + Send + 'static,
+    ) -> Result<Thread<M>, StartError> {
+        let backend = match backend {
+            BackendChoice::Auto => Backend::Auto,
+            BackendChoice::IoUring => Backend::IoUring,
+            BackendChoice::Epoll => Backend::Epoll,
+        };
+        let (introduce, introduced) = channel();
+        let (reporter, reports) = channel();
+        let handle = thread::Builder::new().name(name.clone()).spawn(move || {
+            let result = Reactor::new(backend).and_then(|mut reactor| {
+                if let Some(reason) = reactor.fallback_reason() {
+                    warn!(thread = %name, %reason, "io_uring cannot be used: epoll instead");
+                }
+                let prepared = prepare(&mut reactor)?;
+                let (mailbox, inbox) = Mailbox::new(reactor.waker());
+                drop(introduce.send(Ok(mailbox)));
+                run(Place { reactor, inbox, reports: reporter.clone() }, prepared)
+            });
+            if let Err(error) = result {
+                error!(thread = %name, %error, "the thread ends");
+                // If it is past its introduction, the report below is what tells.
+                drop(introduce.send(Err(StartError::Backend(error))));
+            }
+            // Nobody waits if the target was not shut down but dropped.
+            let _ = reporter.send(Report::Ended);
+        });
+        let handle = handle.map_err(StartError::Thread)?;
+        let introduced = introduced.recv();
+        let mailbox = introduced.unwrap_or_else(|_| Err(StartError::Thread(io::ErrorKind::Other.into())))?;
+        Ok(Thread { mailbox, reports, handle: Some(handle) })
+    }
+
+    /// Waits for a report; false if the deadline or an unexpected end comes first.
+    pub(super) fn await_report(&self, wanted: Report, deadline: Instant) -> bool {
+        let report = self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        report == Ok(wanted)
+    }
+
+    /// Waits for its end, which it was told to come to.
+    pub(super) fn join(&mut self) {
+        if self.handle.take().is_some_and(|handle| handle.join().is_err()) {
+            error!("a thread of the target panicked");
+        }
+    }
+}
