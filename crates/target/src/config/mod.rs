@@ -421,6 +421,19 @@ impl NamespaceConfig {
     }
 }
 
+impl TenantConfig {
+    /// An equal share, without limits.
+    pub fn equal(host: &str) -> TenantConfig {
+        TenantConfig {
+            host: host.to_owned(),
+            weight: 1,
+            limit_iops: None,
+            limit_rate: None,
+            reservation: None,
+        }
+    }
+}
+
 impl EmulatedConfig {
     /// A clean DCT983 of `size` in real time, in memory.
     pub fn new(size: Bytes) -> EmulatedConfig {

@@ -1,6 +1,9 @@
 //! What differs between two configurations, thing by thing, for the one who acts on it and for people.
 
-use crate::config::{AllowedHosts, Config, Limits, PolicyKind, SchedulerConfig, TenantConfig};
+use crate::config::{
+    AllowedHosts, Config, Limits, PolicyKind, SchedulerConfig, SchedulerOverrides, SubsystemConfig,
+    TenantConfig,
+};
 use std::fmt;
 use std::net::SocketAddr;
 use units::Bytes;
@@ -96,18 +99,22 @@ pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) 
         compare(Subject::Device, &name, size(old_sizes.device(&name)), size(new_sizes.device(&name)));
         let scheduler = |config: &Config| Some(config.devices[config.device_index(&name)?].scheduler.clone());
         if let (Some(from), Some(to)) = (scheduler(old), scheduler(new)) {
-            compare(Subject::Scheduler, &name, Some(shown_scheduler(&from)), Some(shown_scheduler(&to)));
+            let (before, mut now) = (shown_scheduler(&from), shown_scheduler(&to));
+            if from != to && before == now {
+                now += ", other ones";
+            }
+            compare(Subject::Scheduler, &name, Some(before), Some(now));
         }
     }
     for nqn in union(&old.subsystems, &new.subsystems, |subsystem| subsystem.nqn.clone()) {
         let (from, to) = (old.subsystem(&nqn), new.subsystem(&nqn));
-        let hosts = |config: &crate::config::SubsystemConfig| shown_hosts(&config.hosts);
+        let hosts = |config: &SubsystemConfig| shown_hosts(&config.hosts);
         if let (Some(from), Some(to)) = (from, to) {
             compare(Subject::Hosts, &nqn, Some(hosts(from)), Some(hosts(to)));
         } else {
             compare(Subject::Subsystem, &nqn, from.map(hosts), to.map(hosts));
         }
-        let nsids = |config: Option<&crate::config::SubsystemConfig>| -> Vec<u32> {
+        let nsids = |config: Option<&SubsystemConfig>| -> Vec<u32> {
             config.map_or(Vec::new(), |config| config.namespaces.iter().map(|each| each.nsid).collect())
         };
         for nsid in union(&nsids(from), &nsids(to), |nsid| *nsid) {
@@ -152,10 +159,9 @@ fn shown_scheduler(scheduler: &SchedulerConfig) -> String {
         PolicyKind::GimbalPaper => "gimbal-paper",
         PolicyKind::None => "none",
     };
-    if scheduler.overrides == Default::default() {
-        policy.to_owned()
-    } else {
-        format!("{policy} with {:?}", scheduler.overrides)
+    match scheduler.overrides == SchedulerOverrides::default() {
+        true => policy.to_owned(),
+        false => format!("{policy} with constants of its own"),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::thread::Thread;
 use crate::assemble::Devices;
-use crate::config::{Config, NamespaceConfig};
+use crate::config::{Config, NamespaceConfig, SubsystemConfig};
 use crate::device::Facts;
 use crate::front::{self, Route};
 use crate::pipeline::change::Change;
@@ -90,7 +90,7 @@ impl Estate {
 
     /// The ways to the subsystems of `config`, all of which are served.
     pub(super) fn routes(&self, config: &Config) -> Vec<Route> {
-        let route = |subsystem: &crate::config::SubsystemConfig| {
+        let route = |subsystem: &SubsystemConfig| {
             let (slot, served) = self.served(&subsystem.nqn)?;
             let (nqn, hosts) = (subsystem.nqn.clone(), subsystem.hosts.clone());
             Some(Route { subsystem: slot, nqn, hosts, home: served.home })

@@ -192,7 +192,13 @@ impl ServerHandle {
 /// What both configurations have, as `new` has it, with all devices of `old`.
 fn kept(old: &Config, new: &Config) -> Config {
     let mut kept = old.clone();
-    kept.listen.retain(|address| new.listen.contains(address));
+    // An address without a port may be there more than once.
+    let mut listening = old.listen.clone();
+    kept.listen = new.listen.clone();
+    kept.listen.retain(|address| {
+        let index = listening.iter().position(|other| other == address);
+        index.map(|index| listening.swap_remove(index)).is_some()
+    });
     kept.subsystems.retain_mut(|subsystem| {
         let Some(staying) = new.subsystem(&subsystem.nqn) else { return false };
         subsystem.hosts.clone_from(&staying.hosts);
