@@ -9,9 +9,9 @@ help: ## this list
 demo: ## several tenants on one SSD, with and without Gimbal (options: ARGS="...")
 	cargo run --release -p gimbal -- demo $(ARGS)
 
-bench: ## measure the switch on this machine: IOs per second over a null device, with and without Gimbal
-	cargo build --release -p gimbal
-	tests/bench.sh
+bench: ## measure what the switch costs on this machine, as ratios, against goals (options: ARGS="...")
+	cargo build --release -p gimbal -p bench -p reactor --bin gimbal --bin bench --example floor
+	$${CARGO_TARGET_DIR:-target}/release/bench $(ARGS)
 
 test: test-deps ## everything a change must pass: format, lints, builds, tests, real Linux hosts
 	tests/suite.sh

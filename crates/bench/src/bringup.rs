@@ -1,0 +1,170 @@
+//! Brings real NVMe/TCP queues up and hands over their sockets, so that the load generator need not know how that is done.
+//!
+//! The admin queue and the handshakes are `nvme`'s own host side over blocking sockets. An IO queue is left when its Connect
+//! is answered: nothing is under way on it then, and the next bytes on the socket are the load generator's.
+
+use anyhow::{Context, Result, bail, ensure};
+use nvme::buffer::{Buffer, Outgoing};
+use nvme::connection::{HostConnection, HostEvent, HostOptions, Transfer};
+use nvme::host::{AdminCommand, AdminData, AdminEvent, AdminOptions, HostController, Names, Purpose, Tag};
+use nvme::pdu::Digests;
+use nvme::spec::{ConnectCommand, ConnectData, Cqe, HostId, Nqn, Sqe};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use units::Nanos;
+
+/// The subsystem that `gimbal serve` has if it is given none.
+const SUBSYSTEM: &str = "nqn.2025-01.io.gimbal:ssd";
+/// Entries of each IO queue, as Linux has them.
+const ENTRIES: u16 = 128;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A controller of the target: its admin queue, held open.
+pub(crate) struct Association {
+    admin: Queue,
+    controller: HostController,
+    names: Names,
+    address: SocketAddr,
+}
+
+impl Association {
+    /// Connects as the host with this number; different numbers are different tenants.
+    pub(crate) fn new(address: SocketAddr, host: u16, io_queues: u16) -> Result<Association> {
+        let name = |text: &str| Nqn::new(text).with_context(|| format!("{text} is no name"));
+        let mut host_id = [0x42; 16];
+        host_id[..2].copy_from_slice(&host.to_le_bytes());
+        let names = Names {
+            subsystem: name(SUBSYSTEM)?,
+            host: name(&format!("nqn.2025-01.io.gimbal:bench-{host}"))?,
+            host_id: HostId(host_id),
+        };
+        let options =
+            AdminOptions { purpose: Purpose::Io, io_queues, credits: false, keep_alive: Nanos::ZERO };
+        let mut association = Association {
+            admin: Queue::open(address, Digests::default())?,
+            controller: HostController::new(names.clone(), options),
+            names,
+            address,
+        };
+        association.bring_up().with_context(|| format!("connecting to {address}"))?;
+        ensure!(
+            association.controller.info().io_queues >= io_queues,
+            "the target grants {} IO queues, not {io_queues}",
+            association.controller.info().io_queues
+        );
+        Ok(association)
+    }
+
+    fn bring_up(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let now = || units::Instant::ZERO + Nanos(began.elapsed().as_nanos() as u64);
+        loop {
+            while let Some(event) = self.controller.poll_event() {
+                if matches!(event, AdminEvent::Ready(_)) {
+                    return Ok(());
+                }
+            }
+            ensure!(began.elapsed() < PATIENCE, "the controller is not ready after {PATIENCE:?}");
+            match self.controller.poll(now())? {
+                Some((Tag::Sequence, command)) => {
+                    let (cqe, data) = self.admin.execute(&command)?;
+                    self.controller.on_completed(now(), Tag::Sequence, &cqe, &data)?;
+                }
+                Some((tag, _)) => bail!("{tag:?} is asked for before the controller is ready"),
+                // The state of the controller is to be looked at again a little later.
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// Connects IO queue `id`, without queue flow control as Linux and SPDK do, and hands out its socket.
+    pub(crate) fn io_queue(&self, id: u16, digests: Digests) -> Result<TcpStream> {
+        let command = ConnectCommand {
+            record_format: 0,
+            queue_id: id,
+            sqsize: ENTRIES - 1,
+            attributes: ConnectCommand::ATTRIBUTE_NO_FLOW_CONTROL,
+            keep_alive_timeout: 0,
+        };
+        let Names { subsystem, host, host_id } = &self.names;
+        let controller_id = self.controller.info().controller_id;
+        let data = ConnectData::new(*host_id, host, subsystem, controller_id);
+        let data = AdminData::ToController(zerocopy::IntoBytes::as_bytes(&data).to_vec());
+        let mut queue = Queue::open(self.address, digests)?;
+        let (cqe, _) = queue.execute(&AdminCommand { sqe: command.to_sqe(), data })?;
+        self.controller.on_io_queue_answer(&cqe).with_context(|| format!("connecting IO queue {id}"))?;
+        ensure!(queue.digests == digests, "the target grants {:?}", queue.digests);
+        Ok(queue.socket)
+    }
+}
+
+/// One connection on which one command at a time is executed.
+struct Queue {
+    socket: TcpStream,
+    connection: HostConnection<Vec<u8>>,
+    digests: Digests,
+    next_cid: u16,
+}
+
+impl Queue {
+    fn open(address: SocketAddr, digests: Digests) -> Result<Queue> {
+        let socket = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let connection = HostConnection::new(HostOptions { digests, ..HostOptions::default() });
+        Ok(Queue { socket, connection, digests, next_cid: 0 })
+    }
+
+    /// Sends a command and waits for its answer and the data that comes with it.
+    fn execute(&mut self, command: &AdminCommand) -> Result<(Cqe, Vec<u8>)> {
+        let transfer = match &command.data {
+            AdminData::None => Transfer::None,
+            AdminData::ToController(data) => Transfer::ToController(data.clone(), data.len() as u32),
+            AdminData::FromController(length) => Transfer::FromController(vec![0; *length as usize], *length),
+        };
+        let sqe: Sqe = command.sqe.with_cid(self.next_cid);
+        self.next_cid += 1;
+        let submitted = self.connection.submit(sqe, transfer);
+        submitted.map_err(|error| anyhow::anyhow!("the queue refuses: {:?}", error.refusal))?;
+        let (mut events, mut bytes) = (Vec::new(), [0; 4096]);
+        loop {
+            let mut out = Wire::default();
+            self.connection.poll_transmit(&mut out);
+            self.socket.write_all(&out.0).context("sending a command")?;
+            let count = self.socket.read(&mut bytes).context("waiting for an answer")?;
+            ensure!(count > 0, "the target closed the connection");
+            self.connection.on_bytes(&bytes[..count], &mut events)?;
+            for event in events.drain(..) {
+                match event {
+                    HostEvent::Initialized { digests, .. } => self.digests = digests,
+                    HostEvent::Completed { cqe, data, received } => {
+                        let mut data = data.unwrap_or_default();
+                        data.truncate(received as usize);
+                        return Ok((cqe, data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Everything that is to be sent, copied: what is laid here is small.
+#[derive(Default)]
+pub(crate) struct Wire(pub(crate) Vec<u8>);
+
+impl Outgoing<Vec<u8>> for Wire {
+    fn header(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
+        self.0.extend_from_slice(&buffer.bytes()[range]);
+    }
+
+    fn room(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,187 @@
+//! The load generator: one thread, always awake, any number of connections in closed loops.
+//!
+//! It never sleeps: a client that did would have to be woken, which costs the server a good part of a read's time on a virtual
+//! machine and would be measured as the server's. With few connections it asks each of them again and again, with many it asks
+//! the kernel which have something.
+
+use crate::bringup::Association;
+use crate::server::Server;
+use crate::stream::{Load, Stream};
+use anyhow::{Context, Result, ensure};
+use rustix::event::epoll;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Bytes received at once.
+const RECEIVE: usize = 256 * 1024;
+/// Up to so many connections are asked in turn.
+const ASKED_IN_TURN: usize = 4;
+/// Events taken from the kernel at once.
+const EVENTS: usize = 64;
+/// Left out at the beginning of a run.
+const RAMP: Duration = Duration::from_millis(100);
+/// How long the answers to the last commands may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    /// IOs that ended.
+    pub(crate) ios: u64,
+    /// In this time.
+    pub(crate) elapsed: Duration,
+    /// Processor time of the server.
+    pub(crate) server: Duration,
+    /// IOs outstanding, over all connections.
+    depth: u64,
+}
+
+impl Tally {
+    /// IOs per second.
+    pub(crate) fn iops(&self) -> f64 {
+        self.ios as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Nanoseconds of the server's processor time for each IO.
+    pub(crate) fn cpu_per_io(&self) -> f64 {
+        self.server.as_nanos() as f64 / self.ios as f64
+    }
+
+    /// Nanoseconds from one IO's beginning to the next one's in its place: in a closed loop the mean latency, and the client's
+    /// turn.
+    pub(crate) fn latency(&self) -> f64 {
+        self.elapsed.as_nanos() as f64 * self.depth as f64 / self.ios as f64
+    }
+
+    /// The part of the server's core that it used.
+    pub(crate) fn server_busy(&self) -> f64 {
+        self.server.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Connections to one server.
+pub(crate) struct Client<'s> {
+    server: &'s Server,
+    streams: Vec<Stream>,
+    depth: u64,
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    buffer: Vec<u8>,
+    /// Held for its admin queue.
+    _association: Option<Association>,
+}
+
+impl<'s> Client<'s> {
+    /// Connects to a floor, which needs no introduction.
+    pub(crate) fn of_floor(server: &'s Server, connections: u16, load: Load) -> Result<Client<'s>> {
+        let sockets = (0..connections).map(|_| TcpStream::connect(server.address()).context("the floor"));
+        Client::new(server, sockets.collect::<Result<_>>()?, load, None)
+    }
+
+    /// Connects to a target as one host, with an IO queue for each connection.
+    pub(crate) fn of_target(server: &'s Server, connections: u16, load: Load) -> Result<Client<'s>> {
+        Client::of_host(server, 0, connections, load)
+    }
+
+    /// The same as the host with this number.
+    pub(crate) fn of_host(server: &'s Server, host: u16, connections: u16, load: Load) -> Result<Client<'s>> {
+        let association = Association::new(server.address(), host, connections)?;
+        let sockets = (1..=connections).map(|id| association.io_queue(id, load.digests()));
+        let sockets = sockets.collect::<Result<_>>()?;
+        Client::new(server, sockets, load, Some(association))
+    }
+
+    fn new(
+        server: &'s Server,
+        sockets: Vec<TcpStream>,
+        load: Load,
+        association: Option<Association>,
+    ) -> Result<Client<'s>> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("an epoll")?;
+        let depth = sockets.len() as u64 * u64::from(load.depth);
+        let mut streams = Vec::new();
+        for (index, socket) in sockets.into_iter().enumerate() {
+            let stream = Stream::new(socket, load, index as u64)?;
+            let name = epoll::EventData::new_u64(index as u64);
+            epoll::add(&epoll, stream.socket(), name, epoll::EventFlags::IN).context("a socket's events")?;
+            streams.push(stream);
+        }
+        let (events, buffer) = (Vec::with_capacity(EVENTS), vec![0; RECEIVE]);
+        Ok(Client { server, streams, depth, epoll, events, buffer, _association: association })
+    }
+
+    /// Loads the server for so long, after a little running in, and waits for the last answers.
+    pub(crate) fn run(&mut self, span: Duration) -> Result<Tally> {
+        self.begin()?;
+        self.turns(Instant::now() + RAMP, true)?;
+        let (began, used) = (Instant::now(), self.server.processor_time()?);
+        let ios = self.turns(began + span, true)?;
+        let elapsed = began.elapsed();
+        let server = self.server.processor_time()?.saturating_sub(used);
+        ensure!(ios > 0, "nothing was answered in {elapsed:?}");
+        self.finish()?;
+        Ok(Tally { ios, elapsed, server, depth: self.depth })
+    }
+
+    /// Has every connection do its IOs once.
+    pub(crate) fn use_once(&mut self) -> Result<()> {
+        self.begin()?;
+        self.finish()
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        for stream in &mut self.streams {
+            stream.fill();
+            stream.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the last answers.
+    fn finish(&mut self) -> Result<()> {
+        let give_up_at = Instant::now() + PATIENCE;
+        while self.streams.iter().any(|stream| stream.outstanding() > 0) {
+            ensure!(Instant::now() < give_up_at, "the last answers have not come after {PATIENCE:?}");
+            self.turn(false)?;
+        }
+        Ok(())
+    }
+
+    fn turns(&mut self, until: Instant, go_on: bool) -> Result<u64> {
+        let mut ios = 0;
+        while Instant::now() < until {
+            ios += u64::from(self.turn(go_on)?);
+        }
+        Ok(ios)
+    }
+
+    /// Takes what has come and asks for as much again. Answers how many IOs have ended.
+    fn turn(&mut self, go_on: bool) -> Result<u32> {
+        let mut ended = 0;
+        if self.streams.len() <= ASKED_IN_TURN {
+            for index in 0..self.streams.len() {
+                ended += self.serve(index, go_on)?;
+            }
+        } else {
+            self.events.clear();
+            let room = rustix::buffer::spare_capacity(&mut self.events);
+            epoll::wait(&self.epoll, room, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 }))
+                .context("which connections have something")?;
+            for event in 0..self.events.len() {
+                ended += self.serve(self.events[event].data.u64() as usize, go_on)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    fn serve(&mut self, index: usize, go_on: bool) -> Result<u32> {
+        let stream = &mut self.streams[index];
+        let ended = stream.receive(&mut self.buffer)?;
+        if go_on && ended > 0 {
+            stream.fill();
+        }
+        stream.flush()?;
+        Ok(ended)
+    }
+}

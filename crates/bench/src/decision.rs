@@ -1,0 +1,151 @@
+//! What a decision costs: the scheduler alone, in this process, before a device that costs nothing.
+//!
+//! Sixteen tenants keep IOs outstanding in virtual time; the device answers in order and always fast, so that no threshold is
+//! reached. One IO is an arrival, the decisions until there is nothing more to submit, and a completion. Two loads: "light",
+//! where what arrives leaves at once, and "backlogged", where tenants wait for slots. The dearer one is the value.
+//!
+//! In `decision_scale` 4,096 tenants are known and the same sixteen are active.
+
+use crate::machine::thread_time;
+use crate::measure::{Bench, Goal, Line, Measure, Reading};
+use crate::rounds::Rounds;
+use anyhow::Result;
+use sched::{
+    DeviceConstants, Done, Gimbal, GimbalConfig, Io, IoId, IoKind, Mark, Next, Outcome, Policy, Priority,
+};
+use std::collections::VecDeque;
+use units::{Bytes, Instant, Nanos, TenantId};
+
+/// Both lines.
+pub(crate) const DECISION: Measure = Measure {
+    lines: &[
+        Line { name: "decision_ns", unit: "ns", goal: Goal::AtMost(120.0) },
+        Line::ratio("decision_scale", Goal::AtMost(1.3)),
+    ],
+    about: "CPU time of the scheduler per IO, 16 tenants; and with 4,096 known / with 16",
+    run: decision,
+};
+
+/// Tenants that ask for something.
+const ACTIVE: u32 = 16;
+/// Tenants that are known, in the large case.
+const CROWD: u32 = 4096;
+/// IOs of one turn, and before the first.
+const IOS: u32 = 300_000;
+const WARM_UP: u32 = 50_000;
+/// What the device says of every IO: less than an idle SSD's threshold.
+const LATENCY: Nanos = Nanos::micros(90);
+/// Virtual time between completions: 4 KiB in it is less than any rate the scheduler may choose.
+const PACE: Nanos = Nanos::micros(80);
+/// Loads: name, and IOs that each tenant keeps outstanding. A tenant's slots hold 32 × 4 KiB each.
+const LOADS: [(&str, u32); 2] = [("light", 2), ("backlogged", 512)];
+
+fn decision(bench: &Bench) -> Result<Vec<Reading>> {
+    let mut dearest: Option<(Rounds, Rounds)> = None;
+    let (mut costs, mut scales) = (Vec::new(), Vec::new());
+    for (name, depth) in LOADS {
+        let (mut few, mut crowd) = (Switch::new(ACTIVE, depth), Switch::new(CROWD, depth));
+        few.run(WARM_UP);
+        crowd.run(WARM_UP);
+        let (mut nanos, mut ratios) = (Vec::new(), Vec::new());
+        for _ in 0..bench.rounds {
+            let (of_few, of_crowd) = (few.timed(), crowd.timed());
+            nanos.push(of_few);
+            ratios.push(of_crowd / of_few);
+        }
+        let (nanos, ratios) = (Rounds::new(nanos), Rounds::new(ratios));
+        costs.push(format!("{name} {:.0}", nanos.median()));
+        scales.push(format!("{name} {:.2}", ratios.median()));
+        dearest = Some(match dearest {
+            None => (nanos, ratios),
+            Some((cost, scale)) => (dearer(cost, nanos), dearer(scale, ratios)),
+        });
+    }
+    let (cost, scale) = dearest.expect("there are loads");
+    Ok(vec![
+        Reading { rounds: cost, detail: costs.join(", ") },
+        Reading { rounds: scale, detail: scales.join(", ") },
+    ])
+}
+
+fn dearer(a: Rounds, b: Rounds) -> Rounds {
+    if a.median() >= b.median() { a } else { b }
+}
+
+/// A scheduler, the device behind it and the tenants before it.
+struct Switch {
+    policy: Box<dyn Policy>,
+    now: Instant,
+    wake_at: Option<Instant>,
+    in_flight: VecDeque<Io>,
+    next_id: u64,
+}
+
+impl Switch {
+    /// All of `tenants` have had an IO; sixteen of them, far apart, keep `depth` outstanding each.
+    fn new(tenants: u32, depth: u32) -> Switch {
+        let policy = Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983)));
+        let mut switch =
+            Switch { policy, now: Instant::ZERO, wake_at: None, in_flight: VecDeque::new(), next_id: 0 };
+        for tenant in 0..tenants {
+            switch.arrive(TenantId(tenant));
+            switch.complete();
+        }
+        for n in 0..ACTIVE * depth {
+            switch.arrive(TenantId(n % ACTIVE * (tenants / ACTIVE)));
+        }
+        switch
+    }
+
+    fn arrive(&mut self, tenant: TenantId) {
+        let io = Io {
+            id: IoId(self.next_id),
+            tenant,
+            priority: Priority::default(),
+            kind: IoKind::Read,
+            length: Bytes::kib(4),
+            mark: Mark::default(),
+        };
+        self.next_id += 1;
+        self.policy.on_arrival(self.now, io);
+        self.decide();
+    }
+
+    fn decide(&mut self) {
+        self.wake_at = loop {
+            match self.policy.next(self.now) {
+                Next::Submit(io) => self.in_flight.push_back(io),
+                Next::WakeAt(at) => break Some(at),
+                Next::Idle => break None,
+            }
+        };
+    }
+
+    /// Ends the oldest IO in flight; whose it was.
+    fn complete(&mut self) -> TenantId {
+        let io = loop {
+            if let Some(io) = self.in_flight.pop_front() {
+                break io;
+            }
+            self.now = self.wake_at.expect("an IO is in flight or waits for its time");
+            self.decide();
+        };
+        self.now += PACE;
+        self.policy.on_completion(self.now, Done { io, outcome: Outcome::Success { latency: LATENCY } });
+        io.tenant
+    }
+
+    fn run(&mut self, ios: u32) {
+        for _ in 0..ios {
+            let tenant = self.complete();
+            self.arrive(tenant);
+        }
+    }
+
+    /// Nanoseconds of processor time per IO.
+    fn timed(&mut self) -> f64 {
+        let began = thread_time();
+        self.run(IOS);
+        (thread_time() - began).as_nanos() as f64 / f64::from(IOS)
+    }
+}

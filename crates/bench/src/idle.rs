@@ -1,0 +1,74 @@
+//! What connections cost that do nothing: processor time, memory.
+
+use crate::client::Client;
+use crate::measure::{Bench, Goal, Line, Measure, Reading};
+use crate::rounds::Rounds;
+use crate::stream::{Direction, Load};
+use anyhow::Result;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Processor time.
+pub(crate) const IDLE_CPU: Measure = Measure {
+    lines: &[Line { name: "idle_cpu", unit: "%", goal: Goal::Below(1.0) }],
+    about: "CPU of an idle target with 64 connections, null device",
+    run: idle_cpu,
+};
+
+/// Memory.
+pub(crate) const MEM_PER_CONNECTION: Measure = Measure {
+    lines: &[Line { name: "mem_per_connection", unit: "KiB", goal: Goal::AtMost(64.0) }],
+    about: "resident memory per idle connection at 1,000",
+    run: mem_per_connection,
+};
+
+const NULL: [&str; 2] = ["--device", "null"];
+/// Every connection has had a read before it is idle.
+const LOAD: Load = Load { direction: Direction::Read, length: 4096, depth: 1, digest: false, span: 1 << 40 };
+/// How long an idle target is watched.
+const WATCHED: Duration = Duration::from_secs(6);
+/// What it may still have to do after the last command is not counted.
+const SETTLED: Duration = Duration::from_millis(500);
+/// IO queues whose processor time is measured.
+const QUEUES: u16 = 64;
+/// Hosts whose memory is measured, and IO queues of each; each has an admin queue as well.
+const HOSTS: u16 = 20;
+const QUEUES_EACH: u16 = 49;
+
+fn idle_cpu(bench: &Bench) -> Result<Vec<Reading>> {
+    let server = bench.programs.target(bench.cores, &NULL)?;
+    let mut client = Client::of_target(&server, QUEUES, LOAD)?;
+    client.use_once()?;
+    thread::sleep(SETTLED);
+    let (began, used) = (Instant::now(), server.processor_time()?);
+    thread::sleep(WATCHED);
+    let used = server.processor_time()?.saturating_sub(used);
+    let elapsed = began.elapsed();
+    let percent = 100.0 * used.as_secs_f64() / elapsed.as_secs_f64();
+    Ok(vec![Reading {
+        rounds: Rounds::new(vec![percent]),
+        detail: format!("{:.1} ms of CPU in {:.1} s", used.as_secs_f64() * 1e3, elapsed.as_secs_f64()),
+    }])
+}
+
+fn mem_per_connection(bench: &Bench) -> Result<Vec<Reading>> {
+    let server = bench.programs.target(bench.cores, &NULL)?;
+    let before = server.resident()?;
+    let mut clients = Vec::new();
+    for host in 0..HOSTS {
+        let mut client = Client::of_host(&server, host, QUEUES_EACH, LOAD)?;
+        client.use_once()?;
+        clients.push(client);
+    }
+    let after = server.resident()?;
+    let connections = HOSTS * (QUEUES_EACH + 1);
+    let each = (after.saturating_sub(before)) as f64 / f64::from(connections) / 1024.0;
+    Ok(vec![Reading {
+        rounds: Rounds::new(vec![each]),
+        detail: format!(
+            "{:.1} MiB without, {:.1} MiB with {connections} connections of {HOSTS} hosts, each used before",
+            before as f64 / f64::from(1 << 20),
+            after as f64 / f64::from(1 << 20),
+        ),
+    }])
+}

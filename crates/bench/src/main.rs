@@ -1,0 +1,129 @@
+//! `make bench`: what the switch costs on this machine, against goals.
+//!
+//! Every measure is a ratio (or a cost in processor time) taken side by side in one run: the machine may be fast or slow, busy
+//! or idle, and two numbers from two days cannot be compared. It says so itself when the machine was too noisy to tell.
+//!
+//! ```text
+//!   wire       the target beside a floor that only moves bytes       server · client · stream · bringup
+//!   decision   the scheduler alone; `simulated` the SSD model alone
+//!   idle       what connections cost that do nothing
+//!   report     table and target/bench.jsonl                          measure · rounds
+//!   machine    cores, processor time, who else was there
+//! ```
+//!
+//! How to read the table, and what each line measures: `docs/benchmarks.md`.
+
+mod bringup;
+mod client;
+mod decision;
+mod idle;
+mod machine;
+mod measure;
+mod report;
+mod rounds;
+mod server;
+mod simulated;
+mod stream;
+mod wire;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use machine::{Cores, Watch};
+use measure::{Bench, Measure};
+use report::Entry;
+use server::Programs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// All measures, in the order of the table.
+const MEASURES: [&Measure; 11] = [
+    &wire::CPU_PER_READ,
+    &wire::RTT,
+    &wire::CONNECTIONS,
+    &wire::BULK_READ,
+    &wire::BULK_WRITE,
+    &wire::POLICY_COST,
+    &wire::DIGEST_COST,
+    &decision::DECISION,
+    &simulated::READS,
+    &idle::IDLE_CPU,
+    &idle::MEM_PER_CONNECTION,
+];
+
+/// Measures what the switch costs on this machine: a table, and a file with one JSON object per line.
+#[derive(Parser)]
+#[command(name = "bench")]
+struct Arguments {
+    /// Only this measure (or all whose names contain this); may be repeated
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// How often each contestant has its turn
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// How long a turn is, in seconds
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    seconds: f64,
+    /// Where the lines of JSON go
+    #[arg(long, value_name = "FILE", default_value = "target/bench.jsonl")]
+    json: PathBuf,
+    /// Say what there is to measure, and do nothing
+    #[arg(long)]
+    list: bool,
+    /// Fail if a goal is missed or a measure fails
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let wanted = |measure: &&&Measure| {
+        let named = |only: &String| measure.lines.iter().any(|line| line.name.contains(only.as_str()));
+        arguments.only.is_empty() || arguments.only.iter().any(named)
+    };
+    let measures: Vec<&Measure> = MEASURES.iter().filter(wanted).copied().collect();
+    ensure!(!measures.is_empty(), "no measure is called {}; see --list", arguments.only.join(", "));
+    if arguments.list {
+        for measure in measures {
+            println!("{:28} {}", measure.names(), measure.about);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    ensure!(arguments.seconds.is_finite() && arguments.seconds >= 0.01, "a turn is 0.01 s at least");
+    let bench = Bench {
+        cores: Cores::choose()?,
+        programs: Programs::find()?,
+        rounds: usize::from(arguments.rounds),
+        span: Duration::from_secs_f64(arguments.seconds),
+    };
+    bench.cores.pin_client()?;
+    let Cores { client, server } = bench.cores;
+    eprintln!("client on processor {client}, servers on processor {server}");
+    if client == server {
+        eprintln!("only one processor may be used: client and server share it, and no latency means much");
+    }
+    let mut entries = Vec::new();
+    for (number, measure) in measures.iter().enumerate() {
+        eprint!("{:2}/{} {}: {} ... ", number + 1, measures.len(), measure.names(), measure.about);
+        let began = Instant::now();
+        entries.extend(measured(measure, &bench)?);
+        eprintln!("{:.0} s", began.elapsed().as_secs_f64());
+    }
+    report::write(&arguments.json, &entries)?;
+    println!("{}", report::table(&entries));
+    let failed = entries.iter().any(|entry| entry.holds() != Some(true));
+    Ok(if arguments.check && failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Runs a measure with an eye on what else the machine does. One that fails does not stop the others.
+fn measured(measure: &Measure, bench: &Bench) -> Result<Vec<Entry>> {
+    let watch = Watch::start()?;
+    let outcome = (measure.run)(bench);
+    let others = watch.others()?;
+    let found: Vec<_> = match outcome {
+        Ok(readings) => readings.into_iter().map(Ok).collect(),
+        Err(error) => measure.lines.iter().map(|_| Err(format!("{error:#}"))).collect(),
+    };
+    assert_eq!(found.len(), measure.lines.len(), "{} lines of {}", found.len(), measure.names());
+    Ok(measure.lines.iter().zip(found).map(|(&line, found)| Entry { line, found, others }).collect())
+}

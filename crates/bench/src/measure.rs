@@ -1,0 +1,98 @@
+//! What a measure is, and what it says.
+
+use crate::machine::Cores;
+use crate::rounds::Rounds;
+use crate::server::Programs;
+use anyhow::Result;
+use std::fmt;
+use std::time::Duration;
+
+/// One or several lines of the table that come from the same runs.
+pub(crate) struct Measure {
+    /// Its lines.
+    pub(crate) lines: &'static [Line],
+    /// What is measured, in a few words.
+    pub(crate) about: &'static str,
+    /// Measures: a reading for each line, in their order. No child process may be left when it returns.
+    pub(crate) run: fn(&Bench) -> Result<Vec<Reading>>,
+}
+
+impl Measure {
+    /// The names of its lines.
+    pub(crate) fn names(&self) -> String {
+        self.lines.iter().map(|line| line.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// One line of the table: what is promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) goal: Goal,
+}
+
+impl Line {
+    /// A ratio of two things measured in turns.
+    pub(crate) const fn ratio(name: &'static str, goal: Goal) -> Line {
+        Line { name, unit: "ratio", goal }
+    }
+}
+
+/// What all measures need.
+pub(crate) struct Bench {
+    pub(crate) cores: Cores,
+    pub(crate) programs: Programs,
+    /// How often each contestant has its turn.
+    pub(crate) rounds: usize,
+    /// How long a turn is.
+    pub(crate) span: Duration,
+}
+
+/// What was found for one line.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) rounds: Rounds,
+    /// The figures behind it, in words.
+    pub(crate) detail: String,
+}
+
+/// What a value should be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
+    Below(f64),
+}
+
+impl Goal {
+    pub(crate) fn holds(self, value: f64) -> bool {
+        match self {
+            Goal::AtMost(most) => value <= most,
+            Goal::AtLeast(least) => value >= least,
+            Goal::Below(limit) => value < limit,
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Goal::AtMost(most) => write!(f, "≤ {most}"),
+            Goal::AtLeast(least) => write!(f, "≥ {least}"),
+            Goal::Below(limit) => write!(f, "< {limit}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_includes_its_bounds_but_for_below() {
+        assert!(Goal::AtMost(1.25).holds(1.25) && !Goal::AtMost(1.25).holds(1.26));
+        assert!(Goal::AtLeast(0.9).holds(0.9) && !Goal::AtLeast(0.9).holds(0.89));
+        assert!(!Goal::Below(1.0).holds(1.0) && Goal::Below(1.0).holds(0.99));
+    }
+}

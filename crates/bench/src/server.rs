@@ -1,0 +1,93 @@
+//! A server process: started on the server's core, measured, ended when it goes out of scope.
+
+use crate::machine::{self, Cores};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// The programs that are measured, built beside this one.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    gimbal: PathBuf,
+    floor: PathBuf,
+}
+
+impl Programs {
+    /// Finds them beside this program.
+    pub(crate) fn find() -> Result<Programs> {
+        let own = std::env::current_exe().context("where this program is")?;
+        let beside = own.parent().unwrap_or(Path::new("."));
+        let programs = Programs { gimbal: beside.join("gimbal"), floor: beside.join("examples/floor") };
+        for program in [&programs.gimbal, &programs.floor] {
+            if !program.exists() {
+                bail!("{} is not built; `make bench` builds it", program.display());
+            }
+        }
+        Ok(programs)
+    }
+
+    /// The floor on `backend`, which looks again for `spin` before it sleeps.
+    pub(crate) fn floor(&self, cores: Cores, backend: &str, spin: Duration) -> Result<Server> {
+        Server::start(cores, Command::new(&self.floor).arg(backend).arg(spin.as_micros().to_string()))
+    }
+
+    /// `gimbal serve` with these arguments, on a port that the system chooses.
+    pub(crate) fn target(&self, cores: Cores, arguments: &[&str]) -> Result<Server> {
+        let mut command = Command::new(&self.gimbal);
+        Server::start(
+            cores,
+            command.args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"]).args(arguments),
+        )
+    }
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(cores: Cores, command: &mut Command) -> Result<Server> {
+        let child = cores.start_server(|| command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn())?;
+        let mut child = child.with_context(|| format!("{command:?} cannot be started"))?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).context("a server's first words")?;
+        let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
+        match address {
+            Some(address) => Ok(Server { child, address }),
+            None => {
+                child.kill().ok();
+                child.wait().ok();
+                bail!("{command:?} said {line:?} instead of where it listens")
+            }
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Processor time it has used.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        machine::process_time(self.child.id())
+    }
+
+    /// Bytes of memory it occupies.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        machine::resident(self.child.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
