@@ -62,10 +62,7 @@ fn decision(bench: &Bench) -> Result<Vec<Reading>> {
         });
     }
     let (cost, scale) = dearest.expect("there are loads");
-    Ok(vec![
-        Reading { rounds: cost, detail: costs.join(", ") },
-        Reading { rounds: scale, detail: scales.join(", ") },
-    ])
+    Ok(vec![Reading::new(cost, costs.join(", ")), Reading::new(scale, scales.join(", "))])
 }
 
 fn dearer(a: Rounds, b: Rounds) -> Rounds {

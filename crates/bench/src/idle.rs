@@ -45,10 +45,8 @@ fn idle_cpu(bench: &Bench) -> Result<Vec<Reading>> {
     let used = server.processor_time()?.saturating_sub(used);
     let elapsed = began.elapsed();
     let percent = 100.0 * used.as_secs_f64() / elapsed.as_secs_f64();
-    Ok(vec![Reading {
-        rounds: Rounds::new(vec![percent]),
-        detail: format!("{:.1} ms of CPU in {:.1} s", used.as_secs_f64() * 1e3, elapsed.as_secs_f64()),
-    }])
+    let detail = format!("{:.1} ms of CPU in {:.1} s", used.as_secs_f64() * 1e3, elapsed.as_secs_f64());
+    Ok(vec![Reading::new(Rounds::new(vec![percent]), detail)])
 }
 
 fn mem_per_connection(bench: &Bench) -> Result<Vec<Reading>> {
@@ -63,12 +61,10 @@ fn mem_per_connection(bench: &Bench) -> Result<Vec<Reading>> {
     let after = server.resident()?;
     let connections = HOSTS * (QUEUES_EACH + 1);
     let each = (after.saturating_sub(before)) as f64 / f64::from(connections) / 1024.0;
-    Ok(vec![Reading {
-        rounds: Rounds::new(vec![each]),
-        detail: format!(
-            "{:.1} MiB without, {:.1} MiB with {connections} connections of {HOSTS} hosts, each used before",
-            before as f64 / f64::from(1 << 20),
-            after as f64 / f64::from(1 << 20),
-        ),
-    }])
+    let detail = format!(
+        "{:.1} MiB without, {:.1} MiB with {connections} connections of {HOSTS} hosts, each used before",
+        before as f64 / f64::from(1 << 20),
+        after as f64 / f64::from(1 << 20),
+    );
+    Ok(vec![Reading::new(Rounds::new(vec![each]), detail)])
 }

@@ -5,6 +5,8 @@
 //!
 //! ```text
 //!   wire       the target beside a floor that only moves bytes       server · client · stream · bringup
+//!   accuracy   an emulated SSD beside the model in virtual time      open_loop
+//!   file       the target on a file beside fio on the same file
 //!   decision   the scheduler alone; `simulated` the SSD model alone
 //!   idle       what connections cost that do nothing
 //!   report     table and target/bench.jsonl                          measure · rounds
@@ -13,12 +15,15 @@
 //!
 //! How to read the table, and what each line measures: `docs/benchmarks.md`.
 
+mod accuracy;
 mod bringup;
 mod client;
 mod decision;
+mod file;
 mod idle;
 mod machine;
 mod measure;
+mod open_loop;
 mod report;
 mod rounds;
 mod server;
@@ -32,12 +37,12 @@ use machine::{Cores, Watch};
 use measure::{Bench, Measure};
 use report::Entry;
 use server::Programs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// All measures, in the order of the table.
-const MEASURES: [&Measure; 11] = [
+const MEASURES: [&Measure; 13] = [
     &wire::CPU_PER_READ,
     &wire::RTT,
     &wire::CONNECTIONS,
@@ -47,6 +52,8 @@ const MEASURES: [&Measure; 11] = [
     &wire::DIGEST_COST,
     &decision::DECISION,
     &simulated::READS,
+    &accuracy::ACCURACY,
+    &file::FILE_VS_RAW,
     &idle::IDLE_CPU,
     &idle::MEM_PER_CONNECTION,
 ];
@@ -95,6 +102,7 @@ fn main() -> Result<ExitCode> {
         programs: Programs::find()?,
         rounds: usize::from(arguments.rounds),
         span: Duration::from_secs_f64(arguments.seconds),
+        folder: arguments.json.parent().unwrap_or(Path::new("")).to_owned(),
     };
     bench.cores.pin_client()?;
     let Cores { client, server } = bench.cores;

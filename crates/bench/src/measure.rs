@@ -5,6 +5,7 @@ use crate::rounds::Rounds;
 use crate::server::Programs;
 use anyhow::Result;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// One or several lines of the table that come from the same runs.
@@ -47,6 +48,8 @@ pub(crate) struct Bench {
     pub(crate) rounds: usize,
     /// How long a turn is.
     pub(crate) span: Duration,
+    /// A folder on a disk, for files that are made and removed.
+    pub(crate) folder: PathBuf,
 }
 
 /// What was found for one line.
@@ -55,6 +58,15 @@ pub(crate) struct Reading {
     pub(crate) rounds: Rounds,
     /// The figures behind it, in words.
     pub(crate) detail: String,
+    /// What keeps the goal although the value does not, where the goal allows for it.
+    pub(crate) excuse: Option<&'static str>,
+}
+
+impl Reading {
+    /// A reading without excuse.
+    pub(crate) fn new(rounds: Rounds, detail: String) -> Reading {
+        Reading { rounds, detail, excuse: None }
+    }
 }
 
 /// What a value should be.
@@ -63,6 +75,7 @@ pub(crate) enum Goal {
     AtMost(f64),
     AtLeast(f64),
     Below(f64),
+    Within(f64, f64),
 }
 
 impl Goal {
@@ -71,6 +84,7 @@ impl Goal {
             Goal::AtMost(most) => value <= most,
             Goal::AtLeast(least) => value >= least,
             Goal::Below(limit) => value < limit,
+            Goal::Within(least, most) => (least..=most).contains(&value),
         }
     }
 }
@@ -81,6 +95,7 @@ impl fmt::Display for Goal {
             Goal::AtMost(most) => write!(f, "≤ {most}"),
             Goal::AtLeast(least) => write!(f, "≥ {least}"),
             Goal::Below(limit) => write!(f, "< {limit}"),
+            Goal::Within(least, most) => write!(f, "{least}–{most}"),
         }
     }
 }
@@ -94,5 +109,6 @@ mod tests {
         assert!(Goal::AtMost(1.25).holds(1.25) && !Goal::AtMost(1.25).holds(1.26));
         assert!(Goal::AtLeast(0.9).holds(0.9) && !Goal::AtLeast(0.9).holds(0.89));
         assert!(!Goal::Below(1.0).holds(1.0) && Goal::Below(1.0).holds(0.99));
+        assert!(Goal::Within(0.95, 1.05).holds(0.95) && !Goal::Within(0.95, 1.05).holds(1.06));
     }
 }

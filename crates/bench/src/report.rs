@@ -30,7 +30,8 @@ pub(crate) struct Entry {
 impl Entry {
     /// Whether the goal holds; `None` if nothing was measured.
     pub(crate) fn holds(&self) -> Option<bool> {
-        self.found.as_ref().ok().map(|reading| self.line.goal.holds(reading.rounds.median()))
+        let reading = self.found.as_ref().ok()?;
+        Some(reading.excuse.is_some() || self.line.goal.holds(reading.rounds.median()))
     }
 
     /// Why one cannot be sure, if so.
@@ -57,12 +58,15 @@ impl Entry {
             "others": self.others,
         });
         match &self.found {
-            Ok(Reading { rounds, detail }) => {
+            Ok(Reading { rounds, detail, excuse }) => {
                 let (least, most) = rounds.range();
                 object["spread"] = rounds.spread().into();
                 object["least"] = least.into();
                 object["most"] = most.into();
                 object["detail"] = detail.as_str().into();
+                if let Some(excuse) = excuse {
+                    object["excuse"] = (*excuse).into();
+                }
             }
             Err(why) => object["why"] = why.as_str().into(),
         }
@@ -115,7 +119,10 @@ pub(crate) fn table(entries: &[Entry]) -> String {
     for entry in entries {
         let name = entry.line.name;
         match &entry.found {
-            Ok(reading) => text.push_str(&format!("\n{name}: {}", reading.detail)),
+            Ok(Reading { detail, excuse: None, .. }) => text.push_str(&format!("\n{name}: {detail}")),
+            Ok(Reading { detail, excuse: Some(excuse), .. }) => {
+                text.push_str(&format!("\n{name}: {excuse}; {detail}"));
+            }
             Err(why) => text.push_str(&format!("\n{name}: not measured: {why}")),
         }
         if let Some(noisy) = entry.noisy() {

@@ -47,7 +47,7 @@ fn reads(bench: &Bench) -> Result<Vec<Reading>> {
         .collect();
     let slower =
         rates.into_iter().min_by(|a, b| a.median().total_cmp(&b.median())).expect("there are depths");
-    Ok(vec![Reading { rounds: slower, detail: detail.join(", ") }])
+    Ok(vec![Reading::new(slower, detail.join(", "))])
 }
 
 /// Keeps `depth` reads outstanding for `SPAN`; how many ended.

@@ -29,10 +29,11 @@ const COMMAND: usize = 72;
 /// Where in a capsule the command identifier and the starting block lie.
 const CID: usize = 10;
 const STARTING_BLOCK: usize = 48;
-/// Where in a CapsuleResp the status lies; its lowest bit is no part of it.
+/// Where in a CapsuleResp the command identifier and the status lie; the status's lowest bit is no part of it.
+const RESPONSE_CID: usize = 20;
 const STATUS: usize = 22;
-/// Where in an R2T the command identifier, the transfer tag, the offset and the length lie.
-const R2T_CID: usize = 8;
+/// Where in a C2HData or an R2T the command identifier lies; and in an R2T the transfer tag, the offset and the length.
+const TRANSFER_CID: usize = 8;
 const R2T_TAG: usize = 10;
 const R2T_OFFSET: usize = 12;
 const R2T_LENGTH: usize = 16;
@@ -122,6 +123,8 @@ pub(crate) struct Stream {
     skip: usize,
     /// IOs outstanding.
     outstanding: u32,
+    /// Identifiers of those that ended with the last reception.
+    ended: Vec<u16>,
     outgoing: VecDeque<Piece>,
     /// Bytes of the first piece that have gone.
     gone: usize,
@@ -143,6 +146,7 @@ impl Stream {
             have: 0,
             skip: 0,
             outstanding: 0,
+            ended: Vec::new(),
             outgoing: VecDeque::new(),
             gone: 0,
         })
@@ -156,19 +160,36 @@ impl Stream {
         self.outstanding
     }
 
+    /// Whether one more IO may be outstanding.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outstanding < self.load.depth
+    }
+
     /// Asks until as many IOs are outstanding as shall be.
     pub(crate) fn fill(&mut self) {
-        let places = self.load.span / u64::from(self.load.length);
-        while self.outstanding < self.load.depth {
-            let place = (u128::from(self.addresses.next_u64()) * u128::from(places)) >> 64;
-            let block = place as u64 * u64::from(self.load.length / BLOCK);
-            let mut bytes = self.capsule;
-            bytes[CID..CID + 2].copy_from_slice(&self.sent.to_le_bytes());
-            bytes[STARTING_BLOCK..STARTING_BLOCK + 8].copy_from_slice(&block.to_le_bytes());
-            self.sent = self.sent.wrapping_add(1);
-            self.outstanding += 1;
-            self.outgoing.push_back(Piece::Small { bytes, length: COMMAND });
+        while self.has_room() {
+            self.ask();
         }
+    }
+
+    /// Asks for one IO, which `flush` sends; answers its identifier.
+    pub(crate) fn ask(&mut self) -> u16 {
+        let places = self.load.span / u64::from(self.load.length);
+        let place = (u128::from(self.addresses.next_u64()) * u128::from(places)) >> 64;
+        let block = place as u64 * u64::from(self.load.length / BLOCK);
+        let id = self.sent;
+        let mut bytes = self.capsule;
+        bytes[CID..CID + 2].copy_from_slice(&id.to_le_bytes());
+        bytes[STARTING_BLOCK..STARTING_BLOCK + 8].copy_from_slice(&block.to_le_bytes());
+        self.sent = self.sent.wrapping_add(1);
+        self.outstanding += 1;
+        self.outgoing.push_back(Piece::Small { bytes, length: COMMAND });
+        id
+    }
+
+    /// Identifiers of the IOs that ended with the last `receive`. (The floor names command 0 whoever asks.)
+    pub(crate) fn ended(&self) -> &[u16] {
+        &self.ended
     }
 
     /// Sends what can be sent now.
@@ -210,13 +231,13 @@ impl Stream {
 
     /// Receives once; answers how many IOs have ended.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<u32> {
+        self.ended.clear();
         let received = match self.socket.read(buffer) {
             Ok(0) => bail!("the server closed the connection"),
             Ok(received) => received,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(error).context("receiving from the server"),
         };
-        let before = self.outstanding;
         let mut bytes = &buffer[..received];
         loop {
             let skipped = self.skip.min(bytes.len());
@@ -228,7 +249,7 @@ impl Stream {
                 continue;
             }
             if bytes.is_empty() {
-                return Ok(before - self.outstanding);
+                return Ok(self.ended.len() as u32);
             }
             let taken = (HEADER - self.have).min(bytes.len());
             self.header[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
@@ -245,26 +266,28 @@ impl Stream {
     fn on_pdu(&mut self) -> Result<()> {
         let [kind, flags, ..] = self.header;
         match PduType::from_wire(kind) {
-            Some(PduType::C2hData) if flags & FLAG_SUCCESS != 0 => self.on_end(),
+            Some(PduType::C2hData) if flags & FLAG_SUCCESS != 0 => self.on_end(TRANSFER_CID),
             Some(PduType::C2hData) => Ok(()),
             Some(PduType::CapsuleResp) => {
                 let status = u16::from_le_bytes(self.field(STATUS)) >> 1;
                 ensure!(status == 0, "an IO ended with status {status:#x}");
-                self.on_end()
+                self.on_end(RESPONSE_CID)
             }
             Some(PduType::R2t) => self.on_request_for_data(),
             other => bail!("the server sent a PDU of type {kind:#x} ({other:?})"),
         }
     }
 
-    fn on_end(&mut self) -> Result<()> {
+    /// An IO has ended; its identifier lies at `cid`.
+    fn on_end(&mut self, cid: usize) -> Result<()> {
+        self.ended.push(u16::from_le_bytes(self.field(cid)));
         self.outstanding =
             self.outstanding.checked_sub(1).context("the server answered more than was asked")?;
         Ok(())
     }
 
     fn on_request_for_data(&mut self) -> Result<()> {
-        let cid = u16::from_le_bytes(self.field(R2T_CID));
+        let cid = u16::from_le_bytes(self.field(TRANSFER_CID));
         let tag = u16::from_le_bytes(self.field(R2T_TAG));
         let offset = u32::from_le_bytes(self.field(R2T_OFFSET));
         let length = u32::from_le_bytes(self.field(R2T_LENGTH));
@@ -284,5 +307,98 @@ impl Stream {
 
     fn field<const N: usize>(&self, at: usize) -> [u8; N] {
         self.header[at..at + N].try_into().expect("fields lie within the header")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    const LOAD: Load =
+        Load { direction: Direction::Read, length: 8192, depth: 3, digest: false, span: 1 << 30 };
+
+    /// A stream and the socket at its other end.
+    fn pair(load: Load) -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let socket = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
+        (Stream::new(socket, load, 1).expect("a stream"), listener.accept().expect("a connection").0)
+    }
+
+    /// Receives until `count` IOs have ended or something is wrong; identifiers of those that ended.
+    fn receive(stream: &mut Stream, count: usize) -> Result<Vec<u16>> {
+        let (mut ended, mut buffer) = (Vec::new(), [0; 1000]);
+        while ended.len() < count {
+            stream.receive(&mut buffer)?;
+            ended.extend_from_slice(stream.ended());
+        }
+        Ok(ended)
+    }
+
+    /// A header with identifier `cid` where this type has it.
+    fn header(kind: PduType, flags: u8, cid: u16, whole: u32) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..4].copy_from_slice(&[kind as u8, flags, HEADER as u8, 0]);
+        bytes[PLEN..PLEN + 4].copy_from_slice(&whole.to_le_bytes());
+        let at = if kind == PduType::CapsuleResp { RESPONSE_CID } else { TRANSFER_CID };
+        bytes[at..at + 2].copy_from_slice(&cid.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn reads_are_asked_for_and_counted_however_their_answers_are_cut() {
+        let (mut stream, mut server) = pair(LOAD);
+        stream.fill();
+        stream.flush().expect("sent");
+        let mut commands = [[0; COMMAND]; 3];
+        for (n, command) in commands.iter_mut().enumerate() {
+            server.read_exact(command).expect("a command");
+            assert_eq!((command[0], command[8]), (PduType::CapsuleCmd as u8, opcode::nvm::READ));
+            assert_eq!(u16::from_le_bytes([command[CID], command[CID + 1]]), n as u16);
+        }
+        let data = [header(PduType::C2hData, FLAG_LAST | FLAG_SUCCESS, 1, 24 + 8192).to_vec(), vec![7; 8192]];
+        let plain = [header(PduType::C2hData, FLAG_LAST, 0, 24 + 8192).to_vec(), vec![7; 8192]];
+        let response = header(PduType::CapsuleResp, 0, 0, 24);
+        let all = [data.concat(), plain.concat(), response.to_vec()].concat();
+        for piece in all.chunks(777) {
+            server.write_all(piece).expect("room");
+        }
+        assert_eq!(receive(&mut stream, 2).expect("good answers"), [1, 0]);
+        assert_eq!(stream.outstanding(), 1);
+        assert!(stream.has_room());
+    }
+
+    #[test]
+    fn a_write_gives_its_data_when_it_is_asked_and_not_before() {
+        let (mut stream, mut server) =
+            pair(Load { direction: Direction::Write, depth: 1, digest: true, ..LOAD });
+        stream.fill();
+        stream.flush().expect("sent");
+        server.read_exact(&mut [0; COMMAND]).expect("a command");
+        let mut request = header(PduType::R2t, 0, 0, 24);
+        request[R2T_TAG] = 9;
+        request[R2T_LENGTH..R2T_LENGTH + 4].copy_from_slice(&8192u32.to_le_bytes());
+        server.write_all(&request).expect("room");
+        while stream.outgoing.is_empty() {
+            stream.receive(&mut [0; 100]).expect("a request for data");
+        }
+        stream.flush().expect("sent");
+        let mut data = vec![0; HEADER + 8192 + 4];
+        server.read_exact(&mut data).expect("data and digest");
+        assert_eq!((data[0], data[R2T_TAG]), (PduType::H2cData as u8, 9));
+        assert_eq!(data[HEADER + 8192..], crc32c(&data[HEADER..HEADER + 8192]).to_le_bytes());
+        server.write_all(&header(PduType::CapsuleResp, 0, 0, 24)).expect("room");
+        assert_eq!(receive(&mut stream, 1).expect("a good answer"), [0]);
+    }
+
+    #[test]
+    fn an_io_that_fails_ends_the_run() {
+        let (mut stream, mut server) = pair(LOAD);
+        stream.fill();
+        let mut failure = header(PduType::CapsuleResp, 0, 0, 24);
+        failure[STATUS] = 0x04;
+        server.write_all(&failure).expect("room");
+        let error = receive(&mut stream, 1).expect_err("a failure");
+        assert_eq!(error.to_string(), "an IO ended with status 0x2");
     }
 }

@@ -78,14 +78,14 @@ const KIB_128: Load = Load { length: 128 << 10, depth: 4, ..KIB_4 };
 fn cpu_per_read(bench: &Bench) -> Result<Vec<Reading>> {
     let against = against_floor(bench, KIB_4, &SLEEPING, Tally::cpu_per_io, Better::Less)?;
     let detail = format!("{} ns per read", against.figures);
-    Ok(vec![Reading { rounds: against.ratios, detail }])
+    Ok(vec![Reading::new(against.ratios, detail)])
 }
 
 fn rtt(bench: &Bench) -> Result<Vec<Reading>> {
     let load = Load { depth: 1, ..KIB_4 };
     let against = against_floor(bench, load, &SLEEPING_OR_NOT, Tally::latency, Better::Less)?;
     let detail = format!("{} ns", against.figures);
-    Ok(vec![Reading { rounds: against.ratios, detail }])
+    Ok(vec![Reading::new(against.ratios, detail)])
 }
 
 fn connections(bench: &Bench) -> Result<Vec<Reading>> {
@@ -100,7 +100,7 @@ fn connections(bench: &Bench) -> Result<Vec<Reading>> {
         median(&tallies[0], Tally::server_busy) * 100.0,
         median(&tallies[1], Tally::server_busy) * 100.0,
     );
-    Ok(vec![Reading { rounds: ratios(&tallies[0], &tallies[1], Tally::iops), detail }])
+    Ok(vec![Reading::new(ratios(&tallies[0], &tallies[1], Tally::iops), detail)])
 }
 
 fn bulk_read(bench: &Bench) -> Result<Vec<Reading>> {
@@ -114,7 +114,7 @@ fn bulk_write(bench: &Bench) -> Result<Vec<Reading>> {
 fn bulk(bench: &Bench, load: Load) -> Result<Vec<Reading>> {
     let against = against_floor(bench, load, &SLEEPING, Tally::iops, Better::More)?;
     let detail = format!("{} IOPS", against.figures);
-    Ok(vec![Reading { rounds: against.ratios, detail }])
+    Ok(vec![Reading::new(against.ratios, detail)])
 }
 
 fn policy_cost(bench: &Bench) -> Result<Vec<Reading>> {
@@ -135,7 +135,7 @@ fn policy_cost(bench: &Bench) -> Result<Vec<Reading>> {
         median(&tallies[0], Tally::server_busy) * 100.0,
         median(&tallies[1], Tally::server_busy) * 100.0,
     );
-    Ok(vec![Reading { rounds: ratios(&tallies[0], &tallies[1], Tally::iops), detail }])
+    Ok(vec![Reading::new(ratios(&tallies[0], &tallies[1], Tally::iops), detail)])
 }
 
 /// Reads and writes are measured; the dearer one is the value.
@@ -153,7 +153,7 @@ fn digest_cost(bench: &Bench) -> Result<Vec<Reading>> {
         found.push(ratios);
     }
     let dearer = found.into_iter().min_by(|a, b| a.median().total_cmp(&b.median())).expect("there are two");
-    Ok(vec![Reading { rounds: dearer, detail: details.join(", ") }])
+    Ok(vec![Reading::new(dearer, details.join(", "))])
 }
 
 /// What is better.

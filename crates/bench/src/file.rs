@@ -1,0 +1,82 @@
+//! What the switch takes from a disk: 4 KiB random reads of a file through it, beside fio's own io_uring on the same file.
+//!
+//! Both read around the page cache, with 32 outstanding, from the server's core, in turns. If the switch is slower because it has
+//! used up its core, the reading says so; that is what one core does, not what the switch keeps from the disk.
+
+use crate::client::{Client, Tally};
+use crate::measure::{Bench, Goal, Line, Measure, Reading};
+use crate::rounds::Rounds;
+use crate::stream::{Direction, Load};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The line.
+pub(crate) const FILE_VS_RAW: Measure = Measure {
+    lines: &[Line::ratio("file_vs_raw", Goal::AtLeast(0.9))],
+    about: "IOPS of 4 KiB random reads of a file, QD 32: through the switch / fio io_uring",
+    run: file_vs_raw,
+};
+
+/// Bytes of the file; written once, so that a read reaches the disk.
+const SIZE: u64 = 512 << 20;
+const DEPTH: u32 = 32;
+const LOAD: Load = Load { direction: Direction::Read, length: 4096, depth: DEPTH, digest: false, span: SIZE };
+/// From this part of its core on, the target is limited by it.
+const LIMITED: f64 = 0.95;
+
+fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
+    fs::create_dir_all(&bench.folder).with_context(|| format!("making {}", bench.folder.display()))?;
+    let file = Scratch(bench.folder.join(format!("bench-{}.img", std::process::id())));
+    fio(bench, &file.0, &["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"])?;
+    let path = file.0.to_str().context("the file's name is no text")?;
+    let server = bench.programs.target(bench.cores, &["--device", path])?;
+    let mut client = Client::of_target(&server, 1, LOAD)?;
+    let (mut through, mut raw) = (Vec::new(), Vec::new());
+    let depth = format!("--iodepth={DEPTH}");
+    let runtime = format!("--runtime={}ms", bench.span.as_millis());
+    for _ in 0..bench.rounds {
+        through.push(client.run(bench.span)?);
+        let read = ["--rw=randread", "--bs=4k", &depth, "--readonly", "--time_based", &runtime];
+        raw.push(
+            fio(bench, &file.0, &read)?["jobs"][0]["read"]["iops"].as_f64().context("fio tells no IOPS")?,
+        );
+    }
+    let ratios = through.iter().zip(&raw).map(|(through, raw)| through.iops() / raw).collect();
+    let median = |figure: fn(&Tally) -> f64| Rounds::new(through.iter().map(figure).collect()).median();
+    let busy = median(Tally::server_busy);
+    let detail = format!(
+        "{:.1}k through the switch, its core {:.0} % busy; {:.1}k with fio",
+        median(Tally::iops) / 1e3,
+        busy * 100.0,
+        Rounds::new(raw).median() / 1e3,
+    );
+    let excuse = (busy >= LIMITED).then_some("limited by CPU");
+    Ok(vec![Reading { rounds: Rounds::new(ratios), detail, excuse }])
+}
+
+/// Runs fio on `file` from the server's core; what it tells.
+fn fio(bench: &Bench, file: &Path, arguments: &[&str]) -> Result<Value> {
+    let mut command = Command::new("fio");
+    command.args(["--name=raw", "--ioengine=io_uring", "--direct=1", "--output-format=json"]);
+    command.arg(format!("--filename={}", file.display())).arg(format!("--size={SIZE}")).args(arguments);
+    let output = match bench.cores.start_server(|| command.output())? {
+        Ok(output) => output,
+        Err(error) => bail!("fio cannot be run ({error}); it is the Debian package `fio`"),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "fio failed: {}", said.lines().next().unwrap_or("it does not say why"));
+    serde_json::from_slice(&output.stdout).context("fio's answer")
+}
+
+/// A file that is removed at the end.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It may never have come to be.
+        fs::remove_file(&self.0).ok();
+    }
+}
