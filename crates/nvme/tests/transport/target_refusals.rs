@@ -1,13 +1,23 @@
 //! What the target refuses without ending the connection, and commands called off while their data is on the way.
 
 use super::world::{FLUSH, READ, Source, Victim, WRITE, command, pattern};
-use nvme::connection::{Cancel, FlowControl, TargetEvent};
+use nvme::connection::{Cancel, FlowControl, TargetConnection, TargetEvent, TargetLimits};
 use nvme::pdu::common::FLAG_LAST;
 use nvme::pdu::{CapsuleCmd, Digests, H2cData};
 use nvme::spec::{Cqe, Sgl, Sqe, Status};
 
 const PLAIN: Digests = Digests { header: false, data: false };
 const BOTH: Digests = Digests { header: true, data: true };
+
+/// Takes what was told of a refused command; nothing else may have come out.
+fn refusal_told(victim: &mut Victim) -> (u16, Status) {
+    let told = match victim.events[..] {
+        [TargetEvent::Refused { sqe, status }] => (sqe.cid(), status),
+        ref other => panic!("{other:?}"),
+    };
+    victim.events.clear();
+    told
+}
 
 /// The next command must pass: the connection took no harm.
 fn still_works(victim: &mut Victim) {
@@ -35,7 +45,7 @@ fn an_sgl_that_does_not_fit_is_refused_and_its_data_skipped() {
             victim.command(command(opcode, 1, 0).with_sgl(sgl), &vec![7; length]);
             let cqe = victim.response();
             assert_eq!((cqe.cid(), cqe.status()), (1, status), "{what}");
-            assert!(victim.events.is_empty());
+            assert_eq!(refusal_told(&mut victim), (1, status), "{what}");
             still_works(&mut victim);
         }
     }
@@ -48,6 +58,7 @@ fn an_identifier_in_use_is_a_conflict_and_the_first_command_lives_on() {
     victim.command(command(WRITE, 0x101a, 0).with_sgl(Sgl::InCapsule { offset: 0, length: 4 }), &[9; 4]);
     let cqe = victim.response();
     assert_eq!((cqe.cid(), cqe.status()), (0x101a, Status::COMMAND_ID_CONFLICT));
+    assert_eq!(refusal_told(&mut victim), (0x101a, Status::COMMAND_ID_CONFLICT));
     let data = victim.peer.pdu(H2cData::new(0x101a, ttag, 0, 8), FLAG_LAST, &[5; 8]);
     victim.send(&data).expect("the data asked for");
     assert!(matches!(&victim.events[..], [TargetEvent::Command { data: Some(data), .. }] if data == &[5; 8]));
@@ -74,7 +85,7 @@ fn spoiled_data_in_a_capsule_fails_the_command() {
     capsule[100] ^= 1;
     assert_eq!(victim.send(&capsule), Ok(capsule.len()));
     assert_eq!(victim.response().status(), Status::TRANSIENT_TRANSPORT_ERROR);
-    assert!(victim.events.is_empty());
+    assert_eq!(refusal_told(&mut victim), (3, Status::TRANSIENT_TRANSPORT_ERROR));
     still_works(&mut victim);
 }
 
@@ -89,7 +100,7 @@ fn spoiled_data_of_a_transfer_fails_the_command_once_all_of_it_came() {
     let second = victim.peer.pdu(H2cData::new(3, ttag, 4096, 4096), FLAG_LAST, &pattern(0, 4096));
     assert_eq!(victim.send(&second), Ok(second.len()));
     assert_eq!(victim.response().status(), Status::TRANSIENT_TRANSPORT_ERROR);
-    assert!(victim.events.is_empty());
+    assert_eq!(refusal_told(&mut victim), (3, Status::TRANSIENT_TRANSPORT_ERROR));
     still_works(&mut victim);
 }
 
@@ -118,7 +129,7 @@ fn a_write_whose_data_is_on_the_way_is_called_off_when_it_came() {
     let second = victim.peer.pdu(H2cData::new(5, ttag, 4096, 4096), FLAG_LAST, &[1; 4096]);
     victim.send(&second).expect("the rest");
     assert_eq!(victim.response().status(), Status::ABORT_REQUESTED);
-    assert!(victim.events.is_empty());
+    assert_eq!(refusal_told(&mut victim), (5, Status::ABORT_REQUESTED));
     still_works(&mut victim);
 }
 
@@ -185,4 +196,21 @@ fn answering_twice_is_our_bug() {
     victim.command(Sqe::new(FLUSH).with_cid(1), &[]);
     victim.target.reply(Cqe::success(1));
     victim.target.reply(Cqe::success(1));
+}
+
+#[test]
+fn a_stranger_moves_no_more_than_a_capsule_holds() {
+    let limits = TargetLimits { in_capsule_max: 8192, ..TargetLimits::default() };
+    let mut stranger = Victim { target: TargetConnection::new(limits), ..Victim::new(PLAIN) };
+    stranger.send(&stranger.peer.ic_req()).expect("a proper handshake");
+    stranger.sent();
+    stranger.events.clear();
+    for (cid, opcode) in [(1, WRITE), (2, READ)] {
+        stranger.command(command(opcode, cid, 0).with_sgl(Sgl::Transport { length: 8196 }), &[]);
+        assert_eq!(stranger.response().status(), Status::INVALID_FIELD);
+        assert_eq!(refusal_told(&mut stranger), (cid, Status::INVALID_FIELD));
+    }
+    stranger.solicited_write(3, 8192);
+    stranger.target.set_queue(8, FlowControl::Enabled);
+    stranger.solicited_write(4, 1 << 20);
 }

@@ -7,7 +7,7 @@
 //!   bytes out <-- CapsuleResp, or C2HData [+ CapsuleResp] <-- transmit queue <-- reply / reply_with_data
 //!
 //! The layer above sees a command when its write data is complete, and answers it exactly once. Commands that the transport
-//! itself must refuse (an identifier in use, an impossible SGL, spoiled data) are answered here and never seen above.
+//! itself must refuse (an identifier in use, an impossible SGL, spoiled data) are answered here; above they are only told of.
 //!
 //! Buffers may run out. In-capsule data then stops the parse (`on_bytes` takes less than it was given) until a later call
 //! finds a buffer; a larger write is parked without its data and the parse goes on (`resume` asks again). Too many answers
@@ -78,6 +78,13 @@ pub enum TargetEvent<B> {
         sqe: Sqe,
         /// Its write data: the first `sqe.sgl_length()` bytes of the buffer.
         data: Option<B>,
+    },
+    /// A command was answered here and will not be seen: for whoever keeps account of what hosts do wrong.
+    Refused {
+        /// The command.
+        sqe: Sqe,
+        /// What it was answered.
+        status: Status,
     },
 }
 
@@ -163,6 +170,8 @@ pub struct TargetConnection<B> {
     parked: VecDeque<u16>,
     transmit: VecDeque<Outbound<B>>,
     transmit_pause: usize,
+    /// Longest transfer of a command now: a stranger, who has not connected, moves no more than fits a capsule.
+    transfer_max: u32,
     queue: SubmissionQueue,
     success_without_response: bool,
     fatal: Option<Fatal>,
@@ -188,6 +197,7 @@ impl<B: Buffer> TargetConnection<B> {
             parked: VecDeque::new(),
             transmit: VecDeque::new(),
             transmit_pause: COMMANDS_BEFORE_CONNECT as usize + TRANSMIT_SLACK,
+            transfer_max: limits.in_capsule_max.min(limits.transfer_max),
             queue: SubmissionQueue::before_connect(COMMANDS_BEFORE_CONNECT),
             success_without_response: true,
             fatal: None,
@@ -200,6 +210,7 @@ impl<B: Buffer> TargetConnection<B> {
         assert!((1..=1 << 16).contains(&entries), "a queue of {entries} entries");
         self.commands.set_capacity(entries as usize);
         self.transmit_pause = entries as usize + TRANSMIT_SLACK;
+        self.transfer_max = self.limits.transfer_max;
         self.queue = SubmissionQueue::connected(entries, flow_control);
     }
 

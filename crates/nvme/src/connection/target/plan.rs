@@ -6,7 +6,6 @@
 //!
 //! NVMe/TCP Transport Specification: "Data Transfer Mechanism"; Base Specification: "SGL descriptors".
 
-use super::TargetLimits;
 use crate::spec::sqe::{FLAGS_PSDT_MASK, FLAGS_PSDT_SGL};
 use crate::spec::{Direction, Sgl, Sqe, Status};
 
@@ -23,8 +22,8 @@ pub(super) enum Plan {
     Send(u32),
 }
 
-/// The plan for a command that came with `in_capsule` bytes of data.
-pub(super) fn plan(sqe: &Sqe, in_capsule: u32, limits: &TargetLimits) -> Result<Plan, Status> {
+/// The plan for a command that came with `in_capsule` bytes of data and may move `transfer_max` by itself.
+pub(super) fn plan(sqe: &Sqe, in_capsule: u32, transfer_max: u32) -> Result<Plan, Status> {
     if sqe.flags() & FLAGS_PSDT_MASK != FLAGS_PSDT_SGL {
         return Err(Status::INVALID_FIELD);
     }
@@ -41,7 +40,7 @@ pub(super) fn plan(sqe: &Sqe, in_capsule: u32, limits: &TargetLimits) -> Result<
             Direction::None | Direction::Both => Ok(Plan::Complete),
             _ if length == 0 => Ok(Plan::Complete),
             // Beyond MDTS.
-            _ if length > limits.transfer_max => Err(Status::INVALID_FIELD),
+            _ if length > transfer_max => Err(Status::INVALID_FIELD),
             Direction::ToController => Ok(Plan::Solicit(length)),
             Direction::FromController => Ok(Plan::Send(length)),
         },
@@ -55,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_sgl_says_where_the_data_is() {
-        let limits = TargetLimits { transfer_max: 1 << 20, ..TargetLimits::default() };
+        const TRANSFER_MAX: u32 = 1 << 20;
         let (write, read, flush, unknown) = (Sqe::new(0x01), Sqe::new(0x02), Sqe::new(0x00), Sqe::new(0x83));
         let capsule = |length| Sgl::InCapsule { offset: 0, length };
         let transport = |length| Sgl::Transport { length };
@@ -81,8 +80,8 @@ mod tests {
             ("offset into the capsule",      write,   Sgl::InCapsule { offset: 8, length: 8 }, 8, Err(Status::SGL_OFFSET_INVALID)),
         ];
         for (what, sqe, sgl, in_capsule, expected) in cases {
-            assert_eq!(plan(&sqe.with_sgl(sgl), in_capsule, &limits), expected, "{what}");
+            assert_eq!(plan(&sqe.with_sgl(sgl), in_capsule, TRANSFER_MAX), expected, "{what}");
         }
-        assert_eq!(plan(&flush.with_flags(0), 0, &limits), Err(Status::INVALID_FIELD), "PRPs");
+        assert_eq!(plan(&flush.with_flags(0), 0, TRANSFER_MAX), Err(Status::INVALID_FIELD), "PRPs");
     }
 }

@@ -134,12 +134,12 @@ impl<B: Buffer> TargetConnection<B> {
         }
         let planned = match self.commands.get(cid) {
             Some(_) => Err(Status::COMMAND_ID_CONFLICT),
-            None => plan(&sqe, layout.data_length, &self.limits),
+            None => plan(&sqe, layout.data_length, self.transfer_max),
         };
         let plan = match planned {
             Ok(plan) => plan,
             Err(status) => {
-                self.answer(Cqe::new(cid, status));
+                self.refuse(sqe, status, events);
                 if layout.data_length > 0 {
                     self.receiving = Receiving::Discarded;
                 }
@@ -202,6 +202,12 @@ impl<B: Buffer> TargetConnection<B> {
         Ok(())
     }
 
+    /// Answers a command that will not be seen above.
+    fn refuse(&mut self, sqe: Sqe, status: Status, events: &mut Vec<TargetEvent<B>>) {
+        self.answer(Cqe::new(sqe.cid(), status));
+        events.push(TargetEvent::Refused { sqe, status });
+    }
+
     fn on_payload_end(&mut self, intact: bool, events: &mut Vec<TargetEvent<B>>) {
         match core::mem::replace(&mut self.receiving, Receiving::Nothing) {
             Receiving::InCapsule { buffer, .. } => {
@@ -210,7 +216,7 @@ impl<B: Buffer> TargetConnection<B> {
                     events.push(TargetEvent::Command { sqe, data: Some(buffer) });
                 } else {
                     self.commands.remove(sqe.cid());
-                    self.answer(Cqe::new(sqe.cid(), Status::TRANSIENT_TRANSPORT_ERROR));
+                    self.refuse(sqe, Status::TRANSIENT_TRANSPORT_ERROR, events);
                 }
             }
             Receiving::Transfer(number) => {
@@ -236,7 +242,7 @@ impl<B: Buffer> TargetConnection<B> {
         match refused {
             Some(status) => {
                 self.commands.remove(sqe.cid());
-                self.answer(Cqe::new(sqe.cid(), status));
+                self.refuse(sqe, status, events);
             }
             None => {
                 self.commands.set(sqe.cid(), Outstanding { transfer: None, read_length: 0 });
