@@ -18,7 +18,7 @@ use units::Bytes;
 
 /// What an IO or admin queue may send with its command, in bytes: a 4 KiB write and a Dataset Management command need no
 /// round trip, and Linux counts on it for admin commands.
-const IN_CAPSULE_MAX: u32 = 8192;
+pub(crate) const IN_CAPSULE_MAX: u32 = 8192;
 
 /// Why a subsystem cannot be had.
 #[derive(Debug)]

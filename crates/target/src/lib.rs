@@ -21,6 +21,7 @@
 //! are `reactor`.
 
 mod assemble;
+mod complaints;
 pub mod config;
 mod device;
 mod front;
@@ -36,6 +37,7 @@ mod slab;
 mod stats;
 mod switch;
 mod tenants;
+mod waiting;
 
 pub use assemble::SubsystemError;
 pub use device::DeviceError;

@@ -188,6 +188,11 @@ impl Link {
         self.held.clear();
     }
 
+    /// Whether no more is parsed.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending
+    }
+
     /// Whether the link has ended and sent its last words.
     pub(crate) fn is_spent(&self) -> bool {
         self.ending && self.transport.transmit_pending() == 0 && self.batch.is_some()

@@ -61,6 +61,12 @@ impl Intakes {
         self.transfers.set_limit(memory - capsules);
     }
 
+    /// Enough for so many connections of which each brings one command with `data_max`, either way.
+    pub(crate) fn for_commands(connections: u64, data_max: Bytes) -> Intakes {
+        let each = Bytes(connections * data_max.get());
+        Intakes { capsules: BufferPool::new(each), transfers: BufferPool::new(each) }
+    }
+
     /// Takes a buffer back.
     pub(crate) fn give(&mut self, buffer: IoBuffer, account: Account) {
         self.of(account).give(buffer);

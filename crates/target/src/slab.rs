@@ -7,7 +7,7 @@
 //! Holds: a stale key finds nothing (`a_stale_key_finds_nothing`).
 
 /// Names a value of one [`Slab`], as a single number: generation above, index below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(u64);
 
 impl Key {

@@ -66,6 +66,11 @@ impl Registry {
         Some(Admission { id, host: name, is_new: true, is_reused })
     }
 
+    /// Connections of `host`.
+    pub(crate) fn connections(&self, host: &str) -> usize {
+        self.tenants.get(host).map_or(0, |entry| entry.connections)
+    }
+
     /// A connection of tenant `host` has gone, with all of its IOs.
     pub(crate) fn disconnect(&mut self, host: &str) {
         let entry = self.tenants.get_mut(host).expect("a connection that goes has come");

@@ -265,8 +265,14 @@ impl Check<'_> {
                 format!("{} do not hold {MEMORY_IN_TRANSFERS} transfers for each device", limits.memory);
             self.report(field("memory"), what, "raise it, or lower transfer_max");
         }
-        if limits.connections == 0 {
-            self.report(field("connections"), "zero lets nobody in", "write 1 or more");
+        for (name, bound) in [
+            ("connections", limits.connections),
+            ("connections_per_host", limits.connections_per_host),
+            ("connections_waiting", limits.connections_waiting),
+        ] {
+            if bound == 0 {
+                self.report(field(name), "zero lets nobody in", "write 1 or more");
+            }
         }
         if limits.queue_depth < 2 {
             let what = format!("a queue of {} entries cannot work", limits.queue_depth);
@@ -275,9 +281,11 @@ impl Check<'_> {
         if limits.io_queues == 0 {
             self.report(field("io_queues"), "zero leaves no queue for IO", "write 1 or more");
         }
-        for (name, span) in
-            [("handshake_timeout", limits.handshake_timeout), ("stall_timeout", limits.stall_timeout)]
-        {
+        for (name, span) in [
+            ("handshake_timeout", limits.handshake_timeout),
+            ("connect_timeout", limits.connect_timeout),
+            ("stall_timeout", limits.stall_timeout),
+        ] {
             if span == Nanos::ZERO {
                 self.report(
                     field(name),

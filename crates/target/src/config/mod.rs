@@ -284,14 +284,20 @@ pub struct Limits {
     pub memory_per_connection: Bytes,
     /// Connections (queues of all hosts together).
     pub connections: u32,
+    /// Connections of one host NQN.
+    pub connections_per_host: u32,
+    /// Connections that have not said Connect, beyond the others.
+    pub connections_waiting: u32,
     /// Entries of a submission queue.
     pub queue_depth: u16,
     /// IO queues of one controller.
     pub io_queues: u16,
     /// The largest transfer of one command (MDTS), a power of two of at least 4 KiB.
     pub transfer_max: Bytes,
-    /// From accept to the end of Connect.
+    /// From accept to the end of the host's ICReq.
     pub handshake_timeout: Nanos,
+    /// From ICReq to the end of Connect. Hosts connect all their queues before they say Connect on the first.
+    pub connect_timeout: Nanos,
     /// How long a host may leave its replies unread, or its announced data unsent, before it is disconnected.
     pub stall_timeout: Nanos,
 }
@@ -302,10 +308,13 @@ impl Default for Limits {
             memory: Bytes::mib(512),
             memory_per_connection: Bytes::mib(32),
             connections: 1024,
+            connections_per_host: 512,
+            connections_waiting: 1024,
             queue_depth: 1024,
             io_queues: 64,
             transfer_max: Bytes::mib(1),
             handshake_timeout: Nanos::secs(10),
+            connect_timeout: Nanos::secs(30),
             stall_timeout: Nanos::secs(30),
         }
     }

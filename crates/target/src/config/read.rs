@@ -87,10 +87,17 @@ fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
             .size(findings, "memory_per_connection")
             .unwrap_or(default.memory_per_connection),
         connections: table.number(findings, "connections").unwrap_or(default.connections),
+        connections_per_host: table
+            .number(findings, "connections_per_host")
+            .unwrap_or(default.connections_per_host),
+        connections_waiting: table
+            .number(findings, "connections_waiting")
+            .unwrap_or(default.connections_waiting),
         queue_depth: table.number(findings, "queue_depth").unwrap_or(default.queue_depth),
         io_queues: table.number(findings, "io_queues").unwrap_or(default.io_queues),
         transfer_max: table.size(findings, "transfer_max").unwrap_or(default.transfer_max),
         handshake_timeout: table.span(findings, "handshake_timeout").unwrap_or(default.handshake_timeout),
+        connect_timeout: table.span(findings, "connect_timeout").unwrap_or(default.connect_timeout),
         stall_timeout: table.span(findings, "stall_timeout").unwrap_or(default.stall_timeout),
     };
     table.finish(findings);

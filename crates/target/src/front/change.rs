@@ -89,7 +89,7 @@ impl Front {
                 }
                 self.tenants = tenants;
             }
-            Change::Limits(limits) => self.parts.limits = limits,
+            Change::Limits(limits) => self.set_limits(limits),
             Change::Listen { address, listener, answer } => {
                 let listening = self.parts.reactor.listen(listener);
                 let told = listening.map(|token| self.listeners.push((address, token)));

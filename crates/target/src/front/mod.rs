@@ -6,43 +6,50 @@
 //!                                       └─ neither, or not allowed ─► refused
 //! ```
 //!
-//! A connection that has not said Connect within the handshake time-out is closed, and beyond the connection limit none is
-//! taken at all; so whoever just opens connections takes nothing from those who do IO.
+//! Until it has said Connect, a connection is in the waiting room, which has a bound and a patience of its own; so whoever
+//! just opens connections takes nothing from those who do IO. One that has, counts until its pipeline says that it has gone.
 //!
 //! The front numbers the tenants: before a connection goes to its pipeline, every pipeline has been told who it is.
 //!
-//! Holds: a connection is counted from accept until its pipeline says that it has gone (`tests/bounds.rs`).
-//! Elsewhere: what discovery tells is `assemble`; who a tenant is `tenants`; what changes while the target runs is `change`.
+//! Holds: connections are bounded, in all, by host, and before Connect (`tests/bad_peers/crowds.rs`).
+//! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`; who has to leave
+//!            the room is `waiting`; how often a host is worth a line of the log is `complaints`; what changes while the target
+//!            runs is `change`.
 
 mod change;
+mod connect;
 
 pub(crate) use change::{Change, Route};
 
-use crate::config::{AllowedHosts, Limits, TenantConfig};
+use crate::assemble::IN_CAPSULE_MAX;
+use crate::complaints::{Complaints, Subject, Untold};
+use crate::config::{Limits, TenantConfig};
 use crate::link::{Events, Link};
 use crate::mailbox::Inbox;
 use crate::payload::{Intakes, Payload};
 use crate::pipeline::Peers;
-use crate::pipeline::message::{Announcement, Handover, Report, ToFront, ToPipeline};
+use crate::pipeline::message::{Report, ToFront};
 use crate::slab::{Key, Slab};
-use crate::tenants::{Registry, share_of};
+use crate::tenants::Registry;
+use crate::waiting::{Manners, WaitingRoom};
+use connect::Refusal;
 use nvme::buffer::Buffer;
-use nvme::connection::{Fatal, FlowControl, TargetConnection, TargetEvent, TargetLimits};
-use nvme::spec::connect::ConnectData;
+use nvme::connection::{Fatal, TargetConnection, TargetEvent, TargetLimits};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
-use nvme::subsystem::{Action, Output, QueueKey, Subsystem, read_connect, unknown_subsystem};
+use nvme::subsystem::{Action, Output, QueueKey, Subsystem};
 use reactor::{Clock, Event, Reactor, Token};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{debug, info, warn};
-use units::{Bytes, Instant, Nanos};
+use units::{Bytes, Instant, Nanos, TenantId};
 
 /// Host NQNs known at a time.
 const TENANTS_MAX: usize = 4096;
-/// Memory for what arrives before a connection has a home: Connect data, and what discovery is asked.
-const MEMORY: Bytes = Bytes::mib(8);
+/// Memory of one connection before it has a home: Connect data, or what discovery is asked.
+const GUEST_MEMORY: Bytes = Bytes::kib(64);
 /// How long a listener that cannot accept (too many open files) rests.
 const ACCEPT_REST: Nanos = Nanos::millis(100);
 /// How often connections of the discovery service are looked at for a host that has stopped.
@@ -90,7 +97,8 @@ struct Departure {
     subsystem: usize,
     /// The slot of the pipeline it is at home in.
     home: usize,
-    host: Nqn,
+    tenant: TenantId,
+    host: Arc<str>,
     unparsed: Vec<u8>,
     is_detaching: bool,
 }
@@ -107,8 +115,8 @@ pub(crate) struct Front {
     tenants: Vec<TenantConfig>,
     guests: Slab<Guest>,
     by_token: HashMap<Token, Key>,
-    /// By when each guest must have said Connect, oldest first.
-    deadlines: VecDeque<(Instant, Key)>,
+    /// Guests that have not said Connect.
+    room: WaitingRoom,
     registry: Registry,
     /// Connections handed over and not gone.
     handed_over: usize,
@@ -118,28 +126,37 @@ pub(crate) struct Front {
     next_stall_check: Instant,
     is_ended: bool,
     events: Events,
+    complaints: Complaints,
 }
 
 impl Front {
     pub(crate) fn new(parts: Parts) -> Front {
         Front {
-            parts,
             listeners: Vec::new(),
             routes: Vec::new(),
             pipelines: Peers::default(),
             tenants: Vec::new(),
             guests: Slab::new(),
             by_token: HashMap::new(),
-            deadlines: VecDeque::new(),
+            room: WaitingRoom::new(parts.limits.connections_waiting as usize),
             registry: Registry::new(TENANTS_MAX),
             handed_over: 0,
-            intakes: Intakes::new(MEMORY),
+            intakes: intakes(&parts.limits),
             resting: Vec::new(),
             resume_at: None,
             next_stall_check: Instant::ZERO,
             is_ended: false,
             events: Vec::new(),
+            complaints: Complaints::new(),
+            parts,
         }
+    }
+
+    /// Other bounds, for what comes from now on.
+    fn set_limits(&mut self, limits: Limits) {
+        self.room.set_capacity(limits.connections_waiting as usize);
+        self.intakes = intakes(&limits);
+        self.parts.limits = limits;
     }
 
     /// Runs until it is told to end.
@@ -161,17 +178,19 @@ impl Front {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let handshake = self.deadlines.front().map(|(at, _)| *at);
         let stall = (self.guests.len() > 0).then_some(self.next_stall_check);
         let keep_alive = self.parts.discovery.next_timeout();
-        [handshake, stall, keep_alive, self.resume_at].into_iter().flatten().min()
+        let untold = self.complaints.deadline();
+        [self.room.deadline(), stall, keep_alive, self.resume_at, untold].into_iter().flatten().min()
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Accepted { socket, peer, .. } => self.on_accepted(now, socket, peer),
             Event::AcceptFailed { listener, error } => {
-                warn!(%error, "no connection can be accepted for now");
+                if self.complaints.admits(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::Turned) {
+                    warn!(%error, connections = self.connections(), "no connection can be accepted for now");
+                }
                 self.resting.push(listener);
                 self.resume_at = Some(now + ACCEPT_REST);
             }
@@ -179,8 +198,8 @@ impl Front {
             Event::ReceiveEnded { token, error } => {
                 if let Some(key) = self.by_token.get(&token).copied() {
                     match error {
-                        Some(error) => self.close(now, key, &format!("the connection broke: {error}")),
-                        None => self.close(now, key, "closed by the host"),
+                        Some(error) => self.close_broken(now, key, &error),
+                        None => self.close(now, key, Subject::Ended, "closed by the host"),
                     }
                 }
             }
@@ -191,7 +210,7 @@ impl Front {
                 guest.link.on_sent(batch, drop);
                 match result {
                     Ok(()) => self.parse(now, key, &[]),
-                    Err(error) => self.close(now, key, &format!("the connection broke: {error}")),
+                    Err(error) => self.close_broken(now, key, &error),
                 }
             }
             Event::Detached { token, socket } => self.on_detached(token, socket),
@@ -208,10 +227,7 @@ impl Front {
 
     fn on_message(&mut self, now: Instant, message: ToFront) {
         match message {
-            ToFront::Closed { host } => {
-                self.handed_over -= 1;
-                self.registry.disconnect(&host);
-            }
+            ToFront::Closed { host } => self.dismiss(&host),
             ToFront::Change(change) => self.on_change(change),
             ToFront::Drain => {
                 for (_, listener) in self.listeners.drain(..) {
@@ -219,7 +235,7 @@ impl Front {
                 }
                 self.resume_at = None;
                 let keys: Vec<Key> = self.guests.iter().map(|(key, _)| key).collect();
-                keys.into_iter().for_each(|key| self.close(now, key, "the target ends"));
+                keys.into_iter().for_each(|key| self.close(now, key, Subject::Ended, "the target ends"));
                 if self.parts.reports.send(Report::Drained).is_err() {
                     debug!("nobody waits for the front to be drained");
                 }
@@ -229,25 +245,38 @@ impl Front {
     }
 
     fn on_accepted(&mut self, now: Instant, socket: TcpStream, peer: SocketAddr) {
-        let connections = self.guests.len() + self.handed_over;
+        let connections = self.connections();
         if connections >= self.parts.limits.connections as usize {
-            warn!(%peer, connections, "a connection is refused: limits.connections is reached");
+            if self.complaints.admits(now, peer.ip(), Subject::Turned) {
+                warn!(%peer, connections, "a connection is turned away: limits.connections is reached");
+            }
             return;
+        }
+        if let Some(key) = self.room.crowded_out() {
+            self.close(now, key, Subject::Dropped, "limits.connections_waiting is reached, others come");
         }
         let local = socket.local_addr().ok();
         let token = match self.parts.reactor.add_socket(socket) {
             Ok(token) => token,
             Err(error) => {
-                warn!(%peer, %error, "a connection is refused: the system has no room for it");
+                if self.complaints.admits(now, peer.ip(), Subject::Turned) {
+                    warn!(%peer, %error, "a connection is turned away: the system has no room for it");
+                }
                 return;
             }
         };
         let transport = TargetConnection::new(self.parts.transport);
-        let link = Link::new(now, token, peer, transport, self.parts.limits.memory_per_connection);
+        let link = Link::new(now, token, peer, transport, GUEST_MEMORY);
         let key = self.guests.insert(Guest { link, local, stage: Stage::Greeting });
         self.by_token.insert(token, key);
-        self.deadlines.push_back((now + self.parts.limits.handshake_timeout, key));
+        self.room.place(key, Manners::Silent, now, self.parts.limits.handshake_timeout);
         debug!(%peer, "accepted");
+    }
+
+    /// Connections that are queues, of discovery too.
+    fn connections(&self) -> usize {
+        // Those that leave are counted as handed over, and in the room until they have left.
+        self.guests.len() - self.room.len() + self.handed_over
     }
 
     fn on_received(&mut self, now: Instant, token: Token, bytes: &[u8]) {
@@ -269,8 +298,12 @@ impl Front {
         };
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
-            if let TargetEvent::Command { sqe, data } = event {
-                self.on_command(now, key, sqe, data);
+            match event {
+                TargetEvent::Command { sqe, data } => self.on_command(now, key, sqe, data),
+                TargetEvent::Initialized { .. } => {
+                    self.room.place(key, Manners::Greeted, now, self.parts.limits.connect_timeout);
+                }
+                TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
             }
         }
         self.events = events;
@@ -280,15 +313,27 @@ impl Front {
         self.proceed(now, key);
     }
 
+    /// The transport has answered a command by itself.
+    fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
+        let Some(guest) = self.guests.get(key) else { return };
+        let peer = guest.link.peer;
+        if self.complaints.admits(now, peer.ip(), Subject::Command) {
+            warn!(%peer, cid = sqe.cid(), opcode = sqe.opcode(), ?status, "the transport refused a command");
+        }
+    }
+
     fn on_fatal(&mut self, now: Instant, key: Key, fatal: Fatal) {
         let Some(guest) = self.guests.get_mut(key) else { return };
         match fatal {
             Fatal::Violation(_) => {
-                warn!(peer = %guest.link.peer, "{fatal}");
+                let peer = guest.link.peer;
+                if self.complaints.admits(now, peer.ip(), Subject::Violation) {
+                    warn!(%peer, "connection refused: {fatal}");
+                }
                 guest.link.end();
                 guest.stage = Stage::Refused;
             }
-            Fatal::Terminated { .. } => self.close(now, key, &fatal.to_string()),
+            Fatal::Terminated { .. } => self.close(now, key, Subject::Violation, &fatal.to_string()),
         }
     }
 
@@ -297,7 +342,8 @@ impl Front {
         let Some(guest) = self.guests.get_mut(key) else { return };
         guest.link.flush(now, &mut self.parts.reactor);
         if guest.link.is_spent() {
-            return self.close(now, key, "refused");
+            // Why, was logged when it was refused.
+            return self.forget(now, key);
         }
         if let Stage::Leaving(departure) = &mut guest.stage
             && guest.link.all_sent()
@@ -312,10 +358,14 @@ impl Front {
         let Some(guest) = self.guests.get_mut(key) else { return };
         match guest.stage {
             Stage::Greeting => {
-                if let Err(refusal) = self.on_first_command(now, key, sqe, data) {
+                if let Err(Refusal { cqe, host, why }) = self.on_first_command(now, key, sqe, data) {
                     let guest = self.guests.get_mut(key).expect("found above");
-                    warn!(peer = %guest.link.peer, status = ?refusal.status(), "Connect refused");
-                    guest.link.reply(refusal);
+                    let peer = guest.link.peer;
+                    if self.complaints.admits(now, peer.ip(), Subject::Refused) {
+                        let host = host.as_ref().map(Nqn::as_str);
+                        warn!(%peer, host, status = ?cqe.status(), "Connect refused: {why}");
+                    }
+                    guest.link.reply(cqe);
                     guest.link.end();
                     guest.stage = Stage::Refused;
                 }
@@ -336,7 +386,10 @@ impl Front {
                 }
                 self.give_back(key, data);
             }
-            Stage::Leaving(_) => self.close(now, key, "the host sent commands before Connect was answered"),
+            Stage::Leaving(_) => {
+                let why = "the host sent commands before Connect was answered";
+                self.close(now, key, Subject::Violation, why);
+            }
             Stage::Refused => {}
         }
     }
@@ -349,116 +402,38 @@ impl Front {
         self.intakes.give(buffer, account);
     }
 
-    /// The command by which a connection says what it is for. The error is the answer before closing.
-    fn on_first_command(
-        &mut self,
-        now: Instant,
-        key: Key,
-        sqe: Sqe,
-        payload: Option<Payload>,
-    ) -> Result<(), Cqe> {
-        let data = read_connect(&sqe, payload.as_ref().map(Buffer::bytes))?;
-        let subsystem = data.subsystem_nqn().ok_or_else(|| unknown_subsystem(&sqe))?;
-        let named = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
-        let (Some(route), Some(host), Some(connect_data)) = (named, data.host_nqn(), payload) else {
-            return self.connect_discovery(now, key, &sqe, &data);
-        };
-        if let AllowedHosts::Only(hosts) = &route.hosts
-            && !hosts.iter().any(|allowed| allowed == host.as_str())
-        {
-            let peer = self.guests.get(key).map(|guest| guest.link.peer);
-            warn!(
-                ?peer,
-                host = host.as_str(),
-                subsystem = subsystem.as_str(),
-                "the host is not allowed here"
-            );
-            return Err(Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST));
-        }
-        let guest = self.guests.get_mut(key).expect("its command has just come");
-        let unparsed = guest.link.take_held();
-        guest.stage = Stage::Leaving(Box::new(Departure {
-            connect: sqe,
-            connect_data,
-            subsystem: route.subsystem,
-            home: route.home,
-            host,
-            unparsed,
-            is_detaching: false,
-        }));
-        Ok(())
-    }
-
-    /// A Connect to the discovery service; or to nothing there is, which the discovery subsystem knows how to refuse.
-    fn connect_discovery(
-        &mut self,
-        now: Instant,
-        key: Key,
-        sqe: &Sqe,
-        data: &ConnectData,
-    ) -> Result<(), Cqe> {
-        let connected = self.parts.discovery.on_connect(now, queue_of(key), sqe, data)?;
-        let guest = self.guests.get_mut(key).expect("its command has just come");
-        if let Some(local) = guest.local {
-            self.parts.discovery.set_local_address(queue_of(key), local);
-        }
-        let flow = if connected.flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
-        guest.link.transport.set_queue(connected.entries, flow);
-        guest.link.reply(connected.cqe);
-        guest.stage = Stage::Discovery;
-        info!(peer = %guest.link.peer, host = connected.host_nqn.as_str(), "connected to discovery");
-        Ok(())
-    }
-
-    /// A connection has left the reactor: to its pipeline.
-    fn on_detached(&mut self, token: Token, socket: TcpStream) {
-        let Some(key) = self.by_token.remove(&token) else { return };
-        let guest = self.guests.remove(key).expect("every token has its guest");
-        let Stage::Leaving(departure) = guest.stage else {
-            unreachable!("only those who leave are detached")
-        };
-        let Departure { connect, connect_data, subsystem, home, host, unparsed, .. } = *departure;
+    fn close(&mut self, now: Instant, key: Key, subject: Subject, why: &str) {
+        let Some(guest) = self.guests.get(key) else { return };
         let peer = guest.link.peer;
-        let Some(admission) = self.registry.connect(host.as_str()) else {
-            warn!(%peer, host = host.as_str(), "a connection is refused: {TENANTS_MAX} hosts are connected");
-            return;
-        };
-        if admission.is_new {
-            let announcement = Announcement {
-                id: admission.id,
-                host: admission.host.clone(),
-                share: share_of(&self.tenants, host.as_str()),
-                is_reused: admission.is_reused,
+        let is_last_word = !matches!(guest.stage, Stage::Refused);
+        if is_last_word && self.complaints.admits(now, peer.ip(), subject) {
+            let host = match &guest.stage {
+                Stage::Leaving(departure) => Some(&*departure.host),
+                _ => None,
             };
-            for pipeline in self.pipelines.iter() {
-                pipeline.tell(ToPipeline::Tenant(announcement.clone()));
+            match subject {
+                Subject::Ended => info!(%peer, host, "connection ended: {why}"),
+                _ => warn!(%peer, host, "connection dropped: {why}"),
             }
         }
-        let handover = Handover {
-            socket,
-            peer,
-            transport: guest.link.transport,
-            connect,
-            connect_data,
-            unparsed,
-            subsystem,
-            tenant: admission.id,
-            host: admission.host,
-        };
-        self.handed_over += 1;
-        if self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))).is_err() {
-            warn!(%peer, "a connection is dropped: the pipeline of its SSD has ended");
-            self.handed_over -= 1;
-            self.registry.disconnect(host.as_str());
-        }
+        self.forget(now, key);
     }
 
-    fn close(&mut self, now: Instant, key: Key, why: &str) {
+    fn close_broken(&mut self, now: Instant, key: Key, error: &io::Error) {
+        self.close(now, key, Subject::Ended, &format!("the connection broke: {error}"));
+    }
+
+    /// Closes a connection without a word.
+    fn forget(&mut self, now: Instant, key: Key) {
         let Some(guest) = self.guests.remove(key) else { return };
-        info!(peer = %guest.link.peer, "connection ended: {why}");
+        self.room.leave(key);
         self.by_token.remove(&guest.link.token);
         self.parts.reactor.close(guest.link.token);
-        self.parts.discovery.on_disconnect(now, queue_of(key));
+        match guest.stage {
+            Stage::Leaving(departure) => self.dismiss(&departure.host),
+            Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
+            Stage::Greeting | Stage::Refused => {}
+        }
     }
 
     /// Does what the discovery subsystem wants unasked.
@@ -473,33 +448,47 @@ impl Front {
                     }
                 }
                 Output::CloseQueue { queue, reason } => {
-                    self.close(now, Key::new(queue.slot, queue.generation), &format!("{reason:?}"));
+                    let key = Key::new(queue.slot, queue.generation);
+                    self.close(now, key, Subject::Ended, &format!("{reason:?}"));
                 }
             }
         }
     }
 
     fn check_time(&mut self, now: Instant) {
-        while let Some(&(at, key)) = self.deadlines.front()
-            && (at <= now || self.guests.get(key).is_none())
-        {
-            self.deadlines.pop_front();
-            if self.guests.get(key).is_some_and(|guest| !matches!(guest.stage, Stage::Discovery)) {
-                self.close(now, key, "Connect did not come in time");
-            }
+        while let Some((key, manners)) = self.room.overdue(now) {
+            let why = match manners {
+                Manners::Silent => "no ICReq came within limits.handshake_timeout",
+                Manners::Greeted => "no Connect came within limits.connect_timeout",
+            };
+            self.close(now, key, Subject::Dropped, why);
+        }
+        while let Some(Untold { address, subject, count }) = self.complaints.poll(now) {
+            warn!(?address, "{subject}: {count} more in the last seconds");
         }
         if now >= self.next_stall_check {
             self.next_stall_check = now + STALL_CHECK;
             let limit = self.parts.limits.stall_timeout;
             let stalled = self.guests.iter().filter(|(_, guest)| guest.link.stalled_for(now) >= limit);
             let stalled: Vec<Key> = stalled.map(|(key, _)| key).collect();
-            stalled.into_iter().for_each(|key| self.close(now, key, "the host does not read its replies"));
+            for key in stalled {
+                self.close(now, key, Subject::Dropped, "the host does not read its replies");
+            }
+            let starved = self.guests.iter().filter(|(_, guest)| guest.link.starved);
+            let starved: Vec<Key> = starved.map(|(key, _)| key).collect();
+            starved.into_iter().for_each(|key| self.parse(now, key, &[]));
         }
         if self.resume_at.is_some_and(|at| at <= now) {
             self.resume_at = None;
             self.resting.drain(..).for_each(|listener| self.parts.reactor.resume_accept(listener));
         }
     }
+}
+
+/// Memory for what arrives before a connection has a home: enough for everybody's one command.
+fn intakes(limits: &Limits) -> Intakes {
+    let guests_max = u64::from(limits.connections) + u64::from(limits.connections_waiting);
+    Intakes::for_commands(guests_max, Bytes(u64::from(IN_CAPSULE_MAX)))
 }
 
 /// The name of a guest in the discovery subsystem.

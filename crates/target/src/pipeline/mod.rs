@@ -28,6 +28,7 @@ mod sessions;
 
 pub(crate) use peers::Peers;
 
+use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
 use crate::link::Events;
 use crate::mailbox::{Inbox, Mailbox};
@@ -47,7 +48,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use tracing::{debug, error};
+use tracing::{debug, error, warn};
 use units::{Bytes, Instant, Nanos};
 
 /// How often connections are looked at for a host that has stopped: so many times within the time-out.
@@ -145,6 +146,7 @@ pub(crate) struct Pipeline {
     /// Whether memory of it has come back since the thirsty were last served.
     memory_came_back: bool,
     device_errors: u64,
+    complaints: Complaints,
     next_stall_check: Instant,
     phase: Phase,
 
@@ -179,6 +181,7 @@ impl Pipeline {
             thirsty: VecDeque::new(),
             memory_came_back: false,
             device_errors: 0,
+            complaints: Complaints::new(),
             next_stall_check: Instant::ZERO,
             phase: Phase::Running,
             events: Vec::new(),
@@ -206,6 +209,7 @@ impl Pipeline {
                 }
             }
             self.check_stalls(now);
+            self.tell_untold(now);
             self.flush_links(now);
             self.check_drained();
         }
@@ -217,7 +221,7 @@ impl Pipeline {
     fn deadline(&self) -> Option<Instant> {
         let keep_alives = self.homes.iter().flatten().filter_map(|home| home.subsystem.next_timeout());
         let stalls = (self.sessions.len() > 0).then_some(self.next_stall_check);
-        keep_alives.chain(self.switch.next_wake()).chain(stalls).min()
+        keep_alives.chain(self.switch.next_wake()).chain(stalls).chain(self.complaints.deadline()).min()
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {
@@ -383,6 +387,16 @@ impl Pipeline {
             self.sessions.iter().filter(|(_, session)| is_stalled(session)).map(|(key, _)| key).collect();
         for key in stalled {
             self.close_session(now, key, Ending::Stalled);
+        }
+    }
+
+    /// Tells the numbers of what the log was spared.
+    fn tell_untold(&mut self, now: Instant) {
+        if self.complaints.deadline().is_none_or(|at| now < at) {
+            return;
+        }
+        while let Some(Untold { address, subject, count }) = self.complaints.poll(now) {
+            warn!(?address, device = %self.name, "{subject}: {count} more in the last seconds");
         }
     }
 

@@ -6,10 +6,11 @@
 //! ```
 
 use super::{Pipeline, message::Handover, message::ToFront, queue_of};
+use crate::complaints::Subject;
 use crate::link::Link;
 use crate::slab::Key;
 use nvme::connection::{Fatal, FlowControl, TargetEvent};
-use nvme::spec::Cqe;
+use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{CloseReason, Connected, read_connect, unknown_subsystem};
 use reactor::{RecvBuffer, SendBatch};
 use std::collections::VecDeque;
@@ -73,10 +74,29 @@ impl fmt::Display for Ending {
             }
             Ending::BySubsystem(CloseReason::AdminQueueClosed) => write!(f, "the admin queue has gone"),
             Ending::BySubsystem(CloseReason::AccessRevoked) => write!(f, "the host's access was revoked"),
-            Ending::Stalled => write!(f, "the host neither read its replies nor sent its data"),
+            Ending::Stalled => {
+                write!(f, "the host neither read its replies nor sent its data within limits.stall_timeout")
+            }
             Ending::Refused => write!(f, "refused"),
             Ending::Terminated(fatal) => write!(f, "{fatal}"),
             Ending::SubsystemRemoved => write!(f, "the subsystem was removed"),
+        }
+    }
+}
+
+impl Ending {
+    /// What the log has it as; nothing if the reason was told before.
+    fn subject(&self) -> Option<Subject> {
+        match self {
+            Ending::ClosedByHost
+            | Ending::Broken(_)
+            | Ending::SubsystemRemoved
+            | Ending::BySubsystem(
+                CloseReason::ControllerReset | CloseReason::AdminQueueClosed | CloseReason::AccessRevoked,
+            ) => Some(Subject::Ended),
+            Ending::BySubsystem(CloseReason::KeepAliveTimeout) | Ending::Stalled => Some(Subject::Dropped),
+            Ending::Terminated(_) => Some(Subject::Violation),
+            Ending::Refused => None,
         }
     }
 }
@@ -125,11 +145,15 @@ impl Pipeline {
                 session.credits = connected.credits;
                 session.controller_id = connected.controller_id;
                 link.reply(connected.cqe);
-                let (controller, queue) = (connected.controller_id, connected.queue_id);
-                info!(%peer, host = %session.host, device = %self.name, controller, queue, "connected");
+                if self.complaints.admits(now, peer.ip(), Subject::Connected) {
+                    let (controller, queue) = (connected.controller_id, connected.queue_id);
+                    info!(%peer, host = %session.host, device = %self.name, controller, queue, "connected");
+                }
             }
             Err(refusal) => {
-                warn!(%peer, host = %session.host, status = ?refusal.status(), "Connect refused");
+                if self.complaints.admits(now, peer.ip(), Subject::Refused) {
+                    warn!(%peer, host = %session.host, status = ?refusal.status(), "Connect refused");
+                }
                 link.reply(refusal);
                 link.end();
             }
@@ -148,13 +172,7 @@ impl Pipeline {
         }
     }
 
-    fn connect(
-        &mut self,
-        now: Instant,
-        key: Key,
-        sqe: &nvme::spec::Sqe,
-        data: &[u8],
-    ) -> Result<Connected, Cqe> {
+    fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &[u8]) -> Result<Connected, Cqe> {
         let subsystem = self.sessions.get(key).expect("just inserted").subsystem;
         let data = read_connect(sqe, Some(data))?;
         match &mut self.homes[subsystem] {
@@ -199,6 +217,7 @@ impl Pipeline {
         for event in events.drain(..) {
             match event {
                 TargetEvent::Command { sqe, data } => self.on_command(now, key, &sqe, data),
+                TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
                 TargetEvent::Initialized { .. } => {}
             }
         }
@@ -211,11 +230,22 @@ impl Pipeline {
         }
     }
 
+    /// The transport has answered a command by itself.
+    fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
+        let Some(session) = self.sessions.get(key) else { return };
+        if self.complaints.admits(now, session.peer.ip(), Subject::Command) {
+            let (peer, host, cid, opcode) = (session.peer, &session.host, sqe.cid(), sqe.opcode());
+            warn!(%peer, %host, cid, opcode, ?status, "the transport refused a command");
+        }
+    }
+
     fn on_fatal(&mut self, now: Instant, key: Key, fatal: Fatal) {
         match fatal {
             Fatal::Violation(_) => {
                 let Some(session) = self.sessions.get_mut(key) else { return };
-                warn!(peer = %session.peer, host = %session.host, "{fatal}");
+                if self.complaints.admits(now, session.peer.ip(), Subject::Violation) {
+                    warn!(peer = %session.peer, host = %session.host, "connection refused: {fatal}");
+                }
                 if let Some(link) = &mut session.link {
                     link.end();
                 }
@@ -248,7 +278,18 @@ impl Pipeline {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(link) = session.link.take() else { return };
         let (peer, host, unanswered) = (session.peer, &session.host, session.ios);
-        info!(%peer, %host, device = %self.name, unanswered, "connection ended: {ending}");
+        // Of a link that ends because of its host's fault, the fault was told.
+        if !link.is_ending()
+            && let Some(subject) = ending.subject()
+            && self.complaints.admits(now, peer.ip(), subject)
+        {
+            match subject {
+                Subject::Ended => {
+                    info!(%peer, %host, device = %self.name, unanswered, "connection ended: {ending}");
+                }
+                _ => warn!(%peer, %host, device = %self.name, unanswered, "connection dropped: {ending}"),
+            }
+        }
         self.by_token.remove(&link.token);
         self.reactor.close(link.token);
         let intakes = &mut self.intakes;
