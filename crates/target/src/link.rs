@@ -15,7 +15,7 @@ use nvme::connection::{Fatal, Pause, TargetConnection, TargetEvent};
 use nvme::spec::Cqe;
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
 use std::net::SocketAddr;
-use units::{Bytes, Instant, Nanos};
+use units::{Instant, Nanos};
 
 /// Commands and other news from a connection.
 pub(crate) type Events = Vec<TargetEvent<Payload>>;
@@ -40,7 +40,9 @@ pub(crate) struct Link {
     /// The batch, while none is in flight.
     batch: Option<SendBatch>,
     sending_since: Option<Instant>,
-    received_at: Instant,
+    /// When a command was last complete, or no data was owed. Bytes alone are no progress: a host that sends one now and then
+    /// would hold the memory of its commands for ever.
+    progressed_at: Instant,
     ending: bool,
 }
 
@@ -51,20 +53,20 @@ impl Link {
         token: Token,
         peer: SocketAddr,
         transport: TargetConnection<Payload>,
-        memory: Bytes,
+        budget: Budget,
     ) -> Link {
         Link {
             token,
             peer,
             transport,
-            budget: Budget::new(memory),
+            budget,
             starved: false,
             delivered: 0,
             held: Vec::new(),
             paused: false,
             batch: Some(SendBatch::new()),
             sending_since: None,
-            received_at: now,
+            progressed_at: now,
             ending: false,
         }
     }
@@ -75,9 +77,9 @@ impl Link {
         token: Token,
         peer: SocketAddr,
         transport: TargetConnection<Payload>,
-        memory: Bytes,
+        budget: Budget,
     ) -> Link {
-        Link { delivered: 1, ..Link::new(now, token, peer, transport, memory) }
+        Link { delivered: 1, ..Link::new(now, token, peer, transport, budget) }
     }
 
     /// Bytes have arrived; what they say is added to `events`.
@@ -89,11 +91,15 @@ impl Link {
         reactor: &mut Reactor,
         events: &mut Events,
     ) -> Result<(), Fatal> {
-        self.received_at = now;
         if self.ending {
             return Ok(());
         }
+        let owed = self.owes_data();
+        let before = events.len();
         let taken = if self.held.is_empty() { self.parse(bytes, intakes, events)? } else { 0 };
+        if !owed || events.len() > before {
+            self.progressed_at = now;
+        }
         if taken < bytes.len() {
             self.held.extend(&bytes[taken..]);
             if !self.paused {
@@ -107,6 +113,7 @@ impl Link {
     /// Tries again what was held back: after memory came back, and after replies were sent.
     pub(crate) fn parse_held(
         &mut self,
+        now: Instant,
         intakes: &mut Intakes,
         reactor: &mut Reactor,
         events: &mut Events,
@@ -119,6 +126,7 @@ impl Link {
         self.held.drain(..taken);
         if self.paused && self.held.is_empty() {
             self.paused = false;
+            self.progressed_at = now;
             reactor.resume_receive(self.token);
         }
         Ok(())
@@ -206,10 +214,14 @@ impl Link {
     /// How long the other end has owed us something: the reading of our replies, or data it announced.
     pub(crate) fn stalled_for(&self, now: Instant) -> Nanos {
         let unread = self.sending_since.map_or(Nanos::ZERO, |since| now.saturating_since(since));
-        let owes_data = self.transport.outstanding() > self.delivered + self.transport.parked();
-        let unsent =
-            if owes_data && !self.paused { now.saturating_since(self.received_at) } else { Nanos::ZERO };
+        let is_awaited = self.owes_data() && !self.paused;
+        let unsent = if is_awaited { now.saturating_since(self.progressed_at) } else { Nanos::ZERO };
         unread.max(unsent)
+    }
+
+    /// Whether data of commands is to come.
+    fn owes_data(&self) -> bool {
+        self.transport.outstanding() > self.delivered + self.transport.parked()
     }
 
     /// Whether no command is under way but those that wait for memory.

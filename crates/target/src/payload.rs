@@ -14,14 +14,18 @@
 //!   wait in the scheduler could hold all memory while the scheduler waits for reads that need some.
 //!
 //! On top of the pools every connection has a budget, so that one that sends much or reads slowly does not take what the
-//! others need. A buffer counts against it from the moment it is taken (a read: admitted) until its bytes are sent or stored.
+//! others need; and all connections of a host have one together, so that opening more of them does not help. A buffer counts
+//! against both from the moment it is taken (a read: admitted) until its bytes are sent or stored.
 //!
 //! Holds: writes of all kinds make progress in the least memory that a configuration may give
-//!        (`writes_beyond_the_memory_wait_their_turn` in `tests/bounds.rs`).
+//!        (`writes_beyond_the_memory_wait_their_turn` in `tests/bounds.rs`);
+//!        all connections of a host hold no more than its budget (`connections_of_a_host_share_its_budget`).
 
 use nvme::buffer::{Buffer, BufferSource, BufferUse, Outgoing};
 use reactor::{BufferPool, IoBuffer, SendBatch};
+use std::cell::Cell;
 use std::ops::Range;
+use std::rc::Rc;
 use units::Bytes;
 
 /// Stretches of memory in one batch: the kernel takes 1024 per call, and a reply has two or three.
@@ -120,11 +124,64 @@ impl Buffer for Payload {
     }
 }
 
+/// What all connections of one host hold of the pools, and what they may.
+#[derive(Debug)]
+pub(crate) struct HostBudget {
+    capsules: Pot,
+    transfers: Pot,
+}
+
+#[derive(Debug)]
+struct Pot {
+    held: Cell<u64>,
+    limit: Cell<u64>,
+}
+
+impl HostBudget {
+    /// Nothing held of `limit`.
+    pub(crate) fn new(limit: Bytes) -> Rc<HostBudget> {
+        let pot = || Pot { held: Cell::new(0), limit: Cell::new(0) };
+        let budget = HostBudget { capsules: pot(), transfers: pot() };
+        budget.set_limit(limit);
+        Rc::new(budget)
+    }
+
+    /// Changes the limit. What is held beyond a smaller one comes back in its own time.
+    pub(crate) fn set_limit(&self, limit: Bytes) {
+        let capsules = limit.get() / CAPSULES_PART;
+        self.capsules.limit.set(capsules);
+        self.transfers.limit.set(limit.get() - capsules);
+    }
+
+    fn of(&self, account: Account) -> &Pot {
+        match account {
+            Account::Capsule => &self.capsules,
+            Account::Transfer => &self.transfers,
+        }
+    }
+}
+
+impl Pot {
+    /// Whether `size` more may be held. A host that holds nothing may always have one buffer.
+    fn has_room(&self, size: u64) -> bool {
+        self.held.get() == 0 || self.held.get() + size <= self.limit.get()
+    }
+
+    fn add(&self, size: u64) {
+        self.held.set(self.held.get() + size);
+    }
+
+    fn subtract(&self, size: u64) {
+        self.held.set(self.held.get() - size);
+    }
+}
+
 /// What one connection holds of the pools, and what it may.
 #[derive(Debug)]
 pub(crate) struct Budget {
     capsules: Share,
     transfers: Share,
+    host: Rc<HostBudget>,
 }
 
 #[derive(Debug)]
@@ -134,42 +191,58 @@ struct Share {
 }
 
 impl Budget {
-    /// Nothing held of `limit`.
-    pub(crate) fn new(limit: Bytes) -> Budget {
+    /// Nothing held of `limit`, within what is left of `host`'s.
+    pub(crate) fn new(limit: Bytes, host: Rc<HostBudget>) -> Budget {
         let capsules = limit.get() / CAPSULES_PART;
         let share = |limit| Share { held: 0, limit };
-        Budget { capsules: share(capsules), transfers: share(limit.get() - capsules) }
+        Budget { capsules: share(capsules), transfers: share(limit.get() - capsules), host }
     }
 
-    /// Counts a buffer of `length` bytes; false if it does not fit. A connection that holds nothing may always have one.
+    /// Counts a buffer of `length` bytes; false if it does not fit. A connection that holds nothing may always have one, as far
+    /// as it is concerned; its host may not.
     pub(crate) fn take(&mut self, account: Account, length: usize) -> bool {
-        let share = self.of(account);
         let size = footprint(length);
-        let fits = share.held == 0 || share.held + size <= share.limit;
+        let (share, pot) = self.of(account);
+        let fits = (share.held == 0 || share.held + size <= share.limit) && pot.has_room(size);
         if fits {
             share.held += size;
+            pot.add(size);
         }
         fits
     }
 
     /// Counts a buffer back.
     pub(crate) fn give(&mut self, account: Account, length: usize) {
-        let share = self.of(account);
+        let (share, pot) = self.of(account);
         // Not exact after `clear`, see there.
-        share.held = share.held.saturating_sub(footprint(length));
+        let size = share.held.min(footprint(length));
+        share.held -= size;
+        pot.subtract(size);
     }
 
     /// Forgets what is held. The transport drops the buffers of commands it refuses by itself (spoiled data, for instance),
     /// which nobody counts back; once nothing is under way on the connection, it holds nothing, whatever was counted.
     pub(crate) fn clear(&mut self) {
-        (self.capsules.held, self.transfers.held) = (0, 0);
+        for account in [Account::Capsule, Account::Transfer] {
+            let (share, pot) = self.of(account);
+            pot.subtract(share.held);
+            share.held = 0;
+        }
     }
 
-    fn of(&mut self, account: Account) -> &mut Share {
-        match account {
+    fn of(&mut self, account: Account) -> (&mut Share, &Pot) {
+        let share = match account {
             Account::Capsule => &mut self.capsules,
             Account::Transfer => &mut self.transfers,
-        }
+        };
+        (share, self.host.of(account))
+    }
+}
+
+impl Drop for Budget {
+    /// A connection that has gone holds nothing: what is on a device for it still, the device's depth bounds.
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -233,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_budget_counts_whole_pages_and_always_lets_one_buffer_through() {
-        let mut budget = Budget::new(Bytes::kib(16));
+        let mut budget = Budget::new(Bytes::kib(16), HostBudget::new(Bytes::mib(4)));
         let mut take = |length| budget.take(Account::Transfer, length);
         assert!(take(1 << 20), "held nothing");
         assert!(!take(1));
@@ -245,9 +318,28 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_a_host_share_its_budget() {
+        let host = HostBudget::new(Bytes::kib(64));
+        let mut budgets = [(); 3].map(|()| Budget::new(Bytes::kib(64), Rc::clone(&host)));
+        let mut take = |index: usize| budgets[index].take(Account::Transfer, 28 << 10);
+        assert!(take(0), "32 KiB of the 56 that are for transfers");
+        assert!(!take(1), "another connection is no reason to have more");
+        budgets[0].give(Account::Transfer, 28 << 10);
+        assert!(budgets[1].take(Account::Transfer, 28 << 10), "it came back");
+        let [first, second, _third] = &mut budgets;
+        assert!(
+            first.take(Account::Capsule, 1) && second.take(Account::Capsule, 1),
+            "8 KiB are for capsules"
+        );
+        assert!(!second.take(Account::Capsule, 1));
+        *first = Budget::new(Bytes::kib(64), Rc::clone(&host));
+        assert!(second.take(Account::Capsule, 1), "a connection that has gone holds nothing");
+    }
+
+    #[test]
     fn a_refusal_is_remembered_and_costs_nothing() {
         let mut intakes = Intakes::new(Bytes::kib(32));
-        let mut budget = Budget::new(Bytes::kib(128));
+        let mut budget = Budget::new(Bytes::kib(128), HostBudget::new(Bytes::mib(4)));
         let mut starved = false;
         let mut intake = Intake { intakes: &mut intakes, budget: &mut budget, starved: &mut starved };
         let first = intake.take(100, BufferUse::InCapsule).expect("one page is there");

@@ -259,6 +259,12 @@ impl Check<'_> {
             let what = format!("{} do not hold one transfer of transfer_max", limits.memory_per_connection);
             self.report(field("memory_per_connection"), what, "raise it, or lower transfer_max");
         }
+        if let Some(memory) = limits.memory_per_host
+            && memory < limits.transfer_max
+        {
+            let what = format!("{memory} do not hold one transfer of transfer_max");
+            self.report(field("memory_per_host"), what, "raise it, or lower transfer_max");
+        }
         let least = Bytes(limits.transfer_max.get().saturating_mul(MEMORY_IN_TRANSFERS));
         if limits.memory.get() / (self.config.devices.len().max(1) as u64) < least.get() {
             let what =

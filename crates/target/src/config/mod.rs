@@ -282,6 +282,9 @@ pub struct Limits {
     pub memory: Bytes,
     /// IO buffers on behalf of one connection.
     pub memory_per_connection: Bytes,
+    /// IO buffers on behalf of all connections of one host NQN; `None` is a quarter of `memory`. As `memory`, it is divided
+    /// among the devices.
+    pub memory_per_host: Option<Bytes>,
     /// Connections (queues of all hosts together).
     pub connections: u32,
     /// Connections of one host NQN.
@@ -307,6 +310,7 @@ impl Default for Limits {
         Limits {
             memory: Bytes::mib(512),
             memory_per_connection: Bytes::mib(32),
+            memory_per_host: None,
             connections: 1024,
             connections_per_host: 512,
             connections_waiting: 1024,
@@ -317,6 +321,16 @@ impl Default for Limits {
             connect_timeout: Nanos::secs(30),
             stall_timeout: Nanos::secs(30),
         }
+    }
+}
+
+/// One part of so many of `memory` is one host's, unless the configuration says otherwise.
+const HOST_PART: u64 = 4;
+
+impl Limits {
+    /// What `memory_per_host` comes to.
+    pub(crate) fn host_memory(&self) -> Bytes {
+        self.memory_per_host.unwrap_or(Bytes(self.memory.get() / HOST_PART))
     }
 }
 

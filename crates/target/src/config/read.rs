@@ -86,6 +86,7 @@ fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
         memory_per_connection: table
             .size(findings, "memory_per_connection")
             .unwrap_or(default.memory_per_connection),
+        memory_per_host: table.size(findings, "memory_per_host"),
         connections: table.number(findings, "connections").unwrap_or(default.connections),
         connections_per_host: table
             .number(findings, "connections_per_host")

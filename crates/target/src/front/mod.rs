@@ -26,7 +26,7 @@ use crate::complaints::{Complaints, Subject, Untold};
 use crate::config::{Limits, TenantConfig};
 use crate::link::{Events, Link};
 use crate::mailbox::Inbox;
-use crate::payload::{Intakes, Payload};
+use crate::payload::{Budget, HostBudget, Intakes, Payload};
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToFront};
 use crate::slab::{Key, Slab};
@@ -266,7 +266,9 @@ impl Front {
             }
         };
         let transport = TargetConnection::new(self.parts.transport);
-        let link = Link::new(now, token, peer, transport, GUEST_MEMORY);
+        // Whose it is, nobody knows yet.
+        let budget = Budget::new(GUEST_MEMORY, HostBudget::new(GUEST_MEMORY));
+        let link = Link::new(now, token, peer, transport, budget);
         let key = self.guests.insert(Guest { link, local, stage: Stage::Greeting });
         self.by_token.insert(token, key);
         self.room.place(key, Manners::Silent, now, self.parts.limits.handshake_timeout);
@@ -293,7 +295,7 @@ impl Front {
         let Some(guest) = self.guests.get_mut(key) else { return };
         let reactor = &mut self.parts.reactor;
         let result = match bytes {
-            [] => guest.link.parse_held(&mut self.intakes, reactor, &mut self.events),
+            [] => guest.link.parse_held(now, &mut self.intakes, reactor, &mut self.events),
             _ => guest.link.receive(now, bytes, &mut self.intakes, reactor, &mut self.events),
         };
         let mut events = std::mem::take(&mut self.events);

@@ -109,7 +109,9 @@ impl Pipeline {
             }
             Change::Policy(policy) => self.switch.replace_policy(now, policy),
             Change::Limits { limits, memory } => {
-                self.limits = limits;
+                (self.limits, self.memory) = (limits, memory);
+                let of_host = self.host_memory();
+                self.tenants.iter().flatten().for_each(|tenant| tenant.budget.set_limit(of_host));
                 let half = Bytes(memory.get() / 2);
                 self.intakes.set_limit(half);
                 self.reads.set_limit(half);

@@ -117,7 +117,7 @@ impl Pipeline {
         {
             self.ios.get_mut(io).expect("just inserted").waiting = Some(work);
             session.waiting.push_back(io);
-            return;
+            return self.mark_thirsty(key);
         }
         self.dispatch(now, io, work);
     }
@@ -129,7 +129,8 @@ impl Pipeline {
             let (Some(link), Some(&io)) = (&mut session.link, session.waiting.front()) else { return };
             let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
             if !link.budget.take(Account::Transfer, context.read_length) {
-                return;
+                // What is missing may be held by another connection of the host.
+                return self.mark_thirsty(key);
             }
             session.waiting.pop_front();
             let work = context.waiting.take().expect("it waited with its work");

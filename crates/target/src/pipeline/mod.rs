@@ -32,7 +32,7 @@ use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
 use crate::link::Events;
 use crate::mailbox::{Inbox, Mailbox};
-use crate::payload::Intakes;
+use crate::payload::{HostBudget, Intakes};
 use crate::slab::{Key, Slab};
 use crate::stats::{Counters, SsdStats, TenantStats};
 use crate::switch::{Finished, Measured, Request, Switch, Work};
@@ -46,10 +46,11 @@ use remote::Remote;
 use sessions::{Ending, Session};
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{debug, error, warn};
-use units::{Bytes, Instant, Nanos};
+use units::{Bytes, Instant, Nanos, TenantId};
 
 /// How often connections are looked at for a host that has stopped: so many times within the time-out.
 const STALL_CHECKS: u64 = 4;
@@ -112,6 +113,7 @@ enum Phase {
 struct Tenant {
     host: Arc<str>,
     counters: Counters,
+    budget: Rc<HostBudget>,
 }
 
 /// See the module.
@@ -127,6 +129,8 @@ pub(crate) struct Pipeline {
     front: Mailbox<ToFront>,
     reports: Sender<Report>,
     limits: Limits,
+    /// Its part of `limits.memory`.
+    memory: Bytes,
 
     sessions: Slab<Session>,
     by_token: HashMap<Token, Key>,
@@ -169,6 +173,7 @@ impl Pipeline {
             front: parts.front,
             reports: parts.reports,
             limits: parts.limits,
+            memory: parts.memory,
             sessions: Slab::new(),
             by_token: HashMap::new(),
             ios: Slab::new(),
@@ -295,7 +300,8 @@ impl Pipeline {
         if self.tenants.len() <= id.index() {
             self.tenants.resize_with(id.index() + 1, || None);
         }
-        self.tenants[id.index()] = Some(Tenant { host, counters: Counters::default() });
+        let budget = HostBudget::new(self.host_memory());
+        self.tenants[id.index()] = Some(Tenant { host, counters: Counters::default(), budget });
     }
 
     /// Lets the switch work, and answers what has ended.
@@ -360,6 +366,27 @@ impl Pipeline {
         }
     }
 
+    fn mark_thirsty(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && !session.is_thirsty
+        {
+            session.is_thirsty = true;
+            self.thirsty.push_back(key);
+        }
+    }
+
+    /// Of this pipeline's memory, as much as is one host's of the whole target's.
+    fn host_memory(&self) -> Bytes {
+        let (part, whole) = (self.limits.host_memory().get(), self.limits.memory.get());
+        Bytes((u128::from(self.memory.get()) * u128::from(part) / u128::from(whole)) as u64)
+    }
+
+    /// What all connections of `tenant` here may hold together.
+    fn budget_of(&self, tenant: TenantId) -> Rc<HostBudget> {
+        let known = self.tenants.get(tenant.index()).and_then(Option::as_ref);
+        Rc::clone(&known.expect("a tenant is announced before its connections").budget)
+    }
+
     /// Lets connections that were refused memory go on, in turn, once some came back.
     fn serve_thirsty(&mut self, now: Instant) {
         if !std::mem::take(&mut self.memory_came_back) {
@@ -370,6 +397,7 @@ impl Pipeline {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.is_thirsty = false;
                 self.parse_held(now, key);
+                self.admit_waiting(now, key);
             }
         }
     }
@@ -428,7 +456,7 @@ impl Pipeline {
         let at = self.switch.clock().to_device(now);
         let tenants = self.tenants.iter().enumerate().filter_map(|(index, tenant)| {
             let tenant = tenant.as_ref()?;
-            let view = policy.tenant_view(units::TenantId(index as u32));
+            let view = policy.tenant_view(TenantId(index as u32));
             Some(TenantStats { host: tenant.host.to_string(), view, counters: tenant.counters.clone() })
         });
         let backlog = policy.backlog();

@@ -8,6 +8,7 @@
 use super::{Pipeline, message::Handover, message::ToFront, queue_of};
 use crate::complaints::Subject;
 use crate::link::Link;
+use crate::payload::Budget;
 use crate::slab::Key;
 use nvme::connection::{Fatal, FlowControl, TargetEvent};
 use nvme::spec::{Cqe, Sqe, Status};
@@ -114,8 +115,8 @@ impl Pipeline {
                 return;
             }
         };
-        let memory = self.limits.memory_per_connection;
-        let link = Link::with_delivered(now, token, peer, transport, memory);
+        let budget = Budget::new(self.limits.memory_per_connection, self.budget_of(tenant));
+        let link = Link::with_delivered(now, token, peer, transport, budget);
         let key = self.sessions.insert(Session {
             link: Some(Box::new(link)),
             peer,
@@ -192,7 +193,7 @@ impl Pipeline {
     /// Goes on with bytes and writes that were held back.
     pub(super) fn parse_held(&mut self, now: Instant, key: Key) {
         self.parse_new(now, key, |link, pipeline| {
-            link.parse_held(&mut pipeline.intakes, &mut pipeline.reactor, &mut pipeline.events)
+            link.parse_held(now, &mut pipeline.intakes, &mut pipeline.reactor, &mut pipeline.events)
         });
     }
 
@@ -208,11 +209,11 @@ impl Pipeline {
         let result = parse(&mut link, self);
         let wants_to_send = link.transport.transmit_pending() > 0;
         let session = self.sessions.get_mut(key).expect("found above");
-        if link.starved && !session.is_thirsty {
-            session.is_thirsty = true;
-            self.thirsty.push_back(key);
-        }
+        let is_starved = link.starved;
         session.link = Some(link);
+        if is_starved {
+            self.mark_thirsty(key);
+        }
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {

@@ -143,12 +143,16 @@ fn union<T, K: PartialEq>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Vec<K>
     keys
 }
 
-fn limits(limits: &Limits) -> [(&'static str, String); 5] {
+fn limits(limits: &Limits) -> [(&'static str, String); 9] {
     [
         ("memory", limits.memory.to_string()),
         ("memory_per_connection", limits.memory_per_connection.to_string()),
+        ("memory_per_host", limits.host_memory().to_string()),
         ("connections", limits.connections.to_string()),
+        ("connections_per_host", limits.connections_per_host.to_string()),
+        ("connections_waiting", limits.connections_waiting.to_string()),
         ("handshake_timeout", limits.handshake_timeout.to_string()),
+        ("connect_timeout", limits.connect_timeout.to_string()),
         ("stall_timeout", limits.stall_timeout.to_string()),
     ]
 }
