@@ -35,8 +35,8 @@ const IOS: u32 = 300_000;
 const WARM_UP: u32 = 50_000;
 /// What the device says of every IO: less than an idle SSD's threshold.
 const LATENCY: Nanos = Nanos::micros(90);
-/// Virtual time between completions: 4 KiB in it is less than any rate the scheduler may choose.
-const PACE: Nanos = Nanos::micros(80);
+/// Virtual time between completions: 200 MB/s, a fifth of the rate at which the scheduler begins.
+const PACE: Nanos = Nanos::micros(20);
 /// Loads: name, and IOs that each tenant keeps outstanding. A tenant's slots hold 32 × 4 KiB each.
 const LOADS: [(&str, u32); 2] = [("light", 2), ("backlogged", 512)];
 

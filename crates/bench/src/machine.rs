@@ -9,6 +9,7 @@
 //! (or was not given by its hypervisor, "steal") beyond what this process and its children used.
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -52,6 +53,12 @@ fn pin(core: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).with_context(|| format!("this thread cannot be kept on processor {core}"))
+}
+
+/// Lets this process, and servers that it starts, have as many sockets as the system allows without asking.
+pub(crate) fn allow_many_sockets() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).context("the limit of open files")
 }
 
 /// Processor time that all threads of a live process have had.
@@ -101,8 +108,7 @@ impl Watch {
         ensure!(elapsed > TICK, "watched for {elapsed:?}, which is less than a tick");
         let busy = machine_time()?.saturating_sub(self.machine);
         let ours = our_time()?.saturating_sub(self.ours);
-        let processors = std::thread::available_parallelism().map_or(1, usize::from).max(online()?);
-        Ok(busy.saturating_sub(ours).as_secs_f64() / elapsed.as_secs_f64() / processors as f64)
+        Ok(busy.saturating_sub(ours).as_secs_f64() / elapsed.as_secs_f64() / online()? as f64)
     }
 }
 

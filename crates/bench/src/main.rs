@@ -66,7 +66,7 @@ struct Arguments {
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// How often each contestant has its turn
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// How long a turn is, in seconds
     #[arg(long, value_name = "S", default_value_t = 1.0)]
@@ -105,6 +105,7 @@ fn main() -> Result<ExitCode> {
         folder: arguments.json.parent().unwrap_or(Path::new("")).to_owned(),
     };
     bench.cores.pin_client()?;
+    machine::allow_many_sockets()?;
     let Cores { client, server } = bench.cores;
     eprintln!("client on processor {client}, servers on processor {server}");
     if client == server {

@@ -8,7 +8,7 @@ use crate::measure::{Goal, Line, Reading};
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
@@ -50,30 +50,25 @@ impl Entry {
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    fn json(&self) -> Value {
-        let Line { name, unit, goal } = &self.line;
-        let value = self.found.as_ref().ok().map(|reading| reading.rounds.median());
-        let mut object = json!({
-            "name": name, "value": value, "unit": unit, "goal": goal.to_string(), "holds": self.holds(),
-            "others": self.others,
-        });
-        match &self.found {
-            Ok(Reading { rounds, detail, excuse }) => {
-                let (least, most) = rounds.range();
-                object["spread"] = rounds.spread().into();
-                object["least"] = least.into();
-                object["most"] = most.into();
-                object["detail"] = detail.as_str().into();
-                if let Some(excuse) = excuse {
-                    object["excuse"] = (*excuse).into();
-                }
-            }
-            Err(why) => object["why"] = why.as_str().into(),
+    fn json(&self) -> JsonLine<'_> {
+        let Line { name, unit, goal } = self.line;
+        let reading = self.found.as_ref().ok();
+        let range = reading.map(|reading| reading.rounds.range());
+        JsonLine {
+            name,
+            value: reading.map(|reading| reading.rounds.median()),
+            unit,
+            goal: goal.to_string(),
+            holds: self.holds(),
+            why: self.found.as_ref().err().map(String::as_str),
+            excuse: reading.and_then(|reading| reading.excuse),
+            noisy: self.noisy(),
+            least: range.map(|(least, _)| least),
+            most: range.map(|(_, most)| most),
+            spread: reading.map(|reading| reading.rounds.spread()),
+            others: self.others,
+            detail: reading.map(|reading| reading.detail.as_str()),
         }
-        if let Some(noisy) = self.noisy() {
-            object["noisy"] = noisy.into();
-        }
-        object
     }
 
     fn verdict(&self) -> &'static str {
@@ -87,9 +82,34 @@ impl Entry {
     }
 }
 
+/// What programs read of an entry.
+#[derive(Serialize)]
+struct JsonLine<'e> {
+    name: &'static str,
+    value: Option<f64>,
+    unit: &'static str,
+    goal: String,
+    holds: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'e str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excuse: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noisy: Option<String>,
+    least: Option<f64>,
+    most: Option<f64>,
+    spread: Option<f64>,
+    others: f64,
+    detail: Option<&'e str>,
+}
+
 /// Writes one line of JSON for each.
 pub(crate) fn write(file: &Path, entries: &[Entry]) -> Result<()> {
-    let text: String = entries.iter().map(|entry| format!("{}\n", entry.json())).collect();
+    let mut text = String::new();
+    for entry in entries {
+        text.push_str(&serde_json::to_string(&entry.json()).context("a line of JSON")?);
+        text.push('\n');
+    }
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }
@@ -146,5 +166,55 @@ fn figure(value: f64) -> String {
         10.0..100.0 => format!("{value:.1}"),
         100.0..1e6 => format!("{value:.0}"),
         _ => format!("{:.2}M", value / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rounds::Rounds;
+
+    fn entry(rounds: &[f64], others: f64) -> Entry {
+        let line = Line::ratio("bulk_read", Goal::AtLeast(0.9));
+        let reading = Reading::new(Rounds::new(rounds.to_vec()), "4711 IOPS".to_owned());
+        Entry { line, found: Ok(reading), others }
+    }
+
+    #[test]
+    fn a_line_of_json_begins_with_what_was_asked_for() {
+        let text = serde_json::to_string(&entry(&[0.95], 0.0).json()).expect("JSON");
+        let begin = r#"{"name":"bulk_read","value":0.95,"unit":"ratio","goal":"≥ 0.9","holds":true,"least""#;
+        assert!(text.starts_with(begin), "{text}");
+    }
+
+    #[test]
+    fn a_noisy_machine_is_told_and_leaves_the_verdict_open() {
+        let quiet = entry(&[0.91, 0.92, 0.93], 0.01);
+        assert_eq!((quiet.verdict(), quiet.noisy()), ("holds", None));
+        let busy = entry(&[0.91, 0.92, 0.93], 0.5);
+        assert_eq!(busy.verdict(), "holds?");
+        let scattered = entry(&[0.5, 0.8, 1.2], 0.0);
+        assert_eq!(scattered.verdict(), "missed?");
+        let reason = scattered.noisy().expect("a reason");
+        assert!(reason.ends_with("on both sides of the goal"), "{reason}");
+        assert!(table(&[busy, scattered]).contains("too noisy to be sure"));
+    }
+
+    #[test]
+    fn what_was_not_measured_neither_holds_nor_is_left_out() {
+        let missing = Entry { found: Err("no fio".to_owned()), ..entry(&[1.0], 0.0) };
+        assert_eq!((missing.holds(), missing.verdict()), (None, "not measured"));
+        let text = serde_json::to_string(&missing.json()).expect("JSON");
+        assert!(text.contains(r#""value":null"#) && text.contains(r#""why":"no fio""#), "{text}");
+        assert!(table(&[missing]).ends_with("bulk_read: not measured: no fio"));
+    }
+
+    #[test]
+    fn an_excuse_counts() {
+        let mut slow = entry(&[0.5], 0.0);
+        assert_eq!(slow.holds(), Some(false));
+        slow.found.as_mut().expect("a reading").excuse = Some("limited by CPU");
+        assert_eq!(slow.holds(), Some(true));
+        assert!(table(&[slow]).contains("bulk_read: limited by CPU; 4711 IOPS"));
     }
 }

@@ -17,6 +17,7 @@ use nvme::pdu::{CapsuleCmd, Digests, Framing, H2cData, PduType};
 use nvme::spec::{Sgl, Sqe, opcode};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -128,6 +129,8 @@ pub(crate) struct Stream {
     outgoing: VecDeque<Piece>,
     /// Bytes of the first piece that have gone.
     gone: usize,
+    /// Whether there was no room for more.
+    is_full: bool,
 }
 
 impl Stream {
@@ -149,6 +152,7 @@ impl Stream {
             ended: Vec::new(),
             outgoing: VecDeque::new(),
             gone: 0,
+            is_full: false,
         })
     }
 
@@ -194,6 +198,10 @@ impl Stream {
 
     /// Sends what can be sent now.
     pub(crate) fn flush(&mut self) -> Result<()> {
+        if self.outgoing.is_empty() || self.is_full && !self.may_send()? {
+            return Ok(());
+        }
+        self.is_full = false;
         while !self.outgoing.is_empty() {
             let mut slices = [IoSlice::new(&[]); GATHER];
             let mut count = 0;
@@ -207,11 +215,22 @@ impl Stream {
             }
             match self.socket.write_vectored(&slices[..count]) {
                 Ok(sent) => self.advance(sent),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.is_full = true;
+                    return Ok(());
+                }
                 Err(error) => return Err(error).context("sending to the server"),
             }
         }
         Ok(())
+    }
+
+    /// Whether there is room worth sending for. A socket takes bytes as soon as there is room for one, but sending them in
+    /// crumbs makes many small segments; the kernel calls a socket writable when a good part of its buffer is free.
+    fn may_send(&self) -> Result<bool> {
+        let mut asked = [PollFd::new(&self.socket, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        Ok(poll(&mut asked, Some(&now)).context("whether there is room to send")? > 0)
     }
 
     fn advance(&mut self, sent: usize) {

@@ -77,14 +77,14 @@ const KIB_4: Load =
 const KIB_128: Load = Load { length: 128 << 10, depth: 4, ..KIB_4 };
 fn cpu_per_read(bench: &Bench) -> Result<Vec<Reading>> {
     let against = against_floor(bench, KIB_4, &SLEEPING, Tally::cpu_per_io, Better::Less)?;
-    let detail = format!("{} ns per read", against.figures);
+    let detail = format!("CPU ns per read (core used): {}", against.figures);
     Ok(vec![Reading::new(against.ratios, detail)])
 }
 
 fn rtt(bench: &Bench) -> Result<Vec<Reading>> {
     let load = Load { depth: 1, ..KIB_4 };
     let against = against_floor(bench, load, &SLEEPING_OR_NOT, Tally::latency, Better::Less)?;
-    let detail = format!("{} ns", against.figures);
+    let detail = format!("ns (core used): {}", against.figures);
     Ok(vec![Reading::new(against.ratios, detail)])
 }
 
@@ -113,7 +113,7 @@ fn bulk_write(bench: &Bench) -> Result<Vec<Reading>> {
 
 fn bulk(bench: &Bench, load: Load) -> Result<Vec<Reading>> {
     let against = against_floor(bench, load, &SLEEPING, Tally::iops, Better::More)?;
-    let detail = format!("{} IOPS", against.figures);
+    let detail = format!("IOPS (core used): {}", against.figures);
     Ok(vec![Reading::new(against.ratios, detail)])
 }
 
@@ -166,7 +166,7 @@ enum Better {
 /// The target against the better floor.
 struct AgainstFloor {
     ratios: Rounds,
-    /// Medians of all three, in words.
+    /// Medians of all, each with the part of its core that it used, in words.
     figures: String,
 }
 
@@ -202,10 +202,15 @@ fn against_floor(
         Better::More => medians[b].total_cmp(&medians[a]),
     });
     let best = best.expect("there is a floor");
-    let figures: Vec<String> =
-        names.iter().zip(&medians).map(|(name, value)| format!("{name} {value:.0}")).collect();
-    let busy = median(&tallies[0], Tally::server_busy) * 100.0;
-    let figures = format!("target's core {busy:.0} % busy; {}{missing}", figures.join(", "));
+    let figures: Vec<String> = names
+        .iter()
+        .zip(&medians)
+        .zip(&tallies)
+        .map(|((name, value), tallies)| {
+            format!("{name} {value:.0} ({:.0} %)", median(tallies, Tally::server_busy) * 100.0)
+        })
+        .collect();
+    let figures = figures.join(", ") + &missing;
     Ok(AgainstFloor { ratios: ratios(&tallies[0], &tallies[best], figure), figures })
 }
 
