@@ -1,11 +1,11 @@
 //! `gimbal serve`: the target, until a signal ends it.
 //!
 //! Prints `listening on ADDRESS` on stdout for each address when hosts may connect; everything else goes to the log on stderr.
-//! The first SIGTERM or SIGINT ends the target in order, the second at once.
+//! The first SIGTERM or SIGINT ends the target in order, the second at once. SIGHUP reads the configuration file again.
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::net::SocketAddr;
@@ -16,15 +16,18 @@ use std::process::{self, ExitCode};
 use std::thread;
 use std::time::Duration;
 use target::config::{
-    BackendChoice, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, LogConfig, LogFormat,
-    PolicyKind, Speed, parse_size,
+    BackendChoice, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines, LogConfig,
+    LogFormat, PolicyKind, Speed, parse_size,
 };
-use target::{Server, Shutdown};
+use target::{ReloadError, Server, ServerHandle, Shutdown};
+use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 use units::Bytes;
 
 /// How long the end of the target may take before it is cut short.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(30);
+/// How long a new configuration waits for IOs to what the old one had and the new one has not.
+const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 /// Size of a device that is not there, when none is given.
 const NULL_SIZE: Bytes = Bytes::gib(1024);
 /// Size of an emulated SSD when none is given: that of the default model.
@@ -36,7 +39,11 @@ const EMULATED_SIZE: Bytes = Bytes::gib(16);
   gimbal serve --device /dev/nvme0n1 --listen 0.0.0.0:4420
   gimbal serve --device emulated:dct983 --condition fragmented
   gimbal serve --device disk.img --size 100G --scheduler none
-  gimbal serve -c gimbal.toml")]
+  gimbal serve -c gimbal.toml
+
+Signals:
+  SIGHUP           read the configuration file again; hosts stay connected (`gimbal config check` it first)
+  SIGTERM, SIGINT  end: answer what has come, flush, close; once more to end at once")]
 pub(crate) struct Args {
     /// A configuration file (see `gimbal config check`)
     #[arg(short, long, value_name = "FILE", required_unless_present = "device", conflicts_with = "device")]
@@ -105,21 +112,23 @@ enum LogForm {
 
 /// Serves until a signal.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let config = config_of(args)?;
-    start_log(&config.log)?;
+    let (config, _) = config_of(&args)?;
+    let set_filter = start_log(&config.log)?;
     abort_on_panic();
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be handled")?;
-    let server = Server::start(config)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
+    let mut server = Server::start(config)?;
     for address in server.addresses() {
         println!("listening on {address}");
     }
     stdout().flush().context("stdout")?;
 
-    signals.forever().next();
-    tracing::info!(limit = ?SHUTDOWN_LIMIT, "ending: commands that came are answered; once more to end at once");
+    while signals.forever().next() == Some(SIGHUP) {
+        reload(&mut server, &args, &set_filter);
+    }
+    info!(limit = ?SHUTDOWN_LIMIT, "ending: commands that came are answered; once more to end at once");
     let stopper = server.stopper();
     thread::spawn(move || {
-        signals.forever().next();
+        signals.forever().find(|signal| *signal != SIGHUP);
         stopper.stop();
     });
     Ok(match server.shutdown(SHUTDOWN_LIMIT) {
@@ -128,14 +137,45 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn config_of(args: Args) -> anyhow::Result<Config> {
-    let mut config = match (&args.config, &args.device) {
-        (Some(file), _) => Config::load(file)?,
-        (None, Some(device)) => simple(device, &args)?,
+/// Takes over what the configuration file says now. Whatever is wrong is logged, and the target goes on.
+fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
+    let Some(file) = &args.config else {
+        warn!(
+            "SIGHUP: there is nothing to reload, as the target was started by flags; start it with --config"
+        );
+        return;
+    };
+    info!(file = %file.display(), "reloading the configuration");
+    let reloaded = config_of(args).map_err(|error| format!("{error:#}")).and_then(|(config, lines)| {
+        let log = config.log.clone();
+        filter_of(&log)?;
+        let changes = server.reload(config, RELOAD_LIMIT).map_err(|error| match (error, lines) {
+            (ReloadError::Config(error), Some(lines)) => lines.locate(file, error).to_string(),
+            (error, _) => error.to_string(),
+        })?;
+        set_filter(&log).map(|()| changes)
+    });
+    match reloaded {
+        Ok(changes) => info!(changes = changes.len(), "the configuration was reloaded"),
+        Err(problems) => {
+            problems.lines().for_each(|problem| error!("{problem}"));
+            error!("the configuration was not reloaded");
+        }
+    }
+}
+
+/// The configuration, and if it is from a file, where in it everything stands.
+fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
+    let (mut config, lines) = match (&args.config, &args.device) {
+        (Some(file), _) => {
+            let (config, lines) = Config::load_with_lines(file)?;
+            (config, Some(lines))
+        }
+        (None, Some(device)) => (simple(device, args)?, None),
         (None, None) => bail!("neither --device nor --config is given"),
     };
     if !args.listen.is_empty() {
-        config.listen = args.listen;
+        config.listen.clone_from(&args.listen);
     }
     if let Some(backend) = args.backend {
         config.backend = match backend {
@@ -145,7 +185,7 @@ fn config_of(args: Args) -> anyhow::Result<Config> {
         };
     }
     if args.log.is_some() {
-        config.log.level = args.log;
+        config.log.level.clone_from(&args.log);
     }
     if let Some(form) = args.log_format {
         config.log.format = match form {
@@ -153,7 +193,7 @@ fn config_of(args: Args) -> anyhow::Result<Config> {
             LogForm::Json => LogFormat::Json,
         };
     }
-    Ok(config)
+    Ok((config, lines))
 }
 
 /// One subsystem with one device, from the flags.
@@ -211,19 +251,35 @@ fn is_block_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Logs to stderr, so that stdout says nothing but where hosts connect.
-fn start_log(log: &LogConfig) -> anyhow::Result<()> {
-    let filter = log.level.as_deref().unwrap_or("info");
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("{filter:?} is no log filter"))?;
+/// Logs to stderr, so that stdout says nothing but where hosts connect. Answers what changes the filter later.
+fn start_log(log: &LogConfig) -> anyhow::Result<SetFilter> {
+    let filter = filter_of(log).map_err(anyhow::Error::msg)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(stderr().is_terminal())
         .with_writer(stderr);
-    match log.format {
-        LogFormat::Text => builder.with_target(false).init(),
-        LogFormat::Json => builder.json().init(),
-    }
-    Ok(())
+    Ok(match log.format {
+        LogFormat::Text => {
+            let builder = builder.with_target(false).with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |log| handle.reload(filter_of(log)?).map_err(|error| error.to_string()))
+        }
+        LogFormat::Json => {
+            let builder = builder.json().with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |log| handle.reload(filter_of(log)?).map_err(|error| error.to_string()))
+        }
+    })
+}
+
+/// Changes what is logged.
+type SetFilter = Box<dyn Fn(&LogConfig) -> Result<(), String>>;
+
+fn filter_of(log: &LogConfig) -> Result<EnvFilter, String> {
+    let filter = log.level.as_deref().unwrap_or("info");
+    EnvFilter::try_new(filter).map_err(|error| format!("log.level: {filter:?} is no log filter: {error}"))
 }
 
 /// A panic is a bug of ours. A target that went on without one of its threads would leave hosts waiting for answers that

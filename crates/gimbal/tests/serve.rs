@@ -46,6 +46,23 @@ fn it_says_where_it_listens_and_ends_in_order_on_a_signal() {
 }
 
 #[test]
+fn a_target_started_by_flags_says_that_it_has_nothing_to_reload() {
+    let mut child = gimbal()
+        .args(["serve", "--device", "null", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("readable");
+    signal(&child, "-HUP");
+    let mut log = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(log.any(|line| line.contains("there is nothing to reload") && line.contains("--config")));
+    signal(&child, "-TERM");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
 fn a_problem_at_the_start_is_one_line_that_says_what_to_do() {
     let result = output(&["serve", "--device", "/nonexistent/disk"]);
     assert!(!result.status.success());

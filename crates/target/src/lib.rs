@@ -29,6 +29,7 @@ mod histogram;
 mod identity;
 mod link;
 mod mailbox;
+mod patience;
 mod payload;
 mod pipeline;
 mod policy;

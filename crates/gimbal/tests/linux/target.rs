@@ -98,7 +98,16 @@ block_size = 512
         self.child = child;
     }
 
-    fn log(&self) -> String {
+    /// Edits its configuration and has it read again (SIGHUP). What came of it is in the log.
+    pub(crate) fn reload(&self, edit: impl FnOnce(String) -> String) {
+        let text = std::fs::read_to_string(&self.config).expect("written before");
+        std::fs::write(&self.config, edit(text)).expect("the scratch folder is writable");
+        let sent = Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill(1) is everywhere").success());
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }

@@ -4,10 +4,11 @@
 //! for, most often a misspelt one. A value that cannot be read is a problem and counts as absent, so that reading goes on.
 
 use super::amount::{parse_size, parse_span, parse_thousandths};
-use super::problem::Problem;
+use super::problem::{ConfigError, Problem};
 use sched::Cost;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use units::{ByteRate, Bytes, Nanos};
@@ -21,8 +22,9 @@ pub(super) struct Findings {
     pub(super) lines: Lines,
 }
 
-/// On which line each field stands.
-pub(super) struct Lines {
+/// On which line of a file each field stands.
+#[derive(Debug)]
+pub struct Lines {
     /// Offset of the first byte of every line.
     starts: Vec<usize>,
     fields: HashMap<String, usize>,
@@ -36,6 +38,17 @@ impl Lines {
 
     fn at(&self, offset: usize) -> usize {
         self.starts.partition_point(|&start| start <= offset)
+    }
+
+    /// Adds the file, and the lines in it, to problems that were found with its contents later.
+    pub fn locate(&self, file: &Path, error: ConfigError) -> ConfigError {
+        match error {
+            ConfigError::Wrong { file: None, mut problems } => {
+                problems.iter_mut().for_each(|problem| problem.line = self.of(&problem.field));
+                ConfigError::Wrong { file: Some(file.to_owned()), problems }
+            }
+            error => error,
+        }
     }
 
     /// The line of a field, or of the table it is missing from.

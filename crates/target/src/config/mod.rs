@@ -24,6 +24,7 @@ pub(crate) mod transition;
 mod tests;
 
 pub use amount::{parse_size, parse_span};
+pub use fields::Lines;
 pub use problem::{ConfigError, Problem};
 
 use sched::Cost;
@@ -382,9 +383,18 @@ impl Config {
     /// # Errors
     /// The file cannot be read, or is wrong: then with every problem of it.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
+        Config::load_with_lines(file).map(|(config, _)| config)
+    }
+
+    /// As [`Config::load`], remembering where in the file everything stands.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_with_lines(file: &Path) -> Result<(Config, Lines), ConfigError> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), error })?;
-        Config::parse(&text).map_err(|problems| ConfigError::Wrong { file: Some(file.to_owned()), problems })
+        parse_with_lines(&text)
+            .map_err(|problems| ConfigError::Wrong { file: Some(file.to_owned()), problems })
     }
 
     /// Reads and checks a text, which [`Config::load`] takes from a file.
@@ -392,16 +402,7 @@ impl Config {
     /// # Errors
     /// Every problem of it, in the order of the text.
     pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
-        let read::Reading { config, mut problems, lines } = read::read(text);
-        // Fields that could not be read hold defaults: what the check says about those is not the user's doing.
-        let unread: Vec<String> = problems.iter().map(|problem| problem.field.clone()).collect();
-        let found = check::problems(&config).into_iter().filter(|found| !unread.contains(&found.field));
-        problems.extend(found.map(|found| Problem { line: lines.of(&found.field), ..found }));
-        if problems.is_empty() {
-            return Ok(config);
-        }
-        problems.sort_by_key(|problem| problem.line);
-        Err(problems)
+        parse_with_lines(text).map(|(config, _)| config)
     }
 
     /// Checks what must hold between the fields of a configuration that a program made.
@@ -422,6 +423,19 @@ impl Config {
     pub(crate) fn device_index(&self, name: &str) -> Option<usize> {
         self.devices.iter().position(|device| device.name == name)
     }
+}
+
+fn parse_with_lines(text: &str) -> Result<(Config, Lines), Vec<Problem>> {
+    let read::Reading { config, mut problems, lines } = read::read(text);
+    // Fields that could not be read hold defaults: what the check says about those is not the user's doing.
+    let unread: Vec<String> = problems.iter().map(|problem| problem.field.clone()).collect();
+    let found = check::problems(&config).into_iter().filter(|found| !unread.contains(&found.field));
+    problems.extend(found.map(|found| Problem { line: lines.of(&found.field), ..found }));
+    if problems.is_empty() {
+        return Ok((config, lines));
+    }
+    problems.sort_by_key(|problem| problem.line);
+    Err(problems)
 }
 
 /// The model number of a subsystem that names none.

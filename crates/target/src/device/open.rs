@@ -9,6 +9,7 @@ use super::null::NullDevice;
 use super::sparse::SparseMemory;
 use super::{Device, DeviceClock};
 use crate::config::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig};
+use crate::patience::patiently;
 use reactor::{IoBuffer, Reactor};
 use ssd::{Profile, ProfileError, Ssd};
 use std::fmt;
@@ -252,7 +253,7 @@ fn expect_kind(
 
 /// An advisory lock for as long as the file is open: two targets over one file would each cache and reserve alone.
 fn lock(path: &Path, file: &File) -> Result<(), DeviceError> {
-    match file.try_lock() {
+    match patiently(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock)) {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(DeviceError::InUse(path.to_owned())),
         // Some network file systems have no locks; to refuse those would help nobody.

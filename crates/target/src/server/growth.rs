@@ -15,6 +15,7 @@ use crate::config::{Config, DeviceConfig, DeviceKind, SubsystemConfig};
 use crate::device::{self, Facts, OpenDevice};
 use crate::front;
 use crate::mailbox::Mailbox;
+use crate::patience::patiently;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToFront, ToPipeline};
 use crate::pipeline::placement::Placement;
@@ -28,14 +29,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
 use units::Bytes;
-
-/// How long an address may stay in use before that is an error.
-const ADDRESS_WAIT: Duration = Duration::from_secs(5);
-/// How often it is tried meanwhile.
-const ADDRESS_RETRY: Duration = Duration::from_millis(20);
 
 /// Everything that is new, ready to be put to use.
 pub(super) struct Growth {
@@ -273,25 +267,12 @@ fn bind_new(estate: &Estate, config: &Config) -> Result<Vec<(Listening, TcpListe
             continue;
         }
         let failed = |error| StartError::Listen { address: asked, error };
-        let listener = bind_patiently(asked).map_err(failed)?;
+        let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+        let listener = patiently(|| reactor::bind(asked), is_in_use).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         bound.push((Listening { asked, address }, listener));
     }
     Ok(bound)
-}
-
-/// The kernel takes a killed process's ring apart in its own time, and its listener goes with it: a target that is started
-/// again at once finds the address in use for a moment.
-fn bind_patiently(address: SocketAddr) -> io::Result<TcpListener> {
-    let give_up = Instant::now() + ADDRESS_WAIT;
-    loop {
-        match reactor::bind(address) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < give_up => {
-                thread::sleep(ADDRESS_RETRY);
-            }
-            bound => return bound,
-        }
-    }
 }
 
 fn policy_of(device: &DeviceConfig) -> Result<Box<dyn Policy>, StartError> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::{DeviceIo, DeviceOp};
 use reactor::Backend;
-use sched::{Fifo, Priority};
+use sched::{DeviceConstants, Fifo, Gimbal, GimbalConfig, Priority};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -293,6 +293,49 @@ fn nothing_is_lost_when_the_scheduler_changes() {
     world.run();
     world.settle();
     assert_eq!(world.tags(), (0..10).collect::<Vec<_>>());
+    assert!(world.switch.retired.is_empty());
+    assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
+}
+
+/// Both schedulers by turns, with IOs of several tenants and classes queued and in flight each time.
+#[test]
+fn order_within_a_class_survives_a_change_of_scheduler_and_slots_come_back() {
+    const TENANTS: u32 = 3;
+    const ROUNDS: u32 = 12;
+    const ARRIVALS: u32 = 60;
+    let gimbal = || -> Box<dyn Policy> { Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983))) };
+    let mut world = World::new(window(5), Bytes::mib(64));
+    let mut expected: HashMap<(u32, u32), Vec<u64>> = HashMap::new();
+    for tag in 0..ROUNDS * ARRIVALS {
+        let (tenant, class) = (tag * 7 % 11 % TENANTS, tag * 5 % 13 % 2);
+        world.now += Nanos(1);
+        let priority = Priority::new(class as u8 + 1).expect("there are four classes");
+        let work = Work::Read(page(u64::from(tag)));
+        world.switch.arrive(world.now, Request { tag, tenant: TenantId(tenant), priority, work });
+        expected.entry((tenant, class)).or_default().push(u64::from(tag));
+        if tag % ARRIVALS == ARRIVALS / 2 {
+            world.run();
+            let next = if (tag / ARRIVALS).is_multiple_of(2) { gimbal() } else { window(5) };
+            world.switch.replace_policy(world.now, next);
+        }
+        if tag.is_multiple_of(15) {
+            world.bench.borrow_mut().release();
+            world.run();
+        }
+    }
+    world.switch.replace_policy(world.now, gimbal());
+    world.settle();
+    for ((tenant, class), arrived) in expected {
+        let is_of = |tag: u64| (tag * 7 % 11 % u64::from(TENANTS), tag * 5 % 13 % 2);
+        let dispatched: Vec<u64> = world.submitted().iter().map(|(page, _)| *page).collect();
+        let of_class = dispatched.into_iter().filter(|&tag| is_of(tag) == (tenant.into(), class.into()));
+        assert_eq!(of_class.collect::<Vec<_>>(), arrived, "tenant {tenant}, class {class}");
+        let view = world.switch.policy().tenant_view(TenantId(tenant)).expect("Gimbal has seen the tenant");
+        assert_eq!((view.slots_busy, view.queued, view.in_flight), (0, 0, 0));
+    }
+    let mut tags = world.tags();
+    tags.sort_unstable();
+    assert_eq!(tags, (0..ROUNDS * ARRIVALS).collect::<Vec<_>>(), "every IO ended once");
     assert!(world.switch.retired.is_empty());
     assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
 }
