@@ -24,6 +24,7 @@ pub(crate) const ACCURACY: Measure = Measure {
         Line::ratio("emulated_accuracy_p99", Goal::Within(0.9, 1.15)),
     ],
     about: "latency of an emulated SSD at half load, live / in virtual time",
+    disturbed: true,
     run: accuracy,
 };
 

@@ -23,6 +23,7 @@ pub(crate) const DECISION: Measure = Measure {
         Line::ratio("decision_scale", Goal::AtMost(1.3)),
     ],
     about: "CPU time of the scheduler per IO, 16 tenants; and with 4,096 known / with 16",
+    disturbed: true,
     run: decision,
 };
 

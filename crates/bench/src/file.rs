@@ -17,6 +17,7 @@ use std::process::Command;
 pub(crate) const FILE_VS_RAW: Measure = Measure {
     lines: &[Line::ratio("file_vs_raw", Goal::AtLeast(0.9))],
     about: "IOPS of 4 KiB random reads of a file, QD 32: through the switch / fio io_uring",
+    disturbed: true,
     run: file_vs_raw,
 };
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 pub(crate) const IDLE_CPU: Measure = Measure {
     lines: &[Line { name: "idle_cpu", unit: "%", goal: Goal::Below(1.0) }],
     about: "CPU of an idle target with 64 connections, null device",
+    disturbed: false,
     run: idle_cpu,
 };
 
@@ -19,6 +20,7 @@ pub(crate) const IDLE_CPU: Measure = Measure {
 pub(crate) const MEM_PER_CONNECTION: Measure = Measure {
     lines: &[Line { name: "mem_per_connection", unit: "KiB", goal: Goal::AtMost(64.0) }],
     about: "resident memory per idle connection at 1,000",
+    disturbed: false,
     run: mem_per_connection,
 };
 

@@ -134,5 +134,6 @@ fn measured(measure: &Measure, bench: &Bench) -> Result<Vec<Entry>> {
         Err(error) => measure.lines.iter().map(|_| Err(format!("{error:#}"))).collect(),
     };
     assert_eq!(found.len(), measure.lines.len(), "{} lines of {}", found.len(), measure.names());
-    Ok(measure.lines.iter().zip(found).map(|(&line, found)| Entry { line, found, others }).collect())
+    let entry = |(&line, found)| Entry { line, found, others, disturbed: measure.disturbed };
+    Ok(measure.lines.iter().zip(found).map(entry).collect())
 }

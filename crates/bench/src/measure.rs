@@ -14,6 +14,8 @@ pub(crate) struct Measure {
     pub(crate) lines: &'static [Line],
     /// What is measured, in a few words.
     pub(crate) about: &'static str,
+    /// Whether its values change with what others do with the machine meanwhile.
+    pub(crate) disturbed: bool,
     /// Measures: a reading for each line, in their order. No child process may be left when it returns.
     pub(crate) run: fn(&Bench) -> Result<Vec<Reading>>,
 }

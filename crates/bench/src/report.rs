@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) found: Result<Reading, String>,
     /// The part of all processors' time that others had.
     pub(crate) others: f64,
+    /// Whether that changes the value.
+    pub(crate) disturbed: bool,
 }
 
 impl Entry {
@@ -38,7 +40,7 @@ impl Entry {
     fn noisy(&self) -> Option<String> {
         let rounds = &self.found.as_ref().ok()?.rounds;
         let mut reasons = Vec::new();
-        if self.others > OTHERS_MAX {
+        if self.disturbed && self.others > OTHERS_MAX {
             reasons.push(format!("others had {:.0} % of the machine", self.others * 100.0));
         }
         if rounds.spread() > SPREAD_MAX {
@@ -177,7 +179,7 @@ mod tests {
     fn entry(rounds: &[f64], others: f64) -> Entry {
         let line = Line::ratio("bulk_read", Goal::AtLeast(0.9));
         let reading = Reading::new(Rounds::new(rounds.to_vec()), "4711 IOPS".to_owned());
-        Entry { line, found: Ok(reading), others }
+        Entry { line, found: Ok(reading), others, disturbed: true }
     }
 
     #[test]
@@ -193,6 +195,7 @@ mod tests {
         assert_eq!((quiet.verdict(), quiet.noisy()), ("holds", None));
         let busy = entry(&[0.91, 0.92, 0.93], 0.5);
         assert_eq!(busy.verdict(), "holds?");
+        assert_eq!(Entry { disturbed: false, ..busy.clone() }.verdict(), "holds");
         let scattered = entry(&[0.5, 0.8, 1.2], 0.0);
         assert_eq!(scattered.verdict(), "missed?");
         let reason = scattered.noisy().expect("a reason");

@@ -17,6 +17,7 @@ use units::{Instant, Nanos};
 pub(crate) const READS: Measure = Measure {
     lines: &[Line { name: "sim_reads_per_s", unit: "1/s", goal: Goal::AtLeast(5e6) }],
     about: "simulated 4 KiB random reads per second of CPU time",
+    disturbed: true,
     run: reads,
 };
 

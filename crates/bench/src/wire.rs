@@ -18,6 +18,7 @@ use std::time::Duration;
 pub(crate) const CPU_PER_READ: Measure = Measure {
     lines: &[Line::ratio("cpu_per_read_qd32", Goal::AtMost(1.25))],
     about: "server CPU time per 4 KiB read, QD 32, null device: target / floor",
+    disturbed: true,
     run: cpu_per_read,
 };
 
@@ -25,6 +26,7 @@ pub(crate) const CPU_PER_READ: Measure = Measure {
 pub(crate) const RTT: Measure = Measure {
     lines: &[Line::ratio("rtt_qd1", Goal::AtMost(1.15))],
     about: "mean latency of a 4 KiB read, QD 1, null device: target / floor",
+    disturbed: true,
     run: rtt,
 };
 
@@ -32,6 +34,7 @@ pub(crate) const RTT: Measure = Measure {
 pub(crate) const CONNECTIONS: Measure = Measure {
     lines: &[Line::ratio("connections_64", Goal::AtLeast(0.8))],
     about: "IOPS of 4 KiB reads: 64 connections × QD 2 / 4 × QD 32",
+    disturbed: true,
     run: connections,
 };
 
@@ -39,6 +42,7 @@ pub(crate) const CONNECTIONS: Measure = Measure {
 pub(crate) const BULK_READ: Measure = Measure {
     lines: &[Line::ratio("bulk_read", Goal::AtLeast(0.9))],
     about: "bandwidth of 128 KiB reads, QD 4, null device: target / floor",
+    disturbed: true,
     run: bulk_read,
 };
 
@@ -46,6 +50,7 @@ pub(crate) const BULK_READ: Measure = Measure {
 pub(crate) const BULK_WRITE: Measure = Measure {
     lines: &[Line::ratio("bulk_write", Goal::AtLeast(0.9))],
     about: "bandwidth of 128 KiB writes, QD 4, null device: target / floor",
+    disturbed: true,
     run: bulk_write,
 };
 
@@ -53,6 +58,7 @@ pub(crate) const BULK_WRITE: Measure = Measure {
 pub(crate) const POLICY_COST: Measure = Measure {
     lines: &[Line::ratio("policy_cost", Goal::AtLeast(0.95))],
     about: "IOPS of 4 KiB reads, QD 32, null device: scheduler gimbal / none",
+    disturbed: true,
     run: policy_cost,
 };
 
@@ -60,6 +66,7 @@ pub(crate) const POLICY_COST: Measure = Measure {
 pub(crate) const DIGEST_COST: Measure = Measure {
     lines: &[Line::ratio("digest_cost", Goal::AtLeast(0.9))],
     about: "bandwidth of 128 KiB reads and writes, QD 4: with data digest / without",
+    disturbed: true,
     run: digest_cost,
 };
 
