@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Resolution of `/proc/stat` and `/proc/PID/stat`: USER_HZ is 100 on every Linux that we know.
 const TICK: Duration = Duration::from_millis(10);
 
+/// In less than this, ticks tell nothing. A measure that took no longer has measured nothing either.
+const SEEN_MIN: Duration = Duration::from_millis(100);
+
 /// Where things run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cores {
@@ -105,7 +108,9 @@ impl Watch {
     /// The part of all processors' time that others had. All children must have ended.
     pub(crate) fn others(&self) -> Result<f64> {
         let elapsed = self.began.elapsed();
-        ensure!(elapsed > TICK, "watched for {elapsed:?}, which is less than a tick");
+        if elapsed < SEEN_MIN {
+            return Ok(0.0);
+        }
         let busy = machine_time()?.saturating_sub(self.machine);
         let ours = our_time()?.saturating_sub(self.ours);
         Ok(busy.saturating_sub(ours).as_secs_f64() / elapsed.as_secs_f64() / online()? as f64)

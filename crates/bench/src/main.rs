@@ -82,7 +82,17 @@ struct Arguments {
     check: bool,
 }
 
-fn main() -> Result<ExitCode> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let wanted = |measure: &&&Measure| {
         let named = |only: &String| measure.lines.iter().any(|line| line.name.contains(only.as_str()));
@@ -92,7 +102,7 @@ fn main() -> Result<ExitCode> {
     ensure!(!measures.is_empty(), "no measure is called {}; see --list", arguments.only.join(", "));
     if arguments.list {
         for measure in measures {
-            println!("{:28} {}", measure.names(), measure.about);
+            println!("{:45} {}", measure.names(), measure.about);
         }
         return Ok(ExitCode::SUCCESS);
     }
