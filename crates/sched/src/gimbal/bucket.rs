@@ -25,6 +25,7 @@
 //! Paper: Gimbal §3.3, Appendix C.1, Algorithm 4. We differ: no polling, and a change of pace counts from the moment it
 //! happens, not from the last look.
 
+use super::reciprocal::Reciprocal;
 use crate::{Cost, IoKind};
 use units::{ByteRate, Bytes, Instant, Nanos};
 
@@ -43,15 +44,15 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    fn read_parts(self) -> u128 {
-        u128::from(self.split.fixed())
+    fn read_parts(self) -> u64 {
+        u64::from(self.split.fixed())
     }
 
-    fn write_parts(self) -> u128 {
-        u128::from(Cost::SCALE)
+    fn write_parts(self) -> u64 {
+        u64::from(Cost::SCALE)
     }
 
-    fn parts(self) -> u128 {
+    fn parts(self) -> u64 {
         self.read_parts() + self.write_parts()
     }
 }
@@ -61,11 +62,13 @@ impl Pace {
 pub(super) struct DualBucket {
     depth: i128,
     pace: Pace,
+    /// `pace.parts()`.
+    parts: Reciprocal,
     /// Tokens in billionths of a byte; negative while in debt.
     read: i128,
     write: i128,
     /// What the last split left over for the read bucket, in `1 / pace.parts()` of a billionth of a byte.
-    remainder: u128,
+    remainder: u64,
     /// What the read bucket's overflow left over for the write bucket, in `1 / pace.overflow_cost` of a billionth.
     overflow_remainder: i128,
     updated: Instant,
@@ -78,6 +81,7 @@ impl DualBucket {
         DualBucket {
             depth,
             pace,
+            parts: Reciprocal::of(pace.parts()),
             read: depth,
             write: depth,
             remainder: 0,
@@ -89,19 +93,23 @@ impl DualBucket {
     /// Lets the tokens of the time until `now` come in.
     pub(super) fn advance(&mut self, now: Instant) {
         let elapsed = now.since(self.updated);
+        if elapsed == Nanos::ZERO {
+            return;
+        }
         self.updated = now;
         let earned = u128::from(self.pace.rate.0) * u128::from(elapsed.0);
-        let shares = earned * self.pace.read_parts() + self.remainder;
-        let read_share = shares / self.pace.parts();
-        self.remainder = shares % self.pace.parts();
+        let missing = (2 * self.depth - self.read - self.write).unsigned_abs();
+        if missing == 0 || (self.pace.overflow_cost == Cost::ONE && earned >= missing) {
+            // However it is split, both are full in the end.
+            (self.read, self.write) = (self.depth, self.depth);
+            (self.remainder, self.overflow_remainder) = (0, 0);
+            return;
+        }
+        let read_share = self.read_share(earned);
         self.read += read_share.cast_signed();
         self.write += (earned - read_share).cast_signed();
         if self.read > self.depth {
-            let overflow = (self.read - self.depth) * i128::from(Cost::SCALE) + self.overflow_remainder;
-            let price = i128::from(self.pace.overflow_cost.fixed());
-            self.read = self.depth;
-            self.write += overflow / price;
-            self.overflow_remainder = overflow % price;
+            self.overflow_to_write();
         }
         if self.write > self.depth {
             self.read = self.depth.min(self.read + self.write - self.depth);
@@ -112,6 +120,39 @@ impl DualBucket {
         }
     }
 
+    /// The read bucket's part of what comes in, with what the split before left over; takes note of what this one leaves.
+    fn read_share(&mut self, earned: u128) -> u128 {
+        let (parts, read_parts) = (self.parts.divisor(), self.pace.read_parts());
+        match u64::try_from(earned) {
+            Ok(earned) if parts <= u64::from(u32::MAX) => {
+                // earned × read_parts / parts in two steps, neither of which leaves 64 bits: the second is below parts².
+                let (rounds, rest) = self.parts.div_rem(earned);
+                let (more, remainder) = self.parts.div_rem(rest * read_parts + self.remainder);
+                self.remainder = remainder;
+                u128::from(rounds * read_parts + more)
+            }
+            _ => {
+                let shares = earned * u128::from(read_parts) + u128::from(self.remainder);
+                self.remainder = (shares % u128::from(parts)) as u64;
+                shares / u128::from(parts)
+            }
+        }
+    }
+
+    /// What the read bucket cannot hold buys tokens for the write bucket.
+    fn overflow_to_write(&mut self) {
+        let overflow = self.read - self.depth;
+        self.read = self.depth;
+        if self.pace.overflow_cost == Cost::ONE {
+            self.write += overflow;
+            return;
+        }
+        let parts = overflow * i128::from(Cost::SCALE) + self.overflow_remainder;
+        let price = i128::from(self.pace.overflow_cost.fixed());
+        self.write += parts / price;
+        self.overflow_remainder = parts % price;
+    }
+
     /// Goes on at another pace from `now` on.
     pub(super) fn set_pace(&mut self, now: Instant, pace: Pace) {
         if pace == self.pace {
@@ -120,6 +161,7 @@ impl DualBucket {
         self.advance(now);
         if (pace.split, pace.overflow_cost) != (self.pace.split, self.pace.overflow_cost) {
             (self.remainder, self.overflow_remainder) = (0, 0); // each less than a billionth of a byte
+            self.parts = Reciprocal::of(pace.parts());
         }
         self.pace = pace;
     }
@@ -163,11 +205,13 @@ impl DualBucket {
     fn instant_of(&self, kind: IoKind, missing: u128) -> Instant {
         let (own, other) = if kind.pays_as_write() {
             // The write bucket gets what the read bucket's share, rounded down, leaves.
-            let beyond = (missing - 1) * self.pace.parts() + self.remainder;
-            (beyond / self.pace.write_parts() + 1, self.read)
+            let beyond = (missing - 1) * u128::from(self.pace.parts()) + u128::from(self.remainder);
+            (beyond / u128::from(self.pace.write_parts()) + 1, self.read)
         } else {
-            let shares = missing * self.pace.parts() - self.remainder;
-            (shares.div_ceil(self.pace.read_parts()), self.write)
+            // (missing × parts − remainder) / read_parts; taking out missing − 1 keeps the numbers small, and positive.
+            let read_parts = self.pace.read_parts();
+            let beyond = u128::from(read_parts) + missing * u128::from(self.pace.write_parts());
+            (missing - 1 + div_ceil(beyond - u128::from(self.remainder), read_parts), self.write)
         };
         let until_overflow = (self.depth - other).unsigned_abs();
         let whole_overflow = own.min(missing + until_overflow);
@@ -193,8 +237,16 @@ impl DualBucket {
 
     /// The least time in which `earned` billionths of a byte come in.
     fn time_of(&self, earned: u128) -> Nanos {
-        let wait = earned.div_ceil(u128::from(self.pace.rate.0));
+        let wait = div_ceil(earned, self.pace.rate.0);
         Nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+    }
+}
+
+/// `n / divisor`, rounded up: a 64-bit division wherever `n` allows it, which is a third of the price.
+fn div_ceil(n: u128, divisor: u64) -> u128 {
+    match u64::try_from(n) {
+        Ok(n) => u128::from(n.div_ceil(divisor)),
+        Err(_) => n.div_ceil(u128::from(divisor)),
     }
 }
 

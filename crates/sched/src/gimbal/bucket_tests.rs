@@ -125,7 +125,7 @@ struct Exact {
 
 impl Exact {
     fn parts(&self) -> i128 {
-        self.pace.parts().cast_signed()
+        i128::from(self.pace.parts())
     }
 
     fn depth(&self) -> i128 {
@@ -135,8 +135,8 @@ impl Exact {
     fn wait(&mut self, nanos: u64) {
         let avail = i128::from(self.pace.rate.0) * i128::from(nanos);
         let depth = self.depth();
-        let mut read = self.read + avail * self.pace.read_parts().cast_signed();
-        let mut write = self.write + avail * self.pace.write_parts().cast_signed();
+        let mut read = self.read + avail * i128::from(self.pace.read_parts());
+        let mut write = self.write + avail * i128::from(self.pace.write_parts());
         if read > depth {
             // Rounds down, which the allowance covers.
             write += (read - depth) * i128::from(Cost::SCALE) / i128::from(self.pace.overflow_cost.fixed());
@@ -150,7 +150,7 @@ impl Exact {
     }
 
     fn set_pace(&mut self, pace: Pace) {
-        let (old, new) = (self.parts(), pace.parts().cast_signed());
+        let (old, new) = (self.parts(), i128::from(pace.parts()));
         self.pace = pace;
         (self.read, self.write) = (self.read * new / old, self.write * new / old);
     }
@@ -218,7 +218,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let mut bucket = DualBucket::new(DEPTH, first);
-        let full = i128::from(DEPTH.0) * NANO * first.parts().cast_signed();
+        let full = i128::from(DEPTH.0) * NANO * i128::from(first.parts());
         let mut exact = Exact { pace: first, read: full, write: full };
         let mut now = Instant::ZERO;
         for (count, step) in steps.iter().enumerate() {

@@ -31,6 +31,7 @@ mod lists;
 mod meter;
 mod queue;
 mod ranking;
+mod reciprocal;
 mod slots;
 mod tenant;
 mod write_cost;
