@@ -69,6 +69,7 @@ impl TargetRate {
     }
 
     /// An empty bucket holds the head of the round back.
+    #[inline]
     pub(super) fn on_pacing_bound(&mut self, now: Instant) {
         self.pacing_bound_at = Some(now);
     }

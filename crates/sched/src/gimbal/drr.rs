@@ -65,6 +65,8 @@ pub(super) struct Drr {
     lead: Lead,
     /// Σ of the weights of active tenants: backlog or IOs in flight, unless waiting for a limit with none in flight.
     active_weight: u64,
+    /// The allotment of an active tenant of weight 1, which nearly all are, at this sum.
+    allotment_common: u32,
     active_tenants: usize,
     /// Σ of the weights of tenants that have reads queued or in flight.
     read_weight: u64,
@@ -89,6 +91,7 @@ impl Drr {
         (self.read_weight, self.write_weight)
     }
 
+    #[inline]
     pub(super) fn on_arrival(&mut self, config: &GimbalConfig, io: Io) {
         assert!(io.length > Bytes::ZERO, "{io:?} moves no bytes");
         self.make_room(io.tenant);
@@ -103,6 +106,7 @@ impl Drr {
     }
 
     /// The IO that goes next at this write cost. Asking again changes nothing.
+    #[inline]
     pub(super) fn head(&mut self, config: &GimbalConfig, now: Instant, write_cost: Cost) -> Option<Head> {
         self.release_limited(config, now);
         if let Some(id) = self.behind_reservation(config, now) {
@@ -119,21 +123,22 @@ impl Drr {
                 continue;
             }
             let head = self.head_of(config, id, write_cost);
-            let tenant = &mut self.tenants[id.index()];
-            if tenant.deficit >= head.weighted {
+            if self.tenants[id.index()].deficit >= head.weighted {
                 return Some(head);
             }
+            let tenant = &mut self.tenants[id.index()];
             tenant.deficit += quantum(config, tenant);
             self.lists.move_to_back(id, Place::Active);
         }
     }
 
     /// The head, whose bucket has paid, leaves for the SSD.
+    #[inline]
     pub(super) fn submit(&mut self, config: &GimbalConfig, now: Instant, head: Head) -> Io {
         let id = head.io.tenant;
         let tenant = &mut self.tenants[id.index()];
         let mut io = tenant.queue.pop(&config.class_quotas).expect("the head is queued");
-        assert_eq!(io, head.io, "the head changed between the decision and the submission");
+        assert_eq!(io.id, head.io.id, "the head changed between the decision and the submission");
         io.mark = tenant.slots.on_submit(head.weighted, config.slot_size);
         tenant.in_flight += 1;
         // Saturates for a tenant that went before the round because of its reservation.
@@ -149,6 +154,7 @@ impl Drr {
     }
 
     /// A submitted IO has ended. Answers the tenant's credit.
+    #[inline]
     pub(super) fn on_completion(&mut self, config: &GimbalConfig, io: &Io) -> Credit {
         let known = self.tenants.get_mut(io.tenant.index()).filter(|tenant| tenant.in_flight > 0);
         let tenant = known.unwrap_or_else(|| panic!("{io:?} ended, but none of its tenant is in flight"));
@@ -197,7 +203,7 @@ impl Drr {
     pub(super) fn set_share(&mut self, config: &GimbalConfig, id: TenantId, share: Share) {
         assert!(share.weight > 0, "{id} is given a weight of zero");
         self.make_room(id);
-        self.uncount(id);
+        self.uncount(config, id);
         let tenant = &mut self.tenants[id.index()];
         let weight = tenant.weight;
         tenant.set_share(share, config);
@@ -215,17 +221,21 @@ impl Drr {
     }
 
     /// Slots that the tenant may have busy, counting it as active.
+    #[inline]
     pub(super) fn allotment(&self, config: &GimbalConfig, id: TenantId) -> u32 {
         let (weight, counted) = self
             .tenants
             .get(id.index())
             .map_or((Share::EQUAL.weight, false), |tenant| (tenant.weight, tenant.counted));
+        if counted && weight == Share::EQUAL.weight {
+            return self.allotment_common;
+        }
         let others = self.active_weight - if counted { u64::from(weight) } else { 0 };
-        let share = u64::from(config.slots()) * u64::from(weight) / (others + u64::from(weight));
-        config.slots_per_tenant_min.max(share as u32)
+        allotment(config, weight, others + u64::from(weight))
     }
 
     /// Slots allotted × IOs in the slot that was freed last.
+    #[inline]
     pub(super) fn credit(&self, config: &GimbalConfig, id: TenantId) -> Credit {
         let last = self.tenants.get(id.index()).and_then(|tenant| tenant.slots.last_freed_ios());
         let ios = last.unwrap_or(config.slot_ios_initial);
@@ -234,6 +244,7 @@ impl Drr {
 
     /// The earliest instant after `now` at which time alone may bring another head: a limit ends, a reservation falls
     /// behind. (A tenant already behind is the head.)
+    #[inline]
     pub(super) fn next_timer(&mut self, now: Instant) -> Option<Instant> {
         let timers = [self.limits.first(), self.reservations.first()];
         timers.into_iter().flatten().map(|(at, _)| at).filter(|&at| at > now).min()
@@ -287,12 +298,14 @@ impl Drr {
         }
     }
 
+    #[inline]
     fn may_submit(&self, config: &GimbalConfig, id: TenantId) -> bool {
         self.tenants[id.index()].slots.may_submit(self.allotment(config, id))
     }
 
+    #[inline]
     fn head_of(&self, config: &GimbalConfig, id: TenantId, write_cost: Cost) -> Head {
-        let head = self.tenants[id.index()].queue.head(&config.class_quotas);
+        let head = self.tenants[id.index()].queue.head();
         let io = *head.expect("a tenant without backlog is idle");
         let priced = if io.kind.pays_as_write() { write_cost.of(io.length) } else { io.length };
         Head { io, priced, weighted: priced + config.io_overhead }
@@ -322,6 +335,7 @@ impl Drr {
     }
 
     /// Takes a tenant from one place to another; a timer that it had is over.
+    #[inline]
     fn move_to(&mut self, config: &GimbalConfig, id: TenantId, place: Place) {
         self.limits.set(id, None);
         self.lists.move_to_back(id, place);
@@ -345,6 +359,7 @@ impl Drr {
     }
 
     /// Takes a tenant out of the round if one of its limits forbids its next IO now.
+    #[inline]
     fn hold_if_limited(&mut self, config: &GimbalConfig, now: Instant, id: TenantId) -> bool {
         let tenant = &mut self.tenants[id.index()];
         let Some(until) = tenant.limited_until().filter(|&until| until > now) else { return false };
@@ -356,6 +371,7 @@ impl Drr {
     }
 
     /// Lets the tenants whose limits have run out back into the round.
+    #[inline]
     fn release_limited(&mut self, config: &GimbalConfig, now: Instant) {
         while let Some((_, id)) = self.limits.first().filter(|&(at, _)| at <= now) {
             self.rejoin(config, id);
@@ -364,6 +380,7 @@ impl Drr {
     }
 
     /// Takes a tenant out of the round if it has been served too much more than the others.
+    #[inline]
     fn hold_if_ahead(&mut self, config: &GimbalConfig, id: TenantId) -> bool {
         let ahead = config.lead_max.is_some_and(|lead_max| self.lead.of(id) > lead_max);
         if ahead {
@@ -373,6 +390,7 @@ impl Drr {
     }
 
     /// Lets the tenants with whom the others have caught up back into the round.
+    #[inline]
     fn release_ahead(&mut self, config: &GimbalConfig) {
         let Some(lead_max) = config.lead_max else { return };
         while let Some(id) = self.lead.caught_up(lead_max) {
@@ -382,6 +400,7 @@ impl Drr {
     }
 
     /// The tenant that has been behind its reservation longest, among those that could submit.
+    #[inline]
     fn behind_reservation(&mut self, config: &GimbalConfig, now: Instant) -> Option<TenantId> {
         while let Some((_, id)) = self.reservations.first().filter(|&(at, _)| at <= now) {
             if !self.hold_if_limited(config, now, id) {
@@ -392,8 +411,13 @@ impl Drr {
     }
 
     /// Sets the reservation's timer if the tenant could make use of it.
+    #[inline]
     fn watch_reservation(&mut self, config: &GimbalConfig, id: TenantId) {
         let tenant = &self.tenants[id.index()];
+        if !tenant.is_metered() {
+            self.reservations.set(id, None);
+            return;
+        }
         let due = tenant.reservation_due().filter(|_| {
             matches!(self.lists.place(id), Place::Active | Place::Deferred | Place::Ahead)
                 && tenant.slots.may_submit(config.slots())
@@ -402,25 +426,35 @@ impl Drr {
     }
 
     /// Counts the tenant's weight if it is active and only then.
+    #[inline]
     fn recount(&mut self, config: &GimbalConfig, id: TenantId) {
         let tenant = &mut self.tenants[id.index()];
         let waits_for_limit = self.lists.place(id) == Place::Limited;
         let active = tenant.in_flight > 0 || (!tenant.queue.is_empty() && !waits_for_limit);
         if active && !tenant.counted {
             tenant.counted = true;
-            self.active_weight += u64::from(tenant.weight);
+            let active_weight = self.active_weight + u64::from(tenant.weight);
+            self.set_active_weight(config, active_weight);
             self.active_tenants += 1;
         } else if !active && tenant.counted {
-            self.uncount(id);
+            self.uncount(config, id);
             self.promote_deferred(config);
         }
     }
 
-    fn uncount(&mut self, id: TenantId) {
+    fn uncount(&mut self, config: &GimbalConfig, id: TenantId) {
         let tenant = &mut self.tenants[id.index()];
         if core::mem::replace(&mut tenant.counted, false) {
-            self.active_weight -= u64::from(tenant.weight);
+            let active_weight = self.active_weight - u64::from(tenant.weight);
+            self.set_active_weight(config, active_weight);
             self.active_tenants -= 1;
+        }
+    }
+
+    fn set_active_weight(&mut self, config: &GimbalConfig, active_weight: u64) {
+        self.active_weight = active_weight;
+        if active_weight > 0 {
+            self.allotment_common = allotment(config, Share::EQUAL.weight, active_weight);
         }
     }
 
@@ -450,6 +484,12 @@ impl Drr {
         }
         self.promote_deferred(config);
     }
+}
+
+/// The slots of a tenant of this weight among active ones of `active_weight` in all, itself included.
+fn allotment(config: &GimbalConfig, weight: u32, active_weight: u64) -> u32 {
+    let share = u64::from(config.slots()) * u64::from(weight) / active_weight;
+    config.slots_per_tenant_min.max(share as u32)
 }
 
 fn quantum(config: &GimbalConfig, tenant: &Tenant) -> Bytes {

@@ -60,6 +60,7 @@ impl LatencyMonitor {
     }
 
     /// An IO completed after `latency` inside the SSD. Answers the state that this leaves.
+    #[inline]
     pub(super) fn on_latency(&mut self, latency: Nanos) -> Congestion {
         let latency = fixed(latency);
         let ewma = match self.ewma {

@@ -67,10 +67,11 @@ impl Lead {
     }
 
     /// The tenant now stands in `place`.
+    #[inline]
     pub(super) fn on_move(&mut self, id: TenantId, place: Place) {
         let competes = matches!(place, Place::Active | Place::Deferred | Place::Ahead);
         let service = &mut self.services[id.index()];
-        if competes && self.competing.get(id).is_none() && service.bytes < self.floor {
+        if competes && service.bytes < self.floor && !self.competing.contains(id) {
             *service = Service { bytes: self.floor, remainder: 0 };
         }
         let bytes = service.bytes;
@@ -80,15 +81,19 @@ impl Lead {
     }
 
     /// A competing tenant has been given an IO.
+    #[inline]
     pub(super) fn on_submit(&mut self, id: TenantId, weighted: Bytes, weight: u32, lead_max: Bytes) {
         let remembered = self.most(lead_max);
         let service = &mut self.services[id.index()];
         let parts = weighted.0.saturating_add(service.remainder);
-        let charged = service.bytes.min(remembered) + Bytes(parts / u64::from(weight));
-        *service = Service { bytes: service.bytes.max(charged), remainder: parts % u64::from(weight) };
+        // Nearly everybody has a weight of 1, and a division is dear.
+        let (whole, remainder) =
+            if weight == 1 { (parts, 0) } else { (parts / u64::from(weight), parts % u64::from(weight)) };
+        let charged = service.bytes.min(remembered) + Bytes(whole);
+        *service = Service { bytes: service.bytes.max(charged), remainder };
         let bytes = service.bytes;
         self.competing.set(id, Some(bytes));
-        if self.ahead.get(id).is_some() {
+        if self.ahead.contains(id) {
             self.ahead.set(id, Some(bytes));
         }
         self.raise_floor();
@@ -100,21 +105,25 @@ impl Lead {
     }
 
     /// How far the tenant is above the floor.
+    #[inline]
     pub(super) fn of(&self, id: TenantId) -> Bytes {
         self.services[id.index()].bytes.saturating_sub(self.floor)
     }
 
     /// The least-served of the tenants in [`Place::Ahead`], if it need wait no longer.
-    pub(super) fn caught_up(&mut self, lead_max: Bytes) -> Option<TenantId> {
+    #[inline]
+    pub(super) fn caught_up(&self, lead_max: Bytes) -> Option<TenantId> {
         let most = self.most(lead_max);
         self.ahead.first().filter(|&(service, _)| service <= most).map(|(_, id)| id)
     }
 
     /// The most that a tenant may have had and still be in the round.
+    #[inline]
     fn most(&self, lead_max: Bytes) -> Bytes {
         self.floor.saturating_add(lead_max)
     }
 
+    #[inline]
     fn raise_floor(&mut self) {
         if let Some((least, _)) = self.competing.first() {
             assert!(least >= self.floor, "a tenant competes with {least}, below the floor of {}", self.floor);

@@ -1,7 +1,12 @@
-//! Where each tenant stands: doubly linked lists threaded through one array.
+//! Where each tenant stands: doubly linked rings threaded through one array.
 //!
 //! A tenant is in exactly one place, because its place is one field of its link. Moving is O(1), and tenants in
 //! [`Place::Idle`] are linked nowhere, so thousands of them cost nothing.
+//!
+//! ```text
+//!   links: [ heads of the four lists │ tenant 0 │ tenant 1 │ … ]     a head's next is the front, its previous the back;
+//!                                                                   an idle tenant is a ring of its own
+//! ```
 //!
 //! Elsewhere: when a tenant moves is `drr`.
 
@@ -11,97 +16,93 @@ use units::TenantId;
 /// Where a tenant stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// No backlog.
-    Idle,
     /// In the round: backlog and a slot.
-    Active,
+    Active = 0,
     /// Backlog, but every allotted slot is busy.
-    Deferred,
+    Deferred = 1,
     /// Backlog, but a limit of the tenant's own forbids the next IO until some instant.
-    Limited,
+    Limited = 2,
     /// Backlog, but too far ahead of the tenant that was served least.
-    Ahead,
+    Ahead = 3,
+    /// No backlog.
+    Idle = 4,
 }
 
-const LISTS: usize = 4;
-
-impl Place {
-    fn list(self) -> Option<usize> {
-        match self {
-            Place::Idle => None,
-            Place::Active => Some(0),
-            Place::Deferred => Some(1),
-            Place::Limited => Some(2),
-            Place::Ahead => Some(3),
-        }
-    }
-}
+/// The places that are lists; the head of each is the link with its number.
+const LISTS: [Place; 4] = [Place::Active, Place::Deferred, Place::Limited, Place::Ahead];
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
     place: Place,
-    previous: Option<TenantId>,
-    next: Option<TenantId>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Ends {
-    front: Option<TenantId>,
-    back: Option<TenantId>,
+    previous: u32,
+    next: u32,
 }
 
 /// The places of all tenants.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Lists {
     links: Vec<Link>,
-    ends: [Ends; LISTS],
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        let heads = LISTS.map(|place| Link { place, previous: place as u32, next: place as u32 });
+        Lists { links: heads.to_vec() }
+    }
+}
+
+#[inline]
+fn node(tenant: TenantId) -> u32 {
+    tenant.0 + LISTS.len() as u32
+}
+
+#[inline]
+fn tenant(node: u32) -> Option<TenantId> {
+    node.checked_sub(LISTS.len() as u32).map(TenantId)
 }
 
 impl Lists {
     /// Makes room for `tenants` tenants; new ones are idle.
     pub(super) fn grow(&mut self, tenants: usize) {
-        self.links.resize(tenants, Link { place: Place::Idle, previous: None, next: None });
+        let known = self.links.len() - LISTS.len();
+        let new = (known..tenants).map(|id| {
+            let alone = node(TenantId(id as u32));
+            Link { place: Place::Idle, previous: alone, next: alone }
+        });
+        self.links.extend(new);
     }
 
+    #[inline]
     pub(super) fn place(&self, tenant: TenantId) -> Place {
-        self.links[tenant.index()].place
+        self.links[node(tenant) as usize].place
     }
 
     /// The tenant that has been in `place` longest since it was last moved.
+    #[inline]
     pub(super) fn front(&self, place: Place) -> Option<TenantId> {
-        self.ends[place.list()?].front
+        if place == Place::Idle { None } else { tenant(self.links[place as usize].next) }
     }
 
-    /// The tenant behind `tenant` in the same place.
-    pub(super) fn after(&self, tenant: TenantId) -> Option<TenantId> {
-        self.links[tenant.index()].next
+    /// The tenant behind `id` in the same place.
+    #[inline]
+    pub(super) fn after(&self, id: TenantId) -> Option<TenantId> {
+        let link = self.links[node(id) as usize];
+        if link.place == Place::Idle { None } else { tenant(link.next) }
     }
 
     /// Takes `tenant` from where it stands to the back of `place` (which may be the same).
+    #[inline]
     pub(super) fn move_to_back(&mut self, tenant: TenantId, place: Place) {
-        self.unlink(tenant);
-        let back = place.list().and_then(|list| {
-            let ends = &mut self.ends[list];
-            ends.front = ends.front.or(Some(tenant));
-            ends.back.replace(tenant)
-        });
-        if let Some(back) = back {
-            self.links[back.index()].next = Some(tenant);
-        }
-        self.links[tenant.index()] = Link { place, previous: back, next: None };
-    }
-
-    fn unlink(&mut self, tenant: TenantId) {
-        let Link { place, previous, next } = self.links[tenant.index()];
-        let Some(list) = place.list() else { return };
-        match previous {
-            Some(previous) => self.links[previous.index()].next = next,
-            None => self.ends[list].front = next,
-        }
-        match next {
-            Some(next) => self.links[next.index()].previous = previous,
-            None => self.ends[list].back = previous,
-        }
+        let own = node(tenant);
+        let Link { previous, next, .. } = self.links[own as usize];
+        self.links[previous as usize].next = next;
+        self.links[next as usize].previous = previous;
+        let head = if place == Place::Idle { own } else { place as u32 };
+        // For a ring of its own the link of `own` is still the old one here, and overwritten at once.
+        let back = if place == Place::Idle { own } else { self.links[head as usize].previous };
+        self.links[back as usize].next = own;
+        self.links[head as usize].previous = own;
+        self.links[own as usize] = Link { place, previous: back, next: head };
     }
 }
 

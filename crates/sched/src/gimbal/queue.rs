@@ -17,6 +17,10 @@ pub(super) struct ClassQueues {
     classes: [VecDeque<Io>; Priority::CLASSES],
     /// IOs that each class has already had in this cycle.
     served: [u32; Priority::CLASSES],
+    /// The classes with backlog.
+    backlogged: Classes,
+    /// The classes that have had their quota in this cycle.
+    spent: Classes,
     length: usize,
 }
 
@@ -29,45 +33,75 @@ impl ClassQueues {
         self.length == 0
     }
 
+    #[inline]
     pub(super) fn push(&mut self, io: Io) {
-        self.classes[io.priority.index()].push_back(io);
+        let class = io.priority.index();
+        self.classes[class].push_back(io);
+        self.backlogged.add(class);
         self.length += 1;
     }
 
     /// The IO that [`ClassQueues::pop`] would take.
-    pub(super) fn head(&self, quotas: &[u32; Priority::CLASSES]) -> Option<&Io> {
-        let class = self.within_quota(quotas).or_else(|| self.with_backlog())?;
+    #[inline]
+    pub(super) fn head(&self) -> Option<&Io> {
+        let class = self.backlogged.without(self.spent).first().or_else(|| self.backlogged.first())?;
         self.classes[class].front()
     }
 
+    #[inline]
     pub(super) fn pop(&mut self, quotas: &[u32; Priority::CLASSES]) -> Option<Io> {
-        let class = match self.within_quota(quotas) {
+        let class = match self.backlogged.without(self.spent).first() {
             Some(class) => class,
             None => {
-                self.served = [0; Priority::CLASSES];
-                self.with_backlog()?
+                let class = self.backlogged.first()?;
+                (self.served, self.spent) = ([0; Priority::CLASSES], Classes::default());
+                class
             }
         };
         self.served[class] += 1;
+        if self.served[class] >= quotas[class] {
+            self.spent.add(class);
+        }
         self.length -= 1;
-        self.classes[class].pop_front()
+        let io = self.classes[class].pop_front();
+        if self.classes[class].is_empty() {
+            self.backlogged.remove(class);
+        }
+        io
     }
 
     /// Removes the IOs for which `gone` answers true; asks in class order, within a class in order of arrival.
     pub(super) fn withdraw(&mut self, gone: &mut dyn FnMut(&Io) -> bool) {
-        for class in &mut self.classes {
+        for (index, class) in self.classes.iter_mut().enumerate() {
             class.retain(|io| !gone(io));
+            if class.is_empty() {
+                self.backlogged.remove(index);
+            }
         }
         self.length = self.classes.iter().map(VecDeque::len).sum();
     }
+}
 
-    fn within_quota(&self, quotas: &[u32; Priority::CLASSES]) -> Option<usize> {
-        (0..Priority::CLASSES)
-            .find(|&class| !self.classes[class].is_empty() && self.served[class] < quotas[class])
+/// A set of classes, one bit each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Classes(u8);
+
+impl Classes {
+    fn add(&mut self, class: usize) {
+        self.0 |= 1 << class;
     }
 
-    fn with_backlog(&self) -> Option<usize> {
-        self.classes.iter().position(|class| !class.is_empty())
+    fn remove(&mut self, class: usize) {
+        self.0 &= !(1 << class);
+    }
+
+    fn without(self, others: Classes) -> Classes {
+        Classes(self.0 & !others.0)
+    }
+
+    /// The most urgent class in the set.
+    fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 }
 
@@ -126,7 +160,7 @@ mod tests {
     #[test]
     fn the_head_is_what_is_popped() {
         let mut queue = full(30);
-        while let Some(&head) = queue.head(&QUOTAS) {
+        while let Some(&head) = queue.head() {
             assert_eq!(queue.pop(&QUOTAS), Some(head));
         }
         assert!(queue.is_empty() && queue.pop(&QUOTAS).is_none());

@@ -1,59 +1,114 @@
 //! At most one key per tenant, and the tenant with the least: the earliest timer, the least service.
 //!
-//! Only tenants that have a key are in it; the others cost nothing. Setting one is O(log n) of those that are set. A changed
-//! key leaves its old entry in the heap; such entries are dropped when they surface, or all at once when they are the
-//! majority.
+//! A binary heap that knows where each tenant stands in it, so that a changed key moves its one entry instead of leaving an old
+//! one behind. Setting a key is O(log n) of those that are set; asking for the least is a look at the top. Tenants without a
+//! key are not in it and cost nothing.
+//!
+//! ```text
+//!   positions[tenant] ──► entries: (key, tenant), each no less than that at (position − 1) / 2
+//! ```
 
-use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use units::TenantId;
 
-/// Fewer entries than this are never worth a clean-up.
-const ENTRIES_MIN: usize = 16;
+/// The position of a tenant without a key.
+const ABSENT: u32 = u32::MAX;
 
 /// Keys of all tenants for one purpose.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ranking<K: Ord> {
-    /// The key that counts, by tenant.
-    set: Vec<Option<K>>,
-    set_count: usize,
-    entries: BinaryHeap<Reverse<(K, TenantId)>>,
+pub(super) struct Ranking<K> {
+    entries: Vec<(K, TenantId)>,
+    /// Where each tenant stands in `entries`, by tenant.
+    positions: Vec<u32>,
 }
 
 impl<K: Copy + Ord> Ranking<K> {
     /// Makes room for `tenants` tenants; new ones have no key.
     pub(super) fn grow(&mut self, tenants: usize) {
-        self.set.resize(tenants, None);
+        self.positions.resize(tenants, ABSENT);
     }
 
-    /// The tenant's key.
-    pub(super) fn get(&self, tenant: TenantId) -> Option<K> {
-        self.set[tenant.index()]
+    /// Whether the tenant has a key.
+    #[inline]
+    pub(super) fn contains(&self, tenant: TenantId) -> bool {
+        self.positions[tenant.index()] != ABSENT
     }
 
     /// Sets the tenant's key, or clears it.
+    #[inline]
     pub(super) fn set(&mut self, tenant: TenantId, key: Option<K>) {
-        let before = core::mem::replace(&mut self.set[tenant.index()], key);
-        self.set_count = self.set_count + usize::from(key.is_some()) - usize::from(before.is_some());
-        if let (Some(key), true) = (key, key != before) {
-            if self.entries.len() >= ENTRIES_MIN.max(2 * self.set_count) {
-                let set = &self.set;
-                self.entries.retain(|&Reverse((key, tenant))| set[tenant.index()] == Some(key));
-            }
-            self.entries.push(Reverse((key, tenant)));
+        match (key, self.positions[tenant.index()]) {
+            (None, ABSENT) => {}
+            (None, position) => self.remove(tenant, position as usize),
+            (Some(key), ABSENT) => self.insert((key, tenant)),
+            (Some(key), position) => self.replace(position as usize, (key, tenant)),
         }
     }
 
     /// The least key; of several, that of the tenant with the lowest number.
-    pub(super) fn first(&mut self) -> Option<(K, TenantId)> {
-        while let Some(&Reverse((key, tenant))) = self.entries.peek() {
-            if self.set[tenant.index()] == Some(key) {
-                return Some((key, tenant));
-            }
-            self.entries.pop();
+    #[inline]
+    pub(super) fn first(&self) -> Option<(K, TenantId)> {
+        self.entries.first().copied()
+    }
+
+    fn insert(&mut self, entry: (K, TenantId)) {
+        self.entries.push(entry);
+        self.rise(self.entries.len() - 1, entry);
+    }
+
+    fn remove(&mut self, tenant: TenantId, position: usize) {
+        self.positions[tenant.index()] = ABSENT;
+        let last = self.entries.pop().expect("the tenant has an entry");
+        if position < self.entries.len() {
+            self.replace(position, last);
         }
-        None
+    }
+
+    /// Puts `entry` where its key belongs; the one at `position` is gone.
+    fn replace(&mut self, position: usize, entry: (K, TenantId)) {
+        if entry < self.entries[position] {
+            self.rise(position, entry);
+        } else {
+            self.sink(position, entry);
+        }
+    }
+
+    /// Puts `entry` in the place of the one at `position`, or above it.
+    fn rise(&mut self, mut position: usize, entry: (K, TenantId)) {
+        while position > 0 {
+            let parent = (position - 1) / 2;
+            if self.entries[parent] < entry {
+                break;
+            }
+            self.place(position, self.entries[parent]);
+            position = parent;
+        }
+        self.place(position, entry);
+    }
+
+    /// Puts `entry` in the place of the one at `position`, or below it.
+    fn sink(&mut self, mut position: usize, entry: (K, TenantId)) {
+        loop {
+            let mut child = 2 * position + 1;
+            let Some(mut least) = self.entries.get(child).copied() else { break };
+            if let Some(&other) = self.entries.get(child + 1)
+                && other < least
+            {
+                (child, least) = (child + 1, other);
+            }
+            if entry < least {
+                break;
+            }
+            self.place(position, least);
+            position = child;
+        }
+        self.place(position, entry);
+    }
+
+    #[inline]
+    fn place(&mut self, position: usize, entry: (K, TenantId)) {
+        self.entries[position] = entry;
+        self.positions[entry.1.index()] = position as u32;
     }
 }
 
@@ -63,7 +118,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TENANTS: usize = 5;
+    const TENANTS: usize = 20;
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
@@ -78,10 +133,9 @@ mod tests {
             for (tenant, key) in sets {
                 ranking.set(TenantId(tenant), key);
                 naive[tenant as usize] = key.map(|key| (key, TenantId(tenant)));
-                prop_assert_eq!(ranking.get(TenantId(tenant)), key);
+                prop_assert_eq!(ranking.contains(TenantId(tenant)), key.is_some());
                 prop_assert_eq!(ranking.first(), naive.iter().flatten().min().copied());
-                let kept = ranking.entries.len();
-                prop_assert!(kept <= ENTRIES_MIN.max(2 * TENANTS) + 1, "{kept} entries for {TENANTS} tenants");
+                prop_assert_eq!(ranking.entries.len(), naive.iter().flatten().count(), "entries are left behind");
             }
         }
     }

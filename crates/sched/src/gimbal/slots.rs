@@ -52,12 +52,14 @@ impl Slots {
 
     /// Whether another IO may go without more than `allotment` slots becoming busy. A busy slot that is open may always
     /// be filled.
+    #[inline]
     pub(super) fn may_submit(&self, allotment: u32) -> bool {
         self.busy < allotment || self.open.is_some_and(|open| self.slots[open as usize].in_flight > 0)
     }
 
     /// An IO of `weighted` size is submitted. It goes into the open slot; one is opened if none is. The slot closes when
     /// it holds `size`; the IO that fills it may overshoot.
+    #[inline]
     pub(super) fn on_submit(&mut self, weighted: Bytes, size: Bytes) -> Mark {
         let index = match self.open.or_else(|| self.free.pop()) {
             Some(index) => index,
@@ -76,6 +78,7 @@ impl Slots {
     }
 
     /// The IO that was submitted with `mark` has ended.
+    #[inline]
     pub(super) fn on_completion(&mut self, mark: Mark) {
         let slot = self.slots.get_mut(mark.0 as usize).filter(|slot| slot.in_flight > 0);
         let slot = slot.unwrap_or_else(|| panic!("an IO ended in {mark:?}, in which none was in flight"));

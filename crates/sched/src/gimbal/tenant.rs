@@ -7,6 +7,7 @@ use super::meter::Meter;
 use super::queue::ClassQueues;
 use super::slots::Slots;
 use crate::{Io, IoKind, Share};
+use alloc::boxed::Box;
 use units::{Bytes, Instant};
 
 /// One tenant of one SSD.
@@ -24,6 +25,13 @@ pub(super) struct Tenant {
     pub writes: usize,
     /// Whether its weight is part of the sum over active tenants.
     pub counted: bool,
+    /// Limits and reservation; most tenants have neither.
+    meters: Option<Box<Meters>>,
+}
+
+/// The rates that a tenant was given.
+#[derive(Clone, Debug)]
+struct Meters {
     limit_ios: Option<Meter>,
     limit_bytes: Option<Meter>,
     reservation: Option<Meter>,
@@ -41,21 +49,25 @@ impl Tenant {
             reads: 0,
             writes: 0,
             counted: false,
-            limit_ios: None,
-            limit_bytes: None,
-            reservation: None,
+            meters: None,
         }
     }
 
     /// Changes what the tenant was promised. What it has had under the old share is forgotten.
     pub(super) fn set_share(&mut self, share: Share, config: &GimbalConfig) {
         self.weight = share.weight;
-        self.limit_ios = share.limit_iops.map(|rate| Meter::new(rate, config.limit_burst));
-        self.limit_bytes = share.limit_rate.map(|rate| Meter::new(rate.0, config.limit_burst));
-        self.reservation = share.reservation.map(|rate| Meter::new(rate.0, config.reservation_burst));
+        let metered = share != Share { weight: share.weight, ..Share::EQUAL };
+        self.meters = metered.then(|| {
+            Box::new(Meters {
+                limit_ios: share.limit_iops.map(|rate| Meter::new(rate, config.limit_burst)),
+                limit_bytes: share.limit_rate.map(|rate| Meter::new(rate.0, config.limit_burst)),
+                reservation: share.reservation.map(|rate| Meter::new(rate.0, config.reservation_burst)),
+            })
+        });
     }
 
     /// The count that an IO of this kind belongs to.
+    #[inline]
     pub(super) fn outstanding(&mut self, kind: IoKind) -> &mut usize {
         if kind.pays_as_write() { &mut self.writes } else { &mut self.reads }
     }
@@ -65,25 +77,36 @@ impl Tenant {
         !self.queue.is_empty() || self.in_flight > 0
     }
 
+    /// Whether it has a limit or a reservation.
+    #[inline]
+    pub(super) fn is_metered(&self) -> bool {
+        self.meters.is_some()
+    }
+
     /// The instant before which a limit forbids the next IO.
+    #[inline]
     pub(super) fn limited_until(&self) -> Option<Instant> {
+        let meters = self.meters.as_ref()?;
         let due = |meter: &Option<Meter>| meter.as_ref().map(Meter::due);
-        due(&self.limit_ios).max(due(&self.limit_bytes))
+        due(&meters.limit_ios).max(due(&meters.limit_bytes))
     }
 
     /// The instant from which the tenant is behind its reservation.
+    #[inline]
     pub(super) fn reservation_due(&self) -> Option<Instant> {
-        self.reservation.as_ref().map(Meter::due)
+        self.meters.as_ref()?.reservation.as_ref().map(Meter::due)
     }
 
     /// Charges a submitted IO to whatever meters there are.
+    #[inline]
     pub(super) fn charge_meters(&mut self, now: Instant, io: &Io, priced: Bytes) {
-        let meters = [
-            (&mut self.limit_ios, 1),
-            (&mut self.limit_bytes, io.length.0),
-            (&mut self.reservation, priced.0),
+        let Some(meters) = &mut self.meters else { return };
+        let charges = [
+            (&mut meters.limit_ios, 1),
+            (&mut meters.limit_bytes, io.length.0),
+            (&mut meters.reservation, priced.0),
         ];
-        for (meter, units) in meters {
+        for (meter, units) in charges {
             if let Some(meter) = meter {
                 meter.charge(now, units);
             }
