@@ -20,7 +20,8 @@
 //! Beyond the paper, for all tenants and off unless asked for: a *bounded lead* (`lead`) keeps shares equal across
 //! deferral, where the round alone does not.
 //!
-//! Cost: O(1) per IO and quantum of its weighted size; O(log n) with limits, reservations or the bounded lead. When a
+//! Cost: O(1) per IO; O(log n) with limits, reservations or the bounded lead. When nobody's deficit covers its next IO the
+//! whole round is looked at three times, however many quanta are missing (`skip_rounds`). When a
 //! tenant goes idle deferred tenants may gain a slot: at equal weights only fewer than `slots` of them are looked at, at
 //! unequal weights possibly all.
 //!
@@ -112,23 +113,52 @@ impl Drr {
         if let Some(id) = self.behind_reservation(config, now) {
             return Some(self.head_of(config, id, write_cost));
         }
+        let mut passed_over_first = None;
         loop {
             self.release_ahead(config);
             let id = self.lists.front(Place::Active)?;
             if !self.may_submit(config, id) {
                 self.defer(config, id);
+                passed_over_first = None;
                 continue;
             }
             if self.hold_if_limited(config, now, id) || self.hold_if_ahead(config, id) {
+                passed_over_first = None;
                 continue;
             }
             let head = self.head_of(config, id, write_cost);
             if self.tenants[id.index()].deficit >= head.weighted {
                 return Some(head);
             }
+            if passed_over_first == Some(id) {
+                self.skip_rounds(config, write_cost);
+                passed_over_first = None;
+                continue;
+            }
+            passed_over_first = passed_over_first.or(Some(id));
             let tenant = &mut self.tenants[id.index()];
             tenant.deficit += quantum(config, tenant);
             self.lists.move_to_back(id, Place::Active);
+        }
+    }
+
+    /// Everybody in the round has been passed over, so the rounds that would pass over everybody again are taken at once:
+    /// an IO of many quanta would keep the round spinning for long, and a hostile host can ask for millions.
+    fn skip_rounds(&mut self, config: &GimbalConfig, write_cost: Cost) {
+        let mut rounds = u64::MAX;
+        let mut next = self.lists.front(Place::Active);
+        while let Some(id) = next {
+            next = self.lists.after(id);
+            let tenant = &self.tenants[id.index()];
+            let missing = self.head_of(config, id, write_cost).weighted.saturating_sub(tenant.deficit);
+            rounds = rounds.min(missing.0.div_ceil(quantum(config, tenant).0));
+        }
+        let mut next = self.lists.front(Place::Active);
+        while let Some(id) = next {
+            next = self.lists.after(id);
+            let tenant = &mut self.tenants[id.index()];
+            let granted = Bytes(quantum(config, tenant).0.saturating_mul(rounds));
+            tenant.deficit = tenant.deficit.saturating_add(granted);
         }
     }
 

@@ -490,3 +490,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_io_of_a_thousand_million_quanta_does_not_spin_the_round_so_often() {
+    // Spinning would take a minute and more; the order is that of spinning (`tests/against_naive.rs`).
+    let mut round = Round::without_deferral();
+    round.cost = Cost::ratio(9, 1);
+    round.arrive(ONE, IoKind::Management, Bytes::gib(1 << 20), 1);
+    round.arrive(TWO, IoKind::Management, Bytes::gib(1 << 19), 1);
+    assert_eq!(round.submit_all(NOW), [TWO, ONE], "the smaller one is covered first");
+    assert_eq!(round.drr.backlog().queued, 0);
+}
