@@ -28,6 +28,10 @@ pub trait Policy: Send {
     /// Sets a tenant's share; a tenant never named has [`Share::EQUAL`].
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share);
 
+    /// The SSD has kept IOs of `tenant` for so long that it may never end them: nobody should wait for this tenant any more.
+    /// It is forgotten with the next IO of the tenant that ends; until then it may be said again and again.
+    fn on_overdue(&mut self, _now: Instant, _tenant: TenantId) {}
+
     /// How many IOs `tenant` may have outstanding now, as the last completion told it or would tell it.
     fn credit(&self, tenant: TenantId) -> Credit;
 

@@ -250,6 +250,14 @@ impl Drr {
         self.weight_changed(config, weight, share.weight);
     }
 
+    /// IOs of the tenant may never end. If it waits for them, the others no longer wait for it.
+    pub(super) fn on_overdue(&mut self, config: &GimbalConfig, id: TenantId) {
+        let is_stuck = id.index() < self.tenants.len() && self.lists.place(id) == Place::Deferred;
+        if config.lead_max.is_some() && is_stuck {
+            self.lead.excuse(id);
+        }
+    }
+
     /// Slots that the tenant may have busy, counting it as active.
     #[inline]
     pub(super) fn allotment(&self, config: &GimbalConfig, id: TenantId) -> u32 {

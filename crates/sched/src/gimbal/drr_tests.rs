@@ -414,6 +414,44 @@ fn thousands_of_idle_tenants_change_nothing() {
     assert_eq!(run(0), run(10_000));
 }
 
+#[test]
+fn an_excused_tenant_keeps_nobody_waiting() {
+    let mut round = Round::with_bounded_lead();
+    let count = 4000;
+    round.reads(ONE, Bytes::kib(128), count);
+    while round.submit(NOW).is_some() {}
+    let stuck = round.in_flight.len();
+    round.reads(TWO, Bytes::kib(64), count);
+    let run_two = |round: &mut Round| {
+        let mut served = Bytes::ZERO;
+        while let Some(io) = round.submit(NOW) {
+            assert_eq!(io.tenant, TWO);
+            served += io.length;
+            round.complete(round.in_flight.len() - 1);
+        }
+        served
+    };
+    let before = run_two(&mut round);
+    assert!(before <= LEAD_MAX + Bytes::kib(64), "{before} are more than the lead");
+    round.drr.on_overdue(&round.config, ONE);
+    round.drr.on_overdue(&round.config, ONE);
+    let after = run_two(&mut round);
+    assert_eq!(before + after, Bytes::kib(64 * count as u64), "all of it, whatever hangs");
+    // It comes back as an equal, with nothing saved up.
+    round.reads(TWO, Bytes::kib(64), count);
+    for _ in 0..stuck {
+        round.complete(0);
+    }
+    let mut served = [Bytes::ZERO; 2];
+    for _ in 0..1000 {
+        let Some(io) = round.submit(NOW) else { panic!("both have work, and all has ended") };
+        served[io.tenant.index()] += io.length;
+        round.complete(round.in_flight.len() - 1);
+    }
+    let (most, least) = (served[0].max(served[1]), served[0].min(served[1]));
+    assert!(most - least <= LEAD_MAX + Bytes::kib(128), "{served:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 

@@ -17,6 +17,9 @@
 //!      └──┴─┴───┴─┴───┴─┴─┴─┴──► competing tenants
 //! ```
 //!
+//! A tenant that is out of slots because the SSD does not end its IOs at all would hold the floor down for ever; once it is
+//! *excused*, it does not compete until it moves again, as if it were away.
+//!
 //! A tenant that goes before the round (its reservation) is charged too; a lead of more than `lead_max` and one IO is not
 //! remembered, or it would be kept out for hours when the reservation ends.
 //!
@@ -28,6 +31,7 @@
 //! Holds: the floor never falls, so who is let back is not sent out again before its next IO (`the_floor_never_falls`);
 //!        the service of any two competing tenants differs by at most `lead_max` and one IO, deferred or not
 //!        (`no_tenant_leads_by_more_than_the_bound` here, `out_of_slots_or_not_tenants_stay_close` in `drr_tests`);
+//!        a tenant whose IOs hang keeps nobody waiting once it is excused (`an_excused_tenant_keeps_nobody_waiting` there);
 //!        the least-served is never kept out, so somebody may always go or has IOs in flight.
 //! Elsewhere: who is where is `drr`.
 //! Beyond the paper. The idea is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996).
@@ -80,7 +84,13 @@ impl Lead {
         self.raise_floor();
     }
 
-    /// A competing tenant has been given an IO.
+    /// Others wait for the tenant no longer, until it moves or is given an IO.
+    pub(super) fn excuse(&mut self, id: TenantId) {
+        self.competing.set(id, None);
+        self.raise_floor();
+    }
+
+    /// A competing tenant (or one that was excused, and is back by this) has been given an IO.
     #[inline]
     pub(super) fn on_submit(&mut self, id: TenantId, weighted: Bytes, weight: u32, lead_max: Bytes) {
         let remembered = self.most(lead_max);
@@ -90,8 +100,8 @@ impl Lead {
         let (whole, remainder) =
             if weight == 1 { (parts, 0) } else { (parts / u64::from(weight), parts % u64::from(weight)) };
         let charged = service.bytes.min(remembered) + Bytes(whole);
-        *service = Service { bytes: service.bytes.max(charged), remainder };
-        let bytes = service.bytes;
+        let bytes = service.bytes.max(charged).max(self.floor);
+        *service = Service { bytes, remainder };
         self.competing.set(id, Some(bytes));
         if self.ahead.contains(id) {
             self.ahead.set(id, Some(bytes));

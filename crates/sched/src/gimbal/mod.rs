@@ -180,6 +180,10 @@ impl Policy for Gimbal {
         self.on_tenants_changed(now);
     }
 
+    fn on_overdue(&mut self, _now: Instant, tenant: TenantId) {
+        self.drr.on_overdue(&self.config, tenant);
+    }
+
     fn credit(&self, tenant: TenantId) -> Credit {
         self.drr.credit(&self.config, tenant)
     }
