@@ -36,6 +36,7 @@ scripts() {
 
 phase "format" cargo fmt --all --check
 phase "scripts" scripts
+phase "unsafe" tests/unsafe.sh
 phase "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 phase "build tests" cargo test --workspace --locked --no-run
 phase "build release" cargo build --release --locked -p gimbal

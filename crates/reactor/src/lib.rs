@@ -19,7 +19,7 @@
 //!
 //! This is the only crate with `unsafe`: every block states why it is sound.
 #![allow(unsafe_code)]
-#![warn(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod buffer;
 mod clock;
@@ -39,6 +39,7 @@ mod ring;
 mod send;
 mod socket;
 mod token;
+mod wake_word;
 mod waker;
 
 pub use buffer::IoBuffer;

@@ -74,6 +74,7 @@ pub struct Reactor {
     pacing: Pacing,
     backend: Backend,
     fallback_reason: Option<io::Error>,
+    broken: Option<io::Error>,
 }
 
 impl Reactor {
@@ -115,7 +116,15 @@ impl Reactor {
         };
         minimise_timer_slack();
         let pacing = Pacing::new(options.spin);
-        Ok(Reactor { driver, events: Events::default(), waker, pacing, backend, fallback_reason })
+        Ok(Reactor {
+            driver,
+            events: Events::default(),
+            waker,
+            pacing,
+            backend,
+            fallback_reason,
+            broken: None,
+        })
     }
 
     /// The backend in use, never `Auto`.
@@ -217,6 +226,11 @@ impl Reactor {
         self.driver.poll(&mut self.events)
     }
 
+    /// Makes the next `wait` fail with `error`, as on a broken machine: for tests of whoever owns the reactor.
+    pub fn break_down(&mut self, error: io::Error) {
+        self.broken = Some(error);
+    }
+
     /// The oldest event that was not taken yet.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop()
@@ -228,6 +242,9 @@ impl Reactor {
     /// # Errors
     /// The kernel refuses the call itself: a bug or a broken machine.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
         self.notice_wake_up(Waker::take_notice);
         if !self.events.is_empty() {
             self.pacing.on_gap(Nanos::ZERO);

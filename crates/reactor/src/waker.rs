@@ -1,29 +1,15 @@
 //! Waking a reactor from another thread.
 //!
-//! One atomic word says what the reactor is doing, so that a wake-up costs a system call only when the reactor sleeps:
-//!
-//!   AWAKE --reactor goes to sleep--> ASLEEP --reactor comes back--> AWAKE
-//!   any --wake()--> NOTIFIED (and, if it was ASLEEP, a write to the eventfd the reactor sleeps on)
-//!   NOTIFIED --reactor reports Woken--> AWAKE
-//!
-//! Why nothing is lost: the other thread first puts its message where the reactor's owner will look, then swaps in NOTIFIED;
-//! the reactor swaps NOTIFIED out before it reports `Woken`, and the owner looks after that. All changes of the word are
-//! read-modify-writes with acquire and release, so the reactor's swap sees every message whose `wake` came before it, even
-//! one that found NOTIFIED there already and did nothing more. A `wake` that comes after it leaves NOTIFIED behind; then
-//! either the reactor's exchange AWAKE -> ASLEEP fails and it does not sleep, or the `wake` finds ASLEEP and writes.
+//! A word says what the reactor is doing (`wake_word`, which also says why no wake-up is lost); an eventfd ends its sleep.
 
+use crate::wake_word::WakeWord;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-
-const AWAKE: u8 = 0;
-const ASLEEP: u8 = 1;
-const NOTIFIED: u8 = 2;
 
 struct Shared {
-    state: AtomicU8,
+    word: WakeWord,
     eventfd: File,
 }
 
@@ -44,12 +30,12 @@ impl Waker {
         }
         // SAFETY: `fd` is new and belongs to nobody else.
         let eventfd = unsafe { File::from_raw_fd(fd) };
-        Ok(Waker { shared: Arc::new(Shared { state: AtomicU8::new(AWAKE), eventfd }) })
+        Ok(Waker { shared: Arc::new(Shared { word: WakeWord::new(), eventfd }) })
     }
 
     /// Wakes the reactor. After the reactor is gone this does nothing.
     pub fn wake(&self) {
-        if self.shared.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
+        if self.shared.word.wake() {
             // An eventfd of ours that the reactor empties after each sleep neither fills up nor fails.
             let _ = (&self.shared.eventfd).write(&1u64.to_ne_bytes());
         }
@@ -69,18 +55,17 @@ impl Waker {
 
     /// Whether there was a wake-up since the last call that said so.
     pub(crate) fn take_notice(&self) -> bool {
-        self.shared.state.load(Ordering::Relaxed) == NOTIFIED
-            && self.shared.state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
+        self.shared.word.take_notice()
     }
 
     /// Announces that the reactor is about to sleep; `false` if it must not, as there was a wake-up.
     pub(crate) fn begin_sleep(&self) -> bool {
-        self.shared.state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.shared.word.begin_sleep()
     }
 
     /// The reactor is back; whether there was a wake-up meanwhile.
     pub(crate) fn end_sleep(&self) -> bool {
-        self.shared.state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
+        self.shared.word.end_sleep()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Running out of descriptors, in a process of its own because the limit is the process's.
 #![allow(unsafe_code)]
+#![deny(clippy::undocumented_unsafe_blocks)]
 
 mod common;
 

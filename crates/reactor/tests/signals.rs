@@ -1,5 +1,6 @@
 //! Signals, in a process of its own because a handler is the process's.
 #![allow(unsafe_code)]
+#![deny(clippy::undocumented_unsafe_blocks)]
 
 mod common;
 

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# unsafe.sh - `unsafe` lives in crates/reactor alone, and there every block says why it is sound.
+#
+# The workspace denies `unsafe_code`; what could get around that is a crate that does not take the workspace's lints, or an
+# `allow`. That each block has its comment is clippy's to see; this checks that clippy is told to.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() {
+	echo "unsafe.sh: $*" >&2
+	exit 1
+}
+
+grep -q '^unsafe_code = "deny"' Cargo.toml || fail "Cargo.toml no longer denies unsafe_code"
+for manifest in crates/*/Cargo.toml; do
+	grep -A1 '^\[lints\]' "$manifest" | grep -q '^workspace = true' || fail "$manifest does not take the workspace's lints"
+done
+allowing=$(grep -rlE --include='*.rs' '(allow|expect|warn)\([^)]*unsafe_code' crates || true)
+for file in $allowing; do
+	case $file in
+	crates/reactor/*) grep -qE 'deny\(.*clippy::undocumented_unsafe_blocks' "$file" ||
+		fail "$file allows unsafe code, but not only with a SAFETY comment" ;;
+	*) fail "$file allows unsafe code" ;;
+	esac
+done
+count=$(grep -rE --include='*.rs' '\bunsafe (\{|impl|fn)' crates/reactor | wc -l)
+echo "unsafe.sh: $count places in crates/reactor, none elsewhere"
