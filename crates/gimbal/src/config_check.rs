@@ -21,11 +21,12 @@ enum ConfigCommand {
     },
 }
 
-/// Prints one line per problem on stderr, or what the file sets up.
+/// Prints one line per problem on stderr, or what the file sets up (and on stderr what is odd about it).
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ConfigCommand::Check { file } = args.command;
     match Config::load(&file) {
         Ok(config) => {
+            config.warnings().iter().for_each(|warning| eprintln!("{}: warning: {warning}", file.display()));
             let namespaces: usize =
                 config.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
             println!(

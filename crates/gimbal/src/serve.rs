@@ -24,8 +24,6 @@ use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 use units::Bytes;
 
-/// How long the end of the target may take before it is cut short.
-const SHUTDOWN_LIMIT: Duration = Duration::from_secs(30);
 /// How long a new configuration waits for IOs to what the old one had and the new one has not.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 /// Size of a device that is not there, when none is given.
@@ -125,13 +123,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     while signals.forever().next() == Some(SIGHUP) {
         reload(&mut server, &args, &set_filter);
     }
-    info!(limit = ?SHUTDOWN_LIMIT, "ending: commands that came are answered; once more to end at once");
+    let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
+    info!(?limit, "ending: commands that came are answered; once more to end at once");
     let stopper = server.stopper();
     thread::spawn(move || {
         signals.forever().find(|signal| *signal != SIGHUP);
         stopper.stop();
     });
-    Ok(match server.shutdown(SHUTDOWN_LIMIT) {
+    Ok(match server.shutdown(limit) {
         Shutdown::Complete => ExitCode::SUCCESS,
         Shutdown::CutShort => ExitCode::FAILURE,
     })

@@ -93,7 +93,7 @@ mod tests {
 
     fn device() -> DeviceConfig {
         let kind = DeviceKind::Emulated(EmulatedConfig::new(Bytes::gib(1)));
-        DeviceConfig { name: "a".to_owned(), kind, scheduler: SchedulerConfig::default() }
+        DeviceConfig { name: "a".to_owned(), kind, scheduler: SchedulerConfig::default(), faults: Vec::new() }
     }
 
     #[test]

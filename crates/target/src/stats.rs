@@ -25,6 +25,8 @@ pub struct SsdStats {
     pub queued: usize,
     /// IOs on the device.
     pub in_flight: usize,
+    /// How many of these have been there for longer than `limits.hang_after`.
+    pub hung: usize,
     /// Connections at home on this SSD.
     pub connections: usize,
     /// Memory that its connections hold.
@@ -53,6 +55,8 @@ pub struct Counters {
     pub writes: Transferred,
     /// Other IOs: flush, deallocate, write zeroes.
     pub others: u64,
+    /// IOs of any kind that the device failed.
+    pub errors: u64,
 }
 
 /// IOs of one kind.

@@ -29,7 +29,7 @@ fn emulated(speed_thousandths: u32) -> DeviceKind {
 }
 
 fn device(name: &str, kind: DeviceKind) -> DeviceConfig {
-    DeviceConfig { name: name.to_owned(), kind, scheduler: SchedulerConfig::default() }
+    DeviceConfig { name: name.to_owned(), kind, scheduler: SchedulerConfig::default(), faults: Vec::new() }
 }
 
 fn part(nsid: u32, device: &str, offset_mib: u64, size_mib: u64) -> NamespaceConfig {

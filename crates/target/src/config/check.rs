@@ -88,6 +88,10 @@ impl Check<'_> {
                 _ => {}
             }
             self.scheduler(index, &device.scheduler.overrides);
+            for (number, fault) in device.faults.iter().enumerate() {
+                let field = |name: &str| format!("device[{index}].fault[{number}].{name}");
+                self.problems.extend(fault.problems(field));
+            }
         }
     }
 
@@ -286,6 +290,9 @@ impl Check<'_> {
         }
         if limits.io_queues == 0 {
             self.report(field("io_queues"), "zero leaves no queue for IO", "write 1 or more");
+        }
+        if limits.hang_after == Nanos::ZERO {
+            self.report(field("hang_after"), "zero is shorter than any IO", "write a span such as \"10s\"");
         }
         for (name, span) in [
             ("handshake_timeout", limits.handshake_timeout),

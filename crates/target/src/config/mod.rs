@@ -11,10 +11,11 @@
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
 //! Elsewhere: the reader of one table is `fields`; how amounts are written is `amount`; what cannot change while a target
-//!            runs is `transition`.
+//!            runs is `transition`; faults for tests are `fault`.
 
 mod amount;
 mod check;
+mod fault;
 mod fields;
 mod problem;
 mod read;
@@ -24,6 +25,7 @@ pub(crate) mod transition;
 mod tests;
 
 pub use amount::{parse_size, parse_span};
+pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;
 pub use problem::{ConfigError, Problem};
 
@@ -77,6 +79,8 @@ pub struct DeviceConfig {
     pub kind: DeviceKind,
     /// Who goes to it next, and when.
     pub scheduler: SchedulerConfig,
+    /// How it misbehaves, for tests; a device that is to be used has none.
+    pub faults: Vec<FaultConfig>,
 }
 
 /// What a device is.
@@ -304,6 +308,10 @@ pub struct Limits {
     pub connect_timeout: Nanos,
     /// How long a host may leave its replies unread, or its announced data unsent, before it is disconnected.
     pub stall_timeout: Nanos,
+    /// How long an IO may be on a device before the device is reported to hang.
+    pub hang_after: Nanos,
+    /// How long the end of the target may take: what is not answered then is given up.
+    pub drain_timeout: Nanos,
 }
 
 impl Default for Limits {
@@ -321,6 +329,8 @@ impl Default for Limits {
             handshake_timeout: Nanos::secs(10),
             connect_timeout: Nanos::secs(30),
             stall_timeout: Nanos::secs(30),
+            hang_after: Nanos::secs(10),
+            drain_timeout: Nanos::secs(30),
         }
     }
 }
@@ -364,6 +374,7 @@ impl Config {
                 name: "ssd".to_owned(),
                 kind: device,
                 scheduler: SchedulerConfig::default(),
+                faults: Vec::new(),
             }],
             subsystems: vec![SubsystemConfig {
                 nqn: DEFAULT_NQN.to_owned(),
@@ -417,6 +428,20 @@ impl Config {
     /// The subsystem of that name.
     pub(crate) fn subsystem(&self, nqn: &str) -> Option<&SubsystemConfig> {
         self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
+    }
+
+    /// What is allowed but hardly meant for daily use: one line each, for whoever starts or checks this.
+    pub fn warnings(&self) -> Vec<String> {
+        let faulty = self.devices.iter().filter(|device| !device.faults.is_empty());
+        faulty
+            .map(|device| {
+                format!(
+                    "device {:?} is made to fail on purpose ({} [[device.fault]]): for tests only",
+                    device.name,
+                    device.faults.len()
+                )
+            })
+            .collect()
     }
 
     /// The device called `name`, as an index of [`Config::devices`].

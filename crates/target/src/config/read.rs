@@ -100,6 +100,8 @@ fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
         handshake_timeout: table.span(findings, "handshake_timeout").unwrap_or(default.handshake_timeout),
         connect_timeout: table.span(findings, "connect_timeout").unwrap_or(default.connect_timeout),
         stall_timeout: table.span(findings, "stall_timeout").unwrap_or(default.stall_timeout),
+        hang_after: table.span(findings, "hang_after").unwrap_or(default.hang_after),
+        drain_timeout: table.span(findings, "drain_timeout").unwrap_or(default.drain_timeout),
     };
     table.finish(findings);
     limits
@@ -136,7 +138,12 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
         Kind::Emulated => DeviceKind::Emulated(emulated(table, findings)),
         Kind::Null => DeviceKind::Null { size: required_size(table, findings) },
     };
-    DeviceConfig { name, kind, scheduler: scheduler(table, findings) }
+    DeviceConfig {
+        name,
+        kind,
+        scheduler: scheduler(table, findings),
+        faults: each(table, findings, "fault", fault::read),
+    }
 }
 
 fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConfig {
@@ -266,7 +273,8 @@ fn required_size(table: &mut Fields<'_, '_>, findings: &mut Findings) -> Bytes {
     size.unwrap_or(Bytes::ZERO)
 }
 
-fn missing(table: &Fields<'_, '_>, findings: &mut Findings, name: &str, expected: &str) {
+/// Reports that a field has to be there and is not.
+pub(super) fn missing(table: &Fields<'_, '_>, findings: &mut Findings, name: &str, expected: &str) {
     let field = table.path_of(name);
     let line = findings.lines.of(&field);
     let problem = Problem::new(field, "is missing", format!("write {name} = {expected}"));

@@ -50,6 +50,9 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
             }
             _ => {}
         }
+        if before.faults != device.faults {
+            report(field("fault"), "cannot change while the device is shared".into(), AT_START);
+        }
     }
     for (index, subsystem) in new.subsystems.iter().enumerate() {
         let field = |name: &str| format!("subsystem[{index}].{name}");

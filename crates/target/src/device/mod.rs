@@ -13,6 +13,7 @@
 
 mod clock;
 mod emulated;
+mod faulty;
 mod file;
 mod null;
 mod open;

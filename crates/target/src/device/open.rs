@@ -4,11 +4,12 @@
 //! be had at all and how large it is; [`OpenDevice::start`] hands it to the reactor of its pipeline.
 
 use super::emulated::{Contents, EmulatedDevice};
+use super::faulty::FaultyDevice;
 use super::file::FileDevice;
 use super::null::NullDevice;
 use super::sparse::SparseMemory;
 use super::{Device, DeviceClock};
-use crate::config::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig};
+use crate::config::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
 use crate::patience::patiently;
 use reactor::{IoBuffer, Reactor};
 use ssd::{Profile, ProfileError, Ssd};
@@ -98,6 +99,7 @@ pub(crate) struct OpenDevice {
     /// What is known of it.
     pub(crate) facts: Facts,
     source: Source,
+    faults: Vec<FaultConfig>,
 }
 
 enum Source {
@@ -109,7 +111,7 @@ enum Source {
 impl OpenDevice {
     /// Hands the device to the reactor of its pipeline.
     pub(crate) fn start(self, now: Instant, reactor: &mut Reactor) -> io::Result<Box<dyn Device>> {
-        Ok(match self.source {
+        let device: Box<dyn Device> = match self.source {
             Source::File { file, is_regular } => {
                 Box::new(FileDevice::new(reactor.add_file(file.into())?, is_regular))
             }
@@ -122,12 +124,21 @@ impl OpenDevice {
                 Box::new(EmulatedDevice::new(*model, clock, contents))
             }
             Source::Null => Box::new(NullDevice::default()),
-        })
+        };
+        if self.faults.is_empty() {
+            return Ok(device);
+        }
+        Ok(Box::new(FaultyDevice::new(now, device, &self.faults)))
     }
 }
 
 /// Finds the device that `config` describes.
 pub(crate) fn open(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
+    Ok(OpenDevice { faults: config.faults.clone(), ..open_sound(config)? })
+}
+
+/// The same, without the faults it is to have.
+fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
     match &config.kind {
         DeviceKind::File { path, size, create, direct } => {
             let file = open_file(path, *size, *create, *direct)?;
@@ -159,11 +170,12 @@ pub(crate) fn open(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             let source = Source::Emulated { model, config: emulated.clone(), backing };
             let discard_zeroes = backing_is_memory;
             let facts = Facts { size: emulated.size, block_size_min: SECTOR_SIZE, discard_zeroes };
-            Ok(OpenDevice { facts, source })
+            Ok(OpenDevice { facts, source, faults: Vec::new() })
         }
         DeviceKind::Null { size } => Ok(OpenDevice {
             facts: Facts { size: *size, block_size_min: SECTOR_SIZE, discard_zeroes: true },
             source: Source::Null,
+            faults: Vec::new(),
         }),
     }
 }
@@ -205,7 +217,11 @@ fn on_disk(path: &Path, file: File, length: u64, is_regular: bool) -> Result<Ope
     let size = usable(path, length)?;
     let block_size_min = if accepts_sectors(&file) { SECTOR_SIZE } else { PAGE_SIZE };
     let source = Source::File { file, is_regular };
-    Ok(OpenDevice { facts: Facts { size, block_size_min, discard_zeroes: false }, source })
+    Ok(OpenDevice {
+        facts: Facts { size, block_size_min, discard_zeroes: false },
+        source,
+        faults: Vec::new(),
+    })
 }
 
 fn open_file(path: &Path, size: Option<Bytes>, create: bool, direct: bool) -> Result<File, DeviceError> {

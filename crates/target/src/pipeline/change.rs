@@ -105,7 +105,7 @@ impl Pipeline {
         match change {
             Change::Peer { slot, mailbox } => {
                 self.peers.set(slot, mailbox);
-                self.remotes.resize_with(self.peers.slots(), Default::default);
+                self.remotes.resize_with(self.peers.slots(), super::remote::remote);
             }
             Change::Policy(policy) => self.switch.replace_policy(now, policy),
             Change::Limits { limits, memory } => {

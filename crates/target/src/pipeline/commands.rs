@@ -250,8 +250,8 @@ impl Pipeline {
                 // A device that fails fails often: the log gets the first, the second, the fourth …
                 if self.device_errors.is_power_of_two() {
                     let (op, lba, nsid) = (&context.command.op, context.command.lba.0, context.command.nsid);
-                    let (device, count) = (&self.name, self.device_errors);
-                    warn!(%device, ?op, lba, nsid, count, %error, "the device failed an IO");
+                    let (home, device, count) = (&self.name, context.device, self.device_errors);
+                    warn!(%home, device, ?op, lba, nsid, count, %error, "the device failed an IO");
                 }
                 status_of_error(&context.command.op, &error)
             }
@@ -259,7 +259,11 @@ impl Pipeline {
     }
 }
 
+/// The device's answer in the words of NVMe.
 fn status_of_error(op: &IoOp, error: &io::Error) -> Status {
+    if is_gone(error) {
+        return Status::INTERNAL_ERROR.do_not_retry();
+    }
     match (op, error.kind()) {
         (_, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Status::CAPACITY_EXCEEDED,
         (IoOp::Read | IoOp::Compare | IoOp::Verify, _) => Status::UNRECOVERED_READ_ERROR,
@@ -267,4 +271,10 @@ fn status_of_error(op: &IoOp, error: &io::Error) -> Status {
             Status::WRITE_FAULT
         }
     }
+}
+
+/// Whether there is no device any more, or no thread that could ask it: then no block is at fault, and to try again is in vain.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+        || error.kind() == io::ErrorKind::BrokenPipe
 }

@@ -15,16 +15,19 @@
 //! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its budget
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
 //! Elsewhere: commands and their completions are `commands`, the life of a session `sessions`, other SSDs `remote`,
-//!            what changes meanwhile `change`, waiting for IOs that must not come any more `fence`.
+//!            what changes meanwhile `change`, waiting for IOs that must not come any more `fence`,
+//!            a device that hangs `hang`.
 
 pub(crate) mod change;
 mod commands;
 mod fence;
+mod hang;
 pub(crate) mod message;
 mod peers;
 pub(crate) mod placement;
 mod remote;
 mod sessions;
+pub(crate) mod window;
 
 pub(crate) use peers::Peers;
 
@@ -35,7 +38,7 @@ use crate::mailbox::{Inbox, Mailbox};
 use crate::payload::{HostBudget, Intakes};
 use crate::slab::{Key, Slab};
 use crate::stats::{Counters, SsdStats, TenantStats};
-use crate::switch::{Finished, Measured, Request, Switch, Work};
+use crate::switch::{Failure, Finished, Measured, Request, Switch, Work};
 use crate::tenants::HOUSE;
 use fence::Fence;
 use message::{Announcement, Report, ToFront, ToPipeline};
@@ -151,6 +154,9 @@ pub(crate) struct Pipeline {
     memory_came_back: bool,
     device_errors: u64,
     complaints: Complaints,
+    /// IOs that were too long on the device when that was last looked at.
+    hung: usize,
+    next_hang_check: Instant,
     next_stall_check: Instant,
     phase: Phase,
 
@@ -187,6 +193,8 @@ impl Pipeline {
             memory_came_back: false,
             device_errors: 0,
             complaints: Complaints::new(),
+            hung: 0,
+            next_hang_check: Instant::ZERO,
             next_stall_check: Instant::ZERO,
             phase: Phase::Running,
             events: Vec::new(),
@@ -205,6 +213,7 @@ impl Pipeline {
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }
+            self.check_hangs(now);
             loop {
                 self.run_switch(now);
                 self.run_subsystems(now);
@@ -226,7 +235,13 @@ impl Pipeline {
     fn deadline(&self) -> Option<Instant> {
         let keep_alives = self.homes.iter().flatten().filter_map(|home| home.subsystem.next_timeout());
         let stalls = (self.sessions.len() > 0).then_some(self.next_stall_check);
-        keep_alives.chain(self.switch.next_wake()).chain(stalls).chain(self.complaints.deadline()).min()
+        let hangs = (!self.switch.is_empty() || self.hung > 0).then_some(self.next_hang_check);
+        keep_alives
+            .chain(self.switch.next_wake())
+            .chain(stalls)
+            .chain(hangs)
+            .chain(self.complaints.deadline())
+            .min()
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {
@@ -314,6 +329,11 @@ impl Pipeline {
                 && let Some(Some(tenant)) = self.tenants.get_mut(measured.tenant.index())
             {
                 tenant.counters.record(&measured);
+            }
+            if matches!(io.result, Err(Failure::Device(_)))
+                && let Some(Some(tenant)) = self.tenants.get_mut(io.tenant.index())
+            {
+                tenant.counters.errors += 1;
             }
             self.on_finished(now, io);
         }
@@ -444,7 +464,7 @@ impl Pipeline {
     }
 
     /// The flush at the end is over.
-    fn on_flushed(&mut self, result: Result<(), crate::switch::Failure>) {
+    fn on_flushed(&mut self, result: Result<(), Failure>) {
         if let Err(failure) = result {
             error!(device = %self.name, ?failure, "the last flush failed: what was written lately may not be stored");
         }
@@ -466,6 +486,7 @@ impl Pipeline {
             view: policy.ssd_view(at),
             queued: backlog.queued,
             in_flight: backlog.in_flight,
+            hung: self.hung,
             connections: self.by_token.len(),
             tenants: tenants.collect(),
             memory: self.intakes.lent() + self.reads.lent(),

@@ -7,11 +7,11 @@
 //! Holds: an IO that is sent comes back exactly once, also when it is withdrawn.
 
 use super::message::{IoOutcome, RemoteDone, RemoteIo, ToPipeline};
+use super::window::Window;
 use super::{Origin, Pipeline};
 use crate::slab::Key;
 use crate::switch::{Failure, Request, Work};
 use sched::Priority;
-use std::collections::VecDeque;
 use std::io;
 use tracing::error;
 use units::{Instant, TenantId};
@@ -20,10 +20,11 @@ use units::{Instant, TenantId};
 const REMOTE_OUTSTANDING_MAX: usize = 1024;
 
 /// What is under way to another SSD.
-#[derive(Default)]
-pub(super) struct Remote {
-    outstanding: usize,
-    waiting: VecDeque<RemoteIo>,
+pub(super) type Remote = Window<RemoteIo>;
+
+/// Nothing yet.
+pub(super) fn remote() -> Remote {
+    Window::new(REMOTE_OUTSTANDING_MAX)
 }
 
 impl Pipeline {
@@ -37,16 +38,18 @@ impl Pipeline {
         priority: Priority,
         work: Work,
     ) {
-        self.remotes[device].waiting.push_back(RemoteIo { from: self.index, io, tenant, priority, work });
+        self.remotes[device].push(RemoteIo { from: self.index, io, tenant, priority, work });
         self.post_waiting(now, device);
     }
 
     fn post_waiting(&mut self, now: Instant, device: usize) {
-        while self.remotes[device].outstanding < REMOTE_OUTSTANDING_MAX {
-            let Some(io) = self.remotes[device].waiting.pop_front() else { return };
+        while let Some(io) = self.remotes[device].next() {
             match self.peers.post(device, ToPipeline::Remote(io)) {
-                Ok(()) => self.remotes[device].outstanding += 1,
-                Err(ToPipeline::Remote(io)) => self.fail_remote(now, device, io),
+                Ok(()) => {}
+                Err(ToPipeline::Remote(io)) => {
+                    self.remotes[device].on_answer();
+                    self.fail_remote(now, device, io);
+                }
                 Err(_) => unreachable!("a mailbox gives back what it was given"),
             }
         }
@@ -75,7 +78,7 @@ impl Pipeline {
 
     /// Another pipeline has ended an IO of ours.
     pub(super) fn on_remote_done(&mut self, now: Instant, done: RemoteDone) {
-        self.remotes[done.by].outstanding -= 1;
+        self.remotes[done.by].on_answer();
         self.on_outcome(now, done.io, done.outcome);
         self.post_waiting(now, done.by);
     }
@@ -84,11 +87,7 @@ impl Pipeline {
     pub(super) fn withdraw_remote(&mut self, now: Instant, tenant: TenantId, ios: &[Key]) {
         for device in 0..self.remotes.len() {
             let credit = self.switch.policy().credit(tenant);
-            let remote = &mut self.remotes[device];
-            let (taken, kept) = remote.waiting.drain(..).partition(|io| ios.contains(&io.io));
-            remote.waiting = kept;
-            let taken: VecDeque<RemoteIo> = taken;
-            for io in taken {
+            for io in self.remotes[device].withdraw(|io| ios.contains(&io.io)) {
                 let spent = io.work.into_buffer();
                 let outcome = IoOutcome { result: Err(Failure::Withdrawn), read: None, spent, credit };
                 self.on_outcome(now, io.io, outcome);

@@ -143,7 +143,7 @@ fn union<T, K: PartialEq>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Vec<K>
     keys
 }
 
-fn limits(limits: &Limits) -> [(&'static str, String); 9] {
+fn limits(limits: &Limits) -> [(&'static str, String); 11] {
     [
         ("memory", limits.memory.to_string()),
         ("memory_per_connection", limits.memory_per_connection.to_string()),
@@ -154,6 +154,8 @@ fn limits(limits: &Limits) -> [(&'static str, String); 9] {
         ("handshake_timeout", limits.handshake_timeout.to_string()),
         ("connect_timeout", limits.connect_timeout.to_string()),
         ("stall_timeout", limits.stall_timeout.to_string()),
+        ("hang_after", limits.hang_after.to_string()),
+        ("drain_timeout", limits.drain_timeout.to_string()),
     ]
 }
 

@@ -58,6 +58,7 @@ impl Server {
     /// Says what is wrong and what to do about it. Nothing is left running.
     pub fn start(config: Config) -> Result<ServerHandle, StartError> {
         config.check().map_err(StartError::Config)?;
+        config.warnings().iter().for_each(|warning| warn!("{warning}"));
         let nothing = Config {
             listen: Vec::new(),
             devices: Vec::new(),

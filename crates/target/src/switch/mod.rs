@@ -44,6 +44,8 @@ struct Pending<T> {
     generation: u32,
     /// As the scheduler gave it out; `None` while it is queued.
     submitted: Option<Io>,
+    /// When that was, on the machine's clock; before, when it arrived.
+    submitted_at: Instant,
     progress: Progress,
 }
 
@@ -132,6 +134,7 @@ impl<T: Copy> Switch<T> {
             sequence,
             generation: self.present.number,
             submitted: None,
+            submitted_at: now,
             progress: Progress::default(),
         });
         let io = Io { id: IoId(key.to_bits()), tenant, priority, kind, length, mark: Mark::default() };
@@ -175,10 +178,10 @@ impl<T: Copy> Switch<T> {
                     Next::Submit(io) => {
                         moved = true;
                         let key = Key::from_bits(io.id.0);
-                        self.pending
-                            .get_mut(key)
-                            .expect("the scheduler gives out what it was given")
-                            .submitted = Some(io);
+                        let pending = self.pending.get_mut(key);
+                        let pending = pending.expect("the scheduler gives out what it was given");
+                        pending.submitted = Some(io);
+                        pending.submitted_at = now;
                         self.step(now, reactor, pool, key);
                     }
                     Next::WakeAt(at) => {
@@ -207,6 +210,30 @@ impl<T: Copy> Switch<T> {
     /// When [`Switch::run`] next has something to do by itself.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
         [self.wake_at, self.device.next_wake(), self.retry_at].into_iter().flatten().min()
+    }
+
+    /// Whether there is any IO, queued or on the device.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.len() == 0
+    }
+
+    /// For every IO on the device, the time since it was given to it.
+    pub(crate) fn on_device(&self, now: Instant) -> impl Iterator<Item = Nanos> {
+        let submitted = self.pending.iter().filter(|(_, io)| io.submitted.is_some());
+        submitted.map(move |(_, io)| now.saturating_since(io.submitted_at))
+    }
+
+    /// Tells the scheduler whose IOs have been on the device for `patience` of the device's time or longer.
+    pub(crate) fn note_overdue(&mut self, now: Instant, patience: Nanos) {
+        let device_now = self.clock.to_device(now);
+        let since = |io: &Pending<T>| device_now.saturating_since(self.clock.to_device(io.submitted_at));
+        let submitted = self.pending.iter().filter(|(_, io)| io.submitted.is_some());
+        let mut overdue: Vec<TenantId> =
+            submitted.filter(|(_, io)| since(io) >= patience).map(|(_, io)| io.request.tenant).collect();
+        overdue.sort_unstable();
+        overdue.dedup();
+        self.wants_run |= !overdue.is_empty();
+        overdue.into_iter().for_each(|tenant| self.present.policy.on_overdue(device_now, tenant));
     }
 
     /// Takes back the IOs of `tenant` for which `gone` answers true and that have not reached the device.
@@ -359,7 +386,7 @@ impl<T: Copy> Switch<T> {
         }
         let spent = work.into_buffer();
         let credit = credit.unwrap_or_else(|| self.present.policy.credit(tenant));
-        (Finished { tag, result, read, spent, credit }, measured)
+        (Finished { tag, tenant, result, read, spent, credit }, measured)
     }
 
     fn end_in_retired(&mut self, now: Instant, generation: u32, done: Done) {

@@ -126,6 +126,8 @@ pub(crate) enum Failure {
 pub(crate) struct Finished<T> {
     /// The caller's name for it.
     pub(crate) tag: T,
+    /// Whose it was.
+    pub(crate) tenant: TenantId,
     /// Whether it was done.
     pub(crate) result: Result<(), Failure>,
     /// What was read (from the pool that [`super::Switch::run`] was given), if this was a read.

@@ -227,7 +227,12 @@ impl Client {
 
     /// A controller, or nothing if the target closes a connection instead of answering.
     pub fn try_open(address: SocketAddr) -> Option<Client> {
-        let options = Options::default();
+        Client::try_open_on(address, DEFAULT_NQN)
+    }
+
+    /// As `try_open`, on a subsystem of another name.
+    pub fn try_open_on(address: SocketAddr, subsystem: &str) -> Option<Client> {
+        let options = Options { subsystem: subsystem.to_owned(), ..Options::default() };
         let mut admin = Queue::open(address, ADMIN_ENTRIES, &options);
         let controller_id = admin.try_connect(0, ADMIN_ENTRIES, CNTLID_DYNAMIC, &options)?.dw0() as u16;
         enable(&mut admin);

@@ -1,0 +1,258 @@
+//! A device that misbehaves as it is told to: what tests put between the switch and a device that works.
+//!
+//! ```text
+//!   submit(io) ──► faults ──┬─ unharmed, late, torn ─────────────► the device beneath
+//!                           ├─ hangs: kept here until its release ──┘        │
+//!                           └─ fails, or the device is gone                  │
+//!   finished() ◄──────────────────┴──── late ones wait here ◄────────────────┘
+//! ```
+//!
+//! An IO that hangs is kept with its buffer, as a device keeps it: the memory is not anybody else's until the IO is over.
+//! After the device has gone, what is still on it fails too, whatever became of the data.
+//!
+//! Holds: every IO that does not hang for ever is finished exactly once, with its buffer, and by the same IOs in the same
+//!        order in the same way (`tests/bad_devices.rs` compares with a naive model).
+//! Elsewhere: which IOs are struck is `fault`; how faults are written down, `docs/fault-injection.md`.
+
+mod fault;
+
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use crate::config::{FaultConfig, FaultError, FaultKind, FaultRelease};
+use fault::Fault;
+use reactor::{BufferPool, IoBuffer, Reactor};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use units::{Bytes, Instant, Nanos};
+
+/// A torn write ends between two of these: the unit that SSDs write at once.
+const ATOM: usize = 4096;
+
+/// What the device beneath does not know of an IO it has.
+#[derive(Default)]
+struct Altered {
+    /// It is finished so much later than the device beneath says.
+    delay: Nanos,
+    /// It was kept so long before the device beneath saw it.
+    kept: Nanos,
+    /// The write of which it is a part.
+    torn: Option<IoBuffer>,
+}
+
+struct Hung {
+    io: DeviceIo,
+    /// On the device's clock, as all times here.
+    since: Instant,
+    until: Option<Instant>,
+    until_io: Option<u64>,
+}
+
+/// A device and its faults.
+pub(crate) struct FaultyDevice {
+    inner: Box<dyn Device>,
+    clock: DeviceClock,
+    faults: Vec<Fault>,
+    started: Instant,
+    /// The present, as far as the device was told.
+    now: Instant,
+    submitted: u64,
+    is_gone: bool,
+    altered: HashMap<u64, Altered>,
+    hung: Vec<Hung>,
+    late: Vec<(Instant, DeviceDone)>,
+    done: VecDeque<DeviceDone>,
+    /// For the parts of torn writes that are written.
+    pool: BufferPool,
+}
+
+impl FaultyDevice {
+    /// `inner` with `faults`, of which the first that strikes an IO is the one it meets.
+    pub(crate) fn new(now: Instant, inner: Box<dyn Device>, faults: &[FaultConfig]) -> FaultyDevice {
+        let clock = inner.clock();
+        let started = clock.to_device(now);
+        FaultyDevice {
+            inner,
+            clock,
+            faults: faults.iter().cloned().map(Fault::new).collect(),
+            started,
+            now: started,
+            submitted: 0,
+            is_gone: false,
+            altered: HashMap::new(),
+            hung: Vec::new(),
+            late: Vec::new(),
+            done: VecDeque::new(),
+            pool: BufferPool::new(Bytes(BufferPool::LENGTH_MAX as u64)),
+        }
+    }
+
+    fn strike(&mut self, io: &DeviceIo) -> Option<(usize, FaultKind)> {
+        let age = self.now.saturating_since(self.started);
+        self.faults.iter_mut().enumerate().find_map(|(index, fault)| Some((index, fault.strike(age, io)?)))
+    }
+
+    /// Ends an IO here and now.
+    fn fail(&mut self, io: DeviceIo, error: io::Error, latency: Nanos) {
+        let buffer = match io.op {
+            DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
+            DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
+        };
+        self.done.push_back(DeviceDone { tag: io.tag, result: Err(error), buffer, latency });
+    }
+
+    fn hang(&mut self, io: DeviceIo, release: FaultRelease) {
+        let (until, until_io) = match release {
+            FaultRelease::Never => (None, None),
+            FaultRelease::After(span) => (Some(self.now + span), None),
+            FaultRelease::AtIo(number) => (None, Some(number)),
+        };
+        self.hung.push(Hung { io, since: self.now, until, until_io });
+    }
+
+    /// Gives what has hung long enough to the device beneath, oldest first.
+    fn release(&mut self, now: Instant, reactor: &mut Reactor) {
+        let is_over = |hung: &Hung| {
+            hung.until.is_some_and(|until| until <= self.now)
+                || hung.until_io.is_some_and(|number| number <= self.submitted)
+        };
+        if !self.hung.iter().any(is_over) {
+            return;
+        }
+        let (over, kept) = std::mem::take(&mut self.hung).into_iter().partition(is_over);
+        self.hung = kept;
+        let over: Vec<Hung> = over;
+        for Hung { io, since, .. } in over {
+            let kept = self.now.saturating_since(since);
+            self.altered.insert(io.tag, Altered { kept, ..Altered::default() });
+            self.inner.submit(now, reactor, io);
+        }
+    }
+
+    /// The device goes. What the device beneath has comes back in its time, and fails then.
+    fn vanish(&mut self) {
+        self.is_gone = true;
+        for hung in std::mem::take(&mut self.hung) {
+            let latency = self.now.saturating_since(hung.since);
+            self.fail(hung.io, gone(), latency);
+        }
+    }
+
+    /// Has some blocks of a write written, never all.
+    fn tear(&mut self, now: Instant, reactor: &mut Reactor, index: usize, io: DeviceIo) {
+        let DeviceIo { tag, offset, op, .. } = io;
+        let DeviceOp::Write { buffer, durable } = op else { unreachable!("only writes are torn") };
+        let written = self.faults[index].draw(buffer.len().div_ceil(ATOM) as u64) as usize * ATOM;
+        let part = if written > 0 { self.pool.take(written) } else { None };
+        let Some(mut part) = part else {
+            let length = buffer.len() as u64;
+            let op = DeviceOp::Write { buffer, durable };
+            return self.fail(DeviceIo { tag, offset, length, op }, medium(), Nanos::ZERO);
+        };
+        part.copy_from_slice(&buffer[..written]);
+        self.altered.insert(tag, Altered { torn: Some(buffer), ..Altered::default() });
+        let op = DeviceOp::Write { buffer: part, durable };
+        self.inner.submit(now, reactor, DeviceIo { tag, offset, length: written as u64, op });
+    }
+
+    /// What becomes of an IO that the device beneath has finished; `None` if it is kept for a while.
+    fn on_finished(&mut self, mut done: DeviceDone) -> Option<DeviceDone> {
+        let Altered { delay, kept, torn } = self.altered.remove(&done.tag).unwrap_or_default();
+        done.latency = done.latency + kept + delay;
+        if torn.is_some() {
+            done.result = Err(medium());
+            done.buffer = torn;
+        }
+        if self.is_gone {
+            done.result = Err(gone());
+        } else if delay > Nanos::ZERO {
+            self.late.push((self.now + delay, done));
+            return None;
+        }
+        Some(done)
+    }
+}
+
+impl Device for FaultyDevice {
+    fn clock(&self) -> DeviceClock {
+        self.clock
+    }
+
+    fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
+        self.now = self.clock.to_device(now);
+        self.submitted += 1;
+        self.release(now, reactor);
+        if self.is_gone {
+            return self.fail(io, gone(), Nanos::ZERO);
+        }
+        match self.strike(&io) {
+            None => self.inner.submit(now, reactor, io),
+            Some((_, FaultKind::Delay(delay))) => {
+                self.altered.insert(io.tag, Altered { delay, ..Altered::default() });
+                self.inner.submit(now, reactor, io);
+            }
+            Some((_, FaultKind::Error(FaultError::Medium))) => self.fail(io, medium(), Nanos::ZERO),
+            Some((_, FaultKind::Error(FaultError::NoSpace))) => self.fail(io, no_space(), Nanos::ZERO),
+            Some((_, FaultKind::Hang(release))) => self.hang(io, release),
+            Some((_, FaultKind::Gone)) => {
+                self.vanish();
+                self.fail(io, gone(), Nanos::ZERO);
+            }
+            Some((index, FaultKind::Torn { then_gone })) => {
+                self.tear(now, reactor, index, io);
+                if then_gone {
+                    self.vanish();
+                }
+            }
+            Some((_, FaultKind::Reactor)) => {
+                reactor.break_down(medium());
+                self.inner.submit(now, reactor, io);
+            }
+        }
+    }
+
+    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
+        self.now = self.clock.to_device(now);
+        self.inner.on_disk(now, tag, result, buffer);
+    }
+
+    fn poll(&mut self, now: Instant, reactor: &mut Reactor) {
+        self.now = self.clock.to_device(now);
+        self.inner.poll(now, reactor);
+        self.release(now, reactor);
+        let is_due = |(due, _): &mut (Instant, DeviceDone)| *due <= self.now;
+        self.done.extend(self.late.extract_if(.., is_due).map(|(_, done)| done));
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let late = self.late.iter().map(|(due, _)| *due);
+        let released = self.hung.iter().filter_map(|hung| hung.until);
+        let own = late.chain(released).min().map(|at| self.clock.to_real(at));
+        [own, self.inner.next_wake()].into_iter().flatten().min()
+    }
+
+    fn finished(&mut self) -> Option<DeviceDone> {
+        loop {
+            if let Some(mut done) = self.done.pop_front() {
+                if self.is_gone {
+                    done.result = Err(gone());
+                }
+                return Some(done);
+            }
+            let done = self.inner.finished()?;
+            if let Some(done) = self.on_finished(done) {
+                return Some(done);
+            }
+        }
+    }
+}
+
+fn medium() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}
+
+fn no_space() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOSPC)
+}
+
+fn gone() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENODEV)
+}
