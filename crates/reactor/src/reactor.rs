@@ -39,8 +39,8 @@ pub enum Backend {
 /// The sizes of a reactor.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long `wait` may look again before it sleeps, while events come quickly. Zero, the default: never. It only pays with
-    /// a processor to spare for every spinning thread.
+    /// How long `wait` may look again before it sleeps, while events come quickly. Zero, the default: never. It pays with a
+    /// processor for every spinning thread; without one it is soon given up (and tried again now and then).
     pub spin: Nanos,
     /// Receive buffers shared by all sockets: a power of two.
     pub receive_buffers: u16,
@@ -255,7 +255,10 @@ impl Reactor {
         }
         let start = Clock.now();
         if let Some(until) = self.pacing.spin_until(start) {
-            self.spin(until.min(deadline.unwrap_or(Instant::FAR_FUTURE)))?;
+            let deadline = deadline.unwrap_or(Instant::FAR_FUTURE);
+            self.spin(until.min(deadline))?;
+            // A spin that a deadline ended was not in vain.
+            self.pacing.on_spin(!self.events.is_empty() || deadline <= until);
         }
         let result = if self.events.is_empty() { self.sleep(deadline) } else { Ok(()) };
         self.pacing.on_gap(Clock.now().since(start));
