@@ -9,6 +9,7 @@
 
 use super::StartError;
 use super::estate::{Estate, Listening, Served, Ssd};
+use super::looking;
 use super::thread::{Place, Thread};
 use crate::assemble::{self, Devices, SubsystemError};
 use crate::config::{Config, DeviceConfig, DeviceKind, SubsystemConfig};
@@ -299,7 +300,8 @@ fn start_pipeline(
     let name = device.name.clone();
     let limits = config.limits.clone();
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
-    Thread::start(config.backend, format!("ssd {name}"), start, move |place, device| {
+    let spin = looking::moment(config.devices.len());
+    Thread::start(config.backend, spin, format!("ssd {name}"), start, move |place, device| {
         let Place { reactor, inbox, reports } = place;
         let switch = Switch::new(policy, device);
         let parts = pipeline::Parts { index, name, reactor, switch, inbox, front, reports, memory, limits };

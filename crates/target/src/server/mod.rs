@@ -14,6 +14,7 @@ mod change;
 mod error;
 mod estate;
 mod growth;
+mod looking;
 mod reload;
 mod thread;
 
@@ -38,6 +39,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use thread::{Place, Thread};
 use tracing::{info, warn};
+use units::Nanos;
 
 /// How a shutdown went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +86,7 @@ fn start_front(config: &Config) -> Result<Thread<ToFront>, StartError> {
     let (transport, limits) = (assemble::transport_limits(config), config.limits.clone());
     Thread::start(
         config.backend,
+        Nanos::ZERO,
         "front".to_owned(),
         |_| Ok(()),
         move |place, ()| {

@@ -7,12 +7,13 @@ use super::StartError;
 use crate::config::BackendChoice;
 use crate::mailbox::{Inbox, Mailbox};
 use crate::pipeline::message::Report;
-use reactor::{Backend, Reactor};
+use reactor::{Backend, Options, Reactor};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tracing::{error, warn};
+use units::Nanos;
 
 /// A thread that runs.
 pub(super) struct Thread<M> {
@@ -34,9 +35,11 @@ pub(super) struct Place<M> {
 }
 
 impl<M: Send + 'static> Thread<M> {
-    /// Starts a thread that does `prepare` with its reactor, and then `run`s. Returns when it is prepared.
+    /// Starts a thread that does `prepare` with its reactor, which looks for events for `spin` before it sleeps, and then `run`s.
+    /// Returns when it is prepared.
     pub(super) fn start<P>(
         backend: BackendChoice,
+        spin: Nanos,
         name: String,
         prepare: impl FnOnce(&mut Reactor) -> io::Result<P> + Send + 'static,
         run: impl FnOnce(Place<M>, P) -> io::Result<()> + Send + 'static,
@@ -46,10 +49,11 @@ impl<M: Send + 'static> Thread<M> {
             BackendChoice::IoUring => Backend::IoUring,
             BackendChoice::Epoll => Backend::Epoll,
         };
+        let options = Options { spin, ..Options::default() };
         let (introduce, introduced) = channel();
         let (reporter, reports) = channel();
         let handle = thread::Builder::new().name(name.clone()).spawn(move || {
-            let result = Reactor::new(backend).and_then(|mut reactor| {
+            let result = Reactor::with_options(backend, &options).and_then(|mut reactor| {
                 if let Some(reason) = reactor.fallback_reason() {
                     warn!(thread = %name, %reason, "io_uring cannot be used: epoll instead");
                 }

@@ -1,0 +1,31 @@
+//! How long a thread looks for work before it sleeps.
+//!
+//! To be woken costs more than to look: a 4 KiB read over loopback takes half the time when the pipeline is still looking as the
+//! command comes. So pipelines look for a moment while IOs come quickly, if there is a processor for each of them; the front,
+//! whose work is rare, never does. An idle pipeline sleeps.
+//!
+//! Elsewhere: when looking is given up is `reactor`'s to decide; what it is worth is in `docs/performance.md`.
+
+use std::thread;
+use units::Nanos;
+
+/// Longer than a host on the same machine or the next switch takes to answer an answer, and hardly more than two sleeps cost.
+const MOMENT: Nanos = Nanos::micros(50);
+
+/// How long each of `pipelines` pipelines may look.
+pub(super) fn moment(pipelines: usize) -> Nanos {
+    // Unknown is few.
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    if pipelines <= processors { MOMENT } else { Nanos::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_pipelines_than_processors_sleep_at_once() {
+        assert_eq!(moment(1), MOMENT);
+        assert_eq!(moment(usize::MAX), Nanos::ZERO);
+    }
+}
