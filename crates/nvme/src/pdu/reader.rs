@@ -18,6 +18,10 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 /// Longest header with its digest: ICReq and ICResp have none, all others are shorter.
 const HEADER_MAX: usize = 128;
 
+/// Most bytes that are digested and handed on in one step: whoever copies them then finds them in the first-level cache. (A
+/// 128 KiB write with digests costs a tenth more if they are passed on as they come.)
+const DIGESTED_AT_ONCE: usize = 8 << 10;
+
 /// What comes next in the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
@@ -150,11 +154,13 @@ impl PduReader {
                     if input.is_empty() {
                         return Ok(None);
                     }
-                    let (chunk, rest) = input.split_at(input.len().min(left as usize));
-                    *input = rest;
+                    let mut length = input.len().min(left as usize);
                     if layout.data_digest() {
-                        self.crc.update(chunk);
+                        length = length.min(DIGESTED_AT_ONCE);
+                        self.crc.update(&input[..length]);
                     }
+                    let (chunk, rest) = input.split_at(length);
+                    *input = rest;
                     self.state = State::Payload { layout, left: left - chunk.len() as u32 };
                     return Ok(Some(Step::Payload(chunk)));
                 }
