@@ -5,9 +5,13 @@ use crate::device::load_profile;
 use sched::{DeviceConstants, Fifo, Gimbal, GimbalConfig, Policy};
 use ssd::ProfileError;
 use std::fmt;
+use units::ByteRate;
 
 /// The profile of a device that names none.
 const DEFAULT_PROFILE: &str = "dct983";
+
+/// What a null device is taken to manage: it has no limit of its own, and an SSD's would be what is measured then.
+const NULL_RATE: ByteRate = ByteRate::mib_per_sec(1 << 20);
 
 /// Why a scheduler cannot be had.
 #[derive(Debug)]
@@ -63,6 +67,10 @@ fn gimbal(
     let profile = load_profile(name).map_err(PolicyError::Profile)?.switch;
     let mut config = variant(DeviceConstants::from(&profile));
     let constants = &mut config.device;
+    let mut rate_initial = profile.rate_initial;
+    if matches!(device.kind, DeviceKind::Null { .. }) && overrides.profile.is_none() {
+        (constants.rate_max, rate_initial) = (NULL_RATE, NULL_RATE);
+    }
     replace(&mut constants.thresh_min, overrides.latency_min);
     replace(&mut constants.thresh_max, overrides.latency_max);
     replace(&mut constants.write_cost_best, overrides.write_cost_best);
@@ -70,8 +78,7 @@ fn gimbal(
     replace(&mut constants.slots, overrides.slots);
     replace(&mut constants.rate_min, overrides.rate_min);
     replace(&mut constants.rate_max, overrides.rate_max);
-    config.rate_start =
-        profile.rate_initial.clamp(constants.rate_min, constants.rate_max.max(constants.rate_min));
+    config.rate_start = rate_initial.clamp(constants.rate_min, constants.rate_max.max(constants.rate_min));
     replace(&mut config.slots_factor, overrides.slots_factor);
     replace(&mut config.io_overhead, overrides.io_overhead);
     replace(&mut config.lead_max, overrides.lead_max.map(Some));
@@ -94,6 +101,17 @@ mod tests {
     fn device() -> DeviceConfig {
         let kind = DeviceKind::Emulated(EmulatedConfig::new(Bytes::gib(1)));
         DeviceConfig { name: "a".to_owned(), kind, scheduler: SchedulerConfig::default(), faults: Vec::new() }
+    }
+
+    #[test]
+    fn a_null_device_is_not_held_to_the_rate_of_an_ssd_unless_told() {
+        let kind = DeviceKind::Null { size: Bytes::gib(1) };
+        let mut device = DeviceConfig { kind, ..device() };
+        let config = gimbal(GimbalConfig::fair, &device).expect("a profile that comes with the model");
+        assert_eq!((config.device.rate_max, config.rate_start), (NULL_RATE, NULL_RATE));
+        device.scheduler.overrides.profile = Some(DEFAULT_PROFILE.to_owned());
+        let config = gimbal(GimbalConfig::fair, &device).expect("a profile that comes with the model");
+        assert_eq!(config.device.rate_max, DeviceConstants::DCT983.rate_max);
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! No device at all: reads are zeros, writes are forgotten, everything completes at once. It measures the rest of the target.
+//!
+//! It has nothing to do for that: buffers for reads are zeroed when their pool makes them, and only a device writes to them.
 
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
 use reactor::{IoBuffer, Reactor};
