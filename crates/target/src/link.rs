@@ -119,6 +119,9 @@ impl Link {
         events: &mut Events,
     ) -> Result<(), Fatal> {
         self.starved = false;
+        if self.ending {
+            return Ok(());
+        }
         self.transport.resume(&mut Intake { intakes, budget: &mut self.budget, starved: &mut self.starved });
         let held = std::mem::take(&mut self.held);
         let taken = self.parse(&held, intakes, events)?;
