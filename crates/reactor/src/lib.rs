@@ -23,6 +23,7 @@
 
 mod buffer;
 mod clock;
+mod descriptors;
 mod disk;
 mod driver;
 mod epoll;
@@ -44,6 +45,7 @@ mod waker;
 
 pub use buffer::IoBuffer;
 pub use clock::Clock;
+pub use descriptors::raise_descriptor_limit;
 pub use disk::DiskOp;
 pub use event::Event;
 pub use pool::BufferPool;

@@ -50,6 +50,9 @@ pub enum Shutdown {
     CutShort,
 }
 
+/// Open files besides connections: devices, listeners, rings, the log, and what an embedding program has.
+const DESCRIPTORS_BESIDE: u64 = 256;
+
 /// The target.
 pub struct Server;
 
@@ -61,6 +64,7 @@ impl Server {
     pub fn start(config: Config) -> Result<ServerHandle, StartError> {
         config.check().map_err(StartError::Config)?;
         config.warnings().iter().for_each(|warning| warn!("{warning}"));
+        provide_descriptors(&config);
         let nothing = Config {
             listen: Vec::new(),
             devices: Vec::new(),
@@ -77,6 +81,22 @@ impl Server {
         let addresses = &handle.addresses;
         info!(?addresses, devices = handle.config.devices.len(), "the target accepts connections");
         Ok(handle)
+    }
+}
+
+/// Makes sure that the connections which the configuration allows can be had, or says that they cannot.
+fn provide_descriptors(config: &Config) {
+    let limits = &config.limits;
+    let wanted = DESCRIPTORS_BESIDE + u64::from(limits.connections) + u64::from(limits.connections_waiting);
+    match reactor::raise_descriptor_limit(wanted) {
+        Ok(limit) if limit < wanted => warn!(
+            limit,
+            wanted,
+            "the system allows fewer open files than limits.connections and limits.connections_waiting need; raise its limit \
+             (ulimit -Hn, LimitNOFILE=) or lower them"
+        ),
+        Ok(_) => {}
+        Err(error) => warn!(%error, "the limit of open files is not known"),
     }
 }
 
