@@ -38,11 +38,13 @@ use nvme::connection::{Fatal, TargetConnection, TargetEvent, TargetLimits};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{Action, Output, QueueKey, Subsystem};
 use reactor::{Clock, Event, Reactor, Token};
+use socket2::{SockRef, TcpKeepalive};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 use tracing::{debug, info, warn};
 use units::{Bytes, Instant, Nanos, TenantId};
 
@@ -52,6 +54,10 @@ const TENANTS_MAX: usize = 4096;
 const GUEST_MEMORY: Bytes = Bytes::kib(64);
 /// How long a listener that cannot accept (too many open files) rests.
 const ACCEPT_REST: Nanos = Nanos::millis(100);
+/// How long a peer may be silent before the system asks whether it is still there, and how often and how fast it asks again.
+const PROBE_AFTER: Duration = Duration::from_secs(60);
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
 /// How often connections of the discovery service are looked at for a host that has stopped.
 const STALL_CHECK: Nanos = Nanos::secs(1);
 
@@ -256,6 +262,9 @@ impl Front {
             self.close(now, key, Subject::Dropped, "limits.connections_waiting is reached, others come");
         }
         let local = socket.local_addr().ok();
+        if let Err(error) = watch_peer(&socket, self.parts.limits.stall_timeout) {
+            debug!(%peer, %error, "a peer that vanishes will not be noticed");
+        }
         let token = match self.parts.reactor.add_socket(socket) {
             Ok(token) => token,
             Err(error) => {
@@ -485,6 +494,16 @@ impl Front {
             self.resting.drain(..).for_each(|listener| self.parts.reactor.resume_accept(listener));
         }
     }
+}
+
+/// Lets the system find out about a peer that vanished without a word (its machine lost power, a firewall forgot it), and give
+/// up what a closed connection left unread: otherwise it keeps megabytes for each, for minutes.
+fn watch_peer(socket: &TcpStream, stall_timeout: Nanos) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    let probing =
+        TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
+    socket.set_tcp_keepalive(&probing)?;
+    socket.set_tcp_user_timeout(Some(Duration::from_nanos(stall_timeout.get())))
 }
 
 /// Memory for what arrives before a connection has a home: enough for everybody's one command.
