@@ -91,12 +91,16 @@ impl DualBucket {
     }
 
     /// Lets the tokens of the time until `now` come in.
+    #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
         let elapsed = now.since(self.updated);
-        if elapsed == Nanos::ZERO {
-            return;
+        if elapsed > Nanos::ZERO {
+            self.updated = now;
+            self.earn(elapsed);
         }
-        self.updated = now;
+    }
+
+    fn earn(&mut self, elapsed: Nanos) {
         let earned = u128::from(self.pace.rate.0) * u128::from(elapsed.0);
         let missing = (2 * self.depth - self.read - self.write).unsigned_abs();
         if missing == 0 || (self.pace.overflow_cost == Cost::ONE && earned >= missing) {
@@ -121,6 +125,7 @@ impl DualBucket {
     }
 
     /// The read bucket's part of what comes in, with what the split before left over; takes note of what this one leaves.
+    #[inline]
     fn read_share(&mut self, earned: u128) -> u128 {
         let (parts, read_parts) = (self.parts.divisor(), self.pace.read_parts());
         match u64::try_from(earned) {
@@ -154,6 +159,7 @@ impl DualBucket {
     }
 
     /// Goes on at another pace from `now` on.
+    #[inline]
     pub(super) fn set_pace(&mut self, now: Instant, pace: Pace) {
         if pace == self.pace {
             return;
@@ -167,6 +173,7 @@ impl DualBucket {
     }
 
     /// Pays for an IO, or names the first instant at which its bucket could, at this pace and if nobody else is paid.
+    #[inline]
     pub(super) fn pay(&mut self, now: Instant, kind: IoKind, length: Bytes) -> Result<(), Instant> {
         self.advance(now);
         let price = i128::from(length.0) * NANO;

@@ -75,6 +75,7 @@ impl TargetRate {
     }
 
     /// An IO of `length` completed after `latency` and left its kind's monitor in `state`.
+    #[inline]
     pub(super) fn on_completion(&mut self, now: Instant, state: Congestion, length: Bytes, latency: Nanos) {
         self.completions.on_completion(now, length);
         let rate = match state {
@@ -143,6 +144,7 @@ impl CompletionRate {
         self.idle_since = Some(now);
     }
 
+    #[inline]
     fn on_completion(&mut self, now: Instant, length: Bytes) {
         self.completed += length;
         if self.completed >= self.window {

@@ -46,7 +46,9 @@ use units::{Bytes, Instant, TenantId};
 /// The IO that goes next, as soon as its bucket can pay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    pub io: Io,
+    pub tenant: TenantId,
+    pub kind: IoKind,
+    pub length: Bytes,
     /// Its length at the present write cost.
     priced: Bytes,
     /// The same with what every IO costs besides: what slots, deficit and service count.
@@ -102,7 +104,7 @@ impl Drr {
         tenant.queue.push(io);
         self.backlog.queued += 1;
         if !had_backlog {
-            self.settle(config, io.tenant);
+            self.enter(config, io.tenant);
         }
     }
 
@@ -165,10 +167,10 @@ impl Drr {
     /// The head, whose bucket has paid, leaves for the SSD.
     #[inline]
     pub(super) fn submit(&mut self, config: &GimbalConfig, now: Instant, head: Head) -> Io {
-        let id = head.io.tenant;
+        let id = head.tenant;
         let tenant = &mut self.tenants[id.index()];
         let mut io = tenant.queue.pop(&config.class_quotas).expect("the head is queued");
-        assert_eq!(io.id, head.io.id, "the head changed between the decision and the submission");
+        assert_eq!(io.length, head.length, "the head changed between the decision and the submission");
         io.mark = tenant.slots.on_submit(head.weighted, config.slot_size);
         tenant.in_flight += 1;
         // Saturates for a tenant that went before the round because of its reservation.
@@ -179,7 +181,11 @@ impl Drr {
         }
         self.backlog.queued -= 1;
         self.backlog.in_flight += 1;
-        self.settle(config, id);
+        if self.tenants[id.index()].queue.is_empty() {
+            self.leave(config, id);
+        } else {
+            self.settle(config, id);
+        }
         io
     }
 
@@ -191,8 +197,13 @@ impl Drr {
         tenant.in_flight -= 1;
         tenant.slots.on_completion(io.mark);
         self.backlog.in_flight -= 1;
+        let (has_backlog, has_ios) = (!tenant.queue.is_empty(), tenant.has_ios());
         self.on_ended(io);
-        self.settle(config, io.tenant);
+        if has_backlog {
+            self.settle(config, io.tenant);
+        } else if !has_ios {
+            self.recount(config, io.tenant);
+        }
         self.credit(config, io.tenant)
     }
 
@@ -324,16 +335,21 @@ impl Drr {
         if kind.pays_as_write() { &mut self.write_weight } else { &mut self.read_weight }
     }
 
+    #[inline]
     fn make_room(&mut self, id: TenantId) {
         if id.index() >= self.tenants.len() {
-            let tenants = id.index() + 1;
-            self.tenants.resize_with(tenants, Tenant::new);
-            self.lists.grow(tenants);
-            self.limits.grow(tenants);
-            self.reservations.grow(tenants);
-            self.lead.grow(tenants);
-            self.weight_max = self.weight_max.max(Share::EQUAL.weight);
+            self.grow(id.index() + 1);
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, tenants: usize) {
+        self.tenants.resize_with(tenants, Tenant::new);
+        self.lists.grow(tenants);
+        self.limits.grow(tenants);
+        self.reservations.grow(tenants);
+        self.lead.grow(tenants);
+        self.weight_max = self.weight_max.max(Share::EQUAL.weight);
     }
 
     #[inline]
@@ -344,32 +360,46 @@ impl Drr {
     #[inline]
     fn head_of(&self, config: &GimbalConfig, id: TenantId, write_cost: Cost) -> Head {
         let head = self.tenants[id.index()].queue.head();
-        let io = *head.expect("a tenant without backlog is idle");
-        let priced = if io.kind.pays_as_write() { write_cost.of(io.length) } else { io.length };
-        Head { io, priced, weighted: priced + config.io_overhead }
+        let &Io { kind, length, .. } = head.expect("a tenant without backlog is idle");
+        let priced = if kind.pays_as_write() { write_cost.of(length) } else { length };
+        Head { tenant: id, kind, length, priced, weighted: priced + config.io_overhead }
     }
 
     /// Puts a tenant where its queue and slots say it belongs, after either has changed.
     fn settle(&mut self, config: &GimbalConfig, id: TenantId) {
-        let tenant = &mut self.tenants[id.index()];
-        if tenant.queue.is_empty() {
+        if self.tenants[id.index()].queue.is_empty() {
             if self.lists.place(id) != Place::Idle {
-                tenant.deficit = Bytes::ZERO;
-                self.move_to(config, id, Place::Idle);
+                self.leave(config, id);
             }
             self.recount(config, id);
+        } else if self.lists.place(id) == Place::Idle {
+            self.enter(config, id);
         } else {
-            if self.lists.place(id) == Place::Idle {
-                self.rejoin(config, id);
-            }
             self.recount(config, id);
             match (self.lists.place(id), self.may_submit(config, id)) {
                 (Place::Active, false) => self.defer(config, id),
                 (Place::Deferred, true) => self.move_to(config, id, Place::Active),
                 _ => {}
             }
+            self.watch_reservation(config, id);
+        }
+    }
+
+    /// An idle tenant has backlog.
+    fn enter(&mut self, config: &GimbalConfig, id: TenantId) {
+        self.rejoin(config, id);
+        self.recount(config, id);
+        if !self.may_submit(config, id) {
+            self.defer(config, id);
         }
         self.watch_reservation(config, id);
+    }
+
+    /// A tenant's last IO has left its queue. Whether it is active still is for `recount` to say.
+    fn leave(&mut self, config: &GimbalConfig, id: TenantId) {
+        self.tenants[id.index()].deficit = Bytes::ZERO;
+        self.move_to(config, id, Place::Idle);
+        self.reservations.set(id, None);
     }
 
     /// Takes a tenant from one place to another; a timer that it had is over.
@@ -399,13 +429,18 @@ impl Drr {
     /// Takes a tenant out of the round if one of its limits forbids its next IO now.
     #[inline]
     fn hold_if_limited(&mut self, config: &GimbalConfig, now: Instant, id: TenantId) -> bool {
-        let tenant = &mut self.tenants[id.index()];
-        let Some(until) = tenant.limited_until().filter(|&until| until > now) else { return false };
-        tenant.deficit = Bytes::ZERO;
+        let until = self.tenants[id.index()].limited_until().filter(|&until| until > now);
+        if let Some(until) = until {
+            self.hold(config, id, until);
+        }
+        until.is_some()
+    }
+
+    fn hold(&mut self, config: &GimbalConfig, id: TenantId, until: Instant) {
+        self.tenants[id.index()].deficit = Bytes::ZERO;
         self.move_to(config, id, Place::Limited);
         self.limits.set(id, Some(until));
         self.settle(config, id);
-        true
     }
 
     /// Lets the tenants whose limits have run out back into the round.

@@ -144,7 +144,7 @@ impl Policy for Gimbal {
         let Some(head) = self.drr.head(&self.config, now, self.write_cost.cost()) else {
             return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
         };
-        if let Err(payable) = self.bucket.pay(now, head.io.kind, head.io.length) {
+        if let Err(payable) = self.bucket.pay(now, head.kind, head.length) {
             self.target.on_pacing_bound(now);
             return Next::WakeAt(self.drr.next_timer(now).map_or(payable, |timer| timer.min(payable)));
         }
