@@ -70,8 +70,10 @@ struct Tenant {
     model: Model,
     /// IOs under way.
     under_way: usize,
-    /// When its connection was lost, while it is.
+    /// When its connection was lost, until the next answer of the target.
     lost_at: Option<Instant>,
+    /// Whether it has noticed. Before, answers that were on the way still come in.
+    has_noticed: bool,
     is_ready: bool,
 }
 
@@ -127,7 +129,16 @@ impl Verifier {
             let controller = engine.connect(options);
             let model = Model::new(BLOCKS);
             let (nsid, first) = (1, number * BLOCKS);
-            Tenant { controller, nsid, first, model, under_way: 0, lost_at: None, is_ready: false }
+            Tenant {
+                controller,
+                nsid,
+                first,
+                model,
+                under_way: 0,
+                lost_at: None,
+                has_noticed: false,
+                is_ready: false,
+            }
         });
         let tenants = tenants.collect();
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -173,7 +184,7 @@ impl Verifier {
     /// The connections are about to be lost, and with them what was not flushed.
     pub(crate) fn expect_loss(&mut self) {
         for tenant in &mut self.tenants {
-            tenant.lost_at = Some(Instant::now());
+            (tenant.lost_at, tenant.has_noticed) = (Some(Instant::now()), false);
             tenant.model.on_crash();
         }
     }
@@ -265,7 +276,7 @@ impl Verifier {
                 Event::Ready { controller, .. } => self.tenant_of(controller).is_ready = true,
                 Event::Down { controller, .. } => {
                     let tenant = self.tenant_of(controller);
-                    tenant.is_ready = false;
+                    (tenant.is_ready, tenant.has_noticed) = (false, true);
                     tenant.lost_at.get_or_insert_with(Instant::now);
                 }
                 Event::GaveUp { error, .. } => panic!("seed {}: {error}", self.seed),
@@ -288,7 +299,7 @@ impl Verifier {
         tenant.under_way -= 1;
         match result {
             Ok(()) => {
-                if let Some(lost_at) = tenant.lost_at.take_if(|_| tenant.is_ready) {
+                if let Some(lost_at) = tenant.lost_at.take_if(|_| tenant.is_ready && tenant.has_noticed) {
                     self.figures.reconnects.push(lost_at.elapsed());
                 }
             }
