@@ -4,6 +4,7 @@ mod bench;
 mod completions;
 mod config_check;
 mod demo;
+mod notify;
 mod serve;
 
 use clap::{Parser, Subcommand};

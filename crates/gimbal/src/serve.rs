@@ -3,6 +3,7 @@
 //! Prints `listening on ADDRESS` on stdout for each address when hosts may connect; everything else goes to the log on stderr.
 //! The first SIGTERM or SIGINT ends the target in order, the second at once. SIGHUP reads the configuration file again.
 
+use crate::notify::{State, notify};
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -119,10 +120,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         println!("listening on {address}");
     }
     stdout().flush().context("stdout")?;
+    notify(State::Ready);
 
     while signals.forever().next() == Some(SIGHUP) {
+        notify(State::Reloading);
         reload(&mut server, &args, &set_filter);
+        notify(State::Ready);
     }
+    notify(State::Stopping);
     let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
     info!(?limit, "ending: commands that came are answered; once more to end at once");
     let stopper = server.stopper();

@@ -1,7 +1,9 @@
 //! `gimbal serve` and `gimbal config check` as a user meets them.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -10,7 +12,7 @@ fn gimbal() -> Command {
 }
 
 /// A target that serves, and where.
-fn serving(arguments: &[&str]) -> (Child, SocketAddr) {
+fn serving(arguments: &[&str]) -> (Child, std::net::SocketAddr) {
     let mut child = gimbal()
         .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
         .args(arguments)
@@ -43,6 +45,31 @@ fn it_says_where_it_listens_and_ends_in_order_on_a_signal() {
         assert!(child.wait().expect("it ends").success(), "{name}");
         assert_eq!(connection.read(&mut [0; 8]).unwrap_or(0), 0, "the connection is closed");
     }
+}
+
+#[test]
+fn a_service_manager_is_told_of_start_reload_and_end() {
+    let name = format!("gimbal-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("a short name");
+    let manager = UnixDatagram::bind_addr(&address).expect("nobody else has this name");
+    let told = || {
+        let mut bytes = [0; 256];
+        let length = manager.recv(&mut bytes).expect("a datagram");
+        String::from_utf8(bytes[..length].to_vec()).expect("text")
+    };
+    let mut child = gimbal()
+        .args(["serve", "--device", "null", "--listen", "127.0.0.1:0", "--log", "error"])
+        .env("NOTIFY_SOCKET", format!("@{name}"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    assert_eq!(told(), "READY=1\n");
+    signal(&child, "-HUP");
+    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(told(), "READY=1\n");
+    signal(&child, "-TERM");
+    assert_eq!(told(), "STOPPING=1\n");
+    assert!(child.wait().expect("it ends").success());
 }
 
 #[test]
