@@ -77,6 +77,38 @@ fn linux_6_12_goes_on_after_the_target_was_killed_and_started() {
     survives(Linux6_12, Target::kill);
 }
 
+#[test]
+fn linux_6_1_sees_namespaces_come_change_and_go() {
+    sees_namespaces_change(Linux6_1);
+}
+
+#[test]
+fn linux_6_12_sees_namespaces_come_change_and_go() {
+    sees_namespaces_change(Linux6_12);
+}
+
+/// The host does nothing to find out: it is told.
+fn sees_namespaces_change(kernel: Kernel) {
+    const THIRD: &str = "\n[[subsystem.namespace]]\nnsid = 3\ndevice = \"ssd\"\noffset = \"128M\"\n";
+    let scratch = Scratch::new(&format!("reload-{kernel:?}"));
+    let mut target = Target::start(&scratch, Medium::File);
+    let mut guest = Walk::new(kernel, "reload", target.address(), NQN).start();
+    let third = |text: String, size: &str| {
+        let others = text.split(THIRD).next().expect("the first part").to_owned();
+        let third = if size.is_empty() { String::new() } else { format!("{THIRD}size = \"{size}\"\n") };
+        // The file grows to have room, and stays.
+        format!("{}{third}", others.replace("size = \"128M\"", "size = \"192M\""))
+    };
+    for _ in 0..2 {
+        for (wish, size) in [("add", "32M"), ("grow", "64M"), ("shrink", "16M"), ("remove", "")] {
+            guest.wait_for(&format!("{wish} namespace 3"));
+            target.reload(|text| third(text, size));
+        }
+    }
+    guest.finish();
+    target.stop();
+}
+
 /// A host under load outlives the target's `end` and start.
 fn survives(kernel: Kernel, end: impl FnOnce(&mut Target)) {
     let scratch = Scratch::new(&format!("restart-{kernel:?}"));

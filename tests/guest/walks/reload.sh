@@ -1,0 +1,53 @@
+#!/bin/bash
+# reload.sh - the target's configuration changes while a host is connected: a namespace appears by
+# itself, grows, shrinks and disappears by itself, and IO on the other namespace never notices. The
+# harness changes the configuration and sends SIGHUP when it reads "add", "grow", "shrink" or
+# "remove" namespace 3.
+# shellcheck source=tests/guest/walks/lib.sh
+. /walks/lib.sh
+begin
+connect
+
+say "load on namespace 1 all the while: random writes, verified, again and again"
+(
+	while [ ! -e /tmp/enough ]; do
+		fio --name=load --filename="$namespace" --rw=randwrite --bs=16k --size=2m --ioengine=libaio --direct=1 \
+			--iodepth=4 --rate_iops=100 --verify=crc32c --verify_fatal=1 --output-format=terse >/tmp/load 2>&1 || exit 1
+		echo right >>/tmp/loads
+	done
+) &
+load=$!
+
+has_mib() { [ "$(blockdev --getsize64 "$disk")" = $(($1 << 20)) ]; }
+writes_and_reads() { # writes_and_reads MIB: at this place of the new disk
+	head -c 1048576 /dev/urandom >/tmp/written
+	run dd if=/tmp/written of="$disk" bs=1M seek="$1" count=1 oflag=direct conv=notrunc,fsync status=none
+	[ "$(sum "$disk" "$1" 1)" = "$(sha256sum </tmp/written | cut -d' ' -f1)" ] || fail "$disk differs at $1 MiB"
+}
+
+for round in 1 2; do
+	echo "add namespace 3"
+	until_true 60 "namespace 3 to appear" disk_of 3
+	disk=$(disk_of 3)
+	has_mib 32 || fail "$disk has $(blockdev --getsize64 "$disk") bytes"
+	writes_and_reads 31
+
+	echo "grow namespace 3"
+	until_true 60 "$disk to grow" has_mib 64
+	writes_and_reads 63
+
+	echo "shrink namespace 3"
+	until_true 60 "$disk to shrink" has_mib 16
+	writes_and_reads 15
+
+	echo "remove namespace 3"
+	is_gone() { ! disk_of 3; }
+	until_true 60 "$disk to disappear" is_gone
+	say "round $round is right"
+done
+
+touch /tmp/enough
+wait $load || fail "fio failed: $(cat /tmp/load)"
+say "the load was right $(wc -l </tmp/loads) times"
+disconnect
+finish
