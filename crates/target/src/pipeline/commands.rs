@@ -28,7 +28,7 @@ pub(super) struct IoContext {
     /// What the memory of its write data is counted as.
     account: Account,
     /// The work, while it waits for room in the budget.
-    waiting: Option<Work>,
+    pub(super) waiting: Option<Work>,
     /// What its host is told if it is taken back before it has reached the device.
     pub(super) if_withdrawn: Status,
 }

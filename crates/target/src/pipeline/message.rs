@@ -33,6 +33,11 @@ pub(crate) enum ToPipeline {
         /// The IOs as their sender named them.
         ios: Vec<Key>,
     },
+    /// Another pipeline's reactor has failed: it answers no more.
+    PeerFailed {
+        /// The other pipeline.
+        slot: usize,
+    },
     /// Asks for a snapshot.
     Stats(Sender<SsdStats>),
     /// Something changes.

@@ -16,10 +16,11 @@
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
 //! Elsewhere: commands and their completions are `commands`, the life of a session `sessions`, other SSDs `remote`,
 //!            what changes meanwhile `change`, waiting for IOs that must not come any more `fence`,
-//!            a device that hangs `hang`.
+//!            a device that hangs `hang`, the end in order and out of it `ending`.
 
 pub(crate) mod change;
 mod commands;
+mod ending;
 mod fence;
 mod hang;
 pub(crate) mod message;
@@ -38,8 +39,7 @@ use crate::mailbox::{Inbox, Mailbox};
 use crate::payload::{HostBudget, Intakes};
 use crate::slab::{Key, Slab};
 use crate::stats::{Counters, SsdStats, TenantStats};
-use crate::switch::{Failure, Finished, Measured, Request, Switch, Work};
-use crate::tenants::HOUSE;
+use crate::switch::{Failure, Finished, Measured, Switch};
 use fence::Fence;
 use message::{Announcement, Report, ToFront, ToPipeline};
 use nvme::subsystem::{Output, QueueKey, Subsystem};
@@ -52,7 +52,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use tracing::{debug, error, warn};
+use tracing::{debug, warn};
 use units::{Bytes, Instant, Nanos, TenantId};
 
 /// How often connections are looked at for a host that has stopped: so many times within the time-out.
@@ -205,8 +205,17 @@ impl Pipeline {
     /// Runs until it is told to end.
     ///
     /// # Errors
-    /// The reactor's own: a broken machine, or a bug.
+    /// The reactor's own: a broken machine, or a bug. Everybody who waits for the pipeline has been told.
     pub(crate) fn run(mut self) -> io::Result<()> {
+        let result = self.take_turns();
+        match &result {
+            Ok(()) => debug!(device = %self.name, "the pipeline ends"),
+            Err(error) => self.break_up(error),
+        }
+        result
+    }
+
+    fn take_turns(&mut self) -> io::Result<()> {
         while self.phase != Phase::Ended {
             self.reactor.wait(self.deadline())?;
             let now = Clock.now();
@@ -227,7 +236,6 @@ impl Pipeline {
             self.flush_links(now);
             self.check_drained();
         }
-        debug!(device = %self.name, "the pipeline ends");
         Ok(())
     }
 
@@ -287,6 +295,7 @@ impl Pipeline {
             ToPipeline::RemoteWithdraw { from, tenant, ios } => {
                 self.on_remote_withdraw(now, from, tenant, &ios)
             }
+            ToPipeline::PeerFailed { slot } => self.on_peer_failed(now, slot),
             // Nobody waits any more if this fails.
             ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
             ToPipeline::Change(change) => self.on_change(now, change),
@@ -296,12 +305,7 @@ impl Pipeline {
                     self.by_token.keys().for_each(|&token| self.reactor.pause_receive(token));
                 }
             }
-            ToPipeline::Finish => {
-                self.phase = Phase::Flushing;
-                let priority = sched::Priority::default();
-                self.switch
-                    .arrive(now, Request { tag: Origin::House, tenant: HOUSE, priority, work: Work::Flush });
-            }
+            ToPipeline::Finish => self.finish(now),
             ToPipeline::Stop => self.phase = Phase::Ended,
         }
     }
@@ -448,27 +452,10 @@ impl Pipeline {
         }
     }
 
-    fn check_drained(&mut self) {
-        let is_drained =
-            |session: &Session| session.ios == 0 && session.link.as_ref().is_none_or(|link| link.all_sent());
-        if self.phase == Phase::Draining && self.sessions.iter().all(|(_, session)| is_drained(session)) {
-            self.phase = Phase::Drained;
-            self.report(Report::Drained);
-        }
-    }
-
     fn report(&self, report: Report) {
         if self.reports.send(report).is_err() {
             debug!(device = %self.name, ?report, "nobody waits for this report");
         }
-    }
-
-    /// The flush at the end is over.
-    fn on_flushed(&mut self, result: Result<(), Failure>) {
-        if let Err(failure) = result {
-            error!(device = %self.name, ?failure, "the last flush failed: what was written lately may not be stored");
-        }
-        self.phase = Phase::Ended;
     }
 
     fn stats(&mut self, now: Instant) -> SsdStats {

@@ -83,6 +83,23 @@ impl Pipeline {
         self.post_waiting(now, done.by);
     }
 
+    /// Another pipeline's reactor has failed: what was there is lost, what waits here need not go.
+    pub(super) fn on_peer_failed(&mut self, now: Instant, slot: usize) {
+        let Some(remote) = self.remotes.get_mut(slot) else { return };
+        let waiting = remote.withdraw(|_| true);
+        *remote = Window::new(REMOTE_OUTSTANDING_MAX);
+        waiting.into_iter().for_each(|io| self.fail_remote(now, slot, io));
+        // A read that waits for its connection's budget has not been sent; it fails when it is.
+        let there = self.ios.iter().filter(|(_, io)| io.device == slot && io.waiting.is_none());
+        let there: Vec<(Key, Key)> = there.map(|(key, io)| (key, io.session)).collect();
+        for (io, session) in there {
+            let tenant = self.sessions.get(session).expect("a session outlives its IOs").tenant;
+            let credit = self.switch.policy().credit(tenant);
+            let result = Err(Failure::Device(io::ErrorKind::BrokenPipe.into()));
+            self.on_outcome(now, io, IoOutcome { result, read: None, spent: None, credit });
+        }
+    }
+
     /// Takes back those of `ios` that are for other SSDs and have not reached them.
     pub(super) fn withdraw_remote(&mut self, now: Instant, tenant: TenantId, ios: &[Key]) {
         for device in 0..self.remotes.len() {

@@ -116,6 +116,9 @@ fn start_front(config: &Config) -> Result<Thread<ToFront>, StartError> {
     )
 }
 
+/// How long the last flush may take when the time for answers has run out.
+const FLUSH_GRACE: Duration = Duration::from_secs(5);
+
 /// A target that runs. Dropping it stops it at once; [`ServerHandle::shutdown`] ends it in order.
 pub struct ServerHandle {
     config: Config,
@@ -183,10 +186,13 @@ impl ServerHandle {
         let pipelines = || estate.running().map(|(_, ssd)| &ssd.thread);
         estate.front.mailbox.tell(ToFront::Drain);
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Drain));
-        let drained = estate.front.await_report(Report::Drained, deadline)
-            && pipelines().all(|thread| thread.await_report(Report::Drained, deadline));
+        // Everybody is waited for, also after one that was not in time: the others' answers and flushes are their own.
+        let front = estate.front.await_report(Report::Drained, deadline);
+        let late = pipelines().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Finish));
-        let flushed = drained && pipelines().all(|thread| thread.await_report(Report::Ended, deadline));
+        let deadline = deadline.max(Instant::now() + FLUSH_GRACE);
+        let unflushed = pipelines().filter(|thread| !thread.await_report(Report::Ended, deadline)).count();
+        let flushed = front && late == 0 && unflushed == 0;
         if !flushed {
             warn!(?limit, "the target is stopped before everything was answered");
         }

@@ -9,11 +9,14 @@ use crate::mailbox::{Inbox, Mailbox};
 use crate::pipeline::message::Report;
 use reactor::{Backend, Options, Reactor};
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::{error, warn};
 use units::Nanos;
+
+/// How long a thread that was told to stop is waited for: one whose device hangs in the kernel never ends.
+const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// A thread that runs.
 pub(super) struct Thread<M> {
@@ -76,16 +79,37 @@ impl<M: Send + 'static> Thread<M> {
         Ok(Thread { mailbox, reports, handle: Some(handle) })
     }
 
-    /// Waits for a report; false if the deadline or an unexpected end comes first.
+    /// Waits for a report; false if the deadline or an unexpected end comes first. An earlier report may be passed over.
     pub(super) fn await_report(&self, wanted: Report, deadline: Instant) -> bool {
-        let report = self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-        report == Ok(wanted)
+        loop {
+            match self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(report) if report == wanted => return true,
+                Ok(Report::Drained) => {}
+                Ok(Report::Ended) | Err(_) => return false,
+            }
+        }
     }
 
     /// Waits for its end, which it was told to come to.
     pub(super) fn join(&mut self) {
-        if self.handle.take().is_some_and(|handle| handle.join().is_err()) {
-            error!("a thread of the target panicked");
+        let Some(handle) = self.handle.take() else { return };
+        let deadline = Instant::now() + STOP_GRACE;
+        // A thread that has ended has said so before, or has dropped its end of the channel.
+        let has_ended = loop {
+            match self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Report::Drained) => {}
+                Ok(Report::Ended) | Err(RecvTimeoutError::Disconnected) => break true,
+                Err(RecvTimeoutError::Timeout) => break false,
+            }
+        };
+        let name = handle.thread().name().unwrap_or_default().to_owned();
+        if !has_ended {
+            error!(
+                thread = name,
+                "the thread does not end, as its device hangs in the system: it is left behind"
+            );
+        } else if handle.join().is_err() {
+            error!(thread = name, "a thread of the target panicked");
         }
     }
 }

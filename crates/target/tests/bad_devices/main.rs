@@ -7,6 +7,7 @@
 mod common;
 
 mod bed;
+mod endings;
 mod errors;
 mod hangs;
 mod statuses;

@@ -1,0 +1,82 @@
+//! The end of a pipeline: in order, cut short, or because its reactor has failed.
+//!
+//! ```text
+//!   Drain ─► all answered ─► Drained ─► Finish ─► flush ─► ended
+//!     └─────time runs out─────────────► Finish ─► what is left is logged ─► flush, unless the device has IOs ─► ended
+//!   the reactor fails ─► connections closed, IOs of other pipelines failed ─► ended
+//! ```
+//!
+//! Holds: a device that hangs holds up neither its own end nor that of others, and one whose reactor fails takes nobody with it
+//!        (`tests/bad_devices/endings.rs`).
+
+use super::message::{Report, ToFront, ToPipeline};
+use super::sessions::Session;
+use super::{Origin, Phase, Pipeline};
+use crate::switch::{Failure, Request, Work};
+use crate::tenants::HOUSE;
+use std::io;
+use tracing::{error, warn};
+use units::Instant;
+
+/// Unanswered commands that the log names one by one.
+const NAMED_MAX: usize = 8;
+
+impl Pipeline {
+    /// Says so when every command that came is answered.
+    pub(super) fn check_drained(&mut self) {
+        let is_drained =
+            |session: &Session| session.ios == 0 && session.link.as_ref().is_none_or(|link| link.all_sent());
+        if self.phase == Phase::Draining && self.sessions.iter().all(|(_, session)| is_drained(session)) {
+            self.phase = Phase::Drained;
+            self.report(Report::Drained);
+        }
+    }
+
+    /// No time is left for answers: what was written is made to last, if the device still works.
+    pub(super) fn finish(&mut self, now: Instant) {
+        if self.phase != Phase::Drained {
+            self.log_unanswered();
+        }
+        if !self.switch.is_empty() {
+            error!(device = %self.name, "the device still has IOs: it is not flushed");
+            self.phase = Phase::Ended;
+            return;
+        }
+        self.phase = Phase::Flushing;
+        let priority = sched::Priority::default();
+        self.switch.arrive(now, Request { tag: Origin::House, tenant: HOUSE, priority, work: Work::Flush });
+    }
+
+    /// The flush at the end is over.
+    pub(super) fn on_flushed(&mut self, result: Result<(), Failure>) {
+        if let Err(failure) = result {
+            error!(device = %self.name, ?failure, "the last flush failed: what was written lately may not be stored");
+        }
+        self.phase = Phase::Ended;
+    }
+
+    fn log_unanswered(&self) {
+        let ios: Vec<_> = self.ios.iter().map(|(_, io)| io).collect();
+        warn!(device = %self.name, ios = ios.len(), "the target ends with commands unanswered");
+        for io in ios.into_iter().take(NAMED_MAX) {
+            let host = self.sessions.get(io.session).map(|session| &*session.host);
+            let (op, nsid, lba) = (&io.command.op, io.command.nsid, io.command.lba.0);
+            warn!(device = %self.name, host, ?op, nsid, lba, "unanswered");
+        }
+    }
+
+    /// The reactor has failed: nothing here can be answered any more, so that nobody may go on waiting for it.
+    pub(super) fn break_up(self, cause: &io::Error) {
+        let Pipeline { index, name, inbox, peers, front, sessions, .. } = self;
+        let connections = sessions.iter().filter(|(_, session)| session.link.is_some()).count();
+        error!(device = %name, error = %cause, connections, "the SSD's thread fails: its connections are closed, other SSDs go on");
+        // From here on posts to this pipeline fail; what was posted before is failed by those who posted it.
+        drop(inbox);
+        for peer in peers.iter() {
+            peer.tell(ToPipeline::PeerFailed { slot: index });
+        }
+        for (_, session) in sessions.iter() {
+            front.tell(ToFront::Closed { host: session.host.clone() });
+        }
+    }
+}
