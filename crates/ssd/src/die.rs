@@ -15,16 +15,16 @@
 //! Background work in order: the suspended operation; units of copies; collection if it is urgent or owed; units of the
 //! host; and, while the device is idle, folding the SLC cache and refilling the free blocks.
 //!
-//! Holds: a die that is not idle has exactly one [`Event::DieStep`] of its present generation pending.
+//! Holds: a die that is not idle has exactly one event pending that ends what it does, and that is of its present generation.
 //! Elsewhere: what to collect is `collection`; where time is spent outside the dies is `front`.
 
+use crate::agenda::{Agenda, Event};
 use crate::collection::{Debt, Step};
-use crate::event::Event;
 use crate::flash::{Flash, Unit, UnitOrigin};
 use crate::geometry::SLOTS_PER_PAGE;
 use crate::profile::Profile;
+use crate::shortcut::Shortcut;
 use crate::slab::Slab;
-use crate::wheel::Wheel;
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos};
 
@@ -41,6 +41,8 @@ pub(crate) struct Dies {
     /// When each channel is free again.
     channels: Vec<Instant>,
     timing: Timing,
+    /// By shortcut.
+    sources: Box<[Source; Shortcut::COUNT]>,
 }
 
 /// One read operation of a die: slots of one page for one command.
@@ -216,8 +218,16 @@ impl Die {
 
 impl Dies {
     pub(crate) fn new(profile: &Profile, flash: Flash) -> Dies {
+        let timing = Timing::new(profile, &flash);
+        let mut sources = Box::new([Source::Unknown; Shortcut::COUNT]);
+        for (index, source) in (0..=u8::MAX).zip(sources.iter_mut()) {
+            if let Some((die, page, slc)) = Shortcut::of_index(index).target(&flash.geometry) {
+                *source = Source::Die { die, sense: timing.sense(page as u8, slc) };
+            }
+        }
         Dies {
-            timing: Timing::new(profile, &flash),
+            timing,
+            sources,
             dies: (0..flash.geometry.dies).map(|_| Die::new()).collect(),
             channels: vec![Instant::ZERO; flash.geometry.channels as usize],
             reads: Slab::new(),
@@ -242,9 +252,27 @@ impl Dies {
         }
     }
 
+    /// Where the data of the slot `logical` come from and how long sensing them takes.
+    #[inline]
+    pub(crate) fn source_of(&mut self, logical: u32) -> Source {
+        match self.sources[self.flash.mapping.shortcut(logical).index()] {
+            Source::Unknown => self.source_by_tables(logical),
+            known => known,
+        }
+    }
+
+    /// The same without a shortcut; notes the shortcut.
+    #[inline(never)]
+    fn source_by_tables(&mut self, logical: u32) -> Source {
+        let place = self.flash.mapping.place(logical);
+        let shortcut = self.flash.shortcut_to(place);
+        self.flash.mapping.note_shortcut(logical, shortcut);
+        self.source(place)
+    }
+
     /// Queues a read on its die.
     #[inline]
-    pub(crate) fn on_read(&mut self, now: Instant, die: u32, read: u32, events: &mut Wheel<Event>) {
+    pub(crate) fn on_read(&mut self, now: Instant, die: u32, read: u32, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
         if state.first_read == NO_READ {
             state.first_read = read;
@@ -260,25 +288,20 @@ impl Dies {
     }
 
     /// Queues a unit of the host on its die.
-    pub(crate) fn on_host_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Wheel<Event>) {
+    pub(crate) fn on_host_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Agenda) {
         self.dies[die as usize].host_units.push_back(unit);
         self.start_next(now, die, events);
     }
 
-    /// What the die was doing has ended, if `generation` is still its present one.
+    /// Whether nothing that was planned for the die at this generation has been cancelled.
+    pub(crate) fn is_current(&self, die: u32, generation: u32) -> bool {
+        self.dies[die as usize].generation == generation
+    }
+
+    /// What the die was doing has ended.
     #[inline]
-    pub(crate) fn on_step(
-        &mut self,
-        now: Instant,
-        die: u32,
-        generation: u32,
-        events: &mut Wheel<Event>,
-    ) -> Ended {
-        let state = &self.dies[die as usize];
-        if state.generation != generation {
-            return Ended::Nothing;
-        }
-        match state.activity {
+    pub(crate) fn on_step(&mut self, now: Instant, die: u32, events: &mut Agenda) -> Ended {
+        match self.dies[die as usize].activity {
             Activity::Sensing { read } => {
                 let at = self.transfer(now, die, self.reads.get(read).slots);
                 self.begin(die, Activity::Delivering { read }, at, events);
@@ -325,7 +348,7 @@ impl Dies {
     }
 
     /// The slice of a long operation is over; suspend it if a read waits.
-    pub(crate) fn on_suspend_due(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+    pub(crate) fn on_suspend_due(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
         let (Activity::Running, Some(operation), Some(suspend)) =
             (state.activity, &mut state.long, self.timing.suspend)
@@ -345,7 +368,7 @@ impl Dies {
 
     /// Gives the die its next work if it is idle.
     #[inline]
-    pub(crate) fn start_next(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+    pub(crate) fn start_next(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
         if !matches!(state.activity, Activity::Idle) {
             return;
@@ -362,7 +385,7 @@ impl Dies {
     }
 
     #[inline]
-    fn start_read(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+    fn start_read(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
         let read = state.first_read;
         let FlashRead { source, next, .. } = *self.reads.get(read);
@@ -374,7 +397,7 @@ impl Dies {
     }
 
     /// Starts the first background work there is; `false` if there is none.
-    fn start_background(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) -> bool {
+    fn start_background(&mut self, now: Instant, die: u32, events: &mut Agenda) -> bool {
         let state = &mut self.dies[die as usize];
         if state.long.is_some() {
             self.run_long(now, die, events);
@@ -401,7 +424,7 @@ impl Dies {
                 || self.flash.lacks_free_blocks(die) && self.collect(now, die, false, events))
     }
 
-    fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Wheel<Event>) {
+    fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Agenda) {
         let time = if unit.slc { self.timing.slc_program } else { self.timing.program };
         self.dies[die as usize].long = Some(LongOperation::new(Work::Program(unit), time));
         let at = self.transfer(now, die, SLOTS_PER_PAGE);
@@ -409,7 +432,7 @@ impl Dies {
     }
 
     /// One step of garbage collection, or with `fold` of emptying the SLC cache; `false` if there is no victim.
-    fn collect(&mut self, now: Instant, die: u32, fold: bool, events: &mut Wheel<Event>) -> bool {
+    fn collect(&mut self, now: Instant, die: u32, fold: bool, events: &mut Agenda) -> bool {
         if self.flash.victim(die, fold).is_none() {
             return false;
         }
@@ -428,7 +451,7 @@ impl Dies {
     }
 
     /// Lets the long operation run, for the first time or again.
-    fn run_long(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+    fn run_long(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
         let operation = state.long.as_mut().expect("a die runs the long operation that it has");
         operation.resumed = now;
@@ -440,7 +463,7 @@ impl Dies {
     }
 
     /// A read waits for a long operation: suspend that when its slice is over, unless it is nearly done by then.
-    fn ask_for_suspension(&mut self, now: Instant, die: u32, events: &mut Wheel<Event>) {
+    fn ask_for_suspension(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let Some(suspend) = self.timing.suspend else { return };
         let state = &mut self.dies[die as usize];
         let Some(operation) = &mut state.long else { return };
@@ -452,10 +475,19 @@ impl Dies {
     }
 
     #[inline]
-    fn begin(&mut self, die: u32, activity: Activity, ends: Instant, events: &mut Wheel<Event>) {
+    fn begin(&mut self, die: u32, activity: Activity, ends: Instant, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
         state.activity = activity;
-        events.push(ends, Event::DieStep { die, generation: state.generation });
+        let event = match activity {
+            Activity::Sensing { .. } | Activity::CopySensing { .. } => Event::Sensed { die },
+            Activity::Delivering { .. } | Activity::CopyDelivering | Activity::Loading { .. } => {
+                Event::Transferred { die }
+            }
+            Activity::Running => Event::Ran { die, generation: state.generation },
+            Activity::Suspending => Event::Suspended { die },
+            Activity::Idle => unreachable!("die {die} is idle without an end"),
+        };
+        events.push(ends, event);
     }
 
     #[inline]

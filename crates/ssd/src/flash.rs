@@ -11,6 +11,7 @@
 
 use crate::geometry::{Geometry, PhysicalSlot};
 use crate::mapping::Mapping;
+use crate::shortcut::Shortcut;
 use crate::stripe::Stripe;
 use std::collections::VecDeque;
 
@@ -151,6 +152,39 @@ impl Flash {
         }
         let page = place.offset() / crate::geometry::SLOTS_PER_PAGE;
         Place::Die { die: block.die, page: page as u8, slc: block.slc }
+    }
+
+    /// The shortcut to `place`; none if its data are not on a die.
+    pub(crate) fn shortcut_to(&self, place: PhysicalSlot) -> Shortcut {
+        match self.locate(place) {
+            Place::Controller => Shortcut::NONE,
+            Place::Die { die, page, slc } => {
+                Shortcut::to(&self.geometry, u32::from(die), u32::from(page), slc)
+            }
+        }
+    }
+
+    /// Notes the shortcuts of all slots.
+    pub(crate) fn note_all_shortcuts(&mut self) {
+        for logical in 0..self.mapping.logical_slots() {
+            let shortcut = self.shortcut_to(self.mapping.place(logical));
+            self.mapping.note_shortcut(logical, shortcut);
+        }
+    }
+
+    /// Compares all shortcuts with the tables.
+    ///
+    /// # Panics
+    /// If one leads elsewhere.
+    pub(crate) fn assert_shortcuts(&self) {
+        for logical in 0..self.mapping.logical_slots() {
+            let noted = self.mapping.shortcut(logical);
+            let place = self.mapping.place(logical);
+            assert!(
+                noted == Shortcut::NONE || noted == self.shortcut_to(place),
+                "the shortcut of slot {logical} does not lead to {place:?}"
+            );
+        }
     }
 
     /// Takes a free block of `die` into use.

@@ -62,6 +62,7 @@ impl Image {
         }
         flash.stripe.set_slc_allowed(true);
         flash.stripe.forget_buffered();
+        flash.note_all_shortcuts();
         (flash.host_slots, flash.host_units, flash.copied_slots, flash.erases) = (0, 0, 0, 0);
         Image { profile: Arc::new(profile.clone()), flash: Arc::new(flash) }
     }

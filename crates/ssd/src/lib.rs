@@ -24,25 +24,25 @@
 //! ```
 //!
 //! Reading order: `ssd` (the path of a command), `die` (what each die does next), `stripe` and `collection` (where data
-//! go and how they are moved), `slc`, `image` (conditioning), `profile`; `wheel` is the event queue.
+//! go and how they are moved), `slc`, `image` (conditioning), `profile`; `agenda` says what happens next.
 //! What the model meets and misses: `docs/ssd-model.md`.
 
+mod agenda;
 mod buffer;
 mod collection;
 mod command;
 mod die;
-mod event;
 mod flash;
 mod front;
 mod geometry;
 mod image;
 mod mapping;
 mod profile;
+mod shortcut;
 mod slab;
 mod slc;
 mod ssd;
 mod stripe;
-mod wheel;
 
 pub use command::{Command, CommandKind, Completion};
 pub use geometry::SLOT_BYTES;

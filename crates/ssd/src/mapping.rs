@@ -9,6 +9,7 @@
 //!        they say (`Mapping::assert_consistent`, called by the property tests after every workload).
 
 use crate::geometry::{BLOCK_SLOTS_MAX, Geometry, PhysicalSlot, SLOTS_PER_PAGE};
+use crate::shortcut::Shortcut;
 
 /// 64-bit words of valid bits for each block.
 const VALID_WORDS: usize = (BLOCK_SLOTS_MAX / u64::BITS) as usize;
@@ -18,6 +19,8 @@ const VALID_WORDS: usize = (BLOCK_SLOTS_MAX / u64::BITS) as usize;
 pub(crate) struct Mapping {
     /// By logical slot.
     places: Vec<PhysicalSlot>,
+    /// By logical slot.
+    shortcuts: Vec<Shortcut>,
     /// By physical slot, without the gaps that [`PhysicalSlot`] leaves between blocks.
     owners: Vec<u32>,
     /// A bit for each physical slot, with the gaps: [`VALID_WORDS`] words for each block.
@@ -60,6 +63,7 @@ impl Mapping {
         let physical_slots = geometry.blocks() as usize * geometry.block_slots as usize;
         Mapping {
             places: vec![PhysicalSlot::NONE; geometry.logical_slots as usize],
+            shortcuts: vec![Shortcut::NONE; geometry.logical_slots as usize],
             owners: vec![0; physical_slots],
             valid: vec![0; geometry.blocks() as usize * VALID_WORDS],
             blocks: (0..geometry.blocks()).map(erased).collect(),
@@ -75,6 +79,17 @@ impl Mapping {
     #[inline]
     pub(crate) fn place(&self, logical: u32) -> PhysicalSlot {
         self.places[logical as usize]
+    }
+
+    #[inline]
+    pub(crate) fn shortcut(&self, logical: u32) -> Shortcut {
+        self.shortcuts[logical as usize]
+    }
+
+    /// Notes where reads of `logical` go for as long as its data stay where they are.
+    #[inline]
+    pub(crate) fn note_shortcut(&mut self, logical: u32, shortcut: Shortcut) {
+        self.shortcuts[logical as usize] = shortcut;
     }
 
     #[inline]
@@ -101,6 +116,7 @@ impl Mapping {
     #[inline]
     pub(crate) fn unbind(&mut self, logical: u32) {
         let place = std::mem::replace(&mut self.places[logical as usize], PhysicalSlot::NONE);
+        self.shortcuts[logical as usize] = Shortcut::NONE;
         if place != PhysicalSlot::NONE {
             self.drop_valid(place);
         }
@@ -112,6 +128,7 @@ impl Mapping {
         let logical = self.owners[self.owner_index(from)];
         debug_assert_eq!(self.places[logical as usize], from, "only valid data are moved");
         self.drop_valid(from);
+        self.shortcuts[logical as usize] = Shortcut::NONE;
         self.put(logical, to);
     }
 

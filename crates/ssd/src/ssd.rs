@@ -13,23 +13,22 @@
 //!        give the same completions (both in `tests/model/properties.rs`).
 //! Elsewhere: the dies are `die`, the serial stages `front`, admission and flush `buffer`, the mapping `flash`.
 
+use crate::agenda::{Agenda, Event};
 use crate::buffer::{Ledger, WriteBuffer};
 use crate::command::{Command, CommandKind, Completion};
 use crate::die::{Dies, Ended, FlashRead, Source};
-use crate::event::Event;
 use crate::front::{Firmware, Link};
 use crate::geometry::{SLOT_BYTES, SLOTS_PER_PAGE};
 use crate::image::{Condition, Image};
 use crate::profile::Profile;
 use crate::slab::Slab;
-use crate::wheel::Wheel;
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos};
 
 /// An SSD in virtual time.
 pub struct Ssd {
     now: Instant,
-    events: Wheel<Event>,
+    events: Agenda,
     commands: Slab<InFlight>,
     outstanding: u32,
     firmware: Firmware,
@@ -41,7 +40,7 @@ pub struct Ssd {
     ledger: Ledger,
     dies: Dies,
     /// Reads of one slot that have not been looked up yet.
-    small_reads: Vec<u32>,
+    small_reads: Vec<SmallRead>,
     idle: IdleClock,
     power_loss_protection: bool,
     completed: u64,
@@ -56,6 +55,13 @@ struct InFlight {
     left: u32,
     /// Read: when the last data so far have crossed the link; the origin if none have.
     carried: Instant,
+}
+
+/// A read operation of one slot.
+#[derive(Clone, Copy)]
+struct SmallRead {
+    read: u32,
+    slot: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -113,7 +119,7 @@ impl Ssd {
         let profile = &image.profile;
         Ssd {
             now: Instant::ZERO,
-            events: Wheel::new(),
+            events: Agenda::new(),
             commands: Slab::new(),
             outstanding: 0,
             firmware: Firmware::new(&profile.firmware),
@@ -178,6 +184,7 @@ impl Ssd {
     /// If they disagree.
     pub fn assert_consistent(&self) {
         self.dies.flash.mapping.assert_consistent();
+        self.dies.flash.assert_shortcuts();
     }
 
     /// Submits a command at the instant `now`. Call [`Ssd::advance`] up to `now` first.
@@ -209,15 +216,15 @@ impl Ssd {
             CommandKind::Read => self.submit_read(now, number, command),
             CommandKind::Write => {
                 let at = self.firmware.write(now, command.slots);
-                self.events.push(at, Event::WriteParsed { command: number });
+                self.events.push(at, Event::Parsed { command: number });
             }
             CommandKind::Deallocate => {
                 let at = self.firmware.deallocate(now, command.slots);
-                self.events.push(at, Event::ManagementParsed { command: number });
+                self.events.push(at, Event::Parsed { command: number });
             }
             CommandKind::Flush => {
                 let at = self.firmware.flush(now);
-                self.events.push(at, Event::ManagementParsed { command: number });
+                self.events.push(at, Event::Parsed { command: number });
             }
         }
     }
@@ -243,14 +250,17 @@ impl Ssd {
     fn on_event(&mut self, now: Instant, event: Event) -> Option<Completion> {
         match event {
             Event::ReadIssued { read } => self.on_read_issued(now, read),
-            Event::DieStep { die, generation } => self.on_die_step(now, die, generation),
-            Event::SuspendDue { die } => self.dies.on_suspend_due(now, die, &mut self.events),
-            Event::WriteParsed { command } => {
-                self.buffer.on_write(command, self.commands.get(command).left);
-                self.admit_writes(now);
+            Event::Sensed { die } | Event::Transferred { die } | Event::Suspended { die } => {
+                self.on_die_step(now, die);
             }
+            Event::Ran { die, generation } => {
+                if self.dies.is_current(die, generation) {
+                    self.on_die_step(now, die);
+                }
+            }
+            Event::SuspendDue { die } => self.dies.on_suspend_due(now, die, &mut self.events),
             Event::WriteArrived { command, slots } => return self.on_write_arrived(now, command, slots),
-            Event::ManagementParsed { command } => return self.on_management(now, command),
+            Event::Parsed { command } => return self.on_parsed(now, command),
             Event::Completed { command } => return Some(self.complete(now, command)),
             Event::IdleCheck => self.on_idle_check(now),
         }
@@ -272,10 +282,8 @@ impl Ssd {
     /// Looks up all reads of one slot that are still in the firmware. A look-up misses the processor's caches; many
     /// at once wait for memory together rather than one after the other.
     fn look_up_small_reads(&mut self) {
-        for read in self.small_reads.drain(..) {
-            let command = self.dies.reads.get(read).command;
-            let place = self.dies.flash.mapping.place(self.commands.get(command).command.slot);
-            self.dies.reads.get_mut(read).source = self.dies.source(place);
+        for SmallRead { read, slot } in self.small_reads.drain(..) {
+            self.dies.reads.get_mut(read).source = self.dies.source_of(slot);
         }
     }
 
@@ -284,7 +292,7 @@ impl Ssd {
     fn submit_read(&mut self, now: Instant, number: u32, command: Command) {
         if command.slots == 1 {
             let read = self.dies.reads.insert(FlashRead::new(number, 1, Source::Unknown));
-            self.small_reads.push(read);
+            self.small_reads.push(SmallRead { read, slot: command.slot });
             let at = self.firmware.read_operation(now, false);
             self.events.push(at, Event::ReadIssued { read });
             return;
@@ -324,8 +332,8 @@ impl Ssd {
     }
 
     #[inline]
-    fn on_die_step(&mut self, now: Instant, die: u32, generation: u32) {
-        match self.dies.on_step(now, die, generation, &mut self.events) {
+    fn on_die_step(&mut self, now: Instant, die: u32) {
+        match self.dies.on_step(now, die, &mut self.events) {
             Ended::Nothing => return,
             Ended::Read(read) => self.on_data_read(now, read),
             Ended::HostUnit { buffered, sequence } => {
@@ -390,18 +398,29 @@ impl Ssd {
         }
     }
 
-    fn on_management(&mut self, now: Instant, number: u32) -> Option<Completion> {
+    /// A command other than a read has been understood.
+    fn on_parsed(&mut self, now: Instant, number: u32) -> Option<Completion> {
         let Command { kind, slot, slots, .. } = self.commands.get(number).command;
-        if kind == CommandKind::Deallocate {
-            for logical in slot..slot + slots {
-                self.dies.flash.mapping.unbind(logical);
+        match kind {
+            CommandKind::Read => unreachable!("command {number} is a read, which the firmware cuts up"),
+            CommandKind::Write => {
+                self.buffer.on_write(number, slots);
+                self.admit_writes(now);
+                None
             }
-        } else if !self.power_loss_protection {
-            self.unplaced.push_back(Unplaced::Flush { command: number });
-            self.place_buffered(now);
-            return None;
+            CommandKind::Deallocate => {
+                for logical in slot..slot + slots {
+                    self.dies.flash.mapping.unbind(logical);
+                }
+                Some(self.complete(now, number))
+            }
+            CommandKind::Flush if self.power_loss_protection => Some(self.complete(now, number)),
+            CommandKind::Flush => {
+                self.unplaced.push_back(Unplaced::Flush { command: number });
+                self.place_buffered(now);
+                None
+            }
         }
-        Some(self.complete(now, number))
     }
 
     fn finish_flushes(&mut self, now: Instant) {

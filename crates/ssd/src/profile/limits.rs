@@ -12,7 +12,7 @@ use units::{ByteRate, Bytes, MIB, Nanos};
 /// One second, in the units of the fields below.
 const SECOND_NS: u64 = 1_000_000_000;
 const SECOND_US: u64 = 1_000_000;
-/// The firmware spaces commands by at least this much, which keeps the event queue's buckets short.
+/// The firmware spaces commands by at least this much: no device does ten million a second.
 const SERIAL_LEAST_NS: u64 = 100;
 /// 1 TB/s, in MB/s.
 const RATE_MOST_MB: u64 = 1_000_000;
