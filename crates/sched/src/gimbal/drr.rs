@@ -34,11 +34,11 @@
 //! Elsewhere: when an IO may leave is `bucket`; what a write costs is `write_cost`; a tenant's own order is `queue`.
 //! Paper: Gimbal §3.5.
 
+use super::GimbalConfig;
 use super::lead::Lead;
 use super::lists::{Lists, Place};
 use super::ranking::Ranking;
 use super::tenant::Tenant;
-use super::{DeferredDeficit, GimbalConfig};
 use crate::{Backlog, Cost, Credit, Io, IoKind, Share, TenantView};
 use alloc::vec::Vec;
 use units::{Bytes, Instant, TenantId};
@@ -364,199 +364,6 @@ impl Drr {
         let priced = if kind.pays_as_write() { write_cost.of(length) } else { length };
         Head { tenant: id, kind, length, priced, weighted: priced + config.io_overhead }
     }
-
-    /// Puts a tenant where its queue and slots say it belongs, after either has changed.
-    fn settle(&mut self, config: &GimbalConfig, id: TenantId) {
-        if self.tenants[id.index()].queue.is_empty() {
-            if self.lists.place(id) != Place::Idle {
-                self.leave(config, id);
-            }
-            self.recount(config, id);
-        } else if self.lists.place(id) == Place::Idle {
-            self.enter(config, id);
-        } else {
-            self.recount(config, id);
-            match (self.lists.place(id), self.may_submit(config, id)) {
-                (Place::Active, false) => self.defer(config, id),
-                (Place::Deferred, true) => self.move_to(config, id, Place::Active),
-                _ => {}
-            }
-            self.watch_reservation(config, id);
-        }
-    }
-
-    /// An idle tenant has backlog.
-    fn enter(&mut self, config: &GimbalConfig, id: TenantId) {
-        self.rejoin(config, id);
-        self.recount(config, id);
-        if !self.may_submit(config, id) {
-            self.defer(config, id);
-        }
-        self.watch_reservation(config, id);
-    }
-
-    /// A tenant's last IO has left its queue. Whether it is active still is for `recount` to say.
-    fn leave(&mut self, config: &GimbalConfig, id: TenantId) {
-        self.tenants[id.index()].deficit = Bytes::ZERO;
-        self.move_to(config, id, Place::Idle);
-        self.reservations.set(id, None);
-    }
-
-    /// Takes a tenant from one place to another; a timer that it had is over.
-    #[inline]
-    fn move_to(&mut self, config: &GimbalConfig, id: TenantId, place: Place) {
-        self.limits.set(id, None);
-        self.lists.move_to_back(id, place);
-        if config.lead_max.is_some() {
-            self.lead.on_move(id, place);
-        }
-    }
-
-    /// Puts a tenant at the back of the round with one quantum.
-    fn rejoin(&mut self, config: &GimbalConfig, id: TenantId) {
-        let tenant = &mut self.tenants[id.index()];
-        tenant.deficit = quantum(config, tenant);
-        self.move_to(config, id, Place::Active);
-    }
-
-    fn defer(&mut self, config: &GimbalConfig, id: TenantId) {
-        if config.deferred_deficit == DeferredDeficit::Lost {
-            self.tenants[id.index()].deficit = Bytes::ZERO;
-        }
-        self.move_to(config, id, Place::Deferred);
-    }
-
-    /// Takes a tenant out of the round if one of its limits forbids its next IO now.
-    #[inline]
-    fn hold_if_limited(&mut self, config: &GimbalConfig, now: Instant, id: TenantId) -> bool {
-        let until = self.tenants[id.index()].limited_until().filter(|&until| until > now);
-        if let Some(until) = until {
-            self.hold(config, id, until);
-        }
-        until.is_some()
-    }
-
-    fn hold(&mut self, config: &GimbalConfig, id: TenantId, until: Instant) {
-        self.tenants[id.index()].deficit = Bytes::ZERO;
-        self.move_to(config, id, Place::Limited);
-        self.limits.set(id, Some(until));
-        self.settle(config, id);
-    }
-
-    /// Lets the tenants whose limits have run out back into the round.
-    #[inline]
-    fn release_limited(&mut self, config: &GimbalConfig, now: Instant) {
-        while let Some((_, id)) = self.limits.first().filter(|&(at, _)| at <= now) {
-            self.rejoin(config, id);
-            self.settle(config, id);
-        }
-    }
-
-    /// Takes a tenant out of the round if it has been served too much more than the others.
-    #[inline]
-    fn hold_if_ahead(&mut self, config: &GimbalConfig, id: TenantId) -> bool {
-        let ahead = config.lead_max.is_some_and(|lead_max| self.lead.of(id) > lead_max);
-        if ahead {
-            self.move_to(config, id, Place::Ahead);
-        }
-        ahead
-    }
-
-    /// Lets the tenants with whom the others have caught up back into the round.
-    #[inline]
-    fn release_ahead(&mut self, config: &GimbalConfig) {
-        let Some(lead_max) = config.lead_max else { return };
-        while let Some(id) = self.lead.caught_up(lead_max) {
-            self.rejoin(config, id);
-            self.settle(config, id);
-        }
-    }
-
-    /// The tenant that has been behind its reservation longest, among those that could submit.
-    #[inline]
-    fn behind_reservation(&mut self, config: &GimbalConfig, now: Instant) -> Option<TenantId> {
-        while let Some((_, id)) = self.reservations.first().filter(|&(at, _)| at <= now) {
-            if !self.hold_if_limited(config, now, id) {
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    /// Sets the reservation's timer if the tenant could make use of it.
-    #[inline]
-    fn watch_reservation(&mut self, config: &GimbalConfig, id: TenantId) {
-        let tenant = &self.tenants[id.index()];
-        if !tenant.is_metered() {
-            self.reservations.set(id, None);
-            return;
-        }
-        let due = tenant.reservation_due().filter(|_| {
-            matches!(self.lists.place(id), Place::Active | Place::Deferred | Place::Ahead)
-                && tenant.slots.may_submit(config.slots())
-        });
-        self.reservations.set(id, due);
-    }
-
-    /// Counts the tenant's weight if it is active and only then.
-    #[inline]
-    fn recount(&mut self, config: &GimbalConfig, id: TenantId) {
-        let tenant = &mut self.tenants[id.index()];
-        let waits_for_limit = self.lists.place(id) == Place::Limited;
-        let active = tenant.in_flight > 0 || (!tenant.queue.is_empty() && !waits_for_limit);
-        if active && !tenant.counted {
-            tenant.counted = true;
-            let active_weight = self.active_weight + u64::from(tenant.weight);
-            self.set_active_weight(config, active_weight);
-            self.active_tenants += 1;
-        } else if !active && tenant.counted {
-            self.uncount(config, id);
-            self.promote_deferred(config);
-        }
-    }
-
-    fn uncount(&mut self, config: &GimbalConfig, id: TenantId) {
-        let tenant = &mut self.tenants[id.index()];
-        if core::mem::replace(&mut tenant.counted, false) {
-            let active_weight = self.active_weight - u64::from(tenant.weight);
-            self.set_active_weight(config, active_weight);
-            self.active_tenants -= 1;
-        }
-    }
-
-    fn set_active_weight(&mut self, config: &GimbalConfig, active_weight: u64) {
-        self.active_weight = active_weight;
-        if active_weight > 0 {
-            self.allotment_common = allotment(config, Share::EQUAL.weight, active_weight);
-        }
-    }
-
-    /// Fewer tenants are active, so those that remain may have been allotted another slot.
-    fn promote_deferred(&mut self, config: &GimbalConfig) {
-        let slots = u64::from(config.slots());
-        let allotment_min = u64::from(config.slots_per_tenant_min);
-        if slots * u64::from(self.weight_max) < (allotment_min + 1) * self.active_weight {
-            return; // nobody is allotted more than the least
-        }
-        let mut next = self.lists.front(Place::Deferred);
-        while let Some(id) = next {
-            next = self.lists.after(id);
-            if self.may_submit(config, id) {
-                self.move_to(config, id, Place::Active);
-            }
-        }
-    }
-
-    /// A tenant's weight has changed from `before` to `after`.
-    fn weight_changed(&mut self, config: &GimbalConfig, before: u32, after: u32) {
-        if after >= self.weight_max {
-            self.weight_max = after;
-        } else if before == self.weight_max {
-            let weights = self.tenants.iter().map(|tenant| tenant.weight);
-            self.weight_max = weights.max().unwrap_or(after);
-        }
-        self.promote_deferred(config);
-    }
 }
 
 /// The slots of a tenant of this weight among active ones of `active_weight` in all, itself included.
@@ -568,6 +375,9 @@ fn allotment(config: &GimbalConfig, weight: u32, active_weight: u64) -> u32 {
 fn quantum(config: &GimbalConfig, tenant: &Tenant) -> Bytes {
     Bytes(config.quantum.0.saturating_mul(u64::from(tenant.weight)))
 }
+
+#[path = "drr_moves.rs"]
+mod moves;
 
 #[cfg(test)]
 #[path = "drr_tests.rs"]
