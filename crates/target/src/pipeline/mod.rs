@@ -55,6 +55,9 @@ use std::sync::mpsc::Sender;
 use tracing::{debug, warn};
 use units::{Bytes, Instant, Nanos, TenantId};
 
+/// What the switch waits for may be over before a turn ends, as when tokens come quickly. So often it is run again for that before
+/// replies are sent: each of them takes a system call and a segment that others could have shared.
+const WAITS_PER_TURN_MAX: u32 = 4;
 /// How often connections are looked at for a host that has stopped: so many times within the time-out.
 const STALL_CHECKS: u64 = 4;
 
@@ -218,18 +221,25 @@ impl Pipeline {
     fn take_turns(&mut self) -> io::Result<()> {
         while self.phase != Phase::Ended {
             self.reactor.wait(self.deadline())?;
-            let now = Clock.now();
+            let mut now = Clock.now();
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }
             self.check_hangs(now);
+            let mut waits_over = 0;
             loop {
                 self.run_switch(now);
                 self.run_subsystems(now);
                 self.serve_thirsty(now);
-                if !self.switch.wants_run() {
+                if self.switch.wants_run() {
+                    continue;
+                }
+                let Some(wake) = self.switch.next_wake() else { break };
+                let later = Clock.now();
+                if wake > later || waits_over == WAITS_PER_TURN_MAX {
                     break;
                 }
+                (now, waits_over) = (later, waits_over + 1);
             }
             self.check_stalls(now);
             self.tell_untold(now);
