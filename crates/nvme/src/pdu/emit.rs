@@ -8,8 +8,8 @@ use super::common::{FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, Header};
 use super::digest::{DIGEST_SIZE, Digests, crc32c};
 use crate::buffer::Outgoing;
 
-/// Longest header with digest and padding: the largest PDO that any alignment leads to, or ICReq.
-const LAID_MAX: usize = 128;
+/// Longest header with digest and padding: a command capsule with its digest (76 bytes), its data aligned to 72.
+const LAID_MAX: usize = 144;
 
 /// How this end sends.
 #[derive(Clone, Copy, Debug)]

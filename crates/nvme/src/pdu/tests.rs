@@ -81,7 +81,7 @@ fn read(rules: Rules, pieces: &[&[u8]]) -> Result<Vec<Seen>, Violation> {
 /// Lays `header`, reads it back, and checks that nothing but the common part changed.
 fn round_trip<H: Header + Copy>(header: H, receiver: End, flags: u8, data: &[u8]) {
     for digests in ALL_DIGESTS {
-        for alignment in [4, 8, 64, 128] {
+        for alignment in (0..=ic::ALIGNMENT_FIELD_MAX).map(ic::alignment_from_wire) {
             let bytes = lay(Framing { digests, alignment }, header, flags, data);
             let seen = read(rules(receiver, digests, alignment), &[&bytes]).expect("own PDUs are accepted");
             let Seen::Header(layout, raw) = &seen[0] else { panic!("{seen:?}") };
