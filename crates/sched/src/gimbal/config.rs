@@ -266,6 +266,7 @@ impl GimbalConfig {
             (self.quantum > Bytes::ZERO, "the quantum must not be zero"),
             (self.slots_factor > 0, "slots_factor must be at least 1"),
             (self.slots_per_tenant_min > 0, "every tenant needs a slot"),
+            (self.slots_per_tenant_min <= 1 << 16, "slots_per_tenant_min must be at most 65536"),
             (self.class_quotas.iter().all(|&quota| quota > 0), "every class needs a quota"),
             (self.slot_ios_initial > 0, "a slot holds at least one IO"),
         ];
