@@ -24,7 +24,8 @@ fn exercise(client: &mut Client, nsid: u32) {
         assert_eq!(client.compare(nsid, lba, &data), Status::SUCCESS);
     }
     assert_eq!(client.compare(nsid, 100, &pattern(0, BLOCK)), Status::COMPARE_FAILURE);
-    assert_eq!(client.simple(nvm::VERIFY, nsid, 0, 2000), Status::SUCCESS);
+    assert_eq!(client.simple(nvm::VERIFY, nsid, 0, 256), Status::SUCCESS);
+    assert_eq!(client.simple(nvm::VERIFY, nsid, 0, 257), Status::INVALID_FIELD, "beyond VSL");
     assert_eq!(client.flush(nsid), Status::SUCCESS);
     assert_eq!(client.simple(nvm::WRITE_ZEROES, nsid, 101, 3), Status::SUCCESS);
     let after = client.read(nsid, 100, 5).expect("readable");

@@ -77,7 +77,7 @@ fn everything_that_can_be_done_to_a_file_is_done() {
         let data = pattern(9, 256 * BLOCK);
         assert_eq!(client.write(1, 16, &data), Status::SUCCESS);
         assert_eq!(client.compare(1, 16, &data), Status::SUCCESS);
-        assert_eq!(client.simple(nvm::VERIFY, 1, 0, 4096), Status::SUCCESS);
+        assert_eq!(client.simple(nvm::VERIFY, 1, 0, 256), Status::SUCCESS);
         assert_eq!(client.simple(nvm::WRITE_ZEROES, 1, 20, 4), Status::SUCCESS);
         assert_eq!(client.read(1, 20, 4), Ok(vec![0; 4 * BLOCK]));
         assert!(client.read(1, 24, 8).expect("readable") == data[8 * BLOCK..16 * BLOCK]);

@@ -180,13 +180,16 @@ pub mod anacap {
 /// SGLS: SGLs are supported without alignment needs (bits 1:0), as offsets into the capsule (20) and by the transport (21).
 pub const SGLS_TCP: u32 = 1 | 1 << 20 | 1 << 21;
 
-/// CNS 06h for the NVM command set; all limits 0: none beyond those of the command.
+/// CNS 06h for the NVM command set; a limit of 0 is none beyond that of the command.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's field names")]
 pub struct IdentifyNvmController {
+    /// Longest Verify, as a power of two of 4 KiB, like MDTS.
     pub vsl: u8,
+    /// Longest Write Zeroes, the same way.
     pub wzsl: u8,
+    /// Longest Write Uncorrectable, the same way.
     pub wusl: u8,
     /// Most ranges of a Dataset Management.
     pub dmrl: u8,

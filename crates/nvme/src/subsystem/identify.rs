@@ -81,7 +81,8 @@ impl Subsystem {
             }
             cns::CONTROLLER_OF_COMMAND_SET => {
                 of_nvm()?;
-                IdentifyNvmController::new_zeroed().as_bytes().to_vec()
+                let vsl = self.transfer_limit();
+                IdentifyNvmController { vsl, ..IdentifyNvmController::new_zeroed() }.as_bytes().to_vec()
             }
             cns::NAMESPACE_INDEPENDENT => self.identify_independent(nsid)?,
             cns::CONTROLLERS => self.list_controllers(command.controller_id),
@@ -94,6 +95,11 @@ impl Subsystem {
         })
     }
 
+    /// The longest transfer as MDTS and VSL tell it.
+    fn transfer_limit(&self) -> u8 {
+        (self.config.limits.transfer_max.get() / MDTS_UNIT).trailing_zeros() as u8
+    }
+
     fn identify_controller(&self, slot: usize) -> Vec<u8> {
         let (config, limits) = (&self.config, &self.config.limits);
         let controller = self.controller(slot);
@@ -101,7 +107,7 @@ impl Subsystem {
             sn: padded(&config.serial),
             mn: padded(&config.model),
             fr: padded(&config.firmware),
-            mdts: (limits.transfer_max.get() / MDTS_UNIT).trailing_zeros() as u8,
+            mdts: self.transfer_limit(),
             cntlid: controller.id.into(),
             ver: VERSION.0.into(),
             oaes: self.event_bits().into(),

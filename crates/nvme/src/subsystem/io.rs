@@ -80,11 +80,13 @@ impl Subsystem {
         let blocks = (sqe.cdw12() & BLOCKS_MASK) + 1;
         let lba = sqe.cdw10_11();
         check_range(namespace, lba, blocks)?;
+        let bytes = u64::from(blocks) << namespace.block_shift;
+        // A verify moves nothing to the host, but is read from the device like anything else (VSL).
+        if (transfer != Transfer::None || op == IoOp::Verify) && bytes > self.config.limits.transfer_max.get()
+        {
+            return Err(Status::INVALID_FIELD);
+        }
         if transfer != Transfer::None {
-            let bytes = u64::from(blocks) << namespace.block_shift;
-            if bytes > self.config.limits.transfer_max.get() {
-                return Err(Status::INVALID_FIELD);
-            }
             let sent = transfer == Transfer::Read || data.is_some_and(|data| data.len() as u64 >= bytes);
             if u64::from(sqe.sgl_length()) != bytes || !sent {
                 return Err(Status::DATA_SGL_LENGTH_INVALID);

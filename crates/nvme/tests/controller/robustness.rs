@@ -76,10 +76,12 @@ fn check_io(world: &World, sqe: &Sqe, command: &IoCommand) {
         }
         op => {
             assert!(command.blocks > 0 && inside(command.lba.0, command.blocks), "{command:?}");
+            let bytes = u64::from(command.blocks) * u64::from(info.block_size.bytes());
             if matches!(op, IoOp::Read | IoOp::Write | IoOp::Compare) {
-                let bytes = u64::from(command.blocks) * u64::from(info.block_size.bytes());
                 assert_eq!(bytes, u64::from(sqe.sgl_length()), "{command:?}");
-                assert!(bytes <= world.subsystem.limits().transfer_max.get());
+            }
+            if !matches!(op, IoOp::WriteZeroes { .. }) {
+                assert!(bytes <= world.subsystem.limits().transfer_max.get(), "{command:?}");
             }
         }
     }
