@@ -9,6 +9,10 @@ use units::{Bytes, TenantId};
 const CHARGE_MIN: Bytes = Bytes::kib(4);
 /// Forgetting or zeroing a range rewrites the tables about it, not its contents: one byte in so many.
 const BYTES_PER_CHARGED_BYTE: u64 = 256;
+/// The most that a management command is charged. The buckets go into debt for an IO larger than they are, and everybody
+/// waits until it is paid: without a bound, one deallocation of 256 ranges that are all of a 1 TiB namespace would have
+/// been charged 1 TiB, and kept all tenants of the SSD waiting for an hour.
+const CHARGE_MAX: Bytes = Bytes::mib(1);
 
 /// A range of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +63,7 @@ impl Work {
     /// How the scheduler sees it.
     ///
     /// Flush, deallocate and write zeroes move no data: they are [`IoKind::Management`], charged 4 KiB per command and range
-    /// or a 256th of the range, whichever is more.
+    /// or a 256th of the range, whichever is more, but at most 1 MiB.
     pub(super) fn price(&self) -> (IoKind, Bytes) {
         match self {
             Work::Read(range) | Work::Verify(range) | Work::Compare { range, .. } => {
@@ -69,7 +73,9 @@ impl Work {
             Work::Flush => (IoKind::Management, CHARGE_MIN),
             Work::WriteZeroes { range, .. } => (IoKind::Management, charge(*range)),
             Work::Deallocate(ranges) => {
-                (IoKind::Management, ranges.iter().copied().map(charge).sum::<Bytes>().max(CHARGE_MIN))
+                let charges = ranges.iter().copied().map(charge);
+                let sum = charges.fold(Bytes::ZERO, Bytes::saturating_add);
+                (IoKind::Management, sum.clamp(CHARGE_MIN, CHARGE_MAX))
             }
         }
     }
@@ -94,7 +100,7 @@ impl Work {
 }
 
 fn charge(range: ByteRange) -> Bytes {
-    Bytes(range.length / BYTES_PER_CHARGED_BYTE).max(CHARGE_MIN)
+    Bytes(range.length / BYTES_PER_CHARGED_BYTE).clamp(CHARGE_MIN, CHARGE_MAX)
 }
 
 /// An IO that arrives.
@@ -136,4 +142,28 @@ pub(crate) struct Finished<T> {
     pub(crate) spent: Option<IoBuffer>,
     /// How many IOs the tenant may have outstanding from now on.
     pub(crate) credit: Credit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_management_command_is_charged_by_its_ranges_within_bounds() {
+        let range = |length| ByteRange { offset: 0, length };
+        let deallocate = |lengths: &[u64]| Work::Deallocate(lengths.iter().copied().map(range).collect());
+        let cases = [
+            (deallocate(&[4096]), CHARGE_MIN),
+            (deallocate(&[4096, 4096]), Bytes::kib(8)),
+            (deallocate(&[64 << 20, 1 << 20]), Bytes::kib(256 + 4)),
+            (deallocate(&[1 << 40]), CHARGE_MAX),
+            (deallocate(&[u64::MAX; 256]), CHARGE_MAX),
+            (Work::WriteZeroes { range: range(128 << 20), durable: false }, Bytes::kib(512)),
+            (Work::WriteZeroes { range: range(1 << 40), durable: false }, CHARGE_MAX),
+            (Work::Flush, CHARGE_MIN),
+        ];
+        for (work, charge) in cases {
+            assert_eq!(work.price(), (IoKind::Management, charge), "{work:?}");
+        }
+    }
 }
