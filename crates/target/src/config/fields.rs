@@ -6,6 +6,7 @@
 use super::amount::{parse_size, parse_span, parse_thousandths};
 use super::problem::{ConfigError, Problem};
 use sched::Cost;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -209,19 +210,22 @@ impl<'t, 'i> Fields<'t, 'i> {
         let Some(value) = self.value(name) else { return Vec::new() };
         let path = self.path_of(name);
         let mut tables = Vec::new();
+        let mut strange = value.get_ref().as_array().is_none_or(|array| array.is_empty()).then_some(value);
         let items = value.get_ref().as_array().map(|array| array.iter()).into_iter().flatten();
-        for (index, item) in items.enumerate() {
+        for item in items {
             if let DeValue::Table(table) = item.get_ref() {
-                let path = format!("{path}[{index}]");
+                let path = format!("{path}[{}]", tables.len());
                 let line = findings.lines.at(item.span().start);
                 findings.lines.fields.insert(path.clone(), line);
                 tables.push(Fields::new(path, table, findings));
+            } else {
+                strange = Some(item);
             }
         }
-        if tables.is_empty() {
-            let what = format!("{} is not a list of tables", shown(value.get_ref()));
+        if let Some(strange) = strange {
+            let what = format!("{} is not a table", shown(strange.get_ref()));
             findings
-                .report(Some(value.span()), Problem::new(path, what, format!("write [[{name}]] for each")));
+                .report(Some(strange.span()), Problem::new(path, what, format!("write [[{name}]] for each")));
         }
         tables
     }
@@ -260,8 +264,15 @@ fn as_size(value: &DeValue<'_>) -> Option<Bytes> {
     }
 }
 
+/// `name` in `path`, in quotes if it could not stand without: a name may hold line ends and worse.
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let name = if !name.is_empty() && name.bytes().all(is_bare) {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(format!("{name:?}"))
+    };
+    if path.is_empty() { name.into_owned() } else { format!("{path}.{name}") }
 }
 
 /// The value as the user wrote it, or its type when it is long.

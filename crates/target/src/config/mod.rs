@@ -451,7 +451,10 @@ impl Config {
 }
 
 fn parse_with_lines(text: &str) -> Result<(Config, Lines), Vec<Problem>> {
-    let read::Reading { config, mut problems, lines } = read::read(text);
+    let read::Reading { config, mut problems, lines, is_toml } = read::read(text);
+    if !is_toml {
+        return Err(problems);
+    }
     // Fields that could not be read hold defaults: what the check says about those is not the user's doing.
     let unread: Vec<String> = problems.iter().map(|problem| problem.field.clone()).collect();
     let found = check::problems(&config).into_iter().filter(|found| !unread.contains(&found.field));

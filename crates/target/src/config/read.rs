@@ -10,6 +10,8 @@ pub(super) struct Reading {
     pub(super) config: Config,
     pub(super) problems: Vec<Problem>,
     pub(super) lines: Lines,
+    /// Whether the text is TOML at all. If it is not, the problems say why, and the rest means nothing.
+    pub(super) is_toml: bool,
 }
 
 pub(super) fn read(text: &str) -> Reading {
@@ -21,13 +23,15 @@ pub(super) fn read(text: &str) -> Reading {
     }
     let mut top = Fields::new(String::new(), document.get_ref(), &mut findings);
     let config = config(&mut top, &mut findings);
-    // What a broken document seems to contain is not worth a complaint of its own.
-    if errors.is_empty() {
+    let is_toml = errors.is_empty();
+    if is_toml {
         top.finish(&mut findings);
     } else {
+        // What a broken document seems to contain is not worth a complaint of its own.
         findings.problems.truncate(errors.len());
+        findings.problems.sort_by_key(|problem| problem.line);
     }
-    Reading { config, problems: findings.problems, lines: findings.lines }
+    Reading { config, problems: findings.problems, lines: findings.lines, is_toml }
 }
 
 fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {

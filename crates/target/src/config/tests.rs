@@ -90,6 +90,25 @@ fn a_file_that_is_not_toml_says_where() {
     let complaints = complaints("listen = [\n\"127.0.0.1:1\"\n[[device]\n");
     assert!(complaints.contains("g.toml:3: "), "{complaints}");
     assert!(complaints.contains("not TOML"), "{complaints}");
+    let about_toml = complaints.lines().all(|line| line.contains("not TOML"));
+    assert!(about_toml, "something is said about what was not read: {complaints}");
+}
+
+#[test]
+fn what_is_no_table_is_not_passed_over() {
+    for (devices, shown) in [("[1, {}]", "1"), ("[{}, \"b\"]", "\"b\""), ("[]", "this array"), ("3", "3")] {
+        let complaints = complaints(&format!("device = {devices}\n"));
+        assert!(complaints.contains(&format!("g.toml:1: device: {shown} is not a table")), "{complaints}");
+    }
+}
+
+#[test]
+fn a_name_cannot_forge_lines() {
+    let complaints = complaints(&format!("\"a\\nb\" = 1\n\"\" = 2\n{SMALLEST}"));
+    let expected =
+        ["g.toml:1: \"a\\nb\": nothing is called so here", "g.toml:2: \"\": nothing is called so here"];
+    assert!(expected.iter().all(|line| complaints.contains(line)), "{complaints}");
+    assert_eq!(complaints.lines().count(), 2, "{complaints}");
 }
 
 #[test]
