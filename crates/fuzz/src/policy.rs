@@ -1,0 +1,327 @@
+//! Schedulers: every operation of [`Policy`], in any order that the trait allows, with any constants that pass their check.
+//!
+//! Holds: no IO is lost, doubled, changed, or given out of order within its tenant's class; a decision is made in as many
+//!        calls as there are IOs to give; an instant to wake at lies ahead; a credit is never zero; a forgotten tenant has no books; and when
+//!        time passes and what was submitted ends, everything ends, all slots are free, and nothing is left.
+
+use crate::input::Input;
+use sched::{
+    Backlog, Cost, Credit, DeferredDeficit, DeviceConstants, Done, Fifo, Gimbal, GimbalConfig, Halvings, Io,
+    IoId, IoKind, Mark, Next, Outcome, Policy, Priority, RateGrowth, ReadOverflow, Share, TokenSplit,
+    WriteCostRule,
+};
+use std::collections::{BTreeMap, VecDeque};
+use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
+
+const TENANTS: u32 = 6;
+/// The longest transfer of one command that a target can be configured to take.
+const LENGTH_MAX: u64 = 16 << 20;
+/// Costs are at most this, and quanta at least: a round is walked as often as a quantum fits into the priciest IO.
+const COST_MAX: u32 = 64;
+const QUANTUM_MIN: u64 = 32 << 10;
+/// Latencies are at most an hour, as no device is waited for longer.
+const LATENCY_MAX: u64 = 3_600_000_000_000;
+/// Wakes that bring nothing to do, before everything must have ended.
+const IDLE_WAKES_MAX: u32 = 20_000;
+
+/// The target.
+pub(crate) fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let policy: Box<dyn Policy> = match input.below(8) {
+        0 => Box::new(Fifo::default()),
+        1..=4 => {
+            let config = config(&mut input);
+            if config.check().is_err() {
+                return;
+            }
+            Box::new(Gimbal::new(config))
+        }
+        5 => Box::new(Gimbal::new(GimbalConfig::paper(DeviceConstants::DCT983))),
+        _ => Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983))),
+    };
+    let mut run = Run {
+        policy,
+        now: Instant(input.below(2000).into()),
+        queued: BTreeMap::new(),
+        in_flight: Vec::new(),
+        arrived: 0,
+        ended: 0,
+    };
+    while !input.is_empty() {
+        run.step(&mut input);
+        run.decide();
+        run.check_books();
+    }
+    run.drain();
+}
+
+/// Constants of every size, most often sensible ones.
+fn config(input: &mut Input<'_>) -> GimbalConfig {
+    let device = DeviceConstants {
+        thresh_min: Nanos(any_number(input, 250_000)),
+        thresh_max: Nanos(any_number(input, 1_500_000)),
+        write_cost_best: any_cost(input, 5),
+        write_cost_worst: any_cost(input, 9),
+        slots: any_number(input, 8) as u32,
+        rate_min: ByteRate(any_number(input, 50 << 20)),
+        rate_max: ByteRate(any_number(input, 4 << 30)),
+    };
+    GimbalConfig {
+        device,
+        rate_start: ByteRate(any_number(input, 1 << 30).max(device.rate_min.0).min(device.rate_max.0.max(1))),
+        latency_weight: Halvings(input.below(18)),
+        threshold_weight: Halvings(input.below(18)),
+        underutilised_growth: any_number(input, 8),
+        rate_growth: input.pick(&[RateGrowth::Always, RateGrowth::WhilePacingBinds]),
+        completion_window: Bytes(any_number(input, 16 << 20)),
+        completion_idle_max: Nanos(any_number(input, 10_000_000)),
+        bucket_depth: Bytes(any_number(input, 256 << 10)),
+        token_split: input.pick(&[TokenSplit::ByCost, TokenSplit::ByCostAndTenants]),
+        read_overflow: input.pick(&[ReadOverflow::Whole, ReadOverflow::AtWriteCost]),
+        write_cost_step: any_cost(input, 1),
+        write_cost_period: Nanos(any_number(input, 100_000_000)),
+        write_cost_rule: input.pick(&[WriteCostRule::SlowBesideReads, WriteCostRule::Slow]),
+        io_overhead: Bytes(any_number(input, 4096)),
+        slot_size: Bytes(any_number(input, 128 << 10)),
+        quantum: Bytes(any_number(input, 128 << 10).max(QUANTUM_MIN)),
+        slots_factor: any_number(input, 4) as u32,
+        slots_per_tenant_min: any_number(input, 1) as u32,
+        deferred_deficit: input.pick(&[DeferredDeficit::Lost, DeferredDeficit::Kept]),
+        lead_max: input.flag().then(|| Bytes(any_number(input, 1 << 20))),
+        class_quotas: [0; 4].map(|_| any_number(input, 4) as u32),
+        slot_ios_initial: any_number(input, 32) as u32,
+        limit_burst: Nanos(any_number(input, 1_000_000)),
+        reservation_burst: Nanos(any_number(input, 1_000_000)),
+    }
+}
+
+/// `common`, near it, tiny, or any size at all.
+fn any_number(input: &mut Input<'_>, common: u64) -> u64 {
+    match input.below(16) {
+        0 => 1,
+        1 => u64::from(input.byte()),
+        2 => u64::from(input.word()),
+        3 => input.long(),
+        4 => common / 16,
+        5 => common.saturating_mul(64),
+        _ => common,
+    }
+}
+
+fn any_cost(input: &mut Input<'_>, common: u32) -> Cost {
+    match input.below(8) {
+        0 => Cost::ratio(u32::from(input.half()) % COST_MAX, 1),
+        1 => Cost::ratio(input.half().into(), 1000),
+        2 => Cost::ONE,
+        _ => Cost::ratio(common, 1),
+    }
+}
+
+/// A scheduler, and beside it what every IO given to it should be doing.
+struct Run {
+    policy: Box<dyn Policy>,
+    now: Instant,
+    /// Arrived and not given out, by tenant and class, in order.
+    queued: BTreeMap<(TenantId, usize), VecDeque<Io>>,
+    in_flight: Vec<Io>,
+    arrived: u64,
+    ended: u64,
+}
+
+impl Run {
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.below(32) {
+            0..=11 => self.arrive(input),
+            12..=21 => self.complete_one(input),
+            22..=25 => {
+                let longest = input.pick(&[1_000, 100_000, 10_000_000, 1_000_000_000, 1 << 42]);
+                self.now += Nanos(input.long() % longest);
+            }
+            26 => {
+                // The very instant that was named, or one nanosecond before it.
+                if let Next::WakeAt(moment) = self.ask() {
+                    let early = Nanos(input.below(2).into());
+                    self.now = self.now.max(Instant(moment.0 - early.0));
+                }
+            }
+            27 => self.withdraw(input),
+            28 | 29 => self.share(input),
+            30 => self.forget(input),
+            _ => {
+                let tenant = TenantId(input.below(TENANTS));
+                assert!(self.policy.credit(tenant) > Credit(0));
+                let _ = self.policy.ssd_view(self.now);
+            }
+        }
+    }
+
+    fn arrive(&mut self, input: &mut Input<'_>) {
+        for _ in 0..input.pick(&[1, 1, 1, 2, 9]) {
+            self.arrived += 1;
+            let kind =
+                input.pick(&[IoKind::Read, IoKind::Read, IoKind::Write, IoKind::Write, IoKind::Management]);
+            let length = any_number(input, 4096).clamp(1, LENGTH_MAX);
+            let io = Io {
+                id: IoId(self.arrived),
+                tenant: TenantId(input.below(TENANTS)),
+                priority: Priority::new(input.byte() % 4).expect("there are four"),
+                kind,
+                length: Bytes(length),
+                mark: Mark::default(),
+            };
+            self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io);
+            self.policy.on_arrival(self.now, io);
+        }
+    }
+
+    fn complete_one(&mut self, input: &mut Input<'_>) {
+        if self.in_flight.is_empty() {
+            return;
+        }
+        let io = self.in_flight.swap_remove(input.below(self.in_flight.len() as u32) as usize);
+        let outcome = match input.below(16) {
+            0 => Outcome::Failed,
+            1 => Outcome::Success { latency: Nanos(input.long() % LATENCY_MAX) },
+            2 => Outcome::Success { latency: Nanos(0) },
+            _ => Outcome::Success { latency: Nanos(input.below(4_000_000).into()) },
+        };
+        self.complete(io, outcome);
+    }
+
+    fn complete(&mut self, io: Io, outcome: Outcome) {
+        self.ended += 1;
+        let credit = self.policy.on_completion(self.now, Done { io, outcome });
+        assert!(credit > Credit(0), "{} is told to have nothing outstanding", io.tenant);
+        assert_eq!(credit, self.policy.credit(io.tenant));
+    }
+
+    fn withdraw(&mut self, input: &mut Input<'_>) {
+        let tenant = TenantId(input.below(TENANTS));
+        let (modulus, all) = (u64::from(input.byte() % 3 + 2), input.flag());
+        let (queued, ended) = (&mut self.queued, &mut self.ended);
+        let mut seen = Vec::new();
+        self.policy.withdraw(self.now, tenant, &mut |io| {
+            assert_eq!(io.tenant, tenant, "{io:?} is somebody else's");
+            assert!(!seen.contains(&io.id), "{io:?} was asked about twice");
+            seen.push(io.id);
+            let gone = all || io.id.0.is_multiple_of(modulus);
+            if gone {
+                let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");
+                let place = queue.iter().position(|other| other.id == io.id).expect("it was queued");
+                queue.remove(place);
+                *ended += 1;
+            }
+            gone
+        });
+    }
+
+    fn share(&mut self, input: &mut Input<'_>) {
+        let tenant = TenantId(input.below(TENANTS));
+        let share = Share {
+            weight: any_number(input, 2).clamp(1, u32::MAX.into()) as u32,
+            limit_iops: input.one_in(3).then(|| any_number(input, 10_000).max(1)),
+            limit_rate: input.one_in(3).then(|| ByteRate(any_number(input, 100 << 20).max(1))),
+            reservation: input.one_in(3).then(|| ByteRate(any_number(input, 50 << 20))),
+        };
+        self.policy.set_share(self.now, tenant, share);
+    }
+
+    fn forget(&mut self, input: &mut Input<'_>) {
+        let tenant = TenantId(input.below(TENANTS));
+        let has_queued = self.queued.iter().any(|((id, _), queue)| *id == tenant && !queue.is_empty());
+        if has_queued || self.in_flight.iter().any(|io| io.tenant == tenant) {
+            return;
+        }
+        self.policy.forget(self.now, tenant);
+    }
+
+    fn ask(&mut self) -> Next {
+        let next = self.policy.next(self.now);
+        match next {
+            Next::Submit(io) => self.on_submit(io),
+            Next::WakeAt(moment) => {
+                assert!(moment > self.now, "to be woken at {moment:?}, it is {:?}", self.now)
+            }
+            Next::Idle => {}
+        }
+        next
+    }
+
+    fn on_submit(&mut self, io: Io) {
+        let queue = self.queued.get_mut(&(io.tenant, io.priority.index()));
+        let first = queue.and_then(VecDeque::pop_front);
+        assert_eq!(
+            first,
+            Some(Io { mark: Mark::default(), ..io }),
+            "lost, repeated, changed or out of order"
+        );
+        self.in_flight.push(io);
+    }
+
+    /// Takes whatever may go now.
+    fn decide(&mut self) {
+        let most = self.backlog().queued;
+        for _ in 0..=most {
+            if !matches!(self.ask(), Next::Submit(_)) {
+                return;
+            }
+        }
+        panic!("{most} IOs were queued, and more were given out");
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { queued: self.queued.values().map(VecDeque::len).sum(), in_flight: self.in_flight.len() }
+    }
+
+    fn check_books(&self) {
+        assert_eq!(self.policy.backlog(), self.backlog());
+        let arrived = self.ended + (self.backlog().queued + self.in_flight.len()) as u64;
+        assert_eq!(arrived, self.arrived, "IOs ended and under way, and those that arrived");
+        for tenant in (0..TENANTS).map(TenantId) {
+            let Some(view) = self.policy.tenant_view(tenant) else { continue };
+            let queued: usize =
+                self.queued.iter().filter(|((id, _), _)| *id == tenant).map(|(_, queue)| queue.len()).sum();
+            let in_flight = self.in_flight.iter().filter(|io| io.tenant == tenant).count();
+            assert_eq!((view.queued, view.in_flight), (queued, in_flight), "{tenant}");
+            assert!(view.slots_busy as usize <= in_flight, "{view:?}");
+            assert!(view.credit > Credit(0) && view.slots_allotted > 0, "{view:?}");
+        }
+    }
+
+    /// Time passes, and what was submitted ends: so does everything.
+    fn drain(mut self) {
+        // A share may be so small that its owner would be served in a century.
+        for tenant in (0..TENANTS).map(TenantId) {
+            self.policy.set_share(self.now, tenant, Share::EQUAL);
+        }
+        let mut idle_wakes = 0;
+        loop {
+            self.decide();
+            if let Some(io) = self.in_flight.pop() {
+                self.now += Nanos(1);
+                self.complete(io, Outcome::Success { latency: Nanos(300_000) });
+                continue;
+            }
+            match self.ask() {
+                Next::Submit(_) => {}
+                Next::Idle => break,
+                Next::WakeAt(moment) => {
+                    idle_wakes += 1;
+                    assert!(idle_wakes < IDLE_WAKES_MAX, "{:?} never end", self.backlog());
+                    self.now = moment;
+                }
+            }
+        }
+        assert_eq!(self.backlog(), Backlog::default(), "idle with IOs queued and none in flight");
+        self.check_books();
+        for tenant in (0..TENANTS).map(TenantId) {
+            if let Some(view) = self.policy.tenant_view(tenant) {
+                assert_eq!((view.queued, view.in_flight, view.slots_busy), (0, 0, 0), "{tenant}");
+            }
+            self.policy.forget(self.now, tenant);
+        }
+        if let Some(view) = self.policy.ssd_view(self.now) {
+            assert_eq!(view.active_tenants, 0);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! A whole target in this process: hosts over real sockets that send every command there is, break the protocol, and leave
+//! when they like, while another host minds its business.
+//!
+//! Two SSDs that are not there (`null`), so that commands go to the home thread and across; one tenant may do so few IOs per second that
+//! some are still queued when it is preempted.
+//!
+//! Holds: a connection that keeps the protocol has each of its commands answered once, or is closed; what the target sends
+//!        keeps the protocol; the well-behaved host reads zeroes afterwards; no thread of the target ends; memory and connections come
+//!        back; and the target shuts down in order.
+
+use crate::SUBSYSTEM;
+use crate::command::{any_command, connect, connect_data, data, data_length, descriptor};
+use crate::input::Input;
+use crate::wire::{Listener, lay};
+use nvme::pdu::common::FLAG_LAST;
+use nvme::pdu::{
+    C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcReq, PduType, R2t, Rules,
+};
+use nvme::spec::opcode::{admin, fabrics, nvm};
+use nvme::spec::property::{Configuration, offset};
+use nvme::spec::{Cqe, Direction, Sgl, Sqe, Status};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+use target::config::{Config, PolicyKind};
+use target::{Server, ServerHandle};
+use zerocopy::IntoBytes;
+
+const CONFIG: &str = r#"
+[limits]
+memory = "64M"
+memory_per_connection = "2M"
+connections = 24
+stall_timeout = "5s"
+
+[[device]]
+name = "a"
+kind = "null"
+size = "128M"
+[[device]]
+name = "b"
+kind = "null"
+size = "64M"
+scheduler = "none"
+
+[[subsystem]]
+nqn = "nqn.2025-01.io.example:fuzz"
+allow_any_host = true
+[[subsystem.namespace]]
+nsid = 1
+device = "a"
+size = "64M"
+block_size = 512
+[[subsystem.namespace]]
+nsid = 2
+device = "b"
+[[subsystem.namespace]]
+nsid = 4
+device = "a"
+offset = "64M"
+
+[[tenant]]
+host = "nqn.2014-08.org.example:host1"
+limit_iops = 2000
+"#;
+
+/// Nobody else is this host.
+const GOOD_HOST: u32 = 9;
+const PEERS_MAX: usize = 8;
+const BATCH_MAX: u32 = 6;
+const LENGTH_MAX: u32 = 128 << 10;
+const IN_CAPSULE_MAX: u32 = 8192;
+const BLOCK: u32 = 4096;
+/// Long enough for any answer on a busy machine: who waits as long has found a fault.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The target.
+pub(crate) fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut config = Config::parse(CONFIG).expect("a good configuration");
+    config.listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
+    let server = Server::start(config).unwrap_or_else(|error| panic!("{error}"));
+    let address = server.addresses()[0];
+    let mut peers: Vec<Peer> = Vec::new();
+    while !input.is_empty() {
+        step(&server, &mut peers, &mut input);
+    }
+    for peer in &mut peers {
+        peer.settle();
+    }
+    drop(peers);
+    mind_business(address);
+    check_left_over(&server);
+    assert_eq!(server.shutdown(PATIENCE), target::Shutdown::Complete);
+}
+
+fn step(server: &ServerHandle, peers: &mut Vec<Peer>, input: &mut Input<'_>) {
+    let address = server.addresses()[0];
+    if peers.is_empty() || (peers.len() < PEERS_MAX && input.one_in(6)) {
+        let host = input.below(4);
+        match input.below(4) {
+            0 => peers.push(Peer::open(address, input.byte())),
+            1 => {
+                let mut peer = Peer::open(address, input.byte());
+                let (command, controller) = (connect(input), input.flag().then(|| input.below(5) as u16));
+                peer.connect(command, host, controller);
+                peers.push(peer);
+            }
+            _ => peers.extend(bring_up(address, host, input.byte()).into_iter().flatten()),
+        }
+        return;
+    }
+    let at = input.below(peers.len() as u32) as usize;
+    match input.below(16) {
+        0..=8 => {
+            for _ in 0..=input.below(BATCH_MAX) {
+                peers[at].any_command(input);
+            }
+            peers[at].push();
+        }
+        9 | 10 => peers[at].settle(),
+        11 => {
+            let length = input.byte();
+            let noise = input.bytes(usize::from(length));
+            peers[at].misbehave(&noise);
+        }
+        12 => {
+            let noise = input.half();
+            let data = H2cData::new(noise & 7, noise >> 12, u32::from(noise), 512);
+            let bytes = lay(&peers[at].framing, data, FLAG_LAST, &[1; 512]);
+            peers[at].misbehave(&bytes);
+        }
+        13 => drop(peers.swap_remove(at)),
+        14 => {
+            // The target may have closed the connection already.
+            let _ = peers[at].stream.shutdown(Shutdown::Write);
+            peers[at].is_proper = false;
+        }
+        _ => {
+            let kind = input.pick(&[PolicyKind::Gimbal, PolicyKind::GimbalPaper, PolicyKind::None]);
+            server.set_policy(0, kind).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
+
+/// A controller with one IO queue, as far as the target lets it come.
+fn bring_up(address: SocketAddr, host: u32, digests: u8) -> [Option<Peer>; 2] {
+    let mut admin = Peer::open(address, digests);
+    let Some(connected) = admin.connect(proper_connect(0), host, None) else { return [Some(admin), None] };
+    let enable = Configuration::host(false).enabled();
+    let set = Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, enable.0, 0, 0, 0]);
+    admin.send(set, &[]);
+    admin.settle();
+    let mut io = Peer::open(address, digests);
+    io.connect(proper_connect(1), host, Some(connected.dw0() as u16));
+    [Some(admin), Some(io)]
+}
+
+fn proper_connect(queue_id: u16) -> nvme::spec::ConnectCommand {
+    nvme::spec::ConnectCommand {
+        record_format: 0,
+        queue_id,
+        sqsize: 31,
+        attributes: 0,
+        keep_alive_timeout: 0,
+    }
+}
+
+/// A host that nobody else is writes and reads; nothing of what the others did is in its way.
+fn mind_business(address: SocketAddr) {
+    let [_admin, io] = bring_up(address, GOOD_HOST, 0);
+    let mut io = io.expect("a proper host is let in");
+    let blocks = |opcode, nsid, length| Sqe::new(opcode).with_nsid(nsid).with_sgl(Sgl::Transport { length });
+    for nsid in [1, 2, 4] {
+        let length = if nsid == 1 { 512 } else { BLOCK };
+        io.lay(blocks(nvm::READ, nsid, length), &[], Vec::new());
+        io.settle();
+        let status = io.last.expect("a read is answered").status();
+        // Somebody may have reserved the namespace: that is his right.
+        assert!(
+            status.is_success() || status == Status::RESERVATION_CONFLICT,
+            "{status:?} in namespace {nsid}"
+        );
+        assert!(!io.is_closed);
+    }
+}
+
+/// Everybody has gone: so has what was held for them.
+fn check_left_over(server: &ServerHandle) {
+    loop {
+        let stats = server.stats();
+        assert_eq!(stats.ssds.len(), 2, "a thread of the target has ended");
+        let busy = |ssd: &target::SsdStats| {
+            ssd.connections + ssd.queued + ssd.in_flight + ssd.memory.get() as usize > 0
+        };
+        if !stats.ssds.iter().any(busy) {
+            return;
+        }
+        // Asking takes a round trip to each thread, so that this does not spin faster than they work.
+        std::thread::yield_now();
+    }
+}
+
+/// A command that was sent.
+#[derive(Debug)]
+struct Sent {
+    /// What it writes, if it was not in the capsule.
+    data: Vec<u8>,
+    /// An event may take for ever.
+    is_event_request: bool,
+}
+
+/// A host's end of one connection.
+struct Peer {
+    stream: TcpStream,
+    framing: Framing,
+    listener: Listener,
+    /// Laid, not sent.
+    unsent: Vec<u8>,
+    unanswered: BTreeMap<u16, Sent>,
+    next_cid: u16,
+    last: Option<Cqe>,
+    /// It has kept the protocol so far.
+    is_proper: bool,
+    is_closed: bool,
+}
+
+impl Peer {
+    /// A connection that has said hello.
+    fn open(address: SocketAddr, digests: u8) -> Peer {
+        let digests = Digests::from_wire(digests & 3).expect("two bits");
+        let stream = TcpStream::connect(address).expect("the target listens");
+        stream.set_nodelay(true).expect("a socket option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
+        let rules = Rules {
+            receiver: End::Host,
+            handshake: true,
+            digests: Digests::default(),
+            alignment: 4,
+            in_capsule_max: 0,
+        };
+        let mut peer = Peer {
+            stream,
+            framing: Framing { digests, alignment: 4 },
+            listener: Listener::new(rules),
+            unsent: lay(&Framing::HANDSHAKE, IcReq::new(0, digests.to_wire(), 0), 0, &[]),
+            unanswered: BTreeMap::new(),
+            next_cid: 0,
+            last: None,
+            is_proper: true,
+            is_closed: false,
+        };
+        peer.push();
+        peer
+    }
+
+    /// Sends Connect and waits for the answer; `None` if it was refused.
+    fn connect(
+        &mut self,
+        command: nvme::spec::ConnectCommand,
+        host: u32,
+        controller: Option<u16>,
+    ) -> Option<Cqe> {
+        let data = connect_data(host, SUBSYSTEM, controller);
+        self.send(command.to_sqe(), data.as_bytes());
+        self.settle();
+        self.last.filter(|cqe| cqe.status().is_success() && !self.is_closed)
+    }
+
+    fn any_command(&mut self, input: &mut Input<'_>) {
+        let sqe = any_command(input);
+        let block_size = if sqe.nsid() == 1 { 512 } else { BLOCK };
+        let length = data_length(input, &sqe, block_size, LENGTH_MAX);
+        let sends = sqe.direction() == Direction::ToController;
+        let data = if sends && length > 0 { data(input, &sqe, length) } else { Vec::new() };
+        let in_capsule = !data.is_empty() && length <= IN_CAPSULE_MAX && input.flag();
+        let sqe = sqe.with_sgl(descriptor(input, length, in_capsule));
+        self.lay(sqe, if in_capsule { &data } else { &[] }, data.clone());
+    }
+
+    /// Sends a command that is as it should be, its data in the capsule.
+    fn send(&mut self, sqe: Sqe, data: &[u8]) {
+        let length = data.len() as u32;
+        let sgl =
+            if data.is_empty() { Sgl::Transport { length } } else { Sgl::InCapsule { offset: 0, length } };
+        self.lay(sqe.with_sgl(sgl), data, Vec::new());
+    }
+
+    /// Lays a command under a new identifier.
+    fn lay(&mut self, sqe: Sqe, in_capsule: &[u8], data: Vec<u8>) {
+        let cid = self.next_cid;
+        self.next_cid = self.next_cid.wrapping_add(0x1003);
+        let is_event_request = sqe.opcode() == admin::ASYNC_EVENT_REQUEST;
+        self.unsent.extend(lay(&self.framing, CapsuleCmd::new(sqe.with_cid(cid)), 0, in_capsule));
+        self.unanswered.insert(cid, Sent { data, is_event_request });
+    }
+
+    fn misbehave(&mut self, bytes: &[u8]) {
+        self.is_proper &= bytes.is_empty();
+        self.unsent.extend_from_slice(bytes);
+        self.push();
+    }
+
+    fn push(&mut self) {
+        // A target that has closed the connection is noticed by the next read.
+        let bytes = std::mem::take(&mut self.unsent);
+        if let Err(error) = self.stream.write_all(&bytes) {
+            assert!(
+                error.kind() != ErrorKind::WouldBlock,
+                "the target does not read what it owes an answer to"
+            );
+        }
+    }
+
+    /// Reads until every command is answered or the connection closed. One that broke the protocol is only listened to
+    /// until the target has had its say.
+    fn settle(&mut self) {
+        self.push();
+        while self.is_proper && !self.is_closed && self.unanswered.values().any(|sent| !sent.is_event_request)
+        {
+            self.read();
+        }
+    }
+
+    fn read(&mut self) {
+        let mut bytes = vec![0; 65536];
+        let count = match self.stream.read(&mut bytes) {
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("neither answered nor closed: {:?}", self.unanswered)
+            }
+            Err(_) => 0,
+        };
+        self.is_closed |= count == 0;
+        for seen in self.listener.hear(&bytes[..count]) {
+            assert!(seen.intact, "{seen:?}");
+            match seen.layout.pdu_type {
+                PduType::IcResp => {}
+                PduType::CapsuleResp => self.on_answer(seen.header_as::<CapsuleResp>().cqe),
+                PduType::C2hData => {
+                    let header: C2hData = seen.header_as();
+                    let cid = header.cccid.get();
+                    assert!(self.unanswered.contains_key(&cid), "data for {cid:#x}, which is not under way");
+                    if seen.layout.success() {
+                        self.on_answer(Cqe::success(cid));
+                    }
+                }
+                PduType::R2t => self.on_r2t(&seen.header_as()),
+                PduType::C2hTermReq => self.is_proper = false,
+                other => panic!("a {other:?} from a controller"),
+            }
+        }
+        self.push();
+    }
+
+    fn on_answer(&mut self, cqe: Cqe) {
+        let sent = self.unanswered.remove(&cqe.cid());
+        assert!(sent.is_some(), "{cqe:?} answers nothing that is under way");
+        self.last = Some(cqe);
+    }
+
+    fn on_r2t(&mut self, r2t: &R2t) {
+        let (cid, ttag) = (r2t.cccid.get(), r2t.ttag.get());
+        let sent = self
+            .unanswered
+            .get(&cid)
+            .unwrap_or_else(|| panic!("{r2t:?} for a command that is not under way"));
+        let (from, length) = (r2t.r2to.get() as usize, r2t.r2tl.get() as usize);
+        // A descriptor may announce more than this host has.
+        let mut data = sent.data.clone();
+        data.resize(data.len().max(from + length), 0);
+        let header = H2cData::new(cid, ttag, from as u32, length as u32);
+        self.unsent.extend(lay(&self.framing, header, FLAG_LAST, &data[from..from + length]));
+    }
+}

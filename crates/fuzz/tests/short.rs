@@ -1,0 +1,46 @@
+//! The short run: what failed once, what is worth keeping, and inputs from fixed seeds. Bounded by counts, not by time.
+//!
+//! When one fails, the panic comes with one command that replays it. Keep the input in `regressions/TARGET` once it is
+//! understood, named for what was wrong.
+
+use fuzz::{Target, generate, target};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+fn short_run(name: &str) {
+    let target = target(name).expect("a target");
+    let (corpus, regressions) = (target.corpus(), target.regressions());
+    for (path, bytes) in regressions.iter().chain(&corpus) {
+        run(target, bytes, &path.display().to_string());
+    }
+    let corpus: Vec<Vec<u8>> = corpus.into_iter().map(|(_, bytes)| bytes).collect();
+    for seed in 0..target.short_runs {
+        let input = generate::input(seed, &corpus, target.length_max);
+        run(target, &input, &format!("--seed {seed}"));
+    }
+}
+
+fn run(target: &Target, input: &[u8], which: &str) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.run)(input))) {
+        eprintln!("\nreplay it with: cargo run -p fuzz -- {} {which}\n", target.name);
+        resume_unwind(panic);
+    }
+}
+
+macro_rules! short_runs {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                short_run(stringify!($name));
+            }
+        )*
+
+        #[test]
+        fn no_target_is_left_out() {
+            let names: Vec<&str> = fuzz::TARGETS.iter().map(|target| target.name).collect();
+            assert_eq!(names, [$(stringify!($name)),*]);
+        }
+    };
+}
+
+short_runs!(pdu, target_session, host_session, policy, subsystem, config, ssd, server);
