@@ -8,6 +8,7 @@ set -euo pipefail
 # What is looked for, and the package that brings it.
 needed=(
 	"cc                     gcc"
+	"c++                    g++"
 	"qemu-system-x86_64     qemu-system-x86"
 	"depmod                 kmod"
 	"cpio                   cpio"
