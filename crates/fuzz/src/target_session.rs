@@ -253,6 +253,8 @@ impl Session {
                 TargetEvent::Initialized { digests } => {
                     assert_eq!(digests, Digests::from_wire(digests.to_wire()).expect("two bits"));
                 }
+                // The transport has answered by itself, which is counted where it is sent.
+                TargetEvent::Refused { .. } => {}
                 TargetEvent::Command { sqe, data } => {
                     let twice = self.delivered.iter().any(|other| other.cid() == sqe.cid());
                     assert!(!twice, "{sqe:?} was handed out while one with its identifier is outstanding");
