@@ -200,7 +200,7 @@ fn blocks_change_hands_without_a_stray_write() {
     until(|| {
         let ssd = &server.stats().ssds[0];
         let done = ssd.tenants[0].counters.writes.ios as usize;
-        ssd.queued > 0 && ssd.queued + ssd.in_flight + done == WRITES
+        ssd.queued > 0 && ssd.queued < WRITES && ssd.queued + ssd.in_flight + done == WRITES
     });
     // The same blocks, under another number.
     now.subsystems[0].namespaces[1].nsid = 3;

@@ -97,6 +97,8 @@ pub(crate) enum Change {
         /// Told when the last IO that was checked against the old size has ended.
         done: Sender<()>,
     },
+    /// Told when all changes before this one are done.
+    Barrier(Sender<()>),
 }
 
 impl Pipeline {
@@ -155,6 +157,8 @@ impl Pipeline {
                 let ios = self.ios_of(slot, nsid);
                 self.answer_after(done, ios);
             }
+            // Whoever asked may have waited too long already.
+            Change::Barrier(done) => drop(done.send(())),
         }
     }
 

@@ -11,8 +11,13 @@ use crate::front::{self, Route};
 use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToFront, ToPipeline};
 use std::net::SocketAddr;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use tracing::warn;
 use units::Bytes;
+
+/// How long pipelines are waited for to do a change, which takes them a moment unless a device hangs in the kernel.
+const CHANGE_GRACE: Duration = Duration::from_secs(10);
 
 /// Everything that runs.
 pub(super) struct Estate {
@@ -122,5 +127,25 @@ impl Estate {
         self.change_front(front::Change::Barrier(done));
         // If the front has ended, which it has logged, there is nothing to wait for.
         let _ = is_done.recv();
+    }
+
+    /// Waits until the pipelines have done all changes, so that hosts see them.
+    pub(super) fn await_ssds(&self) {
+        let asked: Vec<(&str, Receiver<()>)> = self
+            .running()
+            .map(|(slot, ssd)| {
+                let (done, is_done) = channel();
+                self.change_ssd(slot, Change::Barrier(done));
+                (&*ssd.name, is_done)
+            })
+            .collect();
+        let deadline = Instant::now() + CHANGE_GRACE;
+        for (device, is_done) in asked {
+            // A thread that has ended, which it has logged, drops what it was asked.
+            let waited = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+            if waited == Err(RecvTimeoutError::Timeout) {
+                warn!(device, "changes wait for the device's thread, which hangs in the system");
+            }
+        }
     }
 }

@@ -89,6 +89,7 @@ impl ServerHandle {
         self.await_unfinished(deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         let listening = growth.commit(&mut self.estate, &config);
+        self.estate.await_ssds();
         self.addresses = in_order(&config, self.estate.listeners.iter().copied());
         let after = Measured::of(&self.estate, &config);
         let changes = changes((&old, &before), (&config, &after));
@@ -148,6 +149,7 @@ impl ServerHandle {
                 self.unfinished.push(Unfinished { what, done: is_done });
             }
         }
+        estate.await_ssds();
         self.config = kept;
         Ok(())
     }
