@@ -204,7 +204,7 @@ impl Device for FaultyDevice {
             }
             Some((_, FaultKind::Reactor)) => {
                 reactor.break_down(medium());
-                self.inner.submit(now, reactor, io);
+                self.hang(io, FaultRelease::Never);
             }
         }
     }
