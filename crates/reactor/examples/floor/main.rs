@@ -12,7 +12,7 @@
 //! It is an example of this crate, not part of the bench's, because it talks to the kernel directly and only this crate may:
 //! a floor on top of somebody's wrapper would be a floor with a carpet.
 #![allow(unsafe_code)]
-#![warn(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod epoll;
 mod messages;
