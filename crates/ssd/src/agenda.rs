@@ -21,7 +21,8 @@
 //! Holds: events leave in order of time, and in order of insertion where times are equal (`agrees_with_a_sorted_list`);
 //!        an event later than the asked-for instant stays (`an_event_waits_for_its_time`).
 
-use units::Instant;
+use crate::bound::LeastDelays;
+use units::{Instant, Nanos};
 
 mod lane;
 #[cfg(test)]
@@ -155,6 +156,19 @@ impl Agenda {
     pub(crate) fn next_at(&self) -> Option<Instant> {
         let first = self.heads[FIRST];
         (!first.is_never()).then(|| first.instant())
+    }
+
+    /// The earliest instant at which a completion may come of an event that is here, if there is any.
+    pub(crate) fn completion_bound(&self, delays: &LeastDelays) -> Option<Instant> {
+        let bound = |(lane, head): (usize, &Key)| {
+            let delay = match lane {
+                SENSED => delays.sensed,
+                READ_ISSUED | TRANSFERRED | OTHERS => delays.step,
+                _ => Nanos::ZERO,
+            };
+            (!head.is_never()).then(|| head.instant() + delay)
+        };
+        self.heads[LANES..].iter().enumerate().filter_map(bound).min()
     }
 
     /// Takes out the earliest event if its instant is not after `until`.

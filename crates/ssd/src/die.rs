@@ -16,7 +16,8 @@
 //! host; and, while the device is idle, folding the SLC cache and refilling the free blocks.
 //!
 //! Holds: a die that is not idle has exactly one event pending that ends what it does, and that is of its present generation.
-//! Elsewhere: what to collect is `collection`; where time is spent outside the dies is `front`.
+//! Elsewhere: how long each step takes is `timing`; what to collect is `collection`; where time is spent outside the dies is
+//!        `front`.
 
 use crate::agenda::{Agenda, Event};
 use crate::collection::{Debt, Step};
@@ -25,8 +26,9 @@ use crate::geometry::SLOTS_PER_PAGE;
 use crate::profile::Profile;
 use crate::shortcut::Shortcut;
 use crate::slab::Slab;
+use crate::timing::Timing;
 use std::collections::VecDeque;
-use units::{Bytes, Instant, Nanos};
+use units::{Instant, Nanos};
 
 const NO_READ: u32 = u32::MAX;
 
@@ -40,7 +42,7 @@ pub(crate) struct Dies {
     dies: Vec<Die>,
     /// When each channel is free again.
     channels: Vec<Instant>,
-    timing: Timing,
+    pub(crate) timing: Timing,
     /// By shortcut.
     sources: Box<[Source; Shortcut::COUNT]>,
 }
@@ -130,58 +132,6 @@ pub(crate) enum Ended {
     Erase,
     /// Something else that nobody waits for.
     Other,
-}
-
-struct Timing {
-    /// By page within a block, in nanoseconds.
-    sense: Vec<u32>,
-    slc_sense: u32,
-    /// By number of slots.
-    transfer: [Nanos; SLOTS_PER_PAGE as usize + 1],
-    program: Nanos,
-    slc_program: Nanos,
-    erase: Nanos,
-    /// `None` if long operations cannot be suspended.
-    suspend: Option<Suspend>,
-    reads_between_slices: u32,
-    free_hard: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Suspend {
-    slice: Nanos,
-    overhead: Nanos,
-    least_left: Nanos,
-}
-
-impl Timing {
-    fn new(profile: &Profile, flash: &Flash) -> Timing {
-        let pages = (flash.geometry.block_slots / SLOTS_PER_PAGE) as usize;
-        let transfer = |slots| {
-            let data = profile.channel.rate.time_to_earn(Bytes(slots as u64 * crate::SLOT_BYTES));
-            profile.channel.transfer_overhead + data.expect("a profile's channel has a rate")
-        };
-        Timing {
-            sense: profile.flash.sense.iter().copied().cycle().take(pages).collect(),
-            slc_sense: profile.slc.sense.0 as u32,
-            transfer: std::array::from_fn(transfer),
-            program: profile.flash.program,
-            slc_program: profile.slc.program,
-            erase: profile.flash.erase,
-            suspend: profile.flash.suspend.then_some(Suspend {
-                slice: profile.flash.suspend_slice,
-                overhead: profile.flash.suspend_overhead,
-                least_left: profile.flash.suspend_least_left,
-            }),
-            reads_between_slices: profile.flash.reads_between_slices,
-            free_hard: profile.collection.free_hard as usize,
-        }
-    }
-
-    #[inline]
-    fn sense(&self, page: u8, slc: bool) -> u32 {
-        if slc { self.slc_sense } else { self.sense[page as usize] }
-    }
 }
 
 impl FlashRead {

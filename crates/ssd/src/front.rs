@@ -80,14 +80,24 @@ impl Link {
         Link { picos_per_slot, command, free: Instant::ZERO }
     }
 
+    /// The least that any data take to cross.
+    pub(crate) fn least(&self) -> Nanos {
+        self.time(1)
+    }
+
     /// When `slots` slots have crossed; `opens` adds the link's cost of a command.
     #[inline]
     pub(crate) fn carry(&mut self, now: Instant, slots: u32, opens: bool) -> Instant {
-        let mut time = Nanos(u64::from(slots) * self.picos_per_slot / PICOS_PER_NANO);
+        let mut time = self.time(slots);
         if opens {
             time += self.command;
         }
         self.free = self.free.max(now) + time;
         self.free
+    }
+
+    #[inline]
+    fn time(&self, slots: u32) -> Nanos {
+        Nanos(u64::from(slots) * self.picos_per_slot / PICOS_PER_NANO)
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A device is a [`Profile`] (a TOML file) in a [`Condition`]. It reads no clock: the caller says how far time has come
-//! with [`Ssd::advance`], and [`Ssd::next_event`] says when there is something to do. The same calls give the same
+//! with [`Ssd::advance`], and [`Ssd::next_event`] says when there is something to do, [`Ssd::completion_bound`] before when there
+//! is nothing to hear. The same calls give the same
 //! completions on every machine. The way between host and device (fabric, interrupt) is the caller's.
 //!
 //! ```
@@ -28,6 +29,7 @@
 //! What the model meets and misses: `docs/ssd-model.md`.
 
 mod agenda;
+mod bound;
 mod buffer;
 mod collection;
 mod command;
@@ -43,6 +45,7 @@ mod slab;
 mod slc;
 mod ssd;
 mod stripe;
+mod timing;
 
 pub use command::{Command, CommandKind, Completion};
 pub use geometry::SLOT_BYTES;

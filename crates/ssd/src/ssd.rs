@@ -11,9 +11,10 @@
 //!
 //! Holds: every command completes exactly once and not before it was submitted; the same commands at the same instants
 //!        give the same completions (both in `tests/model/properties.rs`).
-//! Elsewhere: the dies are `die`, the serial stages `front`, admission and flush `buffer`, the mapping `flash`.
+//! Elsewhere: how soon a completion can come is `bound`; the dies are `die`, the serial stages `front`, admission and flush `buffer`, the mapping `flash`.
 
 use crate::agenda::{Agenda, Event};
+use crate::bound::LeastDelays;
 use crate::buffer::{Ledger, WriteBuffer};
 use crate::command::{Command, CommandKind, Completion};
 use crate::die::{Dies, Ended, FlashRead, Source};
@@ -29,6 +30,7 @@ use units::{Bytes, Instant, Nanos};
 pub struct Ssd {
     now: Instant,
     events: Agenda,
+    delays: LeastDelays,
     commands: Slab<InFlight>,
     outstanding: u32,
     firmware: Firmware,
@@ -117,20 +119,23 @@ impl Ssd {
     /// A device that begins as the image has it.
     pub fn from_image(image: &Image) -> Ssd {
         let profile = &image.profile;
+        let to_host = Link::to_host(&profile.link);
+        let dies = Dies::new(profile, image.flash.as_ref().clone());
         Ssd {
             now: Instant::ZERO,
             events: Agenda::new(),
+            delays: LeastDelays::new(&dies.timing, &to_host),
             commands: Slab::new(),
             outstanding: 0,
             firmware: Firmware::new(&profile.firmware),
-            to_host: Link::to_host(&profile.link),
+            to_host,
             from_host: Link::from_host(&profile.link),
             buffer: WriteBuffer::new(
                 u32::try_from(profile.buffer.capacity.get() / SLOT_BYTES).expect("profiles bound the buffer"),
             ),
             unplaced: VecDeque::new(),
             ledger: Ledger::default(),
-            dies: Dies::new(profile, image.flash.as_ref().clone()),
+            dies,
             small_reads: Vec::new(),
             idle: IdleClock { since: Instant::ZERO, wait: profile.slc.idle, check_pending: false },
             power_loss_protection: profile.buffer.power_loss_protection,
@@ -232,6 +237,13 @@ impl Ssd {
     /// When [`Ssd::advance`] has work next; `None` if nothing is going on. The work need not be a completion.
     pub fn next_event(&self) -> Option<Instant> {
         self.events.next_at()
+    }
+
+    /// No command that has been submitted completes before this; `None` if none is outstanding. It is known without looking
+    /// further ahead, so that there need not be a completion then, but it comes closer to the next one with each
+    /// [`Ssd::advance`].
+    pub fn completion_bound(&self) -> Option<Instant> {
+        if self.outstanding == 0 { None } else { self.events.completion_bound(&self.delays) }
     }
 
     /// Lets all happen that happens up to and including `until`. Completions are handed out in order of time.

@@ -1,6 +1,6 @@
 //! What holds for every workload: small devices under random commands, with the mapping checked afterwards.
 
-use crate::small::{consumer_profile, finish, profile};
+use crate::small::{consumer_profile, finish, hasty_profile, profile};
 use proptest::prelude::*;
 use ssd::{Command, CommandKind, Completion, Condition, Image, Profile, Ssd};
 use std::sync::LazyLock;
@@ -13,6 +13,7 @@ static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
         image(&profile(), Condition::Clean),
         image(&profile(), Condition::Fragmented),
         image(&consumer_profile(), Condition::Fragmented),
+        image(&hasty_profile(), Condition::Fragmented),
     ]
 });
 
@@ -52,43 +53,64 @@ fn bursts() -> impl Strategy<Value = Vec<Burst>> {
     prop::collection::vec(burst, 1..40)
 }
 
-/// Submits the bursts, moving time in steps of `step`, or from event to event. Answers when each command was submitted
-/// and all completions.
-fn run(ssd: &mut Ssd, bursts: &[Burst], step: Option<Nanos>) -> (Vec<Instant>, Vec<Completion>) {
+/// How far time is moved at once.
+#[derive(Clone, Copy, Debug)]
+enum Stride {
+    /// To the next event.
+    Event,
+    /// By so much.
+    Step(Nanos),
+    /// To when a completion may come.
+    Bound,
+}
+
+impl Stride {
+    fn next(self, ssd: &Ssd, now: Instant) -> Option<Instant> {
+        match self {
+            Stride::Event => ssd.next_event(),
+            Stride::Step(step) => Some(now + step),
+            Stride::Bound => ssd.completion_bound(),
+        }
+    }
+}
+
+/// Submits the bursts, moving time in strides. Answers when each command was submitted and all completions.
+fn run(ssd: &mut Ssd, bursts: &[Burst], stride: Stride) -> (Vec<Instant>, Vec<Completion>) {
     let mut now = Instant::ZERO;
     let mut submitted = Vec::new();
     let mut completions = Vec::new();
     for burst in bursts {
         let at = now + burst.gap;
         while now < at {
-            let next = match step {
-                Some(step) => now + step,
-                None => ssd.next_event().unwrap_or(at),
-            };
-            now = next.min(at);
+            now = stride.next(ssd, now).unwrap_or(at).min(at);
             ssd.advance(now, &mut |completion| completions.push(completion));
         }
-        for n in 0..burst.count {
-            let range = u64::from(ssd.slots() - burst.slots);
-            let first = u64::from(burst.place) * range / 65_536 + u64::from(n) * u64::from(burst.stride);
-            let slot = (first % range) as u32;
-            let command = Command { tag: submitted.len() as u64, kind: burst.kind, slot, slots: burst.slots };
-            submitted.push(now);
-            ssd.submit(now, command);
-        }
+        submit(ssd, burst, now, &mut submitted);
         ssd.advance(now, &mut |completion| completions.push(completion));
     }
     finish(ssd, &mut |completion| completions.push(completion));
     (submitted, completions)
 }
 
+/// Submits the commands of one burst, and notes when.
+fn submit(ssd: &mut Ssd, burst: &Burst, now: Instant, submitted: &mut Vec<Instant>) {
+    for n in 0..burst.count {
+        let range = u64::from(ssd.slots() - burst.slots);
+        let first = u64::from(burst.place) * range / 65_536 + u64::from(n) * u64::from(burst.stride);
+        let slot = (first % range) as u32;
+        let command = Command { tag: submitted.len() as u64, kind: burst.kind, slot, slots: burst.slots };
+        submitted.push(now);
+        ssd.submit(now, command);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn every_command_completes_once_and_not_before_it_was_submitted(bursts in bursts(), image in 0..3_usize) {
+    fn every_command_completes_once_and_not_before_it_was_submitted(bursts in bursts(), image in 0..4_usize) {
         let mut ssd = Ssd::from_image(&IMAGES[image]);
-        let (submitted, completions) = run(&mut ssd, &bursts, None);
+        let (submitted, completions) = run(&mut ssd, &bursts, Stride::Event);
         prop_assert!(completions.is_sorted_by_key(|completion| completion.at));
         let mut tags: Vec<u64> = completions.iter().map(|completion| completion.tag).collect();
         tags.sort_unstable();
@@ -100,12 +122,46 @@ proptest! {
     }
 
     #[test]
-    fn the_same_commands_give_the_same_completions_however_time_is_cut(bursts in bursts(), image in 0..3_usize) {
-        let [by_event, by_step] = [None, Some(Nanos::micros(7))].map(|step| {
-            let mut ssd = Ssd::from_image(&IMAGES[image]);
-            run(&mut ssd, &bursts, step)
-        });
-        prop_assert_eq!(by_event, by_step);
+    fn the_same_commands_give_the_same_completions_however_time_is_cut(bursts in bursts(), image in 0..4_usize) {
+        let [by_event, by_step, by_bound] =
+            [Stride::Event, Stride::Step(Nanos::micros(7)), Stride::Bound].map(|stride| {
+                let mut ssd = Ssd::from_image(&IMAGES[image]);
+                run(&mut ssd, &bursts, stride)
+            });
+        prop_assert_eq!(&by_event, &by_step);
+        prop_assert_eq!(&by_event, &by_bound);
+    }
+
+    #[test]
+    fn no_completion_comes_before_the_bound(bursts in bursts(), image in 0..4_usize) {
+        let mut ssd = Ssd::from_image(&IMAGES[image]);
+        let mut now = Instant::ZERO;
+        for (number, burst) in bursts.iter().enumerate() {
+            submit(&mut ssd, burst, now, &mut Vec::new());
+            let until = bursts.get(number + 1).map_or(Instant::FAR_FUTURE, |next| now + next.gap);
+            // The latest that was ever promised for those that are outstanding.
+            let mut promised = now;
+            while ssd.outstanding() > 0 {
+                let bound = ssd.completion_bound().expect("something is outstanding");
+                prop_assert!(bound >= now, "the bound {bound:?} is past at {now:?}");
+                promised = promised.max(bound);
+                let next = ssd.next_event().expect("something is outstanding");
+                if next > until {
+                    break;
+                }
+                now = next;
+                let mut first = None;
+                ssd.advance(now, &mut |completion| first = first.or(Some(completion.at)));
+                prop_assert!(first.is_none_or(|at| at >= promised), "{first:?} came before {promised:?}");
+            }
+            if ssd.outstanding() == 0 {
+                prop_assert_eq!(ssd.completion_bound(), None);
+            }
+            if until < Instant::FAR_FUTURE {
+                now = until;
+                ssd.advance(now, &mut |_| {});
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A device small enough to fill and empty many times within a test.
 
 use ssd::{Command, CommandKind, Completion, Profile, Ssd};
-use units::{Bytes, Instant, Nanos};
+use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// 64 MiB on four dies with blocks of 384 KiB: a few thousand writes bring it to its steady state.
 pub(crate) fn profile() -> Profile {
@@ -22,6 +22,18 @@ pub(crate) fn consumer_profile() -> Profile {
     let mut profile = profile();
     profile.slc.blocks_per_die = 16;
     profile.buffer.power_loss_protection = false;
+    profile
+}
+
+/// The second one with suspensions down to the last moment, and programs that take no longer than the link.
+pub(crate) fn hasty_profile() -> Profile {
+    let mut profile = consumer_profile();
+    profile.flash.suspend = true;
+    profile.flash.suspend_slice = Nanos::micros(1);
+    profile.flash.suspend_least_left = Nanos::ZERO;
+    profile.flash.program = Nanos::micros(1);
+    profile.slc.program = Nanos::micros(1);
+    profile.link.read_rate = ByteRate::mib_per_sec(1_000);
     profile
 }
 

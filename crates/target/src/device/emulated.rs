@@ -9,8 +9,9 @@
 //! it takes is the model's alone. The device may be larger than the SSD that is modelled: its addresses repeat on the model,
 //! which only decides timing.
 //!
-//! The model has many events between two completions. They are run in small bundles (`BUNDLE`): a completion may reach the
-//! host later by so much, but the latency that the scheduler sees is the model's own.
+//! The model has many events between two completions. Nobody need be there when they happen: each is run later, at its own
+//! instant, and the thread sleeps until a completion may have come (`Ssd::completion_bound`). If it wakes up late the host hears
+//! late, but the latency that the scheduler sees, and what the SSD does next, are the model's own.
 
 use super::file::FileDevice;
 use super::sparse::SparseMemory;
@@ -22,9 +23,9 @@ use std::collections::VecDeque;
 use std::io;
 use units::{Instant, Nanos};
 
-/// How long events of the model are gathered before they are run, on the device's clock: at full speed about what a wake-up
-/// costs, and a small part of the shortest latency at any speed. A slow device thus wakes its thread in proportion less often.
-const BUNDLE: Nanos = Nanos::micros(4);
+/// While nobody waits for the SSD, what it still does (programs, garbage collection) is run this often, on the device's clock: often
+/// enough that the next IO need not wait for much of it to be run.
+const BACKGROUND: Nanos = Nanos::millis(1);
 
 /// Where the contents are.
 pub(super) enum Contents {
@@ -51,8 +52,8 @@ pub(crate) struct EmulatedDevice {
     clock: DeviceClock,
     contents: Contents,
     in_flight: Slab<InFlight>,
-    /// When the model was last run, on the device's clock.
-    polled: Instant,
+    /// How far the model has come, on the device's clock.
+    reached: Instant,
     /// Completions of one `advance`, kept for its memory.
     ended: Vec<Completion>,
     done: VecDeque<DeviceDone>,
@@ -66,7 +67,7 @@ impl EmulatedDevice {
             clock,
             contents,
             in_flight: Slab::new(),
-            polled: Instant::ZERO,
+            reached: Instant::ZERO,
             ended: Vec::new(),
             done: VecDeque::new(),
         }
@@ -86,6 +87,20 @@ impl EmulatedDevice {
         let count = ((io.offset + io.length).div_ceil(SLOT_BYTES) - first).clamp(1, u64::from(slots)) as u32;
         let slot = ((first % u64::from(slots)) as u32).min(slots - count);
         Command { tag: key.to_bits(), kind, slot, slots: count }
+    }
+
+    /// Lets the model come to `until`, and finishes what it completes.
+    fn advance(&mut self, until: Instant) {
+        self.reached = until;
+        let mut ended = std::mem::take(&mut self.ended);
+        self.model.advance(until, &mut |completion| ended.push(completion));
+        for completion in ended.drain(..) {
+            let key = Key::from_bits(completion.tag);
+            let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
+            io.latency = Some(completion.at.saturating_since(io.submitted));
+            self.finish_if_done(key);
+        }
+        self.ended = ended;
     }
 
     /// Finishes an IO whose time is over and whose data has moved.
@@ -116,6 +131,7 @@ impl Device for EmulatedDevice {
 
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
         let submitted = self.clock.to_device(now);
+        self.advance(submitted);
         let in_flight = InFlight { tag: io.tag, submitted, latency: None, moved: None, buffer: None };
         let key = self.in_flight.insert(in_flight);
         let command = self.command(key, &io);
@@ -143,21 +159,15 @@ impl Device for EmulatedDevice {
         if let Contents::File(file) = &mut self.contents {
             file.poll(now, reactor);
         }
-        self.polled = self.clock.to_device(now);
-        let mut ended = std::mem::take(&mut self.ended);
-        self.model.advance(self.polled, &mut |completion| ended.push(completion));
-        for completion in ended.drain(..) {
-            let key = Key::from_bits(completion.tag);
-            let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
-            io.latency = Some(completion.at.saturating_since(io.submitted));
-            self.finish_if_done(key);
-        }
-        self.ended = ended;
+        self.advance(self.clock.to_device(now));
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let next = self.model.next_event()?;
-        Some(self.clock.to_real(next.max(self.polled + BUNDLE)))
+        let next = match self.model.completion_bound() {
+            Some(bound) => bound,
+            None => self.model.next_event()?.max(self.reached + BACKGROUND),
+        };
+        Some(self.clock.to_real(next))
     }
 
     fn finished(&mut self) -> Option<DeviceDone> {

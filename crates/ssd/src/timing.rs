@@ -1,0 +1,71 @@
+//! How long each step of a die takes, and when it may be interrupted.
+
+use crate::flash::Flash;
+use crate::geometry::SLOTS_PER_PAGE;
+use crate::profile::Profile;
+use units::{Bytes, Nanos};
+
+/// Durations, from the profile.
+pub(crate) struct Timing {
+    /// By page within a block, in nanoseconds.
+    sense: Vec<u32>,
+    slc_sense: u32,
+    /// By number of slots.
+    pub(crate) transfer: [Nanos; SLOTS_PER_PAGE as usize + 1],
+    pub(crate) program: Nanos,
+    pub(crate) slc_program: Nanos,
+    pub(crate) erase: Nanos,
+    /// `None` if long operations cannot be suspended.
+    pub(crate) suspend: Option<Suspend>,
+    pub(crate) reads_between_slices: u32,
+    pub(crate) free_hard: usize,
+}
+
+/// How a long operation is suspended for reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Suspend {
+    pub(crate) slice: Nanos,
+    pub(crate) overhead: Nanos,
+    pub(crate) least_left: Nanos,
+}
+
+impl Timing {
+    pub(crate) fn new(profile: &Profile, flash: &Flash) -> Timing {
+        let pages = (flash.geometry.block_slots / SLOTS_PER_PAGE) as usize;
+        let transfer = |slots| {
+            let data = profile.channel.rate.time_to_earn(Bytes(slots as u64 * crate::SLOT_BYTES));
+            profile.channel.transfer_overhead + data.expect("a profile's channel has a rate")
+        };
+        Timing {
+            sense: profile.flash.sense.iter().copied().cycle().take(pages).collect(),
+            slc_sense: profile.slc.sense.0 as u32,
+            transfer: std::array::from_fn(transfer),
+            program: profile.flash.program,
+            slc_program: profile.slc.program,
+            erase: profile.flash.erase,
+            suspend: profile.flash.suspend.then_some(Suspend {
+                slice: profile.flash.suspend_slice,
+                overhead: profile.flash.suspend_overhead,
+                least_left: profile.flash.suspend_least_left,
+            }),
+            reads_between_slices: profile.flash.reads_between_slices,
+            free_hard: profile.collection.free_hard as usize,
+        }
+    }
+
+    /// How long the die senses this page of a block.
+    #[inline]
+    pub(crate) fn sense(&self, page: u8, slc: bool) -> u32 {
+        if slc { self.slc_sense } else { self.sense[page as usize] }
+    }
+    /// The least that a transfer of data takes.
+    pub(crate) fn least_transfer(&self) -> Nanos {
+        self.transfer[1]
+    }
+
+    /// The least that it takes from the moment at which a program or an erase begins, or goes on after a suspension, to its end.
+    pub(crate) fn least_run(&self) -> Nanos {
+        let whole = self.program.min(self.slc_program).min(self.erase);
+        self.suspend.map_or(whole, |suspend| whole.min(suspend.least_left))
+    }
+}
