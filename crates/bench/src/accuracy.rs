@@ -2,14 +2,20 @@
 //!
 //! Both get 4 KiB random reads at random moments (an open loop, Poisson), half as many as the device can do. The live device runs at
 //! a fraction of its speed (`SPEED`), so that this machine's processors are not what is measured; its latencies are multiplied by
-//! it. In virtual time the network takes what the wire takes live: half a round trip each way, as measured on a null device
-//! at the same rate. Neither has a scheduler, so what differs is the emulation: late wake-ups, bundled events.
+//! it. Neither has a scheduler.
+//!
+//! ```text
+//!   live              way there ─ late? ─ SSD ─ woken late? ─ way back
+//!   in virtual time   (SSD alone, a distribution) + (way there and back, measured among the same live reads, a distribution)
+//! ```
+//!
+//! So what differs is the emulation. The two distributions are added as those of independent things. The way is that of the same
+//! moments, on a machine as busy, to a thread that the SSD's completions keep as awake.
 
 use crate::bringup::Association;
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
-use crate::open_loop::{self, Latencies};
+use crate::open_loop::{self, Latencies, Outcome};
 use crate::rounds::Rounds;
-use crate::server::Server;
 use crate::stream::{Direction, Load, Stream};
 use anyhow::{Result, anyhow};
 use sim::{Arrival, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
@@ -36,73 +42,72 @@ const LOAD_FACTOR: f64 = 0.5;
 const DEPTH: u32 = 127;
 /// Enough of them to find the most that the device can do.
 const SATURATING: u32 = 256;
-/// A live turn is this long at least: 10,000 reads, a hundred of them beyond the 99th percentile.
+/// A turn is this long at least: 20,000 reads, two hundred of them beyond the 99th percentile.
 const TURN_MIN: Duration = Duration::from_secs(2);
-/// A turn on the null device.
-const WIRE_TURN: Duration = Duration::from_millis(300);
 /// Left out at the beginning of a turn.
 const RAMP: Duration = Duration::from_millis(200);
 /// Virtual time: a few hundred thousand reads.
 const VIRTUAL: Nanos = Nanos::secs(2);
 const VIRTUAL_RAMP: Nanos = Nanos::millis(20);
 const SEED: u64 = 1;
+/// Values that stand for the distribution of latencies in virtual time, each for as many reads.
+const QUANTILES: usize = 500;
 
 fn accuracy(bench: &Bench) -> Result<Vec<Reading>> {
-    let most = simulate(Arrival::Closed { depth: SATURATING }, Nanos::ZERO)?.rate;
+    let most = simulate(Arrival::Closed { depth: SATURATING })?.rate;
     let iops = (most * LOAD_FACTOR) as u32;
     let rate = f64::from(iops) * SPEED;
+    let ssd = simulate(Arrival::Open { iops })?;
 
     let speed = SPEED.to_string();
-    let live = bench
+    let server = bench
         .programs
         .target(bench.cores, &["--device", "emulated", "--speed", &speed, "--scheduler", "none"])?;
-    let null = bench.programs.target(bench.cores, &["--device", "null", "--scheduler", "none"])?;
-    let (mut live, mut null) = (Peer::new(&live)?, Peer::new(&null)?);
-    let (mut means, mut p99s, mut round_trips) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..bench.rounds {
-        let seed = round as u64;
-        let latencies = live.run(rate, bench.span.max(TURN_MIN), seed)?;
-        means.push(latencies.mean() * SPEED);
-        p99s.push(latencies.percentile(99) * SPEED);
-        round_trips.push(null.run(rate, WIRE_TURN, seed)?.mean());
-    }
-    let round_trip = Rounds::new(round_trips).median();
-    let one_way = Nanos((round_trip * SPEED / 2.0) as u64);
-    let expected = simulate(Arrival::Open { iops }, one_way)?;
-    let line = |live: Vec<f64>, expected: f64| {
-        let live = Rounds::new(live);
-        let detail = format!(
-            "{:.1} µs live, {:.1} µs in virtual time, at {:.0}k of {:.0}k IOPS; speed {SPEED}; wire {:.0} µs",
-            live.median() / 1e3,
-            expected / 1e3,
-            f64::from(iops) / 1e3,
-            most / 1e3,
-            round_trip / 1e3,
-        );
-        Reading::new(live.scaled(1.0 / expected), detail)
+    let association = Association::new(server.address(), 0, 1)?;
+    let load = Load {
+        direction: Direction::Read,
+        length: SLOT_BYTES as u32,
+        depth: DEPTH,
+        digest: false,
+        span: Profile::default().geometry.capacity.get(),
     };
-    Ok(vec![line(means, expected.mean), line(p99s, expected.p99)])
+    let mut stream = Stream::new(association.io_queue(1, load.digests())?, load, SEED)?;
+    let (mut means, mut p99s, mut ways) = (Compared::default(), Compared::default(), Vec::new());
+    for round in 0..bench.rounds {
+        let Outcome { ios, way } =
+            open_loop::run(&mut stream, rate, RAMP, bench.span.max(TURN_MIN), round as u64)?;
+        let expected = ssd.with_way(&way);
+        means.add(ios.mean() * SPEED, expected.iter().sum::<f64>() / expected.len() as f64);
+        p99s.add(ios.percentile(99) * SPEED, expected[(expected.len() - 1) * 99 / 100]);
+        ways.push(way.mean());
+    }
+    let note = format!(
+        "{:.0}k of {:.0}k IOPS; speed {SPEED}; way there and back {:.0} µs",
+        f64::from(iops) / 1e3,
+        most / 1e3,
+        Rounds::new(ways).median() / 1e3,
+    );
+    Ok(vec![means.reading(&note), p99s.reading(&note)])
 }
 
-/// A target with one connection in an open loop.
-struct Peer {
-    stream: Stream,
-    /// Held for its admin queue.
-    _association: Association,
+/// One figure of each round, live and as expected from virtual time, in nanoseconds of the device's clock.
+#[derive(Default)]
+struct Compared {
+    live: Vec<f64>,
+    expected: Vec<f64>,
 }
 
-impl Peer {
-    fn new(server: &Server) -> Result<Peer> {
-        let length = SLOT_BYTES as u32;
-        let span = Profile::default().geometry.capacity.get();
-        let load = Load { direction: Direction::Read, length, depth: DEPTH, digest: false, span };
-        let association = Association::new(server.address(), 0, 1)?;
-        let stream = Stream::new(association.io_queue(1, load.digests())?, load, SEED)?;
-        Ok(Peer { stream, _association: association })
+impl Compared {
+    fn add(&mut self, live: f64, expected: f64) {
+        self.live.push(live);
+        self.expected.push(expected);
     }
 
-    fn run(&mut self, rate: f64, span: Duration, seed: u64) -> Result<Latencies> {
-        open_loop::run(&mut self.stream, rate, RAMP, span, seed)
+    fn reading(self, note: &str) -> Reading {
+        let ratios = self.live.iter().zip(&self.expected).map(|(live, expected)| live / expected).collect();
+        let [live, expected] = [self.live, self.expected].map(|nanos| Rounds::new(nanos).median() / 1e3);
+        let detail = format!("{live:.1} µs live, {expected:.1} µs in virtual time, at {note}");
+        Reading::new(Rounds::new(ratios), detail)
     }
 }
 
@@ -110,20 +115,29 @@ impl Peer {
 struct Simulated {
     /// Reads per second.
     rate: f64,
-    /// Latencies end to end, in nanoseconds.
-    mean: f64,
-    p99: f64,
+    /// Latencies of the SSD alone, in nanoseconds.
+    latencies: Vec<f64>,
 }
 
-fn simulate(arrival: Arrival, one_way: Nanos) -> Result<Simulated> {
+impl Simulated {
+    /// Latencies, sorted, if the way there and back is added: each of the SSD's with each of the way's.
+    fn with_way(&self, way: &Latencies) -> Vec<f64> {
+        let each = |way: f64| self.latencies.iter().map(move |ssd| ssd + way * SPEED);
+        let mut sums: Vec<f64> = way.nanos().flat_map(each).collect();
+        sums.sort_unstable_by(f64::total_cmp);
+        sums
+    }
+}
+
+fn simulate(arrival: Arrival) -> Result<Simulated> {
     let reads = Workload { arrival, ..Workload::closed(1, Bytes(SLOT_BYTES), 100, Pattern::Random) };
     let world = World {
         seed: SEED,
         profile: Profile::default(),
         condition: Condition::Clean,
         policy: PolicyChoice::None,
-        // The wire's time is in the delay: it carries at once what it is given.
-        network: Network { delay: one_way, jitter: Nanos::ZERO, rate: ByteRate(u64::MAX) },
+        // No way at all.
+        network: Network { delay: Nanos::ZERO, jitter: Nanos::ZERO, rate: ByteRate(u64::MAX) },
         tenants: vec![TenantSpec::new("reader", reads)],
         warm_up: VIRTUAL_RAMP,
         duration: VIRTUAL,
@@ -131,10 +145,10 @@ fn simulate(arrival: Arrival, one_way: Nanos) -> Result<Simulated> {
     };
     let results = sim::run(&world).map_err(|violation| anyhow!("the world in virtual time: {violation}"))?;
     let read = &results.tenants[0].read;
-    let latency = &read.latency.end_to_end;
+    let quantile = |n| (n as f64 + 0.5) / QUANTILES as f64;
+    let latency = |n| read.latency.end_to_end.value_at_quantile(quantile(n)) as f64;
     Ok(Simulated {
         rate: read.ios as f64 / VIRTUAL.as_secs_f64(),
-        mean: latency.mean(),
-        p99: latency.value_at_quantile(0.99) as f64,
+        latencies: (0..QUANTILES).map(latency).collect(),
     })
 }

@@ -2,6 +2,9 @@
 //!
 //! Latency counts from the moment at which an IO was meant to leave, so that a client or a server that stalls is charged for
 //! everything that would have happened meanwhile.
+//!
+//! Among the IOs, at moments just as random, the target is asked for something that takes no device's time. So the time of the way
+//! there and back is known as it was in this run, with a target as awake and a machine as busy.
 
 use crate::stream::Stream;
 use anyhow::{Result, ensure};
@@ -13,17 +16,39 @@ use std::time::{Duration, Instant};
 const IDENTIFIERS: usize = 1 << 16;
 /// Bytes received at once.
 const RECEIVE: usize = 256 * 1024;
+/// IOs for each time that the target is asked for something else.
+const ASIDE: u32 = 16;
 /// How long the last answers may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Latencies of one run, sorted.
+/// What one run gave.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Of the IOs.
+    pub(crate) ios: Latencies,
+    /// Of the way alone.
+    pub(crate) way: Latencies,
+}
+
+/// Latencies, sorted. Never empty.
 #[derive(Debug)]
 pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {
+    fn new(mut latencies: Vec<Duration>) -> Result<Latencies> {
+        ensure!(!latencies.is_empty(), "the run was too short to measure anything");
+        latencies.sort_unstable();
+        Ok(Latencies(latencies))
+    }
+
+    /// Nanoseconds, each of them.
+    pub(crate) fn nanos(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().map(|latency| latency.as_nanos() as f64)
+    }
+
     /// Nanoseconds.
     pub(crate) fn mean(&self) -> f64 {
-        self.0.iter().map(|latency| latency.as_nanos() as f64).sum::<f64>() / self.0.len() as f64
+        self.nanos().sum::<f64>() / self.0.len() as f64
     }
 
     /// Nanoseconds that so many of a hundred stay below.
@@ -39,37 +64,44 @@ pub(crate) fn run(
     ramp: Duration,
     span: Duration,
     seed: u64,
-) -> Result<Latencies> {
+) -> Result<Outcome> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut gap = || {
+    let with_asides = rate * f64::from(ASIDE + 1) / f64::from(ASIDE);
+    let gap = |random: &mut Xoshiro256PlusPlus| {
         // Uniform over (0, 1]: the 53 bits that a float holds.
         let uniform = ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        Duration::from_secs_f64(-uniform.ln() / rate)
+        Duration::from_secs_f64(-uniform.ln() / with_asides)
     };
     let began = Instant::now();
-    let mut meant = vec![began; IDENTIFIERS];
-    let mut latencies = Vec::new();
+    // By identifier: when it was meant to leave, and whether it is an IO.
+    let mut asked = vec![(began, true); IDENTIFIERS];
+    let (mut ios, mut way) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; RECEIVE];
-    let mut next = began + gap();
+    let mut next = began + gap(&mut random);
     let end = began + ramp + span;
     loop {
         let now = Instant::now();
         while next <= now && next < end && stream.has_room() {
-            meant[usize::from(stream.ask())] = next;
-            next += gap();
+            let is_io = random.next_u32() % (ASIDE + 1) != 0;
+            let id = if is_io { stream.ask() } else { stream.ask_aside() };
+            asked[usize::from(id)] = (next, is_io);
+            next += gap(&mut random);
         }
         stream.flush()?;
         if stream.receive(&mut buffer)? > 0 {
             let now = Instant::now();
-            let ended = stream.ended().iter().map(|&id| meant[usize::from(id)]);
-            latencies.extend(ended.filter(|&meant| meant >= began + ramp).map(|meant| now - meant));
+            for &id in stream.ended() {
+                let (meant, is_io) = asked[usize::from(id)];
+                if meant >= began + ramp {
+                    let latencies = if is_io { &mut ios } else { &mut way };
+                    latencies.push(now - meant);
+                }
+            }
         }
         if next >= end && stream.outstanding() == 0 {
             break;
         }
         ensure!(now < end + PATIENCE, "the last answers have not come after {PATIENCE:?}");
     }
-    ensure!(!latencies.is_empty(), "nothing was asked in {span:?}");
-    latencies.sort_unstable();
-    Ok(Latencies(latencies))
+    Ok(Outcome { ios: Latencies::new(ios)?, way: Latencies::new(way)? })
 }

@@ -21,11 +21,6 @@ impl Rounds {
         (self.0[low] + self.0[high]) / 2.0
     }
 
-    /// The same rounds, each value times `factor`.
-    pub(crate) fn scaled(self, factor: f64) -> Rounds {
-        Rounds::new(self.0.into_iter().map(|value| value * factor).collect())
-    }
-
     /// The smallest and the largest.
     pub(crate) fn range(&self) -> (f64, f64) {
         (self.0[0], self.0[self.0.len() - 1])

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
 use nvme::pdu::digest::crc32c;
 use nvme::pdu::{CapsuleCmd, Digests, Framing, H2cData, PduType};
+use nvme::spec::reservation::EXTENDED_REPORT;
 use nvme::spec::{Sgl, Sqe, opcode};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -76,16 +77,31 @@ impl Load {
         Framing { digests: self.digests(), ..Framing::HANDSHAKE }
     }
 
-    /// The capsule of every command, but for identifier and address.
+    /// The capsule of every IO, but for identifier and address.
     fn capsule(&self) -> [u8; COMMAND] {
         let opcode = match self.direction {
             Direction::Read => opcode::nvm::READ,
             Direction::Write => opcode::nvm::WRITE,
         };
-        let sqe = Sqe::new(opcode)
-            .with_nsid(1)
-            .with_sgl(Sgl::Transport { length: self.length })
-            .with_cdw10_15([0, 0, self.length / BLOCK - 1, 0, 0, 0]);
+        self.encode(Sqe::new(opcode).with_cdw10_15([0, 0, self.length / BLOCK - 1, 0, 0, 0]))
+    }
+
+    /// The capsule of a command whose answer is as long as an IO's, but which a target answers by itself: a report of the
+    /// namespace's reservations.
+    fn aside(&self) -> [u8; COMMAND] {
+        let dwords = self.length / size_of::<u32>() as u32 - 1;
+        self.encode(Sqe::new(opcode::nvm::RESERVATION_REPORT).with_cdw10_15([
+            dwords,
+            EXTENDED_REPORT,
+            0,
+            0,
+            0,
+            0,
+        ]))
+    }
+
+    fn encode(&self, sqe: Sqe) -> [u8; COMMAND] {
+        let sqe = sqe.with_nsid(1).with_sgl(Sgl::Transport { length: self.length });
         let mut wire = Wire::default();
         self.framing().header::<Vec<u8>, _>(&mut wire, CapsuleCmd::new(sqe), 0, 0);
         wire.0.try_into().expect("a capsule without data is 72 bytes")
@@ -181,10 +197,21 @@ impl Stream {
         let places = self.load.span / u64::from(self.load.length);
         let place = (u128::from(self.addresses.next_u64()) * u128::from(places)) >> 64;
         let block = place as u64 * u64::from(self.load.length / BLOCK);
-        let id = self.sent;
         let mut bytes = self.capsule;
-        bytes[CID..CID + 2].copy_from_slice(&id.to_le_bytes());
         bytes[STARTING_BLOCK..STARTING_BLOCK + 8].copy_from_slice(&block.to_le_bytes());
+        self.queue(bytes)
+    }
+
+    /// Asks for as much as a read brings, but of the target itself: it takes what the way there and back takes, and no device's
+    /// time.
+    pub(crate) fn ask_aside(&mut self) -> u16 {
+        let bytes = self.load.aside();
+        self.queue(bytes)
+    }
+
+    fn queue(&mut self, mut bytes: [u8; COMMAND]) -> u16 {
+        let id = self.sent;
+        bytes[CID..CID + 2].copy_from_slice(&id.to_le_bytes());
         self.sent = self.sent.wrapping_add(1);
         self.outstanding += 1;
         self.outgoing.push_back(Piece::Small { bytes, length: COMMAND });
