@@ -89,6 +89,8 @@ impl ServerHandle {
         self.await_unfinished(deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         let listening = growth.commit(&mut self.estate, &config);
+        // The front passes shares on to the pipelines.
+        self.estate.await_front();
         self.estate.await_ssds();
         self.addresses = in_order(&config, self.estate.listeners.iter().copied());
         let after = Measured::of(&self.estate, &config);
