@@ -18,8 +18,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 /// Longest header with its digest: ICReq and ICResp have none, all others are shorter.
 const HEADER_MAX: usize = 128;
 
-/// Most bytes that are digested and handed on in one step: whoever copies them then finds them in the first-level cache. (A
-/// 128 KiB write with digests costs a tenth more if they are passed on as they come.)
+/// Most bytes that are digested and handed on in one step: whoever copies them then finds them in the first-level cache.
 const DIGESTED_AT_ONCE: usize = 8 << 10;
 
 /// What comes next in the stream.
