@@ -2,11 +2,11 @@
 
 use super::job::{self, JobSpec};
 use super::progress::Progress;
-use super::quantity::Span;
 use super::run::{Options, Target, run};
 use super::{json, table};
 use anyhow::{Context, Result};
 use host::Backend;
+use quantity::Span;
 use std::fs;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};

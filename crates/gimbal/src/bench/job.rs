@@ -21,9 +21,9 @@
 //! ```
 
 use super::pace::{Arrival, Rate};
-use super::quantity::{Size, Span};
 use super::workload::Rw;
 use host::Class;
+use quantity::{Size, Span};
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};

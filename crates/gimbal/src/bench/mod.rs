@@ -19,7 +19,6 @@ mod pace;
 mod pattern;
 mod place;
 mod progress;
-mod quantity;
 mod results;
 mod run;
 mod stream;

@@ -10,15 +10,15 @@ use units::{Bytes, Nanos};
 
 /// A number of bytes, or of bytes per second, as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size(pub Bytes);
+pub struct Size(pub Bytes);
 
 /// A span of time as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub Nanos);
+pub struct Span(pub Nanos);
 
 /// Text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotAQuantity {
+pub enum NotAQuantity {
     /// It does not begin with a whole number (a span may have a fraction).
     Number(String),
     /// The unit after the number is not known.
