@@ -6,13 +6,13 @@
 use crate::checkers::{Checkers, Violation};
 use crate::client::Client;
 use crate::queue::EventQueue;
-use crate::results::{Results, TenantResults};
+use crate::results::{Results, Tally, TenantResults};
 use crate::workload::{Arrival, Request};
 use crate::world::World;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sched::{Credit, Done, Io, IoId, IoKind, Mark, Next, Outcome, Policy};
-use ssd::{Command, Ssd};
+use sched::{Credit, Done, Io, IoId, IoKind, Mark, Next, Outcome, Policy, SsdView};
+use ssd::{Command, Image, Ssd};
 use std::hash::Hasher;
 use units::{Instant, TenantId};
 
@@ -23,7 +23,12 @@ pub fn run(world: &World) -> Result<Results, Violation> {
 
 /// The same with a scheduler that the world does not name.
 pub fn run_with(world: &World, policy: Box<dyn Policy>) -> Result<Results, Violation> {
-    Engine::new(world, policy).run()
+    run_on(world, policy, &Image::new(&world.profile, world.condition, world.seed))
+}
+
+/// The same on an SSD that was conditioned before: the world's profile and condition are those of `image`.
+pub fn run_on(world: &World, policy: Box<dyn Policy>, image: &Image) -> Result<Results, Violation> {
+    Engine::new(world, policy, Ssd::from_image(image)).run()
 }
 
 enum Event {
@@ -33,6 +38,8 @@ enum Event {
     Arrive(IoId),
     /// Its completion reaches the client.
     Answer(IoId),
+    /// An interval is over: note what the scheduler shows.
+    Look,
 }
 
 /// One IO under way.
@@ -61,12 +68,12 @@ struct Engine<'w> {
     tenants: Vec<TenantResults>,
     fingerprint: Fnv,
     ios: u64,
+    views: Vec<(Instant, SsdView)>,
     jitter: Xoshiro256PlusPlus,
 }
 
 impl<'w> Engine<'w> {
-    fn new(world: &'w World, mut policy: Box<dyn Policy>) -> Engine<'w> {
-        let ssd = Ssd::new(&world.profile, world.condition, world.seed);
+    fn new(world: &'w World, mut policy: Box<dyn Policy>, ssd: Ssd) -> Engine<'w> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(world.seed);
         let mut clients = Vec::with_capacity(world.tenants.len());
         let mut events = EventQueue::new();
@@ -85,7 +92,8 @@ impl<'w> Engine<'w> {
                 events.push(spec.start, Event::Ask(tenant));
             }
         }
-        let points = world.duration.0.div_ceil(world.interval.0.max(1)) as usize;
+        events.push(Instant::ZERO + world.interval, Event::Look);
+        let points = world.duration.0.div_ceil(world.interval.0) as usize;
         Engine {
             world,
             now: Instant::ZERO,
@@ -100,6 +108,7 @@ impl<'w> Engine<'w> {
             tenants: world.tenants.iter().map(|spec| TenantResults::new(spec.name.clone(), points)).collect(),
             fingerprint: Fnv::default(),
             ios: 0,
+            views: Vec::new(),
             jitter: random,
         }
     }
@@ -117,6 +126,7 @@ impl<'w> Engine<'w> {
                     Event::Ask(tenant) => self.on_ask(tenant)?,
                     Event::Arrive(id) => self.on_arrived(id)?,
                     Event::Answer(id) => self.on_answered(id)?,
+                    Event::Look => self.look(),
                 }
             }
             self.decide()?;
@@ -128,6 +138,7 @@ impl<'w> Engine<'w> {
             interval: self.world.interval,
             fingerprint: self.fingerprint.finish(),
             ios: self.ios,
+            views: self.views,
         })
     }
 
@@ -197,6 +208,16 @@ impl<'w> Engine<'w> {
             self.events.push(at, Event::Arrive(id));
         }
         Ok(())
+    }
+
+    /// Notes what the scheduler shows. There is no next look if it shows nothing, or when the workloads have stopped.
+    fn look(&mut self) {
+        let Some(view) = self.policy.ssd_view(self.now) else { return };
+        self.views.push((self.now, view));
+        let next = self.now + self.world.interval;
+        if next <= self.world.end() {
+            self.events.push(next, Event::Look);
+        }
     }
 
     fn on_arrived(&mut self, id: IoId) -> Result<(), Violation> {
@@ -270,14 +291,25 @@ impl<'w> Engine<'w> {
             return;
         }
         let tenant = &mut self.tenants[flight.io.tenant.index()];
-        let point = self.now.since(begin).0 / self.world.interval.0.max(1);
-        tenant.series[point as usize] += flight.io.length;
-        let direction = if flight.request.is_read() { &mut tenant.read } else { &mut tenant.write };
+        let point = &mut tenant.series[(self.now.since(begin).0 / self.world.interval.0) as usize];
+        let (direction, tally) = if flight.request.is_read() {
+            (&mut tenant.read, &mut point.read)
+        } else {
+            (&mut tenant.write, &mut point.write)
+        };
+        let device = flight.completed_at.since(flight.submitted_at);
+        let network = self.now.since(flight.sent_at);
+        tally.add(Tally {
+            ios: 1,
+            bytes: flight.io.length,
+            device_latency: device,
+            network_latency: network,
+        });
         direction.ios += 1;
         direction.bytes += flight.io.length;
         let latency = &mut direction.latency;
-        latency.device.saturating_record(flight.completed_at.since(flight.submitted_at).0);
-        latency.network.saturating_record(self.now.since(flight.sent_at).0);
+        latency.device.saturating_record(device.0);
+        latency.network.saturating_record(network.0);
         latency.end_to_end.saturating_record(self.now.since(flight.asked_at).0);
     }
 

@@ -25,8 +25,8 @@ pub mod results;
 pub mod workload;
 pub mod world;
 
-pub use engine::{run, run_with};
+pub use engine::{run, run_on, run_with};
 pub use network::Network;
-pub use results::{Direction, Latencies, Results, TenantResults};
+pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults};
 pub use workload::{Arrival, Pattern, SizeMix, Workload};
 pub use world::{PolicyChoice, TenantSpec, World};

@@ -1,7 +1,8 @@
 //! What a run found: per tenant and direction, bandwidth over time and latency in three readings.
 
 use hdrhistogram::Histogram;
-use units::{ByteRate, Bytes, Nanos};
+use sched::SsdView;
+use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// Longest latency that a histogram holds; longer ones count as this.
 const LATENCY_MAX: u64 = 1_000_000_000_000;
@@ -21,6 +22,8 @@ pub struct Results {
     pub fingerprint: u64,
     /// IOs that came back, the warm-up's included.
     pub ios: u64,
+    /// What the scheduler showed at the end of each interval, the warm-up's included; empty if it shows nothing.
+    pub views: Vec<(Instant, SsdView)>,
 }
 
 impl Results {
@@ -39,8 +42,40 @@ pub struct TenantResults {
     pub read: Direction,
     /// Its writes.
     pub write: Direction,
-    /// Bytes that came back in each interval of the measured time.
-    pub series: Vec<Bytes>,
+    /// What came back in each interval of the measured time.
+    pub series: Vec<Point>,
+}
+
+/// What came back to one tenant in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Its reads.
+    pub read: Tally,
+    /// Its writes.
+    pub write: Tally,
+}
+
+/// IOs of one direction in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many.
+    pub ios: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+    /// Their latencies inside the SSD, added up.
+    pub device_latency: Nanos,
+    /// Their latencies seen from the network, added up.
+    pub network_latency: Nanos,
+}
+
+impl Tally {
+    /// Adds what another tally counted.
+    pub fn add(&mut self, other: Tally) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.device_latency += other.device_latency;
+        self.network_latency += other.network_latency;
+    }
 }
 
 impl TenantResults {
@@ -49,7 +84,7 @@ impl TenantResults {
             name,
             read: Direction::new(),
             write: Direction::new(),
-            series: vec![Bytes::ZERO; points],
+            series: vec![Point::default(); points],
         }
     }
 

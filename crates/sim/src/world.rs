@@ -25,7 +25,7 @@ pub struct World {
     pub warm_up: Nanos,
     /// Measured time after the warm-up; then the workloads stop and what is outstanding is waited for.
     pub duration: Nanos,
-    /// Length of one point of the bandwidth series.
+    /// Length of one point of the series. Never zero.
     pub interval: Nanos,
 }
 

@@ -43,3 +43,31 @@ fn a_seed_is_a_world_to_the_last_decision() {
         assert_eq!(run(seed), run(seed), "world {seed} differs from itself");
     }
 }
+
+#[test]
+fn the_points_of_a_series_add_up_to_the_whole() {
+    for seed in 0..20 {
+        let world = sim::random::world(seed);
+        let results = sim::run(&world).unwrap_or_else(|violation| panic!("world {seed}: {violation}"));
+        for tenant in &results.tenants {
+            let mut all = sim::Point::default();
+            for point in &tenant.series {
+                all.read.add(point.read);
+                all.write.add(point.write);
+            }
+            let whole = [(tenant.read.ios, tenant.read.bytes), (tenant.write.ios, tenant.write.bytes)];
+            assert_eq!(
+                [(all.read.ios, all.read.bytes), (all.write.ios, all.write.bytes)],
+                whole,
+                "world {seed}"
+            );
+        }
+        let shown = results.views.iter().map(|(at, _)| at.since(units::Instant::ZERO).0 % world.interval.0);
+        assert!(
+            shown.clone().all(|beyond| beyond == 0),
+            "world {seed}: a look outside the end of an interval"
+        );
+        let gimbal = matches!(world.policy, sim::PolicyChoice::Gimbal(_));
+        assert_eq!(shown.len() > 0, gimbal, "world {seed}: only Gimbal shows what it knows");
+    }
+}
