@@ -15,14 +15,17 @@ extern crate alloc;
 
 mod client;
 mod cost;
+mod flashfq;
 mod gimbal;
 mod io;
 mod none;
 mod policy;
+mod reflex;
 mod view;
 
-pub use client::{CreditWindow, VirtualView, VirtualViewKeeper};
+pub use client::{CreditWindow, Fixed, PardaConfig, VirtualView, VirtualViewKeeper};
 pub use cost::Cost;
+pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{
     DeferredDeficit, DeviceConstants, Gimbal, GimbalConfig, Halvings, RateGrowth, ReadOverflow, TokenSplit,
     WriteCostRule,
@@ -30,4 +33,5 @@ pub use gimbal::{
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use none::Fifo;
 pub use policy::{Backlog, Credit, Next, Policy, Share};
+pub use reflex::{Millitokens, ReadOnlyLoad, ReflexConfig, SupplyPoint, TokenRate};
 pub use view::{Congestion, MonitorView, SsdView, TenantView};

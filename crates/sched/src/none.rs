@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use units::{Instant, TenantId};
 
 /// First in, first out; shares are ignored and credit is unbounded.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Fifo {
     queue: VecDeque<Io>,
     in_flight: usize,

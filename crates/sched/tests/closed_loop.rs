@@ -1,92 +1,19 @@
-//! Claims about whole loads: tenants that keep a fixed number of IOs outstanding, in front of a device with a few
-//! identical units. Not a model of an SSD: just something that queues.
+//! Claims about whole loads under Gimbal: tenants that keep a fixed number of IOs outstanding.
 
-use sched::{
-    DeviceConstants, Done, Gimbal, GimbalConfig, Io, IoId, IoKind, Mark, Next, Outcome, Policy, Priority,
-    Share,
-};
-use std::collections::BTreeMap;
-use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
+mod loads;
 
-/// One tenant's load.
-#[derive(Clone, Copy)]
-struct Load {
-    kind: IoKind,
-    length: Bytes,
-    depth: u32,
-    share: Share,
-}
-
-fn reader(length: Bytes, depth: u32) -> Load {
-    Load { kind: IoKind::Read, length, depth, share: Share::EQUAL }
-}
-
-fn writer(length: Bytes, depth: u32) -> Load {
-    Load { kind: IoKind::Write, ..reader(length, depth) }
-}
-
-/// What a tenant got.
-#[derive(Clone, Copy, Debug, Default)]
-struct Got {
-    bytes: u64,
-    ios: u64,
-    wait_max: Nanos,
-}
+use loads::{Got, Load, reader, serve_by, writer};
+use sched::{DeviceConstants, Gimbal, GimbalConfig, Policy, Share};
+use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// Runs the loads for `span` under Gimbal as published.
 fn serve(loads: &[Load], span: Nanos) -> (Gimbal, Vec<Got>) {
     serve_with(GimbalConfig::paper(DeviceConstants::DCT983), loads, span)
 }
 
-/// Runs the loads for `span`; an IO of `length` holds one of 8 units for 50 µs and 1 ns per byte.
+/// Runs the loads for `span` under Gimbal with these constants.
 fn serve_with(config: GimbalConfig, loads: &[Load], span: Nanos) -> (Gimbal, Vec<Got>) {
-    const UNITS: usize = 8;
-    let mut gimbal = Gimbal::new(config);
-    let mut got = vec![Got::default(); loads.len()];
-    let mut arrived = BTreeMap::new();
-    let mut units = [Instant::ZERO; UNITS];
-    let mut completions: BTreeMap<(Instant, IoId), (Io, Instant)> = BTreeMap::new();
-    let mut now = Instant::ZERO;
-    let arrive = |gimbal: &mut Gimbal, arrived: &mut BTreeMap<IoId, Instant>, now, tenant: usize| {
-        let (id, load) = (IoId(arrived.len() as u64), loads[tenant]);
-        let (priority, mark) = (Priority::default(), Mark::default());
-        let tenant = TenantId(tenant as u32);
-        gimbal.on_arrival(now, Io { id, tenant, priority, kind: load.kind, length: load.length, mark });
-        arrived.insert(id, now);
-    };
-    for (tenant, load) in loads.iter().enumerate() {
-        gimbal.set_share(now, TenantId(tenant as u32), load.share);
-        for _ in 0..load.depth {
-            arrive(&mut gimbal, &mut arrived, now, tenant);
-        }
-    }
-    while now < Instant::ZERO + span {
-        let wake = loop {
-            match gimbal.next(now) {
-                Next::Submit(io) => {
-                    let unit = units.iter_mut().min().expect("there are units");
-                    *unit = (*unit).max(now) + Nanos::micros(50) + Nanos(io.length.0);
-                    completions.insert((*unit, io.id), (io, now));
-                }
-                Next::WakeAt(moment) => break moment,
-                Next::Idle => break Instant::FAR_FUTURE,
-            }
-        };
-        let completion = completions.first_key_value().map_or(Instant::FAR_FUTURE, |((at, _), _)| *at);
-        now = wake.min(completion);
-        assert!(now < Instant::FAR_FUTURE, "idle for ever: {:?}", gimbal.backlog());
-        if completion == now {
-            let (_, (io, submitted)) = completions.pop_first().expect("one is due");
-            let outcome = Outcome::Success { latency: now.since(submitted) };
-            gimbal.on_completion(now, Done { io, outcome });
-            let tenant = io.tenant.index();
-            got[tenant].bytes += io.length.0;
-            got[tenant].ios += 1;
-            got[tenant].wait_max = got[tenant].wait_max.max(now.since(arrived[&io.id]));
-            arrive(&mut gimbal, &mut arrived, now, tenant);
-        }
-    }
-    (gimbal, got)
+    serve_by(Gimbal::new(config), loads, span)
 }
 
 #[test]

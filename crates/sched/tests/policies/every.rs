@@ -1,0 +1,154 @@
+//! What holds for every scheduler in every world: nothing is lost, repeated or reordered, a wake-up is exact, and the books are
+//! empty in the end.
+
+use crate::flashfq::small_device;
+use crate::world::{Event, Variant, World, is_withdrawn};
+use proptest::prelude::*;
+use sched::{Backlog, Done, Fifo, Flashfq, Gimbal, Io, IoId, Next, Outcome, Policy};
+use std::collections::{BTreeMap, VecDeque};
+use units::{Instant, Nanos, TenantId};
+
+/// A scheduler, and beside it what every IO ever given to it should be doing.
+struct Run<P> {
+    policy: P,
+    now: Instant,
+    /// Arrived and not yet submitted, per tenant and class, in order of arrival.
+    queued: BTreeMap<(TenantId, usize), VecDeque<IoId>>,
+    in_flight: Vec<Io>,
+    arrived: usize,
+    ended: usize,
+}
+
+impl<P: Policy + Clone> Run<P> {
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Wait(span) => self.now += span,
+            Event::Arrival(io) => {
+                self.arrived += 1;
+                self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io.id);
+                self.policy.on_arrival(self.now, io);
+            }
+            Event::Withdraw(tenant) => {
+                let (queued, ended) = (&mut self.queued, &mut self.ended);
+                self.policy.withdraw(self.now, tenant, &mut |io| {
+                    assert_eq!(io.tenant, tenant, "{io:?} is somebody else's");
+                    let gone = is_withdrawn(io);
+                    if gone {
+                        let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");
+                        let place = queue.iter().position(|&id| id == io.id).expect("it was queued");
+                        queue.remove(place);
+                        *ended += 1;
+                    }
+                    gone
+                });
+            }
+            Event::Completion { index, latency } => self.complete(index, latency),
+        }
+        self.submit_all();
+    }
+
+    fn complete(&mut self, index: usize, latency: Option<Nanos>) {
+        let io = self.in_flight.swap_remove(index);
+        let outcome = latency.map_or(Outcome::Failed, |latency| Outcome::Success { latency });
+        let credit = self.policy.on_completion(self.now, Done { io, outcome });
+        assert!(credit.0 > 0, "{} is told to have nothing outstanding", io.tenant);
+        self.ended += 1;
+    }
+
+    fn submit_all(&mut self) {
+        loop {
+            match self.policy.next(self.now) {
+                Next::Submit(io) => {
+                    let queue = self.queued.get_mut(&(io.tenant, io.priority.index()));
+                    let first = queue.and_then(VecDeque::pop_front);
+                    assert_eq!(first, Some(io.id), "lost, repeated or out of order within its class");
+                    self.in_flight.push(io);
+                }
+                Next::WakeAt(moment) => return self.check_wake(moment),
+                Next::Idle => break,
+            }
+        }
+        let queued = self.queued.values().map(VecDeque::len).sum();
+        assert_eq!(self.policy.backlog(), Backlog { queued, in_flight: self.in_flight.len() });
+    }
+
+    /// The named instant is the first at which something goes, and it does not depend on being asked in between.
+    fn check_wake(&self, moment: Instant) {
+        assert!(moment > self.now, "to be woken at {moment:?}, which is not after {:?}", self.now);
+        let mut asked = self.policy.clone();
+        let half_way = self.now + Nanos(moment.since(self.now).0 / 2);
+        for early in [half_way, moment - Nanos(1)] {
+            assert_eq!(asked.next(early), Next::WakeAt(moment), "asked at {early:?}");
+        }
+        let (asked, unasked) = (asked.next(moment), self.policy.clone().next(moment));
+        assert!(matches!(unasked, Next::Submit(_)), "{unasked:?} at the instant that was named");
+        assert_eq!(asked, unasked);
+    }
+
+    /// Lets everything end and checks that all books are empty.
+    fn drain(mut self, tenants: u32) {
+        let mut rounds = 0;
+        while self.policy.backlog() != Backlog::default() {
+            rounds += 1;
+            assert!(rounds < 100_000, "{:?} never ends", self.policy.backlog());
+            if self.in_flight.is_empty() {
+                let Next::WakeAt(moment) = self.policy.next(self.now) else {
+                    panic!("nothing in flight, yet no instant is named: {:?}", self.policy.backlog());
+                };
+                self.now = moment;
+            } else {
+                self.complete(0, Some(Nanos::micros(300)));
+            }
+            self.submit_all();
+        }
+        assert_eq!(self.ended, self.arrived, "an IO was lost");
+        for tenant in (0..tenants).map(TenantId) {
+            self.policy.forget(self.now, tenant);
+        }
+        assert_eq!(self.policy.next(self.now), Next::Idle);
+    }
+}
+
+/// Runs a world before `policy`, which has been told of the tenants' shares.
+pub(crate) fn run<P: Policy + Clone>(world: World, policy: P) {
+    let mut run = Run {
+        policy,
+        now: Instant::ZERO,
+        queued: BTreeMap::new(),
+        in_flight: Vec::new(),
+        arrived: 0,
+        ended: 0,
+    };
+    let mut events = world.events();
+    for _ in 0..world.steps {
+        let event = events.next(run.in_flight.len());
+        run.apply(event);
+    }
+    run.drain(world.tenants);
+}
+
+pub(crate) fn worlds() -> impl Strategy<Value = World> {
+    let variant = prop::sample::select(vec![Variant::Paper, Variant::Fair, Variant::AllOptions]);
+    (any::<u64>(), 1..14u32, 1..1500u32, 1..20u32, variant)
+        .prop_map(|(seed, tenants, steps, slots, variant)| World { seed, tenants, steps, slots, variant })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+
+    #[test]
+    fn fifo_is_sound(world in worlds()) {
+        run(world, Fifo::default());
+    }
+
+    #[test]
+    fn gimbal_is_sound(world in worlds()) {
+        run(world, Gimbal::new(world.config()));
+    }
+
+    #[test]
+    fn flashfq_is_sound(world in worlds(), depth in 1..40u32, throttle in 0..2000u64, anticipation in 0..2000u64) {
+        let config = small_device(depth, Nanos::micros(throttle), Nanos::micros(anticipation));
+        run(world, Flashfq::new(config));
+    }
+}

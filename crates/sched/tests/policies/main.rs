@@ -1,0 +1,11 @@
+//! The schedulers that Gimbal is compared with: what holds for every one of them in random worlds, each against a naive model,
+//! and the claims of their papers.
+
+#[path = "../loads/mod.rs"]
+mod loads;
+#[path = "../world/mod.rs"]
+mod world;
+
+mod every;
+mod flashfq;
+mod flashfq_naive;
