@@ -70,7 +70,7 @@ fn config(input: &mut Input<'_>) -> GimbalConfig {
         device,
         rate_start: ByteRate(any_number(input, 1 << 30).max(device.rate_min.0).min(device.rate_max.0.max(1))),
         latency_weight: Halvings(input.below(18)),
-        threshold_weight: Halvings(input.below(18)),
+        threshold_weight: input.flag().then(|| Halvings(input.below(18))),
         underutilised_growth: any_number(input, 8),
         rate_growth: input.pick(&[RateGrowth::Always, RateGrowth::WhilePacingBinds]),
         completion_window: Bytes(any_number(input, 16 << 20)),
@@ -222,7 +222,6 @@ impl Run {
             limit_iops: input.one_in(3).then(|| any_number(input, 10_000).max(1)),
             limit_rate: input.one_in(3).then(|| ByteRate(any_number(input, 100 << 20).max(1))),
             reservation: input.one_in(3).then(|| ByteRate(any_number(input, 50 << 20))),
-            slo: None,
         };
         self.policy.set_share(self.now, tenant, share);
     }

@@ -4,6 +4,7 @@ mod bench;
 mod completions;
 mod config_check;
 mod demo;
+mod lab;
 mod notify;
 mod serve;
 
@@ -31,6 +32,8 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Show fairness and tails with and without the switch: no set-up, no SSD
     Demo(demo::Args),
+    /// Compare schedulers in virtual time, and hold the papers' claims against them
+    Lab(lab::Args),
     /// Share SSDs: the target
     Serve(Box<serve::Args>),
     /// Look at configurations of the target
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Bench(args) => bench::run_command(*args),
         Command::Demo(args) => demo::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Serve(args) => serve::run(*args),
         Command::Config(args) => config_check::run(args),
         Command::Completions(args) => completions::run(args),

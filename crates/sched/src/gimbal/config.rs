@@ -112,8 +112,9 @@ pub struct GimbalConfig {
     /// α_D, the weight of a new latency in the average. Paper §3.2: 1/2. A larger exponent (ours) keeps one or two slow
     /// 4 KiB reads from looking like an overload.
     pub latency_weight: Halvings,
-    /// α_T, how fast the threshold follows the latency down. Release: 1/16.
-    pub threshold_weight: Halvings,
+    /// α_T, how fast the threshold follows the latency down; `None`: it stands still at `thresh_max` (what the paper's
+    /// figure 17 argues against). Release: 1/16.
+    pub threshold_weight: Option<Halvings>,
     /// β, how much faster than in congestion avoidance an under-utilised SSD's rate grows. Paper §3.2: 8.
     pub underutilised_growth: u64,
     /// When the rate may grow. Paper: always.
@@ -182,7 +183,7 @@ impl GimbalConfig {
             device: DeviceConstants { write_cost_best: Cost::ONE, ..device },
             rate_start: ByteRate::mib_per_sec(1000),
             latency_weight: Halvings(1),
-            threshold_weight: Halvings(4),
+            threshold_weight: Some(Halvings(4)),
             underutilised_growth: 8,
             rate_growth: RateGrowth::Always,
             completion_window: Bytes::mib(16),
@@ -254,7 +255,7 @@ impl GimbalConfig {
             (device.rate_min > ByteRate(0), "rate_min must be above zero"),
             (device.rate_min <= device.rate_max, "rate_min must not exceed rate_max"),
             (
-                self.latency_weight.0 <= 16 && self.threshold_weight.0 <= 16,
+                self.latency_weight.0 <= 16 && self.threshold_weight.is_none_or(|weight| weight.0 <= 16),
                 "weights below 1/65536 do nothing",
             ),
             (self.completion_window > Bytes::ZERO, "the completion window must not be empty"),

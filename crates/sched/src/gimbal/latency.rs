@@ -32,7 +32,7 @@ pub(super) struct LatencyMonitor {
     thresh_min: u64,
     thresh_max: u64,
     average_shift: u32,
-    threshold_shift: u32,
+    threshold_shift: Option<u32>,
     threshold: u64,
     ewma: Option<u64>,
     state: Option<Congestion>,
@@ -52,7 +52,7 @@ impl LatencyMonitor {
             thresh_min: fixed(config.device.thresh_min),
             thresh_max: fixed(config.device.thresh_max),
             average_shift: config.latency_weight.0,
-            threshold_shift: config.threshold_weight.0,
+            threshold_shift: config.threshold_weight.map(|weight| weight.0),
             threshold: fixed(config.device.thresh_max),
             ewma: None,
             state: None,
@@ -73,7 +73,8 @@ impl LatencyMonitor {
         } else if ewma > self.threshold {
             (Congestion::Congested, self.threshold.midpoint(self.thresh_max))
         } else {
-            let lowered = self.threshold - ((self.threshold - ewma) >> self.threshold_shift);
+            let follows = self.threshold_shift.map_or(0, |shift| (self.threshold - ewma) >> shift);
+            let lowered = self.threshold - follows;
             let state =
                 if ewma > self.thresh_min { Congestion::Avoidance } else { Congestion::Underutilised };
             (state, lowered.max(self.thresh_min))
@@ -97,6 +98,16 @@ mod tests {
 
     fn monitor() -> LatencyMonitor {
         LatencyMonitor::new(&GimbalConfig::paper(DeviceConstants::DCT983))
+    }
+
+    #[test]
+    fn a_threshold_that_does_not_follow_stands_still() {
+        let config = GimbalConfig { threshold_weight: None, ..GimbalConfig::paper(DeviceConstants::DCT983) };
+        let mut monitor = LatencyMonitor::new(&config);
+        for micros in [100, 300, 1499, 5000, 200] {
+            monitor.on_latency(Nanos::micros(micros));
+            assert_eq!(monitor.view().threshold, config.device.thresh_max, "after {micros} µs");
+        }
     }
 
     #[test]

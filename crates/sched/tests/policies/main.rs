@@ -9,5 +9,3 @@ mod world;
 mod every;
 mod flashfq;
 mod flashfq_naive;
-mod reflex;
-mod reflex_naive;

@@ -1,0 +1,52 @@
+//! `gimbal lab list`.
+
+use ::lab::Experiment;
+use anyhow::Result;
+use comfy_table::Table;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Arguments of `gimbal lab list`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// As JSON: an array of objects
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    title: String,
+    source: String,
+    cases: usize,
+    claims: usize,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let listed = ::lab::experiment::names()
+        .map(|name| {
+            let experiment = Experiment::named(name)?;
+            Ok(Listed {
+                name: experiment.name,
+                title: experiment.title,
+                source: experiment.source,
+                cases: experiment.cases.len(),
+                claims: experiment.claims.len(),
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&listed)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["experiment", "what", "source", "cases", "claims"]);
+    for experiment in listed {
+        let (cases, claims) = (experiment.cases.to_string(), experiment.claims.to_string());
+        table.add_row([experiment.name, experiment.title, experiment.source, cases, claims]);
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}

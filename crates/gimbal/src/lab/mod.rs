@@ -1,0 +1,40 @@
+//! `gimbal lab`: schedulers side by side in virtual time, and the papers' claims held against what they do.
+//!
+//! The work is the crate `lab`; here is what a terminal sees of it.
+
+mod list;
+mod progress;
+mod run;
+mod select;
+mod tables;
+
+use anyhow::Result;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Arguments of `gimbal lab`.
+#[derive(clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the experiments there are
+    List(list::Args),
+    /// Run experiments and show what they found
+    Run(run::Args),
+    /// Run experiments and show which of the papers' claims hold here
+    Claims(run::ClaimsArgs),
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::List(args) => list::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Claims(args) => run::claims(&args),
+    }
+}

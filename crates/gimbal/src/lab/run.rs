@@ -1,0 +1,84 @@
+//! `gimbal lab run` and `gimbal lab claims`.
+
+use super::progress::Bar;
+use super::select::Selection;
+use super::tables;
+use ::lab::Findings;
+use ::lab::runner::Images;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `gimbal lab run`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// Write the records as JSON lines, one per run (`-` is standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Arguments of `gimbal lab claims`.
+#[derive(clap::Args)]
+pub(super) struct ClaimsArgs {
+    #[command(flatten)]
+    selection: Selection,
+    /// One JSON object per row instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let experiments = args.selection.experiments()?;
+    let mut lines: Option<Box<dyn Write>> = match &args.json {
+        Some(path) if path.as_os_str() == "-" => Some(Box::new(std::io::stdout().lock())),
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
+            Some(Box::new(BufWriter::new(file)))
+        }
+        None => None,
+    };
+    let on_stdout = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let images = Images::default();
+    for experiment in experiments {
+        let findings = conduct(experiment, &images)?;
+        if let Some(lines) = &mut lines {
+            for record in &findings.records {
+                writeln!(lines, "{}", serde_json::to_string(record)?)?;
+            }
+        }
+        if on_stdout {
+            eprintln!("{}", tables::records(&findings));
+        } else {
+            println!("{}", tables::records(&findings));
+        }
+    }
+    if let Some(lines) = &mut lines {
+        lines.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode> {
+    let images = Images::default();
+    let mut rows = Vec::new();
+    for experiment in args.selection.experiments()? {
+        rows.extend(conduct(experiment, &images)?.rows());
+    }
+    if args.json {
+        for row in &rows {
+            println!("{}", serde_json::to_string(row)?);
+        }
+    } else {
+        println!("{}", tables::claims(&rows));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn conduct(experiment: ::lab::Experiment, images: &Images) -> Result<Findings> {
+    let bar = Bar::new();
+    Ok(::lab::run(experiment, images, &|progress| bar.show(progress))?)
+}

@@ -1,0 +1,125 @@
+//! How two numbers are compared, and whether the outcome is the source's.
+
+use serde::{Deserialize, Serialize};
+
+/// How the scheduler's number stands beside another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compare {
+    /// Mine over the other's: "2.4 times the bandwidth".
+    TimesMore,
+    /// The other's over mine: "2.1 times less deviation".
+    TimesLess,
+    /// Per cent by which mine is more.
+    PercentMore,
+    /// Per cent by which mine is less: "48.6 % less latency".
+    PercentLess,
+    /// Mine over the other's, claimed to be about as much: within a tenth is asked for.
+    About,
+    /// Mine alone in per cent, claimed as a bound: no more than the source's.
+    PercentAtMost,
+    /// Mine alone in per cent, above or below 100: "22 % over its equal share".
+    PercentOver,
+    /// Mine alone, in its own unit, within a tenth of the source's.
+    Equal,
+}
+
+/// Whether a claim holds here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Direction and size are the source's.
+    Holds,
+    /// The direction is the source's, the effect is more than twice as large.
+    Stronger,
+    /// The direction is the source's, the effect is less than half as large.
+    Weaker,
+    /// The direction is not the source's, or a number that had to be met is not.
+    Differs,
+    /// There was nothing to measure.
+    Unmeasured,
+}
+
+impl Verdict {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Stronger => "stronger",
+            Verdict::Weaker => "weaker",
+            Verdict::Differs => "differs",
+            Verdict::Unmeasured => "unmeasured",
+        }
+    }
+}
+
+/// Ratios are judged within this factor.
+const FACTOR: f64 = 2.0;
+/// From here on a ratio is an order of magnitude: more of it is no other finding.
+const LARGE: f64 = 10.0;
+/// How near is near enough for a number that has to be met.
+const TOLERANCE: f64 = 0.1;
+
+impl Compare {
+    /// Whether it needs another scheduler.
+    pub fn needs_other(self) -> bool {
+        !matches!(self, Compare::PercentAtMost | Compare::PercentOver | Compare::Equal)
+    }
+
+    /// The unit of its outcome.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Compare::TimesMore | Compare::TimesLess | Compare::About => "×",
+            Compare::PercentMore | Compare::PercentLess | Compare::PercentAtMost | Compare::PercentOver => {
+                "%"
+            }
+            Compare::Equal => "",
+        }
+    }
+
+    /// The outcome. A ratio to nothing at all is infinite.
+    pub(crate) fn apply(self, mine: f64, other: f64) -> f64 {
+        match self {
+            Compare::TimesMore | Compare::About => mine / other,
+            Compare::TimesLess => other / mine,
+            Compare::PercentMore => 100.0 * (mine / other - 1.0),
+            Compare::PercentLess => 100.0 * (1.0 - mine / other),
+            Compare::PercentAtMost => 100.0 * mine,
+            Compare::PercentOver => 100.0 * (mine - 1.0),
+            Compare::Equal => mine,
+        }
+    }
+
+    /// The verdict on `ours` where the source has `paper`.
+    pub(crate) fn judge(self, ours: f64, paper: f64) -> Verdict {
+        let effect = |ours: f64, paper: f64| match ours / paper {
+            size if size < 1.0 / FACTOR => Verdict::Weaker,
+            size if size > FACTOR && paper < LARGE => Verdict::Stronger,
+            _ => Verdict::Holds,
+        };
+        let met = |met: bool| if met { Verdict::Holds } else { Verdict::Differs };
+        match self {
+            Compare::TimesMore | Compare::TimesLess => {
+                if (ours > 1.0) != (paper > 1.0) {
+                    Verdict::Differs
+                } else if paper > 1.0 {
+                    effect(ours, paper)
+                } else {
+                    effect(1.0 / ours, 1.0 / paper)
+                }
+            }
+            Compare::PercentMore | Compare::PercentLess | Compare::PercentOver => {
+                if (ours > 0.0) != (paper > 0.0) {
+                    return Verdict::Differs;
+                }
+                match ours / paper {
+                    size if size < 1.0 / FACTOR => Verdict::Weaker,
+                    size if size > FACTOR => Verdict::Stronger,
+                    _ => Verdict::Holds,
+                }
+            }
+            Compare::About | Compare::Equal => met((ours / paper - 1.0).abs() <= TOLERANCE),
+            Compare::PercentAtMost => met(ours <= paper),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a source claims, as data, and whether it holds here.
+//!
+//! A claim names a *quantity* of one case (a group's deviation, the gap between readers and writers, a latency), how the
+//! scheduler in question is *compared* with another (so many times more, so many per cent less), and the source's number. Its
+//! row is computed from the records: median, least and greatest over the seeds, on each profile, for each scheduler the claim is
+//! about.
+//!
+//! ```toml
+//! [[claim]]
+//! id = "G7a-large-reflex"
+//! what = "how much closer to their share the 128 KiB readers are than under ReFlex"
+//! case = "clean"
+//! quantity = { deviation = "large" }
+//! compare = "times-less"
+//! with = "reflex"
+//! paper = 2.1
+//! why = "…"                    # the cause, where it differs
+//! ```
+//!
+//! The verdict: `holds` if the direction is the paper's and the size is within a factor of two of its (a ratio of ten or more is
+//! judged by that factor downwards only); `stronger` and `weaker` if only the direction is; `differs` otherwise.
+
+mod judge;
+mod quantity;
+#[cfg(test)]
+mod tests;
+
+pub use judge::{Compare, Verdict};
+pub use quantity::{Between, Gap, Latency, Quantity, Reading, Statistic, Stretch, Way};
+
+use crate::findings::{Findings, Spread};
+use crate::record::Record;
+use crate::scheduler::Scheduler;
+use serde::{Deserialize, Serialize};
+
+/// One claim of a source.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Its identifier in the claims table.
+    pub id: String,
+    /// What is claimed, in words.
+    pub what: String,
+    /// The case it is about.
+    pub case: String,
+    /// What is measured.
+    pub quantity: Quantity,
+    /// How it is compared.
+    pub compare: Compare,
+    /// The scheduler that it is compared with; none for a comparison that needs none.
+    pub with: Option<String>,
+    /// The scheduler that it is about; none: every Gimbal of the experiment.
+    pub about: Option<String>,
+    /// The source's number, in the unit that `compare` gives.
+    pub paper: f64,
+    /// Why ours differs, and what shows it. Shown beside rows that do not hold.
+    pub why: Option<String>,
+}
+
+/// A claim and what came of it on one profile under one scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The claim's identifier.
+    pub id: String,
+    /// The claim in words.
+    pub what: String,
+    /// The experiment that it belongs to.
+    pub experiment: String,
+    /// The SSD's profile.
+    pub profile: String,
+    /// The scheduler it is about.
+    pub scheduler: String,
+    /// The source's number.
+    pub paper: f64,
+    /// Ours, over the seeds; none if nothing came back that could be measured.
+    pub ours: Option<Spread>,
+    /// The unit of both.
+    pub unit: &'static str,
+    /// Whether direction and size are the source's.
+    pub holds: bool,
+    /// The same in more words.
+    pub verdict: Verdict,
+    /// The cause, where it does not hold.
+    pub why: Option<String>,
+}
+
+impl Claim {
+    /// The rows of this claim.
+    pub(crate) fn rows(&self, findings: &Findings) -> Vec<Row> {
+        let experiment = &findings.experiment;
+        let about = |scheduler: &&Scheduler| match &self.about {
+            Some(name) => scheduler.name() == name,
+            None => scheduler.is_gimbal(),
+        };
+        let profiles = experiment.profiles.iter().map(|profile| profile.name.as_str());
+        let schedulers = || experiment.schedulers.iter().filter(about).map(|scheduler| scheduler.name());
+        profiles
+            .flat_map(|profile| schedulers().map(move |scheduler| self.row(findings, profile, scheduler)))
+            .collect()
+    }
+
+    fn row(&self, findings: &Findings, profile: &str, scheduler: &str) -> Row {
+        let ours = Spread::of(findings.of(profile, &self.case, scheduler).filter_map(|record| {
+            let mine = self.quantity.of(record)?;
+            let other = match &self.with {
+                Some(other) => self.quantity.of(twin(findings, record, other)?)?,
+                None => 0.0,
+            };
+            Some(self.compare.apply(mine, other))
+        }));
+        let verdict = ours.map_or(Verdict::Unmeasured, |ours| self.compare.judge(ours.median, self.paper));
+        Row {
+            id: self.id.clone(),
+            what: self.what.clone(),
+            experiment: findings.experiment.name.clone(),
+            profile: profile.to_owned(),
+            scheduler: scheduler.to_owned(),
+            paper: self.paper,
+            ours,
+            unit: self.compare.unit(),
+            holds: verdict == Verdict::Holds,
+            verdict,
+            why: self.why.clone().filter(|_| verdict != Verdict::Holds),
+        }
+    }
+}
+
+/// The record of the same case, profile and seed under another scheduler.
+fn twin<'f>(findings: &'f Findings, record: &Record, scheduler: &str) -> Option<&'f Record> {
+    findings.records.iter().find(|other| {
+        other.scheduler == scheduler
+            && other.seed == record.seed
+            && other.profile == record.profile
+            && other.case == record.case
+            && other.x == record.x
+    })
+}

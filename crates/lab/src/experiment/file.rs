@@ -1,0 +1,381 @@
+//! The words of an `experiment.toml`, and the checks that make an [`Experiment`] of them.
+//!
+//! The vocabulary is fio's and that of `gimbal bench`'s job files, where they have a word.
+
+use super::{Case, Experiment, ExperimentError, Group, Parameter, Window};
+use crate::claims::Claim;
+use crate::scheduler::Scheduler;
+use quantity::{Size, Span};
+use sched::Share;
+use serde::Deserialize;
+use sim::{Arrival, Network, Pattern, Workload};
+use ssd::{Condition, Profile};
+use units::{ByteRate, Bytes, Nanos};
+
+/// Stand-alone speeds are measured for this long, if the experiment does not say otherwise.
+const ALONE: (Nanos, Nanos) = (Nanos::millis(500), Nanos::millis(1000));
+/// The smallest address and length of the simulated SSD.
+const GRAIN: Bytes = Bytes::kib(4);
+/// The longest queue and the most tenants of one group.
+const DEPTH_MAX: u32 = 4096;
+const COUNT_MAX: u32 = 4096;
+/// Points of a series: more cannot be seen, and cost memory for every tenant.
+const POINTS_MAX: u64 = 10_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: String,
+    source: String,
+    about: String,
+    profiles: Vec<String>,
+    seeds: Vec<u64>,
+    warm_up: Span,
+    duration: Span,
+    interval: Span,
+    /// Warm-up and duration of the stand-alone runs.
+    alone: Option<[Span; 2]>,
+    /// One way.
+    network_delay: Option<Span>,
+    schedulers: Vec<String>,
+    #[serde(rename = "case")]
+    cases: Vec<CaseSpec>,
+    #[serde(rename = "claim", default)]
+    claims: Vec<Claim>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseSpec {
+    name: String,
+    condition: ConditionName,
+    warm_up: Option<Span>,
+    duration: Option<Span>,
+    sweep: Option<Sweep>,
+    groups: Vec<GroupSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sweep {
+    over: Parameter,
+    values: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ConditionName {
+    Clean,
+    Fragmented,
+}
+
+/// As in fio: `read` and `write` go one after the other, `rand…` anywhere, `…rw` mixes.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Access {
+    Read,
+    Write,
+    Rw,
+    RandRead,
+    RandWrite,
+    RandRw,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupSpec {
+    name: String,
+    #[serde(default = "one")]
+    count: u32,
+    rw: Access,
+    bs: Size,
+    #[serde(default = "one")]
+    iodepth: u32,
+    /// Per cent of reads in a mix.
+    #[serde(default = "half")]
+    rwmixread: u8,
+    /// An application that asks for no more than so many bytes per second.
+    rate_max: Option<Size>,
+    /// An open loop: so many IOs per second at random moments, whether or not earlier ones have come back.
+    rate_iops: Option<u32>,
+    /// The first so many bytes of the SSD; all of it if absent.
+    size: Option<Size>,
+    #[serde(default = "one")]
+    weight: u32,
+    /// No more than so many bytes per second, enforced by the switch.
+    limit: Option<Size>,
+    /// No fewer than so many bytes per second while there is backlog.
+    reservation: Option<Size>,
+    #[serde(default = "yes")]
+    obeys_credit: bool,
+    start: Option<Span>,
+    /// So much later starts each further tenant of the group.
+    start_step: Option<Span>,
+    stop: Option<Span>,
+    stop_step: Option<Span>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn half() -> u8 {
+    50
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Where in the file something is, for a complaint.
+struct Place<'o> {
+    origin: &'o str,
+    field: String,
+}
+
+impl Place<'_> {
+    fn wrong(&self, field: &str, problem: impl Into<String>) -> ExperimentError {
+        let field = if self.field.is_empty() { field.to_owned() } else { format!("{}: {field}", self.field) };
+        ExperimentError::Value { origin: self.origin.to_owned(), field, problem: problem.into() }
+    }
+}
+
+pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, ExperimentError> {
+    let file: File = toml::from_str(text).map_err(|error| ExperimentError::Syntax {
+        origin: origin.to_owned(),
+        message: error.to_string().trim_end().to_owned(),
+    })?;
+    let top = Place { origin, field: String::new() };
+    if file.seeds.is_empty() {
+        return Err(top.wrong("seeds", "there is none; give at least one, for example [1]"));
+    }
+    if file.profiles.is_empty() {
+        return Err(top.wrong("profiles", "there is none; give at least one, for example [\"dct983\"]"));
+    }
+    let profiles = file
+        .profiles
+        .iter()
+        .map(|name| Profile::named(name).map_err(|error| top.wrong("profiles", error.to_string())))
+        .collect::<Result<Vec<_>, _>>()?;
+    let schedulers = file
+        .schedulers
+        .iter()
+        .map(|name| Scheduler::named(name).ok_or_else(|| top.wrong("schedulers", unknown_scheduler(name))))
+        .collect::<Result<Vec<_>, _>>()?;
+    if schedulers.is_empty() {
+        return Err(top.wrong("schedulers", "there is none; give at least one, for example [\"gimbal\"]"));
+    }
+    let window = window(&top, file.warm_up, file.duration, file.interval)?;
+    let mut cases = Vec::new();
+    for spec in file.cases {
+        let place = Place { origin, field: format!("case {}", spec.name) };
+        if cases.iter().any(|case: &Case| case.name == spec.name) {
+            return Err(place.wrong("name", "there are two of it; every case needs a name of its own"));
+        }
+        cases.extend(expand(&place, spec, window, file.interval)?);
+    }
+    if cases.is_empty() {
+        return Err(top.wrong("case", "there is none; add a [[case]]"));
+    }
+    let network = match file.network_delay {
+        Some(Span(delay)) => Network { delay, ..Network::RDMA_100G },
+        None => Network::RDMA_100G,
+    };
+    let alone = file.alone.map_or(ALONE, |[warm_up, duration]| (warm_up.0, duration.0));
+    let experiment = Experiment {
+        name: name.to_owned(),
+        title: file.title,
+        source: file.source,
+        about: file.about,
+        profiles,
+        seeds: file.seeds,
+        network,
+        schedulers,
+        cases,
+        alone: Window { warm_up: alone.0, duration: alone.1, interval: alone.1 },
+        claims: file.claims,
+    };
+    for claim in &experiment.claims {
+        check_claim(&experiment, claim, origin)?;
+    }
+    Ok(experiment)
+}
+
+fn unknown_scheduler(name: &str) -> String {
+    let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
+    format!("there is no scheduler {name}; there are {}", known.join(", "))
+}
+
+fn window(
+    place: &Place<'_>,
+    warm_up: Span,
+    duration: Span,
+    interval: Span,
+) -> Result<Window, ExperimentError> {
+    let window = Window { warm_up: warm_up.0, duration: duration.0, interval: interval.0 };
+    if window.interval == Nanos::ZERO || window.duration == Nanos::ZERO {
+        return Err(place.wrong("duration", "neither it nor the interval may be zero"));
+    }
+    if window.duration.0 / window.interval.0 > POINTS_MAX {
+        return Err(
+            place.wrong("interval", format!("makes more than {POINTS_MAX} points; take a longer one"))
+        );
+    }
+    Ok(window)
+}
+
+/// A case for each value of the sweep, or the one.
+fn expand(
+    place: &Place<'_>,
+    spec: CaseSpec,
+    whole: Window,
+    interval: Span,
+) -> Result<Vec<Case>, ExperimentError> {
+    let warm_up = spec.warm_up.unwrap_or(Span(whole.warm_up));
+    let duration = spec.duration.unwrap_or(Span(whole.duration));
+    let window = window(place, warm_up, duration, interval)?;
+    if spec.groups.is_empty() {
+        return Err(place.wrong("groups", "there is none; a case needs somebody who does something"));
+    }
+    let condition = match spec.condition {
+        ConditionName::Clean => Condition::Clean,
+        ConditionName::Fragmented => Condition::Fragmented,
+    };
+    let case = |x, swept, groups: Vec<GroupSpec>| {
+        let groups = groups.into_iter().map(|group| group_of(place, group)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Case { name: spec.name.clone(), x, swept, condition, window, groups })
+    };
+    let Some(sweep) = &spec.sweep else { return Ok(vec![case(None, None, spec.groups.clone())?]) };
+    if sweep.values.is_empty() {
+        return Err(place.wrong("sweep", "has no values"));
+    }
+    let swept = |value: &u32| {
+        let groups = spec.groups.iter().map(|group| set(place, group.clone(), sweep.over, *value));
+        case(Some(f64::from(*value)), Some(sweep.over), groups.collect::<Result<_, _>>()?)
+    };
+    sweep.values.iter().map(swept).collect()
+}
+
+fn set(
+    place: &Place<'_>,
+    group: GroupSpec,
+    over: Parameter,
+    value: u32,
+) -> Result<GroupSpec, ExperimentError> {
+    Ok(match over {
+        Parameter::RwMixRead => {
+            let rwmixread =
+                u8::try_from(value).map_err(|_| place.wrong("sweep", "a percentage is at most 100"))?;
+            GroupSpec { rwmixread, ..group }
+        }
+        Parameter::Bs => GroupSpec { bs: Size(Bytes::kib(u64::from(value))), ..group },
+        Parameter::IoDepth => GroupSpec { iodepth: value, ..group },
+        Parameter::Count => GroupSpec { count: value, ..group },
+    })
+}
+
+fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError> {
+    let place = Place { origin: case.origin, field: format!("{}, group {}", case.field, spec.name) };
+    let grained = |field: &str, size: Bytes| {
+        let fits = size.0 > 0 && size.0.is_multiple_of(GRAIN.0);
+        if fits {
+            Ok(())
+        } else {
+            Err(place.wrong(field, format!("{size} is no positive multiple of {GRAIN}")))
+        }
+    };
+    let between = |field: &str, value: u32, most: u32| {
+        let fits = (1..=most).contains(&value);
+        if fits {
+            Ok(())
+        } else {
+            Err(place.wrong(field, format!("{value} does not lie between 1 and {most}")))
+        }
+    };
+    let rate = |field: &str, rate: Option<Size>| match rate {
+        Some(Size(Bytes::ZERO)) => {
+            Err(place.wrong(field, "a rate of zero lets nothing through; leave it out"))
+        }
+        other => Ok(other.map(|Size(bytes)| ByteRate(bytes.0))),
+    };
+    grained("bs", spec.bs.0)?;
+    between("iodepth", spec.iodepth, DEPTH_MAX)?;
+    between("count", spec.count, COUNT_MAX)?;
+    between("weight", spec.weight, u32::from(u16::MAX))?;
+    if spec.rwmixread > 100 {
+        return Err(place.wrong("rwmixread", "a percentage is at most 100"));
+    }
+    let region = match spec.size {
+        Some(Size(size)) => {
+            grained("size", size)?;
+            let slots = u32::try_from(size.0 / GRAIN.0)
+                .map_err(|_| place.wrong("size", "is beyond any simulated SSD"))?;
+            Some((0, slots))
+        }
+        None => None,
+    };
+    let arrival = match spec.rate_iops {
+        Some(0) => return Err(place.wrong("rate_iops", "no IO would ever come; leave it out")),
+        Some(iops) => Arrival::Open { iops },
+        None => Arrival::Closed { depth: spec.iodepth },
+    };
+    let (pattern, read_percent) = match spec.rw {
+        Access::Read => (Pattern::Sequential, 100),
+        Access::Write => (Pattern::Sequential, 0),
+        Access::Rw => (Pattern::Sequential, spec.rwmixread),
+        Access::RandRead => (Pattern::Random, 100),
+        Access::RandWrite => (Pattern::Random, 0),
+        Access::RandRw => (Pattern::Random, spec.rwmixread),
+    };
+    let workload = Workload {
+        arrival,
+        region,
+        rate_max: rate("rate_max", spec.rate_max)?,
+        ..Workload::closed(spec.iodepth, spec.bs.0, read_percent, pattern)
+    };
+    let share = Share {
+        weight: spec.weight,
+        limit_rate: rate("limit", spec.limit)?,
+        reservation: rate("reservation", spec.reservation)?,
+        ..Share::EQUAL
+    };
+    let span = |span: Option<Span>| span.map_or(Nanos::ZERO, |Span(nanos)| nanos);
+    Ok(Group {
+        name: spec.name,
+        count: spec.count,
+        workload,
+        share,
+        obeys_credit: spec.obeys_credit,
+        start: span(spec.start),
+        start_step: span(spec.start_step),
+        stop: spec.stop.map(|Span(nanos)| nanos),
+        stop_step: span(spec.stop_step),
+    })
+}
+
+/// A claim must speak of things that the experiment has.
+fn check_claim(experiment: &Experiment, claim: &Claim, origin: &str) -> Result<(), ExperimentError> {
+    let place = Place { origin, field: format!("claim {}", claim.id) };
+    let Some(case) = experiment.case(&claim.case) else {
+        return Err(place.wrong("case", format!("the experiment has no case {}", claim.case)));
+    };
+    if case.swept.is_some() {
+        return Err(place.wrong("case", "is swept; a claim needs a case with one value"));
+    }
+    for name in claim.quantity.groups() {
+        if !case.groups.iter().any(|group| group.name == name) {
+            return Err(place.wrong("quantity", format!("case {} has no group {name}", case.name)));
+        }
+    }
+    for (field, name) in [("with", &claim.with), ("about", &claim.about)] {
+        let known = |name: &String| experiment.schedulers.iter().any(|scheduler| scheduler.name() == name);
+        if let Some(name) = name.as_ref().filter(|name| !known(name)) {
+            return Err(place.wrong(field, format!("the experiment does not run {name}")));
+        }
+    }
+    match (claim.compare.needs_other(), &claim.with) {
+        (true, None) => Err(place.wrong("with", "is missing: compared with which scheduler?")),
+        (false, Some(_)) => Err(place.wrong("with", "is too much: this comparison needs no other scheduler")),
+        _ => Ok(()),
+    }
+}

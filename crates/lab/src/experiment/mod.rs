@@ -1,0 +1,213 @@
+//! An experiment as data: devices, tenants, schedulers, time, and what the source claims came of it.
+//!
+//! An experiment is a folder with an `experiment.toml`. Its *cases* are situations that are compared within one experiment (clean
+//! and fragmented, say); a case may be swept over a parameter, which makes one case per value. Each case runs on every
+//! profile, under every scheduler, with every seed.
+//!
+//! ```toml
+//! title = "Small readers beside large ones"
+//! source = "Gimbal, SIGCOMM 2021, figure 7a"
+//! profiles = ["dct983"]
+//! seeds = [1, 2, 3]
+//! warm_up = "300ms"
+//! duration = "1s"
+//! interval = "50ms"
+//! schedulers = ["none", "gimbal"]
+//!
+//! [[case]]
+//! name = "clean"
+//! condition = "clean"
+//! groups = [
+//!     { name = "small", count = 16, rw = "randread", bs = "4k", iodepth = 32 },
+//!     { name = "large", count = 4, rw = "randread", bs = "128k", iodepth = 4 },
+//! ]
+//! ```
+//!
+//! Elsewhere: the file's words are `file`; the experiments that come with the lab are `builtin`.
+
+mod builtin;
+mod error;
+mod file;
+#[cfg(test)]
+mod tests;
+
+pub use builtin::names;
+pub use error::ExperimentError;
+
+use crate::claims::Claim;
+use crate::scheduler::Scheduler;
+use sched::Share;
+use sim::{Network, TenantSpec, Workload};
+use ssd::{Condition, Profile};
+use std::path::Path;
+use units::{Instant, Nanos};
+
+/// One experiment, checked.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Its name: that of its folder.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// Where it comes from: paper and figure.
+    pub source: String,
+    /// What one should look at, in a sentence or two.
+    pub about: String,
+    /// The SSDs; claims are judged on the first, and shown for all.
+    pub profiles: Vec<Profile>,
+    /// At least one.
+    pub seeds: Vec<u64>,
+    /// What lies between tenants and switch.
+    pub network: Network,
+    /// The schedulers compared.
+    pub schedulers: Vec<Scheduler>,
+    /// The situations, in the order of the file; a swept case is there once per value.
+    pub cases: Vec<Case>,
+    /// How long a group's stand-alone speed is measured.
+    pub alone: Window,
+    /// What the source says came of it.
+    pub claims: Vec<Claim>,
+}
+
+/// A stretch of virtual time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Left out of the results.
+    pub warm_up: Nanos,
+    /// Measured.
+    pub duration: Nanos,
+    /// Length of one point of a series.
+    pub interval: Nanos,
+}
+
+/// One situation.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name; a swept case's is that of all its values.
+    pub name: String,
+    /// The swept parameter's value.
+    pub x: Option<f64>,
+    /// What is swept, for the axis of a plot.
+    pub swept: Option<Parameter>,
+    /// The state of the flash at the start.
+    pub condition: Condition,
+    /// How long it runs.
+    pub window: Window,
+    /// Who takes part.
+    pub groups: Vec<Group>,
+}
+
+impl Case {
+    /// All tenants, group after group.
+    pub fn tenants(&self) -> Vec<TenantSpec> {
+        self.groups.iter().flat_map(Group::tenants).collect()
+    }
+
+    /// How many tenants there are.
+    pub fn population(&self) -> u32 {
+        self.groups.iter().map(|group| group.count).sum()
+    }
+}
+
+/// Tenants that do the same.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// How many tenants.
+    pub count: u32,
+    /// What each of them does.
+    pub workload: Workload,
+    /// What each was promised.
+    pub share: Share,
+    /// Whether their clients keep to the credit.
+    pub obeys_credit: bool,
+    /// When the first begins.
+    pub start: Nanos,
+    /// So much later begins each that follows.
+    pub start_step: Nanos,
+    /// When the first stops; `None` is the end of the run.
+    pub stop: Option<Nanos>,
+    /// So much later stops each that follows.
+    pub stop_step: Nanos,
+}
+
+impl Group {
+    fn tenants(&self) -> impl Iterator<Item = TenantSpec> + '_ {
+        (0..self.count).map(|n| {
+            let after = |first: Nanos, step: Nanos| Instant::ZERO + first + Nanos(step.0 * u64::from(n));
+            TenantSpec {
+                share: self.share,
+                obeys_credit: self.obeys_credit,
+                start: after(self.start, self.start_step),
+                stop: self.stop.map_or(Instant::FAR_FUTURE, |stop| after(stop, self.stop_step)),
+                ..TenantSpec::new(format!("{} {}", self.name, n + 1), self.workload.clone())
+            }
+        })
+    }
+}
+
+/// What a case can be swept over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Parameter {
+    /// Per cent of reads in a mix.
+    RwMixRead,
+    /// KiB per IO.
+    Bs,
+    /// IOs outstanding per tenant.
+    IoDepth,
+    /// Tenants of each group.
+    Count,
+}
+
+impl Parameter {
+    /// As an axis calls it.
+    pub fn axis(self) -> &'static str {
+        match self {
+            Parameter::RwMixRead => "reads, per cent",
+            Parameter::Bs => "size of an IO, KiB",
+            Parameter::IoDepth => "queue depth",
+            Parameter::Count => "tenants per group",
+        }
+    }
+}
+
+impl Experiment {
+    /// An experiment that comes with the lab.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Unknown`] if there is none of that name.
+    pub fn named(name: &str) -> Result<Experiment, ExperimentError> {
+        let text = builtin::text(name).ok_or_else(|| ExperimentError::Unknown { name: name.to_owned() })?;
+        Experiment::parse(text, name, name)
+    }
+
+    /// The experiment in a file, or in the `experiment.toml` of a folder.
+    ///
+    /// # Errors
+    /// Unreadable file, or text that is not an experiment.
+    pub fn load(path: &Path) -> Result<Experiment, ExperimentError> {
+        let file = if path.is_dir() { path.join("experiment.toml") } else { path.to_owned() };
+        let origin = file.display().to_string();
+        let folder = file.parent().and_then(Path::file_name).or(file.file_stem());
+        let name = folder.map_or_else(|| origin.clone(), |name| name.to_string_lossy().into_owned());
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Experiment::parse(&text, &name, &origin),
+            Err(source) => Err(ExperimentError::Unreadable { origin, source }),
+        }
+    }
+
+    /// The experiment written in `text`; `origin` names the text in errors.
+    ///
+    /// # Errors
+    /// Text that is not an experiment: which field, why, what it may be.
+    pub fn parse(text: &str, name: &str, origin: &str) -> Result<Experiment, ExperimentError> {
+        file::read(text, name, origin)
+    }
+
+    /// The case of a name (the first, if it is swept).
+    pub fn case(&self, name: &str) -> Option<&Case> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+}

@@ -1,0 +1,102 @@
+use super::*;
+
+const SMALL: &str = r#"
+title = "t"
+source = "s"
+about = "a"
+profiles = ["dct983"]
+seeds = [1]
+warm_up = "10ms"
+duration = "20ms"
+interval = "10ms"
+schedulers = ["none", "gimbal"]
+[[case]]
+name = "clean"
+condition = "clean"
+groups = [{ name = "small", count = 2, rw = "randread", bs = "4k", iodepth = 8 }]
+"#;
+
+fn complaint(text: &str) -> String {
+    Experiment::parse(text, "x", "x.toml").expect_err("this is no experiment").to_string()
+}
+
+#[test]
+fn every_experiment_that_comes_with_the_lab_can_be_read() {
+    for name in names() {
+        let experiment = Experiment::named(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(experiment.name, name);
+    }
+}
+
+#[test]
+fn a_sweep_makes_a_case_of_each_value() {
+    let text = SMALL.replace(
+        "condition = \"clean\"",
+        "condition = \"clean\"\nsweep = { over = \"bs\", values = [4, 64] }",
+    );
+    let experiment = Experiment::parse(&text, "x", "x.toml").expect("an experiment");
+    let sizes: Vec<_> = experiment.cases.iter().map(|case| (case.x, case.name.as_str())).collect();
+    assert_eq!(sizes, [(Some(4.0), "clean"), (Some(64.0), "clean")]);
+}
+
+#[test]
+fn tenants_of_a_group_come_and_go_one_after_the_other() {
+    let text = SMALL
+        .replace("iodepth = 8", "start = \"1s\", start_step = \"5s\", stop = \"60s\", stop_step = \"2s\"");
+    let experiment = Experiment::parse(&text, "x", "x.toml").expect("an experiment");
+    let times: Vec<_> =
+        experiment.cases[0].tenants().iter().map(|tenant| (tenant.start, tenant.stop)).collect();
+    let at = |seconds| Instant::ZERO + Nanos::secs(seconds);
+    assert_eq!(times, [(at(1), at(60)), (at(6), at(62))]);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    for (from, to, said) in [
+        (
+            "bs = \"4k\"",
+            "bs = \"5000\"",
+            "case clean, group small: bs: 5000 B is no positive multiple of 4 KiB",
+        ),
+        ("iodepth = 8", "iodepth = 0", "case clean, group small: iodepth: 0 does not lie between 1 and"),
+        ("\"gimbal\"", "\"bfq\"", "schedulers: there is no scheduler bfq; there are none, "),
+        ("[\"dct983\"]", "[\"hal\"]", "profiles: "),
+        ("seeds = [1]", "seeds = []", "seeds: there is none"),
+        ("interval = \"10ms\"", "interval = \"0\"", "neither it nor the interval may be zero"),
+        ("rw = \"randread\"", "rw = \"sideways\"", "sideways"),
+        ("title", "tilte", "tilte"),
+    ] {
+        let complaint = complaint(&SMALL.replace(from, to));
+        assert!(complaint.contains(said), "{from} -> {to} says: {complaint}");
+        assert!(complaint.contains("x.toml"), "{complaint}");
+    }
+}
+
+#[test]
+fn a_claim_speaks_of_what_is_there() {
+    let claim = r#"
+[[claim]]
+id = "C"
+what = "w"
+case = "clean"
+quantity = { f-util = "small" }
+compare = "times-more"
+with = "none"
+paper = 2.0
+"#;
+    Experiment::parse(&format!("{SMALL}{claim}"), "x", "x.toml").unwrap_or_else(|error| panic!("{error}"));
+    for (from, to, said) in [
+        ("\"clean\"\nquantity", "\"dirty\"\nquantity", "claim C: case: the experiment has no case dirty"),
+        ("\"small\"", "\"tiny\"", "claim C: quantity: case clean has no group tiny"),
+        (
+            "with = \"none\"",
+            "with = \"gimbal-paper\"",
+            "claim C: with: the experiment does not run gimbal-paper",
+        ),
+        ("with = \"none\"\n", "", "claim C: with: is missing"),
+        ("times-more", "percent-at-most", "claim C: with: is too much"),
+    ] {
+        let complaint = complaint(&format!("{SMALL}{}", claim.replace(from, to)));
+        assert!(complaint.contains(said), "{from} -> {to} says: {complaint}");
+    }
+}

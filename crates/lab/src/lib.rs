@@ -1,0 +1,25 @@
+//! The lab: every scheduler on the same simulated SSDs and workloads, and what the papers claim held against it.
+//!
+//! ```text
+//!  experiment.toml ─► Experiment ─► Plan: worlds ─► runner (all cores) ─► Findings: one Record per run
+//!                          │                                                   │
+//!                          └── claims, figures ────────────────────────────────┴─► rows, plots, report
+//! ```
+//!
+//! Everything runs in virtual time. The same experiment and seeds give the same records, byte by byte, on every machine, with
+//! any number of threads, in debug and in release builds (`tests/repeatable.rs`).
+//!
+//! Reading order: [`experiment`] (what is run), [`plan`] (the worlds that takes), [`runner`], [`measure`] (what is made of a
+//! run), [`claims`] (what the papers say, and whether it holds here).
+
+pub mod claims;
+pub mod experiment;
+pub mod findings;
+pub mod measure;
+pub mod plan;
+pub mod record;
+pub mod runner;
+pub mod scheduler;
+
+pub use experiment::{Experiment, ExperimentError};
+pub use findings::{Findings, run};

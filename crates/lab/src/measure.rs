@@ -1,0 +1,139 @@
+//! What is kept of a run: per group of tenants bandwidth, latency and the course of both; histograms are merged and let go.
+
+use hdrhistogram::Histogram;
+use sched::SsdView;
+use serde::Serialize;
+use sim::{Direction, Latencies, Point, Results, TenantResults};
+use units::{Instant, Nanos};
+
+/// One run, measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// In the order of the case.
+    pub groups: Vec<GroupMeasured>,
+    /// What the scheduler showed, interval by interval.
+    pub views: Vec<(Instant, SsdView)>,
+    /// IOs that came back, warm-up included.
+    pub ios: u64,
+    /// A hash of every decision and completion.
+    pub fingerprint: u64,
+}
+
+/// One group of one run.
+#[derive(Clone, Debug)]
+pub struct GroupMeasured {
+    /// Bytes per second of each tenant.
+    pub bandwidths: Vec<f64>,
+    /// Reads of all its tenants; `None` if there were none.
+    pub read: Option<DirectionFigures>,
+    /// Writes of all its tenants; `None` if there were none.
+    pub write: Option<DirectionFigures>,
+    /// All its tenants together, interval by interval.
+    pub series: Vec<Point>,
+}
+
+/// Reads or writes of a group: bandwidth, and latencies in three readings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DirectionFigures {
+    /// IOs that came back in the measured time.
+    pub ios: u64,
+    /// 10^6 bytes per second.
+    pub mb_per_s: f64,
+    /// Inside the SSD: submission to completion.
+    pub device: Quantiles,
+    /// Seen from the network: sent by the client to completion at the client (the papers' reading).
+    pub network: Quantiles,
+    /// End to end: the wait for credit in the client included.
+    pub end_to_end: Quantiles,
+}
+
+/// A distribution of latencies, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// Arithmetic mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+}
+
+impl Measured {
+    /// What is kept of `results`, whose tenants belong to groups of `counts` tenants each.
+    pub fn new(results: &Results, counts: &[u32]) -> Measured {
+        let mut tenants = &results.tenants[..];
+        let mut groups = Vec::with_capacity(counts.len());
+        for count in counts {
+            let (group, rest) = tenants.split_at(*count as usize);
+            groups.push(GroupMeasured::new(group, results.duration));
+            tenants = rest;
+        }
+        assert!(tenants.is_empty(), "{} tenants belong to no group", tenants.len());
+        Measured { groups, views: results.views.clone(), ios: results.ios, fingerprint: results.fingerprint }
+    }
+}
+
+impl GroupMeasured {
+    fn new(tenants: &[TenantResults], duration: Nanos) -> GroupMeasured {
+        let points = tenants.first().map_or(0, |tenant| tenant.series.len());
+        let mut series = vec![Point::default(); points];
+        for tenant in tenants {
+            for (sum, point) in series.iter_mut().zip(&tenant.series) {
+                sum.read.add(point.read);
+                sum.write.add(point.write);
+            }
+        }
+        GroupMeasured {
+            bandwidths: tenants.iter().map(|tenant| tenant.bandwidth(duration).0 as f64).collect(),
+            read: DirectionFigures::of(tenants.iter().map(|tenant| &tenant.read), duration),
+            write: DirectionFigures::of(tenants.iter().map(|tenant| &tenant.write), duration),
+            series,
+        }
+    }
+
+    /// Bytes per second of all its tenants.
+    pub fn bandwidth(&self) -> f64 {
+        self.bandwidths.iter().sum()
+    }
+}
+
+impl DirectionFigures {
+    fn of<'a>(
+        directions: impl Iterator<Item = &'a Direction> + Clone,
+        duration: Nanos,
+    ) -> Option<DirectionFigures> {
+        let ios: u64 = directions.clone().map(|direction| direction.ios).sum();
+        if ios == 0 {
+            return None;
+        }
+        let merged = |reading: fn(&Latencies) -> &Histogram<u64>| {
+            let mut latencies = directions.clone().map(|direction| reading(&direction.latency));
+            let mut sum = latencies.next().expect("somebody's IOs came back").clone();
+            latencies.for_each(|other| sum.add(other).expect("histograms that resize take any value"));
+            Quantiles::of(&sum)
+        };
+        let bytes: u64 = directions.clone().map(|direction| direction.bytes.0).sum();
+        Some(DirectionFigures {
+            ios,
+            mb_per_s: bytes as f64 / duration.as_secs_f64() / 1e6,
+            device: merged(|latency| &latency.device),
+            network: merged(|latency| &latency.network),
+            end_to_end: merged(|latency| &latency.end_to_end),
+        })
+    }
+}
+
+impl Quantiles {
+    /// From a histogram of nanoseconds.
+    fn of(histogram: &Histogram<u64>) -> Quantiles {
+        let micros = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Quantiles {
+            mean_us: histogram.mean() / 1e3,
+            p50_us: micros(0.5),
+            p99_us: micros(0.99),
+            p999_us: micros(0.999),
+        }
+    }
+}

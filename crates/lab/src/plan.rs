@@ -1,0 +1,180 @@
+//! The runs that an experiment takes: each case under each scheduler with each seed, and what each group could do alone.
+//!
+//! f-Util needs to know what a group's kind of work reaches when the SSD does nothing else. Two readings: the *maximum* that the
+//! device gives to many workers of that kind, and what *one* worker of the group reaches by itself at its own queue depth.
+//! Both run without a scheduler. Groups of equal work share them.
+
+use crate::experiment::{Experiment, Window};
+use sim::{Arrival, PolicyChoice, TenantSpec, Workload, World};
+use ssd::{Condition, Profile};
+use std::collections::HashMap;
+
+/// Workers of one kind that find what the device gives that kind at most.
+const SATURATING_WORKERS: usize = 16;
+/// What an open workload is replaced by when its maximum is looked for.
+const SATURATING_DEPTH: u32 = 32;
+
+/// One world to run, and what for.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The world.
+    pub world: World,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The world's tenants belong to groups: so many to the first, so many to the next.
+    pub counts: Vec<u32>,
+    /// For the progress: `g7a: clean, gimbal`.
+    pub label: String,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A case under a scheduler. Indices into the experiment's lists.
+    Case {
+        /// Which profile.
+        profile: usize,
+        /// Which case.
+        case: usize,
+        /// Which scheduler.
+        scheduler: usize,
+        /// Which seed.
+        seed: usize,
+    },
+    /// Many workers of one kind and nobody else.
+    Maximum,
+    /// One worker and nobody else.
+    One,
+}
+
+/// Where a group's stand-alone runs are in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// The run of many workers.
+    pub maximum: usize,
+    /// The run of one worker.
+    pub one: usize,
+}
+
+/// All runs of an experiment.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// In the order in which their results are wanted.
+    pub runs: Vec<Run>,
+    /// By profile, case and group.
+    alone: HashMap<(usize, usize, usize), Alone>,
+}
+
+impl Plan {
+    /// The runs of `experiment`.
+    pub fn new(experiment: &Experiment) -> Plan {
+        let mut planner = Planner { experiment, runs: Vec::new(), known: HashMap::new() };
+        let mut alone = HashMap::new();
+        for (p, profile) in experiment.profiles.iter().enumerate() {
+            for (c, case) in experiment.cases.iter().enumerate() {
+                for (g, group) in case.groups.iter().enumerate() {
+                    let found = planner.alone(profile, case.condition, &group.workload);
+                    alone.insert((p, c, g), found);
+                }
+            }
+        }
+        for (p, profile) in experiment.profiles.iter().enumerate() {
+            for c in 0..experiment.cases.len() {
+                for s in 0..experiment.schedulers.len() {
+                    for seed in 0..experiment.seeds.len() {
+                        planner.case(profile, Purpose::Case { profile: p, case: c, scheduler: s, seed });
+                    }
+                }
+            }
+        }
+        Plan { runs: planner.runs, alone }
+    }
+
+    /// The stand-alone runs of a group.
+    ///
+    /// # Panics
+    /// If there is no such profile, case or group.
+    pub fn alone(&self, profile: usize, case: usize, group: usize) -> Alone {
+        self.alone[&(profile, case, group)]
+    }
+}
+
+struct Planner<'e> {
+    experiment: &'e Experiment,
+    runs: Vec<Run>,
+    /// By what decides the outcome, written out.
+    known: HashMap<String, Alone>,
+}
+
+impl Planner<'_> {
+    fn alone(&mut self, profile: &Profile, condition: Condition, workload: &Workload) -> Alone {
+        // Nobody's own limits: the device's.
+        let one = Workload { rate_max: None, ..workload.clone() };
+        let key = format!("{} {condition:?} {one:?}", profile.name);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let many = match one.arrival {
+            Arrival::Closed { .. } => one.clone(),
+            Arrival::Open { .. } => {
+                Workload { arrival: Arrival::Closed { depth: SATURATING_DEPTH }, ..one.clone() }
+            }
+        };
+        let maximum = self.standalone(profile, condition, vec![many; SATURATING_WORKERS], Purpose::Maximum);
+        let one = self.standalone(profile, condition, vec![one], Purpose::One);
+        let found = Alone { maximum, one };
+        self.known.insert(key, found);
+        found
+    }
+
+    fn standalone(
+        &mut self,
+        profile: &Profile,
+        condition: Condition,
+        workloads: Vec<Workload>,
+        purpose: Purpose,
+    ) -> usize {
+        let counts = vec![workloads.len() as u32];
+        let tenants = workloads.into_iter().map(|workload| TenantSpec::new("alone", workload)).collect();
+        let seed = self.experiment.seeds[0];
+        let world = self.world(profile, condition, PolicyChoice::None, tenants, self.experiment.alone, seed);
+        let label = format!("{}: alone", self.experiment.name);
+        self.runs.push(Run { world, purpose, counts, label });
+        self.runs.len() - 1
+    }
+
+    fn case(&mut self, profile: &Profile, purpose: Purpose) {
+        let Purpose::Case { case, scheduler, seed, .. } = purpose else {
+            unreachable!("{purpose:?} is no case")
+        };
+        let (case, scheduler) = (&self.experiment.cases[case], self.experiment.schedulers[scheduler]);
+        let seed = self.experiment.seeds[seed];
+        let policy = scheduler.policy(profile);
+        let world = self.world(profile, case.condition, policy, case.tenants(), case.window, seed);
+        let label = format!("{}: {}, {}", self.experiment.name, case.name, scheduler.name());
+        let counts = case.groups.iter().map(|group| group.count).collect();
+        self.runs.push(Run { world, purpose, counts, label });
+    }
+
+    fn world(
+        &self,
+        profile: &Profile,
+        condition: Condition,
+        policy: PolicyChoice,
+        tenants: Vec<TenantSpec>,
+        window: Window,
+        seed: u64,
+    ) -> World {
+        World {
+            seed,
+            profile: profile.clone(),
+            condition,
+            policy,
+            network: self.experiment.network,
+            tenants,
+            warm_up: window.warm_up,
+            duration: window.duration,
+            interval: window.interval,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Runs worlds on all cores and keeps of each what is wanted of it.
+//!
+//! Threads take the next world from a common counter; results stand in the order of the worlds, whoever was first. Conditioned
+//! SSDs are shared: making a fragmented one takes longer than many a run.
+
+use crate::measure::Measured;
+use crate::plan::Run;
+use sim::checkers::Violation;
+use ssd::{Condition, Image};
+use std::collections::HashMap;
+use std::fmt;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+/// A run that broke a rule of the simulator: a defect of a scheduler or of the model, never a result.
+#[derive(Debug)]
+pub struct Broken {
+    /// Which run.
+    pub label: String,
+    /// Its seed.
+    pub seed: u64,
+    /// What happened.
+    pub violation: Violation,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (seed {}) broke a rule of the simulator: {}", self.label, self.seed, self.violation)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// How far the work is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Runs that have ended.
+    pub done: usize,
+    /// Runs in all.
+    pub all: usize,
+    /// The one that has just ended.
+    pub label: &'a str,
+}
+
+/// SSDs conditioned so far, for as long as the lab works.
+#[derive(Default)]
+pub struct Images {
+    made: Mutex<HashMap<ImageKey, Arc<OnceLock<Image>>>>,
+}
+
+/// The profile as text, as two profiles of one name may differ.
+#[derive(PartialEq, Eq, Hash)]
+struct ImageKey {
+    profile: String,
+    condition: Condition,
+    seed: u64,
+}
+
+impl Images {
+    fn of(&self, run: &Run) -> Image {
+        let world = &run.world;
+        // Nothing is random about a clean SSD.
+        let seed = if world.condition == Condition::Clean { 0 } else { world.seed };
+        let key = ImageKey { profile: world.profile.to_toml(), condition: world.condition, seed };
+        let place = self.made.lock().expect("no thread dies here").entry(key).or_default().clone();
+        // Outside the lock: others may need another SSD meanwhile.
+        place.get_or_init(|| Image::new(&world.profile, world.condition, seed)).clone()
+    }
+}
+
+/// Runs all, on as many threads as there are cores. Tells `watch` of every run that ends.
+///
+/// # Errors
+/// The first run, in the order of `runs`, that broke a rule.
+pub fn run_all(
+    runs: &[Run],
+    images: &Images,
+    watch: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Vec<Measured>, Broken> {
+    let results: Vec<OnceLock<Result<Measured, Broken>>> = runs.iter().map(|_| OnceLock::new()).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(runs.len());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let mine = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(mine) else { break };
+                    let first = results[mine].set(run_one(run, images)).is_ok();
+                    assert!(first, "run {mine} was done twice");
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    watch(Progress { done, all: runs.len(), label: &run.label });
+                }
+            });
+        }
+    });
+    results.into_iter().map(|result| result.into_inner().expect("all runs have been taken")).collect()
+}
+
+fn run_one(run: &Run, images: &Images) -> Result<Measured, Broken> {
+    let image = images.of(run);
+    match sim::run_on(&run.world, run.world.policy.build(), &image) {
+        Ok(results) => Ok(Measured::new(&results, &run.counts)),
+        Err(violation) => Err(Broken { label: run.label.clone(), seed: run.world.seed, violation }),
+    }
+}
