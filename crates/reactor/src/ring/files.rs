@@ -2,6 +2,12 @@
 //!
 //! Everything has its request. Only the discard of a block device needs a newer one (a command to the device, Linux 6.12); where
 //! it or the device lacks it, a hole is punched, which a block device does by writing zeroes with leave to unmap.
+//!
+//! A burst of operations goes to the kernel in pieces, each as long as all that is out already: the first at once. The kernel
+//! holds the requests of one call back until it has prepared the last of them (some 2 µs each), which a device that is idle
+//! would have to wait for. One that is busy has enough to do, and gets the whole burst with everything else.
+//!
+//! Holds: `a_burst_goes_out_in_pieces_that_double`.
 
 use super::queue::{Kind, Queue, Request};
 use super::{Flight, RingDriver, Source};
@@ -83,6 +89,11 @@ impl File {
     }
 }
 
+/// Whether operations should go to the kernel now: `pushed` of the `in_flight` have not yet.
+fn is_piece(pushed: usize, in_flight: usize) -> bool {
+    pushed >= in_flight - pushed
+}
+
 /// Whether the kernel or the device does not know a command.
 fn is_unknown_command(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY))
@@ -112,6 +123,12 @@ impl RingDriver {
         let flight =
             self.flights.insert(|_| Flight { owner, transfer: Transfer::new(op), is_command: false }).index();
         self.push_step(flight);
+        self.disk_pushed += 1;
+        if is_piece(self.disk_pushed, self.flights.len()) {
+            self.disk_pushed = 0;
+            // Whatever is wrong with the ring, the next wait meets and reports it; the operations stay queued until then.
+            let _ = self.queue.submit();
+        }
         Ok(())
     }
 
@@ -144,5 +161,31 @@ impl RingDriver {
         } else {
             events.push(Event::Disk { token: owner.file, tag: owner.tag, result, buffer });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths of the pieces in which `count` operations go out while `busy` others are in flight.
+    fn pieces(busy: usize, count: usize) -> Vec<usize> {
+        let mut pushed = 0;
+        let mut pieces = Vec::new();
+        for new in 1..=count {
+            pushed += 1;
+            if is_piece(pushed, busy + new) {
+                pieces.push(std::mem::take(&mut pushed));
+            }
+        }
+        pieces
+    }
+
+    #[test]
+    fn a_burst_goes_out_in_pieces_that_double() {
+        assert_eq!(pieces(0, 1), [1]);
+        assert_eq!(pieces(0, 32), [1, 1, 2, 4, 8, 16]);
+        assert_eq!(pieces(3, 10), [3, 6], "the last one goes with the next wait");
+        assert_eq!(pieces(28, 4), [0; 0], "a busy device can wait for the rest of the turn");
     }
 }

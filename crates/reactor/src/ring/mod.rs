@@ -69,6 +69,8 @@ pub(crate) struct RingDriver {
     sources: Slab<Source>,
     flights: Slab<Flight>,
     disk_depth: usize,
+    /// Operations that were asked for and not handed to the kernel.
+    disk_pushed: usize,
     /// Sockets whose reception stopped for want of a buffer, in the order in which they will get one.
     starved: VecDeque<Token>,
     /// Where the eventfd's counter is read to; its value is of no interest.
@@ -91,6 +93,7 @@ impl RingDriver {
             sources: Slab::new(),
             flights: Slab::new(),
             disk_depth: options.disk_depth,
+            disk_pushed: 0,
             starved: VecDeque::new(),
             wake_count: Box::new(0),
             waker,
@@ -245,6 +248,7 @@ impl Driver for RingDriver {
 
     fn poll(&mut self, events: &mut Events) -> io::Result<()> {
         self.feed_starved();
+        self.disk_pushed = 0;
         self.queue.submit()?;
         self.collect(events);
         Ok(())
@@ -256,6 +260,7 @@ impl Driver for RingDriver {
 
     fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<()> {
         self.feed_starved();
+        self.disk_pushed = 0;
         let timeout = deadline.map(|deadline| deadline.saturating_since(Clock.now()));
         self.queue.submit_and_wait(timeout)?;
         self.collect(events);
