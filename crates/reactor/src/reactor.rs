@@ -7,8 +7,8 @@
 //!   }
 //! ```
 //!
-//! Nothing asked for is handed to the kernel before the next `wait` or `flush`, so that one system call carries all of it. (Disk
-//! operations of the epoll backend go to its threads at once.)
+//! What is asked for is handed to the kernel by the next `wait` or `flush`, so that one system call carries all of it. Disk operations
+//! may go earlier: to the threads of the epoll backend at once, to the ring in pieces (`ring::files`).
 //!
 //! Elsewhere: what a backend does is `ring` and `epoll`; when to spin before sleeping is `pacing`.
 
@@ -254,15 +254,27 @@ impl Reactor {
             return self.sleep(deadline);
         }
         let start = Clock.now();
-        if let Some(until) = self.pacing.spin_until(start) {
-            let deadline = deadline.unwrap_or(Instant::FAR_FUTURE);
-            self.spin(until.min(deadline))?;
-            // A spin that a deadline ended was not in vain.
-            self.pacing.on_spin(!self.events.is_empty() || deadline <= until);
+        if let Some(deadline) = deadline.filter(|&deadline| self.pacing.is_near(start, deadline)) {
+            self.spin(deadline)?;
+            if !self.events.is_empty() {
+                self.pacing.on_gap(Clock.now().since(start));
+            }
+            return Ok(());
         }
-        let result = if self.events.is_empty() { self.sleep(deadline) } else { Ok(()) };
+        if let Some(until) = self.pacing.spin_until(start) {
+            self.spin(until)?;
+            self.pacing.on_spin(!self.events.is_empty());
+        }
+        if self.events.is_empty() {
+            self.sleep(deadline.map(|deadline| self.pacing.sleep_until(deadline)))?;
+        }
+        if self.events.is_empty()
+            && let Some(deadline) = deadline
+        {
+            self.spin(deadline)?;
+        }
         self.pacing.on_gap(Clock.now().since(start));
-        result
+        Ok(())
     }
 
     /// Looks for events without sleeping, until there is one or `until`.
