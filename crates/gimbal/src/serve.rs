@@ -18,12 +18,12 @@ use std::thread;
 use std::time::Duration;
 use target::config::{
     BackendChoice, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines, LogConfig,
-    LogFormat, PolicyKind, Speed, parse_size,
+    LogFormat, PolicyKind, Speed, parse_size, parse_span,
 };
 use target::{ReloadError, Server, ServerHandle, Shutdown};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 /// How long a new configuration waits for IOs to what the old one had and the new one has not.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
@@ -71,6 +71,10 @@ pub(crate) struct Args {
     /// How to talk to the system
     #[arg(long, value_enum)]
     backend: Option<BackendName>,
+    /// How long a device's thread looks for work before it sleeps, while IOs come quickly; `0us` is never [default: 50us if
+    /// there is a processor for each device]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    spin: Option<Nanos>,
     /// What to log, such as `info` or `warn,target=debug`
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -188,6 +192,9 @@ fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
             BackendName::Epoll => BackendChoice::Epoll,
         };
     }
+    if args.spin.is_some() {
+        config.spin = args.spin;
+    }
     if args.log.is_some() {
         config.log.level.clone_from(&args.log);
     }
@@ -298,6 +305,10 @@ fn abort_on_panic() {
 
 fn size(text: &str) -> Result<Bytes, String> {
     parse_size(text).ok_or_else(|| "not a size; write 100G, 512M or a number of bytes".to_owned())
+}
+
+fn span(text: &str) -> Result<Nanos, String> {
+    parse_span(text).ok_or_else(|| "not a span of time; write 20us, 0.1ms or 0us".to_owned())
 }
 
 fn speed(text: &str) -> Result<Speed, String> {

@@ -16,11 +16,14 @@ const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 const LAYOUT_UNIT: Bytes = Bytes::kib(4);
 /// The largest MDTS offered.
 const TRANSFER_MAX: Bytes = Bytes::mib(16);
+/// Beyond this, looking only burns the processor: a sleep costs microseconds.
+const SPIN_MAX: Nanos = Nanos::millis(10);
 
 /// Every problem of `config`, with fields but without lines.
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut check = Check { config, problems: Vec::new() };
     check.listen();
+    check.spin();
     check.devices();
     check.subsystems();
     check.ranges();
@@ -42,6 +45,12 @@ impl Check<'_> {
     fn listen(&mut self) {
         if self.config.listen.is_empty() {
             self.report("listen".into(), "no address to listen on", "write listen = [\"0.0.0.0:4420\"]");
+        }
+    }
+
+    fn spin(&mut self) {
+        if self.config.spin.is_some_and(|spin| spin > SPIN_MAX) {
+            self.report("spin".into(), "is longer than 10ms", "write \"50us\", or \"0us\" for never");
         }
     }
 

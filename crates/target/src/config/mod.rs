@@ -46,6 +46,9 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// How threads talk to the system.
     pub backend: BackendChoice,
+    /// How long a device's thread looks for work before it sleeps, while IOs come quickly. Zero: never; `None`: for a moment,
+    /// if there is a processor for each device.
+    pub spin: Option<Nanos>,
     /// The SSDs. Each gets a thread and a scheduler of its own.
     pub devices: Vec<DeviceConfig>,
     /// What hosts see.
@@ -370,6 +373,7 @@ impl Config {
         Config {
             listen: vec![listen],
             backend: BackendChoice::Auto,
+            spin: None,
             devices: vec![DeviceConfig {
                 name: "ssd".to_owned(),
                 kind: device,

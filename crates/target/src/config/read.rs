@@ -49,6 +49,7 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
     Config {
         listen: listen.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
         backend: backend.unwrap_or_default(),
+        spin: top.span(findings, "spin"),
         log: top.table(findings, "log").map(|table| log(table, findings)).unwrap_or_default(),
         limits: top.table(findings, "limits").map(|table| limits(table, findings)).unwrap_or_default(),
         devices: each(top, findings, "device", device),

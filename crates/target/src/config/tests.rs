@@ -41,6 +41,16 @@ fn what_a_file_leaves_out_has_its_default() {
 }
 
 #[test]
+fn looking_for_work_can_be_shortened_or_turned_off() {
+    let spin = |text: &str| Config::parse(&format!("spin = \"{text}\"\n{SMALLEST}")).expect("valid").spin;
+    assert_eq!(Config::parse(SMALLEST).expect("valid").spin, None);
+    assert_eq!(spin("20us"), Some(Nanos::micros(20)));
+    assert_eq!(spin("0us"), Some(Nanos::ZERO));
+    let long = complaints(&format!("spin = \"1s\"\n{SMALLEST}"));
+    assert!(long.contains("spin") && long.contains("longer than 10ms"), "{long}");
+}
+
+#[test]
 fn the_configuration_of_the_flags_is_valid() {
     let null = DeviceKind::Null { size: Bytes::gib(1) };
     Config::simple(null, "127.0.0.1:0".parse().expect("an address")).check().expect("valid");

@@ -19,6 +19,9 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
     if old.backend != new.backend {
         report("backend".into(), "cannot change while the target runs".into(), AT_START);
     }
+    if old.spin != new.spin {
+        report("spin".into(), "cannot change while the target runs".into(), AT_START);
+    }
     if old.log.format != new.log.format {
         report("log.format".into(), "cannot change while the target runs".into(), AT_START);
     }

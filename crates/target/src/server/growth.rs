@@ -300,7 +300,7 @@ fn start_pipeline(
     let name = device.name.clone();
     let limits = config.limits.clone();
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
-    let spin = looking::moment(config.devices.len());
+    let spin = looking::moment(config.spin, config.devices.len());
     Thread::start(config.backend, spin, format!("ssd {name}"), start, move |place, device| {
         let Place { reactor, inbox, reports } = place;
         let switch = Switch::new(policy, device);
