@@ -130,16 +130,18 @@ impl DualBucket {
         let (parts, read_parts) = (self.parts.divisor(), self.pace.read_parts());
         match u64::try_from(earned) {
             Ok(earned) if parts <= u64::from(u32::MAX) => {
-                // earned × read_parts / parts in two steps, neither of which leaves 64 bits: the second is below parts².
+                // earned × read_parts / parts in two steps, neither of which leaves 64 bits: the second is below parts². (The
+                // product would leave even 128 bits after a pause of years.)
                 let (rounds, rest) = self.parts.div_rem(earned);
                 let (more, remainder) = self.parts.div_rem(rest * read_parts + self.remainder);
                 self.remainder = remainder;
                 u128::from(rounds * read_parts + more)
             }
             _ => {
-                let shares = earned * u128::from(read_parts) + u128::from(self.remainder);
-                self.remainder = (shares % u128::from(parts)) as u64;
-                shares / u128::from(parts)
+                let (parts, read_parts) = (u128::from(parts), u128::from(read_parts));
+                let shares = earned % parts * read_parts + u128::from(self.remainder);
+                self.remainder = (shares % parts) as u64;
+                earned / parts * read_parts + shares / parts
             }
         }
     }

@@ -4,6 +4,7 @@
 extern crate std;
 
 use super::*;
+use crate::GimbalConfig;
 use proptest::prelude::*;
 
 const DEPTH: Bytes = Bytes::kib(256);
@@ -66,6 +67,17 @@ fn an_io_larger_than_the_bucket_goes_when_it_is_full_and_leaves_a_debt() {
     let debt = Bytes::mib(1) - DEPTH;
     // The write bucket is full, so everything that comes in repays the debt.
     assert_eq!(bucket.pay(full, IoKind::Read, Bytes(4096)), Err(full + Nanos(debt.0 + 4096)));
+}
+
+#[test]
+fn after_a_pause_of_centuries_at_the_highest_rate_both_are_full_and_no_more() {
+    for overflow_cost in [Cost::ONE, Cost::ratio(65_535, 1)] {
+        for split in [Cost::ONE, Cost::ratio(65_535, 1)] {
+            let mut bucket = emptied(Pace { rate: GimbalConfig::RATE_MAX, split, overflow_cost });
+            bucket.advance(Instant::FAR_FUTURE);
+            assert_eq!((bucket.bytes(IoKind::Read), bucket.bytes(IoKind::Write)), (DEPTH, DEPTH));
+        }
+    }
 }
 
 #[test]

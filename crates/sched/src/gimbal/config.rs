@@ -177,6 +177,18 @@ pub struct GimbalConfig {
 }
 
 impl GimbalConfig {
+    /// The largest threshold. A latency beyond it is no device's.
+    pub const THRESHOLD_MAX: Nanos = Nanos::secs(3600);
+    /// The largest `target_rate`: beyond what SSDs do by a factor of a hundred. What comes in at it in the 584 years that an
+    /// [`Instant`](units::Instant) can tell stays far within the buckets' 128 bits.
+    pub const RATE_MAX: ByteRate = ByteRate::mib_per_sec(1 << 20);
+    /// The most slots of an SSD, over all tenants: each holds an IO at least, and queues are shorter than that.
+    pub const SLOTS_MAX: u32 = 1 << 16;
+    /// The largest fixed charge of an IO.
+    pub const IO_OVERHEAD_MAX: Bytes = Bytes::gib(1);
+    /// The largest bound of a lead: as good as none, and what one tenant may have had more than another fits its counter.
+    pub const LEAD_MAX_MAX: Bytes = Bytes::gib(1 << 10);
+
     /// Gimbal as published; so is its lowest write cost, whatever that of `device`.
     pub const fn paper(device: DeviceConstants) -> GimbalConfig {
         GimbalConfig {
@@ -245,15 +257,17 @@ impl GimbalConfig {
         let device = &self.device;
         let rules = [
             (device.thresh_min < device.thresh_max, "thresh_min must be below thresh_max"),
-            (device.thresh_max < Nanos::secs(3600), "thresh_max must be below an hour"),
+            (device.thresh_max <= GimbalConfig::THRESHOLD_MAX, "thresh_max must be at most an hour"),
             (device.write_cost_best >= Cost::ONE, "write_cost_best must be at least 1"),
             (
                 device.write_cost_best <= device.write_cost_worst,
                 "write_cost_best must not exceed write_cost_worst",
             ),
             (device.slots > 0, "there must be at least one slot"),
+            (self.slots() <= GimbalConfig::SLOTS_MAX, "slots times slots_factor must be at most 65536"),
             (device.rate_min > ByteRate(0), "rate_min must be above zero"),
             (device.rate_min <= device.rate_max, "rate_min must not exceed rate_max"),
+            (device.rate_max <= GimbalConfig::RATE_MAX, "rate_max must be at most 1 TiB/s"),
             (
                 self.latency_weight.0 <= 16 && self.threshold_weight.is_none_or(|weight| weight.0 <= 16),
                 "weights below 1/65536 do nothing",
@@ -263,11 +277,18 @@ impl GimbalConfig {
             (self.bucket_depth <= Bytes::gib(1), "the buckets must hold at most 1 GiB"),
             (self.write_cost_period > Nanos::ZERO, "the write-cost period must not be empty"),
             (self.slot_size > Bytes::ZERO, "a slot must hold something"),
-            (self.io_overhead <= Bytes::gib(1), "the overhead of an IO must be at most 1 GiB"),
+            (
+                self.io_overhead <= GimbalConfig::IO_OVERHEAD_MAX,
+                "the overhead of an IO must be at most 1 GiB",
+            ),
             (self.quantum > Bytes::ZERO, "the quantum must not be zero"),
             (self.slots_factor > 0, "slots_factor must be at least 1"),
             (self.slots_per_tenant_min > 0, "every tenant needs a slot"),
             (self.slots_per_tenant_min <= 1 << 16, "slots_per_tenant_min must be at most 65536"),
+            (
+                self.lead_max.is_none_or(|lead| lead <= GimbalConfig::LEAD_MAX_MAX),
+                "lead_max must be at most 1 TiB",
+            ),
             (self.class_quotas.iter().all(|&quota| quota > 0), "every class needs a quota"),
             (self.slot_ios_initial > 0, "a slot holds at least one IO"),
         ];

@@ -23,16 +23,17 @@
 //! A tenant that goes before the round (its reservation) is charged too; a lead of more than `lead_max` and one IO is not
 //! remembered, or it would be kept out for hours when the reservation ends.
 //!
-//! Counters are 64 bits of bytes: at the highest rate that pacing lets through, 4 GiB/s, and the highest cost, 9, it takes 15
-//! years to fill one, and a single tenant of weight 1 that has all of it. (Overflow would panic, not starve in silence.)
+//! Only differences count. A counter of 64 bits would be full within hours on a device without a medium, at the highest cost and
+//! overhead that a configuration may name; so when the floor has come far, everybody's service is counted from it anew.
 //!
 //! Cost: O(log n) per IO, n the competing tenants. Not consulted at all unless `GimbalConfig::lead_max` is set.
 //!
-//! Holds: the floor never falls, so who is let back is not sent out again before its next IO (`the_floor_never_falls`);
+//! Holds: the floor never falls but when all is counted anew, so who is let back is not sent out again before its next IO (`the_floor_never_falls`);
 //!        the service of any two competing tenants differs by at most `lead_max` and one IO, deferred or not
 //!        (`no_tenant_leads_by_more_than_the_bound` here, `out_of_slots_or_not_tenants_stay_close` in `drr_tests`);
 //!        a tenant whose IOs hang keeps nobody waiting once it is excused (`an_excused_tenant_keeps_nobody_waiting` there);
-//!        the least-served is never kept out, so somebody may always go or has IOs in flight.
+//!        the least-served is never kept out, so somebody may always go or has IOs in flight;
+//!        counting anew changes nothing among those who compete (`counting_anew_changes_nothing`).
 //! Elsewhere: who is where is `drr`.
 //! Beyond the paper. The idea is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996).
 
@@ -40,6 +41,10 @@ use super::lists::Place;
 use super::ranking::Ranking;
 use alloc::vec::Vec;
 use units::{Bytes, TenantId};
+
+/// The floor at which service is counted anew. What a tenant may be above it (`GimbalConfig::LEAD_MAX_MAX` and one IO at the
+/// highest cost) is far less than what is left of 64 bits.
+const FLOOR_MAX: Bytes = Bytes(1 << 62);
 
 /// What one tenant has been served.
 #[derive(Clone, Copy, Debug, Default)]
@@ -138,7 +143,24 @@ impl Lead {
         if let Some((least, _)) = self.competing.first() {
             assert!(least >= self.floor, "a tenant competes with {least}, below the floor of {}", self.floor);
             self.floor = least;
+            if least >= FLOOR_MAX {
+                self.count_anew();
+            }
         }
+    }
+
+    /// Takes the floor from everybody's service. Who is below it is away or excused, and would be lifted to it on coming back.
+    #[cold]
+    fn count_anew(&mut self) {
+        let floor = core::mem::take(&mut self.floor);
+        for service in &mut self.services {
+            *service = match service.bytes < floor {
+                true => Service::default(),
+                false => Service { bytes: service.bytes - floor, ..*service },
+            };
+        }
+        self.competing.shift(|bytes| bytes - floor);
+        self.ahead.shift(|bytes| bytes - floor);
     }
 }
 
@@ -234,6 +256,42 @@ mod tests {
             lead.on_submit(ONE, Bytes(1000), 3000, LEAD_MAX);
         }
         assert_eq!(lead.of(ONE), Bytes(1000));
+    }
+
+    /// As `lead`, when everybody has had so much.
+    fn lead_at(floor: Bytes) -> Lead {
+        let services = std::vec![Service { bytes: floor, remainder: 0 }; 4];
+        Lead { services, floor, ..lead() }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+
+        #[test]
+        fn counting_anew_changes_nothing(
+            steps in prop::collection::vec((0..4u32, 0..8usize, 1..600_000u64, 1..5u32), 1..300),
+            below in 0..10_000_000u64,
+        ) {
+            let (mut lead, mut late) = (lead(), lead_at(Bytes(FLOOR_MAX.0 - below)));
+            let moves = [Place::Idle, Place::Active, Place::Deferred, Place::Limited, Place::Ahead];
+            for (id, step, weighted, weight) in steps {
+                let id = TenantId(id);
+                for lead in [&mut lead, &mut late] {
+                    match moves.get(step) {
+                        Some(&to) => lead.on_move(id, to),
+                        None if lead.competing.contains(id) => {
+                            lead.on_submit(id, Bytes(weighted), weight, LEAD_MAX);
+                        }
+                        None => {}
+                    }
+                }
+                prop_assert_eq!(lead.caught_up(LEAD_MAX), late.caught_up(LEAD_MAX));
+                for id in (0..4).map(TenantId) {
+                    prop_assert_eq!(lead.of(id), late.of(id));
+                }
+                prop_assert!(late.floor < FLOOR_MAX);
+            }
+        }
     }
 
     proptest! {

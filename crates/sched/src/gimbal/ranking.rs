@@ -45,6 +45,11 @@ impl<K: Copy + Ord> Ranking<K> {
         }
     }
 
+    /// Changes every key in a way that keeps their order.
+    pub(super) fn shift(&mut self, change: impl Fn(K) -> K) {
+        self.entries.iter_mut().for_each(|(key, _)| *key = change(*key));
+    }
+
     /// The least key; of several, that of the tenant with the lowest number.
     #[inline]
     pub(super) fn first(&self) -> Option<(K, TenantId)> {
