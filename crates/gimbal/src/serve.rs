@@ -156,7 +156,6 @@ fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
     info!(file = %file.display(), "reloading the configuration");
     let reloaded = config_of(args).map_err(|error| format!("{error:#}")).and_then(|(config, lines)| {
         let log = config.log.clone();
-        filter_of(&log)?;
         let changes = server.reload(config, RELOAD_LIMIT).map_err(|error| match (error, lines) {
             (ReloadError::Config(error), Some(lines)) => lines.locate(file, error).to_string(),
             (error, _) => error.to_string(),
@@ -289,8 +288,7 @@ fn start_log(log: &LogConfig) -> anyhow::Result<SetFilter> {
 type SetFilter = Box<dyn Fn(&LogConfig) -> Result<(), String>>;
 
 fn filter_of(log: &LogConfig) -> Result<EnvFilter, String> {
-    let filter = log.level.as_deref().unwrap_or("info");
-    EnvFilter::try_new(filter).map_err(|error| format!("log.level: {filter:?} is no log filter: {error}"))
+    log.filter().map_err(|error| format!("log.level: {error}"))
 }
 
 /// A panic is a bug of ours. A target that went on without one of its threads would leave hosts waiting for answers that

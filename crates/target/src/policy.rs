@@ -94,7 +94,7 @@ fn replace<T>(constant: &mut T, by: Option<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{EmulatedConfig, SchedulerConfig, SchedulerOverrides};
+    use crate::config::{Config, DEFAULT_LISTEN, EmulatedConfig, SchedulerConfig, SchedulerOverrides};
     use sched::Cost;
     use units::{Bytes, Nanos};
 
@@ -132,6 +132,29 @@ mod tests {
             let device = DeviceConstants { slots: 16, write_cost_best: Cost::ratio(3, 1), ..expected.device };
             let (lead_max, io_overhead) = (Some(Bytes::mib(2)), Bytes::kib(4));
             assert_eq!(changed, GimbalConfig { device, lead_max, io_overhead, ..expected });
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers_that_a_configuration_may_hold_make_a_scheduler() {
+        let mut device = DeviceConfig { name: "ssd".to_owned(), ..device() };
+        device.scheduler.overrides = SchedulerOverrides {
+            latency_max: Some(GimbalConfig::THRESHOLD_MAX),
+            slots: Some(GimbalConfig::SLOTS_MAX),
+            slots_factor: Some(1),
+            write_cost_worst: Some(Cost::ratio(65_535, 1)),
+            io_overhead: Some(GimbalConfig::IO_OVERHEAD_MAX),
+            lead_max: Some(GimbalConfig::LEAD_MAX_MAX),
+            rate_max: Some(GimbalConfig::RATE_MAX),
+            ..SchedulerOverrides::default()
+        };
+        let config = Config {
+            devices: vec![device],
+            ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN)
+        };
+        config.check().unwrap_or_else(|error| panic!("{error}"));
+        for kind in [PolicyKind::Gimbal, PolicyKind::GimbalPaper] {
+            policy(kind, &config.devices[0]).unwrap_or_else(|error| panic!("{error}"));
         }
     }
 

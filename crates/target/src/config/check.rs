@@ -14,6 +14,8 @@ const MODEL_LENGTH_MAX: usize = 40;
 const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// Devices and namespaces are laid out in these units, which every block size divides and direct IO accepts.
 const LAYOUT_UNIT: Bytes = Bytes::kib(4);
+/// The shortest time-out: some are looked after several times while they run, which would take all of a processor.
+const SPAN_MIN: Nanos = Nanos::millis(1);
 /// The largest MDTS offered.
 const TRANSFER_MAX: Bytes = Bytes::mib(16);
 /// Beyond this, looking only burns the processor: a sleep costs microseconds.
@@ -29,6 +31,8 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     check.ranges();
     check.tenants();
     check.limits();
+    check.log();
+    check.problems.extend(bounds::problems(config));
     check.problems
 }
 
@@ -300,21 +304,25 @@ impl Check<'_> {
         if limits.io_queues == 0 {
             self.report(field("io_queues"), "zero leaves no queue for IO", "write 1 or more");
         }
-        if limits.hang_after == Nanos::ZERO {
-            self.report(field("hang_after"), "zero is shorter than any IO", "write a span such as \"10s\"");
+        if limits.hang_after < SPAN_MIN {
+            let what = format!("{} is shorter than many an IO", limits.hang_after);
+            self.report(field("hang_after"), what, "write a span such as \"10s\"");
         }
         for (name, span) in [
             ("handshake_timeout", limits.handshake_timeout),
             ("connect_timeout", limits.connect_timeout),
             ("stall_timeout", limits.stall_timeout),
         ] {
-            if span == Nanos::ZERO {
-                self.report(
-                    field(name),
-                    "zero disconnects everybody at once",
-                    "write a span such as \"10s\"",
-                );
+            if span < SPAN_MIN {
+                let what = format!("{span} disconnects everybody at once");
+                self.report(field(name), what, "write a span such as \"10s\"");
             }
+        }
+    }
+
+    fn log(&mut self) {
+        if let Err(what) = self.config.log.filter() {
+            self.report("log.level".into(), what, "write \"info\", or such as \"warn,target=debug\"");
         }
     }
 

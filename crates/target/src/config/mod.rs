@@ -10,13 +10,15 @@
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
-//! Elsewhere: the reader of one table is `fields`; how amounts are written is `amount`; what cannot change while a target
+//! Elsewhere: the reader of one table is `fields`; how amounts are written is `amount`; how large they may be is `bounds`; what cannot change while a target
 //!            runs is `transition`; faults for tests are `fault`.
 
 mod amount;
+mod bounds;
 mod check;
 mod fault;
 mod fields;
+mod log;
 mod problem;
 mod read;
 pub(crate) mod transition;
@@ -27,9 +29,11 @@ mod tests;
 pub use amount::{parse_size, parse_span};
 pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;
+pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
 
 use sched::Cost;
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use units::{ByteRate, Bytes, Nanos};
@@ -154,7 +158,7 @@ pub enum Backing {
 }
 
 /// How fast an emulated SSD runs against real time, in thousandths: 1000 is real time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Speed {
     thousandths: u32,
 }
@@ -176,6 +180,12 @@ impl Speed {
     /// In thousandths of real time; never zero.
     pub const fn thousandths(self) -> u32 {
         self.thousandths
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", f64::from(self.thousandths) / 1000.0)
     }
 }
 
@@ -346,25 +356,6 @@ impl Limits {
     pub(crate) fn host_memory(&self) -> Bytes {
         self.memory_per_host.unwrap_or(Bytes(self.memory.get() / HOST_PART))
     }
-}
-
-/// What is logged, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogConfig {
-    /// A filter as `tracing` has them, such as `info` or `warn,target=debug`; `None` is `info`.
-    pub level: Option<String>,
-    /// Form of a record.
-    pub format: LogFormat,
-}
-
-/// Form of a log record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
 }
 
 impl Config {

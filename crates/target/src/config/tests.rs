@@ -171,3 +171,63 @@ fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
         assert!(complaint.contains(expected), "{cost}: {complaint}");
     }
 }
+
+#[test]
+fn numbers_that_would_overflow_are_refused_by_name() {
+    let emulated = SMALLEST.replace("kind = \"null\"", "kind = \"emulated\"");
+    let in_device = |line: &str| emulated.replace("name = \"a\"", &format!("name = \"a\"\n{line}"));
+    for (text, expected) in [
+        (
+            in_device("scheduler.rate_max = \"2T\""),
+            "device[0].scheduler.rate_max: 2199023.3 MB/s is more than",
+        ),
+        (
+            in_device("scheduler.rate_min = \"2T\""),
+            "device[0].scheduler.rate_min: 2199023.3 MB/s is more than",
+        ),
+        (
+            in_device("scheduler.latency_min = \"61m\""),
+            "device[0].scheduler.latency_min: 3660.00 s is more than",
+        ),
+        (
+            in_device("scheduler.latency_max = \"61m\""),
+            "device[0].scheduler.latency_max: 3660.00 s is more than",
+        ),
+        (in_device("scheduler.slots = 65537"), "device[0].scheduler.slots: 65537 is more than 65536"),
+        (in_device("scheduler.slots_factor = 65537"), "device[0].scheduler.slots_factor: 65537 is more than"),
+        (
+            in_device("scheduler.io_overhead = \"2G\""),
+            "device[0].scheduler.io_overhead: 2 GiB is more than 1 GiB",
+        ),
+        (
+            in_device("scheduler.lead_max = \"2T\""),
+            "device[0].scheduler.lead_max: 2048 GiB is more than 1024 GiB",
+        ),
+        (in_device("speed = 100.001"), "device[0].speed: 100.001 is more than 100"),
+        (emulated.replace("1G", "5T"), "device[0].size: 5120 GiB is more than 4096 GiB"),
+        (SMALLEST.replace("1G", "1048577T"), "device[0].size: 1073742848 GiB is more than 1073741824 GiB"),
+        (format!("{SMALLEST}offset = \"1048577T\""), "namespace[0].offset: 1073742848 GiB is more than"),
+        (format!("{SMALLEST}size = \"1048577T\""), "namespace[0].size: 1073742848 GiB is more than"),
+        (format!("{SMALLEST}[limits]\nstall_timeout = \"3ns\""), "limits.stall_timeout: 3 ns disconnects"),
+        (format!("{SMALLEST}[limits]\nhang_after = \"3ns\""), "limits.hang_after: 3 ns is shorter than"),
+    ] {
+        let complaints = complaints(&text);
+        let found = complaints.lines().any(|line| line.starts_with("g.toml:") && line.contains(expected));
+        assert!(found, "missing {expected:?} in:\n{complaints}");
+    }
+}
+
+#[test]
+fn a_log_level_that_logging_would_refuse_is_a_problem_of_its_line() {
+    let with = |level: &str| format!("{SMALLEST}[log]\nlevel = {level:?}\n");
+    for level in ["info", "warn,target=debug", ""] {
+        let config = Config::parse(&with(level)).unwrap_or_else(|problems| panic!("{level:?}: {problems:?}"));
+        assert!(config.log.filter().is_ok());
+    }
+    let complaints = complaints(&with("target=loud"));
+    assert!(
+        complaints.starts_with("g.toml:14: log.level: \"target=loud\" is no log filter: "),
+        "{complaints}"
+    );
+    assert_eq!(complaints.lines().count(), 1, "{complaints}");
+}

@@ -1,0 +1,89 @@
+//! The largest numbers that a configuration may hold.
+//!
+//! Beyond them something would overflow, or be reserved that no machine has: the arithmetic of the scheduler, a device's clock,
+//! the table of a memory that is there only where it was written. They are far beyond what anybody means; who writes more has
+//! most often mistaken a unit. Numbers that are not here are bounded by their type, and used in arithmetic that saturates or is
+//! wide enough for all of it: spans of time, weights, limits and reservations of tenants, the counts of faults.
+//!
+//! Holds: a configuration that passes can be run, whatever its numbers are (`numbers_that_would_overflow_are_refused_by_name`
+//!        in `tests`; the fuzz target `config`).
+//! Elsewhere: what must hold between fields is `check`.
+
+use super::problem::Problem;
+use super::{Backing, Config, DeviceKind, EmulatedConfig, SchedulerOverrides, Speed};
+use sched::GimbalConfig;
+use std::fmt::Display;
+use units::Bytes;
+
+/// The largest device, and the largest offset on one. Files have offsets of 63 bits, and a range ends at the sum of two sizes.
+const SIZE_MAX: Bytes = Bytes::gib(1 << 30);
+/// The largest device whose contents are in memory: the table of what was written takes a 4096th of it at once.
+const MEMORY_SIZE_MAX: Bytes = Bytes::gib(4 << 10);
+/// The fastest emulated SSD. Its clock, of 64 bits of nanoseconds, then lasts for five years.
+const SPEED_MAX: Speed = match Speed::from_thousandths(100_000) {
+    Some(speed) => speed,
+    None => panic!("above zero"),
+};
+
+/// Every number of `config` that is too large.
+pub(super) fn problems(config: &Config) -> Vec<Problem> {
+    let mut beyond = Beyond(Vec::new());
+    for (index, device) in config.devices.iter().enumerate() {
+        let field = |name: &str| format!("device[{index}].{name}");
+        beyond.device(&field, &device.kind);
+        beyond.scheduler(|name| field(&format!("scheduler.{name}")), &device.scheduler.overrides);
+    }
+    for (subsystem_index, subsystem) in config.subsystems.iter().enumerate() {
+        for (index, namespace) in subsystem.namespaces.iter().enumerate() {
+            let field = |name: &str| format!("subsystem[{subsystem_index}].namespace[{index}].{name}");
+            beyond.check(field("offset"), Some(namespace.offset), SIZE_MAX);
+            beyond.check(field("size"), namespace.size, SIZE_MAX);
+        }
+    }
+    beyond.0
+}
+
+/// What was found.
+struct Beyond(Vec<Problem>);
+
+impl Beyond {
+    /// Whether `value`, if there is one, is at most `most`.
+    fn check<T: PartialOrd + Display>(&mut self, field: String, value: Option<T>, most: T) {
+        if let Some(value) = value.filter(|value| *value > most) {
+            let what = format!("{value} is more than {most}");
+            self.0.push(Problem::new(field, what, format!("write at most {most}")));
+        }
+    }
+
+    fn device(&mut self, field: impl Fn(&str) -> String, kind: &DeviceKind) {
+        let (size, most) = match kind {
+            DeviceKind::File { size, .. } => (*size, SIZE_MAX),
+            DeviceKind::Block { .. } => (None, SIZE_MAX),
+            DeviceKind::Emulated(EmulatedConfig { size, backing: Backing::Ram, .. }) => {
+                (Some(*size), MEMORY_SIZE_MAX)
+            }
+            DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => {
+                (Some(*size), SIZE_MAX)
+            }
+        };
+        self.check(field("size"), size, most);
+        if let DeviceKind::Emulated(emulated) = kind {
+            self.check(field("speed"), Some(emulated.speed), SPEED_MAX);
+        }
+    }
+
+    fn scheduler(&mut self, field: impl Fn(&str) -> String, overrides: &SchedulerOverrides) {
+        for (name, value) in [("latency_min", overrides.latency_min), ("latency_max", overrides.latency_max)]
+        {
+            self.check(field(name), value, GimbalConfig::THRESHOLD_MAX);
+        }
+        for (name, value) in [("rate_min", overrides.rate_min), ("rate_max", overrides.rate_max)] {
+            self.check(field(name), value, GimbalConfig::RATE_MAX);
+        }
+        for (name, value) in [("slots", overrides.slots), ("slots_factor", overrides.slots_factor)] {
+            self.check(field(name), value, GimbalConfig::SLOTS_MAX);
+        }
+        self.check(field("io_overhead"), overrides.io_overhead, GimbalConfig::IO_OVERHEAD_MAX);
+        self.check(field("lead_max"), overrides.lead_max, GimbalConfig::LEAD_MAX_MAX);
+    }
+}
