@@ -13,11 +13,12 @@
 //!
 //! Holds: connections are bounded, in all, by host, and before Connect (`tests/bad_peers/crowds.rs`).
 //! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`; who has to leave
-//!            the room is `waiting`; how often a host is worth a line of the log is `complaints`; what changes while the target
-//!            runs is `change`.
+//!            the room is `waiting`; how often a host is worth a line of the log is `complaints`; who has vanished is `watch`; what
+//!            changes while the target runs is `change`.
 
 mod change;
 mod connect;
+mod watch;
 
 pub(crate) use change::{Change, Route};
 
@@ -38,15 +39,14 @@ use nvme::connection::{Fatal, TargetConnection, TargetEvent, TargetLimits};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{Action, Output, QueueKey, Subsystem};
 use reactor::{Clock, Event, Reactor, Token};
-use socket2::{SockRef, TcpKeepalive};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 use tracing::{debug, info, warn};
 use units::{Bytes, Instant, Nanos, TenantId};
+use watch::watch_peer;
 
 /// Host NQNs known at a time.
 const TENANTS_MAX: usize = 4096;
@@ -54,10 +54,6 @@ const TENANTS_MAX: usize = 4096;
 const GUEST_MEMORY: Bytes = Bytes::kib(64);
 /// How long a listener that cannot accept (too many open files) rests.
 const ACCEPT_REST: Nanos = Nanos::millis(100);
-/// How long a peer may be silent before the system asks whether it is still there, and how often and how fast it asks again.
-const PROBE_AFTER: Duration = Duration::from_secs(60);
-const PROBE_INTERVAL: Duration = Duration::from_secs(10);
-const PROBES: u32 = 3;
 /// How often connections of the discovery service are looked at for a host that has stopped.
 const STALL_CHECK: Nanos = Nanos::secs(1);
 
@@ -127,8 +123,11 @@ pub(crate) struct Front {
     /// Connections handed over and not gone.
     handed_over: usize,
     intakes: Intakes,
+    /// Listeners that cannot accept, and when they try again.
     resting: Vec<Token>,
     resume_at: Option<Instant>,
+    /// Whether the last attempt to accept failed.
+    is_short: bool,
     next_stall_check: Instant,
     is_ended: bool,
     events: Events,
@@ -150,6 +149,7 @@ impl Front {
             intakes: intakes(&parts.limits),
             resting: Vec::new(),
             resume_at: None,
+            is_short: false,
             next_stall_check: Instant::ZERO,
             is_ended: false,
             events: Vec::new(),
@@ -194,7 +194,10 @@ impl Front {
         match event {
             Event::Accepted { socket, peer, .. } => self.on_accepted(now, socket, peer),
             Event::AcceptFailed { listener, error } => {
-                if self.complaints.admits(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::Turned) {
+                // It is tried again and again; that it fails is worth a line, that it still fails is not.
+                if !std::mem::replace(&mut self.is_short, true)
+                    && self.complaints.admits(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::Turned)
+                {
                     warn!(%error, connections = self.connections(), "no connection can be accepted for now");
                 }
                 self.resting.push(listener);
@@ -251,6 +254,9 @@ impl Front {
     }
 
     fn on_accepted(&mut self, now: Instant, socket: TcpStream, peer: SocketAddr) {
+        if std::mem::take(&mut self.is_short) {
+            info!("connections are accepted again");
+        }
         let connections = self.connections();
         if connections >= self.parts.limits.connections as usize {
             if self.complaints.admits(now, peer.ip(), Subject::Turned) {
@@ -494,16 +500,6 @@ impl Front {
             self.resting.drain(..).for_each(|listener| self.parts.reactor.resume_accept(listener));
         }
     }
-}
-
-/// Lets the system find out about a peer that vanished without a word (its machine lost power, a firewall forgot it), and give
-/// up what a closed connection left unread: otherwise it keeps megabytes for each, for minutes.
-fn watch_peer(socket: &TcpStream, stall_timeout: Nanos) -> io::Result<()> {
-    let socket = SockRef::from(socket);
-    let probing =
-        TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
-    socket.set_tcp_keepalive(&probing)?;
-    socket.set_tcp_user_timeout(Some(Duration::from_nanos(stall_timeout.get())))
 }
 
 /// Memory for what arrives before a connection has a home: enough for everybody's one command.

@@ -31,6 +31,24 @@ fn who_says_nothing_is_closed_after_the_handshake_timeout() {
 }
 
 #[test]
+fn who_might_vanish_is_watched_from_the_first_moment() {
+    let server = null_with(Limits::default());
+    let peer = Raw::greeted(server.addresses()[0], Digests::default());
+    // The accepted socket, as the system has it: local address, remote address, state, queues, timer:when (in hundredths), …
+    let remote = format!("0100007F:{:04X}", peer.local().port());
+    let mut timer = String::new();
+    until(|| {
+        let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("Linux");
+        let accepted = sockets.lines().find(|line| line.split_whitespace().nth(2) == Some(&remote));
+        timer = accepted.and_then(|line| line.split_whitespace().nth(5)).expect("it is open").to_owned();
+        // 1: what was sent last is not acknowledged yet.
+        !timer.starts_with("01:")
+    });
+    let left = timer.strip_prefix("02:").map(|when| u64::from_str_radix(when, 16).expect("a number"));
+    assert!(left.is_some_and(|hundredths| (1..=6000).contains(&hundredths)), "no keep-alive in {timer:?}");
+}
+
+#[test]
 fn half_an_icreq_is_as_good_as_none() {
     let server = null_with(Limits { connect_timeout: Nanos::secs(3600), ..impatient() });
     let mut slow = Raw::open(server.addresses()[0]);
