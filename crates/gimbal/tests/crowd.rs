@@ -1,26 +1,20 @@
 //! Thousands of connections at once: each costs little, and the next host is served all the same.
 
+mod process;
+
+use process::Process;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 /// ICReq: type, flags, HLEN, PDO, PLEN; the rest is zero.
 const IC_REQ_HEAD: [u8; 8] = [0x00, 0, 128, 0, 128, 0, 0, 0];
 const IC_SIZE: usize = 128;
 
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
-fn serving(limits: &str, shell: &str) -> (Killed, SocketAddr) {
-    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let file = folder.join(format!("crowd-{}.toml", limits.len()));
+fn serving(limits: &str, shell: &str) -> Process {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crowd.toml");
     let text = format!(
         "listen = [\"127.0.0.1:0\"]\n[log]\nlevel = \"error\"\n[limits]\n{limits}\n\
          [[device]]\nname = \"a\"\nkind = \"null\"\nsize = \"1G\"\n\
@@ -28,16 +22,9 @@ fn serving(limits: &str, shell: &str) -> (Killed, SocketAddr) {
          [[subsystem.namespace]]\nnsid = 1\ndevice = \"a\"\n"
     );
     fs::write(&file, text).expect("a file for the test");
-    let command = format!("{shell} exec {} serve -c {}", env!("CARGO_BIN_EXE_gimbal"), file.display());
-    let mut child = Command::new("sh")
-        .args(["-c", &command])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary was built");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("readable");
-    let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
-    (Killed(child), address.parse().expect("an address"))
+    let script = format!("{shell} exec \"$0\" serve -c \"$1\"");
+    let mut command = Command::new("sh");
+    Process::start(command.args(["-c", &script, env!("CARGO_BIN_EXE_gimbal")]).arg(&file))
 }
 
 /// Resident bytes of a process.
@@ -65,14 +52,15 @@ fn five_thousand_connections_cost_little_and_the_next_host_is_served() {
     let limit = reactor::raise_descriptor_limit(CROWD as u64 + 1000).expect("the system tells");
     assert!(limit > CROWD as u64 + 100, "{limit} open files are too few for this test");
     // The target's soft limit is too low for them, as on most systems: the target raises it.
-    let (server, address) = serving("connections_waiting = 6000", "ulimit -Sn 1024;");
+    let server = serving("connections_waiting = 6000", "ulimit -Sn 1024;");
+    let address = server.address();
     greeted(address);
-    let before = resident(server.0.id());
+    let before = resident(server.id());
     let mut crowd = Vec::new();
     for count in 1..=CROWD {
         crowd.push(greeted(address));
         if count == 1000 || count == CROWD {
-            let each = (resident(server.0.id()) - before) / count as u64;
+            let each = (resident(server.id()) - before) / count as u64;
             println!("{count} connections that have greeted: {each} resident bytes each");
             assert!(each <= RESIDENT_MAX, "{each} bytes for each of {count} connections");
         }

@@ -2,11 +2,11 @@
 //!
 //! What is measured is processor time, which does not depend on how busy or fast the machine is.
 
+mod process;
+
 use host::{Backend, Client, ControllerOptions, HostId, Nqn};
+use process::{Process, serve};
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 use units::Bytes;
@@ -19,27 +19,6 @@ const WATCHED: Duration = Duration::from_secs(5);
 const LIMIT_PERMILLE: u64 = 10;
 /// Resolution of `/proc/PID/stat`: USER_HZ is 100 on every Linux that we know.
 const TICK: Duration = Duration::from_millis(10);
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
-fn serving(device: &str) -> (Killed, SocketAddr) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gimbal"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--device", device])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary was built");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("readable");
-    let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
-    (Killed(child), address.parse().expect("an address"))
-}
 
 /// Processor time of a process so far.
 fn processor_time(process: u32) -> Duration {
@@ -54,7 +33,8 @@ fn processor_time(process: u32) -> Duration {
 #[test]
 fn an_idle_switch_with_sixteen_hosts_uses_less_than_a_hundredth_of_a_processor() {
     for device in ["null", "emulated"] {
-        let (server, address) = serving(device);
+        let server = Process::start(&mut serve(&["--log", "warn", "--device", device]));
+        let address = server.address();
         let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("a client");
         let name = Nqn::new("nqn.2025-01.test:idle").expect("valid");
         let found =
@@ -71,9 +51,9 @@ fn an_idle_switch_with_sixteen_hosts_uses_less_than_a_hundredth_of_a_processor()
         for controller in &controllers {
             controller.read_blocking(1, units::Lba(0), 1).expect("reads");
         }
-        let before = processor_time(server.0.id());
+        let before = processor_time(server.id());
         thread::sleep(WATCHED);
-        let used = processor_time(server.0.id()) - before;
+        let used = processor_time(server.id()) - before;
         let limit = WATCHED * LIMIT_PERMILLE as u32 / 1000;
         assert!(used < limit, "{device}: {used:?} of processor time in {WATCHED:?}, the limit is {limit:?}");
         println!("{device}: {used:?} of processor time in {WATCHED:?} with {HOSTS} hosts");

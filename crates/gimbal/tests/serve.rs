@@ -1,36 +1,14 @@
 //! `gimbal serve` and `gimbal config check` as a user meets them.
 
-use std::io::{BufRead, BufReader, Read};
+mod process;
+
+use process::{Process, gimbal, serve};
+use std::io::Read;
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-
-fn gimbal() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_gimbal"))
-}
-
-/// A target that serves, and where.
-fn serving(arguments: &[&str]) -> (Child, std::net::SocketAddr) {
-    let mut child = gimbal()
-        .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary was built");
-    let mut line = String::new();
-    let stdout = child.stdout.as_mut().expect("piped");
-    BufReader::new(stdout).read_line(&mut line).expect("readable");
-    let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
-    (child, address.parse().expect("an address"))
-}
-
-fn signal(child: &Child, name: &str) {
-    let status =
-        Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill(1) is everywhere");
-    assert!(status.success());
-}
+use std::process::Output;
 
 fn output(arguments: &[&str]) -> Output {
     gimbal().args(arguments).output().expect("the binary was built")
@@ -39,10 +17,10 @@ fn output(arguments: &[&str]) -> Output {
 #[test]
 fn it_says_where_it_listens_and_ends_in_order_on_a_signal() {
     for name in ["-TERM", "-INT"] {
-        let (mut child, address) = serving(&["--device", "null"]);
-        let mut connection = TcpStream::connect(address).expect("it listens");
-        signal(&child, name);
-        assert!(child.wait().expect("it ends").success(), "{name}");
+        let mut target = Process::start(&mut serve(&["--log", "warn", "--device", "null"]));
+        let mut connection = TcpStream::connect(target.address()).expect("it listens");
+        target.signal(name);
+        assert!(target.wait().success(), "{name}");
         assert_eq!(connection.read(&mut [0; 8]).unwrap_or(0), 0, "the connection is closed");
     }
 }
@@ -57,36 +35,41 @@ fn a_service_manager_is_told_of_start_reload_and_end() {
         let length = manager.recv(&mut bytes).expect("a datagram");
         String::from_utf8(bytes[..length].to_vec()).expect("text")
     };
-    let mut child = gimbal()
-        .args(["serve", "--device", "null", "--listen", "127.0.0.1:0", "--log", "error"])
-        .env("NOTIFY_SOCKET", format!("@{name}"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary was built");
+    let mut command = serve(&["--device", "null", "--log", "error"]);
+    let mut target = Process::start(command.env("NOTIFY_SOCKET", format!("@{name}")));
     assert_eq!(told(), "READY=1\n");
-    signal(&child, "-HUP");
+    target.signal("-HUP");
     assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert_eq!(told(), "READY=1\n");
-    signal(&child, "-TERM");
+    target.signal("-TERM");
     assert_eq!(told(), "STOPPING=1\n");
-    assert!(child.wait().expect("it ends").success());
+    assert!(target.wait().success());
 }
 
 #[test]
 fn a_target_started_by_flags_says_that_it_has_nothing_to_reload() {
-    let mut child = gimbal()
-        .args(["serve", "--device", "null", "--listen", "127.0.0.1:0"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary was built");
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("readable");
-    signal(&child, "-HUP");
-    let mut log = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(log.any(|line| line.contains("there is nothing to reload") && line.contains("--config")));
-    signal(&child, "-TERM");
-    assert!(child.wait().expect("it ends").success());
+    let (mut target, mut log) = Process::start_with_log(&mut serve(&["--device", "null"]));
+    target.signal("-HUP");
+    log.await_line("there is nothing to reload");
+    assert!(log.saying("--config").len() == 1);
+    target.signal("-TERM");
+    assert!(target.wait().success());
+}
+
+#[test]
+fn the_check_of_a_file_and_the_start_with_it_refuse_the_same_log_level() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loud.toml");
+    let example = include_str!("../../../examples/gimbal.toml").replace("[log]", "[log]\nlevel = \"a=loud\"");
+    let quiet: Vec<&str> = example.lines().filter(|line| !line.starts_with("level = \"info\"")).collect();
+    std::fs::write(&file, quiet.join("\n")).expect("cargo's folder for tests is writable");
+    let file = file.to_str().expect("text");
+    let checked = output(&["config", "check", file]);
+    let served = output(&["serve", "-c", file]);
+    for said in [checked, served] {
+        assert_eq!(said.status.code(), Some(1));
+        let said = String::from_utf8(said.stderr).expect("text");
+        assert!(said.contains(": log.level: \"a=loud\" is no log filter: "), "{said}");
+    }
 }
 
 #[test]

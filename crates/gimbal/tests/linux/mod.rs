@@ -13,6 +13,8 @@
 #![allow(dead_code, unused_imports)]
 
 mod guest;
+#[path = "../process/mod.rs"]
+mod process;
 mod scratch;
 mod target;
 

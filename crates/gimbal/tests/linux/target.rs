@@ -1,11 +1,10 @@
 //! `gimbal serve` in a process of its own, with a medium that outlives it.
 
 use super::Scratch;
+use super::process::{Process, gimbal};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
 /// The subsystem that every target here serves.
 pub(crate) const NQN: &str = "nqn.2024-06.io.gimbal:tested";
@@ -23,8 +22,7 @@ pub(crate) enum Medium {
 
 /// A target that serves namespace 1 (4 KiB blocks) and namespace 2 (512 B blocks), 64 MiB each, under Gimbal.
 pub(crate) struct Target {
-    child: Child,
-    address: SocketAddr,
+    process: Process,
     config: PathBuf,
     log: PathBuf,
 }
@@ -67,43 +65,40 @@ block_size = 512
         );
         std::fs::write(&config, text).expect("the scratch folder is writable");
         let log = scratch.file("target.log");
-        let (child, address) = serve(&config, &log, ANY_PORT);
-        Target { child, address, config, log }
+        let process = serve(&config, &log, ANY_PORT);
+        Target { process, config, log }
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.process.address()
     }
 
     /// Ends it in order (SIGTERM).
     pub(crate) fn stop(&mut self) {
-        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill(1) is everywhere").success());
-        let status = self.child.wait().expect("our own child");
+        self.process.signal("-TERM");
+        let status = self.process.wait();
         assert!(status.success(), "gimbal serve ended with {status}\n{}", self.log());
     }
 
     /// Ends it outright (SIGKILL): nothing that it holds in memory survives.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        let status = self.child.wait().expect("our own child");
+        let status = self.process.kill();
         assert!(!status.success(), "it was killed, and not gone before\n{}", self.log());
     }
 
     /// Starts it again at the same address, over the same medium.
     pub(crate) fn restart(&mut self) {
-        let (child, address) = serve(&self.config, &self.log, &self.address.to_string());
-        assert_eq!(address, self.address);
-        self.child = child;
+        let address = self.address();
+        self.process = serve(&self.config, &self.log, &address.to_string());
+        assert_eq!(self.address(), address);
     }
 
     /// Edits its configuration and has it read again (SIGHUP). What came of it is in the log.
     pub(crate) fn reload(&self, edit: impl FnOnce(String) -> String) {
         let text = std::fs::read_to_string(&self.config).expect("written before");
         std::fs::write(&self.config, edit(text)).expect("the scratch folder is writable");
-        let sent = Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill(1) is everywhere").success());
+        self.process.signal("-HUP");
     }
 
     /// What it has logged so far.
@@ -114,26 +109,16 @@ block_size = 512
 
 impl Drop for Target {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         if std::thread::panicking() {
             eprintln!("the target's log:\n{}", self.log());
         }
     }
 }
 
-fn serve(config: &PathBuf, log: &PathBuf, listen: &str) -> (Child, SocketAddr) {
+fn serve(config: &PathBuf, log: &PathBuf, listen: &str) -> Process {
     let log = File::options().create(true).append(true).open(log).expect("the scratch folder is writable");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gimbal"))
-        .args(["serve", "--log", "debug", "--listen", listen, "-c"])
-        .arg(config)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .expect("the binary was built");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("readable");
-    let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
-    (child, address.parse().expect("an address"))
+    let mut command = gimbal();
+    Process::start(
+        command.args(["serve", "--log", "debug", "--listen", listen, "-c"]).arg(config).stderr(log),
+    )
 }

@@ -1,0 +1,115 @@
+//! `gimbal serve` in a process of its own, which ends with the test.
+
+// Each test binary uses a part of this.
+#![allow(dead_code, unreachable_pub)]
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+/// The binary under test.
+pub fn gimbal() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_gimbal"))
+}
+
+/// A target at a port that the system chooses.
+pub fn serve(arguments: &[&str]) -> Command {
+    let mut command = gimbal();
+    command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+    command
+}
+
+/// A target that serves.
+pub struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Process {
+    /// Starts it; back when it has said where it listens.
+    pub fn start(command: &mut Command) -> Process {
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary was built");
+        // From here on it is ended whatever happens.
+        let mut process = Process { child, address: ([0; 4], 0).into() };
+        let mut line = String::new();
+        let stdout = process.child.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("readable");
+        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
+        process.address = address.parse().expect("an address");
+        process
+    }
+
+    /// As `start`, with the log to be read.
+    pub fn start_with_log(command: &mut Command) -> (Process, Log) {
+        let mut process = Process::start(command.stderr(Stdio::piped()));
+        let stderr = process.child.stderr.take().expect("piped");
+        (process, Log { stderr: BufReader::new(stderr), lines: Vec::new() })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its number in the system.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, such as `-TERM`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.id().to_string()]).status();
+        assert!(sent.expect("kill(1) is everywhere").success());
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("our own child")
+    }
+
+    /// Ends it outright (SIGKILL).
+    pub fn kill(&mut self) -> ExitStatus {
+        self.child.kill().expect("our own child");
+        self.wait()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a target logs.
+pub struct Log {
+    stderr: BufReader<ChildStderr>,
+    lines: Vec<String>,
+}
+
+impl Log {
+    /// Waits until a line says `text`.
+    pub fn await_line(&mut self, text: &str) {
+        while !self.lines.last().is_some_and(|line| line.contains(text)) {
+            assert!(self.read_line(), "the target ended without saying {text:?}:\n{}", self.lines.join("\n"));
+        }
+    }
+
+    /// Waits until the target has closed its log.
+    pub fn await_end(&mut self) {
+        while self.read_line() {}
+    }
+
+    /// The lines that came so far and say `text`.
+    pub fn saying(&self, text: &str) -> Vec<&str> {
+        self.lines.iter().map(String::as_str).filter(|line| line.contains(text)).collect()
+    }
+
+    fn read_line(&mut self) -> bool {
+        let mut line = String::new();
+        let length = self.stderr.read_line(&mut line).expect("readable");
+        self.lines.push(line);
+        length > 0
+    }
+}
