@@ -4,17 +4,19 @@ use crate::OTHER;
 use crate::common::{BLOCK, rw};
 use crate::raw::Raw;
 use nvme::pdu::{Digests, IcReq};
-use nvme::spec::Sgl;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::opcode::nvm;
+use nvme::spec::{Sgl, Sqe};
+use socket2::SockRef;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
 
 /// Where bad hosts come from.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Misbehaviour {
     /// Two hundred connections that say nothing.
     SilentCrowd,
@@ -24,18 +26,20 @@ pub(super) enum Misbehaviour {
     AdminStorm,
     /// Sends nonsense, again and again.
     Nonsense,
-    /// Asks for 127 reads of 128 KiB and never takes them; after two seconds once more.
+    /// Asks for 127 reads of 128 KiB and never takes them, on a new connection every half second.
     NeverReads,
     /// Announces 127 writes of 1 MiB and never sends them; after two seconds once more.
     NeverSends,
     /// Announces a write and sends its data byte by byte.
     Trickles,
-    /// The same identifier, as fast as it can.
+    /// Reads of the same block with the same identifier, as fast as it can: one of them is on its way, the others are refused.
     DuplicateIdentifiers,
     /// Keeps 1023 reads of 128 KiB outstanding, whatever its credits are.
     IgnoresCredits,
     /// None: keeps 32 reads of 128 KiB outstanding, as a busy host does that everybody has to share with.
     Busy,
+    /// None: reads one block again and again.
+    Modest,
 }
 
 impl Misbehaviour {
@@ -51,18 +55,23 @@ impl Misbehaviour {
         Misbehaviour::IgnoresCredits,
     ];
 
-    /// Whether it keeps the SSD busy, of which a share is its due: others are to fare as beside `Busy`.
-    pub(super) fn does_io(self) -> bool {
-        matches!(self, Misbehaviour::NeverReads | Misbehaviour::IgnoresCredits | Misbehaviour::Busy)
+    /// The host that behaves and does the same IO: what others are due beside a bad one is what they have beside that. `None`:
+    /// the bad host does no IO.
+    pub(super) fn stand_in(self) -> Option<Misbehaviour> {
+        match self {
+            Misbehaviour::NeverReads | Misbehaviour::IgnoresCredits => Some(Misbehaviour::Busy),
+            Misbehaviour::DuplicateIdentifiers => Some(Misbehaviour::Modest),
+            _ => None,
+        }
     }
 
-    /// Misbehaves until `stop`; tells by `begun` when it is well under way.
-    pub(super) fn run(self, address: SocketAddr, begun: &AtomicBool, stop: &AtomicBool) {
+    /// Misbehaves until `stop`; tells by `begun` that it is well under way.
+    pub(super) fn run(self, address: SocketAddr, begun: &SyncSender<()>, stop: &AtomicBool) {
         let mut crowd = Vec::new();
         while !stop.load(Ordering::Relaxed) {
             // A target that refuses, closes or is too busy is what a bad host has to expect.
             let _ = self.once(address, &mut crowd, begun, stop);
-            begun.store(true, Ordering::Relaxed);
+            let _ = begun.try_send(());
         }
     }
 
@@ -70,11 +79,11 @@ impl Misbehaviour {
         self,
         address: SocketAddr,
         crowd: &mut Vec<Raw>,
-        begun: &AtomicBool,
+        begun: &SyncSender<()>,
         stop: &AtomicBool,
     ) -> Option<()> {
         let goes_on = || {
-            begun.store(true, Ordering::Relaxed);
+            let _ = begun.try_send(());
             !stop.load(Ordering::Relaxed)
         };
         let mut raw = Raw::open_from(SOURCE, address).ok()?;
@@ -91,26 +100,24 @@ impl Misbehaviour {
                 raw.enter(0, CNTLID_DYNAMIC, 32)?;
                 raw.reset();
             }
-            Misbehaviour::NeverReads | Misbehaviour::NeverSends => {
+            Misbehaviour::NeverReads => {
+                // There are always reads that the target has not begun, or the SSD would be the others' alone meanwhile.
+                const QUEUES: usize = 8;
+                let (admin, mut io) = queue(raw, address, 128)?;
+                SockRef::from(&io.stream).set_recv_buffer_size(BLOCK).expect("a socket option");
+                (0..127).for_each(|cid| io.command(large_read(cid, cid.into()), &[]));
+                crowd.extend([admin, io]);
+                crowd.drain(..crowd.len().saturating_sub(2 * QUEUES));
+                pause_for(Duration::from_millis(500), goes_on);
+            }
+            Misbehaviour::NeverSends => {
                 let (_admin, mut io) = queue(raw, address, 128)?;
-                let (opcode, blocks) =
-                    if self == Misbehaviour::NeverReads { (nvm::READ, 32) } else { (nvm::WRITE, 256) };
-                for cid in 0..127 {
-                    let sgl = Sgl::Transport { length: (blocks * BLOCK) as u32 };
-                    io.command(rw(opcode, 1, 0, blocks).with_cid(cid).with_sgl(sgl), &[]);
-                }
-                for _ in 0..400 {
-                    if !goes_on() {
-                        break;
-                    }
-                    pause();
-                }
-                drop(io);
+                (0..127).for_each(|cid| io.command(transfer(nvm::WRITE, cid, 256), &[]));
+                pause_for(Duration::from_secs(2), goes_on);
             }
             Misbehaviour::Trickles => {
                 let (_admin, mut io) = queue(raw, address, 128)?;
-                let sgl = Sgl::Transport { length: 256 * BLOCK as u32 };
-                io.command(rw(nvm::WRITE, 1, 0, 256).with_cid(1).with_sgl(sgl), &[]);
+                io.command(transfer(nvm::WRITE, 1, 256), &[]);
                 let ttag = io.next_pdu().map(|r2t| u16::from_le_bytes([r2t[10], r2t[11]]))?;
                 let data = nvme::pdu::H2cData::new(1, ttag, 0, 256 * BLOCK as u32);
                 let data = io.pdu(data, nvme::pdu::common::FLAG_LAST, &vec![0; 256 * BLOCK]);
@@ -123,12 +130,14 @@ impl Misbehaviour {
             }
             Misbehaviour::DuplicateIdentifiers => {
                 let (_admin, mut io) = queue(raw, address, 128)?;
-                let sgl = Sgl::Transport { length: BLOCK as u32 };
-                let command = nvme::pdu::CapsuleCmd::new(rw(nvm::READ, 1, 0, 1).with_cid(1).with_sgl(sgl));
-                let commands = io.pdu(command, 0, &[]).repeat(16);
+                let command = nvme::pdu::CapsuleCmd::new(transfer(nvm::READ, 1, 1));
+                let command = io.pdu(command, 0, &[]);
+                io.send(&command);
+                let conflicts = command.repeat(15);
                 while goes_on() {
-                    io.send(&commands);
-                    for _ in 0..16 {
+                    // The read that is on its way is not waited for.
+                    io.send(&conflicts);
+                    for _ in 0..15 {
                         io.next_pdu()?;
                     }
                 }
@@ -136,16 +145,19 @@ impl Misbehaviour {
             Misbehaviour::IgnoresCredits | Misbehaviour::Busy => {
                 let entries: u16 = if self == Misbehaviour::Busy { 33 } else { 1024 };
                 let (_admin, mut io) = queue(raw, address, u32::from(entries))?;
-                let read = |cid: u16| {
-                    let lba = u64::from(cid) * 32;
-                    rw(nvm::READ, 1, lba, 32)
-                        .with_cid(cid)
-                        .with_sgl(Sgl::Transport { length: 32 * BLOCK as u32 })
-                };
-                (0..entries - 1).for_each(|cid| io.command(read(cid), &[]));
+                (0..entries - 1).for_each(|cid| io.command(large_read(cid, cid.into()), &[]));
+                let mut count = u64::from(entries - 1);
                 while goes_on() {
                     let pdu = io.next_pdu()?;
-                    io.command(read(u16::from_le_bytes([pdu[8], pdu[9]])), &[]);
+                    io.command(large_read(u16::from_le_bytes([pdu[8], pdu[9]]), count), &[]);
+                    count += 1;
+                }
+            }
+            Misbehaviour::Modest => {
+                let (_admin, mut io) = queue(raw, address, 128)?;
+                while goes_on() {
+                    io.command(transfer(nvm::READ, 1, 1), &[]);
+                    io.next_pdu()?;
                 }
             }
         }
@@ -185,7 +197,27 @@ impl Raw {
     }
 }
 
+/// A command on the first blocks.
+fn transfer(opcode: u8, cid: u16, blocks: usize) -> Sqe {
+    rw(opcode, 1, 0, blocks).with_cid(cid).with_sgl(Sgl::Transport { length: (blocks * BLOCK) as u32 })
+}
+
+/// The read of that number among reads of 128 KiB that go through the first 128 MiB again and again.
+fn large_read(cid: u16, number: u64) -> Sqe {
+    const BLOCKS: usize = 32;
+    let sgl = Sgl::Transport { length: (BLOCKS * BLOCK) as u32 };
+    rw(nvm::READ, 1, number % 1024 * BLOCKS as u64, BLOCKS).with_cid(cid).with_sgl(sgl)
+}
+
 /// Leaves the processor to the others: what a bad host does not do takes no time.
 fn pause() {
     std::thread::sleep(Duration::from_millis(5));
+}
+
+/// Pauses for a while, or less if it does not go on.
+fn pause_for(span: Duration, goes_on: impl Fn() -> bool) {
+    let end = Instant::now() + span;
+    while goes_on() && Instant::now() < end {
+        pause();
+    }
 }
