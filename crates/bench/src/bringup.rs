@@ -4,14 +4,12 @@
 //! is answered: nothing is under way on it then, and the next bytes on the socket are the load generator's.
 
 use anyhow::{Context, Result, bail, ensure};
-use nvme::buffer::{Buffer, Outgoing};
 use nvme::connection::{HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::host::{AdminCommand, AdminData, AdminEvent, AdminOptions, HostController, Names, Purpose, Tag};
 use nvme::pdu::Digests;
 use nvme::spec::{ConnectCommand, ConnectData, Cqe, HostId, Nqn, Sqe};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::ops::Range;
 use std::time::{Duration, Instant};
 use units::Nanos;
 
@@ -131,9 +129,9 @@ impl Queue {
         submitted.map_err(|error| anyhow::anyhow!("the queue refuses: {:?}", error.refusal))?;
         let (mut events, mut bytes) = (Vec::new(), [0; 4096]);
         loop {
-            let mut out = Wire::default();
+            let mut out = Vec::new();
             self.connection.poll_transmit(&mut out);
-            self.socket.write_all(&out.0).context("sending a command")?;
+            self.socket.write_all(&out).context("sending a command")?;
             let count = self.socket.read(&mut bytes).context("waiting for an answer")?;
             ensure!(count > 0, "the target closed the connection");
             self.connection.on_bytes(&bytes[..count], &mut events)?;
@@ -148,23 +146,5 @@ impl Queue {
                 }
             }
         }
-    }
-}
-
-/// Everything that is to be sent, copied: what is laid here is small.
-#[derive(Default)]
-pub(crate) struct Wire(pub(crate) Vec<u8>);
-
-impl Outgoing<Vec<u8>> for Wire {
-    fn header(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
-        self.0.extend_from_slice(&buffer.bytes()[range]);
-    }
-
-    fn room(&self) -> bool {
-        true
     }
 }

@@ -9,7 +9,6 @@
 //!   write   CapsuleCmd 72 ► R2T 24 ► H2CData 24 + n ► CapsuleResp 24
 //! ```
 
-use crate::bringup::Wire;
 use anyhow::{Context, Result, bail, ensure};
 use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
 use nvme::pdu::digest::crc32c;
@@ -102,9 +101,9 @@ impl Load {
 
     fn encode(&self, sqe: Sqe) -> [u8; COMMAND] {
         let sqe = sqe.with_nsid(1).with_sgl(Sgl::Transport { length: self.length });
-        let mut wire = Wire::default();
+        let mut wire = Vec::new();
         self.framing().header::<Vec<u8>, _>(&mut wire, CapsuleCmd::new(sqe), 0, 0);
-        wire.0.try_into().expect("a capsule without data is 72 bytes")
+        wire.try_into().expect("a capsule without data is 72 bytes")
     }
 
     /// The data of every write, with its digest behind it.
@@ -341,11 +340,11 @@ impl Stream {
             (offset, length) == (0, self.load.length),
             "the server asks for a write's data in pieces ({length} bytes at {offset}); this client gives all at once"
         );
-        let mut wire = Wire::default();
+        let mut wire = Vec::new();
         let data = H2cData::new(cid, tag, 0, length);
         self.load.framing().header::<Vec<u8>, _>(&mut wire, data, FLAG_LAST, length);
         let mut bytes = [0; COMMAND];
-        bytes[..HEADER].copy_from_slice(&wire.0);
+        bytes[..HEADER].copy_from_slice(&wire);
         self.outgoing.push_back(Piece::Small { bytes, length: HEADER });
         self.outgoing.push_back(Piece::Payload);
         Ok(())

@@ -69,3 +69,18 @@ pub trait Outgoing<B> {
     /// Whether one more PDU may be laid.
     fn room(&self) -> bool;
 }
+
+/// All of it end to end, copied: for whoever sends little.
+impl Outgoing<Vec<u8>> for Vec<u8> {
+    fn header(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
+        self.extend_from_slice(&buffer[range]);
+    }
+
+    fn room(&self) -> bool {
+        true
+    }
+}

@@ -1,6 +1,6 @@
 //! A target in memory, sans-IO: `nvme`'s connections and subsystems over a vector of bytes, with a hand on every switch.
 
-use nvme::buffer::{BufferSource, BufferUse, Outgoing};
+use nvme::buffer::{BufferSource, BufferUse};
 use nvme::connection::{FlowControl, TargetConnection, TargetEvent, TargetLimits};
 use nvme::spec::connect::ConnectCommand;
 use nvme::spec::discovery::SubsystemType;
@@ -11,7 +11,6 @@ use nvme::subsystem::{
     QueueKey, Subsystem, SubsystemConfig, read_connect, unknown_subsystem,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use units::Instant;
 
 /// Bytes of a block.
@@ -28,22 +27,6 @@ impl BufferSource for Heap {
     type Buffer = Vec<u8>;
     fn take(&mut self, length: usize, _: BufferUse) -> Option<Vec<u8>> {
         Some(vec![0; length])
-    }
-}
-
-struct Wire<'a>(&'a mut Vec<u8>);
-
-impl Outgoing<Vec<u8>> for Wire<'_> {
-    fn header(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
-        self.0.extend_from_slice(&buffer[range]);
-    }
-
-    fn room(&self) -> bool {
-        true
     }
 }
 
@@ -278,7 +261,7 @@ impl TestTarget {
             return bytes;
         }
         if let Some(peer) = self.peers.get_mut(&slot) {
-            peer.connection.poll_transmit(&mut Wire(&mut bytes));
+            peer.connection.poll_transmit(&mut bytes);
         }
         if self.spoils_next && bytes.len() > BLOCK {
             let middle = bytes.len() / 2;

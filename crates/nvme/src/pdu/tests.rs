@@ -2,29 +2,10 @@
 
 use super::common::{FLAG_LAST, FLAG_SUCCESS};
 use super::*;
-use crate::buffer::{Buffer, Outgoing};
+use crate::buffer::Outgoing;
 use crate::spec::{Cqe, Sgl, Sqe, Status};
-use core::ops::Range;
 use proptest::prelude::*;
 use zerocopy::FromBytes;
-
-/// A stream of bytes as the peer would see it.
-#[derive(Default)]
-struct Wire(Vec<u8>);
-
-impl Outgoing<Vec<u8>> for Wire {
-    fn header(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
-        self.0.extend_from_slice(&buffer.bytes()[range]);
-    }
-
-    fn room(&self) -> bool {
-        true
-    }
-}
 
 const ALL_DIGESTS: [Digests; 4] = [
     Digests { header: false, data: false },
@@ -38,7 +19,7 @@ fn rules(receiver: End, digests: Digests, alignment: u8) -> Rules {
 }
 
 fn lay<H: Header>(framing: Framing, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
-    let mut wire = Wire::default();
+    let mut wire = Vec::new();
     framing.header(&mut wire, header, flags, data.len() as u32);
     if !data.is_empty() {
         let digest = framing.data_digest(data);
@@ -47,7 +28,7 @@ fn lay<H: Header>(framing: Framing, header: H, flags: u8, data: &[u8]) -> Vec<u8
             wire.header(&digest);
         }
     }
-    wire.0
+    wire
 }
 
 /// What the reader made of a stream: headers and joined payloads.

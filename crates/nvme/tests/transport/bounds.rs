@@ -1,8 +1,6 @@
 //! Whatever the peer does: no panic, no growth.
 
-use super::world::{
-    ALL_DIGESTS, FLUSH, Peer, READ, Source, Victim, WRITE, Wire, World, command, pattern, whole,
-};
+use super::world::{ALL_DIGESTS, FLUSH, Peer, READ, Source, Victim, WRITE, World, command, pattern, whole};
 use core::ops::Range;
 use nvme::buffer::{BufferSource, BufferUse, Outgoing};
 use nvme::connection::{
@@ -35,7 +33,7 @@ fn a_peer_that_does_not_read_is_not_listened_to() {
 /// Room for one PDU at a time.
 #[derive(Default)]
 struct Narrow {
-    wire: Wire,
+    wire: Vec<u8>,
     headers: usize,
 }
 
@@ -67,11 +65,11 @@ fn no_more_is_laid_than_there_is_room_for() {
         if !world.host.poll_transmit(&mut narrow) {
             break;
         }
-        lengths.push(narrow.wire.bytes.len());
-        world.target.on_bytes(&narrow.wire.bytes, &mut world.source, &mut events).expect("proper");
-        let mut wire = Wire::default();
+        lengths.push(narrow.wire.len());
+        world.target.on_bytes(&narrow.wire, &mut world.source, &mut events).expect("proper");
+        let mut wire = Vec::new();
         world.target.poll_transmit(&mut wire);
-        world.host.on_bytes(&wire.bytes, &mut Vec::new()).expect("proper");
+        world.host.on_bytes(&wire, &mut Vec::new()).expect("proper");
     }
     assert_eq!(lengths, [72, 24 + 4096, 24 + 4096, 24 + 1808]);
     assert_eq!(events.len(), 1);
@@ -96,10 +94,10 @@ fn data_on_its_way_is_counted_at_both_ends() {
     world.write(2, 0, &[1; 10_000]);
     world.read(3, 0, 500);
     assert_eq!(world.host.pending_bytes(), Bytes(64 + 10_000 + 500));
-    world.host.poll_transmit(&mut Wire::default());
+    world.host.poll_transmit(&mut Vec::new());
     assert_eq!(world.host.pending_bytes(), Bytes(64 + 10_000 + 500), "nothing leaves before the handshake");
     world.host.on_bytes(&Peer::new(PLAIN).ic_resp(4096), &mut Vec::new()).expect("a proper handshake");
-    world.host.poll_transmit(&mut Wire::default());
+    world.host.poll_transmit(&mut Vec::new());
     assert_eq!(world.host.pending_bytes(), Bytes(10_000 + 500));
 }
 
@@ -283,7 +281,7 @@ proptest! {
             host.submit(command(opcode, cid as u16, 0), transfer).expect("room");
         }
         let mut events = Vec::new();
-        let mut wire = Wire::default();
+        let mut wire = Vec::new();
         for piece in bytes.chunks(piece) {
             host.poll_transmit(&mut wire);
             if host.on_bytes(piece, &mut events).is_err() {

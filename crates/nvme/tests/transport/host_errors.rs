@@ -1,6 +1,6 @@
 //! What a controller can do wrong, and what the host makes of it.
 
-use super::world::{FLUSH, Peer, READ, WRITE, Wire, command, pattern};
+use super::world::{FLUSH, Peer, READ, WRITE, command, pattern};
 use nvme::connection::{Fatal, HostConnection, HostEvent, HostOptions, Refusal, SubmitError, Transfer};
 use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
 use nvme::pdu::term::TermReqImage;
@@ -49,9 +49,9 @@ impl Victim {
     }
 
     fn sent(&mut self) -> Vec<u8> {
-        let mut wire = Wire::default();
+        let mut wire = Vec::new();
         self.host.poll_transmit(&mut wire);
-        wire.bytes
+        wire
     }
 
     fn ends_with(mut self, what: &str, faulty: &[u8], header_length: usize, violation: Violation) {

@@ -1,6 +1,6 @@
 //! What ends a connection at the target: every violation, and the C2HTermReq that tells it.
 
-use super::world::{ALL_DIGESTS, Peer, READ, Source, Victim, WRITE, Wire, command, pattern};
+use super::world::{ALL_DIGESTS, Peer, READ, Source, Victim, WRITE, command, pattern};
 use nvme::connection::{Fatal, TargetConnection, TargetLimits};
 use nvme::pdu::common::FLAG_LAST;
 use nvme::pdu::term::TermReqImage;
@@ -200,8 +200,8 @@ fn a_host_that_terminates_is_not_answered() {
     for mut victim in [Victim::new(BOTH), fresh()] {
         let fatal = Fatal::Terminated { status: 3, information: 0xabcd };
         assert_eq!(victim.send(image.bytes()), Err(fatal));
-        let mut wire = Wire::default();
+        let mut wire = Vec::new();
         assert!(!victim.target.poll_transmit(&mut wire));
-        assert!(wire.bytes.is_empty());
+        assert!(wire.is_empty());
     }
 }

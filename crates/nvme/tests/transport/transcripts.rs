@@ -1,6 +1,6 @@
 //! "Send this, expect that": what Linux hosts were seen to send, byte by byte, and what they insist on getting back.
 
-use super::world::{Source, Wire, pattern};
+use super::world::{Source, pattern};
 use nvme::connection::{FlowControl, TargetConnection, TargetEvent, TargetLimits};
 use nvme::pdu::Digests;
 use nvme::pdu::digest::crc32c;
@@ -63,9 +63,9 @@ impl Script {
     }
 
     fn sent(&mut self) -> Vec<u8> {
-        let mut wire = Wire::default();
+        let mut wire = Vec::new();
         self.target.poll_transmit(&mut wire);
-        wire.bytes
+        wire
     }
 
     /// ICReq as Linux lays it, with this DGST; ICResp must be as Linux wants it.

@@ -1,7 +1,6 @@
 //! What the transport tests share.
 
-use core::ops::Range;
-use nvme::buffer::{BufferSource, BufferUse, Outgoing};
+use nvme::buffer::{BufferSource, BufferUse};
 use nvme::connection::{
     Fatal, FlowControl, HostConnection, HostEvent, HostOptions, TargetConnection, TargetEvent, TargetLimits,
     Transfer,
@@ -20,26 +19,6 @@ pub(crate) const ALL_DIGESTS: [Digests; 4] = [
     Digests { header: false, data: true },
     Digests { header: true, data: true },
 ];
-
-/// The bytes that left one end.
-#[derive(Default)]
-pub(crate) struct Wire {
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Outgoing<Vec<u8>> for Wire {
-    fn header(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
-        self.bytes.extend_from_slice(&buffer[range]);
-    }
-
-    fn room(&self) -> bool {
-        true
-    }
-}
 
 /// Buffers of each use that may still be taken.
 pub(crate) struct Source {
@@ -121,14 +100,14 @@ impl World {
     /// Moves bytes until neither end has anything more to say. `cut` is asked how much of so many bytes to hand over next.
     pub(crate) fn run(&mut self, cut: &mut dyn FnMut(usize) -> usize) {
         loop {
-            let mut wire = Wire::default();
+            let mut wire = Vec::new();
             let mut busy = self.host.poll_transmit(&mut wire);
-            self.sent_to_target.extend_from_slice(&wire.bytes);
-            self.to_target.append(&mut wire.bytes);
+            self.sent_to_target.extend_from_slice(&wire);
+            self.to_target.append(&mut wire);
             busy |= self.deliver_to_target(cut);
             busy |= self.target.poll_transmit(&mut wire);
-            self.sent_to_host.extend_from_slice(&wire.bytes);
-            self.deliver_to_host(&wire.bytes, cut);
+            self.sent_to_host.extend_from_slice(&wire);
+            self.deliver_to_host(&wire, cut);
             if !busy {
                 return;
             }
@@ -211,13 +190,13 @@ impl Peer {
     }
 
     pub(crate) fn pdu<H: Header>(&self, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
-        let mut wire = Wire::default();
+        let mut wire = Vec::new();
         self.framing.header(&mut wire, header, flags, data.len() as u32);
         if !data.is_empty() {
-            wire.bytes.extend_from_slice(data);
-            wire.bytes.extend(self.framing.data_digest(data).into_iter().flatten());
+            wire.extend_from_slice(data);
+            wire.extend(self.framing.data_digest(data).into_iter().flatten());
         }
-        wire.bytes
+        wire
     }
 
     pub(crate) fn ic_req(&self) -> Vec<u8> {
@@ -275,9 +254,9 @@ impl Victim {
     }
 
     pub(crate) fn sent(&mut self) -> Vec<u8> {
-        let mut wire = Wire::default();
+        let mut wire = Vec::new();
         self.target.poll_transmit(&mut wire);
-        wire.bytes
+        wire
     }
 
     /// The one response capsule that was sent.

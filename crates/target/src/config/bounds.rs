@@ -30,7 +30,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut beyond = Beyond(Vec::new());
     for (index, device) in config.devices.iter().enumerate() {
         let field = |name: &str| format!("device[{index}].{name}");
-        beyond.device(&field, &device.kind);
+        beyond.device(field, &device.kind);
         beyond.scheduler(|name| field(&format!("scheduler.{name}")), &device.scheduler.overrides);
     }
     for (subsystem_index, subsystem) in config.subsystems.iter().enumerate() {

@@ -1,7 +1,6 @@
 //! A host that sends whatever it is told to, in whatever pieces.
 
 use crate::common::HOST;
-use nvme::buffer::Outgoing;
 use nvme::pdu::common::Header;
 use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, Framing, IcReq, R2t, TermReq};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
@@ -11,7 +10,6 @@ use nvme::spec::{Cqe, Nqn, Sgl, Sqe};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::ops::Range;
 use std::time::Duration;
 use target::config::DEFAULT_NQN;
 use zerocopy::{FromBytes, IntoBytes};
@@ -27,22 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct Raw {
     pub(super) stream: TcpStream,
     pub(super) framing: Framing,
-}
-
-struct Wire(Vec<u8>);
-
-impl Outgoing<Vec<u8>> for Wire {
-    fn header(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
-        self.0.extend_from_slice(&buffer[range]);
-    }
-
-    fn room(&self) -> bool {
-        true
-    }
 }
 
 impl Raw {
@@ -99,14 +81,14 @@ impl Raw {
 
     /// A PDU as it should be.
     pub(super) fn pdu<H: Header>(&self, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
-        let mut wire = Wire(Vec::new());
+        let mut wire = Vec::new();
         let length = u32::try_from(data.len()).expect("short");
         self.framing.header(&mut wire, header, flags, length);
-        wire.0.extend_from_slice(data);
+        wire.extend_from_slice(data);
         if let Some(digest) = self.framing.data_digest(data).filter(|_| !data.is_empty()) {
-            wire.0.extend_from_slice(&digest);
+            wire.extend_from_slice(&digest);
         }
-        wire.0
+        wire
     }
 
     /// Sends; a target that has closed the connection is noticed by the next read.

@@ -4,7 +4,6 @@
 //! of one IO queue. It never sleeps: every wait is a blocking read of the socket.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
-use nvme::buffer::Outgoing;
 use nvme::connection::host::{HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::pdu::Digests;
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
@@ -13,7 +12,6 @@ use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::ops::Range;
 use target::config::{BackendChoice, Config, DEFAULT_NQN, DeviceKind};
 use target::{Server, ServerHandle};
 use zerocopy::IntoBytes;
@@ -46,22 +44,6 @@ pub fn start(config: Config) -> ServerHandle {
 pub fn backends() -> impl Iterator<Item = BackendChoice> {
     let has_ring = reactor::Reactor::new(reactor::Backend::IoUring).is_ok();
     has_ring.then_some(BackendChoice::IoUring).into_iter().chain([BackendChoice::Epoll])
-}
-
-struct Wire(Vec<u8>);
-
-impl Outgoing<Vec<u8>> for Wire {
-    fn header(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn payload(&mut self, buffer: Vec<u8>, range: Range<usize>) {
-        self.0.extend_from_slice(&buffer[range]);
-    }
-
-    fn room(&self) -> bool {
-        true
-    }
 }
 
 /// What the client asks for.
@@ -185,10 +167,10 @@ impl Queue {
     }
 
     fn push(&mut self) {
-        let mut wire = Wire(Vec::new());
+        let mut wire = Vec::new();
         self.connection.poll_transmit(&mut wire);
         // A target that has closed the connection is noticed by the next read.
-        let _ = self.stream.write_all(&wire.0);
+        let _ = self.stream.write_all(&wire);
     }
 }
 
