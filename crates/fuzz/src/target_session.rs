@@ -20,6 +20,7 @@ use nvme::pdu::{
     C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcReq, PduReader, PduType, R2t, Rules,
     Step,
 };
+use nvme::spec::opcode::admin;
 use nvme::spec::sqe::OPCODE_FABRICS;
 use nvme::spec::{Cqe, Direction, Sgl, Sqe, Status};
 use std::collections::BTreeMap;
@@ -58,6 +59,11 @@ struct Asked {
     sent: u32,
 }
 
+/// Whether the layer above would have nothing to answer a command with as long as nothing happens.
+fn is_held(sqe: &Sqe) -> bool {
+    sqe.opcode() == admin::ASYNC_EVENT_REQUEST
+}
+
 struct Session {
     target: TargetConnection<Counted>,
     limits: TargetLimits,
@@ -76,6 +82,7 @@ struct Session {
     asked: BTreeMap<u16, Asked>,
     capsules: usize,
     answers: usize,
+    given_up: usize,
     last_sqe: Option<Sqe>,
 }
 
@@ -109,6 +116,7 @@ impl Session {
             asked: BTreeMap::new(),
             capsules: 0,
             answers: 0,
+            given_up: 0,
             last_sqe: None,
         };
         session.target.set_success_without_response(input.flag());
@@ -255,6 +263,11 @@ impl Session {
                 }
                 // The transport has answered by itself, which is counted where it is sent.
                 TargetEvent::Refused { .. } => {}
+                TargetEvent::GivenUp { cid } => {
+                    let held = self.delivered.iter().position(|sqe| sqe.cid() == cid && is_held(sqe));
+                    self.delivered.swap_remove(held.expect("a command is given up that was held"));
+                    self.given_up += 1;
+                }
                 TargetEvent::Command { sqe, data } => {
                     let twice = self.delivered.iter().any(|other| other.cid() == sqe.cid());
                     assert!(!twice, "{sqe:?} was handed out while one with its identifier is outstanding");
@@ -264,6 +277,9 @@ impl Session {
                         length >= if sends { sqe.sgl_length() as usize } else { 0 },
                         "{sqe:?} with {length} bytes"
                     );
+                    if is_held(&sqe) {
+                        self.target.hold(sqe.cid());
+                    }
                     self.delivered.push(sqe);
                 }
             }
@@ -349,8 +365,8 @@ impl Session {
         if self.target.transmit_pending() == 0 && self.target.fatal().is_none() {
             assert_eq!(
                 self.capsules,
-                self.answers + self.target.outstanding(),
-                "commands that came, and those answered and outstanding"
+                self.answers + self.given_up + self.target.outstanding(),
+                "commands that came, and those answered, given up and outstanding"
             );
         }
     }

@@ -150,7 +150,13 @@ impl Link {
         let mut intake = Intake { intakes, budget: &mut self.budget, starved: &mut self.starved };
         let result = self.transport.on_bytes(bytes, &mut intake, events);
         let new = &events[before..];
-        self.delivered += new.iter().filter(|event| matches!(event, TargetEvent::Command { .. })).count();
+        for event in new {
+            match event {
+                TargetEvent::Command { .. } => self.delivered += 1,
+                TargetEvent::GivenUp { .. } => self.delivered -= 1,
+                TargetEvent::Initialized { .. } | TargetEvent::Refused { .. } => {}
+            }
+        }
         result
     }
 

@@ -65,6 +65,11 @@ impl Events {
         Ok(EventKind::ALL.into_iter().find_map(|kind| self.tell(kind)))
     }
 
+    /// The host has given its request `cid` up.
+    pub(super) fn give_up(&mut self, cid: u16) {
+        self.requests.retain(|request| *request != cid);
+    }
+
     /// Something happened; the completion to send if the host is to be told now.
     pub(super) fn raise(&mut self, kind: EventKind) -> Option<Cqe> {
         let state = &mut self.states[kind.index()];
@@ -143,6 +148,16 @@ mod tests {
         assert_eq!(events.raise(NamespaceChanged), None);
         events.configure(NamespaceChanged.configuration_bit());
         assert_eq!(events.raise(NamespaceChanged).map(|cqe| cqe.cid()), Some(7));
+    }
+
+    #[test]
+    fn a_request_that_was_given_up_is_not_completed() {
+        let mut events = events();
+        for cid in [7, 8] {
+            assert_eq!(events.on_request(cid), Ok(None));
+        }
+        events.give_up(7);
+        assert_eq!(events.raise(NamespaceChanged).map(|cqe| cqe.cid()), Some(8));
     }
 
     #[test]

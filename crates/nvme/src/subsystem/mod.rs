@@ -146,6 +146,15 @@ impl Subsystem {
         }
     }
 
+    /// A host has given up the command `cid`, which was `Action::Pending`: it is not to be completed.
+    pub fn on_given_up(&mut self, key: QueueKey, cid: u16) {
+        let Some(&Queue { controller: Some(slot), .. }) = self.queue(key) else { return };
+        self.controller_mut(slot).events.give_up(cid);
+        self.outputs.retain(
+            |output| !matches!(output, Output::Complete { queue, cqe } if *queue == key && cqe.cid() == cid),
+        );
+    }
+
     /// What the subsystem wants unasked. Call until it answers `None`, after every other call and at `next_timeout`.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         if now >= self.timeout_earliest {

@@ -105,6 +105,29 @@ fn spoiled_data_of_a_transfer_fails_the_command_once_all_of_it_came() {
 }
 
 #[test]
+fn a_held_command_is_given_up_when_its_identifier_comes_again() {
+    let mut victim = Victim::new(PLAIN);
+    victim.command(command(FLUSH, 3, 0), &[]);
+    victim.target.hold(3);
+    victim.events.clear();
+    victim.command(command(FLUSH, 3, 0), &[]);
+    assert!(
+        matches!(
+            victim.events[..],
+            [TargetEvent::GivenUp { cid: 3 }, TargetEvent::Command { data: None, .. }]
+        ),
+        "{:?}",
+        victim.events
+    );
+    assert_eq!(victim.target.outstanding(), 1);
+    victim.target.reply(Cqe::success(3));
+    let cqe = victim.response();
+    assert_eq!((cqe.status(), cqe.sqhd()), (Status::SUCCESS, 2), "both entries of the queue are free");
+    victim.events.clear();
+    still_works(&mut victim);
+}
+
+#[test]
 fn a_parked_write_is_called_off_at_once() {
     let mut victim = Victim { source: Source { in_capsule: 0, transfer: 0 }, ..Victim::new(PLAIN) };
     victim.command(command(WRITE, 5, 0).with_sgl(Sgl::Transport { length: 8192 }), &[]);

@@ -321,6 +321,7 @@ impl Front {
                     self.room.place(key, Manners::Greeted, now, self.parts.limits.connect_timeout);
                 }
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
+                TargetEvent::GivenUp { cid } => self.parts.discovery.on_given_up(queue_of(key), cid),
             }
         }
         self.events = events;
@@ -399,7 +400,7 @@ impl Front {
                         guest.link.reply(cqe);
                     }
                     Action::Io(_) => guest.link.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE)),
-                    Action::Pending => {}
+                    Action::Pending => guest.link.transport.hold(sqe.cid()),
                 }
                 self.give_back(key, data);
             }

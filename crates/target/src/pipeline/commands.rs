@@ -55,7 +55,7 @@ impl Pipeline {
                 self.set_credits(key, enabled);
             }
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
-            Action::Pending => {}
+            Action::Pending => link.transport.hold(sqe.cid()),
         }
         self.mark_dirty(key);
         self.give_back(key, payload);

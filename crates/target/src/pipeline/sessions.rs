@@ -219,6 +219,7 @@ impl Pipeline {
             match event {
                 TargetEvent::Command { sqe, data } => self.on_command(now, key, &sqe, data),
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
+                TargetEvent::GivenUp { cid } => self.on_given_up(key, cid),
                 TargetEvent::Initialized { .. } => {}
             }
         }
@@ -228,6 +229,15 @@ impl Pipeline {
         }
         if let Err(fatal) = result {
             self.on_fatal(now, key, fatal);
+        }
+    }
+
+    /// The host has used the identifier of a command that waits for an event.
+    fn on_given_up(&mut self, key: Key, cid: u16) {
+        if let Some(session) = self.sessions.get(key)
+            && let Some(home) = &mut self.homes[session.subsystem]
+        {
+            home.subsystem.on_given_up(queue_of(key), cid);
         }
     }
 

@@ -139,6 +139,20 @@ fn an_identifier_in_use_is_a_conflict_and_the_first_command_lives_on() {
 }
 
 #[test]
+fn an_event_request_is_given_up_when_its_identifier_comes_again() {
+    let (_server, address) = address();
+    let (mut admin, _io) = plain(address);
+    admin.command(Sqe::new(admin::ASYNC_EVENT_REQUEST).with_cid(3), &[]);
+    admin.command(Sqe::new(admin::KEEP_ALIVE).with_cid(4), &[]);
+    assert_eq!(admin.response().cid(), 4, "the request waits");
+    for _ in 0..2 {
+        admin.command(Sqe::new(admin::KEEP_ALIVE).with_cid(3), &[]);
+        let cqe = admin.response();
+        assert_eq!((cqe.cid(), cqe.status()), (3, Status::SUCCESS));
+    }
+}
+
+#[test]
 fn data_that_nobody_asked_for_ends_the_connection() {
     let (_server, address) = address();
     let (_admin, mut io) = plain(address);

@@ -86,6 +86,11 @@ pub enum TargetEvent<B> {
         /// What it was answered.
         status: Status,
     },
+    /// The host has used the identifier of a command that was told to `hold`: it is not to be answered any more.
+    GivenUp {
+        /// The identifier.
+        cid: u16,
+    },
 }
 
 /// Why `on_bytes` took less than it was given.
@@ -117,6 +122,8 @@ struct Outstanding {
     transfer: Option<u16>,
     /// Most bytes it may be answered with.
     read_length: u32,
+    /// Whether it waits for something that may never happen.
+    held: bool,
 }
 
 /// How far a write's transfer has come.
@@ -218,6 +225,14 @@ impl<B: Buffer> TargetConnection<B> {
     /// travel in a response capsule.
     pub fn set_success_without_response(&mut self, allowed: bool) {
         self.success_without_response = allowed;
+    }
+
+    /// Tells that a command which was handed out will be answered only if something happens, as an event request is. A host that
+    /// uses its identifier again has given it up: SPDK's does with its event requests before it shuts a controller down.
+    pub fn hold(&mut self, cid: u16) {
+        if let Some(command) = self.commands.get(cid).filter(|command| command.transfer.is_none()) {
+            self.commands.set(cid, Outstanding { held: true, ..command });
+        }
     }
 
     /// Asks again for buffers for parked writes, oldest first.

@@ -8,6 +8,7 @@
 //! | handshake: PFV; HPDA, DGST                                     | unsupported parameter; invalid field           |
 //! | more commands than the queue has entries                       | sequence error                                 |
 //! | identifier of an outstanding command                           | status Command ID Conflict                     |
+//! | identifier of a command that is held                           | the held one is given up                       |
 //! | impossible SGL                                                 | status as `plan` says                          |
 //! | H2CData: unknown tag; identifier that is not the tag's         | invalid field at TTAG; at CCCID                |
 //! | H2CData: DATAL other than what came, longer than MAXH2CDATA    | invalid field at DATAL; limit exceeded         |
@@ -133,6 +134,10 @@ impl<B: Buffer> TargetConnection<B> {
             return Err(Violation::SEQUENCE);
         }
         let planned = match self.commands.get(cid) {
+            Some(outstanding) if outstanding.held => {
+                self.give_up(cid, events);
+                plan(&sqe, layout.data_length, self.transfer_max)
+            }
             Some(_) => Err(Status::COMMAND_ID_CONFLICT),
             None => plan(&sqe, layout.data_length, self.transfer_max),
         };
@@ -146,7 +151,7 @@ impl<B: Buffer> TargetConnection<B> {
                 return Ok(());
             }
         };
-        let mut command = Outstanding { transfer: None, read_length: 0 };
+        let mut command = Outstanding { transfer: None, read_length: 0, held: false };
         match plan {
             Plan::Complete => events.push(TargetEvent::Command { sqe, data: None }),
             Plan::Send(length) => {
@@ -208,6 +213,13 @@ impl<B: Buffer> TargetConnection<B> {
         events.push(TargetEvent::Refused { sqe, status });
     }
 
+    /// Forgets a command that was held. Its entry of the submission queue is free, as if it had been answered.
+    fn give_up(&mut self, cid: u16, events: &mut Vec<TargetEvent<B>>) {
+        self.commands.remove(cid);
+        self.queue.complete();
+        events.push(TargetEvent::GivenUp { cid });
+    }
+
     fn on_payload_end(&mut self, intact: bool, events: &mut Vec<TargetEvent<B>>) {
         match core::mem::replace(&mut self.receiving, Receiving::Nothing) {
             Receiving::InCapsule { buffer, .. } => {
@@ -245,7 +257,7 @@ impl<B: Buffer> TargetConnection<B> {
                 self.refuse(sqe, status, events);
             }
             None => {
-                self.commands.set(sqe.cid(), Outstanding { transfer: None, read_length: 0 });
+                self.commands.set(sqe.cid(), Outstanding { transfer: None, read_length: 0, held: false });
                 events.push(TargetEvent::Command { sqe, data: buffer });
             }
         }
