@@ -6,7 +6,7 @@
 //! Holds: data is 1024 bytes, every field where the specification has it (`fields_lie_where_the_specification_has_them`).
 //! NVM Express Base Specification: "Connect Command and Response".
 
-use super::nqn::NQN_FIELD_SIZE;
+use super::nqn::{NQN_FIELD_SIZE, NqnError};
 use super::{Cqe, Nqn, Sqe, Status};
 use core::fmt;
 use core::mem::offset_of;
@@ -77,9 +77,13 @@ impl ConnectData {
         Nqn::from_field(&self.subsystem_nqn).ok()
     }
 
-    /// HOSTNQN, if it is a name.
+    /// HOSTNQN, if it is a name. A host that gives none and has an identifier is called by that, as SPDK's performance test is
+    /// unless it is told a name.
     pub fn host_nqn(&self) -> Option<Nqn> {
-        Nqn::from_field(&self.host_nqn).ok()
+        match Nqn::from_field(&self.host_nqn) {
+            Err(NqnError::Empty) if self.host_id() != HostId::NONE => Some(Nqn::of_uuid(self.host_id)),
+            name => name.ok(),
+        }
     }
 }
 
@@ -222,6 +226,18 @@ mod tests {
         assert_eq!(Culprit::SUBSYSTEM_NQN.to_dw0(), 0x10100);
         assert_eq!(Culprit::HOST_NQN.to_dw0(), 0x10200);
         assert_eq!(Culprit::CONTROLLER_ID.to_dw0(), 0x10010);
+    }
+
+    #[test]
+    fn a_host_without_a_name_is_called_by_its_identifier() {
+        let name = Nqn::new("subsystem").expect("a good name");
+        let nameless = |host_id| {
+            let data = ConnectData::new(host_id, &name, &name, CNTLID_DYNAMIC);
+            ConnectData { host_nqn: [0; NQN_FIELD_SIZE], ..data }
+        };
+        let by_identifier = "nqn.2014-08.org.nvmexpress:uuid:07070707-0707-0707-0707-070707070707";
+        assert_eq!(nameless(HostId([7; 16])).host_nqn(), Nqn::new(by_identifier).ok());
+        assert_eq!(nameless(HostId::NONE).host_nqn(), None);
     }
 
     #[test]

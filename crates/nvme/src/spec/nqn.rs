@@ -7,12 +7,16 @@
 //! NVM Express Base Specification: "NVMe Qualified Names".
 
 use alloc::boxed::Box;
+use alloc::format;
 use core::fmt;
 
 /// Bytes of a name's field on the wire.
 pub const NQN_FIELD_SIZE: usize = 256;
 /// Longest name, in bytes.
 pub const NQN_LENGTH_MAX: usize = 223;
+
+/// What the name of something begins with that has a UUID and no other name; the UUID follows.
+const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 
 /// Why a name is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,13 @@ impl Nqn {
     /// The name under which every discovery subsystem answers.
     pub fn discovery() -> Nqn {
         Nqn(Nqn::DISCOVERY.into())
+    }
+
+    /// The name of a host that has an identifier and no other name.
+    pub fn of_uuid(uuid: [u8; 16]) -> Nqn {
+        let text = format!("{:032x}", u128::from_be_bytes(uuid));
+        let [a, b, c, d, e] = [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]];
+        Nqn(format!("{UUID_PREFIX}{a}-{b}-{c}-{d}-{e}").into())
     }
 
     /// From text.
@@ -104,6 +115,13 @@ mod tests {
         let mut not_text = [0; 256];
         not_text[0] = 0xff;
         assert_eq!(Nqn::from_field(&not_text), Err(NqnError::NotText));
+    }
+
+    #[test]
+    fn a_uuid_is_a_name() {
+        let uuid = core::array::from_fn(|byte| byte as u8 * 0x11);
+        let name = "nqn.2014-08.org.nvmexpress:uuid:00112233-4455-6677-8899-aabbccddeeff";
+        assert_eq!(Nqn::of_uuid(uuid).as_str(), name);
     }
 
     #[test]

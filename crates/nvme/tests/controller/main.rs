@@ -6,5 +6,6 @@ mod bringup;
 mod linux;
 mod reservation;
 mod robustness;
+mod spdk;
 mod subsystem;
 mod world;
