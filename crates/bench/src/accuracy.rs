@@ -18,7 +18,7 @@ use crate::open_loop::{self, Latencies, Outcome};
 use crate::rounds::Rounds;
 use crate::stream::{Direction, Load, Stream};
 use anyhow::{Result, anyhow};
-use sim::{Arrival, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
+use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile, SLOT_BYTES};
 use std::time::Duration;
 use units::{ByteRate, Bytes, Nanos};
@@ -136,6 +136,7 @@ fn simulate(arrival: Arrival) -> Result<Simulated> {
         profile: Profile::default(),
         condition: Condition::Clean,
         policy: PolicyChoice::None,
+        clients: ClientChoice::Credits,
         // No way at all.
         network: Network { delay: Nanos::ZERO, jitter: Nanos::ZERO, rate: ByteRate(u64::MAX) },
         tenants: vec![TenantSpec::new("reader", reads)],

@@ -23,7 +23,10 @@ mod policy;
 mod reflex;
 mod view;
 
-pub use client::{CreditWindow, Fixed, PardaConfig, VirtualView, VirtualViewKeeper};
+pub use client::{
+    ClientWindow, CreditWindow, Fixed, LatencySample, LocalQueue, PardaConfig, PardaWindow, VirtualView,
+    VirtualViewKeeper, VmShares,
+};
 pub use cost::Cost;
 pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{

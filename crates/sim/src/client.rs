@@ -1,10 +1,9 @@
-//! A tenant's side: the application that asks, the credit window that holds back, the link that carries.
+//! A tenant's side: the application that asks, and what it has asked for that has not been sent yet.
 
-use crate::network::Link;
+use crate::host::Place;
 use crate::workload::{Arrival, Generator, Request};
 use crate::world::TenantSpec;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sched::{Credit, CreditWindow};
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
@@ -18,10 +17,8 @@ pub(crate) struct Waiting {
 pub(crate) struct Client {
     pub(crate) spec: TenantSpec,
     pub(crate) stop: Instant,
-    pub(crate) to_switch: Link,
-    pub(crate) from_switch: Link,
+    pub(crate) place: Place,
     generator: Generator,
-    window: CreditWindow,
     waiting: VecDeque<Waiting>,
     paced_until: Instant,
 }
@@ -30,17 +27,14 @@ impl Client {
     pub(crate) fn new(
         spec: TenantSpec,
         end: Instant,
-        credit: Credit,
+        place: Place,
         device_slots: u32,
         random: Xoshiro256PlusPlus,
     ) -> Client {
-        let credit = if spec.obeys_credit { credit } else { Credit(u32::MAX) };
         Client {
             stop: spec.stop.min(end),
-            to_switch: Link::default(),
-            from_switch: Link::default(),
+            place,
             generator: Generator::new(spec.workload.clone(), device_slots, random),
-            window: CreditWindow::new(credit),
             waiting: VecDeque::new(),
             paced_until: Instant::ZERO,
             spec,
@@ -63,17 +57,9 @@ impl Client {
         self.paced_until.max(now)
     }
 
-    /// The next IO to put on the wire, if there is one and the credit covers it.
-    pub(crate) fn send(&mut self) -> Option<Waiting> {
-        if self.waiting.is_empty() || !self.window.try_submit() {
-            return None;
-        }
-        self.waiting.pop_front()
-    }
-
-    /// A completion has come, and with it the credit.
-    pub(crate) fn on_answer(&mut self, credit: Credit) {
-        _ = self.window.on_completion(self.spec.obeys_credit.then_some(credit));
+    /// The IO to put on the wire when it is this tenant's turn.
+    pub(crate) fn send(&mut self) -> Waiting {
+        self.waiting.pop_front().expect("a tenant's turn comes when it has asked for something")
     }
 
     /// The gap to the next arrival of an open workload; `None` for a closed one.

@@ -5,13 +5,14 @@
 
 use crate::checkers::{Checkers, Violation};
 use crate::client::Client;
+use crate::host::{Host, hosts};
 use crate::queue::EventQueue;
 use crate::results::{Results, Tally, TenantResults};
 use crate::workload::{Arrival, Request};
-use crate::world::World;
+use crate::world::{ClientChoice, LatencyScope, World};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sched::{Credit, Done, Io, IoId, IoKind, Mark, Next, Outcome, Policy, SsdView};
+use sched::{Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy, SsdView};
 use ssd::{Command, Image, Ssd};
 use std::hash::Hasher;
 use units::{Instant, TenantId};
@@ -40,6 +41,8 @@ enum Event {
     Answer(IoId),
     /// An interval is over: note what the scheduler shows.
     Look,
+    /// A period of PARDA is over.
+    Period,
 }
 
 /// One IO under way.
@@ -59,6 +62,7 @@ struct Engine<'w> {
     now: Instant,
     events: EventQueue<Event>,
     clients: Vec<Client>,
+    hosts: Vec<Host>,
     policy: Box<dyn Policy>,
     wake_at: Option<Instant>,
     ssd: Ssd,
@@ -78,12 +82,14 @@ impl<'w> Engine<'w> {
         let mut clients = Vec::with_capacity(world.tenants.len());
         let mut events = EventQueue::new();
         for (index, spec) in world.tenants.iter().enumerate() {
+            policy.set_share(Instant::ZERO, TenantId(index as u32), spec.share);
+        }
+        let (hosts, places) = hosts(&world.clients, &world.tenants, |tenant| policy.credit(tenant));
+        for (index, (spec, place)) in world.tenants.iter().zip(places).enumerate() {
             let tenant = TenantId(index as u32);
-            policy.set_share(Instant::ZERO, tenant, spec.share);
             let own = random.clone();
             random.jump();
-            let credit = policy.credit(tenant);
-            clients.push(Client::new(spec.clone(), world.end(), credit, ssd.slots(), own));
+            clients.push(Client::new(spec.clone(), world.end(), place, ssd.slots(), own));
             let asks_at_once = match spec.workload.arrival {
                 Arrival::Closed { depth } => depth,
                 Arrival::Open { .. } => 1,
@@ -93,12 +99,16 @@ impl<'w> Engine<'w> {
             }
         }
         events.push(Instant::ZERO + world.interval, Event::Look);
+        if let ClientChoice::Parda { config, .. } = &world.clients {
+            events.push(Instant::ZERO + config.period, Event::Period);
+        }
         let points = world.duration.0.div_ceil(world.interval.0) as usize;
         Engine {
             world,
             now: Instant::ZERO,
             events,
             clients,
+            hosts,
             policy,
             wake_at: None,
             ssd,
@@ -127,6 +137,7 @@ impl<'w> Engine<'w> {
                     Event::Arrive(id) => self.on_arrived(id)?,
                     Event::Answer(id) => self.on_answered(id)?,
                     Event::Look => self.look(),
+                    Event::Period => self.on_period()?,
                 }
             }
             self.decide()?;
@@ -139,6 +150,7 @@ impl<'w> Engine<'w> {
             fingerprint: self.fingerprint.finish(),
             ios: self.ios,
             views: self.views,
+            windows: self.hosts.into_iter().map(Host::into_windows).collect(),
         })
     }
 
@@ -169,15 +181,18 @@ impl<'w> Engine<'w> {
             return Ok(());
         }
         client.ask(self.now);
+        let place = client.place;
         if let Some(gap) = client.open_gap() {
             self.events.push(self.now + gap, Event::Ask(tenant));
         }
-        self.send(tenant)
+        self.hosts[place.host].on_ask(self.now, place.vm);
+        self.send(place.host)
     }
 
-    /// Puts on the wire what the credit covers.
-    fn send(&mut self, tenant: TenantId) -> Result<(), Violation> {
-        while let Some(waiting) = self.clients[tenant.index()].send() {
+    /// Puts on the wire what a host's window covers.
+    fn send(&mut self, host: usize) -> Result<(), Violation> {
+        while let Some(tenant) = self.hosts[host].next() {
+            let waiting = self.clients[tenant.index()].send();
             let id = IoId(self.free.pop().unwrap_or(self.flights.len() as u64));
             let request = waiting.request;
             let kind = if request.is_read() { IoKind::Read } else { IoKind::Write };
@@ -203,7 +218,7 @@ impl<'w> Engine<'w> {
                 None => self.flights.push(Some(flight)),
             }
             self.checkers.on_sent(id)?;
-            let link = &mut self.clients[tenant.index()].to_switch;
+            let link = &mut self.hosts[host].to_switch;
             let at = link.send(&self.world.network, self.now, request.bytes_out(), &mut self.jitter);
             self.events.push(at, Event::Arrive(id));
         }
@@ -264,7 +279,8 @@ impl<'w> Engine<'w> {
         flight.credit = self
             .policy
             .on_completion(self.now, Done { io: flight.io, outcome: Outcome::Success { latency } });
-        let link = &mut self.clients[flight.io.tenant.index()].from_switch;
+        let host = self.clients[flight.io.tenant.index()].place.host;
+        let link = &mut self.hosts[host].from_switch;
         let answers_at = link.send(&self.world.network, at, flight.request.bytes_back(), &mut self.jitter);
         self.events.push(answers_at, Event::Answer(id));
         Ok(())
@@ -277,12 +293,35 @@ impl<'w> Engine<'w> {
         self.ios += 1;
         self.record(&flight);
         let tenant = flight.io.tenant;
-        let client = &mut self.clients[tenant.index()];
-        client.on_answer(flight.credit);
+        let client = &self.clients[tenant.index()];
+        let place = client.place;
+        let latency = self.now.since(flight.sent_at);
+        self.hosts[place.host].on_answer(self.now, place.vm, flight.credit, latency);
         if matches!(client.spec.workload.arrival, Arrival::Closed { .. }) {
             self.on_ask(tenant)?;
         }
-        self.send(tenant)
+        self.send(place.host)
+    }
+
+    /// The hosts tell each other what they have seen, and set their windows. There is no next period when the workloads have
+    /// stopped: what is left fits any window.
+    fn on_period(&mut self) -> Result<(), Violation> {
+        let ClientChoice::Parda { config, scope } = &self.world.clients else { return Ok(()) };
+        let samples: Vec<LatencySample> = self.hosts.iter_mut().map(Host::publish).collect();
+        let all = samples.iter().fold(LatencySample::default(), |sum, sample| sum.with(*sample));
+        for (host, own) in samples.into_iter().enumerate() {
+            let seen = match scope {
+                LatencyScope::AllHosts => all,
+                LatencyScope::OwnHost => own,
+            };
+            self.hosts[host].on_period(self.now, seen);
+            self.send(host)?;
+        }
+        let next = self.now + config.period;
+        if next <= self.world.end() {
+            self.events.push(next, Event::Period);
+        }
+        Ok(())
     }
 
     fn record(&mut self, flight: &Flight) {

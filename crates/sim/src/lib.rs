@@ -18,6 +18,7 @@
 pub mod checkers;
 mod client;
 mod engine;
+mod host;
 pub mod network;
 mod queue;
 pub mod random;
@@ -29,4 +30,4 @@ pub use engine::{run, run_on, run_with};
 pub use network::Network;
 pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults};
 pub use workload::{Arrival, Pattern, SizeMix, Workload};
-pub use world::{PolicyChoice, TenantSpec, World};
+pub use world::{ClientChoice, LatencyScope, PolicyChoice, TenantSpec, World};

@@ -5,11 +5,14 @@
 
 use crate::network::Network;
 use crate::workload::{Arrival, Pattern, SizeMix, Workload};
-use crate::world::{PolicyChoice, TenantSpec, World};
+use crate::world::{ClientChoice, LatencyScope, PolicyChoice, TenantSpec, World};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sched::{DeviceConstants, GimbalConfig, Priority, Share};
+use sched::{
+    DeviceConstants, FlashfqConfig, GimbalConfig, LinearCost, Millitokens, PardaConfig, Priority,
+    ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
+};
 use ssd::{Condition, Profile};
 use units::{ByteRate, Bytes, Instant, Nanos};
 
@@ -23,6 +26,7 @@ pub fn world(seed: u64) -> World {
         profile: profile(),
         condition: if random.random_ratio(1, 2) { Condition::Clean } else { Condition::Fragmented },
         policy: policy(&mut random),
+        clients: clients(&mut random),
         network: Network {
             delay: Nanos::micros(random.random_range(0..100)),
             jitter: Nanos::micros(*[0, 0, 5, 200].choose(&mut random).expect("not empty")),
@@ -45,9 +49,60 @@ fn profile() -> Profile {
 }
 
 fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
-    if random.random_ratio(1, 8) {
-        return PolicyChoice::None;
+    match random.random_range(0..8) {
+        0 => PolicyChoice::None,
+        1 | 2 => PolicyChoice::Reflex(reflex(random)),
+        3 | 4 => PolicyChoice::Flashfq(flashfq(random)),
+        _ => PolicyChoice::Gimbal(gimbal(random)),
     }
+}
+
+/// Not a calibration: anything that is allowed.
+fn reflex(random: &mut Xoshiro256PlusPlus) -> ReflexConfig {
+    let rate: u64 = random.random_range(20_000..600_000);
+    let point = |micros, percent| SupplyPoint {
+        latency_p95: Nanos::micros(micros),
+        mixed: TokenRate::tokens_per_sec(rate * percent / 100),
+        read_only: TokenRate::tokens_per_sec(rate * percent / 60),
+    };
+    let supply = vec![point(200, 30), point(500, 70), point(2000, 100)];
+    let write_cost = Millitokens(random.random_range(1_000..20_000));
+    let mut config = ReflexConfig::new(Millitokens(random.random_range(300..=1000)), write_cost, supply);
+    if random.random_ratio(1, 2) {
+        config.read_only_load = ReadOnlyLoad::Declared;
+    }
+    config.round = Nanos::micros(random.random_range(1..200));
+    config
+}
+
+/// Not a calibration: anything that is allowed.
+fn flashfq(random: &mut Xoshiro256PlusPlus) -> FlashfqConfig {
+    let mut cost = |most: u64| LinearCost {
+        base: Nanos(random.random_range(100..most)),
+        per_kib: Nanos(random.random_range(1..2000)),
+    };
+    FlashfqConfig {
+        reads: cost(10_000),
+        writes: cost(100_000),
+        depth: random.random_range(1..=64),
+        throttle: Nanos::micros(random.random_range(0..5_000)),
+        anticipation: Nanos::micros(*[0, 50, 500, 5_000].choose(random).expect("not empty")),
+    }
+}
+
+fn clients(random: &mut Xoshiro256PlusPlus) -> ClientChoice {
+    if random.random_ratio(2, 3) {
+        return ClientChoice::Credits;
+    }
+    let threshold = Nanos::micros(random.random_range(100..5_000));
+    let period = Nanos::micros(random.random_range(200..10_000));
+    let config =
+        PardaConfig { window_max: random.random_range(1..=128), ..PardaConfig::new(threshold, period) };
+    let scope = if random.random_ratio(3, 4) { LatencyScope::AllHosts } else { LatencyScope::OwnHost };
+    ClientChoice::Parda { config, scope }
+}
+
+fn gimbal(random: &mut Xoshiro256PlusPlus) -> GimbalConfig {
     let device = DeviceConstants::DCT983;
     let mut config =
         if random.random_ratio(3, 4) { GimbalConfig::paper(device) } else { GimbalConfig::fair(device) };
@@ -55,7 +110,7 @@ fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
     config.slots_per_tenant_min = random.random_range(1..=3);
     config.bucket_depth = Bytes::kib(*[4, 64, 256, 1024].choose(random).expect("not empty"));
     config.write_cost_period = Nanos::millis(random.random_range(1..100));
-    PolicyChoice::Gimbal(config)
+    config
 }
 
 fn tenant(n: usize, duration: Nanos, random: &mut Xoshiro256PlusPlus) -> TenantSpec {
@@ -79,12 +134,20 @@ fn tenant(n: usize, duration: Nanos, random: &mut Xoshiro256PlusPlus) -> TenantS
             .collect(),
         rate_max: random.random_ratio(1, 4).then(|| ByteRate::mib_per_sec(random.random_range(1..500))),
     };
-    let share = match random.random_range(0..4) {
+    let share = match random.random_range(0..5) {
         0 => Share { weight: random.random_range(1..8), ..Share::EQUAL },
         1 => Share { limit_iops: Some(random.random_range(50..5_000)), ..Share::EQUAL },
         2 => Share {
             limit_rate: Some(ByteRate::mib_per_sec(random.random_range(1..400))),
             reservation: Some(ByteRate::mib_per_sec(random.random_range(1..100))),
+            ..Share::EQUAL
+        },
+        3 => Share {
+            slo: Some(Slo {
+                iops: random.random_range(100..20_000),
+                read_percent: random.random_range(0..=100),
+                latency_p95: Nanos::micros(random.random_range(100..3_000)),
+            }),
             ..Share::EQUAL
         },
         _ => Share::EQUAL,
@@ -93,6 +156,7 @@ fn tenant(n: usize, duration: Nanos, random: &mut Xoshiro256PlusPlus) -> TenantS
     TenantSpec {
         share,
         obeys_credit: random.random_ratio(3, 4),
+        host: random.random_ratio(1, 2).then(|| random.random_range(0..3)),
         start: Instant(start),
         stop: if random.random_ratio(1, 3) { Instant(start + duration.0 / 3) } else { Instant::FAR_FUTURE },
         ..TenantSpec::new(format!("tenant-{n}"), workload)

@@ -1,8 +1,8 @@
 //! What a run found: per tenant and direction, bandwidth over time and latency in three readings.
 
 use hdrhistogram::Histogram;
-use sched::SsdView;
-use units::{ByteRate, Bytes, Instant, Nanos};
+use sched::{Fixed, SsdView};
+use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
 /// Longest latency that a histogram holds; longer ones count as this.
 const LATENCY_MAX: u64 = 1_000_000_000_000;
@@ -24,6 +24,30 @@ pub struct Results {
     pub ios: u64,
     /// What the scheduler showed at the end of each interval, the warm-up's included; empty if it shows nothing.
     pub views: Vec<(Instant, SsdView)>,
+    /// PARDA's windows, host by host; without points for hosts that have none.
+    pub windows: Vec<Windows>,
+}
+
+/// The course of one host's window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// The tenants that are the host's VMs.
+    pub tenants: Vec<TenantId>,
+    /// At the end of each period, the warm-up's included.
+    pub points: Vec<WindowPoint>,
+}
+
+/// What a host made of one period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowPoint {
+    /// When it ended.
+    pub at: Instant,
+    /// IOs that may be outstanding from now on.
+    pub window: Fixed,
+    /// The latency that it goes by; `None` before the first.
+    pub latency: Option<Nanos>,
+    /// What its VMs' shares came to.
+    pub beta: Fixed,
 }
 
 impl Results {

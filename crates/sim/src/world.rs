@@ -2,7 +2,9 @@
 
 use crate::network::Network;
 use crate::workload::Workload;
-use sched::{Fifo, Gimbal, GimbalConfig, Policy, Share};
+use sched::{
+    Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, PardaConfig, Policy, Reflex, ReflexConfig, Share,
+};
 use ssd::{Condition, Profile};
 use units::{Instant, Nanos};
 
@@ -17,6 +19,8 @@ pub struct World {
     pub condition: Condition,
     /// The scheduler in front of it.
     pub policy: PolicyChoice,
+    /// What holds the clients back.
+    pub clients: ClientChoice,
     /// What lies between the clients and the switch.
     pub network: Network,
     /// Who uses it. A tenant's [`units::TenantId`] is its place here.
@@ -44,6 +48,10 @@ pub enum PolicyChoice {
     None,
     /// Gimbal with these constants.
     Gimbal(GimbalConfig),
+    /// ReFlex with this calibration.
+    Reflex(ReflexConfig),
+    /// FlashFQ with this calibration.
+    Flashfq(FlashfqConfig),
 }
 
 impl PolicyChoice {
@@ -52,6 +60,8 @@ impl PolicyChoice {
         match self {
             PolicyChoice::None => Box::new(Fifo::default()),
             PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(*config)),
+            PolicyChoice::Reflex(config) => Box::new(Reflex::new(config.clone())),
+            PolicyChoice::Flashfq(config) => Box::new(Flashfq::new(*config)),
         }
     }
 
@@ -60,8 +70,34 @@ impl PolicyChoice {
         match self {
             PolicyChoice::None => "none",
             PolicyChoice::Gimbal(_) => "gimbal",
+            PolicyChoice::Reflex(_) => "reflex",
+            PolicyChoice::Flashfq(_) => "flashfq",
         }
     }
+}
+
+/// What holds the clients back.
+#[derive(Clone, Debug, Default)]
+pub enum ClientChoice {
+    /// The switch's credit, which a scheduler that knows none leaves unbounded.
+    #[default]
+    Credits,
+    /// PARDA: a window per host, by the latency that the hosts see. Credits are not looked at.
+    Parda {
+        /// The same for every host.
+        config: PardaConfig,
+        /// Whose latency a host goes by.
+        scope: LatencyScope,
+    },
+}
+
+/// Whose latency a host goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyScope {
+    /// What all hosts have seen together: at the end of a period each reads what all have published, at once.
+    AllHosts,
+    /// What it has seen itself.
+    OwnHost,
 }
 
 /// One tenant.
@@ -73,8 +109,10 @@ pub struct TenantSpec {
     pub workload: Workload,
     /// What it was promised.
     pub share: Share,
-    /// Whether its client keeps to the credit; one that does not is what a host without credits (Linux) looks like.
+    /// Whether its client keeps to the credit or window; one that does not is what a host without either (Linux) looks like.
     pub obeys_credit: bool,
+    /// With PARDA: tenants that name the same host are VMs on it, with their weights as shares. `None` is a host of its own.
+    pub host: Option<u32>,
     /// From when it is active.
     pub start: Instant,
     /// Until when; the end of the run at the latest.
@@ -89,6 +127,7 @@ impl TenantSpec {
             workload,
             share: Share::EQUAL,
             obeys_credit: true,
+            host: None,
             start: Instant::ZERO,
             stop: Instant::FAR_FUTURE,
         }

@@ -2,7 +2,7 @@
 
 use crate::bench::{Direction, Job, Rw};
 use sched::DeviceConstants;
-use sim::{Arrival, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
+use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
 
@@ -195,6 +195,7 @@ fn world(policy: PolicyChoice, tenants: Vec<TenantSpec>, window: Window, seed: u
         profile: profile(),
         condition: Condition::Clean,
         policy,
+        clients: ClientChoice::Credits,
         // Loopback at the demo's speed: a few tens of real microseconds are a few of the device's.
         network: Network { delay: Nanos::micros(3), ..Network::RDMA_100G },
         tenants,
