@@ -31,6 +31,7 @@
 mod agenda;
 mod bound;
 mod buffer;
+mod calibration;
 mod collection;
 mod command;
 mod die;
@@ -47,6 +48,7 @@ mod ssd;
 mod stripe;
 mod timing;
 
+pub use calibration::{Calibration, CalibrationError};
 pub use command::{Command, CommandKind, Completion};
 pub use geometry::SLOT_BYTES;
 pub use image::{Condition, Image};

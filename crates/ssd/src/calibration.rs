@@ -1,0 +1,359 @@
+//! A calibration as a file: what the schedulers that do not measure by themselves must know of a device.
+//!
+//! ReFlex and FlashFQ go by a model of the device that was fitted beforehand, and PARDA by a latency that suits it. Such a file
+//! is made by measuring the device, and belongs to it as its profile does. Every table is optional; a name that no field has is
+//! an error.
+//!
+//! ```toml
+//! description = "what was measured, and how"
+//!
+//! [reflex]
+//! read_only_read_cost_millitokens = 500   # a 4 KiB read when nobody writes; 1000 when somebody does
+//! write_cost_millitokens = 9000           # a 4 KiB write
+//! [[reflex.supply]]                       # by rising latency
+//! latency_p95_us = 500
+//! mixed_tokens_per_s = 300_000
+//! read_only_tokens_per_s = 400_000
+//!
+//! [flashfq]
+//! read_base_ns = 2000                     # device time of an IO: base + size × per_kib
+//! read_per_kib_ns = 300
+//! write_base_ns = 4000
+//! write_per_kib_ns = 800
+//! depth = 64
+//! throttle_us = 1000
+//! anticipation_us = 200
+//!
+//! [parda]
+//! latency_threshold_us = 1000
+//! period_us = 20_000
+//! window_max = 64
+//! ```
+//!
+//! Holds: what is written is read back (`a_calibration_survives_being_written`); what is read can be run with, as the
+//!        schedulers' own checks are made here (`constants_that_a_scheduler_refuses_are_refused`).
+
+use sched::{FlashfqConfig, LinearCost, Millitokens, PardaConfig, ReflexConfig, SupplyPoint, TokenRate};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::{error, fmt, io};
+use units::Nanos;
+
+/// What was found out about a device; a scheduler that was not calibrated on it is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calibration {
+    /// What was measured, and how.
+    pub description: String,
+    /// ReFlex's model. Only costs and supply are written to the file; the rest is [`ReflexConfig::new`]'s.
+    pub reflex: Option<ReflexConfig>,
+    /// FlashFQ's constants.
+    pub flashfq: Option<FlashfqConfig>,
+    /// PARDA's latency threshold, period and largest window; the rest is [`PardaConfig::new`]'s.
+    pub parda: Option<PardaConfig>,
+}
+
+/// Why a calibration was refused.
+#[derive(Debug)]
+pub enum CalibrationError {
+    /// The file could not be read.
+    Unreadable {
+        /// Its path.
+        origin: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The text is not TOML, lacks a field, or has one that no calibration has.
+    Syntax {
+        /// File of the calibration.
+        origin: String,
+        /// Line, column and cause, as the parser tells it.
+        message: String,
+    },
+    /// A scheduler cannot run with these constants.
+    Wrong {
+        /// File of the calibration.
+        origin: String,
+        /// The table, and so the scheduler.
+        table: &'static str,
+        /// What is wrong with it.
+        wrong: &'static str,
+    },
+}
+
+impl fmt::Display for CalibrationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CalibrationError::Unreadable { origin, source } => {
+                write!(f, "calibration {origin} cannot be read: {source}")
+            }
+            CalibrationError::Syntax { origin, message } => {
+                write!(f, "calibration {origin} is not valid: {message}")
+            }
+            CalibrationError::Wrong { origin, table, wrong } => {
+                write!(f, "calibration {origin}: [{table}]: {wrong}")
+            }
+        }
+    }
+}
+
+impl error::Error for CalibrationError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            CalibrationError::Unreadable { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Calibration {
+    /// The calibration in the file at `path`.
+    ///
+    /// # Errors
+    /// Unreadable file, text that is not a calibration, or constants that a scheduler refuses.
+    pub fn load(path: &Path) -> Result<Calibration, CalibrationError> {
+        let origin = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Calibration::parse(&text, &origin),
+            Err(source) => Err(CalibrationError::Unreadable { origin, source }),
+        }
+    }
+
+    /// The calibration written in `text`; `origin` names the text in errors.
+    ///
+    /// # Errors
+    /// Text that is not a calibration, or constants that a scheduler refuses.
+    pub fn parse(text: &str, origin: &str) -> Result<Calibration, CalibrationError> {
+        let origin = || origin.to_owned();
+        let file: File = toml::from_str(text).map_err(|source| CalibrationError::Syntax {
+            origin: origin(),
+            message: source.to_string().trim_end().to_owned(),
+        })?;
+        let calibration = Calibration {
+            description: file.description,
+            reflex: file.reflex.map(ReflexConfig::from),
+            flashfq: file.flashfq.map(FlashfqConfig::from),
+            parda: file.parda.map(PardaConfig::from),
+        };
+        let checks = [
+            ("reflex", calibration.reflex.as_ref().map(ReflexConfig::check)),
+            ("flashfq", calibration.flashfq.as_ref().map(FlashfqConfig::check)),
+            ("parda", calibration.parda.as_ref().map(PardaConfig::check)),
+        ];
+        for (table, check) in checks {
+            if let Some(Err(wrong)) = check {
+                return Err(CalibrationError::Wrong { origin: origin(), table, wrong });
+            }
+        }
+        Ok(calibration)
+    }
+
+    /// The calibration as a TOML text that [`Calibration::parse`] reads back. Fractions of the file's units are lost.
+    pub fn to_toml(&self) -> String {
+        let file = File {
+            description: self.description.clone(),
+            reflex: self.reflex.as_ref().map(ReflexTable::from),
+            flashfq: self.flashfq.as_ref().map(FlashfqTable::from),
+            parda: self.parda.as_ref().map(PardaTable::from),
+        };
+        toml::to_string(&file)
+            .expect("a calibration is tables of numbers and strings, which TOML can always hold")
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reflex: Option<ReflexTable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flashfq: Option<FlashfqTable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parda: Option<PardaTable>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReflexTable {
+    read_only_read_cost_millitokens: u32,
+    write_cost_millitokens: u32,
+    supply: Vec<SupplyTable>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SupplyTable {
+    latency_p95_us: u32,
+    mixed_tokens_per_s: u32,
+    read_only_tokens_per_s: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlashfqTable {
+    read_base_ns: u32,
+    read_per_kib_ns: u32,
+    write_base_ns: u32,
+    write_per_kib_ns: u32,
+    depth: u32,
+    throttle_us: u32,
+    anticipation_us: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PardaTable {
+    latency_threshold_us: u32,
+    period_us: u32,
+    window_max: u32,
+}
+
+const NANOS_PER_MICRO: u64 = 1000;
+const MILLITOKENS: u64 = Millitokens::TOKEN.0;
+
+fn micros(count: u32) -> Nanos {
+    Nanos(u64::from(count) * NANOS_PER_MICRO)
+}
+
+/// In a file's unit, of which there are `unit` quanta; what does not fit is the most that does.
+fn whole(quanta: u64, unit: u64) -> u32 {
+    u32::try_from(quanta / unit).unwrap_or(u32::MAX)
+}
+
+impl From<ReflexTable> for ReflexConfig {
+    fn from(table: ReflexTable) -> ReflexConfig {
+        let rate = |tokens: u32| TokenRate::tokens_per_sec(tokens.into());
+        let point = |point: &SupplyTable| SupplyPoint {
+            latency_p95: micros(point.latency_p95_us),
+            mixed: rate(point.mixed_tokens_per_s),
+            read_only: rate(point.read_only_tokens_per_s),
+        };
+        ReflexConfig::new(
+            Millitokens(table.read_only_read_cost_millitokens.into()),
+            Millitokens(table.write_cost_millitokens.into()),
+            table.supply.iter().map(point).collect(),
+        )
+    }
+}
+
+impl From<&ReflexConfig> for ReflexTable {
+    fn from(config: &ReflexConfig) -> ReflexTable {
+        let point = |point: &SupplyPoint| SupplyTable {
+            latency_p95_us: whole(point.latency_p95.0, NANOS_PER_MICRO),
+            mixed_tokens_per_s: whole(point.mixed.0, MILLITOKENS),
+            read_only_tokens_per_s: whole(point.read_only.0, MILLITOKENS),
+        };
+        ReflexTable {
+            read_only_read_cost_millitokens: whole(config.read_only_read_cost.0, 1),
+            write_cost_millitokens: whole(config.write_cost.0, 1),
+            supply: config.supply.iter().map(point).collect(),
+        }
+    }
+}
+
+impl From<FlashfqTable> for FlashfqConfig {
+    fn from(table: FlashfqTable) -> FlashfqConfig {
+        let cost =
+            |base: u32, per_kib: u32| LinearCost { base: Nanos(base.into()), per_kib: Nanos(per_kib.into()) };
+        FlashfqConfig {
+            reads: cost(table.read_base_ns, table.read_per_kib_ns),
+            writes: cost(table.write_base_ns, table.write_per_kib_ns),
+            depth: table.depth,
+            throttle: micros(table.throttle_us),
+            anticipation: micros(table.anticipation_us),
+        }
+    }
+}
+
+impl From<&FlashfqConfig> for FlashfqTable {
+    fn from(config: &FlashfqConfig) -> FlashfqTable {
+        FlashfqTable {
+            read_base_ns: whole(config.reads.base.0, 1),
+            read_per_kib_ns: whole(config.reads.per_kib.0, 1),
+            write_base_ns: whole(config.writes.base.0, 1),
+            write_per_kib_ns: whole(config.writes.per_kib.0, 1),
+            depth: config.depth,
+            throttle_us: whole(config.throttle.0, NANOS_PER_MICRO),
+            anticipation_us: whole(config.anticipation.0, NANOS_PER_MICRO),
+        }
+    }
+}
+
+impl From<PardaTable> for PardaConfig {
+    fn from(table: PardaTable) -> PardaConfig {
+        let window_max = table.window_max;
+        PardaConfig {
+            window_max,
+            ..PardaConfig::new(micros(table.latency_threshold_us), micros(table.period_us))
+        }
+    }
+}
+
+impl From<&PardaConfig> for PardaTable {
+    fn from(config: &PardaConfig) -> PardaTable {
+        PardaTable {
+            latency_threshold_us: whole(config.latency_threshold.0, NANOS_PER_MICRO),
+            period_us: whole(config.period.0, NANOS_PER_MICRO),
+            window_max: config.window_max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = r#"
+        description = "an example"
+        [reflex]
+        read_only_read_cost_millitokens = 500
+        write_cost_millitokens = 9000
+        supply = [
+            { latency_p95_us = 500, mixed_tokens_per_s = 300_000, read_only_tokens_per_s = 400_000 },
+            { latency_p95_us = 1000, mixed_tokens_per_s = 350_000, read_only_tokens_per_s = 420_000 },
+        ]
+        [flashfq]
+        read_base_ns = 2000
+        read_per_kib_ns = 300
+        write_base_ns = 4000
+        write_per_kib_ns = 800
+        depth = 64
+        throttle_us = 1000
+        anticipation_us = 200
+        [parda]
+        latency_threshold_us = 1000
+        period_us = 20_000
+        window_max = 48
+    "#;
+
+    #[test]
+    fn a_calibration_survives_being_written() {
+        let calibration = Calibration::parse(EXAMPLE, "example").expect("it is valid");
+        let again = Calibration::parse(&calibration.to_toml(), "again").expect("it was valid");
+        assert_eq!(calibration, again);
+        let reflex = calibration.reflex.expect("it has a table");
+        assert_eq!(reflex.supply[1].mixed, TokenRate::tokens_per_sec(350_000));
+        assert_eq!(calibration.parda.map(|parda| parda.window_max), Some(48));
+    }
+
+    #[test]
+    fn a_scheduler_that_was_not_calibrated_has_no_table() {
+        let none = Calibration { description: "nothing yet".to_owned(), ..Calibration::default() };
+        assert_eq!(Calibration::parse(&none.to_toml(), "none").expect("it is valid"), none);
+    }
+
+    #[test]
+    fn constants_that_a_scheduler_refuses_are_refused() {
+        for (table, right, wrong) in [
+            ("flashfq", "depth = 64", "depth = 0"),
+            ("reflex", "latency_p95_us = 1000", "latency_p95_us = 400"),
+            ("parda", "window_max = 48", "window_max = 0"),
+        ] {
+            let error = Calibration::parse(&EXAMPLE.replace(right, wrong), "example").expect_err(wrong);
+            let CalibrationError::Wrong { table: found, .. } = error else { panic!("{error}") };
+            assert_eq!(found, table);
+        }
+        let unknown = EXAMPLE.replace("depth", "deepness");
+        assert!(matches!(Calibration::parse(&unknown, "example"), Err(CalibrationError::Syntax { .. })));
+    }
+}
