@@ -5,7 +5,7 @@
 //! Both run without a scheduler. Groups of equal work share them.
 
 use crate::experiment::{Experiment, Window};
-use sim::{Arrival, PolicyChoice, TenantSpec, Workload, World};
+use sim::{Arrival, ClientChoice, PolicyChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
 use std::collections::HashMap;
 
@@ -170,6 +170,7 @@ impl Planner<'_> {
             profile: profile.clone(),
             condition,
             policy,
+            clients: ClientChoice::Credits,
             network: self.experiment.network,
             tenants,
             warm_up: window.warm_up,

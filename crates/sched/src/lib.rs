@@ -35,6 +35,6 @@ pub use gimbal::{
 };
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use none::Fifo;
-pub use policy::{Backlog, Credit, Next, Policy, Share};
-pub use reflex::{Millitokens, ReadOnlyLoad, ReflexConfig, SupplyPoint, TokenRate};
+pub use policy::{Backlog, Credit, Next, Policy, Share, Slo};
+pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
 pub use view::{Congestion, MonitorView, SsdView, TenantView};

@@ -1,7 +1,7 @@
 //! The trait at the centre: one SSD's scheduler.
 
-use crate::{Done, Io, SsdView, TenantView};
-use units::{ByteRate, Instant, TenantId};
+use crate::{Done, Io, Refused, SsdView, TenantView};
+use units::{ByteRate, Instant, Nanos, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
 pub trait Policy: Send {
@@ -25,7 +25,17 @@ pub trait Policy: Send {
     /// If one of its IOs is still queued or in flight: withdraw the queued ones and await the others first.
     fn forget(&mut self, now: Instant, tenant: TenantId);
 
-    /// Sets a tenant's share; a tenant never named has [`Share::EQUAL`].
+    /// Whether [`Policy::set_share`] with this share could be kept to. Only a scheduler with admission control ever refuses,
+    /// and then only for [`Share::slo`].
+    ///
+    /// # Errors
+    /// What stands against it, in numbers.
+    fn admission(&self, _tenant: TenantId, _share: &Share) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    /// Sets a tenant's share; a tenant never named has [`Share::EQUAL`]. An objective that [`Policy::admission`] refuses is
+    /// set aside: the tenant is served as if it had none.
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share);
 
     /// The SSD has kept IOs of `tenant` for so long that it may never end them: nobody should wait for this tenant any more.
@@ -85,9 +95,23 @@ pub struct Share {
     /// At least this many (cost-weighted) bytes per second while there is backlog, as long as all reservations together
     /// fit the SSD.
     pub reservation: Option<ByteRate>,
+    /// What a latency-critical tenant of [`Reflex`](crate::Reflex) is promised; no other scheduler looks at it.
+    pub slo: Option<Slo>,
 }
 
 impl Share {
-    /// Weight 1, no limit, no reservation.
-    pub const EQUAL: Share = Share { weight: 1, limit_iops: None, limit_rate: None, reservation: None };
+    /// Weight 1, no limit, no reservation, no objective.
+    pub const EQUAL: Share =
+        Share { weight: 1, limit_iops: None, limit_rate: None, reservation: None, slo: None };
+}
+
+/// A service-level objective (ReFlex §3.2): so many IOs per second with so short a latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slo {
+    /// IOs of 4 KiB per second. Never zero.
+    pub iops: u64,
+    /// Of a hundred IOs, so many are reads.
+    pub read_percent: u8,
+    /// The bound on the 95th percentile of read latency.
+    pub latency_p95: Nanos,
 }

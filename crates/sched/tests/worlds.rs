@@ -200,6 +200,7 @@ fn any_share(dice: &mut Dice) -> Share {
         limit_iops: (dice.roll(4) == 0).then(|| 500 + dice.roll(20_000)),
         limit_rate: (dice.roll(4) == 0).then(|| ByteRate::mib_per_sec(1 + dice.roll(200))),
         reservation: (dice.roll(4) == 0).then(|| ByteRate::mib_per_sec(1 + dice.roll(50))),
+        ..Share::EQUAL
     }
 }
 

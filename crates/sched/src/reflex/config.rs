@@ -111,7 +111,7 @@ impl ReflexConfig {
     /// What an IO costs under mixed load: every 4 KiB it touches, as if it were aligned.
     pub fn cost(&self, kind: IoKind, length: Bytes) -> Millitokens {
         let unit = if kind.pays_as_write() { self.write_cost } else { self.read_cost };
-        Millitokens(length.0.div_ceil(COST_UNIT).saturating_mul(unit.0))
+        Millitokens(length.0.div_ceil(COST_UNIT).saturating_mul(unit.0).min(IO_COST_MAX.0))
     }
 
     /// What is wrong with these constants, in words, if anything.
@@ -152,5 +152,7 @@ impl ReflexConfig {
 
 /// Keeps every product of amounts and times far inside 128 bits.
 const COST_MAX: Millitokens = Millitokens::tokens(1_000_000);
+/// Likewise, for one IO, which would take years.
+const IO_COST_MAX: Millitokens = Millitokens::tokens(1_000_000_000_000);
 /// Likewise.
 const RATE_MAX: TokenRate = TokenRate::tokens_per_sec(10_000_000_000);

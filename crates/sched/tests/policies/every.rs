@@ -1,10 +1,13 @@
 //! What holds for every scheduler in every world: nothing is lost, repeated or reordered, a wake-up is exact, and the books are
 //! empty in the end.
 
-use crate::flashfq::small_device;
-use crate::world::{Event, Variant, World, is_withdrawn};
+use crate::world::{Dice, Event, Variant, World, is_withdrawn};
+use crate::{flashfq, reflex};
 use proptest::prelude::*;
-use sched::{Backlog, Done, Fifo, Flashfq, Gimbal, Io, IoId, Next, Outcome, Policy};
+use sched::{
+    Backlog, Done, Fifo, Flashfq, Gimbal, Io, IoId, Next, Outcome, Policy, ReadOnlyLoad, Reflex,
+    ReflexConfig, Share,
+};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, Nanos, TenantId};
 
@@ -148,7 +151,23 @@ proptest! {
 
     #[test]
     fn flashfq_is_sound(world in worlds(), depth in 1..40u32, throttle in 0..2000u64, anticipation in 0..2000u64) {
-        let config = small_device(depth, Nanos::micros(throttle), Nanos::micros(anticipation));
+        let config = flashfq::small_device(depth, Nanos::micros(throttle), Nanos::micros(anticipation));
         run(world, Flashfq::new(config));
+    }
+
+    #[test]
+    fn reflex_is_sound(world in worlds(), critical in 0..6u32, declared in any::<bool>()) {
+        let quiet = if declared { ReadOnlyLoad::Declared } else { ReadOnlyLoad::Observed(Nanos::micros(100)) };
+        let mut policy = Reflex::new(ReflexConfig { read_only_load: quiet, ..reflex::small_device() });
+        let mut dice = Dice::new(!world.seed);
+        for tenant in 0..world.tenants {
+            let weight = 1 + dice.roll(3) as u32;
+            let share = match tenant < critical {
+                true => reflex::slo(1_000 + dice.roll(40_000), dice.roll(101) as u8, 500 + dice.roll(1000)),
+                false => Share { weight, ..Share::EQUAL },
+            };
+            policy.set_share(Instant::ZERO, TenantId(tenant), share);
+        }
+        run(world, policy);
     }
 }

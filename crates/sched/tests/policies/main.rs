@@ -9,3 +9,5 @@ mod world;
 mod every;
 mod flashfq;
 mod flashfq_naive;
+mod reflex;
+mod reflex_naive;

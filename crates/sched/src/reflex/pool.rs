@@ -1,0 +1,127 @@
+//! The tokens of the best-effort tenants.
+//!
+//! Each round the original gives every best-effort tenant an equal part of the rate that is not reserved, passes on what one of
+//! them does not need to the next, starting with another one each time, and throws away what is left. With rounds of no length
+//! that is: the rate, and whatever is donated, is divided among those with something queued, in proportion to their weights;
+//! while nobody has anything queued, it is lost. So it suffices to count the tokens that one unit of weight has had.
+//!
+//! ```text
+//!  rate + gifts ──► level: tokens per unit of weight, ever
+//!                     ▲ a tenant whose queue fills notes `level + cost/weight of its head`: it pays when the level is there
+//! ```
+//!
+//! What a tenant has when its head is paid for but more is queued, it keeps (the original's saved tokens).
+//!
+//! Holds: what is spent together never exceeds what came in (`what_is_spent_came_in`, in the tests of the policy).
+//! Paper: ReFlex §4.3, Algorithm 1; equal weights in the paper.
+
+use super::account::Account;
+use super::amount::{Parts, per_span};
+use super::config::TokenRate;
+use alloc::collections::BTreeSet;
+use units::{Nanos, TenantId};
+
+/// Tokens that a unit of weight has had, ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Level(i128);
+
+impl Level {
+    /// The level at which a tenant that has had `self` can pay `cost`, rounded up.
+    pub(super) fn after(self, cost: Parts, weight: u32) -> Level {
+        Level(self.0 + per_weight(cost, weight))
+    }
+
+    /// What a tenant has had that can pay `cost` at `self`.
+    pub(super) fn before(self, cost: Parts, weight: u32) -> Level {
+        Level(self.0 - per_weight(cost, weight))
+    }
+}
+
+fn per_weight(cost: Parts, weight: u32) -> i128 {
+    cost.0.unsigned_abs().div_ceil(u128::from(weight)) as i128
+}
+
+/// The best-effort tenants with something queued, and what they are given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pool {
+    rate: TokenRate,
+    level: Level,
+    /// Came in, but too little to raise the level.
+    rest: i128,
+    /// When who can pay for its head; of equals, who was first.
+    waiting: BTreeSet<(Level, u64, TenantId)>,
+    weights: i128,
+}
+
+impl Pool {
+    /// Tokens per second that are not reserved.
+    pub(super) fn set_rate(&mut self, rate: TokenRate) {
+        self.rate = rate;
+    }
+
+    /// What a unit of weight has had.
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// A tenant waits until it can pay.
+    pub(super) fn add(&mut self, due: Level, turn: u64, tenant: TenantId, weight: u32) {
+        let is_new = self.waiting.insert((due, turn, tenant));
+        assert!(is_new, "{tenant} waits twice");
+        self.weights += i128::from(weight);
+        self.rest = 0;
+    }
+
+    /// It waits no more.
+    pub(super) fn remove(&mut self, due: Level, turn: u64, tenant: TenantId, weight: u32) {
+        let was_there = self.waiting.remove(&(due, turn, tenant));
+        assert!(was_there, "{tenant} does not wait");
+        self.weights -= i128::from(weight);
+        self.rest = 0;
+    }
+
+    /// Time passes, and `gifts` come in.
+    pub(super) fn advance(&mut self, span: Nanos, gifts: Parts) {
+        if self.weights == 0 {
+            return;
+        }
+        let income = self.rest + per_span(self.rate, span).0 + gifts.0;
+        self.level.0 += income / self.weights;
+        self.rest = income % self.weights;
+    }
+
+    /// Who can pay for its head now.
+    pub(super) fn payable(&self) -> Option<TenantId> {
+        let (due, _, tenant) = self.waiting.first()?;
+        (*due <= self.level).then_some(*tenant)
+    }
+
+    /// How long until somebody can pay, given who gives what; `None` if nobody waits or nothing will ever come in.
+    pub(super) fn time_until_payable<'a>(
+        &self,
+        donors: impl Iterator<Item = &'a Account> + Clone,
+    ) -> Option<Nanos> {
+        let (due, ..) = self.waiting.first()?;
+        let missing = (due.0 - self.level.0) * self.weights - self.rest;
+        let rate =
+            TokenRate(donors.clone().fold(self.rate.0, |sum, donor| sum.saturating_add(donor.rate().0)));
+        let gift_max: i128 = donors.clone().map(|donor| donor.gift().0).sum();
+        let room: i128 = donors.clone().map(|donor| donor.room().0.max(0)).sum();
+        // Donors give all they earn, but in lumps: up to a gift each too early, and up to what they may save too late.
+        let mut early = Parts(missing - gift_max).time_to_earn(rate)?;
+        let mut late = Parts(missing + room).time_to_earn(rate)?;
+        let has_come = |span: Nanos| {
+            let gifts: i128 = donors.clone().map(|donor| donor.gives_in(span).0).sum();
+            per_span(self.rate, span).0 + gifts >= missing
+        };
+        while early < late {
+            let middle = Nanos(early.0 + (late.0 - early.0) / 2);
+            if has_come(middle) {
+                late = middle;
+            } else {
+                early = middle + Nanos(1);
+            }
+        }
+        Some(late)
+    }
+}
