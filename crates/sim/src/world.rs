@@ -42,7 +42,6 @@ impl World {
 
 /// Which scheduler.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a world has one of these")]
 pub enum PolicyChoice {
     /// First in, first out.
     None,
