@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// Who goes to the SSD next, and when
     #[arg(long, value_enum, conflicts_with = "config")]
     scheduler: Option<Scheduler>,
+    /// What was measured of the device, for reflex and flashfq
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    calibration: Option<PathBuf>,
     /// State of an emulated SSD's flash at the start
     #[arg(long, value_enum, conflicts_with = "config")]
     condition: Option<FlashCondition>,
@@ -89,6 +92,10 @@ enum Scheduler {
     Gimbal,
     /// Gimbal exactly as published
     GimbalPaper,
+    /// ReFlex: tokens by a calibrated model of the device
+    Reflex,
+    /// FlashFQ: equal parts of the device's time, by a calibrated model of it
+    Flashfq,
     /// First in, first out
     None,
 }
@@ -223,9 +230,12 @@ fn simple(device: &str, args: &Args) -> anyhow::Result<Config> {
         config.devices[0].scheduler.policy = match scheduler {
             Scheduler::Gimbal => PolicyKind::Gimbal,
             Scheduler::GimbalPaper => PolicyKind::GimbalPaper,
+            Scheduler::Reflex => PolicyKind::Reflex,
+            Scheduler::Flashfq => PolicyKind::Flashfq,
             Scheduler::None => PolicyKind::None,
         };
     }
+    config.devices[0].scheduler.calibration.clone_from(&args.calibration);
     Ok(config)
 }
 

@@ -2,8 +2,8 @@
 
 use crate::config::{DeviceConfig, DeviceKind, PolicyKind};
 use crate::device::load_profile;
-use sched::{DeviceConstants, Fifo, Gimbal, GimbalConfig, Policy};
-use ssd::ProfileError;
+use sched::{DeviceConstants, Fifo, Flashfq, Gimbal, GimbalConfig, Policy, Reflex};
+use ssd::{Calibration, CalibrationError, ProfileError};
 use std::fmt;
 use units::ByteRate;
 
@@ -20,6 +20,10 @@ pub enum PolicyError {
     Profile(ProfileError),
     /// The constants contradict each other.
     Constants(&'static str),
+    /// The scheduler goes by a calibration, and the configuration names none, or one without a table for it.
+    Uncalibrated(PolicyKind),
+    /// The calibration cannot be had.
+    Calibration(CalibrationError),
 }
 
 impl fmt::Display for PolicyError {
@@ -32,6 +36,13 @@ impl fmt::Display for PolicyError {
                     "the scheduler's constants do not fit together: {wrong}; change those of [device.scheduler]"
                 )
             }
+            PolicyError::Uncalibrated(kind) => write!(
+                f,
+                "the scheduler {name:?} needs a calibration of the device with a table [{name}]; name its file in \
+                 [device.scheduler]: calibration = \"FILE\"",
+                name = kind.name()
+            ),
+            PolicyError::Calibration(error) => write!(f, "{error}"),
         }
     }
 }
@@ -41,16 +52,29 @@ impl std::error::Error for PolicyError {}
 /// A scheduler of kind `kind` for `device`.
 ///
 /// # Errors
-/// The profile cannot be read, or its constants do not fit together.
+/// The profile or the calibration cannot be read, or the constants do not fit together.
 pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn Policy>, PolicyError> {
     let variant = match kind {
         PolicyKind::None => return Ok(Box::new(Fifo::default())),
         PolicyKind::Gimbal => GimbalConfig::fair,
         PolicyKind::GimbalPaper => GimbalConfig::paper,
+        PolicyKind::Reflex => {
+            let config = calibration(kind, device)?.reflex.ok_or(PolicyError::Uncalibrated(kind))?;
+            return Ok(Box::new(Reflex::new(config)));
+        }
+        PolicyKind::Flashfq => {
+            let config = calibration(kind, device)?.flashfq.ok_or(PolicyError::Uncalibrated(kind))?;
+            return Ok(Box::new(Flashfq::new(config)));
+        }
     };
     let config = gimbal(variant, device)?;
     config.check().map_err(PolicyError::Constants)?;
     Ok(Box::new(Gimbal::new(config)))
+}
+
+fn calibration(kind: PolicyKind, device: &DeviceConfig) -> Result<Calibration, PolicyError> {
+    let file = device.scheduler.calibration.as_ref().ok_or(PolicyError::Uncalibrated(kind))?;
+    Calibration::load(file).map_err(PolicyError::Calibration)
 }
 
 /// The constants: those of the profile and the variant, but for what the configuration replaces.
@@ -156,6 +180,30 @@ mod tests {
         for kind in [PolicyKind::Gimbal, PolicyKind::GimbalPaper] {
             policy(kind, &config.devices[0]).unwrap_or_else(|error| panic!("{error}"));
         }
+    }
+
+    #[test]
+    fn a_scheduler_that_goes_by_a_calibration_needs_its_file() {
+        let mut device = device();
+        for kind in [PolicyKind::Reflex, PolicyKind::Flashfq] {
+            assert!(matches!(policy(kind, &device), Err(PolicyError::Uncalibrated(_))));
+            device.scheduler.calibration = Some("/nowhere/calibration.toml".into());
+            assert!(matches!(policy(kind, &device), Err(PolicyError::Calibration(_))));
+            device.scheduler.calibration = None;
+        }
+    }
+
+    #[test]
+    fn a_calibration_has_a_table_for_the_scheduler() {
+        let mut device = device();
+        let file = std::env::temp_dir().join(format!("gimbal-calibration-{}.toml", std::process::id()));
+        let table = "[flashfq]\nread_base_ns = 2000\nread_per_kib_ns = 300\nwrite_base_ns = 4000\n\
+                     write_per_kib_ns = 800\ndepth = 64\nthrottle_us = 1000\nanticipation_us = 200\n";
+        std::fs::write(&file, format!("description = \"made up\"\n{table}")).expect("there is room");
+        device.scheduler.calibration = Some(file.clone());
+        assert!(policy(PolicyKind::Flashfq, &device).is_ok());
+        assert!(matches!(policy(PolicyKind::Reflex, &device), Err(PolicyError::Uncalibrated(_))));
+        std::fs::remove_file(file).expect("it was made above");
     }
 
     #[test]

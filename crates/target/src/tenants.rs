@@ -105,7 +105,7 @@ pub(crate) fn share_of(tenants: &[TenantConfig], host: &str) -> Share {
         limit_iops: tenant.limit_iops,
         limit_rate: tenant.limit_rate,
         reservation: tenant.reservation,
-        slo: None,
+        slo: tenant.slo,
     })
 }
 

@@ -100,11 +100,20 @@ impl Check<'_> {
                 None if !may_be_absent => self.report(field("size"), "is missing", "write size = \"16G\""),
                 _ => {}
             }
+            self.calibration(index, &device.scheduler);
             self.scheduler(index, &device.scheduler.overrides);
             for (number, fault) in device.faults.iter().enumerate() {
                 let field = |name: &str| format!("device[{index}].fault[{number}].{name}");
                 self.problems.extend(fault.problems(field));
             }
+        }
+    }
+
+    fn calibration(&mut self, index: usize, scheduler: &SchedulerConfig) {
+        if scheduler.policy.needs_calibration() && scheduler.calibration.is_none() {
+            let what = format!("{} goes by what was measured of the device", scheduler.policy.name());
+            let advice = "write calibration = \"FILE\" in [device.scheduler]";
+            self.report(format!("device[{index}].scheduler.calibration"), what, advice);
         }
     }
 
@@ -257,6 +266,14 @@ impl Check<'_> {
             }
             if tenant.limit_rate == Some(ByteRate(0)) {
                 self.report(field("limit_rate"), "zero would get nothing", "write a rate above zero");
+            }
+            if let Some(slo) = tenant.slo {
+                if slo.iops == 0 {
+                    self.report(field("slo.iops"), "zero promises nothing", "write 1 or more");
+                }
+                if slo.read_percent > 100 {
+                    self.report(field("slo.read_percent"), "more reads than IOs", "write 100 or less");
+                }
             }
         }
     }

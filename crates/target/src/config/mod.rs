@@ -32,7 +32,7 @@ pub use fields::Lines;
 pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
 
-use sched::Cost;
+use sched::{Cost, Slo};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -194,6 +194,8 @@ impl fmt::Display for Speed {
 pub struct SchedulerConfig {
     /// Which one.
     pub policy: PolicyKind,
+    /// What was measured of the device, for the schedulers that do not measure by themselves: the path of a file.
+    pub calibration: Option<PathBuf>,
     /// Constants that replace those of the device's profile.
     pub overrides: SchedulerOverrides,
 }
@@ -206,6 +208,10 @@ pub enum PolicyKind {
     Gimbal,
     /// Gimbal exactly as published.
     GimbalPaper,
+    /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
+    Reflex,
+    /// FlashFQ: equal parts of the device's time. Needs a calibration.
+    Flashfq,
     /// First in, first out: what other targets do.
     None,
 }
@@ -291,6 +297,8 @@ pub struct TenantConfig {
     pub limit_rate: Option<ByteRate>,
     /// At least this many cost-weighted bytes per second on each SSD.
     pub reservation: Option<ByteRate>,
+    /// What it is promised on each SSD whose scheduler is ReFlex.
+    pub slo: Option<Slo>,
 }
 
 /// Bounds on what hosts may make the target hold.
@@ -481,6 +489,24 @@ impl NamespaceConfig {
     }
 }
 
+impl PolicyKind {
+    /// As configurations write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Gimbal => "gimbal",
+            PolicyKind::GimbalPaper => "gimbal-paper",
+            PolicyKind::Reflex => "reflex",
+            PolicyKind::Flashfq => "flashfq",
+            PolicyKind::None => "none",
+        }
+    }
+
+    /// Whether it goes by what was measured of the device beforehand.
+    pub const fn needs_calibration(self) -> bool {
+        matches!(self, PolicyKind::Reflex | PolicyKind::Flashfq)
+    }
+}
+
 impl TenantConfig {
     /// An equal share, without limits.
     pub fn equal(host: &str) -> TenantConfig {
@@ -490,6 +516,7 @@ impl TenantConfig {
             limit_iops: None,
             limit_rate: None,
             reservation: None,
+            slo: None,
         }
     }
 }

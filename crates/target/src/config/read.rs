@@ -173,18 +173,24 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
 
 /// `scheduler = "none"`, or a table with a `policy` and constants.
 fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerConfig {
-    const POLICIES: [(&str, PolicyKind); 3] = [
-        ("gimbal", PolicyKind::Gimbal),
-        ("gimbal-paper", PolicyKind::GimbalPaper),
-        ("none", PolicyKind::None),
-    ];
+    const POLICIES: [(&str, PolicyKind); 5] = {
+        use PolicyKind::{Flashfq, Gimbal, GimbalPaper, None, Reflex};
+        [
+            (Gimbal.name(), Gimbal),
+            (GimbalPaper.name(), GimbalPaper),
+            (Reflex.name(), Reflex),
+            (Flashfq.name(), Flashfq),
+            (None.name(), None),
+        ]
+    };
     if !table.is_table("scheduler") {
         let policy = table.choice(findings, "scheduler", &POLICIES).unwrap_or_default();
-        return SchedulerConfig { policy, overrides: SchedulerOverrides::default() };
+        return SchedulerConfig { policy, ..SchedulerConfig::default() };
     }
     let Some(mut table) = table.table(findings, "scheduler") else { return SchedulerConfig::default() };
     let scheduler = SchedulerConfig {
         policy: table.choice(findings, "policy", &POLICIES).unwrap_or_default(),
+        calibration: table.text(findings, "calibration").map(PathBuf::from),
         overrides: SchedulerOverrides {
             profile: table.text(findings, "profile"),
             latency_min: table.span(findings, "latency_min"),
@@ -252,7 +258,29 @@ fn tenant(table: &mut Fields<'_, '_>, findings: &mut Findings) -> TenantConfig {
         limit_iops: table.number(findings, "limit_iops"),
         limit_rate: table.rate(findings, "limit_rate"),
         reservation: table.rate(findings, "reservation"),
+        slo: table.table(findings, "slo").map(|table| slo(table, findings)),
     }
+}
+
+fn slo(mut table: Fields<'_, '_>, findings: &mut Findings) -> Slo {
+    let before = findings.problems.len();
+    let (iops, latency) = (table.number(findings, "iops"), table.span(findings, "latency_p95"));
+    if findings.problems.len() == before {
+        for (name, is_missing, expected) in
+            [("iops", iops.is_none(), "20000"), ("latency_p95", latency.is_none(), "\"1ms\"")]
+        {
+            if is_missing {
+                missing(&table, findings, name, expected);
+            }
+        }
+    }
+    let slo = Slo {
+        iops: iops.unwrap_or_default(),
+        read_percent: table.number(findings, "read_percent").unwrap_or(100),
+        latency_p95: latency.unwrap_or_default(),
+    };
+    table.finish(findings);
+    slo
 }
 
 fn required(

@@ -15,9 +15,9 @@ use crate::mailbox::Mailbox;
 use crate::slab::Key;
 use nvme::spec::Status;
 use nvme::subsystem::{HostAccess, NamespaceInfo};
-use sched::{Policy, Share};
+use sched::{Policy, Refused, Share};
 use std::sync::mpsc::Sender;
-use tracing::error;
+use tracing::{error, warn};
 use units::{Bytes, Instant, TenantId};
 
 /// One change.
@@ -102,6 +102,17 @@ pub(crate) enum Change {
 }
 
 impl Pipeline {
+    /// Sets what a tenant is promised, as far as the scheduler can keep it.
+    pub(super) fn promise(&mut self, now: Instant, tenant: TenantId, share: Share) {
+        if let Err(refused) = self.switch.set_share(now, tenant, share) {
+            self.say_refused(tenant, refused);
+        }
+    }
+
+    fn say_refused(&self, tenant: TenantId, refused: Refused) {
+        warn!(device = %self.name, tenant = tenant.0, %refused, "the tenant's objective cannot be kept; it is served without one");
+    }
+
     /// Does what a change says.
     pub(super) fn on_change(&mut self, now: Instant, change: Change) {
         match change {
@@ -109,7 +120,11 @@ impl Pipeline {
                 self.peers.set(slot, mailbox);
                 self.remotes.resize_with(self.peers.slots(), super::remote::remote);
             }
-            Change::Policy(policy) => self.switch.replace_policy(now, policy),
+            Change::Policy(policy) => {
+                for (tenant, refused) in self.switch.replace_policy(now, policy) {
+                    self.say_refused(tenant, refused);
+                }
+            }
             Change::Limits { limits, memory } => {
                 (self.limits, self.memory) = (limits, memory);
                 let of_host = self.host_memory();
@@ -119,7 +134,7 @@ impl Pipeline {
                 self.reads.set_limit(half);
                 self.memory_came_back = true;
             }
-            Change::Share { tenant, share } => self.switch.set_share(now, tenant, share),
+            Change::Share { tenant, share } => self.promise(now, tenant, share),
             Change::SubsystemAdded { slot, home } => {
                 if self.homes.len() <= slot {
                     self.homes.resize_with(slot + 1, || None);

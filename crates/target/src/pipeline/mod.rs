@@ -325,7 +325,7 @@ impl Pipeline {
         if is_reused {
             self.switch.forget(now, id);
         }
-        self.switch.set_share(now, id, share);
+        self.promise(now, id, share);
         if self.tenants.len() <= id.index() {
             self.tenants.resize_with(id.index() + 1, || None);
         }

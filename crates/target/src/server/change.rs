@@ -1,9 +1,9 @@
 //! What differs between two configurations, thing by thing, for the one who acts on it and for people.
 
 use crate::config::{
-    AllowedHosts, Config, Limits, PolicyKind, SchedulerConfig, SchedulerOverrides, SubsystemConfig,
-    TenantConfig,
+    AllowedHosts, Config, Limits, SchedulerConfig, SchedulerOverrides, SubsystemConfig, TenantConfig,
 };
+use sched::Slo;
 use std::fmt;
 use std::net::SocketAddr;
 use units::Bytes;
@@ -160,11 +160,11 @@ fn limits(limits: &Limits) -> [(&'static str, String); 11] {
 }
 
 fn shown_scheduler(scheduler: &SchedulerConfig) -> String {
-    let policy = match scheduler.policy {
-        PolicyKind::Gimbal => "gimbal",
-        PolicyKind::GimbalPaper => "gimbal-paper",
-        PolicyKind::None => "none",
-    };
+    let policy = scheduler.policy.name();
+    if let Some(calibration) = scheduler.calibration.as_ref().filter(|_| scheduler.policy.needs_calibration())
+    {
+        return format!("{policy} as calibrated in {}", calibration.display());
+    }
     match scheduler.overrides == SchedulerOverrides::default() {
         true => policy.to_owned(),
         false => format!("{policy} with constants of its own"),
@@ -188,6 +188,9 @@ fn shown_share(tenant: &TenantConfig) -> String {
     }
     if let Some(rate) = tenant.reservation {
         shown += &format!(", at least {rate}");
+    }
+    if let Some(Slo { iops, read_percent, latency_p95 }) = tenant.slo {
+        shown += &format!(", promised {iops} IOPS with {read_percent} % reads below {latency_p95}");
     }
     shown
 }

@@ -27,7 +27,7 @@ pub(crate) use request::{ByteRange, Failure, Finished, Request, Work};
 use crate::device::{Device, DeviceClock, DeviceDone};
 use crate::slab::{Key, Slab};
 use reactor::{BufferPool, IoBuffer, Reactor};
-use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Share};
+use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share};
 use std::collections::VecDeque;
 use std::io;
 use step::Progress;
@@ -280,22 +280,35 @@ impl<T: Copy> Switch<T> {
     }
 
     /// Sets a tenant's share.
-    pub(crate) fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {
+    ///
+    /// # Errors
+    /// The scheduler sets the tenant's objective aside, for this reason.
+    pub(crate) fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) -> Result<(), Refused> {
         self.wants_run = true;
         self.shares.retain(|(other, _)| *other != tenant);
         if share != Share::EQUAL {
             self.shares.push((tenant, share));
         }
+        let admission = self.present.policy.admission(tenant, &share);
         self.present.policy.set_share(self.clock.to_device(now), tenant, share);
+        admission
     }
 
-    /// Puts another scheduler in charge. Queued IOs move over in the order in which they arrived.
-    pub(crate) fn replace_policy(&mut self, now: Instant, policy: Box<dyn Policy>) {
+    /// Puts another scheduler in charge. Queued IOs move over in the order in which they arrived. Answers whose objectives the
+    /// new one sets aside.
+    pub(crate) fn replace_policy(
+        &mut self,
+        now: Instant,
+        policy: Box<dyn Policy>,
+    ) -> Vec<(TenantId, Refused)> {
         let device_now = self.clock.to_device(now);
         self.wants_run = true;
         let number = self.present.number + 1;
         let mut old = std::mem::replace(&mut self.present, Generation { number, policy });
+        let mut refusals = Vec::new();
         for &(tenant, share) in &self.shares {
+            refusals
+                .extend(self.present.policy.admission(tenant, &share).err().map(|refused| (tenant, refused)));
             self.present.policy.set_share(device_now, tenant, share);
         }
         let queued = self.pending.iter().filter(|(_, io)| io.submitted.is_none());
@@ -318,6 +331,7 @@ impl<T: Copy> Switch<T> {
         if old.policy.backlog().in_flight > 0 {
             self.retired.push(old);
         }
+        refusals
     }
 
     /// Starts the next step of a dispatched IO, behind those that wait for memory if it needs some itself.

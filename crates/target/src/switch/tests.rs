@@ -3,7 +3,10 @@
 use super::*;
 use crate::device::{DeviceIo, DeviceOp};
 use reactor::Backend;
-use sched::{DeviceConstants, Fifo, Gimbal, GimbalConfig, Priority};
+use sched::{
+    DeviceConstants, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, LinearCost, Millitokens, Priority,
+    Reflex, ReflexConfig, SupplyPoint, TokenRate,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -297,13 +300,24 @@ fn nothing_is_lost_when_the_scheduler_changes() {
     assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
 }
 
-/// Both schedulers by turns, with IOs of several tenants and classes queued and in flight each time.
+/// All schedulers by turns, with IOs of several tenants and classes queued and in flight each time.
 #[test]
 fn order_within_a_class_survives_a_change_of_scheduler_and_slots_come_back() {
     const TENANTS: u32 = 3;
     const ROUNDS: u32 = 12;
     const ARRIVALS: u32 = 60;
     let gimbal = || -> Box<dyn Policy> { Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983))) };
+    let point = |rate| SupplyPoint { latency_p95: Nanos::millis(1), mixed: rate, read_only: rate };
+    let supply = vec![point(TokenRate::tokens_per_sec(100_000_000))];
+    let reflex = || -> Box<dyn Policy> {
+        let (read, write) = (Millitokens::TOKEN, Millitokens::tokens(10));
+        Box::new(Reflex::new(ReflexConfig::new(read, write, supply.clone())))
+    };
+    let cost = LinearCost { base: Nanos(1000), per_kib: Nanos(100) };
+    let flashfq = || -> Box<dyn Policy> {
+        let (throttle, anticipation) = (Nanos::micros(10), Nanos(5));
+        Box::new(Flashfq::new(FlashfqConfig { reads: cost, writes: cost, depth: 5, throttle, anticipation }))
+    };
     let mut world = World::new(window(5), Bytes::mib(64));
     let mut expected: HashMap<(u32, u32), Vec<u64>> = HashMap::new();
     for tag in 0..ROUNDS * ARRIVALS {
@@ -315,7 +329,12 @@ fn order_within_a_class_survives_a_change_of_scheduler_and_slots_come_back() {
         expected.entry((tenant, class)).or_default().push(u64::from(tag));
         if tag % ARRIVALS == ARRIVALS / 2 {
             world.run();
-            let next = if (tag / ARRIVALS).is_multiple_of(2) { gimbal() } else { window(5) };
+            let next = match tag / ARRIVALS % 4 {
+                0 => gimbal(),
+                1 => reflex(),
+                2 => flashfq(),
+                _ => window(5),
+            };
             world.switch.replace_policy(world.now, next);
         }
         if tag.is_multiple_of(15) {
