@@ -28,6 +28,8 @@ mod disk;
 mod driver;
 mod epoll;
 mod event;
+#[cfg(test)]
+mod explored;
 mod inbound;
 mod outbox;
 mod pacing;

@@ -89,36 +89,15 @@ impl<A: AtomicByte> WakeWord<A> {
 #[cfg(test)]
 mod interleavings {
     use super::*;
+    use crate::explored::{self, Bell};
+    use loom::sync::Arc;
     use loom::sync::atomic::{AtomicBool, AtomicU8 as LoomByte};
-    use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
     atomic_byte!(LoomByte);
 
     /// Times that a thread which could go on has to give way to another.
     const PREEMPTIONS: usize = 3;
-
-    /// An eventfd: readable once it was written to, until it is emptied.
-    #[derive(Default)]
-    struct Bell {
-        rung: Mutex<bool>,
-        changed: Condvar,
-    }
-
-    impl Bell {
-        fn ring(&self) {
-            *self.rung.lock().expect("nobody panics") = true;
-            self.changed.notify_one();
-        }
-
-        fn await_and_empty(&self) {
-            let mut rung = self.rung.lock().expect("nobody panics");
-            while !*rung {
-                rung = self.changed.wait(rung).expect("nobody panics");
-            }
-            *rung = false;
-        }
-    }
 
     struct World {
         word: WakeWord<LoomByte>,
@@ -144,7 +123,8 @@ mod interleavings {
                 return self.word.take_notice();
             }
             if !interrupted {
-                self.bell.await_and_empty();
+                self.bell.wait();
+                self.bell.empty();
             }
             self.word.end_sleep()
         }
@@ -165,10 +145,7 @@ mod interleavings {
     }
 
     fn explore(interruptions: usize, one_poster: bool) {
-        let mut builder = loom::model::Builder::new();
-        // The word's few steps need few switches at unlucky moments; without a bound the lock of the bell makes it hours.
-        builder.preemption_bound = Some(PREEMPTIONS);
-        builder.check(move || {
+        explored::explore(PREEMPTIONS, move || {
             let posted = [AtomicBool::new(false), AtomicBool::new(false)];
             let world = Arc::new(World { word: WakeWord::new(), bell: Bell::default(), posted });
             let posters: &[&'static [usize]] = if one_poster { &[&[0, 1]] } else { &[&[0], &[1]] };

@@ -1,23 +1,22 @@
 //! A few threads that do blocking disk operations for the epoll backend.
 //!
 //! ```text
-//!   reactor --jobs (lock, condvar)--> threads --done (lock)--> reactor
-//!                                          └── eventfd, when `done` was empty
+//!   reactor --jobs (lock, condvar)--> threads --answers (lock, eventfd)--> reactor
 //! ```
 //!
 //! Threads start as they are needed, up to the limit, and end with the reactor. A job owns all that it touches: the buffer, and a
 //! share of the descriptor.
 //!
-//! Holds: every job is answered once. No wake-up is lost: the reactor empties the eventfd before it takes the answers, and a
-//!        thread that finds the list empty writes after it has put its answer in.
+//! Holds: every job is answered once.
+//! Elsewhere: how answers come back, and why none is slept over, is `answers`.
 
+use super::answers::Answers;
 use crate::disk::{Owner, Step, Transfer};
 use crate::{DiskOp, IoBuffer};
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -60,8 +59,7 @@ struct Jobs {
 struct Shared {
     jobs: Mutex<Jobs>,
     has_jobs: Condvar,
-    done: Mutex<Vec<Done>>,
-    eventfd: File,
+    done: Answers<Done>,
 }
 
 /// The threads and what lies between them and the reactor.
@@ -73,21 +71,13 @@ pub(super) struct Workers {
 
 impl Workers {
     pub(super) fn new(threads_max: usize) -> io::Result<Workers> {
-        // SAFETY: eventfd takes no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` is new and belongs to nobody else.
-        let eventfd = unsafe { File::from_raw_fd(fd) };
-        let shared =
-            Shared { jobs: Mutex::default(), has_jobs: Condvar::new(), done: Mutex::default(), eventfd };
+        let shared = Shared { jobs: Mutex::default(), has_jobs: Condvar::new(), done: Answers::new()? };
         Ok(Workers { shared: Arc::new(shared), threads: Vec::new(), threads_max })
     }
 
     /// The descriptor that is readable while there are answers.
     pub(super) fn fd(&self) -> RawFd {
-        self.shared.eventfd.as_raw_fd()
+        self.shared.done.fd()
     }
 
     /// Makes sure that there is a thread to do jobs.
@@ -114,12 +104,9 @@ impl Workers {
         }
     }
 
-    /// All answers since the last call.
+    /// All answers since the last call; to be called when the descriptor is readable.
     pub(super) fn take_done(&mut self) -> Vec<Done> {
-        let mut count = [0; mem::size_of::<u64>()];
-        // Called when the eventfd is readable, so this does not block; and the count is of no interest.
-        let _ = (&self.shared.eventfd).read(&mut count);
-        mem::take(&mut *lock(&self.shared.done))
+        self.shared.done.take()
     }
 }
 
@@ -165,14 +152,7 @@ fn work(shared: &Shared) {
                 break result;
             }
         };
-        let mut done = lock(&shared.done);
-        let was_empty = done.is_empty();
-        done.push(Done { owner, result, buffer: transfer.into_buffer() });
-        drop(done);
-        if was_empty {
-            // An eventfd of ours that the reactor empties neither fills up nor fails.
-            let _ = (&shared.eventfd).write(&1u64.to_ne_bytes());
-        }
+        shared.done.put(Done { owner, result, buffer: transfer.into_buffer() });
     }
 }
 
