@@ -16,3 +16,11 @@ pub mod host;
 pub mod pdu;
 pub mod spec;
 pub mod subsystem;
+
+/// Random cases for a property: as many as asked for, but few under Miri, which looks at how and not at what.
+#[cfg(test)]
+fn random_cases(count: u32) -> proptest::test_runner::Config {
+    const UNDER_MIRI: u32 = 2;
+    let cases = if cfg!(miri) { UNDER_MIRI } else { count };
+    proptest::test_runner::Config { cases, failure_persistence: None, ..Default::default() }
+}

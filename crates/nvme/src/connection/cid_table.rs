@@ -116,9 +116,14 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    /// Of one case; few under Miri.
+    const STEPS_MAX: usize = if cfg!(miri) { 20 } else { 200 };
+
     proptest! {
+        #![proptest_config(crate::random_cases(256))]
+
         #[test]
-        fn behaves_like_a_map(steps in proptest::collection::vec((0u16..4, 0u16..12, any::<bool>()), 0..200)) {
+        fn behaves_like_a_map(steps in proptest::collection::vec((0u16..4, 0u16..12, any::<bool>()), 0..STEPS_MAX)) {
             let mut table = CidTable::new(16);
             let mut map = BTreeMap::new();
             for (step, (generation, index, add)) in steps.into_iter().enumerate() {

@@ -223,6 +223,8 @@ fn every_cut_in_two_and_byte_by_byte_reads_the_same() {
 }
 
 proptest! {
+    #![proptest_config(crate::random_cases(256))]
+
     #[test]
     fn any_fragmentation_reads_the_same(cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..20)) {
         let (rules, bytes) = stream();

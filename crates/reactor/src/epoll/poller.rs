@@ -117,6 +117,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not know epoll_pwait2")]
     fn waiting_works_with_and_without_the_newer_call() {
         for has_pwait2 in [true, false] {
             let mut poller = Poller::new().expect("an epoll descriptor");

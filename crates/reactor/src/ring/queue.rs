@@ -201,6 +201,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no io_uring")]
     fn requests_beyond_the_submission_queue_are_not_lost() {
         let Ok(ring) = super::super::setup::build() else { return };
         let mut queue = Queue::new(ring);

@@ -102,6 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no io_uring")]
     fn every_tier_that_this_kernel_builds_passes_the_check() {
         for tier in [Tier::DeferTaskrun, Tier::SingleIssuer, Tier::CoopTaskrun, Tier::Plain] {
             if let Ok(ring) = build_tier(tier) {

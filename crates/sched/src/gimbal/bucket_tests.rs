@@ -173,7 +173,7 @@ impl Exact {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(crate::random_cases(400))]
 
     #[test]
     fn the_named_instant_is_the_first_that_pays(first in pace(), steps in prop::collection::vec(step(), 1..60)) {

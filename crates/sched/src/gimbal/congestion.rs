@@ -266,7 +266,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+        #![proptest_config(crate::random_cases(200))]
 
         #[test]
         fn the_rate_stays_within_its_clamp(

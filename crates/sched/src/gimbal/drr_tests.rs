@@ -453,7 +453,7 @@ fn an_excused_tenant_keeps_nobody_waiting() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+    #![proptest_config(crate::random_cases(100))]
 
     /// Backlogged tenants that always have a slot: within any interval their weighted bytes differ by at most two quanta
     /// and two of the largest IOs.

@@ -265,7 +265,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+        #![proptest_config(crate::random_cases(100))]
 
         #[test]
         fn counting_anew_changes_nothing(
@@ -295,7 +295,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+        #![proptest_config(crate::random_cases(300))]
 
         /// Tenants come, go, wait and are served whenever they are not too far ahead.
         #[test]

@@ -123,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+        #![proptest_config(crate::random_cases(300))]
 
         #[test]
         fn lists_partition_tenants_in_the_order_of_their_moves(

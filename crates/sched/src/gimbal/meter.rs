@@ -81,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+        #![proptest_config(crate::random_cases(200))]
 
         #[test]
         fn a_limited_tenant_gets_its_rate_and_no_more(

@@ -126,7 +126,7 @@ mod tests {
     const TENANTS: usize = 20;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+        #![proptest_config(crate::random_cases(300))]
 
         #[test]
         fn the_first_is_the_least_that_is_set(

@@ -44,7 +44,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+        #![proptest_config(crate::random_cases(2000))]
 
         #[test]
         fn the_quotient_is_that_of_the_division(

@@ -224,7 +224,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+        #![proptest_config(crate::random_cases(200))]
 
         #[test]
         fn the_cost_stays_between_the_best_and_the_worst(
