@@ -3,6 +3,8 @@
 //! The waker is a bell that ends its owner's sleep, which is what `reactor::Waker` promises (and what its own tests check).
 
 use super::*;
+use crate::pipeline::admission::Admission;
+use crate::pipeline::message::ToFront;
 use crate::pipeline::window::Window;
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;
@@ -68,10 +70,13 @@ impl<M> Owner<M> {
     }
 }
 
+/// Runs `world` in every order of its threads' steps in which a thread that could go on has to give way to another at most
+/// `preemptions` times, or as often as `LOOM_MAX_PREEMPTIONS` says. Bugs of this kind need few such moments; without a bound,
+/// locks make it hours.
 fn explore(preemptions: usize, world: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Bugs of this kind need few switches of threads at unlucky moments; without a bound the worlds take hours.
-    builder.preemption_bound = Some(preemptions);
+    // What the builder begins with is from the environment.
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(world);
 }
 
@@ -168,5 +173,71 @@ fn an_owner_that_ends_gives_back_what_comes_too_late_and_nobody_waits_for_it() {
         let accepted = (0..2).filter(|message| mailbox.post(*message).is_ok()).count();
         let taken = thread.join().expect("nobody panics");
         assert!((1..=accepted).contains(&taken), "{taken} of {accepted}");
+    });
+}
+
+/// A connection that the front has counted, on its way to a pipeline that ends at any moment: when it has taken it, before, or
+/// without a look.
+#[test]
+fn a_counted_connection_is_given_back_once_whenever_its_pipeline_ends() {
+    const CONNECTIONS: usize = 2;
+    for looks in [false, true] {
+        explore(3, move || {
+            let (to_front, mut front) = Owner::<ToFront>::new();
+            let (to_pipeline, mut pipeline) = Owner::<Admission<Explored>>::new();
+            let other =
+                thread::spawn(move || if looks { drop(pipeline.await_some()) } else { drop(pipeline) });
+            for _ in 0..CONNECTIONS {
+                // As the front does: what cannot be posted is dropped.
+                to_pipeline.tell(Admission::new("nqn.host".into(), to_front.clone()));
+            }
+            let mut gone = 0;
+            while gone < CONNECTIONS {
+                gone += front.await_some().len();
+            }
+            other.join().expect("nobody panics");
+            assert_eq!((gone, front.inbox.take().is_none()), (CONNECTIONS, true));
+        });
+    }
+}
+
+enum ToPipeline {
+    Tenant,
+    Connection,
+    Io,
+}
+
+/// The front tells everybody of a tenant, and then hands over its connection, whose IOs go on to another pipeline.
+#[test]
+fn a_tenant_is_known_wherever_its_ios_arrive() {
+    explore(3, || {
+        let (to_home, mut home) = Owner::new();
+        let (to_other, mut other) = Owner::new();
+        let from_home = to_other.clone();
+        let home = thread::spawn(move || {
+            loop {
+                for message in home.await_some() {
+                    match message {
+                        ToPipeline::Tenant => {}
+                        ToPipeline::Connection => return from_home.tell(ToPipeline::Io),
+                        ToPipeline::Io => unreachable!("nobody sends it here"),
+                    }
+                }
+            }
+        });
+        let front = thread::spawn(move || {
+            [&to_home, &to_other].into_iter().for_each(|pipeline| pipeline.tell(ToPipeline::Tenant));
+            to_home.tell(ToPipeline::Connection);
+        });
+        let mut taken = Vec::new();
+        while taken.len() < 2 {
+            taken.extend(other.await_some());
+        }
+        assert!(
+            matches!(taken[..], [ToPipeline::Tenant, ToPipeline::Io]),
+            "an IO of a tenant that is not known"
+        );
+        home.join().expect("nobody panics");
+        front.join().expect("nobody panics");
     });
 }

@@ -5,12 +5,14 @@
 //!              └─ the name of discovery, or no name there is ─► discovery, which answers for both
 //! ```
 //!
-//! Holds: a connection that was admitted is dismissed exactly once: by its pipeline, or here if it never gets there.
+//! Holds: a connection that was admitted is dismissed exactly once: here if it goes before it has left, and from then on by its
+//!        `Admission`, wherever that ends.
 
 use super::{Departure, Front, Stage, queue_of};
 use crate::complaints::Subject;
 use crate::config::AllowedHosts;
 use crate::payload::Payload;
+use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
 use crate::slab::Key;
 use crate::tenants::share_of;
@@ -155,11 +157,11 @@ impl Front {
             unparsed,
             subsystem,
             tenant,
-            host: Arc::clone(&host),
+            admission: Admission::new(host, self.parts.mailbox.clone()),
         };
         if self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))).is_err() {
+            // What comes back is dropped, which gives back its place.
             warn!(%peer, "a connection is dropped: the pipeline of its SSD has ended");
-            self.dismiss(&host);
         }
     }
 }

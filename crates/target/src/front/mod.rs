@@ -26,7 +26,7 @@ use crate::assemble::IN_CAPSULE_MAX;
 use crate::complaints::{Complaints, Subject, Untold};
 use crate::config::{Limits, TenantConfig};
 use crate::link::{Events, Link};
-use crate::mailbox::Inbox;
+use crate::mailbox::{Inbox, Mailbox};
 use crate::payload::{Budget, HostBudget, Intakes, Payload};
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToFront};
@@ -67,7 +67,9 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     /// What every transport grants.
     pub(crate) transport: TargetLimits,
-    /// The owner's end of its mailbox.
+    /// Its mailbox, for connections to say that they have gone.
+    pub(crate) mailbox: Mailbox<ToFront>,
+    /// The owner's end of that.
     pub(crate) inbox: Inbox<ToFront>,
     /// Whoever started the target.
     pub(crate) reports: Sender<Report>,

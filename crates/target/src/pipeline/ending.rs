@@ -9,7 +9,7 @@
 //! Holds: a device that hangs holds up neither its own end nor that of others, and one whose reactor fails takes nobody with it
 //!        (`tests/bad_devices/endings.rs`).
 
-use super::message::{Report, ToFront, ToPipeline};
+use super::message::{Report, ToPipeline};
 use super::sessions::Session;
 use super::{Origin, Phase, Pipeline};
 use crate::switch::{Failure, Request, Work};
@@ -59,7 +59,7 @@ impl Pipeline {
         let ios: Vec<_> = self.ios.iter().map(|(_, io)| io).collect();
         warn!(device = %self.name, ios = ios.len(), "the target ends with commands unanswered");
         for io in ios.into_iter().take(NAMED_MAX) {
-            let host = self.sessions.get(io.session).map(|session| &*session.host);
+            let host = self.sessions.get(io.session).map(|session| session.admission.host());
             let (op, nsid, lba) = (&io.command.op, io.command.nsid, io.command.lba.0);
             warn!(device = %self.name, host, ?op, nsid, lba, "unanswered");
         }
@@ -67,16 +67,14 @@ impl Pipeline {
 
     /// The reactor has failed: nothing here can be answered any more, so that nobody may go on waiting for it.
     pub(super) fn break_up(self, cause: &io::Error) {
-        let Pipeline { index, name, inbox, peers, front, sessions, .. } = self;
+        let Pipeline { index, name, inbox, peers, sessions, .. } = self;
         let connections = sessions.iter().filter(|(_, session)| session.link.is_some()).count();
         error!(device = %name, error = %cause, connections, "the SSD's thread fails: its connections are closed, other SSDs go on");
-        // From here on posts to this pipeline fail; what was posted before is failed by those who posted it.
+        // From here on posts to this pipeline fail. IOs that were posted before are failed by those who posted them, and
+        // connections, whether looked at or not, tell the front that they have gone.
         drop(inbox);
         for peer in peers.iter() {
             peer.tell(ToPipeline::PeerFailed { slot: index });
-        }
-        for (_, session) in sessions.iter() {
-            front.tell(ToFront::Closed { host: session.host.clone() });
         }
     }
 }

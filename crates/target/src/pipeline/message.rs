@@ -1,5 +1,6 @@
 //! What the threads of a target tell each other.
 
+use super::admission::Admission;
 use super::change::Change;
 use crate::payload::Payload;
 use crate::slab::Key;
@@ -81,8 +82,8 @@ pub(crate) struct Handover {
     pub(crate) subsystem: usize,
     /// Whose it is.
     pub(crate) tenant: TenantId,
-    /// The host's NQN.
-    pub(crate) host: Arc<str>,
+    /// Its place among the front's, with the host's NQN.
+    pub(crate) admission: Admission,
 }
 
 /// An IO for another pipeline's device.

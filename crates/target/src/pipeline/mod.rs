@@ -14,10 +14,12 @@
 //!
 //! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its budget
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
-//! Elsewhere: commands and their completions are `commands`, the life of a session `sessions`, other SSDs `remote`,
+//! Elsewhere: commands and their completions are `commands`, the life of a session `sessions`, its place in the front's count `admission`,
+//!            other SSDs `remote`,
 //!            what changes meanwhile `change`, waiting for IOs that must not come any more `fence`,
 //!            a device that hangs `hang`, the end in order and out of it `ending`.
 
+pub(crate) mod admission;
 pub(crate) mod change;
 mod commands;
 mod ending;
@@ -35,13 +37,13 @@ pub(crate) use peers::Peers;
 use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
 use crate::link::Events;
-use crate::mailbox::{Inbox, Mailbox};
+use crate::mailbox::Inbox;
 use crate::payload::{HostBudget, Intakes};
 use crate::slab::{Key, Slab};
 use crate::stats::{Counters, SsdStats, TenantStats};
 use crate::switch::{Failure, Finished, Measured, Switch};
 use fence::Fence;
-use message::{Announcement, Report, ToFront, ToPipeline};
+use message::{Announcement, Report, ToPipeline};
 use nvme::subsystem::{Output, QueueKey, Subsystem};
 use placement::Placement;
 use reactor::{BufferPool, Clock, Event, Reactor, Token};
@@ -73,8 +75,6 @@ pub(crate) struct Parts {
     pub(crate) switch: Switch<Origin>,
     /// The owner's end of its mailbox.
     pub(crate) inbox: Inbox<ToPipeline>,
-    /// The front's mailbox.
-    pub(crate) front: Mailbox<ToFront>,
     /// Whoever started the target.
     pub(crate) reports: Sender<Report>,
     /// Memory for IO buffers.
@@ -132,7 +132,6 @@ pub(crate) struct Pipeline {
     homes: Vec<Option<Home>>,
     inbox: Inbox<ToPipeline>,
     peers: Peers,
-    front: Mailbox<ToFront>,
     reports: Sender<Report>,
     limits: Limits,
     /// Its part of `limits.memory`.
@@ -179,7 +178,6 @@ impl Pipeline {
             homes: Vec::new(),
             inbox: parts.inbox,
             peers: Peers::default(),
-            front: parts.front,
             reports: parts.reports,
             limits: parts.limits,
             memory: parts.memory,

@@ -5,7 +5,9 @@
 //!                  └─refused─► reply sent ──┘
 //! ```
 
-use super::{Pipeline, message::Handover, message::ToFront, queue_of};
+use super::admission::Admission;
+use super::message::Handover;
+use super::{Pipeline, queue_of};
 use crate::complaints::Subject;
 use crate::link::Link;
 use crate::payload::Budget;
@@ -18,7 +20,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use tracing::{info, warn};
 use units::{Instant, TenantId};
 
@@ -30,7 +31,7 @@ pub(super) struct Session {
     /// The subsystem's slot.
     pub(super) subsystem: usize,
     pub(super) tenant: TenantId,
-    pub(super) host: Arc<str>,
+    pub(super) admission: Admission,
     /// The controller whose queue it is.
     pub(super) controller_id: u16,
     /// Whether completions carry credits.
@@ -105,13 +106,22 @@ impl Ending {
 impl Pipeline {
     /// A connection comes from the front, with a Connect command to be answered.
     pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
-        let Handover { socket, peer, transport, connect, connect_data, unparsed, subsystem, tenant, host } =
-            handover;
+        let Handover {
+            socket,
+            peer,
+            transport,
+            connect,
+            connect_data,
+            unparsed,
+            subsystem,
+            tenant,
+            admission,
+        } = handover;
         let token = match self.reactor.add_socket(socket) {
             Ok(token) if self.phase == super::Phase::Running => token,
             other => {
-                info!(%peer, %host, error = ?other.err(), "a new connection is dropped: the target ends, or has no room");
-                self.front.tell(ToFront::Closed { host });
+                let host = admission.host();
+                info!(%peer, host, error = ?other.err(), "a new connection is dropped: the target ends, or has no room");
                 return;
             }
         };
@@ -122,7 +132,7 @@ impl Pipeline {
             peer,
             subsystem,
             tenant,
-            host,
+            admission,
             controller_id: 0,
             credits: false,
             ios: 0,
@@ -148,12 +158,12 @@ impl Pipeline {
                 link.reply(connected.cqe);
                 if self.complaints.admits(now, peer.ip(), Subject::Connected) {
                     let (controller, queue) = (connected.controller_id, connected.queue_id);
-                    info!(%peer, host = %session.host, device = %self.name, controller, queue, "connected");
+                    info!(%peer, host = session.admission.host(), device = %self.name, controller, queue, "connected");
                 }
             }
             Err(refusal) => {
                 if self.complaints.admits(now, peer.ip(), Subject::Refused) {
-                    warn!(%peer, host = %session.host, status = ?refusal.status(), "Connect refused");
+                    warn!(%peer, host = session.admission.host(), status = ?refusal.status(), "Connect refused");
                 }
                 link.reply(refusal);
                 link.end();
@@ -245,7 +255,7 @@ impl Pipeline {
     fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
         let Some(session) = self.sessions.get(key) else { return };
         if self.complaints.admits(now, session.peer.ip(), Subject::Command) {
-            let (peer, host, cid, opcode) = (session.peer, &session.host, sqe.cid(), sqe.opcode());
+            let (peer, host, cid, opcode) = (session.peer, session.admission.host(), sqe.cid(), sqe.opcode());
             warn!(%peer, %host, cid, opcode, ?status, "the transport refused a command");
         }
     }
@@ -255,7 +265,7 @@ impl Pipeline {
             Fatal::Violation(_) => {
                 let Some(session) = self.sessions.get_mut(key) else { return };
                 if self.complaints.admits(now, session.peer.ip(), Subject::Violation) {
-                    warn!(peer = %session.peer, host = %session.host, "connection refused: {fatal}");
+                    warn!(peer = %session.peer, host = session.admission.host(), "connection refused: {fatal}");
                 }
                 if let Some(link) = &mut session.link {
                     link.end();
@@ -288,7 +298,7 @@ impl Pipeline {
     pub(super) fn close_session(&mut self, now: Instant, key: Key, ending: Ending) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(link) = session.link.take() else { return };
-        let (peer, host, unanswered) = (session.peer, &session.host, session.ios);
+        let (peer, host, unanswered) = (session.peer, session.admission.host(), session.ios);
         // Of a link that ends because of its host's fault, the fault was told.
         if !link.is_ending()
             && let Some(subject) = ending.subject()
@@ -325,6 +335,5 @@ impl Pipeline {
         if let Some(home) = &mut self.homes[session.subsystem] {
             home.subsystem.on_disconnect(now, queue_of(key));
         }
-        self.front.tell(ToFront::Closed { host: session.host });
     }
 }

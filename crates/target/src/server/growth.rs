@@ -15,10 +15,9 @@ use crate::assemble::{self, Devices, SubsystemError};
 use crate::config::{Config, DeviceConfig, DeviceKind, SubsystemConfig};
 use crate::device::{self, Facts, OpenDevice};
 use crate::front;
-use crate::mailbox::Mailbox;
 use crate::patience::patiently;
 use crate::pipeline::change::Change;
-use crate::pipeline::message::{ToFront, ToPipeline};
+use crate::pipeline::message::ToPipeline;
 use crate::pipeline::placement::Placement;
 use crate::pipeline::{self, Home, Pipeline};
 use crate::policy::policy;
@@ -134,8 +133,7 @@ impl Growth {
         growth.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
         for (slot, config, open, policy) in opened {
             let facts = open.facts;
-            let front = estate.front.mailbox.clone();
-            let thread = start_pipeline(new, config, (slot, open, policy), front, memory)?;
+            let thread = start_pipeline(new, config, (slot, open, policy), memory)?;
             growth.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
         }
         Ok(growth)
@@ -294,7 +292,6 @@ fn start_pipeline(
     config: &Config,
     device: &DeviceConfig,
     (index, open, policy): (usize, OpenDevice, Box<dyn Policy>),
-    front: Mailbox<ToFront>,
     memory: Bytes,
 ) -> Result<Thread<ToPipeline>, StartError> {
     let name = device.name.clone();
@@ -302,9 +299,9 @@ fn start_pipeline(
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
     let spin = looking::moment(config.spin, config.devices.len());
     Thread::start(config.backend, spin, format!("ssd {name}"), start, move |place, device| {
-        let Place { reactor, inbox, reports } = place;
+        let Place { reactor, inbox, reports, .. } = place;
         let switch = Switch::new(policy, device);
-        let parts = pipeline::Parts { index, name, reactor, switch, inbox, front, reports, memory, limits };
+        let parts = pipeline::Parts { index, name, reactor, switch, inbox, reports, memory, limits };
         Pipeline::new(parts).run()
     })
 }

@@ -110,8 +110,8 @@ fn start_front(config: &Config) -> Result<Thread<ToFront>, StartError> {
         "front".to_owned(),
         |_| Ok(()),
         move |place, ()| {
-            let Place { reactor, inbox, reports } = place;
-            Front::new(front::Parts { reactor, discovery, limits, transport, inbox, reports }).run()
+            let Place { reactor, mailbox, inbox, reports } = place;
+            Front::new(front::Parts { reactor, discovery, limits, transport, mailbox, inbox, reports }).run()
         },
     )
 }

@@ -31,7 +31,9 @@ pub(super) struct Thread<M> {
 pub(super) struct Place<M> {
     /// Its reactor.
     pub(super) reactor: Reactor,
-    /// The owner's end of its mailbox.
+    /// Its mailbox, for others to tell it things by.
+    pub(super) mailbox: Mailbox<M>,
+    /// The owner's end of that.
     pub(super) inbox: Inbox<M>,
     /// Whoever started it.
     pub(super) reports: Sender<Report>,
@@ -62,8 +64,8 @@ impl<M: Send + 'static> Thread<M> {
                 }
                 let prepared = prepare(&mut reactor)?;
                 let (mailbox, inbox) = Mailbox::new(reactor.waker());
-                drop(introduce.send(Ok(mailbox)));
-                run(Place { reactor, inbox, reports: reporter.clone() }, prepared)
+                drop(introduce.send(Ok(mailbox.clone())));
+                run(Place { reactor, mailbox, inbox, reports: reporter.clone() }, prepared)
             });
             if let Err(error) = result {
                 error!(thread = %name, %error, "the thread ends");

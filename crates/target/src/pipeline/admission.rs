@@ -1,0 +1,34 @@
+//! A connection's place among those that the front has counted.
+//!
+//! It travels with the connection from the front to its pipeline, and dropping it tells the front that the connection has gone.
+//! So the count is right also when a pipeline ends with connections that it never looked at.
+//!
+//! Holds: a place is given back once, whatever becomes of the connection (`mailbox`'s interleavings).
+
+use super::message::ToFront;
+use crate::mailbox::{Line, Mailbox, System};
+use std::sync::Arc;
+
+/// The place of one connection.
+pub(crate) struct Admission<L: Line<ToFront> = System> {
+    host: Arc<str>,
+    front: Mailbox<ToFront, L>,
+}
+
+impl<L: Line<ToFront>> Admission<L> {
+    /// A place that `front` has counted as one of `host`.
+    pub(crate) fn new(host: Arc<str>, front: Mailbox<ToFront, L>) -> Admission<L> {
+        Admission { host, front }
+    }
+
+    /// The host's NQN.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+impl<L: Line<ToFront>> Drop for Admission<L> {
+    fn drop(&mut self) {
+        self.front.tell(ToFront::Closed { host: Arc::clone(&self.host) });
+    }
+}
