@@ -40,7 +40,7 @@ done
 
 each=$((seconds / ${#targets[@]}))
 run() { # run TARGET: fuzzes it for its share of the time; its figures go to the report
-	local target=$1 log=$logs/$1.log status=0
+	local target=$1 log=$logs/$1.log status=0 began=$SECONDS
 	local corpora=("fuzz/corpus/$target") kind
 	mkdir -p "${corpora[0]}" "fuzz/artifacts/$target"
 	for kind in corpus regressions; do
@@ -50,7 +50,7 @@ run() { # run TARGET: fuzzes it for its share of the time; its figures go to the
 		-max_total_time="$each" -timeout="$hang" -rss_limit_mb="$memory" -max_len=4096 \
 		-print_final_stats=1 >"$log" 2>&1 || status=$?
 	# The last line that libFuzzer printed about its progress, and its final statistics.
-	awk -v target="$target" -v seconds="$each" -v status="$status" '
+	awk -v target="$target" -v seconds="$((SECONDS - began))" -v status="$status" '
 		/^#[0-9]+[ \t]/ { for (i = 2; i < NF; i++) { if ($i == "cov:") cov = $(i + 1); if ($i == "corp:") { split($(i + 1), c, "/"); corpus = c[1] } } }
 		/stat::number_of_executed_units/ { runs = $2 }
 		/stat::peak_rss_mb/ { rss = $2 }
