@@ -3,6 +3,7 @@
 use super::fields::{Fields, Findings, Lines, number_text};
 use super::problem::Problem;
 use super::*;
+use std::ops::Range;
 use toml::de::DeTable;
 
 /// A file as it was read. Fields that could not be read hold their defaults and have a problem each.
@@ -19,7 +20,8 @@ pub(super) fn read(text: &str) -> Reading {
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let problem = Problem::new("", error.message().replace('\n', "; "), "this is not TOML");
-        findings.report(error.span(), problem);
+        let span = error.span().unwrap_or_else(|| place_without_span(text));
+        findings.report(Some(span), problem);
     }
     let mut top = Fields::new(String::new(), document.get_ref(), &mut findings);
     let config = config(&mut top, &mut findings);
@@ -32,6 +34,20 @@ pub(super) fn read(text: &str) -> Reading {
         findings.problems.sort_by_key(|problem| problem.line);
     }
     Reading { config, problems: findings.problems, lines: findings.lines, is_toml }
+}
+
+/// Where the parser met the first error that it gives no place, as of a key with too many parts: in the last line of the shortest
+/// beginning of the text that has one.
+fn place_without_span(text: &str) -> Range<usize> {
+    let is_before = |beginning: &str| {
+        let (_, errors) = DeTable::parse_recoverable(beginning);
+        errors.iter().all(|error| error.span().is_some())
+    };
+    let starts: Vec<usize> =
+        std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let lines_before = starts[1..].partition_point(|&end| is_before(&text[..end]));
+    let start = starts[lines_before];
+    start..start
 }
 
 fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {

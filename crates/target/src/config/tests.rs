@@ -105,6 +105,16 @@ fn a_file_that_is_not_toml_says_where() {
 }
 
 #[test]
+fn a_key_of_too_many_parts_is_told_with_its_line() {
+    // The parser says nothing of its place.
+    let key = ["a"; 100].join(".");
+    for (text, line) in [(format!("{key} = 1\nb = 1\n"), 1), (format!("b = [\n1]\n{key} = 2"), 3)] {
+        let complaints = complaints(&text);
+        assert!(complaints.contains(&format!("g.toml:{line}: ")), "{complaints}");
+    }
+}
+
+#[test]
 fn what_is_no_table_is_not_passed_over() {
     for (devices, shown) in [("[1, {}]", "1"), ("[{}, \"b\"]", "\"b\""), ("[]", "this array"), ("3", "3")] {
         let complaints = complaints(&format!("device = {devices}\n"));
