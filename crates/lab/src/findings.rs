@@ -2,6 +2,7 @@
 
 use crate::claims::Row;
 use crate::experiment::Experiment;
+use crate::figure::Drawn;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::runner::{Broken, Images, Progress, run_all};
@@ -48,6 +49,11 @@ impl Findings {
     /// The experiment's claims, each judged on every profile and for every scheduler that it is about.
     pub fn rows(&self) -> Vec<Row> {
         self.experiment.claims.iter().flat_map(|claim| claim.rows(self)).collect()
+    }
+
+    /// The experiment's figures, each on every profile.
+    pub fn figures(&self) -> Vec<Drawn> {
+        self.experiment.figures.iter().flat_map(|figure| figure.draw(self)).collect()
     }
 }
 

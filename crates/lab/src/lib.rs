@@ -10,14 +10,19 @@
 //! any number of threads, in debug and in release builds (`tests/repeatable.rs`).
 //!
 //! Reading order: [`experiment`] (what is run), [`plan`] (the worlds that takes), [`runner`], [`measure`] (what is made of a
-//! run), [`claims`] (what the papers say, and whether it holds here).
+//! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (what is drawn of it),
+//! [`report`] (all of it on a page).
 
 pub mod claims;
 pub mod experiment;
+pub mod figure;
 pub mod findings;
+#[cfg(test)]
+mod made_up;
 pub mod measure;
 pub mod plan;
 pub mod record;
+pub mod report;
 pub mod runner;
 pub mod scheduler;
 

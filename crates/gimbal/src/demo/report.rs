@@ -2,46 +2,31 @@
 
 use super::figures::{Figures, Run, TenantFigures};
 use super::plots;
+use ::lab::report::page::{escape, frame};
 use anyhow::Result;
 use std::fmt::Write;
 
-/// The page's look. Follows the reader's light or dark setting; plots keep their white paper.
+/// What only this page has.
 const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8884; --good: #0a7d4f; --bad: #c2410c; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1500px; margin: 2rem auto; padding: 0 1rem; }
-h1 { margin-bottom: 0; } .lead { color: #777; margin-top: .2rem; max-width: 60rem; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child, td.text, th.text { text-align: left; white-space: nowrap; }
-.wide { overflow-x: auto; }
 th.group { text-align: center; border-left: 1px solid var(--line); } td.first { border-left: 1px solid var(--line); }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; } .plots svg { background: #fff; border-radius: 6px; max-width: 100%; height: auto; }
-.kept { color: var(--good); } .broken { color: var(--bad); font-weight: 600; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1rem; } .plots svg { border-radius: 6px; max-width: 100%; height: auto; }
 ";
 
 /// The whole page.
 pub(super) fn page(figures: &Figures) -> Result<String> {
-    let mut html = String::new();
-    write!(
-        html,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>gimbal demo</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\
-         <h1>gimbal demo</h1><p class=\"lead\">{}</p>",
-        escape(&figures.scenario)
-    )?;
-    html.push_str(&promises(figures)?);
-    html.push_str(&table(figures)?);
-    html.push_str("<div class=\"plots\">");
+    let mut body = String::new();
+    body.push_str(&promises(figures)?);
+    body.push_str(&table(figures)?);
+    body.push_str("<div class=\"plots\">");
     for run in &figures.runs {
-        html.push_str(&plots::bandwidth(figures, run)?);
+        body.push_str(&plots::bandwidth(figures, run)?);
     }
     for run in &figures.runs {
-        html.push_str(&plots::latency(figures, run)?);
+        body.push_str(&plots::latency(figures, run)?);
     }
-    html.push_str("</div>");
-    html.push_str(&notes(figures)?);
-    html.push_str("</body></html>\n");
-    Ok(html)
+    body.push_str("</div>");
+    body.push_str(&notes(figures)?);
+    Ok(frame("gimbal demo", &figures.scenario, STYLE, &body))
 }
 
 fn promises(figures: &Figures) -> Result<String> {
@@ -141,8 +126,4 @@ fn notes(figures: &Figures) -> Result<String> {
     }
     html.push_str("</table>");
     Ok(html)
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -4,6 +4,7 @@
 
 mod list;
 mod progress;
+mod report;
 mod run;
 mod select;
 mod tables;
@@ -28,6 +29,8 @@ enum Command {
     Run(run::Args),
     /// Run experiments and show which of the papers' claims hold here
     Claims(run::ClaimsArgs),
+    /// Run experiments and write a page with claims, figures and numbers
+    Report(report::Args),
 }
 
 /// Runs the subcommand.
@@ -36,5 +39,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Claims(args) => run::claims(&args),
+        Command::Report(args) => report::run(&args),
     }
 }

@@ -78,7 +78,8 @@ pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn conduct(experiment: ::lab::Experiment, images: &Images) -> Result<Findings> {
+/// Runs one experiment and shows how far it is.
+pub(super) fn conduct(experiment: ::lab::Experiment, images: &Images) -> Result<Findings> {
     let bar = Bar::new();
     Ok(::lab::run(experiment, images, &|progress| bar.show(progress))?)
 }

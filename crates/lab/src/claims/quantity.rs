@@ -180,7 +180,7 @@ fn within(from: &Span, to: &Span) -> impl Fn(f64) -> bool {
 }
 
 impl Reading {
-    fn of(self, figures: &DirectionFigures) -> &Quantiles {
+    pub(crate) fn of(self, figures: &DirectionFigures) -> &Quantiles {
         match self {
             Reading::Device => &figures.device,
             Reading::Network => &figures.network,
@@ -190,7 +190,7 @@ impl Reading {
 }
 
 impl Statistic {
-    fn of(self, quantiles: &Quantiles) -> f64 {
+    pub(crate) fn of(self, quantiles: &Quantiles) -> f64 {
         match self {
             Statistic::Mean => quantiles.mean_us,
             Statistic::P50 => quantiles.p50_us,

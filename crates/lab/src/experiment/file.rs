@@ -4,6 +4,7 @@
 
 use super::{Case, Experiment, ExperimentError, Group, Parameter, Window};
 use crate::claims::Claim;
+use crate::figure::{self, Figure};
 use crate::scheduler::Scheduler;
 use quantity::{Size, Span};
 use sched::Share;
@@ -42,6 +43,8 @@ struct File {
     cases: Vec<CaseSpec>,
     #[serde(rename = "claim", default)]
     claims: Vec<Claim>,
+    #[serde(rename = "figure", default)]
+    figures: Vec<Figure>,
 }
 
 #[derive(Deserialize)]
@@ -194,9 +197,14 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
         cases,
         alone: Window { warm_up: alone.0, duration: alone.1, interval: alone.1 },
         claims: file.claims,
+        figures: file.figures,
     };
     for claim in &experiment.claims {
         check_claim(&experiment, claim, origin)?;
+    }
+    for figure in &experiment.figures {
+        let place = Place { origin, field: format!("figure {}", figure.name) };
+        figure::check(&experiment, figure).map_err(|(field, problem)| place.wrong(field, problem))?;
     }
     Ok(experiment)
 }

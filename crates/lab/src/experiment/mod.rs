@@ -35,6 +35,7 @@ pub use builtin::names;
 pub use error::ExperimentError;
 
 use crate::claims::Claim;
+use crate::figure::Figure;
 use crate::scheduler::Scheduler;
 use sched::Share;
 use sim::{Network, TenantSpec, Workload};
@@ -67,6 +68,8 @@ pub struct Experiment {
     pub alone: Window,
     /// What the source says came of it.
     pub claims: Vec<Claim>,
+    /// What is drawn of it.
+    pub figures: Vec<Figure>,
 }
 
 /// A stretch of virtual time.

@@ -1,0 +1,154 @@
+//! `gimbal lab report`: runs experiments and writes what they found into a folder.
+//!
+//! ```text
+//!  DIR/index.html        claims, figures and numbers on one page that needs nothing beside it
+//!  DIR/figures/*.svg     every figure on every profile; *.png the same as pixels
+//!  DIR/records.jsonl     a record for each run
+//!  DIR/claims.jsonl      a row for each claim, profile and scheduler
+//! ```
+
+use super::run::conduct;
+use super::select::Selection;
+use ::lab::report::{Chapter, html};
+use ::lab::runner::Images;
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Arguments of `gimbal lab report`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// The folder to write; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "gimbal-lab")]
+    out: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let experiments = args.selection.experiments()?;
+    let mut folder = Folder::open(&args.out)?;
+    let images = Images::default();
+    let mut chapters = Vec::new();
+    for experiment in experiments {
+        let chapter = Chapter::new(conduct(experiment, &images)?);
+        folder.add(&chapter)?;
+        chapters.push(chapter);
+    }
+    folder.close(&html(&chapters))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folder, and how much has been written into it.
+struct Folder {
+    path: PathBuf,
+    page: Output,
+    records: Output,
+    claims: Output,
+    written: Written,
+}
+
+#[derive(Default)]
+struct Written {
+    records: usize,
+    claims: usize,
+    figures: usize,
+}
+
+impl Folder {
+    /// Opens everything, so that a place that cannot be written is found before the work and not after it.
+    fn open(path: &Path) -> Result<Folder> {
+        let figures = path.join("figures");
+        fs::create_dir_all(&figures).with_context(|| {
+            format!("the folder {} cannot be made; name another place with --out", figures.display())
+        })?;
+        // Every figure is a file of its own: whether there may be new ones is found out with one.
+        let trial = figures.join(".trial");
+        Output::create(trial.clone())?;
+        fs::remove_file(&trial).with_context(|| format!("removing {}", trial.display()))?;
+        Ok(Folder {
+            path: path.to_owned(),
+            page: Output::create(path.join("index.html"))?,
+            records: Output::create(path.join("records.jsonl"))?,
+            claims: Output::create(path.join("claims.jsonl"))?,
+            written: Written::default(),
+        })
+    }
+
+    fn add(&mut self, chapter: &Chapter) -> Result<()> {
+        for record in &chapter.findings.records {
+            self.records.line(&serde_json::to_string(record)?)?;
+            self.written.records += 1;
+        }
+        for row in chapter.findings.rows() {
+            self.claims.line(&serde_json::to_string(&row)?)?;
+            self.written.claims += 1;
+        }
+        for figure in &chapter.figures {
+            let at = |end: &str| self.path.join("figures").join(format!("{}.{end}", figure.name));
+            for (path, bytes) in [(at("svg"), figure.svg.as_bytes()), (at("png"), &figure.png())] {
+                fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+            }
+            self.written.figures += 1;
+        }
+        Ok(())
+    }
+
+    fn close(mut self, page: &str) -> Result<()> {
+        self.page.line(page)?;
+        for output in [self.page, self.records, self.claims] {
+            output.close()?;
+        }
+        let Written { records, claims, figures } = self.written;
+        println!("{}: {claims} rows of claims, {figures} figures", self.path.join("index.html").display());
+        println!("{}: {figures} figures as SVG and PNG", self.path.join("figures").display());
+        println!("{}: {records} runs", self.path.join("records.jsonl").display());
+        println!("{}: {claims} rows", self.path.join("claims.jsonl").display());
+        Ok(())
+    }
+}
+
+/// A file that knows its name.
+struct Output {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Output {
+    fn create(path: PathBuf) -> Result<Output> {
+        let file = File::create(&path).with_context(|| {
+            format!("{} cannot be written; name another place with --out", path.display())
+        })?;
+        Ok(Output { path, file: BufWriter::new(file) })
+    }
+
+    fn line(&mut self, line: &str) -> Result<()> {
+        writeln!(self.file, "{line}").with_context(|| format!("writing {}", self.path.display()))
+    }
+
+    fn close(mut self) -> Result<()> {
+        self.file.flush().with_context(|| format!("writing {}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_refused_before_the_work() {
+        let scratch = std::env::temp_dir().join(format!("gimbal-report-{}", std::process::id()));
+        fs::create_dir_all(&scratch).expect("a scratch folder");
+        let in_the_way = scratch.join("file");
+        fs::write(&in_the_way, "x").expect("a file");
+        let complaint = format!("{:#}", Folder::open(&in_the_way).err().expect("a file is no folder"));
+        assert!(complaint.contains("file") && complaint.contains("--out"), "{complaint}");
+        let taken = scratch.join("taken");
+        fs::create_dir_all(taken.join("index.html")).expect("a folder where the page would be");
+        let complaint = format!("{:#}", Folder::open(&taken).err().expect("the page cannot be written"));
+        assert!(complaint.contains("index.html") && complaint.contains("--out"), "{complaint}");
+        fs::remove_dir_all(&scratch).expect("the scratch folder goes");
+    }
+}

@@ -1,0 +1,213 @@
+//! Figures as data, drawn from findings.
+//!
+//! An experiment says what its figures show; none of them is drawn by a program of its own:
+//!
+//! ```toml
+//! [[figure]]
+//! name = "f-util"
+//! kind = "bars"
+//! of = "f-util"
+//! see = "What one sees, in a sentence."
+//! ```
+//!
+//! ```text
+//!  Figure + Findings ─► kind: bars, sweep, course, threshold, tradeoff ─► Picture ─► paint ─► SVG ─► raster ─► PNG
+//! ```
+//!
+//! Holds: a figure speaks only of what its experiment has, or the experiment is refused (`check`); the same findings give the same
+//! bytes; everything can be told apart without colours (`look`); a PNG has its labels on a machine without fonts (`raster`).
+//! Tests: `tests`.
+
+mod axis;
+mod bars;
+mod canvas;
+mod check;
+mod course;
+mod fit;
+mod look;
+mod paint;
+mod picture;
+mod raster;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod threshold;
+mod tradeoff;
+mod view;
+
+pub(crate) use check::check;
+
+use crate::claims::{Reading, Statistic, Way};
+use crate::findings::Findings;
+use picture::Picture;
+use quantity::Span;
+use serde::Deserialize;
+use view::View;
+
+/// One figure of an experiment.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Its name, which files are named by.
+    pub name: String,
+    /// What it looks like.
+    pub kind: Kind,
+    /// What one sees in it, in a sentence.
+    pub see: String,
+    /// Only these cases; none: all.
+    #[serde(default)]
+    pub cases: Vec<String>,
+    /// Only these groups; none: all.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// Only these schedulers; none: all of the experiment.
+    #[serde(default)]
+    pub schedulers: Vec<String>,
+    /// Only reads, or only writes; none: both.
+    pub way: Option<Way>,
+    /// What is shown.
+    pub of: Option<Measure>,
+    /// How the vertical axis is divided.
+    #[serde(default)]
+    pub scale: Scale,
+    /// The source's values.
+    #[serde(default)]
+    pub marks: Vec<Mark>,
+}
+
+/// What a figure looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A bar for each group and scheduler, a panel for each case.
+    Bars,
+    /// A line against the swept parameter.
+    Sweep,
+    /// A line over time for each group, a panel for each scheduler.
+    Course,
+    /// Moving average of the latency and threshold over time, a panel for each scheduler that has them.
+    Threshold,
+    /// Bandwidth against latency: a point for each scheduler, a panel for each case and group.
+    Tradeoff,
+}
+
+impl Kind {
+    /// As the file calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Bars => "bars",
+            Kind::Sweep => "sweep",
+            Kind::Course => "course",
+            Kind::Threshold => "threshold",
+            Kind::Tradeoff => "tradeoff",
+        }
+    }
+}
+
+/// What a figure shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Bandwidth over the fair share; 1 is ideal.
+    FUtil,
+    /// Mean |f-Util − 1|; 0 is ideal.
+    Deviation,
+    /// 10^6 bytes per second.
+    Bandwidth,
+    /// Of one IO, seen from somewhere.
+    Latency {
+        /// Which moment of the distribution.
+        statistic: Statistic,
+        /// Seen from where.
+        #[serde(default)]
+        reading: Reading,
+    },
+    /// The scheduler's price of a written byte.
+    WriteCost,
+    /// The rate at which the scheduler feeds the SSD.
+    TargetRate,
+}
+
+/// How a vertical axis is divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Evenly, from zero.
+    #[default]
+    Linear,
+    /// Each step so many times the one before.
+    Log,
+}
+
+/// A value that the source gives.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mark {
+    /// The source's value, in the unit of the results: MB/s, µs, or none.
+    pub value: f64,
+    /// Only in this case's panel.
+    pub case: Option<String>,
+    /// Of this scheduler.
+    pub scheduler: Option<String>,
+    /// Of this group (bars).
+    pub group: Option<String>,
+    /// At this value of the swept parameter (sweep).
+    pub x: Option<f64>,
+    /// From this moment on (course).
+    pub from: Option<Span>,
+    /// Up to this moment (course).
+    pub to: Option<Span>,
+}
+
+/// A figure drawn for one profile.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    /// For files: experiment, figure and profile.
+    pub name: String,
+    /// The figure's own name.
+    pub figure: String,
+    /// The SSD's profile.
+    pub profile: String,
+    /// What one sees, in a sentence.
+    pub see: String,
+    /// The drawing.
+    pub svg: String,
+}
+
+impl Drawn {
+    /// The drawing as a PNG file.
+    pub fn png(&self) -> Vec<u8> {
+        raster::png(&self.svg)
+    }
+}
+
+impl Figure {
+    /// The figure on each profile; none where the findings have nothing of it (schedulers that were left out).
+    pub(crate) fn draw(&self, findings: &Findings) -> Vec<Drawn> {
+        let experiment = &findings.experiment;
+        let profiles = experiment.profiles.iter().map(|profile| profile.name.as_str());
+        let drawn = profiles.filter_map(|profile| {
+            Some(Drawn {
+                name: format!("{}-{}-{profile}", experiment.name, self.name),
+                figure: self.name.clone(),
+                profile: profile.to_owned(),
+                see: self.see.clone(),
+                svg: paint::svg(&self.picture(findings, profile)?),
+            })
+        });
+        drawn.collect()
+    }
+
+    fn picture(&self, findings: &Findings, profile: &str) -> Option<Picture> {
+        let view = View { figure: self, findings, profile };
+        let (panels, key) = match self.kind {
+            Kind::Bars => bars::panels(&view),
+            Kind::Sweep => sweep::panels(&view),
+            Kind::Course => course::panels(&view),
+            Kind::Threshold => threshold::panels(&view),
+            Kind::Tradeoff => tradeoff::panels(&view),
+        };
+        let something = panels.iter().any(|panel| !panel.items.is_empty());
+        something.then(|| Picture { title: view.title(), subtitle: view.subtitle(), panels, key })
+    }
+}

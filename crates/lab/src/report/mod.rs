@@ -1,0 +1,177 @@
+//! The lab's findings as one HTML page that needs nothing beside it: claims first, then experiment by experiment what one sees.
+//!
+//! Holds: every row of the claims and every figure is on the page; what people wrote is text and never markup; nothing is loaded
+//! from anywhere (`tests`).
+//! Elsewhere: the frame that all our pages have is `page`, the numbers are `table`, the drawings are [`crate::figure`].
+
+pub mod page;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::claims::Row;
+use crate::experiment::Experiment;
+use crate::figure::Drawn;
+use crate::findings::Findings;
+use page::escape;
+use std::fmt::Write;
+
+/// What only this page has.
+const STYLE: &str = "
+section { border-top: 1px solid var(--line); margin-top: 3rem; } h2 { margin-bottom: 0; }
+.source { color: var(--soft); margin: .2rem 0; } p, figcaption, li { max-width: 60rem; }
+figure { margin: 1.5rem 0; } figcaption { margin-top: .4rem; }
+.drawing { overflow-x: auto; } .drawing svg { display: block; width: 100%; max-width: 1200px; min-width: 44rem; height: auto; border-radius: 6px; }
+details { margin: 1rem 0; } summary { cursor: pointer; }
+.claims td { vertical-align: top; } .claims td.words { text-align: left; white-space: normal; min-width: 16rem; }
+.spread { color: var(--soft); white-space: nowrap; }
+.unmeasured, .weaker, .stronger { color: var(--middling); }
+";
+
+/// An experiment's findings and what was drawn of them.
+pub struct Chapter {
+    /// What was found.
+    pub findings: Findings,
+    /// Its figures, each on every profile.
+    pub figures: Vec<Drawn>,
+}
+
+impl Chapter {
+    /// Draws the figures.
+    pub fn new(findings: Findings) -> Chapter {
+        let figures = findings.figures();
+        Chapter { findings, figures }
+    }
+}
+
+/// The whole page.
+pub fn html(chapters: &[Chapter]) -> String {
+    let mut body = String::new();
+    let rows: Vec<Row> = chapters.iter().flat_map(|chapter| chapter.findings.rows()).collect();
+    body.push_str(&contents(chapters));
+    body.push_str(&claims(&rows));
+    for chapter in chapters {
+        body.push_str(&section(chapter));
+    }
+    page::frame(
+        "gimbal lab",
+        "Schedulers side by side on simulated SSDs, in virtual time, and what their papers say of them held against it. The same \
+         experiments and seeds give the same numbers on every machine.",
+        STYLE,
+        &body,
+    )
+}
+
+fn contents(chapters: &[Chapter]) -> String {
+    let mut html = String::from("<ul><li><a href=\"#claims\">What the papers claim</a></li>");
+    for chapter in chapters {
+        let experiment = &chapter.findings.experiment;
+        let (name, title) = (escape(&experiment.name), escape(&experiment.title));
+        _ = write!(html, "<li><a href=\"#{name}\">{name}: {title}</a></li>");
+    }
+    html + "</ul>"
+}
+
+fn claims(rows: &[Row]) -> String {
+    let mut html = String::from("<h2 id=\"claims\">What the papers claim, and what was found</h2>");
+    if rows.is_empty() {
+        return html + "<p>These experiments have no claims.</p>";
+    }
+    let holding = rows.iter().filter(|row| row.holds).count();
+    _ = write!(
+        html,
+        "<p>{holding} of {} rows hold. Ours is the median over the seeds, with the least and the greatest. A row holds if the \
+         direction is the paper's and the size is within a factor of two of it; it is weaker or stronger if only the direction \
+         is.</p><div class=\"wide\"><table class=\"claims\"><tr><th>claim</th><th class=\"text\">what</th><th class=\"text\">SSD</th>\
+         <th class=\"text\">under</th><th>paper</th><th>ours</th><th class=\"text\">verdict</th><th class=\"text\">why</th></tr>",
+        rows.len()
+    );
+    for row in rows {
+        let number = |value: f64| format!("{value:.2} {}", row.unit);
+        let ours = row.ours.map_or("–".into(), |ours| {
+            let spread = format!("{:.2} … {:.2}", ours.least, ours.greatest);
+            format!("{}<br><span class=\"spread\">{spread}</span>", number(ours.median))
+        });
+        _ = write!(
+            html,
+            "<tr><td><a href=\"#{experiment}\">{id}</a></td><td class=\"words\">{what}</td><td class=\"text\">{profile}</td>\
+             <td class=\"text\">{scheduler}</td><td>{paper}</td><td>{ours}</td><td class=\"text {verdict}\">{verdict}</td>\
+             <td class=\"words\">{why}</td></tr>",
+            experiment = escape(&row.experiment),
+            id = escape(&row.id),
+            what = escape(&row.what),
+            profile = escape(&row.profile),
+            scheduler = escape(&row.scheduler),
+            paper = number(row.paper),
+            verdict = row.verdict.name(),
+            why = escape(row.why.as_deref().unwrap_or_default()),
+        );
+    }
+    html + "</table></div>"
+}
+
+fn section(chapter: &Chapter) -> String {
+    let experiment = &chapter.findings.experiment;
+    let mut html = String::new();
+    _ = write!(
+        html,
+        "<section id=\"{name}\"><h2>{name}: {title}</h2><p class=\"source\">{source}</p><p>{about}</p><p class=\"source\">{ran}</p>",
+        name = escape(&experiment.name),
+        title = escape(&experiment.title),
+        source = escape(&experiment.source),
+        about = escape(&experiment.about),
+        ran = escape(&ran(experiment)),
+    );
+    let first = experiment.profiles.first().map(|profile| profile.name.as_str());
+    let (judged, others): (Vec<&Drawn>, Vec<&Drawn>) =
+        chapter.figures.iter().partition(|drawn| Some(drawn.profile.as_str()) == first);
+    judged.into_iter().for_each(|drawn| html.push_str(&figure(drawn)));
+    for profile in experiment.profiles.iter().skip(1) {
+        let name = &profile.name;
+        _ = write!(html, "<details><summary>The same on {}</summary>", escape(name));
+        others.iter().filter(|drawn| drawn.profile == *name).for_each(|drawn| html.push_str(&figure(drawn)));
+        html.push_str("</details>");
+    }
+    html.push_str("<details><summary>In numbers (medians over the seeds)</summary>");
+    table::tables(&chapter.findings).iter().for_each(|table| html.push_str(&numbers(table)));
+    html + "</details></section>"
+}
+
+/// What ran, in a line.
+fn ran(experiment: &Experiment) -> String {
+    let profiles: Vec<&str> = experiment.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    let schedulers: Vec<&str> = experiment.schedulers.iter().map(|scheduler| scheduler.name()).collect();
+    let seeds: Vec<String> = experiment.seeds.iter().map(u64::to_string).collect();
+    format!(
+        "SSD: {}. Schedulers: {}. Seeds: {}.",
+        profiles.join(", "),
+        schedulers.join(", "),
+        seeds.join(", ")
+    )
+}
+
+fn figure(drawn: &Drawn) -> String {
+    format!(
+        "<figure id=\"{name}\"><div class=\"drawing\" role=\"img\" aria-label=\"{see}\">{svg}</div><figcaption>{see}</figcaption></figure>",
+        name = escape(&drawn.name),
+        see = escape(&drawn.see),
+        svg = drawn.svg,
+    )
+}
+
+fn numbers(table: &table::Table) -> String {
+    let mut html = format!("<h3>{}</h3><div class=\"wide\"><table><tr>", escape(&table.title));
+    let class = |column: usize| if column < table::TEXT_COLUMNS { " class=\"text\"" } else { "" };
+    for (column, name) in table::HEADER.iter().enumerate() {
+        _ = write!(html, "<th{}>{name}</th>", class(column));
+    }
+    html.push_str("</tr>");
+    for row in &table.rows {
+        html.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            _ = write!(html, "<td{}>{}</td>", class(column), escape(cell));
+        }
+        html.push_str("</tr>");
+    }
+    html + "</table></div>"
+}
