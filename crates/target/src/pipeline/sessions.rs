@@ -121,7 +121,7 @@ impl Pipeline {
             Ok(token) if self.phase == super::Phase::Running => token,
             other => {
                 let host = admission.host();
-                info!(%peer, host, error = ?other.err(), "a new connection is dropped: the target ends, or has no room");
+                info!(%peer, %host, error = ?other.err(), "a new connection is dropped: the target ends, or has no room");
                 return;
             }
         };
@@ -158,12 +158,12 @@ impl Pipeline {
                 link.reply(connected.cqe);
                 if self.complaints.admits(now, peer.ip(), Subject::Connected) {
                     let (controller, queue) = (connected.controller_id, connected.queue_id);
-                    info!(%peer, host = session.admission.host(), device = %self.name, controller, queue, "connected");
+                    info!(%peer, host = %session.admission.host(), device = %self.name, controller, queue, "connected");
                 }
             }
             Err(refusal) => {
                 if self.complaints.admits(now, peer.ip(), Subject::Refused) {
-                    warn!(%peer, host = session.admission.host(), status = ?refusal.status(), "Connect refused");
+                    warn!(%peer, host = %session.admission.host(), status = ?refusal.status(), "Connect refused");
                 }
                 link.reply(refusal);
                 link.end();
@@ -265,7 +265,7 @@ impl Pipeline {
             Fatal::Violation(_) => {
                 let Some(session) = self.sessions.get_mut(key) else { return };
                 if self.complaints.admits(now, session.peer.ip(), Subject::Violation) {
-                    warn!(peer = %session.peer, host = session.admission.host(), "connection refused: {fatal}");
+                    warn!(peer = %session.peer, host = %session.admission.host(), "connection refused: {fatal}");
                 }
                 if let Some(link) = &mut session.link {
                     link.end();
