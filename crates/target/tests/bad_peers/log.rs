@@ -1,6 +1,7 @@
 //! What the targets of this process have written, by whom it is about.
 //!
-//! Every socket has a port of its own, so the lines that name a peer's address are about that peer, whichever test it belongs to.
+//! At a time every socket has a port of its own, so the lines that name a peer's address are about that peer, whichever test it
+//! belongs to, once those about an earlier one of the same port are forgotten.
 
 use std::io;
 use std::net::SocketAddr;
@@ -48,12 +49,26 @@ pub(super) fn lines_with(text: &str) -> Vec<String> {
     lines.iter().filter(|line| line.contains(text)).cloned().collect()
 }
 
+/// Forgets what was written about an earlier connection from the same port.
+pub(super) fn forget(peer: SocketAddr) {
+    let name = name_of(peer);
+    LINES.lock().unwrap_or_else(PoisonError::into_inner).retain(|line| !names(line, &name));
+}
+
 /// What was written about the end of the connection from `peer`: everything but that it was made.
 pub(super) fn about(peer: SocketAddr) -> Vec<String> {
-    let name = format!("peer={peer}");
+    let name = name_of(peer);
     let mut lines = lines_with(&name);
-    lines.retain(|line| line.split_whitespace().any(|word| word == name) && !line.contains(" connected "));
+    lines.retain(|line| names(line, &name) && !line.contains(" connected "));
     lines
+}
+
+fn name_of(peer: SocketAddr) -> String {
+    format!("peer={peer}")
+}
+
+fn names(line: &str, name: &str) -> bool {
+    line.split_whitespace().any(|word| word == name)
 }
 
 /// Asserts that exactly one line was written about `peer`, and that it says `why`.

@@ -1,6 +1,7 @@
 //! A host that sends whatever it is told to, in whatever pieces.
 
 use crate::common::HOST;
+use crate::log;
 use nvme::pdu::common::Header;
 use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, Framing, IcReq, R2t, TermReq};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
@@ -31,6 +32,7 @@ impl Raw {
     /// A connection on which nothing was said.
     pub(super) fn open(address: SocketAddr) -> Raw {
         let stream = TcpStream::connect(address).expect("the system accepts");
+        log::forget(stream.local_addr().expect("it is connected"));
         stream.set_nodelay(true).expect("a socket option");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         Raw { stream, framing: Framing::HANDSHAKE }
