@@ -2,7 +2,8 @@
 # suite.sh [--long] - everything a change must pass, in phases; stops at the first that fails.
 #
 # Ends with how long each phase took. --long adds the tests marked #[ignore = "..."], which are
-# right but too long for every change, and an hour of fuzzing (tests/fuzz.sh).
+# right but too long for every change, loom, Miri and ThreadSanitizer (tests/sanitizers.sh), and an hour
+# of fuzzing (tests/fuzz.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -43,6 +44,7 @@ phase "build release" cargo build --release --locked -p gimbal
 phase "build guests" tests/guest/guest.sh build
 phase "tests" cargo test --workspace --locked --no-fail-fast
 [ -z "$long" ] || phase "long tests" cargo test --workspace --locked --no-fail-fast -- --ignored
+[ -z "$long" ] || phase "sanitizers" tests/sanitizers.sh
 [ -z "$long" ] || phase "fuzz" tests/fuzz.sh
 
 echo "== all passed"
