@@ -20,14 +20,28 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem of `field`, its line not known yet.
+    /// A problem of `field`, its line not known yet. What it quotes may hold anything; its message is one line.
     pub(super) fn new(
         field: impl Into<String>,
         what: impl Into<String>,
         advice: impl Into<String>,
     ) -> Problem {
-        Problem { line: None, field: field.into(), what: what.into(), advice: advice.into() }
+        Problem {
+            line: None,
+            field: field.into(),
+            what: printable(what.into()),
+            advice: printable(advice.into()),
+        }
     }
+}
+
+/// The text with its control characters escaped.
+fn printable(text: String) -> String {
+    if !text.chars().any(char::is_control) {
+        return text;
+    }
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
 impl fmt::Display for Problem {

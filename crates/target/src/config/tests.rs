@@ -132,6 +132,15 @@ fn a_name_cannot_forge_lines() {
 }
 
 #[test]
+fn names_that_are_listed_cannot_forge_lines_either() {
+    let text = "[[device]]\nname = \"a\\nb\"\nkind = \"null\"\nsize = \"1G\"\n\
+                [[subsystem]]\nnqn = \"nqn.2025-01.io.example:b\"\n\
+                [[subsystem.namespace]]\nnsid = 1\ndevice = \"c\"\n";
+    let complaints = complaints(text);
+    assert!(complaints.contains("known: a\\nb"), "{complaints}");
+}
+
+#[test]
 fn an_absent_field_is_reported_on_the_line_of_its_table() {
     let complaints = complaints(&SMALLEST.replace("size = \"1G\"\n", ""));
     assert!(complaints.contains("g.toml:2: device[0].size: is missing"), "{complaints}");
