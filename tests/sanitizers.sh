@@ -16,7 +16,7 @@ fail() {
 }
 
 # Times that a thread which could go on has to give way to another: what is feasible (docs/sanitizers.md).
-preemptions=${LOOM_MAX_PREEMPTIONS:-4}
+preemptions=${LOOM_MAX_PREEMPTIONS:-5}
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/sanitizers
 report=()
@@ -58,11 +58,13 @@ interleavings() {
 
 # loom switches stacks by itself, which neither Miri nor TSan can follow.
 miri() {
-	local package
+	local package tests=()
 	for package in units reactor nvme sched; do
+		# The schedulers are arithmetic, by the hour, with no unsafe code below them: what is of interest is what threads share.
+		[ "$package" != sched ] || tests=(credit_window)
 		# Tests read the clock and what the environment says.
 		counted miri "$package" env MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR="$target/miri" \
-			cargo +nightly miri test --locked -p "$package" --lib -- --skip interleavings
+			cargo +nightly miri test --locked -p "$package" --lib -- --skip interleavings "${tests[@]}"
 	done
 }
 

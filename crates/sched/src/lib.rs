@@ -39,10 +39,8 @@ pub use policy::{Backlog, Credit, Next, Policy, Share, Slo};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
 pub use view::{Congestion, MonitorView, SsdView, TenantView};
 
-/// Random cases for a property: as many as asked for, but few under Miri, which looks at how and not at what.
+/// Random cases for a property.
 #[cfg(test)]
-fn random_cases(count: u32) -> proptest::test_runner::Config {
-    const UNDER_MIRI: u32 = 2;
-    let cases = if cfg!(miri) { UNDER_MIRI } else { count };
+fn random_cases(cases: u32) -> proptest::test_runner::Config {
     proptest::test_runner::Config { cases, failure_persistence: None, ..Default::default() }
 }
