@@ -1,12 +1,13 @@
 //! What must hold in every world: random tenants with random shares, failures and withdrawals, all from one seed.
 
+mod books;
 mod world;
 
+use books::Books;
 use proptest::prelude::*;
-use sched::{Backlog, Done, Gimbal, Io, IoId, Next, Outcome, Policy, Share};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use sched::{Backlog, Done, Gimbal, Io, Next, Outcome, Policy, Share};
 use units::{ByteRate, Instant, Nanos, TenantId};
-use world::{Dice, Event, Variant, World, is_withdrawn};
+use world::{Dice, Event, Variant, World};
 
 /// A switch, and beside it what every IO ever given to it should be doing.
 struct Run {
@@ -14,11 +15,7 @@ struct Run {
     gimbal: Gimbal,
     now: Instant,
     shares: Vec<Share>,
-    /// Arrived and not yet submitted, per tenant and class, in order of arrival.
-    queued: BTreeMap<(TenantId, usize), VecDeque<IoId>>,
-    in_flight: Vec<Io>,
-    ended: BTreeSet<IoId>,
-    arrived: usize,
+    books: Books,
     slots_busy: Vec<u32>,
     /// Billionths of a byte: what the target rate would have let through so far, and what went through.
     supplied: u128,
@@ -38,10 +35,7 @@ impl Run {
             now: Instant::ZERO,
             slots_busy: vec![0; shares.len()],
             shares,
-            queued: BTreeMap::new(),
-            in_flight: Vec::new(),
-            ended: BTreeSet::new(),
-            arrived: 0,
+            books: Books::default(),
             supplied: 0,
             submitted: 0,
             length_max: 0,
@@ -58,36 +52,21 @@ impl Run {
         match event {
             Event::Wait(span) => self.wait(span),
             Event::Arrival(io) => {
-                self.arrived += 1;
-                self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io.id);
+                self.books.on_arrival(&io);
                 self.gimbal.on_arrival(self.now, io);
             }
-            Event::Withdraw(tenant) => {
-                let (queued, ended) = (&mut self.queued, &mut self.ended);
-                self.gimbal.withdraw(self.now, tenant, &mut |io| {
-                    assert_eq!(io.tenant, tenant, "{io:?} is somebody else's");
-                    let gone = is_withdrawn(io);
-                    if gone {
-                        let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");
-                        let place = queue.iter().position(|&id| id == io.id).expect("it was queued");
-                        queue.remove(place);
-                        assert!(ended.insert(io.id), "{io:?} ended twice");
-                    }
-                    gone
-                });
-            }
+            Event::Withdraw(tenant) => self.books.withdraw(&mut self.gimbal, self.now, tenant),
             Event::Completion { index, latency } => self.complete(index, latency),
         }
         self.submit_all();
     }
 
     fn complete(&mut self, index: usize, latency: Option<Nanos>) {
-        let io = self.in_flight.swap_remove(index);
+        let io = self.books.end(index);
         let outcome = latency.map_or(Outcome::Failed, |latency| Outcome::Success { latency });
         let credit = self.gimbal.on_completion(self.now, Done { io, outcome });
         assert!(credit.0 > 0, "{} is told to have nothing outstanding", io.tenant);
         assert_eq!(credit, self.gimbal.credit(io.tenant));
-        assert!(self.ended.insert(io.id), "{io:?} ended twice");
         self.slots_busy[io.tenant.index()] = self.busy_and_allotted(io.tenant).0;
     }
 
@@ -95,17 +74,15 @@ impl Run {
         loop {
             match self.gimbal.next(self.now) {
                 Next::Submit(io) => self.on_submit(io),
-                Next::WakeAt(moment) => return self.check_wake(moment),
-                Next::Idle => return self.check_idle(),
+                Next::WakeAt(moment) => break self.check_wake(moment),
+                Next::Idle => break self.check_idle(),
             }
         }
+        assert_eq!(self.gimbal.backlog(), self.books.backlog());
     }
 
     fn on_submit(&mut self, io: Io) {
-        let queue = self.queued.get_mut(&(io.tenant, io.priority.index()));
-        let first = queue.and_then(VecDeque::pop_front);
-        assert_eq!(first, Some(io.id), "lost, repeated or out of order within its class");
-        self.in_flight.push(io);
+        self.books.on_submit(io);
         self.submitted += u128::from(io.length.0) * 1_000_000_000;
         self.length_max = self.length_max.max(io.length.0);
         let depth = self.world.config().bucket_depth.0.max(self.length_max);
@@ -143,8 +120,7 @@ impl Run {
 
     /// Without a named instant, whoever has backlog has no slot or is too far ahead; the least-served is never ahead.
     fn check_idle(&self) {
-        let backlogged = self.queued.iter().filter(|(_, queue)| !queue.is_empty());
-        for tenant in backlogged.map(|((tenant, _), _)| *tenant) {
+        for tenant in self.books.backlogged() {
             let view = self.gimbal.tenant_view(tenant).expect("the tenant has been seen");
             let is_ahead = self.world.config().lead_max.is_some_and(|lead_max| view.lead > lead_max);
             assert!(
@@ -160,7 +136,7 @@ impl Run {
         while self.gimbal.backlog() != Backlog::default() {
             rounds += 1;
             assert!(rounds < 100_000, "{:?} never ends", self.gimbal.backlog());
-            if self.in_flight.is_empty() {
+            if self.books.in_flight.is_empty() {
                 let Next::WakeAt(moment) = self.gimbal.next(self.now) else {
                     panic!("nothing in flight, yet no instant is named: {:?}", self.gimbal.backlog());
                 };
@@ -170,7 +146,7 @@ impl Run {
             }
             self.submit_all();
         }
-        assert_eq!(self.ended.len(), self.arrived, "an IO was lost");
+        self.books.assert_settled();
         for tenant in (0..self.world.tenants).map(TenantId) {
             if let Some(view) = self.gimbal.tenant_view(tenant) {
                 assert_eq!((view.queued, view.in_flight, view.slots_busy), (0, 0, 0), "{tenant}");
@@ -187,7 +163,7 @@ fn run(world: World, shares: Vec<Share>) {
     let mut run = Run::new(world, shares);
     let mut events = world.events();
     for _ in 0..world.steps {
-        let event = events.next(run.in_flight.len());
+        let event = events.next(run.books.in_flight.len());
         run.apply(event);
     }
     run.drain();

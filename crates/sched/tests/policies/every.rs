@@ -1,25 +1,20 @@
 //! What holds for every scheduler in every world: nothing is lost, repeated or reordered, a wake-up is exact, and the books are
 //! empty in the end.
 
-use crate::world::{Dice, Event, Variant, World, is_withdrawn};
+use crate::books::Books;
+use crate::world::{Dice, Event, Variant, World};
 use crate::{flashfq, reflex};
 use proptest::prelude::*;
 use sched::{
-    Backlog, Done, Fifo, Flashfq, Gimbal, Io, IoId, Next, Outcome, Policy, ReadOnlyLoad, Reflex,
-    ReflexConfig, Share,
+    Backlog, Done, Fifo, Flashfq, Gimbal, Next, Outcome, Policy, ReadOnlyLoad, Reflex, ReflexConfig, Share,
 };
-use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, Nanos, TenantId};
 
 /// A scheduler, and beside it what every IO ever given to it should be doing.
 struct Run<P> {
     policy: P,
     now: Instant,
-    /// Arrived and not yet submitted, per tenant and class, in order of arrival.
-    queued: BTreeMap<(TenantId, usize), VecDeque<IoId>>,
-    in_flight: Vec<Io>,
-    arrived: usize,
-    ended: usize,
+    books: Books,
 }
 
 impl<P: Policy + Clone> Run<P> {
@@ -27,52 +22,31 @@ impl<P: Policy + Clone> Run<P> {
         match event {
             Event::Wait(span) => self.now += span,
             Event::Arrival(io) => {
-                self.arrived += 1;
-                self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io.id);
+                self.books.on_arrival(&io);
                 self.policy.on_arrival(self.now, io);
             }
-            Event::Withdraw(tenant) => {
-                let (queued, ended) = (&mut self.queued, &mut self.ended);
-                self.policy.withdraw(self.now, tenant, &mut |io| {
-                    assert_eq!(io.tenant, tenant, "{io:?} is somebody else's");
-                    let gone = is_withdrawn(io);
-                    if gone {
-                        let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");
-                        let place = queue.iter().position(|&id| id == io.id).expect("it was queued");
-                        queue.remove(place);
-                        *ended += 1;
-                    }
-                    gone
-                });
-            }
+            Event::Withdraw(tenant) => self.books.withdraw(&mut self.policy, self.now, tenant),
             Event::Completion { index, latency } => self.complete(index, latency),
         }
         self.submit_all();
     }
 
     fn complete(&mut self, index: usize, latency: Option<Nanos>) {
-        let io = self.in_flight.swap_remove(index);
+        let io = self.books.end(index);
         let outcome = latency.map_or(Outcome::Failed, |latency| Outcome::Success { latency });
         let credit = self.policy.on_completion(self.now, Done { io, outcome });
         assert!(credit.0 > 0, "{} is told to have nothing outstanding", io.tenant);
-        self.ended += 1;
     }
 
     fn submit_all(&mut self) {
         loop {
             match self.policy.next(self.now) {
-                Next::Submit(io) => {
-                    let queue = self.queued.get_mut(&(io.tenant, io.priority.index()));
-                    let first = queue.and_then(VecDeque::pop_front);
-                    assert_eq!(first, Some(io.id), "lost, repeated or out of order within its class");
-                    self.in_flight.push(io);
-                }
+                Next::Submit(io) => self.books.on_submit(io),
                 Next::WakeAt(moment) => return self.check_wake(moment),
                 Next::Idle => break,
             }
         }
-        let queued = self.queued.values().map(VecDeque::len).sum();
-        assert_eq!(self.policy.backlog(), Backlog { queued, in_flight: self.in_flight.len() });
+        assert_eq!(self.policy.backlog(), self.books.backlog());
     }
 
     /// The named instant is the first at which something goes, and it does not depend on being asked in between.
@@ -94,9 +68,10 @@ impl<P: Policy + Clone> Run<P> {
         while self.policy.backlog() != Backlog::default() {
             rounds += 1;
             assert!(rounds < 100_000, "{:?} never ends", self.policy.backlog());
-            if self.in_flight.is_empty() {
+            if self.books.in_flight.is_empty() {
                 let Next::WakeAt(moment) = self.policy.next(self.now) else {
-                    panic!("nothing in flight, yet no instant is named: {:?}", self.policy.backlog());
+                    let waiting: Vec<_> = self.books.backlogged().collect();
+                    panic!("nothing in flight, yet no instant is named: {waiting:?} wait");
                 };
                 self.now = moment;
             } else {
@@ -104,7 +79,7 @@ impl<P: Policy + Clone> Run<P> {
             }
             self.submit_all();
         }
-        assert_eq!(self.ended, self.arrived, "an IO was lost");
+        self.books.assert_settled();
         for tenant in (0..tenants).map(TenantId) {
             self.policy.forget(self.now, tenant);
         }
@@ -114,17 +89,10 @@ impl<P: Policy + Clone> Run<P> {
 
 /// Runs a world before `policy`, which has been told of the tenants' shares.
 pub(crate) fn run<P: Policy + Clone>(world: World, policy: P) {
-    let mut run = Run {
-        policy,
-        now: Instant::ZERO,
-        queued: BTreeMap::new(),
-        in_flight: Vec::new(),
-        arrived: 0,
-        ended: 0,
-    };
+    let mut run = Run { policy, now: Instant::ZERO, books: Books::default() };
     let mut events = world.events();
     for _ in 0..world.steps {
-        let event = events.next(run.in_flight.len());
+        let event = events.next(run.books.in_flight.len());
         run.apply(event);
     }
     run.drain(world.tenants);

@@ -1,6 +1,8 @@
 //! The schedulers that Gimbal is compared with: what holds for every one of them in random worlds, each against a naive model,
 //! and the claims of their papers.
 
+#[path = "../books/mod.rs"]
+mod books;
 #[path = "../loads/mod.rs"]
 mod loads;
 #[path = "../world/mod.rs"]

@@ -1,0 +1,71 @@
+//! What every IO ever given to a scheduler should be doing, kept apart from the scheduler.
+
+use crate::world::is_withdrawn;
+use sched::{Backlog, Io, IoId, Policy};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use units::{Instant, TenantId};
+
+/// The books: each IO waits in its tenant's class, is in flight, or has ended.
+#[derive(Default)]
+pub(crate) struct Books {
+    /// In order of arrival.
+    queued: BTreeMap<(TenantId, usize), VecDeque<IoId>>,
+    /// Submitted and not yet ended.
+    pub(crate) in_flight: Vec<Io>,
+    ended: BTreeSet<IoId>,
+    arrived: usize,
+}
+
+impl Books {
+    pub(crate) fn on_arrival(&mut self, io: &Io) {
+        self.arrived += 1;
+        self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io.id);
+    }
+
+    /// Takes back what the world wants back of a tenant's queued IOs.
+    pub(crate) fn withdraw(&mut self, policy: &mut impl Policy, now: Instant, tenant: TenantId) {
+        let (queued, ended) = (&mut self.queued, &mut self.ended);
+        policy.withdraw(now, tenant, &mut |io| {
+            assert_eq!(io.tenant, tenant, "{io:?} is somebody else's");
+            let gone = is_withdrawn(io);
+            if gone {
+                let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");
+                let place = queue.iter().position(|&id| id == io.id).expect("it was queued");
+                queue.remove(place);
+                assert!(ended.insert(io.id), "{io:?} ended twice");
+            }
+            gone
+        });
+    }
+
+    /// The scheduler has given out `io`: it must be the first of its class.
+    pub(crate) fn on_submit(&mut self, io: Io) {
+        let queue = self.queued.get_mut(&(io.tenant, io.priority.index()));
+        let first = queue.and_then(VecDeque::pop_front);
+        assert_eq!(first, Some(io.id), "lost, repeated or out of order within its class");
+        self.in_flight.push(io);
+    }
+
+    /// Ends an IO in flight.
+    pub(crate) fn end(&mut self, index: usize) -> Io {
+        let io = self.in_flight.swap_remove(index);
+        assert!(self.ended.insert(io.id), "{io:?} ended twice");
+        io
+    }
+
+    /// Tenants with something queued; one that has it in several classes comes several times.
+    pub(crate) fn backlogged(&self) -> impl Iterator<Item = TenantId> {
+        self.queued.iter().filter(|(_, queue)| !queue.is_empty()).map(|((tenant, _), _)| *tenant)
+    }
+
+    /// What a scheduler that counts rightly says.
+    pub(crate) fn backlog(&self) -> Backlog {
+        let queued = self.queued.values().map(VecDeque::len).sum();
+        Backlog { queued, in_flight: self.in_flight.len() }
+    }
+
+    /// All that has arrived has ended.
+    pub(crate) fn assert_settled(&self) {
+        assert_eq!(self.ended.len(), self.arrived, "an IO was lost");
+    }
+}
