@@ -111,7 +111,7 @@ impl DirectionFigures {
         let merged = |reading: fn(&Latencies) -> &Histogram<u64>| {
             let mut latencies = directions.clone().map(|direction| reading(&direction.latency));
             let mut sum = latencies.next().expect("somebody's IOs came back").clone();
-            latencies.for_each(|other| sum.add(other).expect("histograms that resize take any value"));
+            latencies.for_each(|other| sum.add(other).expect("a histogram that resizes takes any value"));
             Quantiles::of(&sum)
         };
         let bytes: u64 = directions.clone().map(|direction| direction.bytes.0).sum();

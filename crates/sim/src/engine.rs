@@ -346,10 +346,7 @@ impl<'w> Engine<'w> {
         });
         direction.ios += 1;
         direction.bytes += flight.io.length;
-        let latency = &mut direction.latency;
-        latency.device.saturating_record(device.0);
-        latency.network.saturating_record(network.0);
-        latency.end_to_end.saturating_record(self.now.since(flight.asked_at).0);
+        direction.latency.record(device, network, self.now.since(flight.asked_at));
     }
 
     fn flight(&self, id: IoId) -> &Flight {

@@ -4,8 +4,6 @@ use hdrhistogram::Histogram;
 use sched::{Fixed, SsdView};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
-/// Longest latency that a histogram holds; longer ones count as this.
-const LATENCY_MAX: u64 = 1_000_000_000_000;
 /// Significant decimal digits kept of a latency.
 const DIGITS: u8 = 3;
 
@@ -148,7 +146,16 @@ pub struct Latencies {
 
 impl Latencies {
     fn new() -> Latencies {
-        let histogram = || Histogram::new_with_max(LATENCY_MAX, DIGITS).expect("the bounds are valid");
+        let histogram = || Histogram::new(DIGITS).expect("the number of digits is valid");
         Latencies { device: histogram(), network: histogram(), end_to_end: histogram() }
+    }
+
+    /// Notes one IO. Histograms grow with the longest latency: a tenth of what they would take for the longest thinkable one.
+    pub(crate) fn record(&mut self, device: Nanos, network: Nanos, end_to_end: Nanos) {
+        let readings =
+            [(&mut self.device, device), (&mut self.network, network), (&mut self.end_to_end, end_to_end)];
+        for (histogram, latency) in readings {
+            histogram.record(latency.0).expect("a histogram that resizes takes any value");
+        }
     }
 }
