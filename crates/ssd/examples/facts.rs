@@ -11,7 +11,10 @@ mod driver;
 mod fact_table;
 
 use fact_table::{Bench, FACTS};
-use ssd::Profile;
+use ssd::{Condition, Profile};
+
+/// The shares of reads, in per cent, at which the example shows the curve of a 4 KiB mix.
+const READ_PERCENTS: [u32; 11] = [0, 5, 10, 20, 30, 50, 70, 80, 90, 95, 100];
 
 fn main() {
     let [set_a, set_b] = ["dct983", "dct983-b"].map(|name| {
@@ -30,5 +33,34 @@ fn main() {
             verdict(value_a),
             verdict(value_b)
         );
+    }
+    for (about, read_percent) in [("4 KiB read", 100), ("4 KiB buffered write", 0)] {
+        for (share, permille) in [("p50", 500), ("p99", 990), ("p99.9", 999)] {
+            let [value_a, value_b] =
+                [&set_a, &set_b].map(|bench| bench.lone_commands(read_percent).percentile(permille));
+            println!(
+                "  {:93} {value_a:>10.2} {:8} {value_b:>10.2}",
+                format!("{about}, QD 1, clean, latency, {share} (us)"),
+                ""
+            );
+        }
+    }
+    for (name, bench) in [("set A", &set_a), ("set B", &set_b)] {
+        for condition in [Condition::Clean, Condition::Fragmented] {
+            print_mix(name, bench, condition);
+        }
+    }
+}
+
+/// The curve of a 4 KiB mix against its share of reads: MB/s, and how much of the device's time that would take if the reads
+/// and the writes came one after the other.
+fn print_mix(name: &str, bench: &Bench, condition: Condition) {
+    let [only_writes, only_reads] = [0, 100].map(|read_percent| bench.mix(condition, read_percent));
+    println!("  4 KiB random mix, QD 32, {condition:?}, {name}");
+    for read_percent in READ_PERCENTS {
+        let bandwidth = bench.mix(condition, read_percent);
+        let reads = f64::from(read_percent) / 100.0;
+        let time = bandwidth * (reads / only_reads + (1.0 - reads) / only_writes);
+        println!("  {read_percent:>7} % reads {bandwidth:>10.1} MB/s, {time:>5.2} of the time of its parts");
     }
 }

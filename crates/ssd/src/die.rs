@@ -27,6 +27,7 @@ use crate::profile::Profile;
 use crate::shortcut::Shortcut;
 use crate::slab::Slab;
 use crate::timing::Timing;
+use crate::variation::DieVariation;
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
@@ -43,6 +44,7 @@ pub(crate) struct Dies {
     /// When each channel is free again.
     channels: Vec<Instant>,
     pub(crate) timing: Timing,
+    variation: DieVariation,
     /// By shortcut.
     sources: Box<[Source; Shortcut::COUNT]>,
 }
@@ -167,7 +169,7 @@ impl Die {
 }
 
 impl Dies {
-    pub(crate) fn new(profile: &Profile, flash: Flash) -> Dies {
+    pub(crate) fn new(profile: &Profile, flash: Flash, seed: u64) -> Dies {
         let timing = Timing::new(profile, &flash);
         let mut sources = Box::new([Source::Unknown; Shortcut::COUNT]);
         for (index, source) in (0..=u8::MAX).zip(sources.iter_mut()) {
@@ -177,6 +179,7 @@ impl Dies {
         }
         Dies {
             timing,
+            variation: DieVariation::new(&profile.variation, seed),
             sources,
             dies: (0..flash.geometry.dies).map(|_| Die::new()).collect(),
             channels: vec![Instant::ZERO; flash.geometry.channels as usize],
@@ -343,7 +346,8 @@ impl Dies {
             unreachable!("a read of the controller's memory waits for die {die}")
         };
         state.first_read = next;
-        self.begin(die, Activity::Sensing { read }, now + Nanos(u64::from(sense)), events);
+        let ends = now + Nanos(u64::from(sense)) + self.variation.retry();
+        self.begin(die, Activity::Sensing { read }, ends, events);
     }
 
     /// Starts the first background work there is; `false` if there is none.
@@ -375,7 +379,8 @@ impl Dies {
     }
 
     fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Agenda) {
-        let time = if unit.slc { self.timing.slc_program } else { self.timing.program };
+        let mean = if unit.slc { self.timing.slc_program } else { self.timing.program };
+        let time = self.variation.program(mean);
         self.dies[die as usize].long = Some(LongOperation::new(Work::Program(unit), time));
         let at = self.transfer(now, die, SLOTS_PER_PAGE);
         self.begin(die, Activity::Loading { pages_left: unit.slots / SLOTS_PER_PAGE }, at, events);

@@ -1,25 +1,31 @@
-//! The serial stages between host and dies: firmware and link.
+//! The serial stages between host and dies: firmware, link, and the memory that reads and writes share.
 //!
 //! Each is a server without a queue of its own: it knows when it is free next, and work that comes earlier waits until
 //! then. Commands are served in the order in which they were submitted.
 
 use crate::SLOT_BYTES;
-use crate::profile::{FirmwareProfile, LinkProfile};
+use crate::profile::{FirmwareProfile, LinkProfile, MemoryProfile, Profile};
+use crate::variation::FirmwareVariation;
 use units::{ByteRate, Instant, Nanos};
 
-/// Nanoseconds of one slot on the link are no whole number, so its time is kept in picoseconds.
+/// Nanoseconds of one slot on the link or in memory are no whole number, so its time is kept in picoseconds.
 const PICOS_PER_NANO: u64 = 1_000;
 const PICOS_PER_SECOND: u128 = 1_000_000_000_000;
 
 /// The controller's firmware.
 pub(crate) struct Firmware {
     costs: FirmwareProfile,
+    variation: FirmwareVariation,
     free: Instant,
 }
 
 impl Firmware {
-    pub(crate) fn new(costs: &FirmwareProfile) -> Firmware {
-        Firmware { costs: costs.clone(), free: Instant::ZERO }
+    pub(crate) fn new(profile: &Profile, seed: u64) -> Firmware {
+        Firmware {
+            costs: profile.firmware.clone(),
+            variation: FirmwareVariation::new(&profile.variation, seed),
+            free: Instant::ZERO,
+        }
     }
 
     /// When a read operation leaves for its die. `scattered`: it is less than a page of a command that needs several.
@@ -36,7 +42,7 @@ impl Firmware {
     #[inline]
     pub(crate) fn write(&mut self, now: Instant, slots: u32) -> Instant {
         let cost = self.costs.write_command + Nanos(self.costs.write_slot.0 * u64::from(slots));
-        self.occupy(now, cost) + self.costs.write_latency
+        self.occupy(now, cost) + self.variation.write_latency(self.costs.write_latency)
     }
 
     /// When a deallocate command of `slots` has been understood.
@@ -52,7 +58,7 @@ impl Firmware {
 
     #[inline]
     fn occupy(&mut self, now: Instant, cost: Nanos) -> Instant {
-        self.free = self.free.max(now) + cost;
+        self.free = self.variation.begin(self.free.max(now)) + cost;
         self.free
     }
 }
@@ -76,8 +82,7 @@ impl Link {
     }
 
     fn new(rate: ByteRate, command: Nanos) -> Link {
-        let picos_per_slot = (u128::from(SLOT_BYTES) * PICOS_PER_SECOND / u128::from(rate.get())) as u64;
-        Link { picos_per_slot, command, free: Instant::ZERO }
+        Link { picos_per_slot: picos_per_slot(rate), command, free: Instant::ZERO }
     }
 
     /// The least that any data take to cross.
@@ -100,4 +105,43 @@ impl Link {
     fn time(&self, slots: u32) -> Nanos {
         Nanos(u64::from(slots) * self.picos_per_slot / PICOS_PER_NANO)
     }
+}
+
+/// The controller's memory. All data pass it, in the order in which they come.
+pub(crate) struct Memory {
+    picos_per_slot_read: u64,
+    picos_per_slot_written: u64,
+    free: Instant,
+}
+
+impl Memory {
+    pub(crate) fn new(profile: &MemoryProfile) -> Memory {
+        Memory {
+            picos_per_slot_read: picos_per_slot(profile.read_rate),
+            picos_per_slot_written: picos_per_slot(profile.write_rate),
+            free: Instant::ZERO,
+        }
+    }
+
+    /// When `slots` slots from the flash have passed on their way to the host.
+    #[inline]
+    pub(crate) fn read(&mut self, now: Instant, slots: u32) -> Instant {
+        self.pass(now, slots, self.picos_per_slot_read)
+    }
+
+    /// When `slots` slots from the host have passed, their way out to the flash included.
+    #[inline]
+    pub(crate) fn write(&mut self, now: Instant, slots: u32) -> Instant {
+        self.pass(now, slots, self.picos_per_slot_written)
+    }
+
+    #[inline]
+    fn pass(&mut self, now: Instant, slots: u32, picos_per_slot: u64) -> Instant {
+        self.free = self.free.max(now) + Nanos(u64::from(slots) * picos_per_slot / PICOS_PER_NANO);
+        self.free
+    }
+}
+
+fn picos_per_slot(rate: ByteRate) -> u64 {
+    (u128::from(SLOT_BYTES) * PICOS_PER_SECOND / u128::from(rate.get())) as u64
 }

@@ -33,11 +33,12 @@ pub enum Condition {
 pub struct Image {
     pub(crate) profile: Arc<Profile>,
     pub(crate) flash: Arc<Flash>,
+    pub(crate) seed: u64,
 }
 
 impl Image {
-    /// Conditions a device of this profile. `seed` decides where the fragmented state puts what; the clean one has
-    /// nothing random.
+    /// Conditions a device of this profile. `seed` decides where the fragmented state puts what, and how service
+    /// times vary later on.
     ///
     /// # Panics
     /// If the profile does not pass [`Profile::check`]; one that was loaded always does.
@@ -64,7 +65,7 @@ impl Image {
         flash.stripe.forget_buffered();
         flash.note_all_shortcuts();
         (flash.host_slots, flash.host_units, flash.copied_slots, flash.erases) = (0, 0, 0, 0);
-        Image { profile: Arc::new(profile.clone()), flash: Arc::new(flash) }
+        Image { profile: Arc::new(profile.clone()), flash: Arc::new(flash), seed }
     }
 
     /// The profile it was made with.

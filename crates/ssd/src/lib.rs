@@ -47,6 +47,7 @@ mod slc;
 mod ssd;
 mod stripe;
 mod timing;
+mod variation;
 
 pub use calibration::{Calibration, CalibrationError};
 pub use command::{Command, CommandKind, Completion};
@@ -54,6 +55,6 @@ pub use geometry::SLOT_BYTES;
 pub use image::{Condition, Image};
 pub use profile::{
     BufferProfile, ChannelProfile, CollectionProfile, FirmwareProfile, FlashProfile, GeometryProfile,
-    LinkProfile, Profile, ProfileError, SlcProfile, SwitchProfile,
+    LinkProfile, MemoryProfile, Profile, ProfileError, SlcProfile, SwitchProfile, VariationProfile,
 };
 pub use ssd::{Counters, Ssd};

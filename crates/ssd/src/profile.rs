@@ -2,7 +2,8 @@
 //!
 //! A profile is a TOML file with one table per part of the device. Five come with the crate ([`Profile::named`]); a user
 //! writes his own ([`Profile::load`]). A name that no field has, or a value outside its range, is an error that says
-//! which field, what it may be, and what to do; nothing is silently replaced by a default.
+//! which field, what it may be, and what to do; nothing is silently replaced by a default. Two tables may be left out as a
+//! whole, and then what they describe is not there: `[memory]` and `[variation]`.
 //!
 //! Holds: every built-in profile loads and survives being written and read again (`built_in_profiles_round_trip`);
 //!        a profile that passes [`Profile::check`] can be run without a stall (`tests/model/properties.rs`).
@@ -20,7 +21,7 @@ mod unit;
 pub use error::ProfileError;
 pub use tables::{
     BufferProfile, ChannelProfile, CollectionProfile, FirmwareProfile, FlashProfile, GeometryProfile,
-    LinkProfile, SlcProfile, SwitchProfile,
+    LinkProfile, MemoryProfile, SlcProfile, SwitchProfile, VariationProfile,
 };
 
 use serde::{Deserialize, Serialize};
@@ -44,12 +45,18 @@ pub struct Profile {
     pub firmware: FirmwareProfile,
     /// The link to the host (PCIe).
     pub link: LinkProfile,
+    /// The controller's memory; `None`: it is never in the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryProfile>,
     /// The write buffer.
     pub buffer: BufferProfile,
     /// Garbage collection.
     pub collection: CollectionProfile,
     /// The SLC cache.
     pub slc: SlcProfile,
+    /// How much service times vary; not at all if the file has no such table.
+    #[serde(default)]
+    pub variation: VariationProfile,
     /// Constants of a scheduler in front of this device.
     pub switch: SwitchProfile,
 }

@@ -1,10 +1,10 @@
 //! The device: commands in, completions out, and the path between.
 //!
 //! ```text
-//!  read   ─► firmware ─► latency ─► die: sense ─► channel ─► link ─► complete
-//!                                └► (controller's memory) ──┘
-//!  write  ─► firmware ─► latency ─► admission ─► link ─► buffered ─► complete
-//!                                                           └─► stripe ─► die: program ─► buffer released
+//!  read   ─► firmware ─► latency ─► die: sense ─► channel ─► memory ─► link ─► complete
+//!                                └► (data in the controller) ──┘
+//!  write  ─► firmware ─► latency ─► admission ─► link, memory ─► buffered ─► complete
+//!                                                                   └─► stripe ─► die: program ─► buffer released
 //! ```
 //!
 //! Time comes in as an argument and moves only by events. The way between host and device is not part of it.
@@ -18,7 +18,7 @@ use crate::bound::LeastDelays;
 use crate::buffer::{Ledger, WriteBuffer};
 use crate::command::{Command, CommandKind, Completion};
 use crate::die::{Dies, Ended, FlashRead, Source};
-use crate::front::{Firmware, Link};
+use crate::front::{Firmware, Link, Memory};
 use crate::geometry::{SLOT_BYTES, SLOTS_PER_PAGE};
 use crate::image::{Condition, Image};
 use crate::profile::Profile;
@@ -36,6 +36,8 @@ pub struct Ssd {
     firmware: Firmware,
     to_host: Link,
     from_host: Link,
+    /// `None` if it is never in the way.
+    memory: Option<Memory>,
     buffer: WriteBuffer,
     /// Buffered data and flushes that have not been placed on flash yet, in order. Usually empty.
     unplaced: VecDeque<Unplaced>,
@@ -120,16 +122,17 @@ impl Ssd {
     pub fn from_image(image: &Image) -> Ssd {
         let profile = &image.profile;
         let to_host = Link::to_host(&profile.link);
-        let dies = Dies::new(profile, image.flash.as_ref().clone());
+        let dies = Dies::new(profile, image.flash.as_ref().clone(), image.seed);
         Ssd {
             now: Instant::ZERO,
             events: Agenda::new(),
             delays: LeastDelays::new(&dies.timing, &to_host),
             commands: Slab::new(),
             outstanding: 0,
-            firmware: Firmware::new(&profile.firmware),
+            firmware: Firmware::new(profile, image.seed),
             to_host,
             from_host: Link::from_host(&profile.link),
+            memory: profile.memory.as_ref().map(Memory::new),
             buffer: WriteBuffer::new(
                 u32::try_from(profile.buffer.capacity.get() / SLOT_BYTES).expect("profiles bound the buffer"),
             ),
@@ -336,7 +339,8 @@ impl Ssd {
         let FlashRead { command, slots, .. } = self.dies.reads.remove(read);
         let in_flight = self.commands.get_mut(command);
         let opens = in_flight.carried == Instant::ZERO;
-        in_flight.carried = self.to_host.carry(now, slots, opens);
+        let passed = self.memory.as_mut().map_or(now, |memory| memory.read(now, slots));
+        in_flight.carried = self.to_host.carry(passed, slots, opens);
         in_flight.left -= 1;
         if in_flight.left == 0 {
             self.events.push(in_flight.carried, Event::Completed { command });
@@ -362,8 +366,12 @@ impl Ssd {
 
     fn admit_writes(&mut self, now: Instant) {
         while let Some(piece) = self.buffer.admit() {
-            let at = self.from_host.carry(now, piece.slots, true);
-            self.events.push(at, Event::WriteArrived { command: piece.command, slots: piece.slots });
+            let carried = self.from_host.carry(now, piece.slots, true);
+            let passed = self.memory.as_mut().map_or(now, |memory| memory.write(now, piece.slots));
+            self.events.push(
+                carried.max(passed),
+                Event::WriteArrived { command: piece.command, slots: piece.slots },
+            );
         }
     }
 

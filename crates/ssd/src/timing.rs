@@ -3,6 +3,7 @@
 use crate::flash::Flash;
 use crate::geometry::SLOTS_PER_PAGE;
 use crate::profile::Profile;
+use crate::variation::least_program;
 use units::{Bytes, Nanos};
 
 /// Durations, from the profile.
@@ -12,8 +13,12 @@ pub(crate) struct Timing {
     slc_sense: u32,
     /// By number of slots.
     pub(crate) transfer: [Nanos; SLOTS_PER_PAGE as usize + 1],
+    /// In the mean.
     pub(crate) program: Nanos,
+    /// In the mean.
     pub(crate) slc_program: Nanos,
+    /// The least that a program or an erase takes.
+    least_long: Nanos,
     pub(crate) erase: Nanos,
     /// `None` if long operations cannot be suspended.
     pub(crate) suspend: Option<Suspend>,
@@ -42,6 +47,8 @@ impl Timing {
             transfer: std::array::from_fn(transfer),
             program: profile.flash.program,
             slc_program: profile.slc.program,
+            least_long: least_program(profile.flash.program.min(profile.slc.program), &profile.variation)
+                .min(profile.flash.erase),
             erase: profile.flash.erase,
             suspend: profile.flash.suspend.then_some(Suspend {
                 slice: profile.flash.suspend_slice,
@@ -65,7 +72,6 @@ impl Timing {
 
     /// The least that it takes from the moment at which a program or an erase begins, or goes on after a suspension, to its end.
     pub(crate) fn least_run(&self) -> Nanos {
-        let whole = self.program.min(self.slc_program).min(self.erase);
-        self.suspend.map_or(whole, |suspend| whole.min(suspend.least_left))
+        self.suspend.map_or(self.least_long, |suspend| self.least_long.min(suspend.least_left))
     }
 }

@@ -25,7 +25,20 @@ pub(super) fn check(profile: &Profile, origin: &str) -> Result<(), ProfileError>
 }
 
 fn check_ranges(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
-    let Profile { geometry, flash, channel, firmware, link, buffer, collection, slc, switch, .. } = profile;
+    let Profile {
+        geometry,
+        flash,
+        channel,
+        firmware,
+        link,
+        memory,
+        buffer,
+        collection,
+        slc,
+        variation,
+        switch,
+        ..
+    } = profile;
     let rows = [
         ("geometry.capacity_mib", mib(geometry.capacity), 64, CAPACITY_MOST_MIB),
         ("geometry.spare_permille", geometry.spare_permille.into(), 10, 10_000),
@@ -62,6 +75,12 @@ fn check_ranges(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
         ("slc.program_us", micros(slc.program), 1, 60 * SECOND_US),
         ("slc.sense_us", micros(slc.sense), 1, SECOND_US),
         ("slc.idle_ms", slc.idle.0 / 1_000_000, 0, 86_400_000),
+        ("variation.program_spread_permille", variation.program_spread_permille.into(), 0, 999),
+        ("variation.read_retry_interval", variation.read_retry_interval.into(), 0, 1_000_000_000),
+        ("variation.read_retry_us", micros(variation.read_retry), 0, SECOND_US),
+        ("variation.write_spread_ns", variation.write_spread.0, 0, firmware.write_latency.0),
+        ("variation.housekeeping_us", micros(variation.housekeeping), 0, SECOND_US),
+        ("variation.housekeeping_gap_us", micros(variation.housekeeping_gap), 0, 60 * SECOND_US),
         ("switch.thresh_min_us", micros(switch.thresh_min), 1, 60 * SECOND_US),
         ("switch.thresh_max_us", micros(switch.thresh_max), 1, 60 * SECOND_US),
         ("switch.write_cost_best (in thousandths)", switch.write_cost_best.thousandths(), 1000, 1_000_000),
@@ -72,7 +91,13 @@ fn check_ranges(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
         ("switch.rate_initial_mib_per_s", switch.rate_initial.0 / MIB, 1, RATE_MOST_MB),
     ];
     let senses = flash.sense.iter().map(|&ns| ("every entry of flash.sense_ns", u64::from(ns), 1, SECOND_NS));
-    for (field, value, least, most) in rows.into_iter().chain(senses) {
+    let memory = memory.iter().flat_map(|memory| {
+        [
+            ("memory.read_mb_per_s", megabytes(memory.read_rate), 1, RATE_MOST_MB),
+            ("memory.write_mb_per_s", megabytes(memory.write_rate), 1, RATE_MOST_MB),
+        ]
+    });
+    for (field, value, least, most) in rows.into_iter().chain(senses).chain(memory) {
         if !(least..=most).contains(&value) {
             return Err(ProfileError::OutOfRange { origin: origin.to_owned(), field, value, least, most });
         }
@@ -104,6 +129,13 @@ fn check_relations(profile: &Profile, origin: &str) -> Result<(), ProfileError> 
         return refuse(
             "collection.free_hard is not below collection.free_low".to_owned(),
             "collection must be paced before it becomes urgent; lower free_hard",
+        );
+    }
+    if profile.variation.housekeeping > Nanos::ZERO && profile.variation.housekeeping_gap == Nanos::ZERO {
+        return refuse(
+            "variation.housekeeping_gap_us is 0, so that the firmware would never do anything but housekeeping"
+                .to_owned(),
+            "raise the gap, or put 0 for variation.housekeeping_us",
         );
     }
     if profile.switch.thresh_min > profile.switch.thresh_max {

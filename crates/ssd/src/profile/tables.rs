@@ -125,6 +125,19 @@ pub struct LinkProfile {
     pub command: Nanos,
 }
 
+/// `[memory]`: the controller's memory, which all data pass. Reads and writes share its bandwidth. A file may leave it out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryProfile {
+    /// Bandwidth if it had nothing but data that are read to pass.
+    #[serde(rename = "read_mb_per_s", with = "unit::megabytes_per_second")]
+    pub read_rate: ByteRate,
+    /// Bandwidth if it had nothing but data that are written to pass; each byte comes in from the host and goes out to the flash,
+    /// with its parity.
+    #[serde(rename = "write_mb_per_s", with = "unit::megabytes_per_second")]
+    pub write_rate: ByteRate,
+}
+
 /// `[buffer]`: the DRAM that holds written data until it is programmed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -162,6 +175,28 @@ pub struct SlcProfile {
     /// Time without any command outstanding after which folding begins.
     #[serde(rename = "idle_ms", with = "unit::millis")]
     pub idle: Nanos,
+}
+
+/// `[variation]`: how much service times vary by themselves. A zero means: not at all, as does a file without the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariationProfile {
+    /// A program takes up to this share more or less, in thousandths.
+    pub program_spread_permille: u32,
+    /// Of so many senses for the host one is a retry, in the mean; 0: none is.
+    pub read_retry_interval: u32,
+    /// What a retry takes longer.
+    #[serde(rename = "read_retry_us", with = "unit::micros")]
+    pub read_retry: Nanos,
+    /// The pipelined latency of a write is up to this much more or less.
+    #[serde(rename = "write_spread_ns", with = "unit::nanos")]
+    pub write_spread: Nanos,
+    /// How long the firmware does nothing but its own housekeeping, each time; 0: never.
+    #[serde(rename = "housekeeping_us", with = "unit::micros")]
+    pub housekeeping: Nanos,
+    /// From the end of one time to the beginning of the next, in the mean.
+    #[serde(rename = "housekeeping_gap_us", with = "unit::micros")]
+    pub housekeeping_gap: Nanos,
 }
 
 /// `[switch]`: what a scheduler in front of this device must know about it.

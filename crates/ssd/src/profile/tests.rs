@@ -1,5 +1,6 @@
 use super::*;
 use sched::{Cost, DeviceConstants};
+use units::ByteRate;
 
 fn dct983_with(field: &str, value: &str) -> Result<Profile, ProfileError> {
     let text = Profile::default().to_toml();
@@ -18,13 +19,15 @@ fn built_in_profiles_round_trip() {
 }
 
 #[test]
-fn set_b_differs_from_set_a_only_in_the_die_scheduler() {
+fn set_b_differs_from_set_a_only_in_where_writes_stand_in_the_way_of_reads() {
     let mut set_b = Profile::named("dct983-b").expect("built in");
     let set_a = Profile::default();
     assert_ne!(set_b.flash, set_a.flash);
     set_b.flash.suspend_slice = set_a.flash.suspend_slice;
     set_b.flash.suspend_overhead = set_a.flash.suspend_overhead;
     set_b.flash.reads_between_slices = set_a.flash.reads_between_slices;
+    assert_eq!(set_b.memory, None);
+    set_b.memory.clone_from(&set_a.memory);
     set_b.name.clone_from(&set_a.name);
     set_b.description.clone_from(&set_a.description);
     assert_eq!(set_b, set_a);
@@ -90,4 +93,29 @@ fn a_price_is_read_exactly_or_refused() {
         let message = dct983_with("write_cost_best", text).expect_err(text).to_string();
         assert!(message.contains(complaint), "{text}: {message}");
     }
+}
+
+#[test]
+fn a_device_without_the_tables_of_memory_and_variation_has_neither() {
+    let text = Profile::named("array").expect("built in").to_toml();
+    let profile = Profile::parse(&text, "mine.toml").unwrap_or_else(|refusal| panic!("{refusal}"));
+    assert_eq!((profile.memory, profile.variation), (None, VariationProfile::default()));
+}
+
+#[test]
+fn a_firmware_that_does_nothing_but_housekeeping_is_refused() {
+    let message =
+        dct983_with("housekeeping_gap_us", "0").expect_err("it never gets to a command").to_string();
+    assert!(
+        message.contains("variation.housekeeping_gap_us") && message.contains("raise the gap"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_memory_that_moves_nothing_is_refused() {
+    let mut profile = Profile::default();
+    profile.memory.as_mut().expect("set A has one").write_rate = ByteRate(0);
+    let message = profile.check("mine").expect_err("writes would take for ever").to_string();
+    assert!(message.contains("memory.write_mb_per_s is 0"), "{message}");
 }

@@ -73,6 +73,13 @@ impl Measured {
         mean(&self.read_latencies)
     }
 
+    /// The latency in µs that this share of the commands, in thousandths, stays within.
+    pub(crate) fn percentile(&self, permille: usize) -> f64 {
+        let mut all = [self.read_latencies.as_slice(), self.write_latencies.as_slice()].concat();
+        all.sort_unstable();
+        f64::from(all[all.len() * permille / 1000]) / 1e3
+    }
+
     /// Mean latency of the writes in µs.
     pub(crate) fn write_latency(&self) -> f64 {
         mean(&self.write_latencies)

@@ -3,8 +3,9 @@
 //! Where a fact is a number the band is ±10 % of it. `met_by_a` says what the model is held to: the test asserts those;
 //! the example `facts` measures all and tells which differ.
 
-use crate::driver::{Run, Stream, run};
+use crate::driver::{Measured, Run, Stream, run};
 use ssd::{Condition, Image, Profile};
+use std::cell::OnceCell;
 use units::{ByteRate, Nanos};
 
 /// One measured fact of the device.
@@ -26,10 +27,11 @@ impl Fact {
     }
 }
 
-/// A device in both conditions.
+/// A device in both conditions, each made when it is first needed.
 pub(crate) struct Bench {
-    clean: Image,
-    fragmented: Image,
+    profile: Profile,
+    clean: OnceCell<Image>,
+    fragmented: OnceCell<Image>,
 }
 
 const CONDITIONING_SEED: u64 = 7;
@@ -39,38 +41,60 @@ const WRITE_WARM_UP: Nanos = Nanos::millis(300);
 const SPAN: Nanos = Nanos::millis(200);
 /// Garbage collection comes in blocks, so that its mean needs longer.
 const WRITE_SPAN: Nanos = Nanos::millis(1000);
+/// Some 30,000 commands one after the other, so that one in a thousand is seen often enough.
+const LONE_SPAN: Nanos = Nanos::secs(3);
 const SIZES_KIB: [u32; 7] = [4, 8, 16, 32, 64, 128, 256];
 
 impl Bench {
     pub(crate) fn new(profile: &Profile) -> Bench {
-        let image = |condition| Image::new(profile, condition, CONDITIONING_SEED);
-        Bench { clean: image(Condition::Clean), fragmented: image(Condition::Fragmented) }
+        Bench { profile: profile.clone(), clean: OnceCell::new(), fragmented: OnceCell::new() }
+    }
+
+    fn clean(&self) -> &Image {
+        self.clean.get_or_init(|| Image::new(&self.profile, Condition::Clean, CONDITIONING_SEED))
+    }
+
+    fn fragmented(&self) -> &Image {
+        self.fragmented.get_or_init(|| Image::new(&self.profile, Condition::Fragmented, CONDITIONING_SEED))
     }
 
     fn clean_reads(&self, streams: &[Stream]) -> Run {
-        run(&self.clean, streams, WARM_UP, SPAN)
+        run(self.clean(), streams, WARM_UP, SPAN)
     }
 
     fn fragmented_reads(&self, streams: &[Stream]) -> Run {
-        run(&self.fragmented, streams, WARM_UP, SPAN)
+        run(self.fragmented(), streams, WARM_UP, SPAN)
     }
 
     fn clean_writes(&self, streams: &[Stream]) -> Run {
-        run(&self.clean, streams, WRITE_WARM_UP, WRITE_SPAN)
+        run(self.clean(), streams, WRITE_WARM_UP, WRITE_SPAN)
     }
 
     fn fragmented_writes(&self, streams: &[Stream]) -> Run {
-        run(&self.fragmented, streams, WRITE_WARM_UP, WRITE_SPAN)
+        run(self.fragmented(), streams, WRITE_WARM_UP, WRITE_SPAN)
+    }
+
+    /// The latencies of 4 KiB commands at random places, one at a time, on a clean device.
+    pub(crate) fn lone_commands(&self, read_percent: u32) -> Measured {
+        run(self.clean(), &[Stream::random(read_percent, 4, 1)], WARM_UP, LONE_SPAN).streams.swap_remove(0)
+    }
+
+    /// MB/s of a mix of 4 KiB commands at random places, 32 at a time, in each condition.
+    pub(crate) fn mix(&self, condition: Condition, read_percent: u32) -> f64 {
+        let stream = [Stream::random(read_percent, 4, 32)];
+        match condition {
+            Condition::Clean => self.clean_writes(&stream).bandwidth(),
+            Condition::Fragmented => self.fragmented_writes(&stream).bandwidth(),
+        }
     }
 
     /// Per cent of its stand-alone bandwidth that a reader keeps beside a writer of the same size on the other half.
     fn reader_keeps(&self, read: &Stream, write: &Stream) -> f64 {
-        let slots =
-            u32::try_from(self.clean.profile().geometry.capacity.get() / ssd::SLOT_BYTES).expect("scaled");
+        let slots = u32::try_from(self.profile.geometry.capacity.get() / ssd::SLOT_BYTES).expect("scaled");
         let read = read.clone().within(slots, 0, 2);
         let write = write.clone().within(slots, 1, 2);
         let alone = self.clean_reads(std::slice::from_ref(&read)).bandwidth();
-        let beside = run(&self.clean, &[read, write], WRITE_WARM_UP, SPAN).streams[0].bandwidth();
+        let beside = run(self.clean(), &[read, write], WRITE_WARM_UP, SPAN).streams[0].bandwidth();
         100.0 * beside / alone
     }
 }
@@ -163,7 +187,7 @@ pub(crate) const FACTS: &[Fact] = &[
         met_by_a: true,
         measure: |bench| {
             let trickle = Stream::random(0, 4, 1).offering(ByteRate(40_000_000));
-            let run = run(&bench.clean, &[Stream::random(100, 4, 16), trickle], WARM_UP, WRITE_SPAN);
+            let run = run(bench.clean(), &[Stream::random(100, 4, 16), trickle], WARM_UP, WRITE_SPAN);
             run.streams[1].write_latency()
         },
     },
@@ -212,14 +236,14 @@ pub(crate) const FACTS: &[Fact] = &[
         target: "< 1",
         band: (0.0, 0.95),
         met_by_a: true,
-        measure: |bench| bathtub(|read| bench.clean_writes(&[Stream::random(read, 4, 32)]).bandwidth()),
+        measure: |bench| bathtub(|read| bench.mix(Condition::Clean, read)),
     },
     Fact {
         about: "4 KiB random mix, fragmented, QD 32: worst ratio to the lower end (bathtub)",
         target: "< 1",
         band: (0.0, 0.95),
         met_by_a: false,
-        measure: |bench| bathtub(|read| bench.fragmented_writes(&[Stream::random(read, 4, 32)]).bandwidth()),
+        measure: |bench| bathtub(|read| bench.mix(Condition::Fragmented, read)),
     },
     Fact {
         about: "256 KiB random read, QD 1, clean, latency (us)",
@@ -257,18 +281,25 @@ pub(crate) const FACTS: &[Fact] = &[
         measure: |bench| mean(SIZES_KIB.iter().map(|&kib| random_reader_keeps(bench, kib))),
     },
     Fact {
-        about: "reader beside a writer, sequential, 128 KiB, QD 8: keeps of its bandwidth (%)",
+        about: "reader beside a writer, sequential, 128 KiB, QD 32: keeps of its bandwidth (%)",
         target: "27.3",
         band: (24.6, 30.0),
-        met_by_a: false,
-        measure: |bench| sequential_reader_keeps(bench, 128),
+        met_by_a: true,
+        measure: |bench| sequential_reader_keeps(bench, 128, 32),
+    },
+    Fact {
+        about: "reader beside a writer, sequential, mean over 4-256 KiB, QD 32: keeps (%)",
+        target: "27.3",
+        band: (24.6, 30.0),
+        met_by_a: true,
+        measure: |bench| mean(SIZES_KIB.iter().map(|&kib| sequential_reader_keeps(bench, kib, 32))),
     },
     Fact {
         about: "reader beside a writer, sequential, mean over 4-256 KiB, QD 8: keeps (%)",
         target: "27.3",
         band: (24.6, 30.0),
         met_by_a: false,
-        measure: |bench| mean(SIZES_KIB.iter().map(|&kib| sequential_reader_keeps(bench, kib))),
+        measure: |bench| mean(SIZES_KIB.iter().map(|&kib| sequential_reader_keeps(bench, kib, 8))),
     },
 ];
 
@@ -294,6 +325,6 @@ fn random_reader_keeps(bench: &Bench, kib: u32) -> f64 {
     bench.reader_keeps(&Stream::random(100, kib, 32), &Stream::random(0, kib, 32))
 }
 
-fn sequential_reader_keeps(bench: &Bench, kib: u32) -> f64 {
-    bench.reader_keeps(&Stream::sequential(100, kib, 8), &Stream::sequential(0, kib, 8))
+fn sequential_reader_keeps(bench: &Bench, kib: u32, depth: u32) -> f64 {
+    bench.reader_keeps(&Stream::sequential(100, kib, depth), &Stream::sequential(0, kib, depth))
 }

@@ -9,3 +9,4 @@ mod fact_table;
 mod facts;
 mod properties;
 mod small;
+mod variation;
