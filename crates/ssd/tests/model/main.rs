@@ -7,6 +7,7 @@ mod commands;
 mod driver;
 mod fact_table;
 mod facts;
+mod profiles;
 mod properties;
 mod small;
 mod variation;
