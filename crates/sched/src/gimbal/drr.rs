@@ -283,12 +283,16 @@ impl Drr {
         allotment(config, weight, others + u64::from(weight))
     }
 
-    /// Slots allotted × IOs in the slot that was freed last.
+    /// Slots allotted × IOs in the slot that was freed last. With a reservation the tenant may have all slots: with the credit of its
+    /// allotment alone it could not ask for what it was promised.
     #[inline]
     pub(super) fn credit(&self, config: &GimbalConfig, id: TenantId) -> Credit {
-        let last = self.tenants.get(id.index()).and_then(|tenant| tenant.slots.last_freed_ios());
-        let ios = last.unwrap_or(config.slot_ios_initial);
-        Credit(self.allotment(config, id).saturating_mul(ios))
+        let tenant = self.tenants.get(id.index());
+        let ios = tenant.and_then(|tenant| tenant.slots.last_freed_ios()).unwrap_or(config.slot_ios_initial);
+        let allotted = self.allotment(config, id);
+        let is_reserved = tenant.is_some_and(|tenant| tenant.reservation_due().is_some());
+        let slots = if is_reserved { allotted.max(config.slots()) } else { allotted };
+        Credit(slots.saturating_mul(ios))
     }
 
     /// The earliest instant after `now` at which time alone may bring another head: a limit ends, a reservation falls

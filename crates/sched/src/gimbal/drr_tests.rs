@@ -177,6 +177,19 @@ fn credit_is_slots_times_the_ios_of_the_last_freed_slot() {
 }
 
 #[test]
+fn a_reservation_has_credit_for_all_slots() {
+    let mut round = Round::paper();
+    for tenant in 1..9 {
+        round.reads(TenantId(tenant), Bytes::kib(4), 1);
+    }
+    assert_eq!(round.drr.credit(&round.config, ONE), Credit(32), "one of eight slots");
+    round.share(ONE, Share { reservation: Some(ByteRate::mib_per_sec(300)), ..Share::EQUAL });
+    assert_eq!(round.drr.credit(&round.config, ONE), Credit(8 * 32));
+    round.share(ONE, Share::EQUAL);
+    assert_eq!(round.drr.credit(&round.config, ONE), Credit(32));
+}
+
+#[test]
 fn weights_share_slots_and_turns_in_proportion() {
     let mut round = Round::paper();
     round.share(TWO, Share { weight: 3, ..Share::EQUAL });
