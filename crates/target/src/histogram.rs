@@ -16,11 +16,13 @@ const BUCKETS: usize = ((64 - CUTS_LOG2 as usize) << CUTS_LOG2) + LINEAR as usiz
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
     total: u64,
+    /// Of all that was counted, in nanoseconds.
+    sum: u128,
 }
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { counts: Box::new([0; BUCKETS]), total: 0 }
+        Histogram { counts: Box::new([0; BUCKETS]), total: 0, sum: 0 }
     }
 }
 
@@ -29,6 +31,7 @@ impl Histogram {
     pub(crate) fn record(&mut self, value: Nanos) {
         self.counts[bucket_of(value.get())] += 1;
         self.total += 1;
+        self.sum += u128::from(value.get());
     }
 
     /// How many were counted.
@@ -47,6 +50,19 @@ impl Histogram {
         Some(Nanos(top_of(bucket)))
     }
 
+    /// The arithmetic mean, exact; `None` if nothing was counted.
+    pub fn mean(&self) -> Option<Nanos> {
+        let mean = self.sum.checked_div(u128::from(self.total))?;
+        Some(Nanos(u64::try_from(mean).expect("no more than the greatest of 64-bit values")))
+    }
+
+    /// Counts all that another has counted.
+    pub fn add(&mut self, other: &Histogram) {
+        self.counts.iter_mut().zip(other.counts.iter()).for_each(|(count, more)| *count += more);
+        self.total += other.total;
+        self.sum += other.sum;
+    }
+
     /// What was counted since the copy `earlier` was made.
     #[must_use]
     pub fn since(&self, earlier: &Histogram) -> Histogram {
@@ -55,6 +71,7 @@ impl Histogram {
             *count = count.saturating_sub(*before);
         }
         difference.total = difference.counts.iter().sum();
+        difference.sum = self.sum.saturating_sub(earlier.sum);
         difference
     }
 }
@@ -100,6 +117,18 @@ mod tests {
             }
         }
         assert_eq!(top_of(bucket_of(u64::MAX)), u64::MAX);
+    }
+
+    #[test]
+    fn the_mean_is_exact_and_that_of_a_sum_of_both() {
+        let (mut histogram, mut other) = (Histogram::default(), Histogram::default());
+        assert_eq!(histogram.mean(), None);
+        [u64::MAX; 2].into_iter().for_each(|nanos| histogram.record(Nanos(nanos)));
+        assert_eq!(histogram.mean(), Some(Nanos(u64::MAX)));
+        [1001, 1003].into_iter().for_each(|nanos| other.record(Nanos(nanos)));
+        let before = histogram.clone();
+        histogram.add(&other);
+        assert_eq!((histogram.count(), histogram.since(&before).mean()), (4, Some(Nanos(1002))));
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct SsdStats {
     pub in_flight: usize,
     /// How many of these have been there for longer than `limits.hang_after`.
     pub hung: usize,
+    /// How late IOs were known to be over, on the device's clock. An emulated SSD that is often late runs on a machine that does
+    /// not keep up with it; a real one is never late.
+    pub late: Histogram,
     /// Connections at home on this SSD.
     pub connections: usize,
     /// Memory that its connections hold.

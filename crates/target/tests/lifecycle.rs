@@ -184,7 +184,7 @@ fn the_scheduler_changes_under_load_and_nothing_is_lost() {
     }
     let ssd = &server.stats().ssds[0];
     assert_eq!((ssd.queued, ssd.in_flight), (0, 0));
-    assert_eq!(ssd.tenants[0].counters.reads.ios, 2000);
+    assert_eq!((ssd.tenants[0].counters.reads.ios, ssd.late.count()), (2000, 2000));
     assert!(ssd.view.is_some(), "Gimbal is in charge, and measures");
 }
 

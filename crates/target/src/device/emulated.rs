@@ -41,6 +41,8 @@ struct InFlight {
     submitted: Instant,
     /// What the model says it took, once it is over.
     latency: Option<Nanos>,
+    /// How long after that the model was run so far, which is when anybody can know.
+    late: Nanos,
     /// How the data fared, once it was moved.
     moved: Option<io::Result<()>>,
     buffer: Option<IoBuffer>,
@@ -98,6 +100,7 @@ impl EmulatedDevice {
             let key = Key::from_bits(completion.tag);
             let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
             io.latency = Some(completion.at.saturating_since(io.submitted));
+            io.late = until.saturating_since(completion.at);
             self.finish_if_done(key);
         }
         self.ended = ended;
@@ -109,7 +112,7 @@ impl EmulatedDevice {
         let Some(latency) = io.latency else { return };
         let Some(result) = io.moved.take() else { return };
         let io = self.in_flight.remove(key).expect("found above");
-        self.done.push_back(DeviceDone { tag: io.tag, result, buffer: io.buffer, latency });
+        self.done.push_back(DeviceDone { tag: io.tag, result, buffer: io.buffer, latency, late: io.late });
     }
 
     /// Notes what the sparse file has done.
@@ -132,7 +135,8 @@ impl Device for EmulatedDevice {
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
         let submitted = self.clock.to_device(now);
         self.advance(submitted);
-        let in_flight = InFlight { tag: io.tag, submitted, latency: None, moved: None, buffer: None };
+        let in_flight =
+            InFlight { tag: io.tag, submitted, latency: None, late: Nanos::ZERO, moved: None, buffer: None };
         let key = self.in_flight.insert(in_flight);
         let command = self.command(key, &io);
         self.model.submit(submitted, command);

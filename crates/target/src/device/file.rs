@@ -11,7 +11,7 @@ use crate::slab::{Key, Slab};
 use reactor::{DiskOp, IoBuffer, Reactor, Token};
 use std::collections::VecDeque;
 use std::io;
-use units::Instant;
+use units::{Instant, Nanos};
 
 /// What an operation in flight turns into when the system does not support it.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl Device for FileDevice {
         };
         let started = self.started.remove(key).expect("found above");
         let latency = now.saturating_since(started.at);
-        self.done.push_back(DeviceDone { tag: started.tag, result, buffer, latency });
+        self.done.push_back(DeviceDone { tag: started.tag, result, buffer, latency, late: Nanos::ZERO });
     }
 
     fn poll(&mut self, _now: Instant, reactor: &mut Reactor) {

@@ -71,6 +71,9 @@ pub(crate) struct DeviceDone {
     pub(crate) buffer: Option<IoBuffer>,
     /// From submission to completion, on the device's clock.
     pub(crate) latency: Nanos,
+    /// How long ago it was over, on the device's clock: more than nothing only where the device's time is a model's, and the
+    /// machine does not keep up with it.
+    pub(crate) late: Nanos,
 }
 
 /// A device on the reactor of its pipeline. Times are the machine's clock unless said otherwise.

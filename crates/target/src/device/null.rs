@@ -24,7 +24,13 @@ impl Device for NullDevice {
             DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
             DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
         };
-        self.done.push_back(DeviceDone { tag: io.tag, result: Ok(()), buffer, latency: Nanos::ZERO });
+        self.done.push_back(DeviceDone {
+            tag: io.tag,
+            result: Ok(()),
+            buffer,
+            latency: Nanos::ZERO,
+            late: Nanos::ZERO,
+        });
     }
 
     fn on_disk(&mut self, _now: Instant, tag: u64, _result: io::Result<()>, _buffer: Option<IoBuffer>) {

@@ -36,6 +36,7 @@ pub(crate) use peers::Peers;
 
 use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
+use crate::histogram::Histogram;
 use crate::link::Events;
 use crate::mailbox::Inbox;
 use crate::payload::{HostBudget, Intakes};
@@ -158,6 +159,8 @@ pub(crate) struct Pipeline {
     complaints: Complaints,
     /// IOs that were too long on the device when that was last looked at.
     hung: usize,
+    /// How late IOs were known to be over, on the device's clock.
+    late: Histogram,
     next_hang_check: Instant,
     next_stall_check: Instant,
     phase: Phase,
@@ -195,6 +198,7 @@ impl Pipeline {
             device_errors: 0,
             complaints: Complaints::new(),
             hung: 0,
+            late: Histogram::default(),
             next_hang_check: Instant::ZERO,
             next_stall_check: Instant::ZERO,
             phase: Phase::Running,
@@ -337,10 +341,11 @@ impl Pipeline {
         self.switch
             .run(now, &mut self.reactor, &mut self.reads, |io, measured| finished.push((io, measured)));
         for (io, measured) in finished.drain(..) {
-            if let Some(measured) = measured
-                && let Some(Some(tenant)) = self.tenants.get_mut(measured.tenant.index())
-            {
-                tenant.counters.record(&measured);
+            if let Some(measured) = measured {
+                self.late.record(measured.late);
+                if let Some(Some(tenant)) = self.tenants.get_mut(measured.tenant.index()) {
+                    tenant.counters.record(&measured);
+                }
             }
             if matches!(io.result, Err(Failure::Device(_)))
                 && let Some(Some(tenant)) = self.tenants.get_mut(io.tenant.index())
@@ -482,6 +487,7 @@ impl Pipeline {
             queued: backlog.queued,
             in_flight: backlog.in_flight,
             hung: self.hung,
+            late: self.late.clone(),
             connections: self.by_token.len(),
             tenants: tenants.collect(),
             memory: self.intakes.lent() + self.reads.lent(),

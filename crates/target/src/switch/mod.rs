@@ -64,6 +64,8 @@ pub(crate) struct Measured {
     pub(crate) io: Io,
     /// On the device, on the device's clock.
     pub(crate) device: Nanos,
+    /// How late it was known to be over, on the device's clock.
+    pub(crate) late: Nanos,
     /// In the switch and on the device, on the machine's clock.
     pub(crate) total: Nanos,
 }
@@ -396,7 +398,8 @@ impl<T: Copy> Switch<T> {
                 self.end_in_retired(device_now, generation, done);
             }
             let total = now.saturating_since(arrived);
-            measured = was_served.then_some(Measured { tenant, io, device: progress.latency, total });
+            let (device, late) = (progress.latency, progress.late);
+            measured = was_served.then_some(Measured { tenant, io, device, late, total });
         }
         let spent = work.into_buffer();
         let credit = credit.unwrap_or_else(|| self.present.policy.credit(tenant));

@@ -15,6 +15,8 @@ pub(super) struct Progress {
     done: u64,
     /// The longest step, which is the whole of most IOs.
     pub(super) latency: Nanos,
+    /// How late the latest step was known to be over, on the device's clock.
+    pub(super) late: Nanos,
 }
 
 /// How an IO ended, and what it read.
@@ -52,6 +54,7 @@ impl Progress {
         pool: &mut BufferPool,
     ) -> Option<Ended> {
         self.latency = self.latency.max(done.latency);
+        self.late = self.late.max(done.late);
         if let Err(error) = done.result {
             match (work, done.buffer) {
                 (Work::Write { buffer, .. }, back) => *buffer = back,

@@ -51,7 +51,8 @@ impl Bench {
                 _ => None,
             };
             let result = refused.unwrap_or(Ok(()));
-            self.released.push_back(DeviceDone { tag: io.tag, result, buffer, latency: Nanos::micros(100) });
+            let latency = Nanos::micros(100);
+            self.released.push_back(DeviceDone { tag: io.tag, result, buffer, latency, late: Nanos::ZERO });
         }
     }
 }

@@ -96,7 +96,13 @@ impl FaultyDevice {
             DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
             DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
         };
-        self.done.push_back(DeviceDone { tag: io.tag, result: Err(error), buffer, latency });
+        self.done.push_back(DeviceDone {
+            tag: io.tag,
+            result: Err(error),
+            buffer,
+            latency,
+            late: Nanos::ZERO,
+        });
     }
 
     fn hang(&mut self, io: DeviceIo, release: FaultRelease) {
