@@ -95,6 +95,22 @@ fn everything_that_can_be_done_to_a_file_is_done() {
 }
 
 #[test]
+fn an_emulated_ssd_over_nothing_takes_writes_and_reads_zeros() {
+    for backend in backends() {
+        let emulated = EmulatedConfig { backing: Backing::None, ..EmulatedConfig::new(Bytes::mib(64)) };
+        let server = start(Config { backend, ..Config::simple(DeviceKind::Emulated(emulated), any_port()) });
+        let mut client = Client::connect(server.addresses()[0]);
+        for round in 0..3 {
+            assert_eq!(client.write(1, 3, &pattern(round, 200 * BLOCK)), Status::SUCCESS);
+            assert_eq!(client.read(1, 0, 256), Ok(vec![0; 256 * BLOCK]));
+        }
+        assert_eq!(client.deallocate(1, &[(3, 200)]), Status::SUCCESS);
+        assert_eq!(client.flush(1), Status::SUCCESS);
+        assert_eq!(server.shutdown(AMPLE), Shutdown::Complete);
+    }
+}
+
+#[test]
 fn an_emulated_ssd_over_a_file_keeps_its_contents() {
     for backend in backends() {
         let scratch = Scratch::new("backing");

@@ -155,6 +155,8 @@ pub enum Backing {
     Ram,
     /// In a sparse file, made if missing.
     File(PathBuf),
+    /// Nowhere: reads are zeros, writes are forgotten. For measurements that write more than the machine has memory.
+    None,
 }
 
 /// How fast an emulated SSD runs against real time, in thousandths: 1000 is real time.

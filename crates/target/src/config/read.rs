@@ -173,6 +173,7 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
     let speed = "a factor such as 1 or 0.1, above zero and in whole thousandths";
     let backing = table.text(findings, "backing").map(|text| match text.as_str() {
         "ram" => Backing::Ram,
+        "none" => Backing::None,
         path => Backing::File(path.into()),
     });
     EmulatedConfig {

@@ -1,4 +1,4 @@
-//! A modelled SSD in real time: the model says when, memory or a sparse file says what.
+//! A modelled SSD in real time: the model says when, memory or a sparse file (or nothing) says what.
 //!
 //! ```text
 //!   submit ──┬─► model ─── its instant ───┐
@@ -33,6 +33,8 @@ pub(super) enum Contents {
     Memory(SparseMemory),
     /// In a sparse file.
     File(FileDevice),
+    /// Nowhere. Buffers for reads are zeroed when their pool makes them, and only a device writes to them.
+    Nothing,
 }
 
 struct InFlight {
@@ -140,21 +142,22 @@ impl Device for EmulatedDevice {
         let key = self.in_flight.insert(in_flight);
         let command = self.command(key, &io);
         self.model.submit(submitted, command);
-        match &mut self.contents {
-            Contents::Memory(memory) => {
-                let buffer = move_data(memory, io);
-                let io = self.in_flight.get_mut(key).expect("just inserted");
-                io.moved = Some(Ok(()));
-                io.buffer = buffer;
-            }
-            Contents::File(file) => file.submit(now, reactor, DeviceIo { tag: key.to_bits(), ..io }),
-        }
+        let buffer = match &mut self.contents {
+            Contents::Memory(memory) => move_data(memory, io),
+            Contents::Nothing => buffer_of(io),
+            Contents::File(file) => return file.submit(now, reactor, DeviceIo { tag: key.to_bits(), ..io }),
+        };
+        let io = self.in_flight.get_mut(key).expect("just inserted");
+        io.moved = Some(Ok(()));
+        io.buffer = buffer;
     }
 
     fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
         match &mut self.contents {
             Contents::File(file) => file.on_disk(now, tag, result, buffer),
-            Contents::Memory(_) => unreachable!("contents in memory, yet disk operation {tag} ended"),
+            Contents::Memory(_) | Contents::Nothing => {
+                unreachable!("contents on no disk, yet disk operation {tag} ended")
+            }
         }
         self.collect_moved();
     }
@@ -176,6 +179,14 @@ impl Device for EmulatedDevice {
 
     fn finished(&mut self) -> Option<DeviceDone> {
         self.done.pop_front()
+    }
+}
+
+/// The buffer of `io`, as it is.
+fn buffer_of(io: DeviceIo) -> Option<IoBuffer> {
+    match io.op {
+        DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
+        DeviceOp::Discard | DeviceOp::WriteZeroes | DeviceOp::Flush => None,
     }
 }
 

@@ -116,9 +116,10 @@ impl OpenDevice {
                 Box::new(FileDevice::new(reactor.add_file(file.into())?, is_regular))
             }
             Source::Emulated { model, config, backing } => {
-                let contents = match backing {
-                    Some(file) => Contents::File(FileDevice::new(reactor.add_file(file.into())?, true)),
-                    None => Contents::Memory(SparseMemory::new(config.size.get())),
+                let contents = match (backing, config.backing) {
+                    (Some(file), _) => Contents::File(FileDevice::new(reactor.add_file(file.into())?, true)),
+                    (None, Backing::None) => Contents::Nothing,
+                    (None, _) => Contents::Memory(SparseMemory::new(config.size.get())),
                 };
                 let clock = DeviceClock::starting(now, config.speed);
                 Box::new(EmulatedDevice::new(*model, clock, contents))
@@ -154,7 +155,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
         DeviceKind::Emulated(emulated) => {
             let profile = load_profile(&emulated.profile).map_err(DeviceError::Profile)?;
             let backing = match &emulated.backing {
-                Backing::Ram => None,
+                Backing::Ram | Backing::None => None,
                 Backing::File(path) => {
                     let file = open_file(path, Some(emulated.size), true, false)?;
                     lock(path, &file)?;
@@ -166,9 +167,8 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
                 Condition::Fragmented => ssd::Condition::Fragmented,
             };
             let model = Box::new(Ssd::new(&profile, condition, emulated.seed));
-            let backing_is_memory = backing.is_none();
+            let discard_zeroes = backing.is_none();
             let source = Source::Emulated { model, config: emulated.clone(), backing };
-            let discard_zeroes = backing_is_memory;
             let facts = Facts { size: emulated.size, block_size_min: SECTOR_SIZE, discard_zeroes };
             Ok(OpenDevice { facts, source, faults: Vec::new() })
         }
