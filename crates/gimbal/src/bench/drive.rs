@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   stream.next ──Go──► engine.submit        completion ──► recorder, stream.on_completed ──► stream.next …
-//!          └────At(t)──► due (a heap) ──t──► stream.next
+//!          └────At(t)──► due ──t──► stream.next
 //! ```
 //!
 //! Holds: a stream whose IO completes sends its next one before anything else happens to it, so a closed loop is as deep as
 //!        it says.
 //! Elsewhere: which IOs, when, how deep is `stream`; starting several threads together is `run`.
 
+use super::due::Due;
 use super::error::BenchError;
 use super::job::Job;
 use super::measure::{Completed, Interval, Recorded, Recorder, Window};
@@ -24,8 +25,7 @@ use host::{
     Operation, Request,
 };
 use reactor::Clock;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Instant, Lba, Nanos};
 
@@ -65,7 +65,7 @@ pub(super) struct Drive {
     by_controller: HashMap<ControllerId, usize>,
     streams: Vec<Stream>,
     /// When streams with a timetable are to be asked again.
-    due: BinaryHeap<Reverse<(Instant, usize)>>,
+    due: Due,
     /// Streams that have IOs out or will send more.
     unfinished: usize,
     is_finished: Vec<bool>,
@@ -85,7 +85,7 @@ impl Drive {
             running: Vec::new(),
             by_controller: HashMap::new(),
             streams: Vec::new(),
-            due: BinaryHeap::new(),
+            due: Due::default(),
             unfinished: 0,
             is_finished: Vec::new(),
             phase: Phase::Load,
@@ -187,13 +187,10 @@ impl Drive {
         let mut interval_end = start + load.options.interval;
         (0..self.streams.len()).try_for_each(|stream| self.fill(stream, start))?;
         while self.unfinished > 0 {
-            let due = self.due.peek().map_or(Instant::FAR_FUTURE, |Reverse((at, _))| *at);
+            let due = self.due.next().unwrap_or(Instant::FAR_FUTURE);
             self.step(Some(due.min(interval_end)))?;
             let now = Clock.now();
-            while let Some(&Reverse((at, stream))) = self.due.peek()
-                && at <= now
-            {
-                self.due.pop();
+            while let Some(stream) = self.due.pop(now) {
                 self.fill(stream, now)?;
             }
             if now >= interval_end {
@@ -248,7 +245,7 @@ impl Drive {
             match self.streams[number].next(now) {
                 Turn::Go(departure) => self.submit(number, departure)?,
                 Turn::At(at) => {
-                    self.due.push(Reverse((at, number)));
+                    self.due.at(at, number);
                     return Ok(());
                 }
                 Turn::Full => return Ok(()),

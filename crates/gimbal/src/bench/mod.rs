@@ -10,6 +10,7 @@
 
 mod args;
 mod drive;
+mod due;
 mod error;
 mod job;
 mod json;
