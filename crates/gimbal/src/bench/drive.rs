@@ -195,7 +195,7 @@ impl Drive {
             }
             if now >= interval_end {
                 self.close_intervals(now, &mut tell);
-                interval_end = interval_end.max(now) + load.options.interval;
+                interval_end = next_end(interval_end, load.options.interval, now);
             }
             if stop.load(Ordering::Relaxed) {
                 self.streams.iter_mut().for_each(Stream::stop);
@@ -415,7 +415,24 @@ pub(super) enum Told {
     Verifying,
 }
 
+/// The first end of an interval after `now`; `end` was one. Ends keep their timetable, however late they are noticed.
+fn next_end(end: Instant, interval: Nanos, now: Instant) -> Instant {
+    let passed = now.saturating_since(end).get() / interval.get() + 1;
+    end + Nanos(interval.get().saturating_mul(passed))
+}
+
 /// Bytes of memory behind a buffer of `bs` bytes: pools lend powers of two, a page at least.
 fn memory_of(bs: Bytes) -> u64 {
     bs.get().next_power_of_two().max(IoBuffer::ALIGNMENT as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_keep_their_timetable() {
+        let next = |now| next_end(Instant(100), Nanos(10), Instant(now));
+        assert_eq!([next(100), next(104), next(110), next(135)].map(|at| at.0), [110, 110, 120, 140]);
+    }
 }

@@ -79,7 +79,7 @@ fn quantiles(histogram: &Histogram<u64>) -> Value {
 }
 
 fn interval(interval: &Interval) -> Value {
-    let [read, write] = interval.slices.map(|Slice { ios, bytes, mean, p99 }| {
+    let [read, write] = interval.slices.map(|Slice { ios, bytes, mean, p99, .. }| {
         json!({ "ios": ios, "bytes": bytes.get(), "mean_ns": mean.get(), "p99_ns": p99.get() })
     });
     json!({

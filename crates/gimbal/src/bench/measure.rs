@@ -59,6 +59,8 @@ pub(crate) struct Slice {
     pub(crate) bytes: Bytes,
     /// Mean latency; 0 if there were no IOs.
     pub(crate) mean: Nanos,
+    /// Mean time from when an IO was sent; 0 if there were no IOs.
+    pub(crate) service_mean: Nanos,
     /// 99th percentile of latency; 0 if there were no IOs.
     pub p99: Nanos,
 }
@@ -134,6 +136,8 @@ pub(crate) struct Recorded {
 #[derive(Debug)]
 struct OpenSlice {
     bytes: Bytes,
+    /// Of all IOs together.
+    service: Nanos,
     latency: Histogram<u64>,
 }
 
@@ -156,7 +160,7 @@ impl Tally {
 
 impl OpenSlice {
     fn new() -> OpenSlice {
-        OpenSlice { bytes: Bytes::ZERO, latency: histogram(INTERVAL_DIGITS) }
+        OpenSlice { bytes: Bytes::ZERO, service: Nanos::ZERO, latency: histogram(INTERVAL_DIGITS) }
     }
 
     fn close(&mut self) -> Slice {
@@ -165,10 +169,11 @@ impl OpenSlice {
             ios: latency.len(),
             bytes: self.bytes,
             mean: Nanos(latency.mean() as u64),
+            service_mean: Nanos(self.service.get().checked_div(latency.len()).unwrap_or_default()),
             p99: Nanos(latency.value_at_quantile(0.99)),
         };
         self.latency.reset();
-        self.bytes = Bytes::ZERO;
+        (self.bytes, self.service) = (Bytes::ZERO, Nanos::ZERO);
         slice
     }
 }
@@ -190,6 +195,7 @@ impl Recorder {
     pub(crate) fn on_completed(&mut self, now: Instant, io: &Completed) {
         let slice = &mut self.open[io.direction.index()];
         slice.bytes += io.length;
+        slice.service += io.service;
         slice.latency.saturating_record(io.latency.get());
         if self.window.contains(now) {
             self.tallies[io.direction.index()].add(io);
@@ -246,6 +252,7 @@ mod tests {
         let interval = recorder.close_interval(Instant(40 * MS), Some(32)).expect("40 ms have passed");
         assert_eq!((interval.slices[0].ios, interval.slices[1].ios, interval.credit), (4, 0, Some(32)));
         assert_eq!(interval.iops(), 100.0);
+        assert_eq!(interval.slices[0].service_mean, Nanos(10 * MS), "half of the latencies");
         let Recorded { measured, tallies: [reads, writes], series } = recorder.finish(Instant(40 * MS));
         assert_eq!((reads.ios, reads.bytes, writes.ios, series.len()), (2, Bytes(8192), 0, 1));
         assert_eq!(measured, Nanos(20 * MS));
