@@ -134,7 +134,7 @@ impl Drive {
             waiting_max: job.numjobs as usize * job.iodepth as usize,
             header_digest: load.options.header_digest,
             data_digest: load.options.data_digest,
-            credits: load.options.credits,
+            credits: load.options.credits && job.credits,
             io_timeout: load.options.io_timeout,
             backoff: BACKOFF,
             seed: load.options.seed ^ number as u64,
@@ -224,7 +224,7 @@ impl Drive {
         let hours = Hours { start: start + job.start, stop: hours_end, budget };
         let seed = load.options.seed.wrapping_add(running.number as u64);
         for clone in 0..job.numjobs {
-            let workload = Workload::new(job.rw, job.rwmixread, steps, clone, job.numjobs, seed);
+            let workload = Workload::new(job, steps, clone, seed);
             let buffers = (0..job.iodepth).map(|_| {
                 let mut buffer =
                     self.engine.take_buffer(job.bs.get() as usize).expect("the pool was sized for all slots");

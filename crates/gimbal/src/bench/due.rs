@@ -61,7 +61,10 @@ mod tests {
         }
         due.at(Instant(25), 0);
         assert_eq!((due.next(), due.pop(Instant(19))), (Some(Instant(20)), None));
-        assert_eq!([due.pop(Instant(50)), due.pop(Instant(50)), due.pop(Instant(50))], [Some(1), Some(0), None]);
+        assert_eq!(
+            [due.pop(Instant(50)), due.pop(Instant(50)), due.pop(Instant(50))],
+            [Some(1), Some(0), None]
+        );
         assert_eq!(due.next(), None, "nothing is left behind");
         due.at(Instant(60), 1);
         assert_eq!(due.pop(Instant(60)), Some(1), "it may ask again");

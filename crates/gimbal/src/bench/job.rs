@@ -27,7 +27,7 @@ use quantity::{Size, Span};
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use units::{Bytes, Nanos};
+use units::{ByteRate, Bytes, Nanos};
 
 /// Bytes that every offset and block size must be a multiple of: the smallest logical block there is.
 const GRAIN: u64 = 512;
@@ -61,10 +61,16 @@ pub(crate) struct Job {
     pub(crate) rate: Option<Rate>,
     /// How an open loop spaces its IOs.
     pub(crate) arrival: Arrival,
+    /// A closed loop asks for no more than this, per connection.
+    pub(crate) rate_max: Option<ByteRate>,
     /// Where in the namespace the job's region begins.
     pub(crate) offset: Bytes,
     /// How long the region is; `None` is up to the end.
     pub(crate) size: Option<Bytes>,
+    /// The step of the region that a sequential job does first, for callers that build theirs in code.
+    pub(crate) first_step: u64,
+    /// Keep to the switch's credits, if the run does; for callers that build theirs in code.
+    pub(crate) credits: bool,
     /// The priority class of its IOs.
     pub(crate) class: Class,
     /// When it begins, after the start of the run.
@@ -115,6 +121,10 @@ pub(crate) struct JobSpec {
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     #[serde(alias = "rate-iops")]
     pub(crate) rate_iops: Option<u64>,
+    /// Closed loop that asks for no more: bytes per second and connection
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["rate", "rate_iops"])]
+    #[serde(alias = "rate-max")]
+    pub(crate) rate_max: Option<Size>,
     /// How an open loop spaces its IOs [default: fixed]
     #[arg(long, value_enum)]
     pub(crate) arrival: Option<Arrival>,
@@ -172,7 +182,7 @@ pub(crate) enum JobError {
     VerifyReads(String),
     /// `stop` is not after `start`.
     Order(String),
-    /// Both kinds of rate.
+    /// More than one kind of rate.
     TwoRates(String),
     /// Two jobs have the same name.
     SameName(String),
@@ -194,7 +204,7 @@ impl fmt::Display for JobError {
                 write!(f, "job {job}: verify needs a job that writes (rw=write, randwrite, rw, randrw)")
             }
             JobError::Order(job) => write!(f, "job {job}: stop must come after start"),
-            JobError::TwoRates(job) => write!(f, "job {job}: give rate or rate_iops, not both"),
+            JobError::TwoRates(job) => write!(f, "job {job}: give one of rate, rate_iops and rate_max"),
             JobError::SameName(job) => {
                 write!(f, "two jobs are called {job}; the results need different names")
             }
@@ -256,9 +266,9 @@ impl JobSpec {
 
     /// Fills what is not set here from `base`.
     fn or(self, base: &JobSpec) -> JobSpec {
-        // The two rates are one choice: the nearer place decides both.
-        let (rate, rate_iops) = match (self.rate, self.rate_iops) {
-            (None, None) => (base.rate, base.rate_iops),
+        // The rates are one choice: the nearer place decides all.
+        let (rate, rate_iops, rate_max) = match (self.rate, self.rate_iops, self.rate_max) {
+            (None, None, None) => (base.rate, base.rate_iops, base.rate_max),
             own => own,
         };
         JobSpec {
@@ -273,6 +283,7 @@ impl JobSpec {
             rwmixread: self.rwmixread.or(base.rwmixread),
             rate,
             rate_iops,
+            rate_max,
             arrival: self.arrival.or(base.arrival),
             offset: self.offset.or(base.offset),
             size: self.size.or(base.size),
@@ -287,11 +298,12 @@ impl JobSpec {
     /// Fills in the defaults and checks the whole. `index` names a job without a name.
     pub(crate) fn complete(self, index: usize) -> Result<Job, JobError> {
         let name = self.name.unwrap_or_else(|| format!("job{index}"));
-        let rate = match (self.rate, self.rate_iops) {
-            (Some(_), Some(_)) => return Err(JobError::TwoRates(name)),
-            (Some(Size(rate)), None) => Some(Rate::Bytes(rate.get())),
-            (None, Some(rate)) => Some(Rate::Iops(rate)),
-            (None, None) => None,
+        let (rate, rate_max) = match (self.rate, self.rate_iops, self.rate_max) {
+            (None, None, None) => (None, None),
+            (Some(Size(rate)), None, None) => (Some(Rate::Bytes(rate.get())), None),
+            (None, Some(rate), None) => (Some(Rate::Iops(rate)), None),
+            (None, None, Some(Size(rate))) => (None, Some(ByteRate(rate.get()))),
+            _ => return Err(JobError::TwoRates(name)),
         };
         let class = match self.class {
             None => Class::default(),
@@ -310,8 +322,11 @@ impl JobSpec {
             rwmixread: self.rwmixread.unwrap_or(50),
             rate,
             arrival: self.arrival.unwrap_or_default(),
+            rate_max,
             offset: self.offset.map_or(Bytes::ZERO, |size| size.0),
             size: self.size.map(|size| size.0),
+            first_step: 0,
+            credits: true,
             class,
             start: self.start.map_or(Nanos::ZERO, |span| span.0),
             stop: self.stop.map(|span| span.0),
@@ -335,6 +350,7 @@ impl Job {
         range(self.bs > Bytes::ZERO, "bs", "more than 0".into())?;
         range(self.nsid != Some(0), "nsid", "1 or more".into())?;
         range(!matches!(self.rate, Some(Rate::Iops(0) | Rate::Bytes(0))), "rate", "more than 0".into())?;
+        range(self.rate_max != Some(ByteRate(0)), "rate_max", "more than 0".into())?;
         range(self.standalone != Some(0), "standalone", "more than 0".into())?;
         for (field, value) in [("bs", Some(self.bs)), ("offset", Some(self.offset)), ("size", self.size)] {
             if value.is_some_and(|value| !value.get().is_multiple_of(GRAIN)) {
@@ -354,7 +370,6 @@ impl Job {
     }
 
     /// A job like this, for callers that build theirs in code: 4 KiB random reads, one at a time.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for commands that build their jobs in code"))]
     pub(crate) fn named(name: &str) -> Job {
         JobSpec { name: Some(name.to_string()), ..JobSpec::default() }
             .complete(0)
@@ -419,7 +434,9 @@ mod tests {
         assert!(message("rw=sideways").contains("sideways"));
         assert!(message("iodepth").contains("no value"));
         assert!(message("start=5,stop=5").contains("stop must come after start"));
-        assert!(message("rate=1m,rate_iops=4").contains("not both"));
+        assert!(message("rate=1m,rate_iops=4").contains("give one of"));
+        assert!(message("rate=1m,rate_max=4").contains("give one of"));
+        assert!(message("rate_max=0").contains("rate_max must be more than 0"));
         let twins = collect(&JobSpec::default(), None, &["name=a".into(), "name=a".into()]);
         assert!(twins.expect_err("two jobs of one name").to_string().contains("two jobs are called a"));
     }

@@ -3,15 +3,18 @@
 //! A closed loop sends whenever fewer than `iodepth` IOs are outstanding: its IOs are meant to leave at once. An open loop
 //! has a timetable: IO number n is meant to leave at a moment that does not depend on how the target is doing. If it cannot
 //! leave then (all of `iodepth` is outstanding), it leaves later, but its latency still counts from the timetable. So a
-//! target that stalls for a second is charged for everybody who would have come in that second (no coordinated omission).
+//! target that stalls for a second is charged for everybody who would have come in that second (no coordinated omission). A
+//! *capped* loop is a closed one whose application asks for no more than a rate: an IO is meant to leave when there is room for
+//! it, and so long after the one before as the rate says. What it did not use it has lost.
 //!
 //! Holds: over any prefix a fixed timetable is exact to the nanosecond (`a_fixed_timetable_does_not_drift`).
 
+use super::job::Job;
 use rand::Rng;
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
-use units::{Bytes, Instant, Nanos};
+use units::{ByteRate, Bytes, Instant, Nanos};
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
@@ -40,8 +43,18 @@ pub(crate) enum Rate {
 pub(crate) enum Pace {
     /// No timetable.
     Closed,
+    /// A closed loop with a rate that it does not exceed.
+    Capped(Cap),
     /// A timetable.
     Open(Timetable),
+}
+
+/// The rate that a closed loop does not exceed.
+#[derive(Debug)]
+pub(crate) struct Cap {
+    rate: ByteRate,
+    /// No IO leaves before.
+    until: Instant,
 }
 
 /// Moments at which IOs are meant to leave.
@@ -56,26 +69,34 @@ pub(crate) struct Timetable {
 }
 
 impl Pace {
-    /// A closed loop without a rate, else a timetable that begins at `start`.
-    pub(crate) fn new(rate: Option<Rate>, arrival: Arrival, start: Instant) -> Pace {
-        match rate {
-            None => Pace::Closed,
-            Some(rate) => Pace::Open(Timetable { start, rate, arrival, left: 0, next: start }),
+    /// The job's: a closed loop without rates, else a timetable or a cap that begins at `start`.
+    pub(crate) fn new(job: &Job, start: Instant) -> Pace {
+        match (job.rate, job.rate_max) {
+            (None, None) => Pace::Closed,
+            (None, Some(rate)) => Pace::Capped(Cap { rate, until: start }),
+            (Some(rate), _) => {
+                Pace::Open(Timetable { start, rate, arrival: job.arrival, left: 0, next: start })
+            }
         }
     }
 
-    /// When the next IO is meant to leave; `now` in a closed loop.
-    pub(crate) fn next(&self, now: Instant) -> Instant {
+    /// When the next IO is meant to leave; `now` in a closed loop. There has been room for it since `room`.
+    pub(crate) fn next(&self, now: Instant, room: Instant) -> Instant {
         match self {
             Pace::Closed => now,
+            Pace::Capped(cap) => cap.until.max(room),
             Pace::Open(timetable) => timetable.next,
         }
     }
 
-    /// The IO that `next` spoke of has left, with this many bytes.
-    pub(crate) fn on_sent(&mut self, length: Bytes, random: &mut Xoshiro256PlusPlus) {
-        if let Pace::Open(timetable) = self {
-            timetable.on_sent(length, random);
+    /// The IO that `next` spoke of, meant to leave at `meant`, has left with this many bytes.
+    pub(crate) fn on_sent(&mut self, meant: Instant, length: Bytes, random: &mut Xoshiro256PlusPlus) {
+        match self {
+            Pace::Closed => {}
+            Pace::Capped(cap) => {
+                cap.until = meant + cap.rate.time_to_earn(length).expect("a job's rate is not zero");
+            }
+            Pace::Open(timetable) => timetable.on_sent(length, random),
         }
     }
 }
@@ -110,37 +131,53 @@ mod tests {
         Xoshiro256PlusPlus::seed_from_u64(1)
     }
 
+    fn at(rate: Rate, start: Instant) -> Pace {
+        Pace::new(&Job { rate: Some(rate), ..Job::named("a") }, start)
+    }
+
     #[test]
     fn a_fixed_timetable_does_not_drift() {
-        let mut pace = Pace::new(Some(Rate::Iops(3)), Arrival::Fixed, Instant(100));
+        let mut pace = at(Rate::Iops(3), Instant(100));
         for _ in 0..3_000_000 {
-            pace.on_sent(Bytes::kib(4), &mut random());
+            pace.on_sent(Instant::ZERO, Bytes::kib(4), &mut random());
         }
-        assert_eq!(pace.next(Instant::ZERO), Instant(100) + Nanos::secs(1_000_000));
+        assert_eq!(pace.next(Instant::ZERO, Instant::ZERO), Instant(100) + Nanos::secs(1_000_000));
     }
 
     #[test]
     fn a_byte_rate_spaces_large_ios_wider() {
-        let mut pace = Pace::new(Some(Rate::Bytes(1 << 20)), Arrival::Fixed, Instant::ZERO);
-        pace.on_sent(Bytes::kib(512), &mut random());
-        assert_eq!(pace.next(Instant::ZERO), Instant::ZERO + Nanos::millis(500));
+        let mut pace = at(Rate::Bytes(1 << 20), Instant::ZERO);
+        pace.on_sent(Instant::ZERO, Bytes::kib(512), &mut random());
+        assert_eq!(pace.next(Instant::ZERO, Instant::ZERO), Instant::ZERO + Nanos::millis(500));
     }
 
     #[test]
     fn a_closed_loop_is_always_due() {
-        let mut pace = Pace::new(None, Arrival::Fixed, Instant(5));
-        pace.on_sent(Bytes::kib(4), &mut random());
-        assert_eq!(pace.next(Instant(77)), Instant(77));
+        let mut pace = Pace::new(&Job::named("a"), Instant(5));
+        pace.on_sent(Instant(5), Bytes::kib(4), &mut random());
+        assert_eq!(pace.next(Instant(77), Instant(6)), Instant(77));
+    }
+
+    #[test]
+    fn a_capped_loop_goes_on_where_it_left_off_and_makes_up_for_nothing() {
+        let job = Job { rate_max: Some(ByteRate(4096 * 1000)), ..Job::named("a") };
+        let mut pace = Pace::new(&job, Instant::ZERO);
+        let ms = |n: u64| Instant(n * 1_000_000);
+        pace.on_sent(ms(0), Bytes::kib(4), &mut random());
+        assert_eq!(pace.next(ms(3), ms(0)), ms(1), "whoever looks late does not slow it down");
+        pace.on_sent(ms(1), Bytes::kib(4), &mut random());
+        assert_eq!(pace.next(ms(9), ms(9)), ms(9), "what it could not send meanwhile it has lost");
     }
 
     #[test]
     fn poisson_arrivals_keep_the_mean() {
         let mut random = random();
-        let mut pace = Pace::new(Some(Rate::Iops(1000)), Arrival::Poisson, Instant::ZERO);
+        let job = Job { rate: Some(Rate::Iops(1000)), arrival: Arrival::Poisson, ..Job::named("a") };
+        let mut pace = Pace::new(&job, Instant::ZERO);
         for _ in 0..100_000 {
-            pace.on_sent(Bytes::kib(4), &mut random);
+            pace.on_sent(Instant::ZERO, Bytes::kib(4), &mut random);
         }
-        let seconds = pace.next(Instant::ZERO).as_secs_f64();
+        let seconds = pace.next(Instant::ZERO, Instant::ZERO).as_secs_f64();
         assert!((99.0..101.0).contains(&seconds), "100000 arrivals at 1000/s took {seconds} s");
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Stream {
     budget: Option<u64>,
     slots: Vec<Slot>,
     idle: Vec<usize>,
+    /// Since when there has been an idle slot.
+    room: Instant,
 }
 
 /// When a stream runs.
@@ -96,13 +98,14 @@ impl Stream {
             job: number,
             queue,
             workload,
-            pace: Pace::new(job.rate, job.arrival, hours.start),
+            pace: Pace::new(job, hours.start),
             step_bytes: job.bs,
             start: hours.start,
             stop: hours.stop,
             budget: hours.budget,
             idle: (0..slots.len()).rev().collect(),
             slots,
+            room: hours.start,
         }
     }
 
@@ -111,13 +114,13 @@ impl Stream {
         if now >= self.stop || self.budget == Some(0) {
             return Turn::Over;
         }
-        let meant = self.pace.next(now).max(self.start);
+        let meant = self.pace.next(now, self.room).max(self.start);
         if meant > now {
             return if meant >= self.stop { Turn::Over } else { Turn::At(meant) };
         }
         let Some(slot) = self.idle.pop() else { return Turn::Full };
         let step = self.workload.next_step();
-        self.pace.on_sent(self.step_bytes, self.workload.random());
+        self.pace.on_sent(meant, self.step_bytes, self.workload.random());
         self.budget = self.budget.map(|left| left - 1);
         Turn::Go(self.depart(slot, step, meant))
     }
@@ -140,6 +143,9 @@ impl Stream {
         let place = &mut self.slots[slot];
         assert!(place.buffer.is_none(), "slot {slot} completed but was not out");
         place.buffer = Some(buffer);
+        if self.idle.is_empty() {
+            self.room = now;
+        }
         self.idle.push(slot);
         (place.step, now.saturating_since(place.meant))
     }
@@ -170,11 +176,12 @@ mod tests {
     use super::*;
     use crate::bench::pace::Rate;
     use reactor::BufferPool;
+    use units::ByteRate;
 
     fn stream(job: &Job, hours: Hours) -> Stream {
         let mut pool = BufferPool::new(Bytes::mib(1));
         let buffers = (0..job.iodepth).map(|_| pool.take(4096).expect("1 MiB is enough")).collect();
-        Stream::new(0, job, 0, Workload::new(job.rw, 50, 100, 0, 1, 1), hours, buffers)
+        Stream::new(0, job, 0, Workload::new(job, 100, 0, 1), hours, buffers)
     }
 
     fn go(turn: Turn) -> Departure {
@@ -209,6 +216,23 @@ mod tests {
         let second = go(stream.next(Instant(5_000)));
         let (_, latency) = stream.on_completed(Instant(6_000), second.slot, second.buffer);
         assert_eq!(latency, Nanos(5_000), "it was meant to leave at 1 µs and completed at 6 µs");
+    }
+
+    #[test]
+    fn a_capped_stream_sends_as_fast_as_its_rate_or_its_slots_allow() {
+        let job = Job { rate_max: Some(ByteRate(4096 * 1_000_000)), iodepth: 1, ..Job::named("a") };
+        let mut stream = stream(&job, ALWAYS);
+        let first = go(stream.next(Instant(0)));
+        assert!(matches!(stream.next(Instant(1_500)), Turn::Full));
+        stream.on_completed(Instant(300), first.slot, first.buffer);
+        assert!(matches!(stream.next(Instant(300)), Turn::At(Instant(1_000))), "the rate holds it back");
+        let second = go(stream.next(Instant(1_200)));
+        let (_, latency) = stream.on_completed(Instant(2_500), second.slot, second.buffer);
+        assert_eq!(latency, Nanos(1_500), "it was meant to leave at 1 µs");
+        let third = go(stream.next(Instant(2_500)));
+        let (_, latency) = stream.on_completed(Instant(2_600), third.slot, third.buffer);
+        assert_eq!(latency, Nanos(100), "its slot held it back until 2.5 µs");
+        assert!(matches!(stream.next(Instant(2_600)), Turn::At(Instant(3_500))));
     }
 
     #[test]

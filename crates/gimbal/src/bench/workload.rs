@@ -6,6 +6,7 @@
 //!
 //! Holds: no IO leaves the region (`every_io_lies_in_the_region`); the same seed asks for the same (`a_seed_replays`).
 
+use super::job::Job;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -118,15 +119,15 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// The stream of clone number `clone` of `clones` on a region of `steps`.
-    pub(crate) fn new(rw: Rw, rwmixread: u8, steps: u64, clone: u32, clones: u32, seed: u64) -> Workload {
+    /// The stream of clone number `clone` of `job` on a region of `steps`.
+    pub(crate) fn new(job: &Job, steps: u64, clone: u32, seed: u64) -> Workload {
         assert!(steps > 0, "a workload needs at least one step to work on");
-        let start = (u128::from(steps) * u128::from(clone) / u128::from(clones)) as u64;
+        let start = (u128::from(steps) * u128::from(clone) / u128::from(job.numjobs)) as u64;
         Workload {
             steps,
-            random_order: rw.is_random(),
-            read_percent: rw.read_percent(rwmixread),
-            cursors: [start; 2],
+            random_order: job.rw.is_random(),
+            read_percent: job.rw.read_percent(job.rwmixread),
+            cursors: [(start + job.first_step) % steps; 2],
             random: Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(clone) << 32)),
         }
     }
@@ -160,13 +161,17 @@ impl Workload {
 mod tests {
     use super::*;
 
+    fn job(rw: Rw, numjobs: u32) -> Job {
+        Job { rw, numjobs, rwmixread: 70, ..Job::named("a") }
+    }
+
     const ALL: [Rw; 6] = [Rw::Read, Rw::Write, Rw::RandRead, Rw::RandWrite, Rw::Rw, Rw::RandRw];
 
     #[test]
     fn every_io_lies_in_the_region() {
         for rw in ALL {
             for steps in [1, 2, 7, 1000] {
-                let mut workload = Workload::new(rw, 50, steps, 1, 3, 9);
+                let mut workload = Workload::new(&job(rw, 3), steps, 1, 9);
                 for _ in 0..3000 {
                     let step = workload.next_step();
                     assert!(step.number < steps, "{rw:?} asked for step {} of {steps}", step.number);
@@ -178,7 +183,7 @@ mod tests {
     #[test]
     fn a_seed_replays() {
         let steps = |seed| {
-            let mut workload = Workload::new(Rw::RandRw, 70, 1 << 20, 0, 1, seed);
+            let mut workload = Workload::new(&job(Rw::RandRw, 1), 1 << 20, 0, seed);
             (0..100).map(|_| workload.next_step()).collect::<Vec<_>>()
         };
         assert_eq!(steps(3), steps(3));
@@ -187,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_mix_keeps_its_percentage() {
-        let mut workload = Workload::new(Rw::RandRw, 70, 1000, 0, 1, 1);
+        let mut workload = Workload::new(&job(Rw::RandRw, 1), 1000, 0, 1);
         let reads = (0..100_000).filter(|_| workload.next_step().direction == Direction::Read).count();
         assert!((69_000..71_000).contains(&reads), "{reads} reads of 100000 at 70 %");
     }
@@ -196,7 +201,8 @@ mod tests {
     fn sequential_clones_start_apart_and_cover_everything() {
         let mut seen = vec![0; 12];
         for clone in 0..3 {
-            let mut workload = Workload::new(Rw::Write, 50, 12, clone, 3, 1);
+            let job = Job { first_step: 5, ..job(Rw::Write, 3) };
+            let mut workload = Workload::new(&job, 12, clone, 1);
             (0..4).for_each(|_| seen[workload.next_step().number as usize] += 1);
         }
         assert_eq!(seen, [1; 12]);
@@ -205,7 +211,7 @@ mod tests {
     #[test]
     fn random_steps_reach_the_whole_region_evenly() {
         let mut counts = [0u32; 10];
-        let mut workload = Workload::new(Rw::RandRead, 50, 10, 0, 1, 5);
+        let mut workload = Workload::new(&job(Rw::RandRead, 1), 10, 0, 5);
         (0..100_000).for_each(|_| counts[workload.next_step().number as usize] += 1);
         assert!(counts.iter().all(|&count| (9_500..10_500).contains(&count)), "{counts:?}");
     }
