@@ -5,6 +5,7 @@ mod completions;
 mod config_check;
 mod demo;
 mod lab;
+mod loopback;
 mod notify;
 mod serve;
 

@@ -6,8 +6,6 @@ use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Wor
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
 
-/// The subsystem that the tenants share.
-pub(super) const NQN: &str = "nqn.2025-01.io.gimbal:demo";
 /// The SSD. On parameter set B of the model reads get past programs soon. On set A, which fits the measured drive better, this
 /// mix costs the SSD so much that even `none` reaches 0.84 of it, and nobody could have 0.8 of a fair share.
 const PROFILE: &str = "dct983-b";

@@ -1,0 +1,46 @@
+//! A switch in this process, and load on it over real NVMe/TCP connections on loopback: what the demo and the lab's live runs
+//! stand on.
+
+use crate::bench::{self, Job, Observer, Options, Results, Target};
+use anyhow::{Context, Result, ensure};
+use std::time::Duration;
+use target::config::Config;
+use target::{Server, ServerHandle, Shutdown};
+
+/// How long the switch may take to finish what it has.
+const DRAIN_LIMIT: Duration = Duration::from_secs(20);
+
+/// A switch that runs.
+pub(crate) struct Loopback {
+    server: ServerHandle,
+    /// The subsystem that everybody uses.
+    nqn: String,
+}
+
+impl Loopback {
+    /// Starts a switch. Everybody will use the first subsystem of `config`.
+    pub(crate) fn start(config: Config) -> Result<Loopback> {
+        let nqn = config.subsystems[0].nqn.clone();
+        Ok(Loopback { server: Server::start(config).context("starting the switch")?, nqn })
+    }
+
+    /// The switch, to look at.
+    pub(crate) fn server(&self) -> &ServerHandle {
+        &self.server
+    }
+
+    /// Loads the switch until the run is over.
+    pub(crate) fn load(&self, jobs: &[Job], options: &Options, observer: &mut dyn Observer) -> Result<Results> {
+        let target = Target { address: self.server.addresses()[0], nqn: Some(self.nqn.clone()) };
+        let results = bench::run(jobs, &target, options, observer).context("loading the switch")?;
+        ensure!(results.is_clean(), "IOs failed; run again with RUST_LOG=debug to see why");
+        Ok(results)
+    }
+
+    /// Ends the switch in order.
+    pub(crate) fn end(self) -> Result<()> {
+        let drained = self.server.shutdown(DRAIN_LIMIT);
+        ensure!(drained == Shutdown::Complete, "the switch did not finish within {DRAIN_LIMIT:?}");
+        Ok(())
+    }
+}
