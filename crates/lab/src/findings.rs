@@ -3,6 +3,7 @@
 use crate::claims::Row;
 use crate::experiment::Experiment;
 use crate::figure::Drawn;
+use crate::measure::Measured;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::runner::{Broken, Images, Progress, run_all};
@@ -28,12 +29,18 @@ pub fn run(
 ) -> Result<Findings, Broken> {
     let plan = Plan::new(&experiment);
     let measured = run_all(&plan.runs, images, watch)?;
-    let records =
-        (0..plan.runs.len()).filter_map(|run| Record::new(&experiment, &plan, &measured, run)).collect();
-    Ok(Findings { experiment, records })
+    Ok(Findings::new(experiment, &plan, &measured))
 }
 
 impl Findings {
+    /// What came of the runs of `plan`, in their order.
+    pub fn new(experiment: Experiment, plan: &Plan, measured: &[Measured]) -> Findings {
+        let results = measured.iter().enumerate();
+        let records =
+            results.filter_map(|(run, result)| Record::new(&experiment, plan, run, result, measured)).collect();
+        Findings { experiment, records }
+    }
+
     /// The records of one case on one profile under one scheduler, one for each seed.
     pub fn of<'a>(
         &'a self,

@@ -27,7 +27,7 @@ pub(crate) fn findings(experiment: Experiment) -> Findings {
                         groups: case.groups.iter().map(|of| group(of, size)).collect(),
                         course: course(*scheduler, size),
                         ios: 1000,
-                        fingerprint: "0".into(),
+                        fingerprint: None,
                     });
                 }
             }

@@ -15,8 +15,8 @@ pub struct Measured {
     pub views: Vec<(Instant, SsdView)>,
     /// IOs that came back, warm-up included.
     pub ios: u64,
-    /// A hash of every decision and completion.
-    pub fingerprint: u64,
+    /// A hash of every decision and completion; none if the run cannot be had again.
+    pub fingerprint: Option<u64>,
 }
 
 /// One group of one run.
@@ -71,7 +71,8 @@ impl Measured {
             tenants = rest;
         }
         assert!(tenants.is_empty(), "{} tenants belong to no group", tenants.len());
-        Measured { groups, views: results.views.clone(), ios: results.ios, fingerprint: results.fingerprint }
+        let fingerprint = Some(results.fingerprint);
+        Measured { groups, views: results.views.clone(), ios: results.ios, fingerprint }
     }
 }
 
@@ -128,9 +129,14 @@ impl DirectionFigures {
 impl Quantiles {
     /// From a histogram of nanoseconds.
     fn of(histogram: &Histogram<u64>) -> Quantiles {
-        let micros = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Quantiles::new(histogram.mean(), |quantile| histogram.value_at_quantile(quantile) as f64)
+    }
+
+    /// From a mean, and what so great a part of the values (0 to 1) does not exceed, in nanoseconds.
+    pub fn new(mean: f64, at: impl Fn(f64) -> f64) -> Quantiles {
+        let micros = |quantile: f64| at(quantile) / 1e3;
         Quantiles {
-            mean_us: histogram.mean() / 1e3,
+            mean_us: mean / 1e3,
             p50_us: micros(0.5),
             p99_us: micros(0.99),
             p999_us: micros(0.999),

@@ -34,8 +34,8 @@ pub struct Record {
     pub course: Vec<SchedulerPoint>,
     /// IOs that came back, warm-up included.
     pub ios: u64,
-    /// A hash of every decision and completion with its time, hexadecimal.
-    pub fingerprint: String,
+    /// A hash of every decision and completion with its time, hexadecimal; none of a live run, which nobody can have again.
+    pub fingerprint: Option<String>,
 }
 
 /// One group of tenants in one run.
@@ -108,15 +108,17 @@ pub struct SchedulerPoint {
 }
 
 impl Record {
-    /// The record of run `run` of `plan`, if that is a case.
-    pub(crate) fn new(
+    /// The record of run `run` of `plan`, if that is a case: `result` is what came of it, `measured` what came of all runs in
+    /// virtual time, of which those of each kind of work alone are needed.
+    pub fn new(
         experiment: &Experiment,
         plan: &Plan,
-        measured: &[Measured],
         run: usize,
+        result: &Measured,
+        measured: &[Measured],
     ) -> Option<Record> {
         let Purpose::Case { profile, case: c, scheduler, .. } = plan.runs[run].purpose else { return None };
-        let (world, case, result) = (&plan.runs[run].world, &experiment.cases[c], &measured[run]);
+        let (world, case) = (&plan.runs[run].world, &experiment.cases[c]);
         let population = f64::from(case.population());
         let (seconds, interval) = (world.duration.as_secs_f64(), world.interval.as_secs_f64());
         let mut groups = Vec::with_capacity(case.groups.len());
@@ -145,7 +147,7 @@ impl Record {
             utilisation: tenants(|group| group.f_util) / population,
             course: course(result, world.warm_up.as_secs_f64()),
             ios: result.ios,
-            fingerprint: format!("{:016x}", result.fingerprint),
+            fingerprint: result.fingerprint.map(|hash| format!("{hash:016x}")),
             groups,
         })
     }

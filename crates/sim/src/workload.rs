@@ -93,8 +93,16 @@ impl SizeMix {
         SizeMix { sizes }
     }
 
+    /// The size, if there is only one.
+    pub fn only(&self) -> Option<Bytes> {
+        match self.sizes[..] {
+            [(only, _)] => Some(only),
+            _ => None,
+        }
+    }
+
     fn choose(&self, random: &mut Xoshiro256PlusPlus) -> Bytes {
-        if let [(only, _)] = self.sizes[..] {
+        if let Some(only) = self.only() {
             return only;
         }
         let total: u32 = self.sizes.iter().map(|(_, weight)| weight).sum();

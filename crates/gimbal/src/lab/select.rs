@@ -17,6 +17,9 @@ pub(super) struct Selection {
     /// Only these profiles of SSDs
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     profile: Vec<String>,
+    /// Only these cases
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
     /// These seeds in place of the experiment's own
     #[arg(long, value_name = "N", value_delimiter = ',')]
     seed: Vec<u64>,
@@ -57,8 +60,13 @@ impl Selection {
                 .schedulers
                 .retain(|scheduler| self.scheduler.iter().any(|name| name == scheduler.name()));
         }
-        if experiment.profiles.is_empty() || experiment.schedulers.is_empty() {
-            bail!("nothing of {} is left to run with --profile and --scheduler as given", experiment.name);
+        if !self.case.is_empty() {
+            experiment.cases.retain(|case| self.case.contains(&case.name));
+            experiment.claims.retain(|claim| self.case.contains(&claim.case));
+        }
+        if experiment.profiles.is_empty() || experiment.schedulers.is_empty() || experiment.cases.is_empty() {
+            let name = &experiment.name;
+            bail!("nothing of {name} is left to run with --profile, --scheduler and --case as given");
         }
         Ok(experiment)
     }
