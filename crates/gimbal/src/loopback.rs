@@ -30,7 +30,12 @@ impl Loopback {
     }
 
     /// Loads the switch until the run is over.
-    pub(crate) fn load(&self, jobs: &[Job], options: &Options, observer: &mut dyn Observer) -> Result<Results> {
+    pub(crate) fn load(
+        &self,
+        jobs: &[Job],
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Results> {
         let target = Target { address: self.server.addresses()[0], nqn: Some(self.nqn.clone()) };
         let results = bench::run(jobs, &target, options, observer).context("loading the switch")?;
         ensure!(results.is_clean(), "IOs failed; run again with RUST_LOG=debug to see why");

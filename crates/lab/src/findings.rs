@@ -36,8 +36,9 @@ impl Findings {
     /// What came of the runs of `plan`, in their order.
     pub fn new(experiment: Experiment, plan: &Plan, measured: &[Measured]) -> Findings {
         let results = measured.iter().enumerate();
-        let records =
-            results.filter_map(|(run, result)| Record::new(&experiment, plan, run, result, measured)).collect();
+        let records = results
+            .filter_map(|(run, result)| Record::new(&experiment, plan, run, result, measured))
+            .collect();
         Findings { experiment, records }
     }
 

@@ -135,11 +135,6 @@ impl Quantiles {
     /// From a mean, and what so great a part of the values (0 to 1) does not exceed, in nanoseconds.
     pub fn new(mean: f64, at: impl Fn(f64) -> f64) -> Quantiles {
         let micros = |quantile: f64| at(quantile) / 1e3;
-        Quantiles {
-            mean_us: mean / 1e3,
-            p50_us: micros(0.5),
-            p99_us: micros(0.99),
-            p999_us: micros(0.999),
-        }
+        Quantiles { mean_us: mean / 1e3, p50_us: micros(0.5), p99_us: micros(0.99), p999_us: micros(0.999) }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn run(
         ..Options::default()
     };
     let jobs: Vec<_> = TENANTS.iter().map(|tenant| tenant.job()).collect();
-    let run = || {
+    let run = || -> Result<Results> {
         let switch = Loopback::start(config)?;
         let results = switch.load(&jobs, &options, observer)?;
         switch.end()?;

@@ -3,6 +3,7 @@
 //! The work is the crate `lab`; here is what a terminal sees of it.
 
 mod list;
+mod live;
 mod progress;
 mod report;
 mod run;

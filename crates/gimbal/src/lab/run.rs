@@ -1,5 +1,6 @@
 //! `gimbal lab run` and `gimbal lab claims`.
 
+use super::live::{self, Output, Slow};
 use super::progress::Bar;
 use super::select::Selection;
 use super::tables;
@@ -19,6 +20,12 @@ pub(super) struct Args {
     /// Write the records as JSON lines, one per run (`-` is standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also against the product: a real switch with an emulated SSD, and hosts over loopback
+    #[arg(long)]
+    live: bool,
+    /// How many times slower than the SSD a live run goes; divides 1000
+    #[arg(long, value_name = "FACTOR", default_value = "20", value_parser = Slow::parse, requires = "live")]
+    slow: Slow,
 }
 
 /// Arguments of `gimbal lab claims`.
@@ -42,6 +49,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         None => None,
     };
     let on_stdout = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let show = |text: &str| if on_stdout { eprintln!("{text}") } else { println!("{text}") };
+    if args.live {
+        let lines = lines.as_deref_mut().map(|lines| lines as &mut dyn Write);
+        return live::run(experiments, args.slow, Output { lines, show: &show });
+    }
     let images = Images::default();
     for experiment in experiments {
         let findings = conduct(experiment, &images)?;
@@ -50,11 +62,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                 writeln!(lines, "{}", serde_json::to_string(record)?)?;
             }
         }
-        if on_stdout {
-            eprintln!("{}", tables::records(&findings));
-        } else {
-            println!("{}", tables::records(&findings));
-        }
+        show(&tables::records(&findings));
     }
     if let Some(lines) = &mut lines {
         lines.flush()?;

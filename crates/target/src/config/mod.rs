@@ -492,6 +492,15 @@ impl NamespaceConfig {
 }
 
 impl PolicyKind {
+    /// All, the default first.
+    pub const ALL: [PolicyKind; 5] = [
+        PolicyKind::Gimbal,
+        PolicyKind::GimbalPaper,
+        PolicyKind::Reflex,
+        PolicyKind::Flashfq,
+        PolicyKind::None,
+    ];
+
     /// As configurations write it.
     pub const fn name(self) -> &'static str {
         match self {

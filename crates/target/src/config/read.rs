@@ -190,23 +190,14 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
 
 /// `scheduler = "none"`, or a table with a `policy` and constants.
 fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerConfig {
-    const POLICIES: [(&str, PolicyKind); 5] = {
-        use PolicyKind::{Flashfq, Gimbal, GimbalPaper, None, Reflex};
-        [
-            (Gimbal.name(), Gimbal),
-            (GimbalPaper.name(), GimbalPaper),
-            (Reflex.name(), Reflex),
-            (Flashfq.name(), Flashfq),
-            (None.name(), None),
-        ]
-    };
+    let policies = PolicyKind::ALL.map(|kind| (kind.name(), kind));
     if !table.is_table("scheduler") {
-        let policy = table.choice(findings, "scheduler", &POLICIES).unwrap_or_default();
+        let policy = table.choice(findings, "scheduler", &policies).unwrap_or_default();
         return SchedulerConfig { policy, ..SchedulerConfig::default() };
     }
     let Some(mut table) = table.table(findings, "scheduler") else { return SchedulerConfig::default() };
     let scheduler = SchedulerConfig {
-        policy: table.choice(findings, "policy", &POLICIES).unwrap_or_default(),
+        policy: table.choice(findings, "policy", &policies).unwrap_or_default(),
         calibration: table.text(findings, "calibration").map(PathBuf::from),
         overrides: SchedulerOverrides {
             profile: table.text(findings, "profile"),

@@ -1,0 +1,120 @@
+//! Looks at the switch while a live run goes on: what its scheduler shows, how long IOs were on the device, how late it was known.
+//!
+//! One look at the end of each interval. Counters of the switch only grow; what counts is what was added between two looks.
+
+use super::plan::host_of;
+use crate::bench::{Direction, Interval};
+use sched::SsdView;
+use std::collections::HashMap;
+use target::{Counters, Histogram, ServerHandle, SsdStats, TenantStats, Transferred};
+use units::Nanos;
+
+/// What was added from one look to the next.
+#[derive(Clone, Debug)]
+pub(super) struct Added {
+    /// By tenant and direction: mean time on the device, on its clock.
+    pub(super) device: Vec<[Option<Nanos>; 2]>,
+    /// What the scheduler shows at the second look.
+    pub(super) view: Option<SsdView>,
+}
+
+/// Everything between the first look that counts and the last.
+#[derive(Clone, Debug)]
+pub(super) struct Whole {
+    /// By tenant.
+    pub(super) tenants: Vec<Counters>,
+    /// How late IOs were known to be over, on the device's clock.
+    pub(super) late: Histogram,
+}
+
+/// The switch's books at one moment.
+#[derive(Debug)]
+struct Books {
+    /// By tenant.
+    tenants: Vec<Counters>,
+    late: Histogram,
+}
+
+/// Looks, one after the other.
+pub(super) struct Looks<'s> {
+    server: &'s ServerHandle,
+    tenants: usize,
+    /// The last look, and the last before what counts.
+    last: Books,
+    begin: Option<Books>,
+    /// One for each interval.
+    pub(super) added: Vec<Added>,
+}
+
+impl Books {
+    fn nothing(tenants: usize) -> Books {
+        Books { tenants: vec![Counters::default(); tenants], late: Histogram::default() }
+    }
+
+    fn of(ssd: SsdStats, tenants: usize) -> Books {
+        let mut by_host: HashMap<String, Counters> =
+            ssd.tenants.into_iter().map(|TenantStats { host, counters, .. }| (host, counters)).collect();
+        let tenants = (0..tenants).map(|tenant| by_host.remove(&host_of(tenant)).unwrap_or_default());
+        Books { tenants: tenants.collect(), late: ssd.late }
+    }
+}
+
+impl<'s> Looks<'s> {
+    /// A switch that nobody has used yet.
+    pub(super) fn new(server: &'s ServerHandle, tenants: usize) -> Looks<'s> {
+        Looks { server, tenants, last: Books::nothing(tenants), begin: None, added: Vec::new() }
+    }
+
+    /// An interval is over; what counts has begun before it or not.
+    pub(super) fn look(&mut self, counts: bool) {
+        let Some(ssd) = self.server.stats().ssds.into_iter().next() else { return };
+        let view = ssd.view;
+        let now = Books::of(ssd, self.tenants);
+        let device = now.tenants.iter().zip(&self.last.tenants).map(|(now, before)| {
+            Direction::ALL.map(|way| {
+                let [now, before] = [now, before].map(|counters| &transferred(counters, way).device_latency);
+                now.since(before).mean()
+            })
+        });
+        self.added.push(Added { device: device.collect(), view });
+        let before = std::mem::replace(&mut self.last, now);
+        if counts && self.begin.is_none() {
+            self.begin = Some(before);
+        }
+    }
+
+    /// What was added while it counted.
+    pub(super) fn whole(self) -> (Vec<Added>, Whole) {
+        let begin = self.begin.unwrap_or_else(|| Books::nothing(self.tenants));
+        let tenants = self.last.tenants.iter().zip(&begin.tenants).map(|(now, before)| since(now, before));
+        (self.added, Whole { tenants: tenants.collect(), late: self.last.late.since(&begin.late) })
+    }
+}
+
+/// The middle of an interval, from the start of the run: what lies on either side of a border by a little is told apart by it.
+pub(super) fn middle(interval: &Interval) -> Nanos {
+    interval.end.saturating_sub(Nanos(interval.span.0 / 2))
+}
+
+/// One direction of a tenant's books.
+pub(super) fn transferred(counters: &Counters, way: Direction) -> &Transferred {
+    match way {
+        Direction::Read => &counters.reads,
+        Direction::Write => &counters.writes,
+    }
+}
+
+fn since(now: &Counters, before: &Counters) -> Counters {
+    let transferred = |now: &Transferred, before: &Transferred| Transferred {
+        ios: now.ios - before.ios,
+        bytes: now.bytes - before.bytes,
+        device_latency: now.device_latency.since(&before.device_latency),
+        total_latency: now.total_latency.since(&before.total_latency),
+    };
+    Counters {
+        reads: transferred(&now.reads, &before.reads),
+        writes: transferred(&now.writes, &before.writes),
+        others: now.others - before.others,
+        errors: now.errors - before.errors,
+    }
+}

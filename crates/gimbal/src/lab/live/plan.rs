@@ -1,0 +1,279 @@
+//! From a run in virtual time to the same on the wire: the switch's configuration, and a job for each tenant.
+//!
+//! | of the experiment | live |
+//! |---|---|
+//! | profile, condition, seed | the emulated SSD, as large as the one that is modelled, keeping no data |
+//! | scheduler | the one that `gimbal serve` calls by that name; its constants are the profile's, on the SSD's clock |
+//! | tenant | a host NQN with one connection; weight, limit and reservation as `[[tenant]]` |
+//! | `start`, `stop`, `warm_up`, `duration` | stretched |
+//! | `rate_max`, `rate_iops` | divided |
+//! | a sequential tenant's random start | `offset` (its phase) and the first step |
+//!
+//! What there is no counterpart for is refused before anything runs: [`Inexpressible`] names case, group and key.
+//!
+//! Elsewhere: running it is `run`.
+
+use super::slow::Slow;
+use crate::bench::{Arrival, Job, Options, Rate, Rw};
+use ::lab::experiment::{Case, Group};
+use ::lab::scheduler::Scheduler;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sim::{Pattern, PolicyChoice, TenantSpec, World};
+use ssd::{Calibration, SLOT_BYTES};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use target::config::{
+    Backing, Condition, Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, TenantConfig,
+};
+use units::{ByteRate, Bytes, Instant, Nanos};
+
+/// An IO that takes longer, in the SSD's time, means that something is broken.
+const IO_TIMEOUT: Nanos = Nanos::secs(30);
+/// Buffers of all tenants together, at most.
+const MEMORY_MAX: Bytes = Bytes::gib(4);
+/// Ends of connections per tenant: admin and IO queue, at the host and at the switch, which are one process here.
+const DESCRIPTORS_PER_TENANT: u32 = 4;
+
+/// A case that cannot be run live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Inexpressible {
+    case: String,
+    group: String,
+    key: &'static str,
+    problem: String,
+}
+
+impl fmt::Display for Inexpressible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inexpressible { case, group, key, problem } = self;
+        write!(f, "case {case}, group {group}: {key}: cannot be run live: {problem}")
+    }
+}
+
+impl std::error::Error for Inexpressible {}
+
+/// A live run.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    /// The switch. Its calibration, if the scheduler needs one, has no file yet.
+    pub(super) config: Config,
+    /// What the scheduler goes by, if it needs that.
+    pub(super) calibration: Option<Calibration>,
+    /// In the order of the tenants.
+    pub(super) jobs: Vec<Job>,
+    /// How long, in this machine's time.
+    pub(super) options: Options,
+}
+
+/// The scheduler of `gimbal serve` that is this one.
+pub(super) fn offered(scheduler: Scheduler) -> Option<PolicyKind> {
+    PolicyKind::ALL.into_iter().find(|kind| kind.name() == scheduler.name())
+}
+
+/// The host NQN of a tenant.
+pub(super) fn host_of(tenant: usize) -> String {
+    format!("nqn.2025-01.io.gimbal:lab:tenant-{tenant}")
+}
+
+/// Whether a case can be run live.
+///
+/// # Errors
+/// The first key for which there is no counterpart.
+pub(super) fn check(case: &Case, slow: Slow) -> Result<(), Inexpressible> {
+    let limits = Limits::default();
+    let depth_max = u32::from(limits.queue_depth) - 1;
+    for group in &case.groups {
+        let refuse = |key, problem: String| {
+            Err(Inexpressible { case: case.name.clone(), group: group.name.clone(), key, problem })
+        };
+        let workload = &group.workload;
+        let Some(bs) = workload.sizes.only() else {
+            return refuse("bs", "a stream has IOs of one size".to_owned());
+        };
+        if bs > limits.transfer_max {
+            return refuse("bs", format!("a command moves no more than {}", limits.transfer_max));
+        }
+        if workload.pattern == Pattern::Sequential && !matches!(workload.read_percent, 0 | 100) {
+            let problem =
+                "a sequential mix has one position in the simulator, and one for each direction here";
+            return refuse("rw", problem.to_owned());
+        }
+        match workload.arrival {
+            sim::Arrival::Closed { depth } if depth > depth_max => {
+                return refuse("iodepth", format!("a connection has no more than {depth_max} outstanding"));
+            }
+            sim::Arrival::Open { .. } if workload.rate_max.is_some() => {
+                return refuse("rate_max", "an open loop has its own rate".to_owned());
+            }
+            _ => {}
+        }
+        let buffers = u64::from(group.count) * u64::from(depth(group, depth_max)) * bs.get();
+        if buffers > MEMORY_MAX.get() {
+            return refuse("iodepth", format!("its buffers would take more than {MEMORY_MAX}"));
+        }
+        let first_pause = workload.rate_max.and_then(|rate| ByteRate(slow.rate(rate.0)).time_to_earn(bs));
+        if first_pause.is_some_and(|pause| pause > slow.stretch(case.window.duration)) {
+            return refuse("rate_max", "not one IO would be due in the whole run".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn depth(group: &Group, depth_max: u32) -> u32 {
+    match group.workload.arrival {
+        sim::Arrival::Closed { depth } => depth,
+        sim::Arrival::Open { .. } => depth_max,
+    }
+}
+
+impl Live {
+    /// The counterpart of `world` with the scheduler `kind`. What it is a run of must have passed [`check`].
+    pub(super) fn new(world: &World, kind: PolicyKind, slow: Slow) -> Live {
+        let limits = Limits::default();
+        let depth_max = u32::from(limits.queue_depth) - 1;
+        let capacity = world.profile.geometry.capacity;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(world.seed);
+        let mut jobs = Vec::with_capacity(world.tenants.len());
+        for (number, tenant) in world.tenants.iter().enumerate() {
+            jobs.push(job(number, tenant, capacity, depth_max, slow, &mut random));
+        }
+        let buffers = |job: &Job| 2 * u64::from(job.iodepth) * job.bs.get();
+        let all: Bytes = jobs.iter().map(|job| Bytes(buffers(job))).sum();
+        let greatest = jobs.iter().map(buffers).max().unwrap_or_default();
+        let mut config = Config::simple(
+            DeviceKind::Emulated(EmulatedConfig {
+                profile: world.profile.name.clone(),
+                condition: match world.condition {
+                    ssd::Condition::Clean => Condition::Clean,
+                    ssd::Condition::Fragmented => Condition::Fragmented,
+                },
+                speed: slow.speed(),
+                backing: Backing::None,
+                seed: world.seed,
+                ..EmulatedConfig::new(capacity)
+            }),
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        );
+        config.devices[0].scheduler.policy = kind;
+        let connections = DESCRIPTORS_PER_TENANT * world.tenants.len() as u32;
+        // Nobody is to wait for memory or a place: the simulator knows neither.
+        config.limits = Limits {
+            memory: limits.memory.max(all),
+            memory_per_host: Some(limits.memory.max(all)),
+            memory_per_connection: limits.memory_per_connection.max(Bytes(greatest)),
+            connections: limits.connections.max(connections),
+            connections_waiting: limits.connections_waiting.max(connections),
+            hang_after: slow.stretch(IO_TIMEOUT),
+            ..limits
+        };
+        config.tenants =
+            world.tenants.iter().enumerate().map(|(number, tenant)| share(number, tenant)).collect();
+        let options = Options {
+            runtime: Some(slow.stretch(world.duration)),
+            ramp: slow.stretch(world.warm_up),
+            interval: slow.stretch(world.interval),
+            seed: world.seed,
+            io_timeout: slow.stretch(IO_TIMEOUT),
+            ..Options::default()
+        };
+        Live { config, calibration: calibration(&world.policy), jobs, options }
+    }
+
+    /// How long it lasts here.
+    pub(super) fn span(&self) -> Nanos {
+        self.options.ramp + self.options.runtime.unwrap_or_default()
+    }
+}
+
+fn job(
+    number: usize,
+    tenant: &TenantSpec,
+    capacity: Bytes,
+    depth_max: u32,
+    slow: Slow,
+    random: &mut Xoshiro256PlusPlus,
+) -> Job {
+    let workload = &tenant.workload;
+    let bs = workload.sizes.only().expect("the case was checked");
+    let region = match workload.region {
+        Some((first, end)) => (Bytes(u64::from(first) * SLOT_BYTES), Bytes(u64::from(end) * SLOT_BYTES)),
+        None => (Bytes::ZERO, capacity),
+    };
+    let (mut offset, mut first_step) = (region.0, 0);
+    if workload.pattern == Pattern::Sequential {
+        // As in the simulator: anywhere, and so at any phase of the flash's pages.
+        let slot = random.random_range(0..(region.1.get() - region.0.get()) / SLOT_BYTES);
+        let slots_per_io = bs.get() / SLOT_BYTES;
+        let phase = Bytes(slot % slots_per_io * SLOT_BYTES);
+        if region.0 + phase + bs <= region.1 {
+            offset = region.0 + phase;
+            first_step = slot / slots_per_io;
+        }
+    }
+    let since_start = |moment: Instant| slow.stretch(moment.since(Instant::ZERO));
+    let (iodepth, rate) = match workload.arrival {
+        sim::Arrival::Closed { depth } => (depth, None),
+        // In bytes, which are finer.
+        sim::Arrival::Open { iops } => (depth_max, Some(Rate::Bytes(slow.rate(u64::from(iops) * bs.get())))),
+    };
+    Job {
+        host_nqn: Some(host_of(number)),
+        rw: rw(workload.pattern, workload.read_percent),
+        bs,
+        iodepth,
+        rwmixread: workload.read_percent,
+        rate,
+        arrival: Arrival::Poisson,
+        rate_max: workload.rate_max.map(|rate| ByteRate(slow.rate(rate.0))),
+        offset,
+        size: Some(Bytes(region.1.get() - offset.get())),
+        first_step,
+        credits: tenant.obeys_credit,
+        start: since_start(tenant.start),
+        stop: (tenant.stop != Instant::FAR_FUTURE).then(|| since_start(tenant.stop)),
+        ..Job::named(&tenant.name)
+    }
+}
+
+fn rw(pattern: Pattern, read_percent: u8) -> Rw {
+    match (pattern, read_percent) {
+        (Pattern::Random, 100) => Rw::RandRead,
+        (Pattern::Random, 0) => Rw::RandWrite,
+        (Pattern::Random, _) => Rw::RandRw,
+        (Pattern::Sequential, 100) => Rw::Read,
+        (Pattern::Sequential, 0) => Rw::Write,
+        (Pattern::Sequential, _) => Rw::Rw,
+    }
+}
+
+/// Rates are those of the SSD's clock, which the scheduler goes by.
+fn share(number: usize, tenant: &TenantSpec) -> TenantConfig {
+    let share = &tenant.share;
+    TenantConfig {
+        weight: share.weight,
+        limit_iops: share.limit_iops,
+        limit_rate: share.limit_rate,
+        reservation: share.reservation,
+        slo: share.slo,
+        ..TenantConfig::equal(&host_of(number))
+    }
+}
+
+/// What `gimbal serve` would be given as a file.
+fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
+    let description = "as in virtual time".to_owned();
+    match policy {
+        PolicyChoice::Reflex(config) => {
+            Some(Calibration { description, reflex: Some(config.clone()), ..Calibration::default() })
+        }
+        PolicyChoice::Flashfq(config) => {
+            Some(Calibration { description, flashfq: Some(*config), ..Calibration::default() })
+        }
+        PolicyChoice::None | PolicyChoice::Gimbal(_) => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

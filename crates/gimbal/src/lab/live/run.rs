@@ -1,0 +1,92 @@
+//! One live run: a switch, its tenants, looks at both, and what is kept of it.
+
+use super::look::{Looks, middle};
+use super::measured::measured;
+use super::plan::Live;
+use super::progress::Progress;
+use super::slow::Slow;
+use super::timekeeping::{Processors, Timekeeping};
+use super::way::Way;
+use crate::bench::{Interval, Observer};
+use crate::loopback::Loopback;
+use ::lab::measure::Measured;
+use ::lab::plan::Run;
+use anyhow::{Context, Result};
+use ssd::Calibration;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::Nanos;
+
+/// Runs `live`, the counterpart of `run`. `None` if it was interrupted.
+pub(super) fn run(
+    live: Live,
+    run: &Run,
+    slow: Slow,
+    way: Way,
+    progress: &mut Progress,
+    interrupted: &AtomicBool,
+) -> Result<Option<(Measured, Timekeeping)>> {
+    let Live { mut config, calibration, jobs, options } = live;
+    let calibration = calibration.map(|calibration| CalibrationFile::write(&calibration)).transpose()?;
+    config.devices[0].scheduler.calibration = calibration.as_ref().map(|file| file.path.clone());
+    let switch = Loopback::start(config)?;
+    let processors = Processors::watch();
+    let mut watch =
+        Watch { looks: Looks::new(switch.server(), jobs.len()), ramp: options.ramp, progress, interrupted };
+    let results = switch.load(&jobs, &options, &mut watch)?;
+    let processors = processors.busy();
+    let (added, whole) = watch.looks.whole();
+    switch.end()?;
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let measured = measured(&run.world, &run.counts, &results, (&added, &whole), slow);
+    let kept = Timekeeping::new(&results, &whole, &measured, way, processors, slow);
+    Ok(Some((measured, kept)))
+}
+
+/// Looks on while a run goes on.
+struct Watch<'a> {
+    looks: Looks<'a>,
+    ramp: Nanos,
+    progress: &'a mut Progress,
+    interrupted: &'a AtomicBool,
+}
+
+impl Observer for Watch<'_> {
+    fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
+        // All jobs' intervals end together: the first one's stands for them.
+        if job == 0 {
+            self.looks.look(middle(interval) >= self.ramp);
+            self.progress.within(interval.end);
+        }
+        if self.interrupted.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+/// What the switch is given as a file, for as long as it is needed.
+struct CalibrationFile {
+    path: PathBuf,
+}
+
+impl CalibrationFile {
+    fn write(calibration: &Calibration) -> Result<CalibrationFile> {
+        let path = std::env::temp_dir().join(format!("gimbal-live-{}.toml", process::id()));
+        fs::write(&path, calibration.to_toml()).with_context(|| format!("writing {}", path.display()))?;
+        Ok(CalibrationFile { path })
+    }
+}
+
+impl Drop for CalibrationFile {
+    fn drop(&mut self) {
+        // One that is gone already is no worse.
+        let _ = fs::remove_file(&self.path);
+    }
+}

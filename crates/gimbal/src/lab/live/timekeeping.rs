@@ -1,0 +1,112 @@
+//! Whether this machine kept time in a live run, or its figures are the machine's.
+//!
+//! ```text
+//!   tenant sends ─► wire ─► scheduler ─► model: "over at t" ─► known at t + late ─► wire ─► tenant looks
+//!   └─ way ────────────┘                                                           └──── way ─────────┘
+//! ```
+//!
+//! In virtual time nobody is late, and the way is what [`super::way`] measured on a machine with nothing else to do. What an IO
+//! took beyond that is the machine's doing. A closed loop that waits so much longer for each IO asks for so much less.
+
+use super::look::{Whole, transferred};
+use super::slow::Slow;
+use super::way::Way;
+use crate::bench::{Direction, Results};
+use ::lab::measure::Measured;
+use serde::Serialize;
+use std::fs;
+use std::time::{Duration, Instant};
+use units::Nanos;
+
+/// The machine kept time if it added no more than this to the shortest mean latency of any group.
+const KEPT: f64 = 0.05;
+
+/// How well the machine kept time in one run. Microseconds are the SSD's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Timekeeping {
+    /// How late the switch knew that an IO was over on the emulated SSD, on average.
+    pub(super) late_us: f64,
+    /// Its 99th percentile, at most an eighth too large.
+    pub(super) late_p99_us: f64,
+    /// The way there and back, both ends included, beyond what it takes on a machine with nothing else to do; on average.
+    pub(super) way_us: f64,
+    /// Both together over the shortest mean latency of any group.
+    pub(super) added: f64,
+    /// Processors that tenants and switch used together.
+    pub(super) processors: f64,
+    /// Whether that is little enough for the figures to be the product's.
+    pub(super) kept: bool,
+}
+
+impl Timekeeping {
+    /// Of a run.
+    pub(super) fn new(
+        results: &Results,
+        whole: &Whole,
+        measured: &Measured,
+        way: Way,
+        processors: f64,
+        slow: Slow,
+    ) -> Timekeeping {
+        let own_time = |nanos: f64| nanos / f64::from(slow.factor()) / 1e3;
+        let late = |nanos: Option<Nanos>| nanos.map_or(0.0, |nanos| nanos.0 as f64 / 1e3);
+        let way_us = own_time(way_mean(results, whole) - way.small.0 as f64).max(0.0);
+        let late_us = late(whole.late.mean());
+        let figures = measured.groups.iter().flat_map(|group| [&group.read, &group.write]).flatten();
+        let shortest = figures.map(|figures| figures.network.mean_us).fold(f64::INFINITY, f64::min);
+        let added = (late_us + way_us) / shortest;
+        Timekeeping {
+            late_us,
+            late_p99_us: late(whole.late.quantile(990)),
+            way_us,
+            added,
+            processors,
+            kept: added <= KEPT,
+        }
+    }
+}
+
+/// Mean time outside of switch and SSD, in nanoseconds of this machine: what tenants saw less what the switch did.
+fn way_mean(results: &Results, whole: &Whole) -> f64 {
+    let (mut ios, mut outside) = (0, 0.0);
+    for (job, books) in results.jobs.iter().zip(&whole.tenants) {
+        for way in Direction::ALL {
+            let tally = job.tally(way);
+            if let Some(inside) = transferred(books, way).total_latency.mean() {
+                ios += tally.ios;
+                outside += (tally.service.mean() - inside.0 as f64) * tally.ios as f64;
+            }
+        }
+    }
+    if ios == 0 { 0.0 } else { outside / ios as f64 }
+}
+
+/// Processor time of this process against the clock on the wall.
+pub(super) struct Processors {
+    since: Instant,
+    used: Duration,
+}
+
+/// Resolution of `/proc/PID/stat`: USER_HZ is 100 on every Linux that we know.
+const TICK: Duration = Duration::from_millis(10);
+
+impl Processors {
+    /// From now on.
+    pub(super) fn watch() -> Processors {
+        Processors { since: Instant::now(), used: used() }
+    }
+
+    /// How many it has kept busy on average.
+    pub(super) fn busy(&self) -> f64 {
+        (used() - self.used).as_secs_f64() / self.since.elapsed().as_secs_f64()
+    }
+}
+
+/// Processor time of this process so far; nothing where there is no `/proc`.
+fn used() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, in parentheses, may hold anything; utime and stime are fields 14 and 15, counted from 1.
+    let after_name = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
+    let ticks = after_name.split_whitespace().skip(11).take(2);
+    TICK * ticks.filter_map(|field| field.parse::<u32>().ok()).sum::<u32>()
+}

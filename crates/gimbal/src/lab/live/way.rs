@@ -1,0 +1,81 @@
+//! How long the way between a tenant and the switch is on loopback, measured before the runs: for the simulator, which is to
+//! have the same, and to be told.
+//!
+//! Two readers, one at a time, of a device that answers at once. What a larger read takes longer is its bytes; the rest is the
+//! way there and back, and what both ends do.
+
+use super::slow::Slow;
+use crate::bench::{Direction, Job, Observer, Options, Rw};
+use crate::loopback::Loopback;
+use anyhow::Result;
+use sim::Network;
+use std::net::{Ipv4Addr, SocketAddr};
+use target::config::{Config, DeviceKind, PolicyKind};
+use units::{ByteRate, Bytes, Nanos};
+
+/// Sizes of the reads.
+const SMALL: Bytes = Bytes::kib(4);
+const LARGE: Bytes = Bytes::kib(128);
+/// Long enough for thousands of either.
+const RUNTIME: Nanos = Nanos::millis(400);
+const RAMP: Nanos = Nanos::millis(100);
+
+/// The way there and back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// Mean time of a read of 4 KiB.
+    pub(super) small: Nanos,
+    /// Mean time of a read of 128 KiB.
+    large: Nanos,
+}
+
+/// Looks away.
+struct Unobserved;
+
+impl Observer for Unobserved {}
+
+impl Way {
+    /// Measures it.
+    pub(super) fn measure() -> Result<Way> {
+        let null = DeviceKind::Null { size: Bytes::gib(1) };
+        let mut config = Config::simple(null, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        config.devices[0].scheduler.policy = PolicyKind::None;
+        let switch = Loopback::start(config)?;
+        let options = Options { runtime: Some(RUNTIME), ramp: RAMP, ..Options::default() };
+        let mean = |bs| -> Result<Nanos> {
+            let job = Job { rw: Rw::RandRead, bs, ..Job::named("way") };
+            let results = switch.load(&[job], &options, &mut Unobserved)?;
+            Ok(Nanos(results.jobs[0].tally(Direction::Read).service.mean() as u64))
+        };
+        let (small, large) = (mean(SMALL)?, mean(LARGE)?);
+        switch.end()?;
+        Ok(Way { small, large })
+    }
+
+    /// The same in the SSD's time: half of it each way, and the bytes on the way back.
+    pub(super) fn network(self, slow: Slow) -> Network {
+        let bytes = LARGE.get() - SMALL.get();
+        let longer = self.large.saturating_sub(self.small).get().max(1);
+        let rate = u128::from(bytes) * 1_000_000_000 / u128::from(longer);
+        let rate = u64::try_from(rate * u128::from(slow.factor())).unwrap_or(u64::MAX);
+        let fixed = self.small.get().saturating_sub(longer * SMALL.get() / bytes);
+        Network { delay: slow.shrink(Nanos(fixed / 2)), jitter: Nanos::ZERO, rate: ByteRate(rate) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simulated_read_takes_as_long_as_the_measured_one_in_the_ssds_time() {
+        let slow = Slow::parse("10").expect("it divides 1000");
+        let way = Way { small: Nanos::micros(20), large: Nanos::micros(51) };
+        let network = way.network(slow);
+        let simulated = |length: Bytes| {
+            network.delay + network.delay + network.rate.time_to_earn(length).expect("it carries something")
+        };
+        assert!(simulated(SMALL).get().abs_diff(2_000) < 5, "{}", simulated(SMALL));
+        assert!(simulated(LARGE).get().abs_diff(5_100) < 5, "{}", simulated(LARGE));
+    }
+}
