@@ -111,3 +111,7 @@ fn tally(interval: &Interval, way: Direction, device: [Option<Nanos>; 2], slow: 
         network_latency: slow.shrink(of_all(slice.service_mean)),
     }
 }
+
+#[cfg(test)]
+#[path = "measured_tests.rs"]
+mod tests;

@@ -156,6 +156,8 @@ fn compare(
             for line in [virtual_time, live] {
                 writeln!(lines, "{}", serde_json::to_string(&line)?)?;
             }
+            // A run takes so long that whoever reads along wants to have it.
+            lines.flush()?;
         }
         product.records.push(record);
         kept.push((label, timekeeping));

@@ -54,16 +54,16 @@ impl Timekeeping {
         let late_us = late(whole.late.mean());
         let figures = measured.groups.iter().flat_map(|group| [&group.read, &group.write]).flatten();
         let shortest = figures.map(|figures| figures.network.mean_us).fold(f64::INFINITY, f64::min);
-        let added = (late_us + way_us) / shortest;
-        Timekeeping {
-            late_us,
-            late_p99_us: late(whole.late.quantile(990)),
-            way_us,
-            added,
-            processors,
-            kept: added <= KEPT,
-        }
+        let (added, kept) = judge(late_us + way_us, shortest);
+        let late_p99_us = late(whole.late.quantile(990));
+        Timekeeping { late_us, late_p99_us, way_us, added, processors, kept }
     }
+}
+
+/// What `added_us` makes of a group whose IOs took `shortest_us` with it, and whether the machine kept time.
+fn judge(added_us: f64, shortest_us: f64) -> (f64, bool) {
+    let added = added_us / shortest_us;
+    (added, added <= KEPT)
 }
 
 /// Mean time outside of switch and SSD, in nanoseconds of this machine: what tenants saw less what the switch did.
@@ -109,4 +109,26 @@ fn used() -> Duration {
     let after_name = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
     let ticks = after_name.split_whitespace().skip(11).take(2);
     TICK * ticks.filter_map(|field| field.parse::<u32>().ok()).sum::<u32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_added_more_than_a_twentieth_did_not_keep_time() {
+        assert_eq!(judge(5.0, 100.0), (0.05, true));
+        assert_eq!(judge(6.0, 100.0), (0.06, false));
+        assert!(judge(0.0, f64::INFINITY).1, "nobody did anything, and nobody was late");
+    }
+
+    #[test]
+    fn work_takes_processor_time() {
+        let watch = Processors::watch();
+        let mut sum = 0u64;
+        while used() < watch.used + 2 * TICK {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(watch.busy() > 0.0);
+    }
 }

@@ -2,7 +2,7 @@
 //! have the same, and to be told.
 //!
 //! Two readers, one at a time, of a device that answers at once. What a larger read takes longer is its bytes; the rest is the
-//! way there and back, and what both ends do.
+//! way there and back, and what both ends do. Medians: a moment in which the machine did something else is not the way.
 
 use super::slow::Slow;
 use crate::bench::{Direction, Job, Observer, Options, Rw};
@@ -23,9 +23,9 @@ const RAMP: Nanos = Nanos::millis(100);
 /// The way there and back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// Mean time of a read of 4 KiB.
+    /// Median time of a read of 4 KiB.
     pub(super) small: Nanos,
-    /// Mean time of a read of 128 KiB.
+    /// Median time of a read of 128 KiB.
     large: Nanos,
 }
 
@@ -42,12 +42,12 @@ impl Way {
         config.devices[0].scheduler.policy = PolicyKind::None;
         let switch = Loopback::start(config)?;
         let options = Options { runtime: Some(RUNTIME), ramp: RAMP, ..Options::default() };
-        let mean = |bs| -> Result<Nanos> {
+        let median = |bs| -> Result<Nanos> {
             let job = Job { rw: Rw::RandRead, bs, ..Job::named("way") };
             let results = switch.load(&[job], &options, &mut Unobserved)?;
-            Ok(Nanos(results.jobs[0].tally(Direction::Read).service.mean() as u64))
+            Ok(Nanos(results.jobs[0].tally(Direction::Read).service.value_at_quantile(0.5)))
         };
-        let (small, large) = (mean(SMALL)?, mean(LARGE)?);
+        let (small, large) = (median(SMALL)?, median(LARGE)?);
         switch.end()?;
         Ok(Way { small, large })
     }
