@@ -44,7 +44,7 @@ pub(super) fn run(
         return Ok(None);
     }
     let measured = measured(&run.world, &run.counts, &results, (&added, &whole), slow);
-    let kept = Timekeeping::new(&results, &whole, &measured, way, processors, slow);
+    let kept = Timekeeping::new(&results, &whole, &measured, (way, options.ramp), processors, slow);
     Ok(Some((measured, kept)))
 }
 

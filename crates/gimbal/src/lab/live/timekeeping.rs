@@ -8,7 +8,7 @@
 //! In virtual time nobody is late, and the way is what [`super::way`] measured on a machine with nothing else to do. What an IO
 //! took beyond that is the machine's doing. A closed loop that waits so much longer for each IO asks for so much less.
 
-use super::look::{Whole, transferred};
+use super::look::{Whole, middle, transferred};
 use super::slow::Slow;
 use super::way::Way;
 use crate::bench::{Direction, Results};
@@ -44,13 +44,13 @@ impl Timekeeping {
         results: &Results,
         whole: &Whole,
         measured: &Measured,
-        way: Way,
+        (way, ramp): (Way, Nanos),
         processors: f64,
         slow: Slow,
     ) -> Timekeeping {
         let own_time = |nanos: f64| nanos / f64::from(slow.factor()) / 1e3;
         let late = |nanos: Option<Nanos>| nanos.map_or(0.0, |nanos| nanos.0 as f64 / 1e3);
-        let way_us = own_time(way_mean(results, whole) - way.small.0 as f64).max(0.0);
+        let way_us = own_time(way_mean(results, whole, ramp) - way.small.0 as f64).max(0.0);
         let late_us = late(whole.late.mean());
         let figures = measured.groups.iter().flat_map(|group| [&group.read, &group.write]).flatten();
         let shortest = figures.map(|figures| figures.network.mean_us).fold(f64::INFINITY, f64::min);
@@ -66,15 +66,20 @@ fn judge(added_us: f64, shortest_us: f64) -> (f64, bool) {
     (added, added <= KEPT)
 }
 
-/// Mean time outside of switch and SSD, in nanoseconds of this machine: what tenants saw less what the switch did.
-fn way_mean(results: &Results, whole: &Whole) -> f64 {
+/// Mean time outside of switch and SSD, in nanoseconds of this machine: what tenants saw less what the switch did. Both are of the
+/// intervals after `ramp`, the last IOs' included, as the switch's books are: where latencies are long, a few IOs more on one side
+/// would be taken for a long way.
+fn way_mean(results: &Results, whole: &Whole, ramp: Nanos) -> f64 {
     let (mut ios, mut outside) = (0, 0.0);
     for (job, books) in results.jobs.iter().zip(&whole.tenants) {
+        let intervals = || job.series.iter().filter(|interval| middle(interval) >= ramp);
         for way in Direction::ALL {
-            let tally = job.tally(way);
+            let slices = || intervals().map(|interval| &interval.slices[way.index()]);
+            let seen: u64 = slices().map(|slice| slice.ios).sum();
+            let service: f64 = slices().map(|slice| slice.service_mean.0 as f64 * slice.ios as f64).sum();
             if let Some(inside) = transferred(books, way).total_latency.mean() {
-                ios += tally.ios;
-                outside += (tally.service.mean() - inside.0 as f64) * tally.ios as f64;
+                ios += seen;
+                outside += service - inside.0 as f64 * seen as f64;
             }
         }
     }
