@@ -1,7 +1,7 @@
 # The few commands of this repository. `make help` lists them; the work is in the scripts they call.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-deps bench
+.PHONY: help demo test test-long test-deps bench calibrations
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -12,6 +12,12 @@ demo: ## several tenants on one SSD, with and without Gimbal (options: ARGS="...
 bench: ## measure what the switch costs on this machine, as ratios, against goals (options: ARGS="...")
 	cargo build --release -p gimbal -p bench -p reactor --bin gimbal --bin bench --example floor
 	$${CARGO_TARGET_DIR:-target}/release/bench $(ARGS)
+
+calibrations: ## measure anew what ReFlex, FlashFQ and PARDA must know of the simulated SSDs
+	cargo build --release -p gimbal
+	for profile in dct983 dct983-b; do \
+		$${CARGO_TARGET_DIR:-target}/release/gimbal lab calibrate --profile $$profile --out calibrations/$$profile.toml || exit; \
+	done
 
 test: test-deps ## everything a change must pass: format, lints, builds, tests, real Linux hosts
 	tests/suite.sh

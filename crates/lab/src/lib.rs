@@ -13,6 +13,7 @@
 //! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (what is drawn of it),
 //! [`report`] (all of it on a page).
 
+pub mod calibrate;
 pub mod claims;
 pub mod experiment;
 pub mod figure;

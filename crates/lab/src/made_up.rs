@@ -3,7 +3,7 @@
 use crate::experiment::{Experiment, Group};
 use crate::findings::Findings;
 use crate::measure::{DirectionFigures, Quantiles};
-use crate::record::{GroupPoint, GroupRecord, Record, SchedulerPoint};
+use crate::record::{GroupPoint, GroupRecord, Record, SchedulerPoint, WindowPoint};
 use crate::scheduler::Scheduler;
 
 /// A record for every profile, case, scheduler and seed of the experiment.
@@ -41,6 +41,7 @@ fn group(of: &Group, size: f64) -> GroupRecord {
         let quantiles = |times: f64| Quantiles {
             mean_us: 80.0 * size * times,
             p50_us: 70.0 * size * times,
+            p95_us: 200.0 * size * times,
             p99_us: 300.0 * size * times,
             p999_us: 900.0 * size * times,
         };
@@ -76,6 +77,9 @@ fn group(of: &Group, size: f64) -> GroupRecord {
         read: figures(reads),
         write: figures(1.0 - reads),
         series: (1..=10).map(point).collect(),
+        windows: (0..10)
+            .map(|n| WindowPoint { second: f64::from(n) * 0.05 - 0.1, window: 10.0 * size + f64::from(n) })
+            .collect(),
     }
 }
 

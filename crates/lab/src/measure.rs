@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use sched::SsdView;
 use serde::Serialize;
-use sim::{Direction, Latencies, Point, Results, TenantResults};
+use sim::{Direction, Latencies, Point, Results, TenantResults, Windows};
 use units::{Instant, Nanos};
 
 /// One run, measured.
@@ -30,6 +30,17 @@ pub struct GroupMeasured {
     pub write: Option<DirectionFigures>,
     /// All its tenants together, interval by interval.
     pub series: Vec<Point>,
+    /// What its tenants' hosts made of each period; empty without PARDA.
+    pub windows: Vec<WindowMeasured>,
+}
+
+/// The windows of a group's hosts after one period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowMeasured {
+    /// When the period ended.
+    pub at: Instant,
+    /// IOs that a host may have outstanding, the mean over the hosts.
+    pub window: f64,
 }
 
 /// Reads or writes of a group: bandwidth, and latencies in three readings.
@@ -54,6 +65,8 @@ pub struct Quantiles {
     pub mean_us: f64,
     /// Median.
     pub p50_us: f64,
+    /// 95th percentile.
+    pub p95_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
     /// 99.9th percentile.
@@ -65,10 +78,19 @@ impl Measured {
     pub fn new(results: &Results, counts: &[u32]) -> Measured {
         let mut tenants = &results.tenants[..];
         let mut groups = Vec::with_capacity(counts.len());
+        let mut first = 0;
         for count in counts {
             let (group, rest) = tenants.split_at(*count as usize);
-            groups.push(GroupMeasured::new(group, results.duration));
-            tenants = rest;
+            let members = first..first + *count;
+            let hosts = results.windows.iter().filter(|host| {
+                // A host's VMs may belong to several groups: it counts for that of its first.
+                host.tenants.first().is_some_and(|tenant| members.contains(&tenant.0))
+            });
+            groups.push(GroupMeasured {
+                windows: windows(&hosts.collect::<Vec<_>>()),
+                ..GroupMeasured::new(group, results.duration)
+            });
+            (tenants, first) = (rest, first + *count);
         }
         assert!(tenants.is_empty(), "{} tenants belong to no group", tenants.len());
         let fingerprint = Some(results.fingerprint);
@@ -91,6 +113,7 @@ impl GroupMeasured {
             read: DirectionFigures::of(tenants.iter().map(|tenant| &tenant.read), duration),
             write: DirectionFigures::of(tenants.iter().map(|tenant| &tenant.write), duration),
             series,
+            windows: Vec::new(),
         }
     }
 
@@ -98,6 +121,17 @@ impl GroupMeasured {
     pub fn bandwidth(&self) -> f64 {
         self.bandwidths.iter().sum()
     }
+}
+
+/// The mean over hosts, which all have the same periods, but for those that PARDA does not hold.
+fn windows(hosts: &[&Windows]) -> Vec<WindowMeasured> {
+    let held: Vec<_> = hosts.iter().filter(|host| !host.points.is_empty()).collect();
+    let periods = held.iter().map(|host| host.points.len()).min().unwrap_or(0);
+    let mean = |period: usize| WindowMeasured {
+        at: held[0].points[period].at,
+        window: held.iter().map(|host| host.points[period].window.as_f64()).sum::<f64>() / held.len() as f64,
+    };
+    (0..periods).map(mean).collect()
 }
 
 impl DirectionFigures {
@@ -135,6 +169,12 @@ impl Quantiles {
     /// From a mean, and what so great a part of the values (0 to 1) does not exceed, in nanoseconds.
     pub fn new(mean: f64, at: impl Fn(f64) -> f64) -> Quantiles {
         let micros = |quantile: f64| at(quantile) / 1e3;
-        Quantiles { mean_us: mean / 1e3, p50_us: micros(0.5), p99_us: micros(0.99), p999_us: micros(0.999) }
+        Quantiles {
+            mean_us: mean / 1e3,
+            p50_us: micros(0.5),
+            p95_us: micros(0.95),
+            p99_us: micros(0.99),
+            p999_us: micros(0.999),
+        }
     }
 }

@@ -5,7 +5,8 @@
 //! Both run without a scheduler. Groups of equal work share them.
 
 use crate::experiment::{Experiment, Window};
-use sim::{Arrival, ClientChoice, PolicyChoice, TenantSpec, Workload, World};
+use crate::scheduler::{Scheduler, Setup};
+use sim::{Arrival, ClientChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
 use std::collections::HashMap;
 
@@ -137,7 +138,7 @@ impl Planner<'_> {
         let counts = vec![workloads.len() as u32];
         let tenants = workloads.into_iter().map(|workload| TenantSpec::new("alone", workload)).collect();
         let seed = self.experiment.seeds[0];
-        let world = self.world(profile, condition, PolicyChoice::None, tenants, self.experiment.alone, seed);
+        let world = self.world(profile, condition, Scheduler::None, tenants, self.experiment.alone, seed);
         let label = format!("{}: alone", self.experiment.name);
         self.runs.push(Run { world, purpose, counts, label });
         self.runs.len() - 1
@@ -149,8 +150,7 @@ impl Planner<'_> {
         };
         let (case, scheduler) = (&self.experiment.cases[case], self.experiment.schedulers[scheduler]);
         let seed = self.experiment.seeds[seed];
-        let policy = scheduler.policy(profile);
-        let world = self.world(profile, case.condition, policy, case.tenants(), case.window, seed);
+        let world = self.world(profile, case.condition, scheduler, case.tenants(), case.window, seed);
         let label = format!("{}: {}, {}", self.experiment.name, case.name, scheduler.name());
         let counts = case.groups.iter().map(|group| group.count).collect();
         self.runs.push(Run { world, purpose, counts, label });
@@ -160,17 +160,25 @@ impl Planner<'_> {
         &self,
         profile: &Profile,
         condition: Condition,
-        policy: PolicyChoice,
+        scheduler: Scheduler,
         tenants: Vec<TenantSpec>,
         window: Window,
         seed: u64,
     ) -> World {
+        let Setup { policy, mut clients } = scheduler
+            .setup(profile)
+            .expect("an experiment is refused if a scheduler of it was not calibrated");
+        if let (ClientChoice::Parda { config, .. }, Some(threshold)) =
+            (&mut clients, self.experiment.parda_threshold)
+        {
+            config.latency_threshold = threshold;
+        }
         World {
             seed,
             profile: profile.clone(),
             condition,
             policy,
-            clients: ClientChoice::Credits,
+            clients,
             network: self.experiment.network,
             tenants,
             warm_up: window.warm_up,

@@ -6,6 +6,7 @@ use crate::plan::{Plan, Purpose};
 use serde::Serialize;
 use sim::Tally;
 use ssd::Condition;
+use units::Instant;
 
 /// One case under one scheduler with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,6 +70,18 @@ pub struct GroupRecord {
     pub write: Option<DirectionFigures>,
     /// Interval by interval.
     pub series: Vec<GroupPoint>,
+    /// Period by period, under PARDA.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<WindowPoint>,
+}
+
+/// PARDA's windows of a group at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WindowPoint {
+    /// Seconds since the measurement began; negative in the warm-up.
+    pub second: f64,
+    /// IOs that a host may have outstanding, the mean over the group's hosts.
+    pub window: f64,
 }
 
 /// One group in one interval.
@@ -126,7 +139,8 @@ impl Record {
             let alone = plan.alone(profile, c, g);
             let maximum = measured[alone.maximum].groups[0].bandwidth();
             let one = measured[alone.one].groups[0].bandwidth();
-            let basis = Basis { maximum, one, population, seconds, interval };
+            let warm_up = world.warm_up.as_secs_f64();
+            let basis = Basis { maximum, one, population, seconds, interval, warm_up };
             groups.push(GroupRecord::new(group.name.clone(), found, basis));
         }
         let tenants = |of: fn(&GroupRecord) -> f64| -> f64 {
@@ -164,9 +178,10 @@ struct Basis {
     maximum: f64,
     one: f64,
     population: f64,
-    /// Measured seconds, and those of one interval.
+    /// Measured seconds, those of one interval, and those before the measurement.
     seconds: f64,
     interval: f64,
+    warm_up: f64,
 }
 
 impl GroupRecord {
@@ -211,14 +226,22 @@ impl GroupRecord {
                     }
                 })
                 .collect(),
+            windows: found
+                .windows
+                .iter()
+                .map(|point| WindowPoint {
+                    second: point.at.since(Instant::ZERO).as_secs_f64() - basis.warm_up,
+                    window: point.window,
+                })
+                .collect(),
         }
     }
 }
 
 fn course(result: &Measured, warm_up: f64) -> Vec<SchedulerPoint> {
     let micros = |latency: units::Nanos| latency.0 as f64 / 1e3;
-    let point = |(at, view): &(units::Instant, sched::SsdView)| SchedulerPoint {
-        second: at.since(units::Instant::ZERO).as_secs_f64() - warm_up,
+    let point = |(at, view): &(Instant, sched::SsdView)| SchedulerPoint {
+        second: at.since(Instant::ZERO).as_secs_f64() - warm_up,
         read_ewma_us: view.reads.ewma.map(micros),
         read_threshold_us: micros(view.reads.threshold),
         write_ewma_us: view.writes.ewma.map(micros),

@@ -28,6 +28,6 @@ pub mod world;
 
 pub use engine::{run, run_on, run_with};
 pub use network::Network;
-pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults};
+pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults, WindowPoint, Windows};
 pub use workload::{Arrival, Pattern, SizeMix, Workload};
 pub use world::{ClientChoice, LatencyScope, PolicyChoice, TenantSpec, World};

@@ -2,6 +2,7 @@
 //!
 //! The work is the crate `lab`; here is what a terminal sees of it.
 
+mod calibrate;
 mod list;
 mod live;
 mod progress;
@@ -24,6 +25,8 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure what ReFlex, FlashFQ and PARDA must know of an SSD
+    Calibrate(calibrate::Args),
     /// Show the experiments there are
     List(list::Args),
     /// Run experiments and show what they found
@@ -37,6 +40,7 @@ enum Command {
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     match args.command {
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Claims(args) => run::claims(&args),

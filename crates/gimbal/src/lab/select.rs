@@ -23,7 +23,7 @@ pub(super) struct Selection {
     /// These seeds in place of the experiment's own
     #[arg(long, value_name = "N", value_delimiter = ',')]
     seed: Vec<u64>,
-    /// One seed and one profile: the first of each
+    /// One seed and one profile, the first of each, and less of what takes long
     #[arg(long)]
     quick: bool,
 }
@@ -45,15 +45,14 @@ impl Selection {
     }
 
     fn narrow(&self, mut experiment: Experiment) -> Result<Experiment> {
-        if !self.seed.is_empty() {
-            experiment.seeds.clone_from(&self.seed);
-        }
-        if self.quick {
-            experiment.seeds.truncate(1);
-            experiment.profiles.truncate(1);
-        }
         if !self.profile.is_empty() {
             experiment.profiles.retain(|profile| self.profile.contains(&profile.name));
+        }
+        if self.quick {
+            experiment.hurry();
+        }
+        if !self.seed.is_empty() {
+            experiment.seeds.clone_from(&self.seed);
         }
         if !self.scheduler.is_empty() {
             experiment

@@ -26,7 +26,7 @@ mod quantity;
 mod tests;
 
 pub use judge::{Compare, Verdict};
-pub use quantity::{Between, Gap, Latency, Quantity, Reading, Statistic, Stretch, Way};
+pub use quantity::{Between, Gap, Latency, Quantity, Ratio, Reading, Statistic, Stretch, Way};
 
 use crate::findings::{Findings, Spread};
 use crate::record::Record;

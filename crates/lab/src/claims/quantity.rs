@@ -28,6 +28,26 @@ pub enum Quantity {
     LatencyBetween(Stretch),
     /// The least price of a written byte that the scheduler showed in a stretch of the run.
     WriteCostBetween(Between),
+    /// All tenants' IOs per second.
+    #[serde(rename = "total-iops")]
+    TotalIops {},
+    /// The mean latency of all IOs seen from the network, microseconds.
+    #[serde(rename = "mean-latency")]
+    MeanLatency {},
+    /// PARDA's window of a group's hosts, the mean over the measured time.
+    Window(String),
+    /// One number over another.
+    Ratio(Box<Ratio>),
+}
+
+/// One number over another.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ratio {
+    /// The one.
+    pub of: Quantity,
+    /// The other.
+    pub to: Quantity,
 }
 
 /// A direction of a group in a stretch of the run.
@@ -155,6 +175,19 @@ impl Quantity {
                 let costs = record.course.iter().filter(|point| within(point.second));
                 costs.map(|point| point.write_cost).min_by(f64::total_cmp)
             }
+            Quantity::TotalIops {} => Some(record.groups.iter().map(GroupRecord::iops).sum()),
+            Quantity::MeanLatency {} => {
+                let figures = || record.groups.iter().flat_map(|group| [&group.read, &group.write]).flatten();
+                let ios: u64 = figures().map(|figures| figures.ios).sum();
+                let sum: f64 = figures().map(|figures| figures.network.mean_us * figures.ios as f64).sum();
+                (ios > 0).then(|| sum / ios as f64)
+            }
+            Quantity::Window(name) => {
+                let points = group(name)?.windows.iter().filter(|point| point.second >= 0.0);
+                let windows: Vec<f64> = points.map(|point| point.window).collect();
+                (!windows.is_empty()).then(|| windows.iter().sum::<f64>() / windows.len() as f64)
+            }
+            Quantity::Ratio(ratio) => Some(ratio.of.of(record)? / ratio.to.of(record)?),
         }
     }
 
@@ -164,11 +197,16 @@ impl Quantity {
             Quantity::Bandwidth(name)
             | Quantity::Iops(name)
             | Quantity::FUtil(name)
-            | Quantity::Deviation(name) => vec![name],
+            | Quantity::Deviation(name)
+            | Quantity::Window(name) => vec![name],
             Quantity::FUtilGap(Gap { a, b }) => vec![a, b],
             Quantity::Latency(latency) => vec![&latency.group],
             Quantity::LatencyBetween(stretch) => vec![&stretch.group],
-            Quantity::Total {} | Quantity::WriteCostBetween(_) => vec![],
+            Quantity::Ratio(ratio) => [ratio.of.groups(), ratio.to.groups()].concat(),
+            Quantity::Total {}
+            | Quantity::TotalIops {}
+            | Quantity::MeanLatency {}
+            | Quantity::WriteCostBetween(_) => vec![],
         }
     }
 }

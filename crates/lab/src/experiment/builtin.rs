@@ -7,7 +7,8 @@ macro_rules! experiments {
 }
 
 /// Name and text, in the order of the papers.
-const BUILT_IN: &[(&str, &str)] = experiments!["g7a", "g9", "g14", "g15", "g17", "g18"];
+const BUILT_IN: &[(&str, &str)] =
+    experiments!["g6", "g7a", "g7c", "g9", "g14", "g15", "g17", "g18", "p3", "p8"];
 
 /// The names of all, in the order of the papers.
 pub fn names() -> impl Iterator<Item = &'static str> {

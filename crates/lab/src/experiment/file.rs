@@ -38,6 +38,9 @@ struct File {
     alone: Option<[Span; 2]>,
     /// One way.
     network_delay: Option<Span>,
+    /// In place of `duration` when only a quick look is taken.
+    quick_duration: Option<Span>,
+    parda: Option<PardaSpec>,
     schedulers: Vec<String>,
     #[serde(rename = "case")]
     cases: Vec<CaseSpec>,
@@ -45,6 +48,13 @@ struct File {
     claims: Vec<Claim>,
     #[serde(rename = "figure", default)]
     figures: Vec<Figure>,
+}
+
+/// In place of the calibration's.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PardaSpec {
+    latency_threshold: Span,
 }
 
 #[derive(Deserialize)]
@@ -101,8 +111,11 @@ struct GroupSpec {
     rate_max: Option<Size>,
     /// An open loop: so many IOs per second at random moments, whether or not earlier ones have come back.
     rate_iops: Option<u32>,
-    /// The first so many bytes of the SSD; all of it if absent.
+    /// Only so many bytes of the SSD; all of it if absent.
     size: Option<Size>,
+    /// Where they begin.
+    #[serde(default)]
+    offset: Option<Size>,
     #[serde(default = "one")]
     weight: u32,
     /// No more than so many bytes per second, enforced by the switch.
@@ -168,6 +181,11 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
     if schedulers.is_empty() {
         return Err(top.wrong("schedulers", "there is none; give at least one, for example [\"gimbal\"]"));
     }
+    for profile in &profiles {
+        for scheduler in &schedulers {
+            scheduler.setup(profile).map_err(|error| top.wrong("schedulers", error.to_string()))?;
+        }
+    }
     let window = window(&top, file.warm_up, file.duration, file.interval)?;
     let mut cases = Vec::new();
     for spec in file.cases {
@@ -193,9 +211,11 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
         profiles,
         seeds: file.seeds,
         network,
+        parda_threshold: file.parda.map(|parda| parda.latency_threshold.0),
         schedulers,
         cases,
         alone: Window { warm_up: alone.0, duration: alone.1, interval: alone.1 },
+        quick_duration: file.quick_duration.map(|Span(duration)| duration),
         claims: file.claims,
         figures: file.figures,
     };
@@ -284,14 +304,6 @@ fn set(
 
 fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError> {
     let place = Place { origin: case.origin, field: format!("{}, group {}", case.field, spec.name) };
-    let grained = |field: &str, size: Bytes| {
-        let fits = size.0 > 0 && size.0.is_multiple_of(GRAIN.0);
-        if fits {
-            Ok(())
-        } else {
-            Err(place.wrong(field, format!("{size} is no positive multiple of {GRAIN}")))
-        }
-    };
     let between = |field: &str, value: u32, most: u32| {
         let fits = (1..=most).contains(&value);
         if fits {
@@ -306,22 +318,14 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
         }
         other => Ok(other.map(|Size(bytes)| ByteRate(bytes.0))),
     };
-    grained("bs", spec.bs.0)?;
+    grained(&place, "bs", spec.bs.0)?;
     between("iodepth", spec.iodepth, DEPTH_MAX)?;
     between("count", spec.count, COUNT_MAX)?;
     between("weight", spec.weight, u32::from(u16::MAX))?;
     if spec.rwmixread > 100 {
         return Err(place.wrong("rwmixread", "a percentage is at most 100"));
     }
-    let region = match spec.size {
-        Some(Size(size)) => {
-            grained("size", size)?;
-            let slots = u32::try_from(size.0 / GRAIN.0)
-                .map_err(|_| place.wrong("size", "is beyond any simulated SSD"))?;
-            Some((0, slots))
-        }
-        None => None,
-    };
+    let region = region(&place, spec.size, spec.offset)?;
     let arrival = match spec.rate_iops {
         Some(0) => return Err(place.wrong("rate_iops", "no IO would ever come; leave it out")),
         Some(iops) => Arrival::Open { iops },
@@ -359,6 +363,39 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
         stop: spec.stop.map(|Span(nanos)| nanos),
         stop_step: span(spec.stop_step),
     })
+}
+
+fn grained(place: &Place<'_>, field: &str, size: Bytes) -> Result<(), ExperimentError> {
+    let fits = size.0 > 0 && size.0.is_multiple_of(GRAIN.0);
+    if fits { Ok(()) } else { Err(place.wrong(field, format!("{size} is no positive multiple of {GRAIN}"))) }
+}
+
+/// First slot and the one after the last of a group's part of the SSD; `None` is all of it.
+fn region(
+    place: &Place<'_>,
+    size: Option<Size>,
+    offset: Option<Size>,
+) -> Result<Option<(u32, u32)>, ExperimentError> {
+    let Some(Size(size)) = size else {
+        return match offset {
+            Some(_) => Err(place.wrong("offset", "needs a size: how much from there on?")),
+            None => Ok(None),
+        };
+    };
+    grained(place, "size", size)?;
+    let first = match offset {
+        Some(Size(offset)) => {
+            if !offset.0.is_multiple_of(GRAIN.0) {
+                return Err(place.wrong("offset", format!("{offset} is no multiple of {GRAIN}")));
+            }
+            offset
+        }
+        None => Bytes::ZERO,
+    };
+    let slot = |bytes: Bytes| {
+        u32::try_from(bytes.0 / GRAIN.0).map_err(|_| place.wrong("size", "ends beyond any simulated SSD"))
+    };
+    Ok(Some((slot(first)?, slot(first + size)?)))
 }
 
 /// A claim must speak of things that the experiment has.

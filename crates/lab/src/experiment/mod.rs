@@ -60,12 +60,16 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// What lies between tenants and switch.
     pub network: Network,
+    /// PARDA's latency threshold in place of the calibration's.
+    pub parda_threshold: Option<Nanos>,
     /// The schedulers compared.
     pub schedulers: Vec<Scheduler>,
     /// The situations, in the order of the file; a swept case is there once per value.
     pub cases: Vec<Case>,
     /// How long a group's stand-alone speed is measured.
     pub alone: Window,
+    /// How long a case is measured at most when only a quick look is taken.
+    pub quick_duration: Option<Nanos>,
     /// What the source says came of it.
     pub claims: Vec<Claim>,
     /// What is drawn of it.
@@ -207,6 +211,17 @@ impl Experiment {
     /// Text that is not an experiment: which field, why, what it may be.
     pub fn parse(text: &str, name: &str, origin: &str) -> Result<Experiment, ExperimentError> {
         file::read(text, name, origin)
+    }
+
+    /// Makes it short: the first seed, the first profile, and cases no longer than `quick_duration`.
+    pub fn hurry(&mut self) {
+        self.seeds.truncate(1);
+        self.profiles.truncate(1);
+        if let Some(most) = self.quick_duration {
+            for case in &mut self.cases {
+                case.window.duration = case.window.duration.min(most);
+            }
+        }
     }
 
     /// The case of a name (the first, if it is swept).

@@ -78,6 +78,10 @@ fn ideal(view: &View<'_>, case: &Case, measure: Measure, part: &Part<'_>) -> Opt
             let share = f64::from(group.tenants) / f64::from(case.population());
             whole.then_some(group.mb_per_s_maximum * share)
         }
-        Measure::Deviation | Measure::Latency { .. } | Measure::WriteCost | Measure::TargetRate => None,
+        Measure::Deviation
+        | Measure::Latency { .. }
+        | Measure::WriteCost
+        | Measure::TargetRate
+        | Measure::Window => None,
     }
 }

@@ -1,4 +1,5 @@
-//! Over time: bandwidth or latency of each group, a panel for each scheduler; or what the schedulers show of themselves, together.
+//! Over time: bandwidth or latency of each group, or PARDA's windows, a panel for each scheduler; or what the schedulers show of themselves,
+//! together.
 
 use super::axis::Axis;
 use super::fit::fit;
@@ -54,6 +55,9 @@ fn of_groups(view: &View<'_>, measure: Measure) -> (Vec<Panel>, Vec<Key>) {
     let end = case.window.duration.as_secs_f64();
     let panel = |scheduler: Scheduler| {
         let record = view.records(&case.name, None, scheduler).first().copied()?;
+        if measure == Measure::Window && record.groups.iter().all(|group| group.windows.is_empty()) {
+            return None;
+        }
         let of_part = |(n, part): (usize, &Part<'_>)| lines(course(record, part, measure), Look::line(n));
         let mut items: Vec<Item> = parts.iter().enumerate().flat_map(of_part).collect();
         items.extend(view.marks(&case.name, Some(scheduler)).map(|mark| source(mark, end)));
@@ -67,6 +71,11 @@ fn of_groups(view: &View<'_>, measure: Measure) -> (Vec<Panel>, Vec<Key>) {
 
 /// The measure interval by interval.
 fn course(record: &Record, part: &Part<'_>, measure: Measure) -> Vec<(f64, Option<f64>)> {
+    let group = record.group(part.group);
+    if measure == Measure::Window {
+        let points = group.map_or(&[][..], |group| &group.windows);
+        return points.iter().map(|point| (point.second, Some(point.window))).collect();
+    }
     let value = |point: &GroupPoint| match measure {
         Measure::Latency { reading: Reading::Device, .. } => match part.way? {
             Way::Read => point.read_device_us,
@@ -78,7 +87,7 @@ fn course(record: &Record, part: &Part<'_>, measure: Measure) -> Vec<(f64, Optio
         },
         _ => Some(point.mb_per_s),
     };
-    let series = record.group(part.group).map_or(&[][..], |group| &group.series);
+    let series = group.map_or(&[][..], |group| &group.series);
     series.iter().map(|point| (point.second, value(point))).collect()
 }
 

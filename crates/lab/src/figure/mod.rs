@@ -126,6 +126,8 @@ pub enum Measure {
     WriteCost,
     /// The rate at which the scheduler feeds the SSD.
     TargetRate,
+    /// IOs that PARDA lets a host have outstanding.
+    Window,
 }
 
 /// How a vertical axis is divided.

@@ -33,6 +33,7 @@ pub(super) fn measured(
             read: direction(world, jobs, books, Direction::Read, slow),
             write: direction(world, jobs, books, Direction::Write, slow),
             series: series(world, jobs, first, added, slow),
+            windows: Vec::new(),
         });
         first += *count as usize;
     }

@@ -1,0 +1,71 @@
+//! `gimbal lab calibrate`.
+
+use super::progress::Bar;
+use ::lab::calibrate;
+use ::lab::runner::Images;
+use ::lab::scheduler::Scheduler;
+use anyhow::{Context, Result};
+use comfy_table::Table;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use ssd::{Calibration, Profile};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The schedulers that go by a calibration.
+const CALIBRATED: [Scheduler; 3] = [Scheduler::Reflex, Scheduler::Flashfq, Scheduler::Parda];
+
+/// Arguments of `gimbal lab calibrate`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The SSD: a profile that comes with gimbal, or a path to one
+    #[arg(long, value_name = "NAME")]
+    profile: String,
+    /// Where to write the calibration (`-` is standard output)
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    out: PathBuf,
+    /// Look at this calibration instead of making one: what does each scheduler reach alone with it?
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    check: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let profile = match Profile::names().any(|name| name == args.profile) {
+        true => Profile::named(&args.profile)?,
+        false => Profile::load(Path::new(&args.profile))?,
+    };
+    let images = Images::default();
+    let calibration = match &args.check {
+        Some(path) => Calibration::load(path)?,
+        None => {
+            let bar = Bar::new();
+            let made = calibrate::calibrate(&profile, &images, &|progress| bar.show(progress))?;
+            drop(bar);
+            let text = made.to_toml();
+            if args.out.as_os_str() == "-" {
+                print!("{text}");
+            } else {
+                fs::write(&args.out, text).with_context(|| format!("writing {}", args.out.display()))?;
+                eprintln!("calibration: {}", args.out.display());
+            }
+            made
+        }
+    };
+    let setups = CALIBRATED
+        .into_iter()
+        .map(|scheduler| Ok((scheduler, scheduler.setup_with(&profile, &calibration)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let bar = Bar::new();
+    let checks = calibrate::check(&profile, &setups, &images, &|progress| bar.show(progress))?;
+    drop(bar);
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY);
+    table.set_header(["scheduler", "alone", "of what the SSD gives", "its paper says"]);
+    for check in &checks {
+        let claimed = if check.expected { "full speed" } else { "less: a static model" };
+        table.add_row([check.scheduler, check.work, &format!("{:.1} %", 100.0 * check.share), claimed]);
+    }
+    eprintln!("{table}");
+    let passes = checks.iter().all(calibrate::Check::passes);
+    Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,59 @@
+//! What a calibrated scheduler reaches when one kind of work has the SSD to itself, as a share of what the SSD gives it.
+
+use super::gauge::{ENOUGH, Gauge, KINDS};
+use super::probe::Probe;
+use crate::runner::{Broken, Images, Progress};
+use crate::scheduler::{Scheduler, Setup};
+use serde::Serialize;
+use ssd::{Condition, Profile};
+
+/// One kind of work, alone under one scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// The scheduler.
+    pub scheduler: &'static str,
+    /// The kind of work.
+    pub work: &'static str,
+    /// Its IOs per second over those without a scheduler.
+    pub share: f64,
+    /// Whether the scheduler's paper says that it gives the SSD's full speed.
+    pub expected: bool,
+}
+
+impl Check {
+    /// Whether the share is what the scheduler's paper says.
+    pub fn passes(&self) -> bool {
+        !self.expected || self.share >= ENOUGH
+    }
+}
+
+/// What each scheduler reaches alone on an SSD of this profile. Tells `watch` of every probe that ends.
+///
+/// # Errors
+/// A probe broke a rule of the simulator.
+pub fn check(
+    profile: &Profile,
+    schedulers: &[(Scheduler, Setup)],
+    images: &Images,
+    watch: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Vec<Check>, Broken> {
+    let probe = Probe::new(profile, images, watch);
+    let gauge = Gauge::new(&probe)?;
+    let settings: Vec<Setup> = schedulers.iter().map(|(_, setup)| setup.clone()).collect();
+    let shares = gauge.alone("what each reaches alone", &settings)?;
+    let rows = schedulers.iter().zip(shares).flat_map(|((scheduler, _), shares)| {
+        KINDS.iter().zip(shares).map(|(kind, share)| Check {
+            scheduler: scheduler.name(),
+            work: kind.name,
+            share,
+            expected: is_full_speed(*scheduler, kind.condition),
+        })
+    });
+    Ok(rows.collect())
+}
+
+/// ReFlex's model is that of the worst state, and its cost grows with the size of an IO: it claims full speed where it was
+/// calibrated. The others adapt, or bound only what is outstanding.
+fn is_full_speed(scheduler: Scheduler, condition: Condition) -> bool {
+    scheduler != Scheduler::Reflex || condition == Condition::Fragmented
+}

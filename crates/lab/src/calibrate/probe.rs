@@ -1,0 +1,118 @@
+//! A probe: a short run of one kind of work, or of two side by side, on one SSD.
+
+use crate::measure::{DirectionFigures, GroupMeasured};
+use crate::plan::{Purpose, Run};
+use crate::runner::{Broken, Images, Progress, run_all};
+use crate::scheduler::Setup;
+use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
+use ssd::{Condition, Profile};
+use units::{Bytes, Nanos};
+
+/// Of the seeds one will do: what is looked for are capacities, not distributions. All probes share one conditioned SSD.
+const SEED: u64 = 1;
+/// Until writes have filled the buffer and collection goes on steadily.
+const WARM_UP: Nanos = Nanos::millis(400);
+const DURATION: Nanos = Nanos::millis(400);
+
+/// So many workers that do the same.
+#[derive(Clone, Debug)]
+pub(super) struct Workers {
+    pub(super) workload: Workload,
+    pub(super) count: u32,
+}
+
+/// What is done to the SSD, and what stands before it.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub(super) condition: Condition,
+    pub(super) workers: Vec<Workers>,
+    pub(super) setup: Setup,
+}
+
+/// What came of the workers of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// All of them together.
+    pub(super) iops: f64,
+    /// 95th percentile of their reads' latency seen from the network, µs; none if nothing was read.
+    pub(super) read_p95_us: Option<f64>,
+}
+
+/// Runs works on one profile.
+pub(super) struct Probe<'a> {
+    profile: &'a Profile,
+    images: &'a Images,
+    watch: &'a (dyn Fn(Progress<'_>) + Sync),
+}
+
+impl Workers {
+    /// Closed loops that together find the most that the SSD does of IOs of one size.
+    pub(super) fn saturating(count: u32, kib: u64, read_percent: u8, pattern: Pattern) -> Workers {
+        let depth = if kib < 64 { 32 } else { 4 };
+        Workers { workload: Workload::closed(depth, Bytes::kib(kib), read_percent, pattern), count }
+    }
+
+    /// 4 KiB IOs at random moments, so many per second.
+    pub(super) fn offering(iops: u32, read_percent: u8) -> Workers {
+        let closed = Workload::closed(1, Bytes::kib(4), read_percent, Pattern::Random);
+        Workers { workload: Workload { arrival: Arrival::Open { iops }, ..closed }, count: 1 }
+    }
+}
+
+impl Work {
+    /// These workers with nothing before the SSD, and nothing that holds them back.
+    pub(super) fn free(condition: Condition, workers: Workers) -> Work {
+        let setup = Setup { policy: PolicyChoice::None, clients: ClientChoice::Credits };
+        Work { condition, workers: vec![workers], setup }
+    }
+}
+
+impl Probe<'_> {
+    pub(super) fn new<'a>(
+        profile: &'a Profile,
+        images: &'a Images,
+        watch: &'a (dyn Fn(Progress<'_>) + Sync),
+    ) -> Probe<'a> {
+        Probe { profile, images, watch }
+    }
+
+    /// Runs all, on all cores, for the sake of `what`. Outcomes are in the order of the works, and in each of its workers.
+    pub(super) fn run(&self, what: &str, works: &[Work]) -> Result<Vec<Vec<Outcome>>, Broken> {
+        let runs: Vec<Run> = works.iter().map(|work| self.plan(what, work)).collect();
+        let measured = run_all(&runs, self.images, self.watch)?;
+        Ok(measured.iter().map(|measured| measured.groups.iter().map(Outcome::of).collect()).collect())
+    }
+
+    fn plan(&self, what: &str, work: &Work) -> Run {
+        let tenants = work.workers.iter().flat_map(|workers| {
+            std::iter::repeat_n(TenantSpec::new("probe", workers.workload.clone()), workers.count as usize)
+        });
+        Run {
+            world: World {
+                seed: SEED,
+                profile: self.profile.clone(),
+                condition: work.condition,
+                policy: work.setup.policy.clone(),
+                clients: work.setup.clients.clone(),
+                network: Network::RDMA_100G,
+                tenants: tenants.collect(),
+                warm_up: WARM_UP,
+                duration: DURATION,
+                interval: DURATION,
+            },
+            purpose: Purpose::Maximum,
+            counts: work.workers.iter().map(|workers| workers.count).collect(),
+            label: format!("{}: {what}", self.profile.name),
+        }
+    }
+}
+
+impl Outcome {
+    fn of(group: &GroupMeasured) -> Outcome {
+        let ios = |figures: &Option<DirectionFigures>| figures.as_ref().map_or(0, |figures| figures.ios);
+        Outcome {
+            iops: (ios(&group.read) + ios(&group.write)) as f64 / DURATION.as_secs_f64(),
+            read_p95_us: group.read.as_ref().map(|figures| figures.network.p95_us),
+        }
+    }
+}

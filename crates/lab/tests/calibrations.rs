@@ -1,0 +1,24 @@
+//! The calibrations that come with the lab are what its command makes.
+
+use lab::calibrate::calibrate;
+use lab::runner::Images;
+use ssd::Profile;
+
+const MADE: [(&str, &str); 2] = [
+    ("dct983", include_str!("../../../calibrations/dct983.toml")),
+    ("dct983-b", include_str!("../../../calibrations/dct983-b.toml")),
+];
+
+#[test]
+#[ignore = "measures two SSDs anew, two minutes; run by `make test-long`"]
+fn the_command_makes_the_same_bytes_again() {
+    let images = Images::default();
+    for (name, kept) in MADE {
+        let profile = Profile::named(name).expect("a profile that comes with gimbal");
+        let made = calibrate(&profile, &images, &|_| ()).unwrap_or_else(|broken| panic!("{broken}"));
+        assert!(
+            made.to_toml() == kept,
+            "{name} has changed; make its calibration anew with `make calibrations`"
+        );
+    }
+}
