@@ -1,7 +1,7 @@
 # The few commands of this repository. `make help` lists them; the work is in the scripts they call.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-deps bench calibrations
+.PHONY: help demo test test-long test-deps bench calibrations verdicts
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -18,6 +18,10 @@ calibrations: ## measure anew what ReFlex, FlashFQ and PARDA must know of the si
 	for profile in dct983 dct983-b; do \
 		$${CARGO_TARGET_DIR:-target}/release/gimbal lab calibrate --profile $$profile --out calibrations/$$profile.toml || exit; \
 	done
+
+verdicts: ## keep what the quick claims are found to be now: `make test` fails when one turns
+	cargo build --release -p gimbal
+	$${CARGO_TARGET_DIR:-target}/release/gimbal lab claims --quick --keep experiments/verdicts.txt
 
 test: test-deps ## everything a change must pass: format, lints, builds, tests, real Linux hosts
 	tests/suite.sh

@@ -2,8 +2,8 @@
 # suite.sh [--long] - everything a change must pass, in phases; stops at the first that fails.
 #
 # Ends with how long each phase took. --long adds the tests marked #[ignore = "..."], which are
-# right but too long for every change, loom, Miri and ThreadSanitizer (tests/sanitizers.sh), and an hour
-# of fuzzing (tests/fuzz.sh).
+# right but too long for every change, the lab in debug and release builds (tests/reproducible.sh), loom, Miri and
+# ThreadSanitizer (tests/sanitizers.sh), and an hour of fuzzing (tests/fuzz.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -43,7 +43,9 @@ phase "build tests" cargo test --workspace --locked --no-run
 phase "build release" cargo build --release --locked -p gimbal
 phase "build guests" tests/guest/guest.sh build
 phase "tests" cargo test --workspace --locked --no-fail-fast
+phase "claims" "${CARGO_TARGET_DIR:-target}/release/gimbal" lab claims --quick --expect experiments/verdicts.txt
 [ -z "$long" ] || phase "long tests" cargo test --workspace --locked --no-fail-fast -- --ignored
+[ -z "$long" ] || phase "reproducible" tests/reproducible.sh
 [ -z "$long" ] || phase "sanitizers" tests/sanitizers.sh
 [ -z "$long" ] || phase "fuzz" tests/fuzz.sh
 

@@ -5,11 +5,12 @@ use super::progress::Bar;
 use super::select::Selection;
 use super::tables;
 use ::lab::Findings;
+use ::lab::claims::Kept;
 use ::lab::runner::Images;
 use anyhow::{Context, Result};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Arguments of `gimbal lab run`.
@@ -36,6 +37,12 @@ pub(super) struct ClaimsArgs {
     /// One JSON object per row instead of a table
     #[arg(long)]
     json: bool,
+    /// Write the verdicts, to be expected by later runs
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Fail if a verdict is not the one that was kept
+    #[arg(long, value_name = "FILE")]
+    expect: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
@@ -71,9 +78,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode> {
+    let kept = args.expect.as_deref().map(expected).transpose()?;
     let images = Images::default();
-    let mut rows = Vec::new();
+    let (mut rows, mut names) = (Vec::new(), Vec::new());
     for experiment in args.selection.experiments()? {
+        if experiment.claims.is_empty() {
+            continue;
+        }
+        names.push(experiment.name.clone());
         rows.extend(conduct(experiment, &images)?.rows());
     }
     if args.json {
@@ -83,7 +95,19 @@ pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode> {
     } else {
         println!("{}", tables::claims(&rows));
     }
-    Ok(ExitCode::SUCCESS)
+    if let Some(path) = &args.keep {
+        fs::write(path, Kept::of(&rows).to_text()).with_context(|| format!("writing {}", path.display()))?;
+    }
+    let changes = kept.map_or(Vec::new(), |kept| kept.changes(&names, &rows));
+    for change in &changes {
+        eprintln!("{change}");
+    }
+    Ok(if changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn expected(path: &Path) -> Result<Kept> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    Kept::parse(&text).with_context(|| path.display().to_string())
 }
 
 /// Runs one experiment and shows how far it is.

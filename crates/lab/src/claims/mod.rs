@@ -21,11 +21,13 @@
 //! judged by that factor downwards only); `stronger` and `weaker` if only the direction is; `differs` otherwise.
 
 mod judge;
+mod kept;
 mod quantity;
 #[cfg(test)]
 mod tests;
 
 pub use judge::{Compare, Verdict};
+pub use kept::{BadLine, Kept};
 pub use quantity::{Between, Gap, Latency, Quantity, Ratio, Reading, Statistic, Stretch, Way};
 
 use crate::findings::{Findings, Spread};
