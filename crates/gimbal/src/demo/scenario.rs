@@ -6,8 +6,8 @@ use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Wor
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
 
-/// The SSD. On parameter set B of the model reads get past programs soon. On set A, which fits the measured drive better, this
-/// mix costs the SSD so much that even `none` reaches 0.84 of it, and nobody could have 0.8 of a fair share.
+/// The SSD: parameter set B of the model, on which reads get past programs soon. `docs/paper-map.md` has the same tenants on set A,
+/// which fits the measured drive better.
 const PROFILE: &str = "dct983-b";
 /// What a written byte costs this SSD, in bytes read: 3.26 GB/s over 1.33 GB/s (`docs/ssd-model.md`).
 const WRITE_COST: f64 = 2.5;
