@@ -6,9 +6,9 @@
 
 use crate::input::Input;
 use sched::{
-    Backlog, Cost, Credit, DeferredDeficit, DeviceConstants, Done, Fifo, Gimbal, GimbalConfig, Halvings, Io,
-    IoId, IoKind, Mark, Next, Outcome, Policy, Priority, RateGrowth, ReadOverflow, Share, TokenSplit,
-    WriteCostRule,
+    Backlog, Cost, Credit, DeferredDeficit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig,
+    Halvings, Io, IoId, IoKind, LeadAmong, Mark, Next, Outcome, Policy, Priority, RateGrowth, ReadOverflow,
+    Share, SlotClosing, TokenSplit, WriteCostRule,
 };
 use std::collections::{BTreeMap, VecDeque};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
@@ -82,17 +82,36 @@ fn config(input: &mut Input<'_>) -> GimbalConfig {
         write_cost_period: Nanos(any_number(input, 100_000_000)),
         write_cost_rule: input.pick(&[WriteCostRule::SlowBesideReads, WriteCostRule::Slow]),
         io_overhead: Bytes(any_number(input, 4096)),
+        costs: input.flag().then(|| any_costs(input)),
         slot_size: Bytes(any_number(input, 128 << 10)),
+        slot_closing: input.pick(&[SlotClosing::Full, SlotClosing::BeforeOvershoot]),
         quantum: Bytes(any_number(input, 128 << 10).max(QUANTUM_MIN)),
         slots_factor: any_number(input, 4) as u32,
         slots_per_tenant_min: any_number(input, 1) as u32,
         deferred_deficit: input.pick(&[DeferredDeficit::Lost, DeferredDeficit::Kept]),
         lead_max: input.flag().then(|| Bytes(any_number(input, 1 << 20))),
+        lead_among: input.pick(&[LeadAmong::Backlogged, LeadAmong::BackloggedOrFull]),
+        lead_catch_up: Bytes(any_number(input, 128 << 10)),
         class_quotas: [0; 4].map(|_| any_number(input, 4) as u32),
         slot_ios_initial: any_number(input, 32) as u32,
         limit_burst: Nanos(any_number(input, 1_000_000)),
         reservation_burst: Nanos(any_number(input, 1_000_000)),
     }
+}
+
+/// A DCT983's but for one cost, and the rate.
+fn any_costs(input: &mut Input<'_>) -> DeviceCosts {
+    let mut costs = DeviceCosts::DCT983;
+    costs.rate = ByteRate(any_number(input, costs.rate.0));
+    let curve = match input.below(4) {
+        0 => &mut costs.clean.reads,
+        1 => &mut costs.clean.writes,
+        2 => &mut costs.fragmented.reads,
+        _ => &mut costs.fragmented.writes,
+    };
+    let cost = &mut curve.0[input.below(7) as usize];
+    *cost = Bytes(any_number(input, cost.0));
+    costs
 }
 
 /// `common`, near it, tiny, or any size at all.

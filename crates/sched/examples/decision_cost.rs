@@ -11,8 +11,8 @@
 //! ```
 
 use sched::{
-    DeviceConstants, Done, Fifo, Gimbal, GimbalConfig, Io, IoId, IoKind, Mark, Next, Outcome, Policy,
-    Priority,
+    DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig, Io, IoId, IoKind, Mark, Next, Outcome,
+    Policy, Priority,
 };
 use std::collections::VecDeque;
 use std::env;
@@ -26,7 +26,7 @@ const WARM_UP_IOS: u64 = 100_000;
 /// What the device says of every IO.
 const LATENCY: Nanos = Nanos::micros(90);
 
-const POLICIES: [&str; 3] = ["none", "gimbal-paper", "gimbal"];
+const POLICIES: [&str; 4] = ["none", "gimbal-paper", "gimbal", "gimbal-next"];
 /// Known tenants, of which sixteen are active.
 const CROWDS: [u32; 2] = [ACTIVE, 4096];
 
@@ -66,6 +66,9 @@ fn policy(name: &str) -> Box<dyn Policy> {
         "none" => Box::new(Fifo::default()),
         "gimbal-paper" => Box::new(Gimbal::new(GimbalConfig::paper(DeviceConstants::DCT983))),
         "gimbal" => Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983))),
+        "gimbal-next" => {
+            Box::new(Gimbal::new(GimbalConfig::next(DeviceConstants::DCT983, DeviceCosts::DCT983)))
+        }
         other => panic!("no policy {other}: it is one of {POLICIES:?}"),
     }
 }

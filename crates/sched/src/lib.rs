@@ -30,8 +30,8 @@ pub use client::{
 pub use cost::Cost;
 pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{
-    DeferredDeficit, DeviceConstants, Gimbal, GimbalConfig, Halvings, RateGrowth, ReadOverflow, TokenSplit,
-    WriteCostRule,
+    CostCurve, DeferredDeficit, DeviceConstants, DeviceCosts, Gimbal, GimbalConfig, Halvings, LeadAmong,
+    RateGrowth, ReadOverflow, SlotClosing, StateCosts, TokenSplit, Wear, WriteCostRule,
 };
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use none::Fifo;

@@ -1,6 +1,6 @@
 //! What a scheduler shows to people and monitors: plain values, copied out, never read back by a decision.
 
-use crate::{Cost, Credit};
+use crate::{Cost, Credit, Wear};
 use units::{ByteRate, Bytes, Nanos};
 
 /// How loaded one kind of IO finds the SSD (Gimbal §3.2).
@@ -40,6 +40,8 @@ pub struct SsdView {
     pub completion_rate: Option<ByteRate>,
     /// Price of a written byte.
     pub write_cost: Cost,
+    /// How worn the flash is found to be; `None` unless IOs are charged what they take of the SSD.
+    pub wear: Option<Wear>,
     /// What the read bucket could pay now (zero while it is in debt).
     pub read_tokens: Bytes,
     /// What the write bucket could pay now (zero while it is in debt).

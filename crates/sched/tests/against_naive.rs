@@ -49,6 +49,7 @@ fn compare(world: World, weights_differ: bool) {
                     &io,
                     latency.is_some(),
                     (view.target_rate.0, view.write_cost),
+                    view.wear,
                     overloaded,
                 );
             }
@@ -80,7 +81,7 @@ fn compare(world: World, weights_differ: bool) {
 }
 
 fn worlds() -> impl Strategy<Value = World> {
-    let variant = prop::sample::select(vec![Variant::Paper, Variant::Fair, Variant::AllOptions]);
+    let variant = prop::sample::select(Variant::ALL.to_vec());
     (any::<u64>(), 1..14u32, 1..1500u32, 1..20u32, variant)
         .prop_map(|(seed, tenants, steps, slots, variant)| World { seed, tenants, steps, slots, variant })
 }

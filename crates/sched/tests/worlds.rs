@@ -181,7 +181,7 @@ fn any_share(dice: &mut Dice) -> Share {
 }
 
 fn worlds() -> impl Strategy<Value = World> {
-    let variant = prop::sample::select(vec![Variant::Paper, Variant::Fair, Variant::AllOptions]);
+    let variant = prop::sample::select(Variant::ALL.to_vec());
     (any::<u64>(), 1..14u32, 1..1500u32, 1..20u32, variant)
         .prop_map(|(seed, tenants, steps, slots, variant)| World { seed, tenants, steps, slots, variant })
 }

@@ -10,8 +10,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
-    DeviceConstants, FlashfqConfig, GimbalConfig, LinearCost, Millitokens, PardaConfig, Priority,
-    ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
+    DeviceConstants, DeviceCosts, FlashfqConfig, GimbalConfig, LinearCost, Millitokens, PardaConfig,
+    Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
 };
 use ssd::{Condition, Profile};
 use units::{ByteRate, Bytes, Instant, Nanos};
@@ -104,8 +104,11 @@ fn clients(random: &mut Xoshiro256PlusPlus) -> ClientChoice {
 
 fn gimbal(random: &mut Xoshiro256PlusPlus) -> GimbalConfig {
     let device = DeviceConstants::DCT983;
-    let mut config =
-        if random.random_ratio(3, 4) { GimbalConfig::paper(device) } else { GimbalConfig::fair(device) };
+    let mut config = match random.random_range(0..8) {
+        0 => GimbalConfig::next(device, DeviceCosts::DCT983),
+        1 => GimbalConfig::fair(device),
+        _ => GimbalConfig::paper(device),
+    };
     config.device.slots = random.random_range(1..=16);
     config.slots_per_tenant_min = random.random_range(1..=3);
     config.bucket_depth = Bytes::kib(*[4, 64, 256, 1024].choose(random).expect("not empty"));

@@ -42,6 +42,7 @@ impl World {
 
 /// Which scheduler.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one to a world")]
 pub enum PolicyChoice {
     /// First in, first out.
     None,

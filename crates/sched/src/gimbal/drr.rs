@@ -35,11 +35,12 @@
 //! Paper: Gimbal §3.5.
 
 use super::GimbalConfig;
+use super::costs::Prices;
 use super::lead::Lead;
 use super::lists::{Lists, Place};
 use super::ranking::Ranking;
 use super::tenant::Tenant;
-use crate::{Backlog, Cost, Credit, Io, IoKind, Share, TenantView};
+use crate::{Backlog, Credit, Io, IoKind, Share, TenantView};
 use alloc::vec::Vec;
 use units::{Bytes, Instant, TenantId};
 
@@ -49,7 +50,7 @@ pub(super) struct Head {
     pub tenant: TenantId,
     pub kind: IoKind,
     pub length: Bytes,
-    /// Its length at the present write cost.
+    /// What it costs at present.
     priced: Bytes,
     /// The same with what every IO costs besides: what slots, deficit and service count.
     weighted: Bytes,
@@ -89,6 +90,12 @@ impl Drr {
         self.active_tenants
     }
 
+    /// Whether somebody waits, and not for a limit of its own.
+    #[inline]
+    pub(super) fn is_held_back(&self) -> bool {
+        self.backlog.queued > 0 && self.limits.first().is_none()
+    }
+
     /// The weights of the tenants that have reads queued or in flight, and of those that have others.
     pub(super) fn weights_by_kind(&self) -> (u64, u64) {
         (self.read_weight, self.write_weight)
@@ -108,12 +115,12 @@ impl Drr {
         }
     }
 
-    /// The IO that goes next at this write cost. Asking again changes nothing.
+    /// The IO that goes next at these prices. Asking again changes nothing.
     #[inline]
-    pub(super) fn head(&mut self, config: &GimbalConfig, now: Instant, write_cost: Cost) -> Option<Head> {
+    pub(super) fn head(&mut self, config: &GimbalConfig, now: Instant, prices: Prices<'_>) -> Option<Head> {
         self.release_limited(config, now);
         if let Some(id) = self.behind_reservation(config, now) {
-            return Some(self.head_of(config, id, write_cost));
+            return Some(self.head_of(config, id, prices));
         }
         let mut passed_over_first = None;
         loop {
@@ -128,12 +135,12 @@ impl Drr {
                 passed_over_first = None;
                 continue;
             }
-            let head = self.head_of(config, id, write_cost);
+            let head = self.head_of(config, id, prices);
             if self.tenants[id.index()].deficit >= head.weighted {
                 return Some(head);
             }
             if passed_over_first == Some(id) {
-                self.skip_rounds(config, write_cost);
+                self.skip_rounds(config, prices);
                 passed_over_first = None;
                 continue;
             }
@@ -146,13 +153,13 @@ impl Drr {
 
     /// Everybody in the round has been passed over, so the rounds that would pass over everybody again are taken at once:
     /// an IO of many quanta would keep the round spinning for long, and a hostile host can ask for millions.
-    fn skip_rounds(&mut self, config: &GimbalConfig, write_cost: Cost) {
+    fn skip_rounds(&mut self, config: &GimbalConfig, prices: Prices<'_>) {
         let mut rounds = u64::MAX;
         let mut next = self.lists.front(Place::Active);
         while let Some(id) = next {
             next = self.lists.after(id);
             let tenant = &self.tenants[id.index()];
-            let missing = self.head_of(config, id, write_cost).weighted.saturating_sub(tenant.deficit);
+            let missing = self.head_of(config, id, prices).weighted.saturating_sub(tenant.deficit);
             rounds = rounds.min(missing.0.div_ceil(quantum(config, tenant).0));
         }
         let mut next = self.lists.front(Place::Active);
@@ -171,13 +178,13 @@ impl Drr {
         let tenant = &mut self.tenants[id.index()];
         let mut io = tenant.queue.pop(&config.class_quotas).expect("the head is queued");
         assert_eq!(io.length, head.length, "the head changed between the decision and the submission");
-        io.mark = tenant.slots.on_submit(head.weighted, config.slot_size);
+        io.mark = tenant.slots.on_submit(head.weighted, config.slot_size, config.slot_closing);
         tenant.in_flight += 1;
         // Saturates for a tenant that went before the round because of its reservation.
         tenant.deficit = tenant.deficit.saturating_sub(head.weighted);
         tenant.charge_meters(now, &io, head.priced);
         if let Some(lead_max) = config.lead_max {
-            self.lead.on_submit(id, head.weighted, tenant.weight, lead_max);
+            self.lead.on_submit(id, head.weighted, tenant.weight, lead_max, config.lead_catch_up);
         }
         self.backlog.queued -= 1;
         self.backlog.in_flight += 1;
@@ -201,8 +208,11 @@ impl Drr {
         self.on_ended(io);
         if has_backlog {
             self.settle(config, io.tenant);
-        } else if !has_ios {
-            self.recount(config, io.tenant);
+        } else {
+            if !has_ios {
+                self.recount(config, io.tenant);
+            }
+            self.stay_idle(config, io.tenant);
         }
         self.credit(config, io.tenant)
     }
@@ -263,9 +273,10 @@ impl Drr {
 
     /// IOs of the tenant may never end. If it waits for them, the others no longer wait for it.
     pub(super) fn on_overdue(&mut self, config: &GimbalConfig, id: TenantId) {
-        let is_stuck = id.index() < self.tenants.len() && self.lists.place(id) == Place::Deferred;
+        let is_stuck =
+            id.index() < self.tenants.len() && matches!(self.lists.place(id), Place::Deferred | Place::Idle);
         if config.lead_max.is_some() && is_stuck {
-            self.lead.excuse(id);
+            self.lead.excuse(id, config.lead_catch_up);
         }
     }
 
@@ -362,10 +373,10 @@ impl Drr {
     }
 
     #[inline]
-    fn head_of(&self, config: &GimbalConfig, id: TenantId, write_cost: Cost) -> Head {
+    fn head_of(&self, config: &GimbalConfig, id: TenantId, prices: Prices<'_>) -> Head {
         let head = self.tenants[id.index()].queue.head();
         let &Io { kind, length, .. } = head.expect("a tenant without backlog is idle");
-        let priced = if kind.pays_as_write() { write_cost.of(length) } else { length };
+        let priced = prices.of(kind, length);
         Head { tenant: id, kind, length, priced, weighted: priced + config.io_overhead }
     }
 }

@@ -10,7 +10,7 @@
 use super::{Drr, allotment, quantum};
 use crate::Share;
 use crate::gimbal::lists::Place;
-use crate::gimbal::{DeferredDeficit, GimbalConfig};
+use crate::gimbal::{DeferredDeficit, GimbalConfig, LeadAmong};
 use units::{Bytes, Instant, TenantId};
 
 impl Drr {
@@ -47,7 +47,12 @@ impl Drr {
     /// A tenant's last IO has left its queue. Whether it is active still is for `recount` to say.
     pub(super) fn leave(&mut self, config: &GimbalConfig, id: TenantId) {
         self.tenants[id.index()].deficit = Bytes::ZERO;
-        self.move_to(config, id, Place::Idle);
+        self.limits.set(id, None);
+        self.lists.move_to_back(id, Place::Idle);
+        if config.lead_max.is_some() {
+            let competes = self.competes_idle(config, id);
+            self.lead.on_idle(id, competes, config.lead_catch_up);
+        }
         self.reservations.set(id, None);
     }
 
@@ -57,8 +62,23 @@ impl Drr {
         self.limits.set(id, None);
         self.lists.move_to_back(id, place);
         if config.lead_max.is_some() {
-            self.lead.on_move(id, place);
+            self.lead.on_move(id, place, config.lead_catch_up);
         }
+    }
+
+    /// An IO of a tenant without backlog has ended; the leads of others may have been measured against it.
+    #[inline]
+    pub(super) fn stay_idle(&mut self, config: &GimbalConfig, id: TenantId) {
+        if config.lead_max.is_some() && config.lead_among == LeadAmong::BackloggedOrFull {
+            let competes = self.competes_idle(config, id);
+            self.lead.on_idle(id, competes, config.lead_catch_up);
+        }
+    }
+
+    /// Whether the leads of others are measured against a tenant without backlog: for as long as all its slots are busy.
+    #[inline]
+    fn competes_idle(&self, config: &GimbalConfig, id: TenantId) -> bool {
+        config.lead_among == LeadAmong::BackloggedOrFull && !self.may_submit(config, id)
     }
 
     /// Puts a tenant at the back of the round with one quantum.

@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::*;
-use crate::{DeviceConstants, IoId, IoKind, Mark, Priority};
+use crate::{Cost, DeviceConstants, IoId, IoKind, LeadAmong, Mark, Priority};
 use proptest::prelude::*;
 use std::vec::Vec;
 use units::{ByteRate, Nanos};
@@ -60,7 +60,7 @@ impl Round {
     }
 
     fn submit(&mut self, now: Instant) -> Option<Io> {
-        let head = self.drr.head(&self.config, now, self.cost)?;
+        let head = self.drr.head(&self.config, now, Prices::Bytes(self.cost))?;
         let io = self.drr.submit(&self.config, now, head);
         self.in_flight.push(io);
         Some(io)
@@ -425,6 +425,30 @@ fn thousands_of_idle_tenants_change_nothing() {
         submitted.map(|tenant| tenant.0 - first).collect::<Vec<_>>()
     };
     assert_eq!(run(0), run(10_000));
+}
+
+#[test]
+fn leads_may_be_measured_against_a_tenant_that_is_full_until_it_is_excused() {
+    let Round { config, .. } = Round::with_bounded_lead();
+    for (lead_among, waits) in [(LeadAmong::Backlogged, false), (LeadAmong::BackloggedOrFull, true)] {
+        let mut round = Round::new(GimbalConfig { lead_among, ..config });
+        round.reads(ONE, Bytes::kib(128), config.slots() as usize);
+        while round.submit(NOW).is_some() {}
+        let count = 100;
+        round.reads(TWO, Bytes::kib(128), count);
+        let run_two = |round: &mut Round| {
+            let mut served = 0;
+            while round.submit(NOW).is_some() {
+                round.complete(round.in_flight.len() - 1);
+                served += 1;
+            }
+            served
+        };
+        let before = run_two(&mut round);
+        assert_eq!(before < count, waits, "{lead_among:?}: {before} served");
+        round.drr.on_overdue(&round.config, ONE);
+        assert_eq!(before + run_two(&mut round), count, "nobody waits for IOs that hang");
+    }
 }
 
 #[test]

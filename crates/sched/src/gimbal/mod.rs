@@ -13,6 +13,9 @@
 //!  on_completion ─┴──────────────────────────┘
 //! ```
 //!
+//! With the costs of the SSD at hand (`GimbalConfig::next`) `drr` charges by `costs`, and `wear` finds out from what completes how
+//! dear writes are; the write cost then only splits the tokens.
+//!
 //! The order is strict: if the head's bucket cannot pay, everybody waits with it (paper §3.3).
 //!
 //! Holds, for every run: it is idle only with nothing queued, with everybody who has backlog out of slots, limited or too
@@ -24,6 +27,7 @@
 mod bucket;
 mod config;
 mod congestion;
+mod costs;
 mod drr;
 mod latency;
 mod lead;
@@ -34,21 +38,26 @@ mod ranking;
 mod reciprocal;
 mod slots;
 mod tenant;
+mod wear;
 mod write_cost;
 
 pub use config::{
-    DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, RateGrowth, ReadOverflow, TokenSplit,
-    WriteCostRule,
+    DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, LeadAmong, RateGrowth, ReadOverflow,
+    SlotClosing, TokenSplit, WriteCostRule,
 };
+pub use costs::{CostCurve, DeviceCosts, StateCosts};
+pub use wear::Wear;
 
 use crate::{
     Backlog, Congestion, Cost, Credit, Done, Io, IoKind, Next, Outcome, Policy, Share, SsdView, TenantView,
 };
 use bucket::{DualBucket, Pace};
 use congestion::TargetRate;
+use costs::Prices;
 use drr::Drr;
 use latency::LatencyMonitor;
 use units::{Instant, Nanos, TenantId};
+use wear::WearEstimator;
 use write_cost::WriteCost;
 
 /// One SSD's Gimbal.
@@ -61,6 +70,7 @@ pub struct Gimbal {
     write_latency: LatencyMonitor,
     target: TargetRate,
     write_cost: WriteCost,
+    wear: WearEstimator,
 }
 
 impl Gimbal {
@@ -83,6 +93,7 @@ impl Gimbal {
             write_latency: LatencyMonitor::new(&config),
             target,
             write_cost,
+            wear: WearEstimator::new(&config),
         }
     }
 
@@ -104,6 +115,9 @@ impl Gimbal {
             }
             IoKind::Management => return,
         };
+        if let Some(costs) = &self.config.costs {
+            self.wear.on_completion(now, costs, io, latency, self.drr.is_held_back());
+        }
         let state = monitor.on_latency(latency);
         self.target.on_completion(now, state, io.length, latency);
         self.set_pace(now);
@@ -141,7 +155,11 @@ impl Policy for Gimbal {
     }
 
     fn next(&mut self, now: Instant) -> Next {
-        let Some(head) = self.drr.head(&self.config, now, self.write_cost.cost()) else {
+        let prices = match &self.config.costs {
+            Some(costs) => Prices::Device(costs, self.wear.wear()),
+            None => Prices::Bytes(self.write_cost.cost()),
+        };
+        let Some(head) = self.drr.head(&self.config, now, prices) else {
             return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
         };
         if let Err(payable) = self.bucket.pay(now, head.kind, head.length) {
@@ -201,6 +219,7 @@ impl Policy for Gimbal {
             target_rate: self.target.rate(),
             completion_rate: self.target.completion_rate(),
             write_cost: self.write_cost.cost(),
+            wear: self.config.costs.map(|_| self.wear.wear()),
             read_tokens: bucket.bytes(IoKind::Read),
             write_tokens: bucket.bytes(IoKind::Write),
             active_tenants: self.drr.active_tenants(),

@@ -1,9 +1,12 @@
 //! Gimbal's decisions, done the obvious way: every question is answered by looking at everybody.
 //!
-//! The rate, the write cost and the overload signal are taken from the switch under test (they have tests of their own);
+//! The rate, the write cost, the wear and the overload signal are taken from the switch under test (they have tests of their own);
 //! buckets, slots, round, leads and priorities are done again here.
 
-use sched::{Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, Next, ReadOverflow, TokenSplit};
+use sched::{
+    Cost, CostCurve, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, LeadAmong, Next, ReadOverflow,
+    SlotClosing, TokenSplit, Wear,
+};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, Nanos};
 
@@ -76,6 +79,8 @@ struct Tenant {
     slots: Vec<Slot>,
     /// Weighted bytes served; more if it was away while others were served.
     served_bytes: u64,
+    /// All its slots were busy when its last IO left or, later, when one of them ended; nothing has arrived since.
+    full: bool,
 }
 
 impl Tenant {
@@ -119,6 +124,7 @@ pub(crate) struct Naive {
     /// Reads and writes that succeeded: when, and whether it was a read.
     succeeded: Vec<(Instant, bool)>,
     rate_and_cost: (u64, Cost),
+    wear: Wear,
 }
 
 impl Naive {
@@ -147,16 +153,19 @@ impl Naive {
             },
             succeeded: Vec::new(),
             rate_and_cost: (config.rate_start.0, config.device.write_cost_worst),
+            wear: Wear::FRAGMENTED,
         }
     }
 
     pub(crate) fn on_arrival(&mut self, now: Instant, io: Io) {
-        let missed = self.floor * self.weight(io.tenant.0);
+        let missed = self.missed(io.tenant.0);
         let tenant = self.tenant(io.tenant.0);
         let was_empty = tenant.queued() == 0;
         tenant.queues[io.priority.index()].push_back(io);
         if was_empty {
-            tenant.served_bytes = tenant.served_bytes.max(missed);
+            if !std::mem::take(&mut tenant.full) {
+                tenant.served_bytes = tenant.served_bytes.max(missed);
+            }
             self.join(io.tenant.0);
         }
         self.raise_floor();
@@ -176,13 +185,10 @@ impl Naive {
                 self.ahead.push(id);
                 continue;
             }
-            let (quotas, quantum, write_cost) =
-                (self.config.class_quotas, self.quantum(id), i128::from(self.rate_and_cost.1.fixed()));
+            let (quotas, quantum) = (self.config.class_quotas, self.quantum(id));
             let class = self.tenants[&id].class(&quotas);
             let io = self.tenants[&id].queues[class][0];
-            let cost = if io.kind == IoKind::Read { i128::from(Cost::SCALE) } else { write_cost };
-            let priced = (i128::from(io.length.0) * cost / i128::from(Cost::SCALE)) as u64;
-            let weighted = priced + self.config.io_overhead.0;
+            let weighted = self.price(&io) + self.config.io_overhead.0;
             let tenant = self.tenant(id);
             if tenant.deficit < weighted {
                 tenant.deficit += quantum;
@@ -206,8 +212,10 @@ impl Naive {
         io: &Io,
         success: bool,
         pace: (u64, Cost),
+        wear: Option<Wear>,
         overloaded: bool,
     ) {
+        self.wear = wear.unwrap_or(self.wear);
         if success && io.kind != IoKind::Management {
             self.succeeded.push((now, io.kind == IoKind::Read));
             self.set_pace(now, pace);
@@ -225,16 +233,23 @@ impl Naive {
             self.defer(io.tenant.0);
         }
         self.undefer();
+        if self.tenants[&io.tenant.0].queued() == 0 {
+            self.look_if_full(io.tenant.0);
+        }
+        self.raise_floor();
         self.on_tenants_changed(now);
     }
 
     pub(crate) fn withdraw(&mut self, now: Instant, id: u32, gone: impl Fn(&Io) -> bool) {
         let tenant = self.tenant(id);
+        let had_backlog = tenant.queued() > 0;
         for queue in &mut tenant.queues {
             queue.retain(|io| !gone(io));
         }
         if tenant.queued() == 0 {
-            self.leave(id);
+            if had_backlog {
+                self.leave(id);
+            }
         } else if self.active.contains(&id) && !self.may_submit(id) {
             self.defer(id);
         }
@@ -303,6 +318,7 @@ impl Naive {
 
     fn submit(&mut self, id: u32, class: usize, weighted: u64) {
         let (quota, size) = (self.config.class_quotas[class], self.config.slot_size.0);
+        let closing = self.config.slot_closing;
         self.tenant(id).served_bytes += weighted;
         self.raise_floor(); // even if it was the tenant's last IO
         let tenant = self.tenant(id);
@@ -318,7 +334,10 @@ impl Naive {
         let slot = tenant.slots.iter_mut().find(|slot| slot.open).expect("one is open");
         slot.in_flight.push((io.id, io.kind));
         slot.weighted += weighted;
-        slot.open = slot.weighted < size;
+        slot.open = match closing {
+            SlotClosing::Full => slot.weighted < size,
+            SlotClosing::BeforeOvershoot => slot.weighted + weighted <= size,
+        };
         if tenant.queued() == 0 {
             self.leave(id);
         } else if !self.may_submit(id) {
@@ -333,8 +352,56 @@ impl Naive {
     }
 
     fn raise_floor(&mut self) {
-        let backlogged = self.tenants.keys().copied().filter(|id| self.tenants[id].queued() > 0);
-        self.floor = backlogged.map(|id| self.service(id)).min().unwrap_or(self.floor);
+        let competes = |tenant: &Tenant| tenant.queued() > 0 || tenant.full;
+        let competing = self.tenants.keys().copied().filter(|id| competes(&self.tenants[id]));
+        let least = competing.map(|id| self.service(id)).min();
+        self.floor = self.floor.max(least.unwrap_or(0));
+    }
+
+    /// The service that a tenant has at least when it comes back, times its weight.
+    fn missed(&self, id: u32) -> u64 {
+        self.floor.saturating_sub(self.config.lead_catch_up.0) * self.weight(id)
+    }
+
+    /// A tenant without backlog may compete because of its slots.
+    fn look_if_full(&mut self, id: u32) {
+        let counts = self.config.lead_max.is_some() && self.config.lead_among == LeadAmong::BackloggedOrFull;
+        let (full, missed) = (counts && !self.may_submit(id), self.missed(id));
+        let tenant = self.tenant(id);
+        if full && !tenant.full {
+            tenant.served_bytes = tenant.served_bytes.max(missed);
+        }
+        tenant.full = full;
+    }
+
+    /// What slots, deficit and service count.
+    fn price(&self, io: &Io) -> u64 {
+        let (is_read, length) = (io.kind == IoKind::Read, u128::from(io.length.0));
+        let Some(costs) = self.config.costs else {
+            let cost = if is_read { Cost::ONE } else { self.rate_and_cost.1 };
+            return (length * u128::from(cost.fixed()) / u128::from(Cost::SCALE)) as u64;
+        };
+        let [clean, fragmented] = [costs.clean, costs.fragmented].map(|state| {
+            let CostCurve(costs) = if is_read { state.reads } else { state.writes };
+            let points: Vec<(u128, u128)> = CostCurve::sizes()
+                .iter()
+                .zip(costs)
+                .map(|(size, cost)| (u128::from(size.0), u128::from(cost.0)))
+                .collect();
+            let (least, most) = (points[0], points[points.len() - 1]);
+            if length <= least.0 {
+                return least.1;
+            }
+            if length >= most.0 {
+                return most.1 * length / most.0;
+            }
+            let above = points.iter().position(|&(size, _)| size > length).expect("it is below the most");
+            let ((low, cheap), (high, dear)) = (points[above - 1], points[above]);
+            cheap + (dear - cheap) * (length - low) / (high - low)
+        });
+        // A wear is a whole number of parts of 2¹⁶.
+        let parts = (self.wear.as_f64() * 65_536.0) as u128;
+        (clean + (fragmented - clean) * parts / 65_536) as u64
     }
 
     fn is_ahead(&self, id: u32) -> bool {
@@ -405,6 +472,8 @@ impl Naive {
         self.deferred.retain(|&other| other != id);
         self.ahead.retain(|&other| other != id);
         self.tenant(id).deficit = 0;
+        self.tenant(id).full = true; // it has competed until now
+        self.look_if_full(id);
     }
 
     fn defer(&mut self, id: u32) {

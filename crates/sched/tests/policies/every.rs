@@ -99,7 +99,7 @@ pub(crate) fn run<P: Policy + Clone>(world: World, policy: P) {
 }
 
 pub(crate) fn worlds() -> impl Strategy<Value = World> {
-    let variant = prop::sample::select(vec![Variant::Paper, Variant::Fair, Variant::AllOptions]);
+    let variant = prop::sample::select(Variant::ALL.to_vec());
     (any::<u64>(), 1..14u32, 1..1500u32, 1..20u32, variant)
         .prop_map(|(seed, tenants, steps, slots, variant)| World { seed, tenants, steps, slots, variant })
 }

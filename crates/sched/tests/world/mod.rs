@@ -4,8 +4,8 @@
 //! [`World`] as one line of Rust, to be pasted into a test of its own.
 
 use sched::{
-    Cost, DeferredDeficit, DeviceConstants, GimbalConfig, Io, IoId, IoKind, Mark, Priority, ReadOverflow,
-    TokenSplit,
+    Cost, DeferredDeficit, DeviceConstants, DeviceCosts, GimbalConfig, Io, IoId, IoKind, Mark, Priority,
+    ReadOverflow, TokenSplit,
 };
 use units::{ByteRate, Bytes, Nanos, TenantId};
 
@@ -28,6 +28,13 @@ pub(crate) enum Variant {
     Fair,
     /// Every option at another value than the paper's, and a lead so small that it binds at every turn.
     AllOptions,
+    /// `GimbalConfig::next`, with a lead small enough to bind.
+    Next,
+}
+
+impl Variant {
+    /// All of them.
+    pub(crate) const ALL: [Variant; 4] = [Variant::Paper, Variant::Fair, Variant::AllOptions, Variant::Next];
 }
 
 /// SplitMix64 (public domain algorithm by S. Vigna): all the randomness a world needs.
@@ -106,6 +113,11 @@ impl World {
                 lead_max: Some(Bytes::kib(64)),
                 ..GimbalConfig::fair(device)
             },
+            Variant::Next => GimbalConfig {
+                slots_factor: 1,
+                lead_max: Some(Bytes::kib(256)),
+                ..GimbalConfig::next(device, DeviceCosts::DCT983)
+            },
         }
     }
 
@@ -130,7 +142,9 @@ impl Events {
         }
         match dice.roll(100) {
             0..30 => {
-                let longest = dice.pick(&[100, 10_000, 1_000_000]);
+                // The wear is judged every 50 ms.
+                let long = if self.world.variant == Variant::Next { 20_000_000 } else { 1_000_000 };
+                let longest = dice.pick(&[100, 10_000, long]);
                 Event::Wait(Nanos(dice.roll(longest)))
             }
             30 => Event::Withdraw(TenantId(dice.roll(u64::from(self.world.tenants)) as u32)),

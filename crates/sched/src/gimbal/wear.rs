@@ -1,0 +1,356 @@
+//! Wear: between clean and fragmented, how worn is the flash right now?
+//!
+//! What a write costs the SSD is decided by the state of its flash (seven times as much on a fragmented DCT983 as on a clean one),
+//! and nobody tells the switch that state. Latencies do not either: the buffer hides it from writes until it is full. But the sum
+//! does. Whatever is served, the device time that it takes adds up to the time there is. So all that completes is charged
+//! twice, at the costs of a clean SSD and at those of a fragmented one, and both sums are held against the clock:
+//!
+//! ```text
+//!              at clean costs              at fragmented costs
+//!   1 ┄┄┄┄┄┄┄┄ ▇ ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ ▇ ┄┄┄┄┄  more than a fragmented SSD could: it is clean(er)
+//!   least ┄┄┄┄ ▇ ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ ▇ ┄┄┄┄┄
+//!              ▇      ▇                    ▇     ▇     less than a clean SSD would, though more waits: it is worn
+//! ```
+//!
+//! A mix of reads and writes gets less out of the SSD than its parts alone (Gimbal, figure 14), so a clean SSD may fall as far
+//! short as [`MIXED_LEAST_PERCENT`]. Between the two bounds both states explain what was seen, or neither: then the wear stays, or goes
+//! where the line between them crosses. At either end it comes to rest exactly, and prices stand still.
+//!
+//! No feedback: a wrong price changes the mix, not what the SSD does in that time, and either sum is off for every mix but those
+//! with next to no writes, where the price hardly matters.
+//!
+//! Holds: an SSD that serves as a clean one does is found clean, one that serves as a fragmented one does fragmented, from any
+//!        belief and for any mix with enough writes (`the_truth_is_found_from_either_end`); one that has nothing to do teaches
+//!        nothing that it did not show (`idleness_is_no_wear`); what the buffer takes at once misleads for a moment only
+//!        (`a_burst_into_the_buffer_is_forgotten`).
+//! Elsewhere: what follows from it is `costs`.
+//! Beyond the paper, which goes by the latency of writes (§3.4, `write_cost`).
+
+use super::GimbalConfig;
+use super::costs::DeviceCosts;
+use crate::Io;
+use units::{Bytes, Instant, Nanos};
+
+/// How worn the flash is: 0 when clean, 1 in the steady state of random overwrites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wear(u32);
+
+impl Wear {
+    /// Written once, in order.
+    pub const CLEAN: Wear = Wear(0);
+    /// Overwritten at random for long.
+    pub const FRAGMENTED: Wear = Wear(ONE as u32);
+
+    /// `numerator / denominator`, but no more than 1.
+    ///
+    /// # Panics
+    /// If the denominator is zero.
+    pub const fn ratio(numerator: u32, denominator: u32) -> Wear {
+        let wear = numerator as u64 * ONE as u64 / denominator as u64;
+        Wear(if wear > ONE as u64 { ONE as u32 } else { wear as u32 })
+    }
+
+    /// As a number for people and plots; never for decisions.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / ONE as f64
+    }
+
+    /// So far from `clean` to `fragmented`, rounded down.
+    #[inline]
+    pub(super) fn blend(self, clean: Bytes, fragmented: Bytes) -> Bytes {
+        let further = u128::from((fragmented - clean).0) * u128::from(self.0) / ONE as u128;
+        clean + Bytes(further as u64)
+    }
+}
+
+/// Fixed point: parts of a capacity, of a wear, of a sum.
+const ONE: i64 = 1 << 16;
+/// How often the wear is reconsidered. Ours: some ten times the latency of a loaded SSD.
+const WINDOW: Nanos = Nanos::millis(50);
+/// A window that was closed so late was mostly idle: all that was seen before it is forgotten.
+const WINDOW_LATEST: Nanos = Nanos::millis(100);
+/// Of what was seen, an eighth is forgotten with every window: a memory of 400 ms, several times what the buffer of an SSD takes
+/// in a steady state.
+const MEMORY: u64 = 8;
+/// What measured costs may be off by, and how exactly a sum tells.
+const MARGIN: i64 = ONE / 20;
+/// The wear goes half of the way at a time, and arrives when it is as near as this.
+const ARRIVED: i64 = ONE / 16;
+/// What a clean SSD does of a mix at least, of a hundred that its parts do alone: 4 KiB reads and writes get 66 (Gimbal, figure 14,
+/// as the model has it), others more.
+const MIXED_LEAST_PERCENT: i64 = 60;
+/// Of a hundred completions, so many must leave somebody waiting for the SSD to count as busy.
+const WAITING_PERCENT: u64 = 75;
+
+/// What completed in a span of time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    span: u64,
+    /// At clean costs and at fragmented ones.
+    costs: [u64; 2],
+    /// Writes' part of the first.
+    writes: u64,
+    /// Σ of cost × latency, in byte-microseconds: divided by the span, the cost in flight.
+    in_flight: u64,
+    ios: u64,
+    /// Completions that found somebody waiting.
+    waiting: u64,
+}
+
+/// What has been seen, and what it says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WearEstimator {
+    wear: Wear,
+    /// The cost in flight that keeps the SSD busy, whoever waits.
+    busy: Bytes,
+    begun: Option<Instant>,
+    now: Seen,
+    past: Seen,
+}
+
+impl WearEstimator {
+    /// Believes the worst, as the paper's write cost does.
+    pub(super) fn new(config: &GimbalConfig) -> WearEstimator {
+        let busy = Bytes(u64::from(config.device.slots) * SEQUENTIAL_READ.0);
+        let (now, past) = (Seen::default(), Seen::default());
+        WearEstimator { wear: Wear::FRAGMENTED, busy, begun: None, now, past }
+    }
+
+    pub(super) fn wear(&self) -> Wear {
+        self.wear
+    }
+
+    /// An IO completed after `latency` inside the SSD; `waiting`: others waited for the SSD meanwhile.
+    #[inline]
+    pub(super) fn on_completion(
+        &mut self,
+        now: Instant,
+        costs: &DeviceCosts,
+        io: &Io,
+        latency: Nanos,
+        waiting: bool,
+    ) {
+        let clean = costs.clean.of(io.kind, io.length).0;
+        let fragmented = costs.fragmented.of(io.kind, io.length).0;
+        let seen = &mut self.now;
+        seen.costs = [seen.costs[0].saturating_add(clean), seen.costs[1].saturating_add(fragmented)];
+        if io.kind.pays_as_write() {
+            seen.writes = seen.writes.saturating_add(clean);
+        }
+        let in_flight = u128::from(clean) * u128::from(latency.0) / NANOS_PER_MICRO;
+        seen.in_flight = seen.in_flight.saturating_add(u64::try_from(in_flight).unwrap_or(u64::MAX));
+        seen.ios += 1;
+        seen.waiting += u64::from(waiting);
+        let begun = *self.begun.get_or_insert(now);
+        let span = now.since(begun);
+        if span >= WINDOW {
+            self.close_window(now, span, costs);
+        }
+    }
+
+    fn close_window(&mut self, now: Instant, span: Nanos, costs: &DeviceCosts) {
+        self.begun = Some(now);
+        let seen = Seen { span: span.0, ..core::mem::take(&mut self.now) };
+        if span > WINDOW_LATEST {
+            self.past = Seen::default();
+            return;
+        }
+        self.past.fade();
+        self.past.add(seen);
+        let to = self.past.judge(costs, self.busy, i64::from(self.wear.0));
+        let wear = i64::from(self.wear.0);
+        let moved = wear + (to - wear) / 2;
+        self.wear = Wear(if (to - moved).abs() < ARRIVED { to } else { moved } as u32);
+    }
+}
+
+impl Seen {
+    fn fade(&mut self) {
+        let [clean, fragmented] = &mut self.costs;
+        for number in [
+            &mut self.span,
+            clean,
+            fragmented,
+            &mut self.writes,
+            &mut self.in_flight,
+            &mut self.ios,
+            &mut self.waiting,
+        ] {
+            *number -= *number / MEMORY;
+        }
+    }
+
+    fn add(&mut self, other: Seen) {
+        self.span += other.span;
+        self.costs = [0, 1].map(|state| self.costs[state].saturating_add(other.costs[state]));
+        self.writes = self.writes.saturating_add(other.writes);
+        self.in_flight = self.in_flight.saturating_add(other.in_flight);
+        self.ios += other.ios;
+        self.waiting += other.waiting;
+    }
+
+    /// Where the wear should be, if it is `wear` now.
+    fn judge(&self, costs: &DeviceCosts, busy: Bytes, wear: i64) -> i64 {
+        let capacity = u128::from(costs.rate.0) * u128::from(self.span) / NANOS_PER_SEC;
+        let part = |of: u64, whole: u128| {
+            let part = u128::from(of) * ONE as u128 / whole.max(1);
+            i64::try_from(part).unwrap_or(PART_MAX).min(PART_MAX)
+        };
+        let [clean, fragmented] = self.costs.map(|cost| part(cost, capacity));
+        // A mix loses most when it is half and half, and soon.
+        let writes = part(self.writes, self.costs[0].into());
+        let mixed = (8 * writes * (ONE - writes) / ONE).min(ONE);
+        let clean_least = ONE - MARGIN - mixed * (100 - MIXED_LEAST_PERCENT) / 100;
+        let fragmented_most = ONE + MARGIN;
+        let (above, beyond) = (clean - clean_least, fragmented - fragmented_most);
+        if !self.is_busy(busy) {
+            // Only what was done counts, not what was not: no more worn than an SSD that can do this.
+            let differs = fragmented - clean;
+            let most = if differs > 0 { (fragmented_most - clean).max(0) * ONE / differs } else { ONE };
+            return wear.min(most);
+        }
+        match (above >= 0, beyond <= 0) {
+            (true, true) => wear,
+            (true, false) => 0,
+            (false, true) => ONE,
+            (false, false) => -above * ONE / (beyond - above),
+        }
+    }
+
+    fn is_busy(&self, busy: Bytes) -> bool {
+        let mean = u128::from(self.in_flight) * NANOS_PER_MICRO / u128::from(self.span.max(1));
+        self.waiting * 100 >= self.ios * WAITING_PERCENT || mean >= u128::from(busy.0)
+    }
+}
+
+/// What a slot holds of sequential reads, by which the device's slots are counted (Gimbal §3.5).
+const SEQUENTIAL_READ: Bytes = Bytes::kib(128);
+const NANOS_PER_MICRO: u128 = 1000;
+const NANOS_PER_SEC: u128 = 1_000_000_000;
+/// Far more than any sum can be of what it should be; products of it fit.
+const PART_MAX: i64 = ONE << 24;
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::gimbal::costs::CostCurve;
+    use crate::{DeviceConstants, IoId, IoKind, Mark, Priority};
+    use proptest::prelude::*;
+    use units::TenantId;
+
+    const STEP: Nanos = Nanos::micros(500);
+
+    fn estimator(wear: Wear) -> WearEstimator {
+        let config = GimbalConfig::next(DeviceConstants::DCT983, DeviceCosts::DCT983);
+        WearEstimator { wear, ..WearEstimator::new(&config) }
+    }
+
+    fn io(kind: IoKind, length: Bytes) -> Io {
+        let (tenant, priority, mark) = (TenantId(0), Priority::default(), Mark::default());
+        Io { id: IoId(0), tenant, priority, kind, length, mark }
+    }
+
+    /// Serves at `percent` of what an SSD so worn can do, `writes_percent` of its time for writes.
+    struct Served {
+        truth: Wear,
+        percent: u64,
+        writes_percent: u64,
+        sizes: [Bytes; 2],
+        waiting: bool,
+    }
+
+    impl Served {
+        fn run(&self, estimator: &mut WearEstimator, from: Instant, span: Nanos) -> Instant {
+            let mut owed = [0u64; 2];
+            let mut now = from;
+            while now < from + span {
+                now += STEP;
+                let earned = DeviceCosts::DCT983.rate.0 / 1_000_000 * STEP.0 / 1000 * self.percent / 100;
+                let shares = [100 - self.writes_percent, self.writes_percent];
+                for (kind, direction) in [IoKind::Read, IoKind::Write].into_iter().zip(0..) {
+                    owed[direction] += earned * shares[direction] / 100;
+                    let io = io(kind, self.sizes[direction]);
+                    let cost = DeviceCosts::DCT983.of(self.truth, kind, io.length).0;
+                    while owed[direction] >= cost {
+                        owed[direction] -= cost;
+                        estimator.on_completion(
+                            now,
+                            &DeviceCosts::DCT983,
+                            &io,
+                            Nanos::micros(50),
+                            self.waiting,
+                        );
+                    }
+                }
+            }
+            now
+        }
+    }
+
+    const SECOND: Nanos = Nanos::secs(1);
+    const SMALL: [Bytes; 2] = [Bytes::kib(4); 2];
+
+    #[test]
+    fn idleness_is_no_wear() {
+        let idle =
+            Served { truth: Wear::CLEAN, percent: 10, writes_percent: 50, sizes: SMALL, waiting: false };
+        let mut clean = estimator(Wear::CLEAN);
+        idle.run(&mut clean, Instant::ZERO, SECOND);
+        assert_eq!(clean.wear(), Wear::CLEAN);
+    }
+
+    #[test]
+    fn what_a_fragmented_ssd_could_not_do_is_a_sign_whoever_waits() {
+        let half =
+            Served { truth: Wear::CLEAN, percent: 60, writes_percent: 50, sizes: SMALL, waiting: false };
+        let mut worst = estimator(Wear::FRAGMENTED);
+        half.run(&mut worst, Instant::ZERO, SECOND);
+        assert!(worst.wear() < Wear::ratio(1, 4), "still {:?}", worst.wear());
+    }
+
+    #[test]
+    fn a_burst_into_the_buffer_is_forgotten() {
+        let mut worn = estimator(Wear::FRAGMENTED);
+        let served =
+            Served { truth: Wear::FRAGMENTED, percent: 90, writes_percent: 50, sizes: SMALL, waiting: true };
+        let now = served.run(&mut worn, Instant::ZERO, SECOND);
+        for _ in 0..3072 {
+            worn.on_completion(now, &DeviceCosts::DCT983, &io(IoKind::Write, Bytes::kib(4)), STEP, true);
+        }
+        served.run(&mut worn, now, SECOND);
+        assert_eq!(worn.wear(), Wear::FRAGMENTED);
+    }
+
+    #[test]
+    fn reads_of_the_least_size_say_nothing_of_the_wear() {
+        for wear in [Wear::CLEAN, Wear::FRAGMENTED] {
+            let reads = Served { truth: wear, percent: 100, writes_percent: 0, sizes: SMALL, waiting: true };
+            let mut before = estimator(wear);
+            reads.run(&mut before, Instant::ZERO, SECOND);
+            assert_eq!(before.wear(), wear);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(crate::random_cases(100))]
+
+        #[test]
+        fn the_truth_is_found_from_either_end(
+            clean in any::<bool>(),
+            belief in 0..=4u32,
+            (percent, writes_percent) in prop_oneof![(70..=100u64, 25..=80u64), (96..=100u64, Just(100))],
+            sizes in prop::array::uniform2(0..CostCurve::SIZES),
+        ) {
+            let truth = if clean { Wear::CLEAN } else { Wear::FRAGMENTED };
+            let sizes = sizes.map(|n| CostCurve::sizes()[n]);
+            let mut estimator = estimator(Wear::ratio(belief, 4));
+            Served { truth, percent, writes_percent, sizes, waiting: true }.run(
+                &mut estimator,
+                Instant::ZERO,
+                Nanos::secs(2),
+            );
+            prop_assert_eq!(estimator.wear(), truth);
+        }
+    }
+}
