@@ -90,6 +90,8 @@ pub(crate) struct Args {
 enum Scheduler {
     /// Gimbal with a bounded lead: shares hold even for tenants that are out of slots
     Gimbal,
+    /// Gimbal that is fair in what IOs take of the device, by a calibrated model of it
+    GimbalNext,
     /// Gimbal exactly as published
     GimbalPaper,
     /// ReFlex: tokens by a calibrated model of the device
@@ -229,6 +231,7 @@ fn simple(device: &str, args: &Args) -> anyhow::Result<Config> {
     if let Some(scheduler) = args.scheduler {
         config.devices[0].scheduler.policy = match scheduler {
             Scheduler::Gimbal => PolicyKind::Gimbal,
+            Scheduler::GimbalNext => PolicyKind::GimbalNext,
             Scheduler::GimbalPaper => PolicyKind::GimbalPaper,
             Scheduler::Reflex => PolicyKind::Reflex,
             Scheduler::Flashfq => PolicyKind::Flashfq,

@@ -1,11 +1,18 @@
 //! A calibration as a file: what the schedulers that do not measure by themselves must know of a device.
 //!
-//! ReFlex and FlashFQ go by a model of the device that was fitted beforehand, and PARDA by a latency that suits it. Such a file
+//! gimbal-next, ReFlex and FlashFQ go by a model of the device that was fitted beforehand, and PARDA by a latency that suits it. Such a file
 //! is made by measuring the device, and belongs to it as its profile does. Every table is optional; a name that no field has is
 //! an error.
 //!
 //! ```toml
 //! description = "what was measured, and how"
+//!
+//! [gimbal-next]                           # costs in bytes of large reads: of IOs of 4, 8, 16, 32, 64, 128 and 256 KiB
+//! rate_bytes_per_s = 3_256_000_000        # large reads, clean
+//! clean_reads = [7961, 8373, 16_554, 32_913, 65_632, 131_072, 261_933]
+//! clean_writes = [10_155, 20_318, 40_644, 81_305, 162_599, 325_231, 650_592]
+//! fragmented_reads = [7961, 17_369, 34_740, 69_481, 138_954, 277_873, 555_841]
+//! fragmented_writes = [76_551, 152_757, 305_342, 610_800, 1_229_443, 2_442_285, 4_895_588]
 //!
 //! [reflex]
 //! read_only_read_cost_millitokens = 500   # a 4 KiB read when nobody writes; 1000 when somebody does
@@ -33,17 +40,22 @@
 //! Holds: what is written is read back (`a_calibration_survives_being_written`); what is read can be run with, as the
 //!        schedulers' own checks are made here (`constants_that_a_scheduler_refuses_are_refused`).
 
-use sched::{FlashfqConfig, LinearCost, Millitokens, PardaConfig, ReflexConfig, SupplyPoint, TokenRate};
+use sched::{
+    CostCurve, DeviceCosts, FlashfqConfig, LinearCost, Millitokens, PardaConfig, ReflexConfig, StateCosts,
+    SupplyPoint, TokenRate,
+};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::{error, fmt, io};
-use units::Nanos;
+use units::{ByteRate, Bytes, Nanos};
 
 /// What was found out about a device; a scheduler that was not calibrated on it is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
     /// What was measured, and how.
     pub description: String,
+    /// What IOs take of the device, for gimbal-next.
+    pub gimbal_next: Option<DeviceCosts>,
     /// ReFlex's model. Only costs and supply are written to the file; the rest is [`ReflexConfig::new`]'s.
     pub reflex: Option<ReflexConfig>,
     /// FlashFQ's constants.
@@ -130,11 +142,13 @@ impl Calibration {
         })?;
         let calibration = Calibration {
             description: file.description,
+            gimbal_next: file.gimbal_next.map(DeviceCosts::from),
             reflex: file.reflex.map(ReflexConfig::from),
             flashfq: file.flashfq.map(FlashfqConfig::from),
             parda: file.parda.map(PardaConfig::from),
         };
         let checks = [
+            ("gimbal-next", calibration.gimbal_next.as_ref().map(DeviceCosts::check)),
             ("reflex", calibration.reflex.as_ref().map(ReflexConfig::check)),
             ("flashfq", calibration.flashfq.as_ref().map(FlashfqConfig::check)),
             ("parda", calibration.parda.as_ref().map(PardaConfig::check)),
@@ -151,6 +165,7 @@ impl Calibration {
     pub fn to_toml(&self) -> String {
         let file = File {
             description: self.description.clone(),
+            gimbal_next: self.gimbal_next.as_ref().map(GimbalNextTable::from),
             reflex: self.reflex.as_ref().map(ReflexTable::from),
             flashfq: self.flashfq.as_ref().map(FlashfqTable::from),
             parda: self.parda.as_ref().map(PardaTable::from),
@@ -164,12 +179,24 @@ impl Calibration {
 #[serde(deny_unknown_fields)]
 struct File {
     description: String,
+    #[serde(rename = "gimbal-next", skip_serializing_if = "Option::is_none")]
+    gimbal_next: Option<GimbalNextTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reflex: Option<ReflexTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     flashfq: Option<FlashfqTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parda: Option<PardaTable>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GimbalNextTable {
+    rate_bytes_per_s: u64,
+    clean_reads: [u64; CostCurve::SIZES],
+    clean_writes: [u64; CostCurve::SIZES],
+    fragmented_reads: [u64; CostCurve::SIZES],
+    fragmented_writes: [u64; CostCurve::SIZES],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -218,6 +245,33 @@ fn micros(count: u32) -> Nanos {
 /// In a file's unit, of which there are `unit` quanta; what does not fit is the most that does.
 fn whole(quanta: u64, unit: u64) -> u32 {
     u32::try_from(quanta / unit).unwrap_or(u32::MAX)
+}
+
+impl From<GimbalNextTable> for DeviceCosts {
+    fn from(table: GimbalNextTable) -> DeviceCosts {
+        let state = |reads: [u64; CostCurve::SIZES], writes: [u64; CostCurve::SIZES]| StateCosts {
+            reads: CostCurve(reads.map(Bytes)),
+            writes: CostCurve(writes.map(Bytes)),
+        };
+        DeviceCosts {
+            rate: ByteRate(table.rate_bytes_per_s),
+            clean: state(table.clean_reads, table.clean_writes),
+            fragmented: state(table.fragmented_reads, table.fragmented_writes),
+        }
+    }
+}
+
+impl From<&DeviceCosts> for GimbalNextTable {
+    fn from(costs: &DeviceCosts) -> GimbalNextTable {
+        let bytes = |curve: CostCurve| curve.0.map(|cost| cost.0);
+        GimbalNextTable {
+            rate_bytes_per_s: costs.rate.0,
+            clean_reads: bytes(costs.clean.reads),
+            clean_writes: bytes(costs.clean.writes),
+            fragmented_reads: bytes(costs.fragmented.reads),
+            fragmented_writes: bytes(costs.fragmented.writes),
+        }
+    }
 }
 
 impl From<ReflexTable> for ReflexConfig {
@@ -305,6 +359,12 @@ mod tests {
 
     const EXAMPLE: &str = r#"
         description = "an example"
+        [gimbal-next]
+        rate_bytes_per_s = 3_256_000_000
+        clean_reads = [7961, 8373, 16_554, 32_913, 65_632, 131_072, 261_933]
+        clean_writes = [10_155, 20_318, 40_644, 81_305, 162_599, 325_231, 650_592]
+        fragmented_reads = [7961, 17_369, 34_740, 69_481, 138_954, 277_873, 555_841]
+        fragmented_writes = [76_551, 152_757, 305_342, 610_800, 1_229_443, 2_442_285, 4_895_588]
         [reflex]
         read_only_read_cost_millitokens = 500
         write_cost_millitokens = 9000
@@ -331,6 +391,7 @@ mod tests {
         let calibration = Calibration::parse(EXAMPLE, "example").expect("it is valid");
         let again = Calibration::parse(&calibration.to_toml(), "again").expect("it was valid");
         assert_eq!(calibration, again);
+        assert_eq!(calibration.gimbal_next, Some(DeviceCosts::DCT983));
         let reflex = calibration.reflex.expect("it has a table");
         assert_eq!(reflex.supply[1].mixed, TokenRate::tokens_per_sec(350_000));
         assert_eq!(calibration.parda.map(|parda| parda.window_max), Some(48));
@@ -345,6 +406,7 @@ mod tests {
     #[test]
     fn constants_that_a_scheduler_refuses_are_refused() {
         for (table, right, wrong) in [
+            ("gimbal-next", "clean_reads = [7961", "clean_reads = [8961"),
             ("flashfq", "depth = 64", "depth = 0"),
             ("reflex", "latency_p95_us = 1000", "latency_p95_us = 400"),
             ("parda", "window_max = 48", "window_max = 0"),

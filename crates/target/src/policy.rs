@@ -54,10 +54,14 @@ impl std::error::Error for PolicyError {}
 /// # Errors
 /// The profile or the calibration cannot be read, or the constants do not fit together.
 pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn Policy>, PolicyError> {
-    let variant = match kind {
+    let config = match kind {
         PolicyKind::None => return Ok(Box::new(Fifo::default())),
-        PolicyKind::Gimbal => GimbalConfig::fair,
-        PolicyKind::GimbalPaper => GimbalConfig::paper,
+        PolicyKind::Gimbal => gimbal(GimbalConfig::fair, device)?,
+        PolicyKind::GimbalPaper => gimbal(GimbalConfig::paper, device)?,
+        PolicyKind::GimbalNext => {
+            let costs = calibration(kind, device)?.gimbal_next.ok_or(PolicyError::Uncalibrated(kind))?;
+            gimbal(|constants| GimbalConfig::next(constants, costs), device)?
+        }
         PolicyKind::Reflex => {
             let config = calibration(kind, device)?.reflex.ok_or(PolicyError::Uncalibrated(kind))?;
             return Ok(Box::new(Reflex::new(config)));
@@ -67,7 +71,6 @@ pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn 
             return Ok(Box::new(Flashfq::new(config)));
         }
     };
-    let config = gimbal(variant, device)?;
     config.check().map_err(PolicyError::Constants)?;
     Ok(Box::new(Gimbal::new(config)))
 }
@@ -79,7 +82,7 @@ fn calibration(kind: PolicyKind, device: &DeviceConfig) -> Result<Calibration, P
 
 /// The constants: those of the profile and the variant, but for what the configuration replaces.
 fn gimbal(
-    variant: fn(DeviceConstants) -> GimbalConfig,
+    variant: impl FnOnce(DeviceConstants) -> GimbalConfig,
     device: &DeviceConfig,
 ) -> Result<GimbalConfig, PolicyError> {
     let overrides = &device.scheduler.overrides;
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn a_scheduler_that_goes_by_a_calibration_needs_its_file() {
         let mut device = device();
-        for kind in [PolicyKind::Reflex, PolicyKind::Flashfq] {
+        for kind in [PolicyKind::GimbalNext, PolicyKind::Reflex, PolicyKind::Flashfq] {
             assert!(matches!(policy(kind, &device), Err(PolicyError::Uncalibrated(_))));
             device.scheduler.calibration = Some("/nowhere/calibration.toml".into());
             assert!(matches!(policy(kind, &device), Err(PolicyError::Calibration(_))));
@@ -202,6 +205,7 @@ mod tests {
         std::fs::write(&file, format!("description = \"made up\"\n{table}")).expect("there is room");
         device.scheduler.calibration = Some(file.clone());
         assert!(policy(PolicyKind::Flashfq, &device).is_ok());
+        assert!(matches!(policy(PolicyKind::GimbalNext, &device), Err(PolicyError::Uncalibrated(_))));
         assert!(matches!(policy(PolicyKind::Reflex, &device), Err(PolicyError::Uncalibrated(_))));
         std::fs::remove_file(file).expect("it was made above");
     }

@@ -208,6 +208,8 @@ pub enum PolicyKind {
     /// Gimbal with the bounded lead and the other options of `GimbalConfig::fair`.
     #[default]
     Gimbal,
+    /// Gimbal that charges what an IO takes of the device, `GimbalConfig::next`. Needs a calibration.
+    GimbalNext,
     /// Gimbal exactly as published.
     GimbalPaper,
     /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
@@ -493,8 +495,9 @@ impl NamespaceConfig {
 
 impl PolicyKind {
     /// All, the default first.
-    pub const ALL: [PolicyKind; 5] = [
+    pub const ALL: [PolicyKind; 6] = [
         PolicyKind::Gimbal,
+        PolicyKind::GimbalNext,
         PolicyKind::GimbalPaper,
         PolicyKind::Reflex,
         PolicyKind::Flashfq,
@@ -505,6 +508,7 @@ impl PolicyKind {
     pub const fn name(self) -> &'static str {
         match self {
             PolicyKind::Gimbal => "gimbal",
+            PolicyKind::GimbalNext => "gimbal-next",
             PolicyKind::GimbalPaper => "gimbal-paper",
             PolicyKind::Reflex => "reflex",
             PolicyKind::Flashfq => "flashfq",
@@ -514,7 +518,7 @@ impl PolicyKind {
 
     /// Whether it goes by what was measured of the device beforehand.
     pub const fn needs_calibration(self) -> bool {
-        matches!(self, PolicyKind::Reflex | PolicyKind::Flashfq)
+        matches!(self, PolicyKind::GimbalNext | PolicyKind::Reflex | PolicyKind::Flashfq)
     }
 }
 
