@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Who goes to the SSD next, and when
     #[arg(long, value_enum, conflicts_with = "config")]
     scheduler: Option<Scheduler>,
-    /// What was measured of the device, for reflex and flashfq
+    /// What was measured of the device, for gimbal-next, reflex and flashfq
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     calibration: Option<PathBuf>,
     /// State of an emulated SSD's flash at the start
