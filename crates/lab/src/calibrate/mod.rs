@@ -48,6 +48,7 @@ pub fn calibrate(
         reflex: Some(reflex),
         flashfq: Some(flashfq),
         parda: Some(parda),
+        gimbal_next: None,
     })
 }
 
