@@ -41,7 +41,7 @@ pub(super) fn both(simulator: &Findings, product: &Findings) -> String {
 fn empty(header: &[&str], text_columns: usize) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
-    table.remove_style(TableComponent::HorizontalLines);
+    table.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
     table.set_header(header.iter().copied());
     for column in table.column_iter_mut().skip(text_columns) {
         column.set_cell_alignment(CellAlignment::Right);
