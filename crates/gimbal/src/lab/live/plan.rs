@@ -270,7 +270,12 @@ fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
         PolicyChoice::Flashfq(config) => {
             Some(Calibration { description, flashfq: Some(*config), ..Calibration::default() })
         }
-        PolicyChoice::None | PolicyChoice::Gimbal(_) => None,
+        PolicyChoice::Gimbal(config) => config.costs.map(|costs| Calibration {
+            description,
+            gimbal_next: Some(costs),
+            ..Calibration::default()
+        }),
+        PolicyChoice::None => None,
     }
 }
 

@@ -131,10 +131,12 @@ fn what_has_no_counterpart_is_refused_with_its_place() {
 fn what_the_switch_calls_by_the_same_name_is_offered() {
     let offered: Vec<&str> =
         Scheduler::ALL.into_iter().filter(|one| offered(*one).is_some()).map(Scheduler::name).collect();
-    for name in ["none", "gimbal-paper", "gimbal"] {
+    for name in ["none", "reflex", "flashfq", "gimbal-paper", "gimbal"] {
         assert!(offered.contains(&name), "{name}");
     }
-    assert!(!offered.contains(&"gimbal-fixed"), "a fixed threshold is for the lab alone");
+    for name in ["gimbal-fixed", "parda"] {
+        assert!(!offered.contains(&name), "{name} is for the simulator alone");
+    }
 }
 
 #[test]
@@ -149,12 +151,15 @@ fn a_scheduler_that_goes_by_a_calibration_gets_the_simulators() {
     };
     let given = calibration(&PolicyChoice::Flashfq(config)).expect("it needs one");
     assert_eq!((given.flashfq, given.reflex), (Some(config), None));
-    assert_eq!(calibration(&PolicyChoice::None), None);
+    let gimbal = sched::GimbalConfig::fair(sched::DeviceConstants::DCT983);
+    for without in [PolicyChoice::None, PolicyChoice::Gimbal(gimbal)] {
+        assert_eq!(calibration(&without), None);
+    }
 }
 
 #[test]
 fn every_experiment_that_is_compared_live_can_be() {
-    for name in ["g7a", "g9"] {
+    for name in ["g7a", "g7c", "g9"] {
         let experiment = Experiment::named(name).unwrap_or_else(|error| panic!("{error}"));
         experiment.cases.iter().for_each(|case| {
             check(case, slow()).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
