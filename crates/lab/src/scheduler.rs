@@ -24,6 +24,8 @@ pub enum Scheduler {
     GimbalPaper,
     /// Gimbal as this project runs it.
     Gimbal,
+    /// Gimbal that charges what an IO takes of the SSD.
+    GimbalNext,
 }
 
 /// What a scheduler is in a world.
@@ -69,7 +71,7 @@ const CALIBRATIONS: [(&str, &str); 3] = [
 
 impl Scheduler {
     /// All, the baselines first.
-    pub const ALL: [Scheduler; 7] = [
+    pub const ALL: [Scheduler; 8] = [
         Scheduler::None,
         Scheduler::Reflex,
         Scheduler::Flashfq,
@@ -77,6 +79,7 @@ impl Scheduler {
         Scheduler::GimbalFixed,
         Scheduler::GimbalPaper,
         Scheduler::Gimbal,
+        Scheduler::GimbalNext,
     ];
 
     /// As experiments, results and `gimbal serve` call it.
@@ -89,6 +92,7 @@ impl Scheduler {
             Scheduler::GimbalFixed => "gimbal-fixed",
             Scheduler::GimbalPaper => "gimbal-paper",
             Scheduler::Gimbal => "gimbal",
+            Scheduler::GimbalNext => "gimbal-next",
         }
     }
 
@@ -99,7 +103,7 @@ impl Scheduler {
 
     /// Whether it is one of those that a paper's claims about Gimbal are judged by.
     pub fn is_gimbal(self) -> bool {
-        matches!(self, Scheduler::GimbalPaper | Scheduler::Gimbal)
+        matches!(self, Scheduler::GimbalPaper | Scheduler::Gimbal | Scheduler::GimbalNext)
     }
 
     /// The scheduler for an SSD of this profile, with the calibration that comes with the lab.
@@ -137,6 +141,9 @@ impl Scheduler {
             }
             Scheduler::GimbalPaper => PolicyChoice::Gimbal(GimbalConfig::paper(device)),
             Scheduler::Gimbal => PolicyChoice::Gimbal(GimbalConfig::fair(device)),
+            Scheduler::GimbalNext => {
+                PolicyChoice::Gimbal(GimbalConfig::next(device, calibration.gimbal_next.ok_or_else(missing)?))
+            }
         };
         Ok(Setup { policy, clients })
     }

@@ -179,14 +179,14 @@ impl Calibration {
 #[serde(deny_unknown_fields)]
 struct File {
     description: String,
-    #[serde(rename = "gimbal-next", skip_serializing_if = "Option::is_none")]
-    gimbal_next: Option<GimbalNextTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reflex: Option<ReflexTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     flashfq: Option<FlashfqTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parda: Option<PardaTable>,
+    #[serde(rename = "gimbal-next", skip_serializing_if = "Option::is_none")]
+    gimbal_next: Option<GimbalNextTable>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The schedulers that go by a calibration.
-const CALIBRATED: [Scheduler; 3] = [Scheduler::Reflex, Scheduler::Flashfq, Scheduler::Parda];
+const CALIBRATED: [Scheduler; 4] =
+    [Scheduler::Reflex, Scheduler::Flashfq, Scheduler::Parda, Scheduler::GimbalNext];
 
 /// Arguments of `gimbal lab calibrate`.
 #[derive(clap::Args)]

@@ -1,6 +1,7 @@
-//! Offline calibration of the schedulers that do not measure the SSD themselves: ReFlex, FlashFQ, PARDA.
+//! Offline calibration of the schedulers that do not measure the SSD themselves, or not all of it: ReFlex, FlashFQ, PARDA,
+//! gimbal-next.
 //!
-//! Each is calibrated once per profile. Models of cost are those of the fragmented SSD, as in the comparison of the Gimbal
+//! Each is calibrated once per profile. The baselines' models of cost are those of the fragmented SSD, as in the comparison of the Gimbal
 //! paper: a model that is right for the worst state overcharges in the best, which is what such a model costs. Knobs are the
 //! best of some: full speed alone, and then fairness ([`gauge`]). What each reaches alone is also a table of its own ([`check`]).
 //!
@@ -11,6 +12,7 @@
 mod check;
 mod flashfq;
 mod gauge;
+mod gimbal_next;
 mod parda;
 mod probe;
 mod reflex;
@@ -22,7 +24,7 @@ use gauge::{Gauge, Verdict};
 use probe::Probe;
 use ssd::{Calibration, Profile};
 
-/// Measures everything that the baselines must know of an SSD of this profile. Tells `watch` of every probe that ends.
+/// Measures everything that they must know of an SSD of this profile. Tells `watch` of every probe that ends.
 ///
 /// # Errors
 /// A probe broke a rule of the simulator.
@@ -36,6 +38,7 @@ pub fn calibrate(
     let reflex = reflex::calibrate(&probe)?;
     let (flashfq, of_flashfq) = flashfq::calibrate(&probe, &gauge)?;
     let (parda, of_parda) = parda::calibrate(&gauge)?;
+    let gimbal_next = gimbal_next::calibrate(&probe)?;
     Ok(Calibration {
         description: format!(
             "{name} in virtual time, by `gimbal lab calibrate --profile {name}`. Costs and ReFlex's table are of the fragmented SSD. \
@@ -48,7 +51,7 @@ pub fn calibrate(
         reflex: Some(reflex),
         flashfq: Some(flashfq),
         parda: Some(parda),
-        gimbal_next: None,
+        gimbal_next: Some(gimbal_next),
     })
 }
 

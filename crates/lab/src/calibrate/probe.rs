@@ -1,6 +1,6 @@
 //! A probe: a short run of one kind of work, or of two side by side, on one SSD.
 
-use crate::measure::{DirectionFigures, GroupMeasured};
+use crate::measure::{DirectionFigures, GroupMeasured, Measured};
 use crate::plan::{Purpose, Run};
 use crate::runner::{Broken, Images, Progress, run_all};
 use crate::scheduler::Setup;
@@ -43,6 +43,7 @@ pub(super) struct Probe<'a> {
     profile: &'a Profile,
     images: &'a Images,
     watch: &'a (dyn Fn(Progress<'_>) + Sync),
+    duration: Nanos,
 }
 
 impl Workers {
@@ -73,14 +74,23 @@ impl Probe<'_> {
         images: &'a Images,
         watch: &'a (dyn Fn(Progress<'_>) + Sync),
     ) -> Probe<'a> {
-        Probe { profile, images, watch }
+        Probe { profile, images, watch, duration: DURATION }
+    }
+
+    /// The same for probes that last so long.
+    pub(super) fn lasting(&self, duration: Nanos) -> Probe<'_> {
+        Probe { duration, ..*self }
     }
 
     /// Runs all, on all cores, for the sake of `what`. Outcomes are in the order of the works, and in each of its workers.
     pub(super) fn run(&self, what: &str, works: &[Work]) -> Result<Vec<Vec<Outcome>>, Broken> {
         let runs: Vec<Run> = works.iter().map(|work| self.plan(what, work)).collect();
         let measured = run_all(&runs, self.images, self.watch)?;
-        Ok(measured.iter().map(|measured| measured.groups.iter().map(Outcome::of).collect()).collect())
+        Ok(measured.iter().map(|measured| self.outcomes(measured)).collect())
+    }
+
+    fn outcomes(&self, measured: &Measured) -> Vec<Outcome> {
+        measured.groups.iter().map(|group| Outcome::of(group, self.duration)).collect()
     }
 
     fn plan(&self, what: &str, work: &Work) -> Run {
@@ -97,8 +107,8 @@ impl Probe<'_> {
                 network: Network::RDMA_100G,
                 tenants: tenants.collect(),
                 warm_up: WARM_UP,
-                duration: DURATION,
-                interval: DURATION,
+                duration: self.duration,
+                interval: self.duration,
             },
             purpose: Purpose::Maximum,
             counts: work.workers.iter().map(|workers| workers.count).collect(),
@@ -108,10 +118,10 @@ impl Probe<'_> {
 }
 
 impl Outcome {
-    fn of(group: &GroupMeasured) -> Outcome {
+    fn of(group: &GroupMeasured, duration: Nanos) -> Outcome {
         let ios = |figures: &Option<DirectionFigures>| figures.as_ref().map_or(0, |figures| figures.ios);
         Outcome {
-            iops: (ios(&group.read) + ios(&group.write)) as f64 / DURATION.as_secs_f64(),
+            iops: (ios(&group.read) + ios(&group.write)) as f64 / duration.as_secs_f64(),
             read_p95_us: group.read.as_ref().map(|figures| figures.network.p95_us),
         }
     }

@@ -131,7 +131,7 @@ fn what_has_no_counterpart_is_refused_with_its_place() {
 fn what_the_switch_calls_by_the_same_name_is_offered() {
     let offered: Vec<&str> =
         Scheduler::ALL.into_iter().filter(|one| offered(*one).is_some()).map(Scheduler::name).collect();
-    for name in ["none", "reflex", "flashfq", "gimbal-paper", "gimbal"] {
+    for name in ["none", "reflex", "flashfq", "gimbal-paper", "gimbal", "gimbal-next"] {
         assert!(offered.contains(&name), "{name}");
     }
     for name in ["gimbal-fixed", "parda"] {
@@ -151,6 +151,10 @@ fn a_scheduler_that_goes_by_a_calibration_gets_the_simulators() {
     };
     let given = calibration(&PolicyChoice::Flashfq(config)).expect("it needs one");
     assert_eq!((given.flashfq, given.reflex), (Some(config), None));
+    let costs = sched::DeviceCosts::DCT983;
+    let next = sched::GimbalConfig::next(sched::DeviceConstants::DCT983, costs);
+    let given = calibration(&PolicyChoice::Gimbal(next)).expect("it needs one");
+    assert_eq!(given.gimbal_next, Some(costs));
     let gimbal = sched::GimbalConfig::fair(sched::DeviceConstants::DCT983);
     for without in [PolicyChoice::None, PolicyChoice::Gimbal(gimbal)] {
         assert_eq!(calibration(&without), None);
