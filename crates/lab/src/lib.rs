@@ -6,8 +6,8 @@
 //!                          └── claims, figures ────────────────────────────────┴─► rows, plots, report
 //! ```
 //!
-//! Everything runs in virtual time. The same experiment and seeds give the same records, byte by byte, whatever the number of
-//! threads, in debug and in release builds (`tests/repeatable.rs`).
+//! Everything runs in virtual time. The same experiment and seeds give the same records, byte by byte (`tests/repeatable.rs`), also on
+//! one core, in debug and in release builds (`tests/reproducible.sh` of the workspace).
 //!
 //! Reading order: [`experiment`] (what is run), [`plan`] (the worlds that takes), [`runner`], [`measure`] (what is made of a
 //! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (what is drawn of it),

@@ -184,7 +184,21 @@ struct Basis {
     warm_up: f64,
 }
 
+/// The figures of one direction of any group.
+pub type FiguresOf = fn(&GroupRecord) -> Option<&DirectionFigures>;
+
 impl GroupRecord {
+    /// The directions in which it did something, by name; reads if it did nothing.
+    pub fn directions(&self) -> Vec<(&'static str, FiguresOf)> {
+        let read: (&str, FiguresOf) = ("read", |group| group.read.as_ref());
+        let write: (&str, FiguresOf) = ("write", |group| group.write.as_ref());
+        match (&self.read, &self.write) {
+            (Some(_), Some(_)) => vec![read, write],
+            (None, Some(_)) => vec![write],
+            _ => vec![read],
+        }
+    }
+
     /// IOs per second of all its tenants.
     pub fn iops(&self) -> f64 {
         let ios = |figures: &Option<DirectionFigures>| figures.as_ref().map_or(0, |figures| figures.ios);

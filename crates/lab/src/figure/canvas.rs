@@ -81,6 +81,7 @@ impl<'s> Canvas<'s> {
             Hatch::Crossed => &[(1.0, 1.0), (1.0, -1.0)],
             Hatch::Level => &[(0.0, 1.0)],
             Hatch::Upright => &[(1.0, 0.0)],
+            Hatch::Grid => &[(0.0, 1.0), (1.0, 0.0)],
         };
         for direction in directions {
             for piece in hatching(area, *direction) {

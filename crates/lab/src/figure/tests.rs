@@ -191,7 +191,7 @@ fn schedulers_look_different_without_colours() {
                 let (red, green, blue) = (look.colour.0, look.colour.1, look.colour.2);
                 0.299 * f64::from(red) + 0.587 * f64::from(green) + 0.114 * f64::from(blue)
             };
-            let told_apart = one.hatch != other.hatch || (grey(&one) - grey(other)).abs() > 40.0;
+            let told_apart = one.hatch != other.hatch || (grey(&one) - grey(other)).abs() > 80.0;
             assert!(told_apart, "bars {one:?} and {other:?}");
             assert!(one.dash != other.dash && one.marker != other.marker, "lines {one:?} and {other:?}");
         }

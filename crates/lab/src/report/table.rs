@@ -59,7 +59,7 @@ fn rows(records: &[&Record]) -> Vec<Vec<String>> {
     for (g, group) in first.groups.iter().enumerate() {
         let of =
             |value: fn(&GroupRecord) -> f64| median(records.iter().map(|record| value(&record.groups[g])));
-        for (n, (direction, figures)) in directions(group).into_iter().enumerate() {
+        for (n, (direction, figures)) in group.directions().into_iter().enumerate() {
             let latency = |value: fn(&DirectionFigures) -> f64| {
                 median(records.iter().filter_map(|record| figures(&record.groups[g])).map(value))
             };
@@ -95,19 +95,6 @@ fn rows(records: &[&Record]) -> Vec<Vec<String>> {
         format!("{utilisation:.2}"),
     ]);
     rows
-}
-
-type Figures = fn(&GroupRecord) -> Option<&DirectionFigures>;
-
-/// The directions in which a group did something; reads if it did nothing.
-fn directions(group: &GroupRecord) -> Vec<(&'static str, Figures)> {
-    let read: (&str, Figures) = ("read", |group| group.read.as_ref());
-    let write: (&str, Figures) = ("write", |group| group.write.as_ref());
-    match (&group.read, &group.write) {
-        (Some(_), Some(_)) => vec![read, write],
-        (None, Some(_)) => vec![write],
-        _ => vec![read],
-    }
 }
 
 fn median(values: impl IntoIterator<Item = f64>) -> f64 {

@@ -111,7 +111,8 @@ impl StateCosts {
 }
 
 impl DeviceCosts {
-    /// Samsung DCT983, as `gimbal lab calibrate` measures it on the model of set A.
+    /// Samsung DCT983, for tests and examples: within 1 % of what `gimbal lab calibrate` measures on the model of set A
+    /// (`calibrations/dct983.toml`).
     pub const DCT983: DeviceCosts = DeviceCosts {
         rate: ByteRate(3_256_000_000),
         clean: StateCosts {

@@ -3,8 +3,7 @@
 use super::timekeeping::Timekeeping;
 use ::lab::experiment::Case;
 use ::lab::findings::{Findings, Spread};
-use ::lab::measure::DirectionFigures;
-use ::lab::record::{GroupRecord, Record};
+use ::lab::record::Record;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent};
 use std::fmt::Write;
@@ -64,7 +63,7 @@ fn rows(table: &mut Table, scheduler: &str, simulated: &[&Record], live: &[&Reco
     let mut name = scheduler.to_owned();
     for (g, group) in live[0].groups.iter().enumerate() {
         let mut label = format!("{} × {}", group.tenants, group.name);
-        for (n, (way, figures)) in directions(group).into_iter().enumerate() {
+        for (n, (way, figures)) in group.directions().into_iter().enumerate() {
             let shares = (n == 0).then_some(());
             let numbers: [Number<'_>; 4] = [
                 &|record| shares.map(|()| record.groups[g].mb_per_s),
@@ -117,19 +116,6 @@ fn block(
             Some(format!("{:+.1} … {:+.1} %", percent(least), percent(greatest)))
         };
         line(table, [""; 3], "simulator's seeds", simulated.iter().map(from_to).collect());
-    }
-}
-
-type Figures = fn(&GroupRecord) -> Option<&DirectionFigures>;
-
-/// The directions in which a group did something; reads if it did nothing.
-fn directions(group: &GroupRecord) -> Vec<(&'static str, Figures)> {
-    let read: (&str, Figures) = ("read", |group| group.read.as_ref());
-    let write: (&str, Figures) = ("write", |group| group.write.as_ref());
-    match (&group.read, &group.write) {
-        (Some(_), Some(_)) => vec![read, write],
-        (None, Some(_)) => vec![write],
-        _ => vec![read],
     }
 }
 
