@@ -20,7 +20,7 @@ use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Direction, Sgl, Sqe, Status};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 use target::config::{Config, PolicyKind};
@@ -202,6 +202,19 @@ fn check_left_over(server: &ServerHandle) {
     }
 }
 
+/// Waits for bytes; none when the target has closed the connection.
+fn receive(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(bytes) {
+            // Any signal ends the wait on a socket that has a timeout, even where its handler asks for a restart (signal(7)).
+            // libFuzzer's alarm is one.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(0),
+            result => return result,
+        }
+    }
+}
+
 /// A command that was sent.
 #[derive(Debug)]
 struct Sent {
@@ -326,13 +339,8 @@ impl Peer {
 
     fn read(&mut self) {
         let mut bytes = vec![0; 65536];
-        let count = match self.stream.read(&mut bytes) {
-            Ok(count) => count,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                panic!("neither answered nor closed: {:?}", self.unanswered)
-            }
-            Err(_) => 0,
-        };
+        let count = receive(&mut self.stream, &mut bytes)
+            .unwrap_or_else(|error| panic!("neither answered nor closed ({error}): {:?}", self.unanswered));
         self.is_closed |= count == 0;
         for seen in self.listener.hear(&bytes[..count]) {
             assert!(seen.intact, "{seen:?}");
@@ -373,5 +381,32 @@ impl Peer {
         data.resize(data.len().max(from + length), 0);
         let header = H2cData::new(cid, ttag, from as u32, length as u32);
         self.unsent.extend(lay(&self.framing, header, FLAG_LAST, &data[from..from + length]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// Gives these results in turn.
+    struct Script(VecDeque<io::Result<usize>>);
+
+    impl Read for Script {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            self.0.pop_front().expect("asked once too often")
+        }
+    }
+
+    fn received(script: impl IntoIterator<Item = io::Result<usize>>) -> Result<usize, ErrorKind> {
+        receive(&mut Script(script.into_iter().collect()), &mut [0; 8]).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_signal_does_not_end_the_wait_and_is_no_end_of_the_connection() {
+        let interrupted = || Err(ErrorKind::Interrupted.into());
+        assert_eq!(received([interrupted(), interrupted(), Ok(5)]), Ok(5));
+        assert_eq!(received([interrupted(), Err(ErrorKind::ConnectionReset.into())]), Ok(0));
+        assert_eq!(received([interrupted(), Err(ErrorKind::WouldBlock.into())]), Err(ErrorKind::WouldBlock));
     }
 }
