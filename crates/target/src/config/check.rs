@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use super::*;
+use sched::Cost;
 use std::collections::HashSet;
 
 /// Length of a qualified name (Base specification, NVMe Qualified Names).

@@ -10,38 +10,51 @@
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
-//! Elsewhere: the reader of one table is `fields`; how amounts are written is `amount`; how large they may be is `bounds`; what cannot change while a target
-//!            runs is `transition`; faults for tests are `fault`.
+//! Elsewhere: what a device is, is `device`; its scheduler `scheduler`; what hosts may make it hold `limits`; faults for tests
+//!            `fault`; the reader of one table `fields`; how amounts are written `amount`; how large they may be `bounds`; what
+//!            cannot change while a target runs `transition`.
 
 mod amount;
 mod bounds;
 mod check;
+mod device;
 mod fault;
 mod fields;
+mod limits;
 mod log;
 mod problem;
 mod read;
+mod scheduler;
 pub(crate) mod transition;
 
 #[cfg(test)]
 mod tests;
 
 pub use amount::{parse_size, parse_span};
+pub use device::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Speed};
 pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;
+pub use limits::Limits;
 pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
+pub use scheduler::{PolicyKind, SchedulerConfig, SchedulerOverrides};
 
-use sched::{Cost, Slo};
-use std::fmt;
+use sched::Slo;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use units::{ByteRate, Bytes, Nanos};
 
 /// The port that IANA assigned to NVMe/TCP.
 pub const NVME_TCP_PORT: u16 = 4420;
 /// The subsystem that [`Config::simple`] makes.
 pub const DEFAULT_NQN: &str = "nqn.2025-01.io.gimbal:ssd";
+/// The address of a target that names none: this machine only.
+pub const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), NVME_TCP_PORT);
+/// The model number of a subsystem that names none.
+pub const DEFAULT_MODEL: &str = "Gimbal";
+/// The block size of a namespace that names none.
+pub const DEFAULT_BLOCK_SIZE: u32 = 4096;
 
 /// Everything a target is started with.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,176 +88,6 @@ pub enum BackendChoice {
     IoUring,
     /// epoll, with threads for the disk.
     Epoll,
-}
-
-/// One SSD and its scheduler.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceConfig {
-    /// What namespaces and messages call it.
-    pub name: String,
-    /// What it is.
-    pub kind: DeviceKind,
-    /// Who goes to it next, and when.
-    pub scheduler: SchedulerConfig,
-    /// How it misbehaves, for tests; a device that is to be used has none.
-    pub faults: Vec<FaultConfig>,
-}
-
-/// What a device is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum DeviceKind {
-    /// A regular file.
-    File {
-        /// Where it is.
-        path: PathBuf,
-        /// Its size; `None` takes the file as it is. A smaller file is extended, sparse; it is never cut.
-        size: Option<Bytes>,
-        /// Make the file if it does not exist (needs `size`).
-        create: bool,
-        /// Bypass the page cache where the file system can.
-        direct: bool,
-    },
-    /// A block device, whole.
-    Block {
-        /// Where it is, such as `/dev/nvme0n1`.
-        path: PathBuf,
-        /// Bypass the page cache.
-        direct: bool,
-    },
-    /// The SSD model in real time over memory or a sparse file.
-    Emulated(EmulatedConfig),
-    /// Reads zeroes, forgets writes, completes at once: measures everything but the device.
-    Null {
-        /// How large it says it is.
-        size: Bytes,
-    },
-}
-
-/// An SSD that is a model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EmulatedConfig {
-    /// A profile of the `ssd` crate by name, or the path of one (with a `/` or ending in `.toml`).
-    pub profile: String,
-    /// The state of the flash at the start.
-    pub condition: Condition,
-    /// How fast it runs against real time.
-    pub speed: Speed,
-    /// Where its contents are.
-    pub backing: Backing,
-    /// How large it says it is.
-    pub size: Bytes,
-    /// The seed of the model.
-    pub seed: u64,
-}
-
-/// The state of an emulated SSD's flash at the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Condition {
-    /// Filled once, in sequence: much spare space.
-    #[default]
-    Clean,
-    /// The steady state of random overwrites.
-    Fragmented,
-}
-
-/// Where the contents of an emulated SSD are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Backing {
-    /// In memory, allocated as it is written; gone when the target stops.
-    #[default]
-    Ram,
-    /// In a sparse file, made if missing.
-    File(PathBuf),
-    /// Nowhere: reads are zeros, writes are forgotten. For measurements that write more than the machine has memory.
-    None,
-}
-
-/// How fast an emulated SSD runs against real time, in thousandths: 1000 is real time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Speed {
-    thousandths: u32,
-}
-
-impl Speed {
-    /// As fast as the SSD that is modelled.
-    pub const REAL_TIME: Speed = Speed { thousandths: 1000 };
-
-    /// `n` thousandths of real time; `None` for zero.
-    pub const fn from_thousandths(n: u32) -> Option<Speed> {
-        if n == 0 { None } else { Some(Speed { thousandths: n }) }
-    }
-
-    /// `0.1`, `1`, `2.5`; `None` if it is not such a number, is zero, or is finer than a thousandth.
-    pub fn parse(text: &str) -> Option<Speed> {
-        Speed::from_thousandths(u32::try_from(amount::parse_thousandths(text)?).ok()?)
-    }
-
-    /// In thousandths of real time; never zero.
-    pub const fn thousandths(self) -> u32 {
-        self.thousandths
-    }
-}
-
-impl fmt::Display for Speed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", f64::from(self.thousandths) / 1000.0)
-    }
-}
-
-/// The scheduler of one device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SchedulerConfig {
-    /// Which one.
-    pub policy: PolicyKind,
-    /// What was measured of the device, for the schedulers that do not measure by themselves: the path of a file.
-    pub calibration: Option<PathBuf>,
-    /// Constants that replace those of the device's profile.
-    pub overrides: SchedulerOverrides,
-}
-
-/// The schedulers there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// Gimbal with the bounded lead and the other options of `GimbalConfig::fair`.
-    #[default]
-    Gimbal,
-    /// Gimbal that charges what an IO takes of the device, `GimbalConfig::next`. Needs a calibration.
-    GimbalNext,
-    /// Gimbal exactly as published.
-    GimbalPaper,
-    /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
-    Reflex,
-    /// FlashFQ: equal parts of the device's time. Needs a calibration.
-    Flashfq,
-    /// First in, first out: what other targets do.
-    None,
-}
-
-/// Constants that replace those of the device's profile; `None` keeps the profile's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SchedulerOverrides {
-    /// A profile (name or path) to take the constants from, for a device that is not emulated.
-    pub profile: Option<String>,
-    /// Device latency below which the SSD is under-utilised.
-    pub latency_min: Option<Nanos>,
-    /// Device latency above which the SSD is overloaded.
-    pub latency_max: Option<Nanos>,
-    /// Cost of a written byte against a read one at its best.
-    pub write_cost_best: Option<Cost>,
-    /// Cost of a written byte against a read one at its worst.
-    pub write_cost_worst: Option<Cost>,
-    /// Virtual slots that sequential reads need to fill the SSD.
-    pub slots: Option<u32>,
-    /// How many times as many are shared out.
-    pub slots_factor: Option<u32>,
-    /// What an IO costs besides its length.
-    pub io_overhead: Option<Bytes>,
-    /// How much more than others a tenant may have been served and still go on.
-    pub lead_max: Option<Bytes>,
-    /// The lowest target rate.
-    pub rate_min: Option<ByteRate>,
-    /// The highest target rate.
-    pub rate_max: Option<ByteRate>,
 }
 
 /// One NVM subsystem.
@@ -303,71 +146,6 @@ pub struct TenantConfig {
     pub reservation: Option<ByteRate>,
     /// What it is promised on each SSD whose scheduler is ReFlex.
     pub slo: Option<Slo>,
-}
-
-/// Bounds on what hosts may make the target hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// IO buffers of the whole target.
-    pub memory: Bytes,
-    /// IO buffers on behalf of one connection.
-    pub memory_per_connection: Bytes,
-    /// IO buffers on behalf of all connections of one host NQN; `None` is a quarter of `memory`. As `memory`, it is divided
-    /// among the devices.
-    pub memory_per_host: Option<Bytes>,
-    /// Connections (queues of all hosts together).
-    pub connections: u32,
-    /// Connections of one host NQN.
-    pub connections_per_host: u32,
-    /// Connections that have not said Connect, beyond the others.
-    pub connections_waiting: u32,
-    /// Entries of a submission queue.
-    pub queue_depth: u16,
-    /// IO queues of one controller.
-    pub io_queues: u16,
-    /// The largest transfer of one command (MDTS), a power of two of at least 4 KiB.
-    pub transfer_max: Bytes,
-    /// From accept to the end of the host's ICReq.
-    pub handshake_timeout: Nanos,
-    /// From ICReq to the end of Connect. Hosts connect all their queues before they say Connect on the first.
-    pub connect_timeout: Nanos,
-    /// How long a host may leave its replies unread, or its announced data unsent, before it is disconnected.
-    pub stall_timeout: Nanos,
-    /// How long an IO may be on a device before the device is reported to hang.
-    pub hang_after: Nanos,
-    /// How long the end of the target may take: what is not answered then is given up.
-    pub drain_timeout: Nanos,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            memory: Bytes::mib(512),
-            memory_per_connection: Bytes::mib(32),
-            memory_per_host: None,
-            connections: 1024,
-            connections_per_host: 512,
-            connections_waiting: 1024,
-            queue_depth: 1024,
-            io_queues: 64,
-            transfer_max: Bytes::mib(1),
-            handshake_timeout: Nanos::secs(10),
-            connect_timeout: Nanos::secs(30),
-            stall_timeout: Nanos::secs(30),
-            hang_after: Nanos::secs(10),
-            drain_timeout: Nanos::secs(30),
-        }
-    }
-}
-
-/// One part of so many of `memory` is one host's, unless the configuration says otherwise.
-const HOST_PART: u64 = 4;
-
-impl Limits {
-    /// What `memory_per_host` comes to.
-    pub(crate) fn host_memory(&self) -> Bytes {
-        self.memory_per_host.unwrap_or(Bytes(self.memory.get() / HOST_PART))
-    }
 }
 
 impl Config {
@@ -473,12 +251,6 @@ fn parse_with_lines(text: &str) -> Result<(Config, Lines), Vec<Problem>> {
     Err(problems)
 }
 
-/// The model number of a subsystem that names none.
-pub const DEFAULT_MODEL: &str = "Gimbal";
-
-/// The block size of a namespace that names none.
-pub const DEFAULT_BLOCK_SIZE: u32 = 4096;
-
 impl NamespaceConfig {
     /// The whole of a device, in 4 KiB blocks.
     pub fn whole(nsid: u32, device: &str) -> NamespaceConfig {
@@ -490,35 +262,6 @@ impl NamespaceConfig {
             block_size: DEFAULT_BLOCK_SIZE,
             uuid: None,
         }
-    }
-}
-
-impl PolicyKind {
-    /// All, the default first.
-    pub const ALL: [PolicyKind; 6] = [
-        PolicyKind::Gimbal,
-        PolicyKind::GimbalNext,
-        PolicyKind::GimbalPaper,
-        PolicyKind::Reflex,
-        PolicyKind::Flashfq,
-        PolicyKind::None,
-    ];
-
-    /// As configurations write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            PolicyKind::Gimbal => "gimbal",
-            PolicyKind::GimbalNext => "gimbal-next",
-            PolicyKind::GimbalPaper => "gimbal-paper",
-            PolicyKind::Reflex => "reflex",
-            PolicyKind::Flashfq => "flashfq",
-            PolicyKind::None => "none",
-        }
-    }
-
-    /// Whether it goes by what was measured of the device beforehand.
-    pub const fn needs_calibration(self) -> bool {
-        matches!(self, PolicyKind::GimbalNext | PolicyKind::Reflex | PolicyKind::Flashfq)
     }
 }
 
@@ -535,21 +278,3 @@ impl TenantConfig {
         }
     }
 }
-
-impl EmulatedConfig {
-    /// A clean DCT983 of `size` in real time, in memory.
-    pub fn new(size: Bytes) -> EmulatedConfig {
-        EmulatedConfig {
-            profile: "dct983".to_owned(),
-            condition: Condition::Clean,
-            speed: Speed::REAL_TIME,
-            backing: Backing::Ram,
-            size,
-            seed: 1,
-        }
-    }
-}
-
-/// The address of a target that names none: this machine only.
-pub const DEFAULT_LISTEN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), NVME_TCP_PORT);

@@ -4,6 +4,7 @@ use super::fields::{Fields, Findings, Lines, number_text};
 use super::problem::Problem;
 use super::*;
 use std::ops::Range;
+use std::path::PathBuf;
 use toml::de::DeTable;
 
 /// A file as it was read. Fields that could not be read hold their defaults and have a problem each.

@@ -1,6 +1,7 @@
 //! Reading and checking configurations.
 
 use super::*;
+use sched::Cost;
 
 const EXAMPLE: &str = include_str!("../../../../examples/gimbal.toml");
 

@@ -1,0 +1,135 @@
+//! A device: what it is, and, of one that is a model, in which state and how fast.
+
+use super::fault::FaultConfig;
+use super::scheduler::SchedulerConfig;
+use std::fmt;
+use std::path::PathBuf;
+use units::Bytes;
+
+/// One SSD and its scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceConfig {
+    /// What namespaces and messages call it.
+    pub name: String,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Who goes to it next, and when.
+    pub scheduler: SchedulerConfig,
+    /// How it misbehaves, for tests; a device that is to be used has none.
+    pub faults: Vec<FaultConfig>,
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeviceKind {
+    /// A regular file.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Its size; `None` takes the file as it is. A smaller file is extended, sparse; it is never cut.
+        size: Option<Bytes>,
+        /// Make the file if it does not exist (needs `size`).
+        create: bool,
+        /// Bypass the page cache where the file system can.
+        direct: bool,
+    },
+    /// A block device, whole.
+    Block {
+        /// Where it is, such as `/dev/nvme0n1`.
+        path: PathBuf,
+        /// Bypass the page cache.
+        direct: bool,
+    },
+    /// The SSD model in real time over memory or a sparse file.
+    Emulated(EmulatedConfig),
+    /// Reads zeroes, forgets writes, completes at once: measures everything but the device.
+    Null {
+        /// How large it says it is.
+        size: Bytes,
+    },
+}
+
+/// An SSD that is a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmulatedConfig {
+    /// A profile of the `ssd` crate by name, or the path of one (with a `/` or ending in `.toml`).
+    pub profile: String,
+    /// The state of the flash at the start.
+    pub condition: Condition,
+    /// How fast it runs against real time.
+    pub speed: Speed,
+    /// Where its contents are.
+    pub backing: Backing,
+    /// How large it says it is.
+    pub size: Bytes,
+    /// The seed of the model.
+    pub seed: u64,
+}
+
+/// The state of an emulated SSD's flash at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Filled once, in sequence: much spare space.
+    #[default]
+    Clean,
+    /// The steady state of random overwrites.
+    Fragmented,
+}
+
+/// Where the contents of an emulated SSD are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Backing {
+    /// In memory, allocated as it is written; gone when the target stops.
+    #[default]
+    Ram,
+    /// In a sparse file, made if missing.
+    File(PathBuf),
+    /// Nowhere: reads are zeros, writes are forgotten. For measurements that write more than the machine has memory.
+    None,
+}
+
+/// How fast an emulated SSD runs against real time, in thousandths: 1000 is real time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Speed {
+    thousandths: u32,
+}
+
+impl Speed {
+    /// As fast as the SSD that is modelled.
+    pub const REAL_TIME: Speed = Speed { thousandths: 1000 };
+
+    /// `n` thousandths of real time; `None` for zero.
+    pub const fn from_thousandths(n: u32) -> Option<Speed> {
+        if n == 0 { None } else { Some(Speed { thousandths: n }) }
+    }
+
+    /// `0.1`, `1`, `2.5`; `None` if it is not such a number, is zero, or is finer than a thousandth.
+    pub fn parse(text: &str) -> Option<Speed> {
+        Speed::from_thousandths(u32::try_from(super::amount::parse_thousandths(text)?).ok()?)
+    }
+
+    /// In thousandths of real time; never zero.
+    pub const fn thousandths(self) -> u32 {
+        self.thousandths
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", f64::from(self.thousandths) / 1000.0)
+    }
+}
+
+impl EmulatedConfig {
+    /// A clean DCT983 of `size` in real time, in memory.
+    pub fn new(size: Bytes) -> EmulatedConfig {
+        EmulatedConfig {
+            profile: "dct983".to_owned(),
+            condition: Condition::Clean,
+            speed: Speed::REAL_TIME,
+            backing: Backing::Ram,
+            size,
+            seed: 1,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Bounds on what hosts may make the target hold, and on how long they may keep it waiting.
+
+use units::{Bytes, Nanos};
+
+/// Bounds on what hosts may make the target hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// IO buffers of the whole target.
+    pub memory: Bytes,
+    /// IO buffers on behalf of one connection.
+    pub memory_per_connection: Bytes,
+    /// IO buffers on behalf of all connections of one host NQN; `None` is a quarter of `memory`. As `memory`, it is divided
+    /// among the devices.
+    pub memory_per_host: Option<Bytes>,
+    /// Connections (queues of all hosts together).
+    pub connections: u32,
+    /// Connections of one host NQN.
+    pub connections_per_host: u32,
+    /// Connections that have not said Connect, beyond the others.
+    pub connections_waiting: u32,
+    /// Entries of a submission queue.
+    pub queue_depth: u16,
+    /// IO queues of one controller.
+    pub io_queues: u16,
+    /// The largest transfer of one command (MDTS), a power of two of at least 4 KiB.
+    pub transfer_max: Bytes,
+    /// From accept to the end of the host's ICReq.
+    pub handshake_timeout: Nanos,
+    /// From ICReq to the end of Connect. Hosts connect all their queues before they say Connect on the first.
+    pub connect_timeout: Nanos,
+    /// How long a host may leave its replies unread, or its announced data unsent, before it is disconnected.
+    pub stall_timeout: Nanos,
+    /// How long an IO may be on a device before the device is reported to hang.
+    pub hang_after: Nanos,
+    /// How long the end of the target may take: what is not answered then is given up.
+    pub drain_timeout: Nanos,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            memory: Bytes::mib(512),
+            memory_per_connection: Bytes::mib(32),
+            memory_per_host: None,
+            connections: 1024,
+            connections_per_host: 512,
+            connections_waiting: 1024,
+            queue_depth: 1024,
+            io_queues: 64,
+            transfer_max: Bytes::mib(1),
+            handshake_timeout: Nanos::secs(10),
+            connect_timeout: Nanos::secs(30),
+            stall_timeout: Nanos::secs(30),
+            hang_after: Nanos::secs(10),
+            drain_timeout: Nanos::secs(30),
+        }
+    }
+}
+
+/// One part of so many of `memory` is one host's, unless the configuration says otherwise.
+const HOST_PART: u64 = 4;
+
+impl Limits {
+    /// What `memory_per_host` comes to.
+    pub(crate) fn host_memory(&self) -> Bytes {
+        self.memory_per_host.unwrap_or(Bytes(self.memory.get() / HOST_PART))
+    }
+}

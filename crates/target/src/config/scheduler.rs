@@ -1,0 +1,90 @@
+//! The scheduler of a device: which one, and what it is to know of the SSD.
+
+use sched::Cost;
+use std::path::PathBuf;
+use units::{ByteRate, Bytes, Nanos};
+
+/// The scheduler of one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// Which one.
+    pub policy: PolicyKind,
+    /// What was measured of the device, for the schedulers that do not measure by themselves: the path of a file.
+    pub calibration: Option<PathBuf>,
+    /// Constants that replace those of the device's profile.
+    pub overrides: SchedulerOverrides,
+}
+
+/// The schedulers there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// Gimbal with the bounded lead and the other options of `GimbalConfig::fair`.
+    #[default]
+    Gimbal,
+    /// Gimbal that charges what an IO takes of the device, `GimbalConfig::next`. Needs a calibration.
+    GimbalNext,
+    /// Gimbal exactly as published.
+    GimbalPaper,
+    /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
+    Reflex,
+    /// FlashFQ: equal parts of the device's time. Needs a calibration.
+    Flashfq,
+    /// First in, first out: what other targets do.
+    None,
+}
+
+/// Constants that replace those of the device's profile; `None` keeps the profile's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchedulerOverrides {
+    /// A profile (name or path) to take the constants from, for a device that is not emulated.
+    pub profile: Option<String>,
+    /// Device latency below which the SSD is under-utilised.
+    pub latency_min: Option<Nanos>,
+    /// Device latency above which the SSD is overloaded.
+    pub latency_max: Option<Nanos>,
+    /// Cost of a written byte against a read one at its best.
+    pub write_cost_best: Option<Cost>,
+    /// Cost of a written byte against a read one at its worst.
+    pub write_cost_worst: Option<Cost>,
+    /// Virtual slots that sequential reads need to fill the SSD.
+    pub slots: Option<u32>,
+    /// How many times as many are shared out.
+    pub slots_factor: Option<u32>,
+    /// What an IO costs besides its length.
+    pub io_overhead: Option<Bytes>,
+    /// How much more than others a tenant may have been served and still go on.
+    pub lead_max: Option<Bytes>,
+    /// The lowest target rate.
+    pub rate_min: Option<ByteRate>,
+    /// The highest target rate.
+    pub rate_max: Option<ByteRate>,
+}
+
+impl PolicyKind {
+    /// All, the default first.
+    pub const ALL: [PolicyKind; 6] = [
+        PolicyKind::Gimbal,
+        PolicyKind::GimbalNext,
+        PolicyKind::GimbalPaper,
+        PolicyKind::Reflex,
+        PolicyKind::Flashfq,
+        PolicyKind::None,
+    ];
+
+    /// As configurations write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Gimbal => "gimbal",
+            PolicyKind::GimbalNext => "gimbal-next",
+            PolicyKind::GimbalPaper => "gimbal-paper",
+            PolicyKind::Reflex => "reflex",
+            PolicyKind::Flashfq => "flashfq",
+            PolicyKind::None => "none",
+        }
+    }
+
+    /// Whether it goes by what was measured of the device beforehand.
+    pub const fn needs_calibration(self) -> bool {
+        matches!(self, PolicyKind::GimbalNext | PolicyKind::Reflex | PolicyKind::Flashfq)
+    }
+}
