@@ -41,10 +41,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The page, until there is one.
+const UNFINISHED: &str = "<!doctype html><title>Unfinished report</title><p>This report is still being made, or its making was \
+                          interrupted: run <code>gimbal lab report</code> again.</p>";
+
 /// The folder, and how much has been written into it.
 struct Folder {
     path: PathBuf,
-    page: Output,
     records: Output,
     claims: Output,
     written: Written,
@@ -68,9 +71,11 @@ impl Folder {
         let trial = figures.join(".trial");
         Output::create(trial.clone())?;
         fs::remove_file(&trial).with_context(|| format!("removing {}", trial.display()))?;
+        let mut page = Output::create(page_of(path))?;
+        page.line(UNFINISHED)?;
+        page.close()?;
         Ok(Folder {
             path: path.to_owned(),
-            page: Output::create(path.join("index.html"))?,
             records: Output::create(path.join("records.jsonl"))?,
             claims: Output::create(path.join("claims.jsonl"))?,
             written: Written::default(),
@@ -96,18 +101,24 @@ impl Folder {
         Ok(())
     }
 
-    fn close(mut self, page: &str) -> Result<()> {
-        self.page.line(page)?;
-        for output in [self.page, self.records, self.claims] {
+    fn close(self, page: &str) -> Result<()> {
+        for output in [self.records, self.claims] {
             output.close()?;
         }
+        let mut finished = Output::create(page_of(&self.path))?;
+        finished.line(page)?;
+        finished.close()?;
         let Written { records, claims, figures } = self.written;
-        println!("{}: {claims} rows of claims, {figures} figures", self.path.join("index.html").display());
+        println!("{}: {claims} rows of claims, {figures} figures", page_of(&self.path).display());
         println!("{}: {figures} figures as SVG and PNG", self.path.join("figures").display());
         println!("{}: {records} runs", self.path.join("records.jsonl").display());
         println!("{}: {claims} rows", self.path.join("claims.jsonl").display());
         Ok(())
     }
+}
+
+fn page_of(folder: &Path) -> PathBuf {
+    folder.join("index.html")
 }
 
 /// A file that knows its name.
@@ -149,6 +160,17 @@ mod tests {
         fs::create_dir_all(taken.join("index.html")).expect("a folder where the page would be");
         let complaint = format!("{:#}", Folder::open(&taken).err().expect("the page cannot be written"));
         assert!(complaint.contains("index.html") && complaint.contains("--out"), "{complaint}");
+        fs::remove_dir_all(&scratch).expect("the scratch folder goes");
+    }
+
+    #[test]
+    fn a_report_that_was_interrupted_says_so_and_a_finished_one_does_not() {
+        let scratch = std::env::temp_dir().join(format!("gimbal-unfinished-{}", std::process::id()));
+        let page = || fs::read_to_string(page_of(&scratch)).expect("a page");
+        let folder = Folder::open(&scratch).expect("a place that can be written");
+        assert!(page().contains("interrupted"), "{}", page());
+        folder.close("<p>claims</p>").expect("a place that can be written");
+        assert_eq!(page(), "<p>claims</p>\n");
         fs::remove_dir_all(&scratch).expect("the scratch folder goes");
     }
 }
