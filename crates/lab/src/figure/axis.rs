@@ -9,6 +9,9 @@ const HEADROOM: f64 = 1.06;
 /// Below this many decades a logarithmic axis has ticks between the powers of ten.
 const FEW_DECADES: f64 = 2.0;
 
+/// So much of a step may a tick lie beyond an end and still stand on it: 0.6 is less than three steps of 0.2.
+const ROUNDING: f64 = 1e-9;
+
 /// One axis of a panel.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Axis {
@@ -47,8 +50,8 @@ impl Axis {
         let to = if to > from { to } else { from + 1.0 };
         let step = round_step((to - from) / STEPS);
         let decimals = (-step.log10().floor()).max(0.0) as usize;
-        let first = (from / step).ceil() as i64;
-        let last = (to / step).floor() as i64;
+        let first = (from / step - ROUNDING).ceil() as i64;
+        let last = (to / step + ROUNDING).floor() as i64;
         let tick = |n: i64| {
             let at = n as f64 * step;
             Tick { at, label: format!("{at:.decimals$}") }
@@ -136,6 +139,7 @@ mod tests {
         assert_eq!(labels(&Axis::from_zero("", 3214.0)), ["0", "1000", "2000", "3000"]);
         assert_eq!(labels(&Axis::from_zero("", 1.3)), ["0.0", "0.5", "1.0"]);
         assert_eq!(labels(&Axis::span("", -0.5, 0.5)), ["-0.4", "-0.2", "0.0", "0.2", "0.4"]);
+        assert_eq!(labels(&Axis::span("", 0.0, 0.6)), ["0.0", "0.2", "0.4", "0.6"], "the end has its tick");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::fit::fit;
 use super::picture::{Item, Key, Panel, Sample};
 use super::view::{Part, View, look};
 use super::{Measure, Scale};
-use crate::experiment::Case;
+use crate::experiment::{Case, Group};
 use crate::findings::Spread;
 
 /// Of the room of a group, so much is bars.
@@ -63,7 +63,7 @@ fn panel(view: &View<'_>, case: &Case, measure: Measure) -> Panel {
     Panel { title: case.name.clone(), x: Axis::names(names), y: Axis::from_zero("", 1.0), items }
 }
 
-/// A fair share. Of bandwidth: what the device gives this kind of work at most, times the group's part of all tenants.
+/// A fair share. Of bandwidth: what the device gives this kind of work at most, times the group's part of all tenants, by weight.
 fn ideal(view: &View<'_>, case: &Case, measure: Measure, part: &Part<'_>) -> Option<f64> {
     match measure {
         Measure::FUtil => Some(1.0),
@@ -75,7 +75,9 @@ fn ideal(view: &View<'_>, case: &Case, measure: Measure, part: &Part<'_>) -> Opt
             let group = groups.next()?;
             // A group that reads and writes has one fair share, not one for each.
             let whole = group.read.is_none() || group.write.is_none();
-            let share = f64::from(group.tenants) / f64::from(case.population());
+            let weight = |of: &Group| f64::from(of.count) * f64::from(of.share.weight);
+            let own = case.groups.iter().find(|of| of.name == part.group).map(weight)?;
+            let share = own / case.groups.iter().map(weight).sum::<f64>();
             whole.then_some(group.mb_per_s_maximum * share)
         }
         Measure::Deviation
