@@ -67,10 +67,12 @@ impl std::error::Error for NotCalibrated {}
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
 /// Profiles and their calibrations, made by `make calibrations`; the array's holds the constants of PARDA's paper.
-const CALIBRATIONS: [(&str, &str); 3] = [
+const CALIBRATIONS: [(&str, &str); 5] = [
     ("array", include_str!("../../../calibrations/array.toml")),
+    ("consumer-slc", include_str!("../../../calibrations/consumer-slc.toml")),
     ("dct983", include_str!("../../../calibrations/dct983.toml")),
     ("dct983-b", include_str!("../../../calibrations/dct983-b.toml")),
+    ("p3600", include_str!("../../../calibrations/p3600.toml")),
 ];
 
 impl Scheduler {
@@ -159,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_an_experiment_can_name_was_calibrated() {
-        for name in ["dct983", "dct983-b"] {
+        for name in ["dct983", "dct983-b", "p3600", "consumer-slc"] {
             let profile = Profile::named(name).expect("a profile that comes with gimbal");
             for scheduler in Scheduler::ALL {
                 scheduler.setup(&profile).unwrap_or_else(|missing| panic!("{missing}"));
@@ -169,14 +171,15 @@ mod tests {
 
     #[test]
     fn what_was_not_calibrated_is_said() {
-        let profile = Profile::named("p3600").expect("a profile that comes with gimbal");
+        let mut profile = Profile::named("p3600").expect("a profile that comes with gimbal");
+        profile.name = "mine".into();
         let complaint =
             |scheduler: Scheduler| scheduler.setup(&profile).expect_err("nobody did it").to_string();
         assert_eq!(
             complaint(Scheduler::Reflex),
-            "reflex was not calibrated for p3600; the lab has its calibrations for dct983, dct983-b"
+            "reflex was not calibrated for mine; the lab has its calibrations for consumer-slc, dct983, dct983-b, p3600"
         );
-        assert!(complaint(Scheduler::Parda).ends_with("for array, dct983, dct983-b"));
+        assert!(complaint(Scheduler::Parda).ends_with("for array, consumer-slc, dct983, dct983-b, p3600"));
         assert!(Scheduler::Gimbal.setup(&profile).is_ok(), "it measures by itself");
     }
 }

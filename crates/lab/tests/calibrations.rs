@@ -4,13 +4,15 @@ use lab::calibrate::calibrate;
 use lab::runner::Images;
 use ssd::Profile;
 
-const MADE: [(&str, &str); 2] = [
+const MADE: [(&str, &str); 4] = [
     ("dct983", include_str!("../../../calibrations/dct983.toml")),
     ("dct983-b", include_str!("../../../calibrations/dct983-b.toml")),
+    ("p3600", include_str!("../../../calibrations/p3600.toml")),
+    ("consumer-slc", include_str!("../../../calibrations/consumer-slc.toml")),
 ];
 
 #[test]
-#[ignore = "measures two SSDs anew, two minutes; run by `make test-long`"]
+#[ignore = "measures four SSDs anew, four minutes; run by `make test-long`"]
 fn the_command_makes_the_same_bytes_again() {
     let images = Images::default();
     for (name, kept) in MADE {
