@@ -1,4 +1,4 @@
-//! `gimbal lab`: schedulers side by side in virtual time, and the papers' claims held against what they do.
+//! `gimbal lab`: schedulers side by side in virtual time, and the papers' claims and our goals held against what they do.
 //!
 //! The work is the crate `lab`; here is what a terminal sees of it.
 
@@ -25,13 +25,13 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure what ReFlex, FlashFQ and PARDA must know of an SSD
+    /// Measure what ReFlex, FlashFQ, PARDA and gimbal-next must know of an SSD
     Calibrate(calibrate::Args),
     /// Show the experiments there are
     List(list::Args),
     /// Run experiments and show what they found
     Run(run::Args),
-    /// Run experiments and show which of the papers' claims hold here
+    /// Run experiments and show which of the papers' claims and our goals hold here
     Claims(run::ClaimsArgs),
     /// Run experiments and write a page with claims, figures and numbers
     Report(report::Args),

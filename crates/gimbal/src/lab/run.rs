@@ -81,10 +81,11 @@ pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode> {
     let kept = args.expect.as_deref().map(expected).transpose()?;
     let images = Images::default();
     let (mut rows, mut names) = (Vec::new(), Vec::new());
-    for experiment in args.selection.experiments()? {
+    for mut experiment in args.selection.experiments()? {
         if experiment.claims.is_empty() {
             continue;
         }
+        experiment.keep_claimed();
         names.push(experiment.name.clone());
         rows.extend(conduct(experiment, &images)?.rows());
     }

@@ -1,6 +1,6 @@
 //! Findings and claims as tables for people: the median over the seeds.
 
-use ::lab::claims::Row;
+use ::lab::claims::{Asked, Row, holding};
 use ::lab::findings::Findings;
 use ::lab::report::table::{HEADER, TEXT_COLUMNS, tables};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -28,7 +28,7 @@ pub(super) fn records(findings: &Findings) -> String {
 pub(super) fn claims(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["claim", "what", "SSD", "under", "paper", "ours", "least … most", ""]);
+    table.set_header(["claim", "what", "SSD", "under", "asked", "ours", "least … most", ""]);
     for row in rows {
         let number = |value: f64| format!("{value:.2} {}", row.unit);
         table.add_row([
@@ -36,14 +36,13 @@ pub(super) fn claims(rows: &[Row]) -> String {
             row.what.clone(),
             row.profile.clone(),
             row.scheduler.clone(),
-            number(row.paper),
+            asked(row.asked, row.unit),
             row.ours.map_or("–".into(), |ours| number(ours.median)),
             row.ours.map_or(String::new(), |ours| format!("{:.2} … {:.2}", ours.least, ours.greatest)),
             row.verdict.name().into(),
         ]);
     }
-    let holding = rows.iter().filter(|row| row.holds).count();
-    let mut text = format!("{table}\n{holding} of {} rows hold\n", rows.len());
+    let mut text = format!("{table}\n{}\n", holding(rows));
     let mut told = Vec::new();
     for row in rows {
         if let Some(why) = row.why.as_ref().filter(|_| !told.contains(&&row.id)) {
@@ -52,4 +51,10 @@ pub(super) fn claims(rows: &[Row]) -> String {
         }
     }
     text
+}
+
+/// The number that a row asks for; a paper's, if nothing else is said.
+pub(super) fn asked(asked: Asked, unit: &str) -> String {
+    let number = format!("{:.2} {unit}", asked.number());
+    if asked.is_goal() { format!("{} ({})", number.trim_end(), asked.whose()) } else { number }
 }

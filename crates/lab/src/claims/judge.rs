@@ -22,6 +22,10 @@ pub enum Compare {
     PercentOver,
     /// Mine alone, in its own unit, within a tenth of the source's.
     Equal,
+    /// Mine alone, in its own unit, claimed as a bound: no more than the source's.
+    AtMost,
+    /// Mine alone, in its own unit, claimed as a bound: no less than the source's.
+    AtLeast,
 }
 
 /// Whether a claim holds here.
@@ -36,6 +40,8 @@ pub enum Verdict {
     Weaker,
     /// The direction is not the source's, or a number that had to be met is not.
     Differs,
+    /// A goal of ours that is not met.
+    Missed,
     /// There was nothing to measure.
     Unmeasured,
 }
@@ -48,6 +54,7 @@ impl Verdict {
             Verdict::Stronger => "stronger",
             Verdict::Weaker => "weaker",
             Verdict::Differs => "differs",
+            Verdict::Missed => "missed",
             Verdict::Unmeasured => "unmeasured",
         }
     }
@@ -63,7 +70,28 @@ const TOLERANCE: f64 = 0.1;
 impl Compare {
     /// Whether it needs another scheduler.
     pub fn needs_other(self) -> bool {
-        !matches!(self, Compare::PercentAtMost | Compare::PercentOver | Compare::Equal)
+        !matches!(
+            self,
+            Compare::PercentAtMost
+                | Compare::PercentOver
+                | Compare::Equal
+                | Compare::AtMost
+                | Compare::AtLeast
+        )
+    }
+
+    /// Whether its number is met or not, with nothing in between: what a goal needs.
+    pub fn is_met_or_not(self) -> bool {
+        match self {
+            Compare::About | Compare::Equal | Compare::PercentAtMost | Compare::AtMost | Compare::AtLeast => {
+                true
+            }
+            Compare::TimesMore
+            | Compare::TimesLess
+            | Compare::PercentMore
+            | Compare::PercentLess
+            | Compare::PercentOver => false,
+        }
     }
 
     /// The unit of its outcome.
@@ -73,7 +101,7 @@ impl Compare {
             Compare::PercentMore | Compare::PercentLess | Compare::PercentAtMost | Compare::PercentOver => {
                 "%"
             }
-            Compare::Equal => "",
+            Compare::Equal | Compare::AtMost | Compare::AtLeast => "",
         }
     }
 
@@ -86,7 +114,7 @@ impl Compare {
             Compare::PercentLess => 100.0 * (1.0 - mine / other),
             Compare::PercentAtMost => 100.0 * mine,
             Compare::PercentOver => 100.0 * (mine - 1.0),
-            Compare::Equal => mine,
+            Compare::Equal | Compare::AtMost | Compare::AtLeast => mine,
         }
     }
 
@@ -119,7 +147,8 @@ impl Compare {
                 }
             }
             Compare::About | Compare::Equal => met((ours / paper - 1.0).abs() <= TOLERANCE),
-            Compare::PercentAtMost => met(ours <= paper),
+            Compare::PercentAtMost | Compare::AtMost => met(ours <= paper),
+            Compare::AtLeast => met(ours >= paper),
         }
     }
 }

@@ -95,7 +95,7 @@ fn names(row: &Row) -> [String; NAMES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::Verdict;
+    use crate::claims::{Asked, Verdict};
 
     fn row(id: &str, verdict: Verdict) -> Row {
         Row {
@@ -104,7 +104,7 @@ mod tests {
             experiment: "x".into(),
             profile: "p".into(),
             scheduler: "gimbal".into(),
-            paper: 1.0,
+            asked: Asked::Paper(1.0),
             ours: None,
             unit: "×",
             holds: verdict == Verdict::Holds,

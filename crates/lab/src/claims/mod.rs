@@ -1,8 +1,8 @@
-//! What a source claims, as data, and whether it holds here.
+//! What a source claims, or what we ask of our own, as data, and whether it holds here.
 //!
 //! A claim names a *quantity* of one case (a group's deviation, the gap between readers and writers, a latency), how the
-//! scheduler in question is *compared* with another (so many times more, so many per cent less), and the source's number. Its
-//! row is computed from the records: median, least and greatest over the seeds, on each profile, for each scheduler the claim is
+//! scheduler in question is *compared* with another (so many times more, so many per cent less), and the source's number. Where
+//! no paper has one, it names a *goal* of ours in its place, a number that is met or not. Its row is computed from the records: median, least and greatest over the seeds, on each profile, for each scheduler the claim is
 //! about.
 //!
 //! ```toml
@@ -15,27 +15,38 @@
 //! with = "reflex"
 //! paper = 2.1
 //! why = "…"                    # the cause, where it differs
+//!
+//! [[claim]]
+//! id = "L-readers"
+//! what = "bandwidth of a tenant limited to 50 MB/s"
+//! case = "among readers, clean"
+//! quantity = { bandwidth = "limited" }
+//! compare = "at-most"
+//! goal = 51.0                  # in the place of `paper`
 //! ```
 //!
 //! The verdict: `holds` if the direction is the paper's and the size is within a factor of two of its (a ratio of ten or more is
-//! judged by that factor downwards only); `stronger` and `weaker` if only the direction is; `differs` otherwise.
+//! judged by that factor downwards only); `stronger` and `weaker` if only the direction is; `differs` otherwise. A goal `holds` or is
+//! `missed`.
 
+mod asked;
 mod judge;
 mod kept;
 mod quantity;
 #[cfg(test)]
 mod tests;
 
+pub use asked::{Asked, holding};
 pub use judge::{Compare, Verdict};
 pub use kept::{BadLine, Kept};
-pub use quantity::{Between, Gap, Latency, Quantity, Ratio, Reading, Statistic, Stretch, Way};
+pub use quantity::{Between, Gap, GroupStretch, Latency, Quantity, Ratio, Reading, Statistic, Stretch, Way};
 
 use crate::findings::{Findings, Spread};
 use crate::record::Record;
 use crate::scheduler::Scheduler;
 use serde::{Deserialize, Serialize};
 
-/// One claim of a source.
+/// One claim of a source, or one goal of ours.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -54,7 +65,9 @@ pub struct Claim {
     /// The scheduler that it is about; none: every Gimbal of the experiment.
     pub about: Option<String>,
     /// The source's number, in the unit that `compare` gives.
-    pub paper: f64,
+    paper: Option<f64>,
+    /// Ours, where there is no source's; one of both is there.
+    goal: Option<f64>,
     /// Why ours differs, and what shows it. Shown beside rows that do not hold.
     pub why: Option<String>,
 }
@@ -72,13 +85,14 @@ pub struct Row {
     pub profile: String,
     /// The scheduler it is about.
     pub scheduler: String,
-    /// The source's number.
-    pub paper: f64,
+    /// The number that is asked for, and by whom: a field `paper` or `goal`.
+    #[serde(flatten)]
+    pub asked: Asked,
     /// Ours, over the seeds; none if nothing came back that could be measured.
     pub ours: Option<Spread>,
     /// The unit of both.
     pub unit: &'static str,
-    /// Whether direction and size are the source's.
+    /// Whether direction and size are the source's, or the goal is met.
     pub holds: bool,
     /// The same in more words.
     pub verdict: Verdict,
@@ -87,15 +101,33 @@ pub struct Row {
 }
 
 impl Claim {
+    /// The number that is asked for; none unless there is a paper's or a goal, and not both.
+    pub fn asked(&self) -> Option<Asked> {
+        match (self.paper, self.goal) {
+            (Some(paper), None) => Some(Asked::Paper(paper)),
+            (None, Some(goal)) => Some(Asked::Goal(goal)),
+            _ => None,
+        }
+    }
+
+    /// Whether it takes a run under this scheduler to judge it.
+    pub(crate) fn needs(&self, scheduler: Scheduler) -> bool {
+        self.is_about(scheduler) || self.with.as_deref() == Some(scheduler.name())
+    }
+
+    fn is_about(&self, scheduler: Scheduler) -> bool {
+        match &self.about {
+            Some(name) => scheduler.name() == name,
+            None => scheduler.is_gimbal(),
+        }
+    }
+
     /// The rows of this claim.
     pub(crate) fn rows(&self, findings: &Findings) -> Vec<Row> {
         let experiment = &findings.experiment;
-        let about = |scheduler: &&Scheduler| match &self.about {
-            Some(name) => scheduler.name() == name,
-            None => scheduler.is_gimbal(),
-        };
         let profiles = experiment.profiles.iter().map(|profile| profile.name.as_str());
-        let schedulers = || experiment.schedulers.iter().filter(about).map(|scheduler| scheduler.name());
+        let schedulers =
+            || experiment.schedulers.iter().filter(|about| self.is_about(**about)).map(|about| about.name());
         profiles
             .flat_map(|profile| schedulers().map(move |scheduler| self.row(findings, profile, scheduler)))
             .collect()
@@ -110,14 +142,15 @@ impl Claim {
             };
             Some(self.compare.apply(mine, other))
         }));
-        let verdict = ours.map_or(Verdict::Unmeasured, |ours| self.compare.judge(ours.median, self.paper));
+        let asked = self.asked().expect("checked when the experiment was read");
+        let verdict = ours.map_or(Verdict::Unmeasured, |ours| asked.judge(self.compare, ours.median));
         Row {
             id: self.id.clone(),
             what: self.what.clone(),
             experiment: findings.experiment.name.clone(),
             profile: profile.to_owned(),
             scheduler: scheduler.to_owned(),
-            paper: self.paper,
+            asked,
             ours,
             unit: self.compare.unit(),
             holds: verdict == Verdict::Holds,

@@ -20,12 +20,20 @@ pub enum Quantity {
     FUtil(String),
     /// A group's mean |f-Util − 1|.
     Deviation(String),
+    /// The f-Util of the worst-off of all tenants.
+    #[serde(rename = "least-f-util")]
+    LeastFUtil {},
+    /// The mean f-Util of all tenants.
+    #[serde(rename = "utilisation")]
+    Utilisation {},
     /// How far two groups' f-Util are apart.
     FUtilGap(Gap),
     /// A latency in microseconds.
     Latency(Latency),
     /// A group's mean latency seen from the network in a stretch of the run, microseconds.
     LatencyBetween(Stretch),
+    /// A group's mean bandwidth in a stretch of the run, 10^6 bytes per second.
+    BandwidthBetween(GroupStretch),
     /// The least price of a written byte that the scheduler showed in a stretch of the run.
     WriteCostBetween(Between),
     /// All tenants' IOs per second.
@@ -58,6 +66,18 @@ pub struct Stretch {
     pub group: String,
     /// Of its reads or its writes.
     pub way: Way,
+    /// Where the stretch begins, after the warm-up.
+    pub from: Span,
+    /// Where it ends.
+    pub to: Span,
+}
+
+/// A group in a stretch of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupStretch {
+    /// Whose.
+    pub group: String,
     /// Where the stretch begins, after the warm-up.
     pub from: Span,
     /// Where it ends.
@@ -147,6 +167,10 @@ impl Quantity {
             Quantity::Iops(name) => group(name).map(GroupRecord::iops),
             Quantity::FUtil(name) => group(name).map(|group| group.f_util),
             Quantity::Deviation(name) => group(name).map(|group| group.deviation),
+            Quantity::LeastFUtil {} => {
+                record.groups.iter().map(|group| group.f_util_least).min_by(f64::total_cmp)
+            }
+            Quantity::Utilisation {} => Some(record.utilisation),
             Quantity::FUtilGap(Gap { a, b }) => {
                 let (a, b) = (group(a)?.f_util, group(b)?.f_util);
                 (a.min(b) > 0.0).then(|| (a - b).abs() / a.min(b))
@@ -168,7 +192,12 @@ impl Quantity {
                         Way::Write => point.write_us,
                     })
                     .collect();
-                (!latencies.is_empty()).then(|| latencies.iter().sum::<f64>() / latencies.len() as f64)
+                mean(&latencies)
+            }
+            Quantity::BandwidthBetween(GroupStretch { group: name, from, to }) => {
+                let within = within(from, to);
+                let points = group(name)?.series.iter().filter(|point| within(point.second));
+                mean(&points.map(|point| point.mb_per_s).collect::<Vec<f64>>())
             }
             Quantity::WriteCostBetween(Between { from, to }) => {
                 let within = within(from, to);
@@ -185,7 +214,7 @@ impl Quantity {
             Quantity::Window(name) => {
                 let points = group(name)?.windows.iter().filter(|point| point.second >= 0.0);
                 let windows: Vec<f64> = points.map(|point| point.window).collect();
-                (!windows.is_empty()).then(|| windows.iter().sum::<f64>() / windows.len() as f64)
+                mean(&windows)
             }
             Quantity::Ratio(ratio) => Some(ratio.of.of(record)? / ratio.to.of(record)?),
         }
@@ -202,13 +231,20 @@ impl Quantity {
             Quantity::FUtilGap(Gap { a, b }) => vec![a, b],
             Quantity::Latency(latency) => vec![&latency.group],
             Quantity::LatencyBetween(stretch) => vec![&stretch.group],
+            Quantity::BandwidthBetween(stretch) => vec![&stretch.group],
             Quantity::Ratio(ratio) => [ratio.of.groups(), ratio.to.groups()].concat(),
             Quantity::Total {}
             | Quantity::TotalIops {}
             | Quantity::MeanLatency {}
+            | Quantity::LeastFUtil {}
+            | Quantity::Utilisation {}
             | Quantity::WriteCostBetween(_) => vec![],
         }
     }
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// Whether the interval that ends at a second lies in the stretch.

@@ -34,6 +34,9 @@ fn a_reduction_is_in_per_cent_of_the_other() {
 fn a_bound_is_kept_or_not() {
     assert_eq!(Compare::PercentAtMost.judge(13.8, 13.8), Verdict::Holds);
     assert_eq!(Compare::PercentAtMost.judge(13.9, 13.8), Verdict::Differs);
+    assert_eq!(Compare::AtMost.judge(51.1, 51.0), Verdict::Differs);
+    assert_eq!(Compare::AtLeast.judge(285.0, 285.0), Verdict::Holds);
+    assert_eq!(Compare::AtLeast.judge(284.9, 285.0), Verdict::Differs);
     assert_eq!(Compare::About.judge(0.91, 1.0), Verdict::Holds);
     assert_eq!(Compare::About.judge(0.89, 1.0), Verdict::Differs);
 }

@@ -6,11 +6,27 @@ macro_rules! experiments {
     };
 }
 
-/// Name and text, in the order of the papers.
-const BUILT_IN: &[(&str, &str)] =
-    experiments!["g6", "g7a", "g7c", "g9", "g14", "g15", "g17", "g18", "p3", "p8"];
+/// Name and text, in the order of the papers, and then those that go beyond them.
+const BUILT_IN: &[(&str, &str)] = experiments![
+    "g6",
+    "g7a",
+    "g7c",
+    "g9",
+    "g14",
+    "g15",
+    "g17",
+    "g18",
+    "p3",
+    "p8",
+    "weights",
+    "guarantees",
+    "arrivals",
+    "crowd",
+    "deaf",
+    "devices",
+];
 
-/// The names of all, in the order of the papers.
+/// The names of all, in the order of the papers, and then those that go beyond them.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }

@@ -418,6 +418,13 @@ fn check_claim(experiment: &Experiment, claim: &Claim, origin: &str) -> Result<(
             return Err(place.wrong(field, format!("the experiment does not run {name}")));
         }
     }
+    let Some(asked) = claim.asked() else {
+        return Err(place.wrong("paper", "give the source's number, or a goal in its place"));
+    };
+    if asked.is_goal() && !claim.compare.is_met_or_not() {
+        let problem = "is none for this comparison: a goal is met or not, so take a bound, equal or about";
+        return Err(place.wrong("goal", problem));
+    }
     match (claim.compare.needs_other(), &claim.with) {
         (true, None) => Err(place.wrong("with", "is missing: compared with which scheduler?")),
         (false, Some(_)) => Err(place.wrong("with", "is too much: this comparison needs no other scheduler")),

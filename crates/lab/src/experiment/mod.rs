@@ -224,6 +224,13 @@ impl Experiment {
         }
     }
 
+    /// Leaves out the cases and schedulers that no claim needs.
+    pub fn keep_claimed(&mut self) {
+        let claims = &self.claims;
+        self.cases.retain(|case| claims.iter().any(|claim| claim.case == case.name));
+        self.schedulers.retain(|scheduler| claims.iter().any(|claim| claim.needs(*scheduler)));
+    }
+
     /// The case of a name (the first, if it is swept).
     pub fn case(&self, name: &str) -> Option<&Case> {
         self.cases.iter().find(|case| case.name == name)

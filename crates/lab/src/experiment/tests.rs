@@ -72,9 +72,7 @@ fn what_is_wrong_is_said_with_its_place() {
     }
 }
 
-#[test]
-fn a_claim_speaks_of_what_is_there() {
-    let claim = r#"
+const CLAIM: &str = r#"
 [[claim]]
 id = "C"
 what = "w"
@@ -84,6 +82,22 @@ compare = "times-more"
 with = "none"
 paper = 2.0
 "#;
+
+#[test]
+fn what_no_claim_needs_can_be_left_out() {
+    let text = format!("{SMALL}{CLAIM}").replace("\"gimbal\"]", "\"gimbal\", \"flashfq\"]");
+    let other = SMALL[SMALL.find("[[case]]").expect("a case")..].replace("clean", "other");
+    let text = format!("{text}{other}").replace("condition = \"other\"", "condition = \"clean\"");
+    let mut experiment = Experiment::parse(&text, "x", "x.toml").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((experiment.cases.len(), experiment.schedulers.len()), (2, 3));
+    experiment.keep_claimed();
+    let kept: Vec<&str> = experiment.schedulers.iter().map(|scheduler| scheduler.name()).collect();
+    assert_eq!((experiment.cases.len(), kept), (1, vec!["none", "gimbal"]));
+}
+
+#[test]
+fn a_claim_speaks_of_what_is_there() {
+    let claim = CLAIM;
     Experiment::parse(&format!("{SMALL}{claim}"), "x", "x.toml").unwrap_or_else(|error| panic!("{error}"));
     for (from, to, said) in [
         ("\"clean\"\nquantity", "\"dirty\"\nquantity", "claim C: case: the experiment has no case dirty"),
@@ -95,6 +109,9 @@ paper = 2.0
         ),
         ("with = \"none\"\n", "", "claim C: with: is missing"),
         ("times-more", "percent-at-most", "claim C: with: is too much"),
+        ("paper = 2.0", "", "claim C: paper: give the source's number, or a goal in its place"),
+        ("paper = 2.0", "paper = 2.0\ngoal = 2.0", "claim C: paper: give the source's number, or a goal"),
+        ("paper = 2.0", "goal = 2.0", "claim C: goal: is none for this comparison: a goal is met or not"),
     ] {
         let complaint = complaint(&format!("{SMALL}{}", claim.replace(from, to)));
         assert!(complaint.contains(said), "{from} -> {to} says: {complaint}");

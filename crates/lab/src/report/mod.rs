@@ -9,7 +9,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::claims::Row;
+use crate::claims::{Row, holding};
 use crate::experiment::Experiment;
 use crate::figure::Drawn;
 use crate::findings::Findings;
@@ -25,7 +25,7 @@ figure { margin: 1.5rem 0; } figcaption { margin-top: .4rem; }
 details { margin: 1rem 0; } summary { cursor: pointer; }
 .claims td { vertical-align: top; } .claims td.words { text-align: left; white-space: normal; min-width: 16rem; }
 .spread { color: var(--soft); white-space: nowrap; }
-.unmeasured, .weaker, .stronger { color: var(--middling); }
+.missed { color: var(--bad); font-weight: 600; } .unmeasured, .weaker, .stronger { color: var(--middling); }
 ";
 
 /// An experiment's findings and what was drawn of them.
@@ -63,7 +63,8 @@ pub fn html(chapters: &[Chapter]) -> String {
 }
 
 fn contents(chapters: &[Chapter]) -> String {
-    let mut html = String::from("<ul><li><a href=\"#claims\">What the papers claim</a></li>");
+    let mut html =
+        String::from("<ul><li><a href=\"#claims\">What the papers claim, and what we ask</a></li>");
     for chapter in chapters {
         let experiment = &chapter.findings.experiment;
         let (name, title) = (escape(&experiment.name), escape(&experiment.title));
@@ -73,18 +74,19 @@ fn contents(chapters: &[Chapter]) -> String {
 }
 
 fn claims(rows: &[Row]) -> String {
-    let mut html = String::from("<h2 id=\"claims\">What the papers claim, and what was found</h2>");
+    let mut html = String::from(
+        "<h2 id=\"claims\">What the papers claim, what we ask beyond them, and what was found</h2>",
+    );
     if rows.is_empty() {
         return html + "<p>These experiments have no claims.</p>";
     }
-    let holding = rows.iter().filter(|row| row.holds).count();
     _ = write!(
         html,
-        "<p>{holding} of {} rows hold. Ours is the median over the seeds, with the least and the greatest. A row holds if the \
+        "<p>{}. Ours is the median over the seeds, with the least and the greatest. A row holds if the \
          direction is the paper's and the size is within a factor of two of it; it is weaker or stronger if only the direction \
-         is.</p><div class=\"wide\"><table class=\"claims\"><tr><th>claim</th><th class=\"text\">what</th><th class=\"text\">SSD</th>\
-         <th class=\"text\">under</th><th>paper</th><th>ours</th><th class=\"text\">verdict</th><th class=\"text\">why</th></tr>",
-        rows.len()
+         is. Where no paper has a number the row has a goal of ours, which is met or missed.</p><div class=\"wide\"><table class=\"claims\"><tr><th>claim</th><th class=\"text\">what</th><th class=\"text\">SSD</th>\
+         <th class=\"text\">under</th><th>asked</th><th>ours</th><th class=\"text\">verdict</th><th class=\"text\">why</th></tr>",
+        holding(rows)
     );
     for row in rows {
         let number = |value: f64| format!("{value:.2} {}", row.unit);
@@ -95,14 +97,15 @@ fn claims(rows: &[Row]) -> String {
         _ = write!(
             html,
             "<tr><td><a href=\"#{experiment}\">{id}</a></td><td class=\"words\">{what}</td><td class=\"text\">{profile}</td>\
-             <td class=\"text\">{scheduler}</td><td>{paper}</td><td>{ours}</td><td class=\"text {verdict}\">{verdict}</td>\
+             <td class=\"text\">{scheduler}</td><td>{asked}<br><span class=\"spread\">{whose}</span></td><td>{ours}</td><td class=\"text {verdict}\">{verdict}</td>\
              <td class=\"words\">{why}</td></tr>",
             experiment = escape(&row.experiment),
             id = escape(&row.id),
             what = escape(&row.what),
             profile = escape(&row.profile),
             scheduler = escape(&row.scheduler),
-            paper = number(row.paper),
+            asked = number(row.asked.number()),
+            whose = row.asked.whose(),
             verdict = row.verdict.name(),
             why = escape(row.why.as_deref().unwrap_or_default()),
         );

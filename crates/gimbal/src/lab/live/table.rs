@@ -1,5 +1,6 @@
 //! Simulator and product side by side, each in lines of its own; medians over the seeds.
 
+use super::super::tables::asked;
 use super::timekeeping::Timekeeping;
 use ::lab::experiment::Case;
 use ::lab::findings::{Findings, Spread};
@@ -125,7 +126,7 @@ pub(super) fn claims(simulator: &Findings, product: &Findings) -> String {
     if live.is_empty() {
         return String::new();
     }
-    let header = ["claim", "what", "SSD", "under", "paper", "simulator", "", "product", ""];
+    let header = ["claim", "what", "SSD", "under", "asked", "simulator", "", "product", ""];
     let mut table = empty(&header, header.len());
     table.set_content_arrangement(ContentArrangement::Dynamic);
     for (simulated, live) in simulated.iter().zip(&live) {
@@ -137,7 +138,7 @@ pub(super) fn claims(simulator: &Findings, product: &Findings) -> String {
             live.what.clone(),
             live.profile.clone(),
             live.scheduler.clone(),
-            format!("{:.2} {}", live.paper, live.unit),
+            asked(live.asked, live.unit),
             ours(simulated.ours),
             simulated.verdict.name().to_owned(),
             ours(live.ours),

@@ -1,0 +1,84 @@
+//! The number that a claim asks for, and by whom: a paper that found it elsewhere, or us, who want it.
+//!
+//! A paper's number is a finding, and another may be near it or have its direction only. A goal is met or missed, so it is
+//! for comparisons that have nothing in between.
+
+use super::{Compare, Verdict};
+use serde::Serialize;
+
+/// A number to be held against ours. In JSON the one field `paper` or `goal`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Asked {
+    /// What the source found.
+    Paper(f64),
+    /// What we want, and no paper has.
+    Goal(f64),
+}
+
+impl Asked {
+    /// The number.
+    pub fn number(self) -> f64 {
+        match self {
+            Asked::Paper(number) | Asked::Goal(number) => number,
+        }
+    }
+
+    /// Whose it is, for people.
+    pub fn whose(self) -> &'static str {
+        match self {
+            Asked::Paper(_) => "paper",
+            Asked::Goal(_) => "our goal",
+        }
+    }
+
+    /// Whether it is ours.
+    pub fn is_goal(self) -> bool {
+        matches!(self, Asked::Goal(_))
+    }
+
+    /// The verdict on `ours`.
+    pub(super) fn judge(self, compare: Compare, ours: f64) -> Verdict {
+        match (self, compare.judge(ours, self.number())) {
+            (Asked::Goal(_), Verdict::Differs) => Verdict::Missed,
+            (_, verdict) => verdict,
+        }
+    }
+}
+
+/// How many rows hold, told apart by who asks: for people, below or above the rows.
+pub fn holding(rows: &[super::Row]) -> String {
+    let count = |is_goal: bool| {
+        let asked = || rows.iter().filter(move |row| row.asked.is_goal() == is_goal);
+        (asked().filter(|row| row.holds).count(), asked().count())
+    };
+    let ((papers, of_papers), (goals, of_goals)) = (count(false), count(true));
+    match (of_papers, of_goals) {
+        (_, 0) => format!("{papers} of {of_papers} rows hold"),
+        (0, _) => format!("{goals} of {of_goals} goals of our own are met"),
+        _ => format!("{papers} of {of_papers} rows hold; {goals} of {of_goals} goals of our own are met"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_met_or_missed() {
+        let judge = |ours| Asked::Goal(51.0).judge(Compare::AtMost, ours);
+        assert_eq!([judge(51.0), judge(51.1)], [Verdict::Holds, Verdict::Missed]);
+        assert_eq!(
+            Asked::Paper(51.0).judge(Compare::AtMost, 51.1),
+            Verdict::Differs,
+            "nobody had to meet it"
+        );
+    }
+
+    #[test]
+    fn a_row_says_who_asks() {
+        let json = |asked: Asked| serde_json::to_string(&asked).expect("a number");
+        assert_eq!(json(Asked::Paper(2.4)), r#"{"paper":2.4}"#);
+        assert_eq!(json(Asked::Goal(4.0)), r#"{"goal":4.0}"#);
+    }
+}
