@@ -94,6 +94,7 @@ fn course(scheduler: Scheduler, size: f64) -> Vec<SchedulerPoint> {
         write_threshold_us: 500.0,
         target_mb_per_s: 1000.0 + f64::from(n),
         write_cost: 9.0 - f64::from(n) / 2.0,
+        wear: (scheduler == Scheduler::GimbalNext).then_some(1.0 - f64::from(n) / 10.0),
     };
     (0..points).map(point).collect()
 }

@@ -118,6 +118,8 @@ pub struct SchedulerPoint {
     pub target_mb_per_s: f64,
     /// Price of a written byte.
     pub write_cost: f64,
+    /// Wear of the flash as the scheduler finds it, from 0 (clean) to 1 (fragmented); `None` if it does not look for it.
+    pub wear: Option<f64>,
 }
 
 impl Record {
@@ -262,6 +264,7 @@ fn course(result: &Measured, warm_up: f64) -> Vec<SchedulerPoint> {
         write_threshold_us: micros(view.writes.threshold),
         target_mb_per_s: view.target_rate.0 as f64 / 1e6,
         write_cost: view.write_cost.as_f64(),
+        wear: view.wear.map(|wear| wear.as_f64()),
     };
     result.views.iter().map(point).collect()
 }

@@ -17,8 +17,9 @@ pub(super) const TIME: &str = "time, s";
 pub(super) fn panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
     let measure = view.figure.of.expect("checked when the experiment was read");
     let (mut panels, mut key) = match measure {
-        Measure::WriteCost => of_schedulers(view, |point| point.write_cost),
-        Measure::TargetRate => of_schedulers(view, |point| point.target_mb_per_s),
+        Measure::WriteCost => of_schedulers(view, |point| Some(point.write_cost)),
+        Measure::TargetRate => of_schedulers(view, |point| Some(point.target_mb_per_s)),
+        Measure::Wear => of_schedulers(view, |point| point.wear),
         _ => of_groups(view, measure),
     };
     fit(&mut panels, view.figure, measure, true);
@@ -29,16 +30,16 @@ pub(super) fn panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
 }
 
 /// One panel, a line for each scheduler that shows itself.
-fn of_schedulers(view: &View<'_>, value: fn(&SchedulerPoint) -> f64) -> (Vec<Panel>, Vec<Key>) {
+fn of_schedulers(view: &View<'_>, value: fn(&SchedulerPoint) -> Option<f64>) -> (Vec<Panel>, Vec<Key>) {
     let (mut items, mut key) = (Vec::new(), Vec::new());
     let case = view.cases()[0];
     for scheduler in view.schedulers() {
         let Some(record) = view.records(&case.name, None, scheduler).first().copied() else { continue };
-        if record.course.is_empty() {
+        if record.course.iter().all(|point| value(point).is_none()) {
             continue;
         }
         let look = look(scheduler);
-        let shown = record.course.iter().map(|point| (point.second, Some(value(point))));
+        let shown = record.course.iter().map(|point| (point.second, value(point)));
         items.extend(lines(shown, look));
         key.push(Key::new(scheduler.name(), Sample::Line(look)));
     }

@@ -74,7 +74,7 @@ const LOOKS: [Look; 8] = [
     look((204, 121, 167), Hatch::Crossed, Some((8.0, 8.0)), Marker::Diamond),
     look((0, 158, 115), Hatch::Level, Some((40.0, 12.0)), Marker::Box),
     look((213, 94, 0), Hatch::Upright, Some((18.0, 18.0)), Marker::Cross),
-    look((240, 228, 66), Hatch::Grid, Some((5.0, 5.0)), Marker::Plus),
+    look((150, 105, 60), Hatch::Grid, Some((5.0, 5.0)), Marker::Plus),
 ];
 
 const fn look(colour: (u8, u8, u8), hatch: Hatch, dash: Option<(f64, f64)>, marker: Marker) -> Look {

@@ -157,6 +157,15 @@ fn labels_name_units_groups_and_what_lines_mean() {
 }
 
 #[test]
+fn wear_is_drawn_of_those_who_look_for_it() {
+    let drawn = made_up::findings(Experiment::named("g9").expect("it comes with the lab")).figures();
+    let svg = |name: &str| &drawn.iter().find(|drawn| drawn.figure == name).expect("it is drawn").svg;
+    let shown = |name: &str, scheduler: &str| texts(svg(name)).iter().any(|text| text == scheduler);
+    assert!(shown("wear", "gimbal-next") && !shown("wear", "gimbal"));
+    assert!(shown("write-cost", "gimbal-next") && shown("write-cost", "gimbal"));
+}
+
+#[test]
 fn a_png_has_letters_without_any_font_of_the_machine() {
     let figures = drawn(ALL_KINDS);
     let silent = Document::parse(&figures[0].svg).expect("well-formed");
