@@ -25,6 +25,7 @@ pub mod plan;
 pub mod record;
 pub mod report;
 pub mod runner;
+pub mod scale;
 pub mod scheduler;
 
 pub use experiment::{Experiment, ExperimentError};

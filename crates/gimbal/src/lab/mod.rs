@@ -8,6 +8,7 @@ mod live;
 mod progress;
 mod report;
 mod run;
+mod scale;
 mod select;
 mod tables;
 
@@ -35,6 +36,8 @@ enum Command {
     Claims(run::ClaimsArgs),
     /// Run experiments and write a page with claims, figures and numbers
     Report(report::Args),
+    /// Measure how many IOs are simulated per second, and how that goes on as tenants are added
+    Scale(scale::Args),
 }
 
 /// Runs the subcommand.
@@ -45,5 +48,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::Claims(args) => run::claims(&args),
         Command::Report(args) => report::run(&args),
+        Command::Scale(args) => scale::run(&args),
     }
 }

@@ -1,0 +1,139 @@
+//! How fast worlds run, and how that goes on as tenants are added: the worlds, and what is made of their times. Whoever runs them
+//! looks at the clock.
+//!
+//! ```text
+//!  16, 64, 256, 1,024 tenants ─► a world each, in turns, round after round ─► IOs of a whole run / its seconds
+//! ```
+//!
+//! Holds: an IO counts whenever it came back, in the warm-up, too, as it took its time; the worlds differ in the number of tenants
+//! alone (`tests`).
+
+use crate::findings::Spread;
+use crate::scheduler::Setup;
+use sim::{Network, Pattern, TenantSpec, Workload, World};
+use ssd::{Condition, Profile};
+use units::{Bytes, Nanos};
+
+/// How many tenants, if nobody says otherwise.
+pub const TENANTS: [u32; 4] = [16, 64, 256, 1024];
+/// Of the tenants, one in so many reads much at a time.
+const LARGE_AMONG: u32 = 5;
+/// So much of a run is called its warm-up: one part in so many.
+const WARM_UP: u64 = 10;
+const SEED: u64 = 1;
+
+/// A world of so many tenants on a clean SSD: four in five read 4 KiB with 32 outstanding, the others 128 KiB with 4.
+pub fn world(profile: &Profile, setup: &Setup, tenants: u32, span: Nanos) -> World {
+    let small = Workload::closed(32, Bytes::kib(4), 100, Pattern::Random);
+    let large = Workload::closed(4, Bytes::kib(128), 100, Pattern::Random);
+    let smalls = tenants - tenants.div_ceil(LARGE_AMONG);
+    let work = |n: u32| if n < smalls { small.clone() } else { large.clone() };
+    let warm_up = Nanos(span.0 / WARM_UP);
+    let duration = Nanos(span.0 - warm_up.0);
+    World {
+        seed: SEED,
+        profile: profile.clone(),
+        condition: Condition::Clean,
+        policy: setup.policy.clone(),
+        clients: setup.clients.clone(),
+        network: Network::RDMA_100G,
+        tenants: (0..tenants).map(|n| TenantSpec::new(format!("tenant {n}"), work(n))).collect(),
+        warm_up,
+        duration,
+        interval: duration,
+    }
+}
+
+/// One world, run several times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pace {
+    /// Its tenants.
+    pub tenants: u32,
+    /// IOs that came back in a run, warm-up included. The same in each: it is the same world.
+    pub ios: u64,
+    /// What each run took.
+    pub took: Vec<Took>,
+}
+
+/// What a run took, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Took {
+    /// By the clock on the wall.
+    pub wall: f64,
+    /// Of a processor: less, if others were given it meanwhile.
+    pub processor: f64,
+}
+
+impl Pace {
+    /// IOs per second by the clock on the wall.
+    ///
+    /// # Panics
+    /// If it was never run.
+    pub fn per_second(&self) -> Spread {
+        self.rate(|took| took.wall)
+    }
+
+    /// IOs per second of a processor's time.
+    ///
+    /// # Panics
+    /// If it was never run.
+    pub fn per_processor_second(&self) -> Spread {
+        self.rate(|took| took.processor)
+    }
+
+    fn rate(&self, seconds: fn(&Took) -> f64) -> Spread {
+        let rates = self.took.iter().map(|took| self.ios as f64 / seconds(took));
+        Spread::of(rates).expect("a world that was run")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::Scheduler;
+    use sim::Arrival;
+
+    fn made(tenants: u32) -> World {
+        let profile = Profile::default();
+        let setup = Scheduler::Gimbal.setup(&profile).expect("it needs no calibration");
+        world(&profile, &setup, tenants, Nanos::millis(20))
+    }
+
+    #[test]
+    fn one_tenant_in_five_is_a_large_one() {
+        for (tenants, larges) in [(16, 4), (64, 13), (256, 52), (1024, 205)] {
+            let world = made(tenants);
+            let large = |spec: &&TenantSpec| matches!(spec.workload.arrival, Arrival::Closed { depth: 4 });
+            assert_eq!(world.tenants.len(), tenants as usize);
+            assert_eq!(world.tenants.iter().filter(large).count(), larges);
+        }
+    }
+
+    #[test]
+    fn worlds_differ_in_their_tenants_alone() {
+        let (few, many) = (made(16), made(64));
+        assert_eq!(
+            format!("{:?}", World { tenants: vec![], ..few }),
+            format!("{:?}", World { tenants: vec![], ..many })
+        );
+    }
+
+    #[test]
+    fn ios_of_the_warm_up_count() {
+        let results = sim::run(&made(16)).unwrap_or_else(|violation| panic!("{violation}"));
+        let measured: u64 = results.tenants.iter().map(|tenant| tenant.read.ios + tenant.write.ios).sum();
+        assert!(
+            measured > 0 && results.ios > measured,
+            "{} came back, {measured} of them measured",
+            results.ios
+        );
+    }
+
+    #[test]
+    fn the_pace_is_the_median_of_the_rounds() {
+        let took = |wall| Took { wall, processor: 1.0 };
+        let pace = Pace { tenants: 16, ios: 1000, took: [2.0, 1.0, 4.0].map(took).into() };
+        assert_eq!(pace.per_second(), Spread { median: 500.0, least: 250.0, greatest: 1000.0 });
+        assert_eq!(pace.per_processor_second(), Spread { median: 1000.0, least: 1000.0, greatest: 1000.0 });
+    }
+}
