@@ -8,7 +8,7 @@ use crate::input::Input;
 use sched::{
     Backlog, Cost, Credit, DeferredDeficit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig,
     Halvings, Io, IoId, IoKind, LeadAmong, Mark, Next, Outcome, Policy, Priority, RateGrowth, ReadOverflow,
-    Share, SlotClosing, TokenSplit, WriteCostRule,
+    Share, TokenSplit, WindowSizes, WriteCostRule,
 };
 use std::collections::{BTreeMap, VecDeque};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
@@ -37,7 +37,8 @@ pub(crate) fn run(bytes: &[u8]) {
             Box::new(Gimbal::new(config))
         }
         5 => Box::new(Gimbal::new(GimbalConfig::paper(DeviceConstants::DCT983))),
-        _ => Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983))),
+        6 => Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983))),
+        _ => Box::new(Gimbal::new(GimbalConfig::next(DeviceConstants::DCT983, DeviceCosts::DCT983))),
     };
     let mut run = Run {
         policy,
@@ -84,7 +85,7 @@ fn config(input: &mut Input<'_>) -> GimbalConfig {
         io_overhead: Bytes(any_number(input, 4096)),
         costs: input.flag().then(|| any_costs(input)),
         slot_size: Bytes(any_number(input, 128 << 10)),
-        slot_closing: input.pick(&[SlotClosing::Full, SlotClosing::BeforeOvershoot]),
+        window: input.flag().then(|| any_window(input)),
         quantum: Bytes(any_number(input, 128 << 10).max(QUANTUM_MIN)),
         slots_factor: any_number(input, 4) as u32,
         slots_per_tenant_min: any_number(input, 1) as u32,
@@ -96,6 +97,17 @@ fn config(input: &mut Input<'_>) -> GimbalConfig {
         slot_ios_initial: any_number(input, 32) as u32,
         limit_burst: Nanos(any_number(input, 1_000_000)),
         reservation_burst: Nanos(any_number(input, 1_000_000)),
+    }
+}
+
+/// Mostly sound ones.
+fn any_window(input: &mut Input<'_>) -> WindowSizes {
+    let uniform = Bytes(any_number(input, 1 << 20));
+    WindowSizes {
+        uniform,
+        mixed: Bytes(any_number(input, 2 << 20)).max(uniform),
+        alone: Bytes(any_number(input, 4 << 20)).max(uniform),
+        io_min: Bytes(any_number(input, 16 << 10)),
     }
 }
 
@@ -304,7 +316,7 @@ impl Run {
             let in_flight = self.in_flight.iter().filter(|io| io.tenant == tenant).count();
             assert_eq!((view.queued, view.in_flight), (queued, in_flight), "{tenant}");
             assert!(view.slots_busy as usize <= in_flight, "{view:?}");
-            assert!(view.credit > Credit(0) && view.slots_allotted > 0, "{view:?}");
+            assert!(view.credit > Credit(0), "{view:?}");
         }
     }
 
@@ -342,6 +354,7 @@ impl Run {
         }
         if let Some(view) = self.policy.ssd_view(self.now) {
             assert_eq!(view.active_tenants, 0);
+            assert!(view.window.is_none_or(|window| window.in_flight == Bytes::ZERO), "{:?}", view.window);
         }
     }
 }

@@ -31,13 +31,13 @@ pub use cost::Cost;
 pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{
     CostCurve, DeferredDeficit, DeviceConstants, DeviceCosts, Gimbal, GimbalConfig, Halvings, LeadAmong,
-    RateGrowth, ReadOverflow, SlotClosing, StateCosts, TokenSplit, Wear, WriteCostRule,
+    RateGrowth, ReadOverflow, StateCosts, TokenSplit, Wear, WindowSizes, WriteCostRule,
 };
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use none::Fifo;
 pub use policy::{Backlog, Credit, Next, Policy, Share, Slo};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
-pub use view::{Congestion, MonitorView, SsdView, TenantView};
+pub use view::{Congestion, MonitorView, SsdView, TenantView, WindowView};
 
 /// Random cases for a property.
 #[cfg(test)]

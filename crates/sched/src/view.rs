@@ -48,6 +48,17 @@ pub struct SsdView {
     pub write_tokens: Bytes,
     /// Tenants with backlog or IOs in flight.
     pub active_tenants: usize,
+    /// How much device time may be in flight; `None` if that is not bounded.
+    pub window: Option<WindowView>,
+}
+
+/// The device time in flight, counted in bytes as costs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowView {
+    /// As soon as there is so much, nothing goes.
+    pub size: Bytes,
+    /// There is so much.
+    pub in_flight: Bytes,
 }
 
 /// One tenant of one SSD as the scheduler sees it.
@@ -57,9 +68,9 @@ pub struct TenantView {
     pub queued: usize,
     /// IOs submitted and not yet ended.
     pub in_flight: usize,
-    /// Virtual slots with an IO in flight.
+    /// Virtual slots with an IO in flight; none where a window bounds what is in flight.
     pub slots_busy: u32,
-    /// Virtual slots the tenant may use now.
+    /// Virtual slots the tenant may use now; none where a window does.
     pub slots_allotted: u32,
     /// IOs the tenant may have outstanding.
     pub credit: Credit,

@@ -49,7 +49,7 @@ fn compare(world: World, weights_differ: bool) {
                     &io,
                     latency.is_some(),
                     (view.target_rate.0, view.write_cost),
-                    view.wear,
+                    (view.wear, view.window.map(|window| window.size)),
                     overloaded,
                 );
             }

@@ -5,8 +5,8 @@ mod world;
 
 use books::Books;
 use proptest::prelude::*;
-use sched::{Backlog, Done, Gimbal, Io, Next, Outcome, Policy, Share};
-use units::{ByteRate, Instant, Nanos, TenantId};
+use sched::{Backlog, Done, Gimbal, Io, Next, Outcome, Policy, Share, WindowView};
+use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 use world::{Dice, Event, Variant, World};
 
 /// A switch, and beside it what every IO ever given to it should be doing.
@@ -87,7 +87,15 @@ impl Run {
         self.length_max = self.length_max.max(io.length.0);
         let depth = self.world.config().bucket_depth.0.max(self.length_max);
         let bound = 2 * u128::from(depth) * 1_000_000_000 + self.supplied;
-        assert!(self.submitted <= bound, "{} submitted, bound {bound}", self.submitted);
+        let config = self.world.config();
+        if let Some(sizes) = config.window {
+            let window = self.window();
+            let charge = u64::from(io.mark.0);
+            assert!(window.in_flight.0 - charge < window.size.0, "{charge} for {io:?} into {window:?}");
+            assert!(charge >= sizes.io_min.0, "{charge} for {io:?}");
+        } else {
+            assert!(self.submitted <= bound, "{} submitted, bound {bound}", self.submitted);
+        }
         let before = self.slots_busy[io.tenant.index()];
         let (busy, allotted) = self.busy_and_allotted(io.tenant);
         let bound = if self.shares[io.tenant.index()].reservation.is_some() {
@@ -97,6 +105,11 @@ impl Run {
         };
         assert!(busy <= bound.max(before), "{}: {before} slots busy, now {busy} of {bound}", io.tenant);
         self.slots_busy[io.tenant.index()] = busy;
+    }
+
+    fn window(&self) -> WindowView {
+        let view = self.gimbal.ssd_view(self.now).expect("Gimbal measures the SSD");
+        view.window.expect("there is one")
     }
 
     fn busy_and_allotted(&self, tenant: TenantId) -> (u32, u32) {
@@ -118,13 +131,22 @@ impl Run {
         }
     }
 
-    /// Without a named instant, whoever has backlog has no slot or is too far ahead; the least-served is never ahead.
+    /// Without a named instant, whoever has backlog has no slot or is too far ahead; the least-served is never ahead. Or the window is
+    /// full, or the tenant has IOs in it whose end it waits for.
     fn check_idle(&self) {
+        let is_full = self.world.config().window.is_some_and(|_| {
+            let WindowView { size, in_flight } = self.window();
+            in_flight >= size
+        });
         for tenant in self.books.backlogged() {
             let view = self.gimbal.tenant_view(tenant).expect("the tenant has been seen");
             let is_ahead = self.world.config().lead_max.is_some_and(|lead_max| view.lead > lead_max);
             assert!(
-                view.slots_busy >= view.slots_allotted || is_ahead,
+                if self.world.config().window.is_some() {
+                    is_full || is_ahead || view.in_flight > 0
+                } else {
+                    view.slots_busy >= view.slots_allotted || is_ahead
+                },
                 "idle, though {tenant} has backlog and a slot: {view:?}"
             );
         }
@@ -155,6 +177,7 @@ impl Run {
         }
         let view = self.gimbal.ssd_view(self.now).expect("Gimbal measures the SSD");
         assert_eq!(view.active_tenants, 0);
+        assert!(view.window.is_none_or(|window| window.in_flight == Bytes::ZERO), "{:?}", view.window);
         assert_eq!(self.gimbal.next(self.now), Next::Idle);
     }
 }

@@ -6,6 +6,7 @@
 //! effect. [`GimbalConfig::next`] goes further, for an SSD that was calibrated.
 
 use super::costs::DeviceCosts;
+use super::window::WindowSizes;
 use crate::Cost;
 use units::{ByteRate, Bytes, Nanos};
 
@@ -102,22 +103,13 @@ pub enum DeferredDeficit {
     Kept,
 }
 
-/// When the open slot of a tenant closes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotClosing {
-    /// When it holds `slot_size`; the IO that fills it may overshoot (paper §3.5).
-    Full,
-    /// Before an IO like the last one would overshoot (ours): a slot somewhat larger than an IO holds one of it and no second.
-    BeforeOvershoot,
-}
-
 /// Whom the bounded lead is measured against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeadAmong {
     /// Tenants that have IOs waiting in the switch.
     Backlogged,
-    /// Also those whose slots are all busy (ours). A client that keeps to its credit has nothing waiting in the switch then, and
-    /// is held back all the same.
+    /// Also those whose slots are all busy, or who have half of their part of the window in the SSD (ours). A client that keeps to
+    /// its credit has nothing waiting in the switch then, and is held back all the same.
     BackloggedOrFull,
 }
 
@@ -169,10 +161,11 @@ pub struct GimbalConfig {
     /// written as many as the write cost. With costs (ours) equal service is equal f-Util, whatever size and kind; `wear` says
     /// where between its ends the SSD is.
     pub costs: Option<DeviceCosts>,
-    /// Weighted size at which a virtual slot closes. Paper §3.5: 128 KiB.
+    /// How much device time may be in flight, over all tenants, in place of tokens and slots. Paper: `None`; §3.3 bounds the rate and
+    /// §3.5 what each tenant has in the SSD.
+    pub window: Option<WindowSizes>,
+    /// Weighted size at which a virtual slot closes; the IO that fills it may overshoot. Paper §3.5: 128 KiB.
     pub slot_size: Bytes,
-    /// How strictly. Paper: an IO may overshoot.
-    pub slot_closing: SlotClosing,
     /// Deficit added per round to a tenant of weight 1. Paper §3.5: 128 KiB.
     pub quantum: Bytes,
     /// Slots to share out, in multiples of those that sequential reads need (`DeviceConstants::slots`). Paper §3.5: 1. Four
@@ -242,7 +235,7 @@ impl GimbalConfig {
             io_overhead: Bytes::ZERO,
             costs: None,
             slot_size: Bytes::kib(128),
-            slot_closing: SlotClosing::Full,
+            window: None,
             quantum: Bytes::kib(128),
             slots_factor: 1,
             slots_per_tenant_min: 1,
@@ -284,15 +277,13 @@ impl GimbalConfig {
         }
     }
 
-    /// As [`GimbalConfig::fair`], but IOs are charged what they take of the SSD: equal shares are equal f-Util.
-    ///
-    /// `slot_size` is a half more than a read of 128 KiB, which a slot still holds one of: so many more small IOs are in the SSD, and
-    /// on the model of a fragmented one a tenth more is done. Figures: `docs/paper-map.md`.
+    /// As [`GimbalConfig::fair`], but IOs are charged what they take of the SSD, so that equal shares are equal f-Util, and no more of
+    /// them are let in than keep it busy. Nothing is paced then: the target rate stands at its bound. Figures: `docs/paper-map.md`.
     pub const fn next(device: DeviceConstants, costs: DeviceCosts) -> GimbalConfig {
         GimbalConfig {
+            rate_start: device.rate_max,
             costs: Some(costs),
-            slot_size: Bytes::kib(192),
-            slot_closing: SlotClosing::BeforeOvershoot,
+            window: Some(WindowSizes::of(costs.rate, device.thresh_min)),
             lead_among: LeadAmong::BackloggedOrFull,
             lead_catch_up: Bytes::kib(128),
             ..GimbalConfig::fair(device)
@@ -348,6 +339,7 @@ impl GimbalConfig {
         if let Some((_, wrong)) = rules.iter().find(|(holds, _)| !holds) {
             return Err(wrong);
         }
+        self.window.as_ref().map_or(Ok(()), WindowSizes::check)?;
         self.costs.as_ref().map_or(Ok(()), DeviceCosts::check)
     }
 }

@@ -18,7 +18,8 @@
 //! of the SSD instead of its allotment. Reservations that do not fit the SSD starve the others.
 //!
 //! Beyond the paper, for all tenants and off unless asked for: a *bounded lead* (`lead`) keeps shares equal across
-//! deferral, where the round alone does not.
+//! deferral, where the round alone does not; a `window` stands in the place of slots: a tenant is then deferred when its part of the
+//! device time in flight is used up.
 //!
 //! Cost: O(1) per IO; O(log n) with limits, reservations or the bounded lead. When nobody's deficit covers its next IO the
 //! whole round is looked at three times, however many quanta are missing (`skip_rounds`). When a
@@ -40,6 +41,7 @@ use super::lead::Lead;
 use super::lists::{Lists, Place};
 use super::ranking::Ranking;
 use super::tenant::Tenant;
+use super::window::{Window, WindowSizes};
 use crate::{Backlog, Credit, Io, IoKind, Share, TenantView};
 use alloc::vec::Vec;
 use units::{Bytes, Instant, TenantId};
@@ -79,9 +81,22 @@ pub(super) struct Drr {
     /// No tenant's weight is above this.
     weight_max: u32,
     backlog: Backlog,
+    /// What is in the SSD; kept only with `window`.
+    window: Window,
+    /// The part of the window of an active tenant of weight 1.
+    part_common: Bytes,
 }
 
 impl Drr {
+    pub(super) fn new(config: &GimbalConfig) -> Drr {
+        let window = config.window.as_ref().map_or_else(Window::default, Window::new);
+        Drr { window, ..Drr::default() }
+    }
+
+    pub(super) fn window(&self) -> &Window {
+        &self.window
+    }
+
     pub(super) fn backlog(&self) -> Backlog {
         self.backlog
     }
@@ -178,7 +193,14 @@ impl Drr {
         let tenant = &mut self.tenants[id.index()];
         let mut io = tenant.queue.pop(&config.class_quotas).expect("the head is queued");
         assert_eq!(io.length, head.length, "the head changed between the decision and the submission");
-        io.mark = tenant.slots.on_submit(head.weighted, config.slot_size, config.slot_closing);
+        io.mark = match &config.window {
+            Some(sizes) => {
+                let mark = sizes.charge(head.weighted);
+                tenant.occupied.on_submit(&mut self.window, mark);
+                mark
+            }
+            None => tenant.slots.on_submit(head.weighted, config.slot_size),
+        };
         tenant.in_flight += 1;
         // Saturates for a tenant that went before the round because of its reservation.
         tenant.deficit = tenant.deficit.saturating_sub(head.weighted);
@@ -202,7 +224,11 @@ impl Drr {
         let known = self.tenants.get_mut(io.tenant.index()).filter(|tenant| tenant.in_flight > 0);
         let tenant = known.unwrap_or_else(|| panic!("{io:?} ended, but none of its tenant is in flight"));
         tenant.in_flight -= 1;
-        tenant.slots.on_completion(io.mark);
+        if config.window.is_some() {
+            tenant.occupied.on_end(&mut self.window, io.mark);
+        } else {
+            tenant.slots.on_completion(io.mark);
+        }
         self.backlog.in_flight -= 1;
         let (has_backlog, has_ios) = (!tenant.queue.is_empty(), tenant.has_ios());
         self.on_ended(io);
@@ -215,6 +241,14 @@ impl Drr {
             self.stay_idle(config, io.tenant);
         }
         self.credit(config, io.tenant)
+    }
+
+    /// A read or write completed: how large the window should be is found out from what does.
+    #[inline]
+    pub(super) fn on_window_completion(&mut self, sizes: &WindowSizes, now: Instant, io: &Io) {
+        if self.window.on_completion(now, sizes, io) && self.active_weight > 0 {
+            self.part_common = self.window.part(Share::EQUAL.weight, self.active_weight);
+        }
     }
 
     pub(super) fn withdraw(
@@ -273,6 +307,11 @@ impl Drr {
 
     /// IOs of the tenant may never end. If it waits for them, the others no longer wait for it.
     pub(super) fn on_overdue(&mut self, config: &GimbalConfig, id: TenantId) {
+        if let Some(tenant) = self.tenants.get_mut(id.index())
+            && config.window.is_some()
+        {
+            tenant.occupied.excuse(&mut self.window);
+        }
         let is_stuck =
             id.index() < self.tenants.len() && matches!(self.lists.place(id), Place::Deferred | Place::Idle);
         if config.lead_max.is_some() && is_stuck {
@@ -294,14 +333,32 @@ impl Drr {
         allotment(config, weight, others + u64::from(weight))
     }
 
-    /// Slots allotted × IOs in the slot that was freed last. With a reservation the tenant may have all slots: with the credit of its
-    /// allotment alone it could not ask for what it was promised.
+    /// The part of the window that the tenant may have, counting it as active.
+    #[inline]
+    pub(super) fn part(&self, id: TenantId) -> Bytes {
+        match self.tenants.get(id.index()) {
+            Some(tenant) if tenant.counted && tenant.weight == Share::EQUAL.weight => self.part_common,
+            Some(tenant) if tenant.counted => self.window.part(tenant.weight, self.active_weight),
+            other => {
+                let weight = other.map_or(Share::EQUAL.weight, |tenant| tenant.weight);
+                self.window.part(weight, self.active_weight + u64::from(weight))
+            }
+        }
+    }
+
+    /// Slots allotted × IOs in the slot that was freed last, or the IOs that fit the tenant's part of the window. With a reservation
+    /// the tenant may have all slots, or all of the window: with the credit of its allotment alone it could not ask for what it was
+    /// promised.
     #[inline]
     pub(super) fn credit(&self, config: &GimbalConfig, id: TenantId) -> Credit {
         let tenant = self.tenants.get(id.index());
         let ios = tenant.and_then(|tenant| tenant.slots.last_freed_ios()).unwrap_or(config.slot_ios_initial);
-        let allotted = self.allotment(config, id);
         let is_reserved = tenant.is_some_and(|tenant| tenant.reservation_due().is_some());
+        if let Some(sizes) = &config.window {
+            let occupied = tenant.map(|tenant| tenant.occupied).unwrap_or_default();
+            return occupied.credit(if is_reserved { self.window.whole() } else { self.part(id) }, sizes);
+        }
+        let allotted = self.allotment(config, id);
         let slots = if is_reserved { allotted.max(config.slots()) } else { allotted };
         Credit(slots.saturating_mul(ios))
     }
@@ -320,7 +377,7 @@ impl Drr {
             queued: tenant.queue.len(),
             in_flight: tenant.in_flight,
             slots_busy: tenant.slots.busy(),
-            slots_allotted: self.allotment(config, id),
+            slots_allotted: if config.window.is_some() { 0 } else { self.allotment(config, id) },
             credit: self.credit(config, id),
             lead: self.lead.of(id),
         })
@@ -369,7 +426,11 @@ impl Drr {
 
     #[inline]
     fn may_submit(&self, config: &GimbalConfig, id: TenantId) -> bool {
-        self.tenants[id.index()].slots.may_submit(self.allotment(config, id))
+        let tenant = &self.tenants[id.index()];
+        match config.window {
+            Some(_) => tenant.occupied.may_submit(self.part(id)),
+            None => tenant.slots.may_submit(self.allotment(config, id)),
+        }
     }
 
     #[inline]

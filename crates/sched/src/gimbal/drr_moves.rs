@@ -75,10 +75,17 @@ impl Drr {
         }
     }
 
-    /// Whether the leads of others are measured against a tenant without backlog: for as long as all its slots are busy.
+    /// Whether the leads of others are measured against a tenant without backlog: for as long as all its slots are busy, or it has
+    /// half of its part of the window in the SSD.
     #[inline]
     fn competes_idle(&self, config: &GimbalConfig, id: TenantId) -> bool {
-        config.lead_among == LeadAmong::BackloggedOrFull && !self.may_submit(config, id)
+        if config.lead_among == LeadAmong::Backlogged {
+            return false;
+        }
+        match config.window {
+            Some(_) => self.tenants[id.index()].occupied.is_held_to(self.part(id)),
+            None => !self.may_submit(config, id),
+        }
     }
 
     /// Puts a tenant at the back of the round with one quantum.
@@ -162,7 +169,10 @@ impl Drr {
         }
         let due = tenant.reservation_due().filter(|_| {
             matches!(self.lists.place(id), Place::Active | Place::Deferred | Place::Ahead)
-                && tenant.slots.may_submit(config.slots())
+                && match config.window {
+                    Some(_) => tenant.occupied.may_submit(self.window.whole()),
+                    None => tenant.slots.may_submit(config.slots()),
+                }
         });
         self.reservations.set(id, due);
     }
@@ -197,11 +207,16 @@ impl Drr {
         self.active_weight = active_weight;
         if active_weight > 0 {
             self.allotment_common = allotment(config, Share::EQUAL.weight, active_weight);
+            self.part_common = self.window.part(Share::EQUAL.weight, active_weight);
         }
     }
 
-    /// Fewer tenants are active, so those that remain may have been allotted another slot.
+    /// Fewer tenants are active, so those that remain may have been allotted another slot. (A larger part of the window is noticed when
+    /// the next IO of the tenant ends; there is one, or it would not be deferred.)
     pub(super) fn promote_deferred(&mut self, config: &GimbalConfig) {
+        if config.window.is_some() {
+            return;
+        }
         let slots = u64::from(config.slots());
         let allotment_min = u64::from(config.slots_per_tenant_min);
         if slots * u64::from(self.weight_max) < (allotment_min + 1) * self.active_weight {

@@ -13,13 +13,13 @@
 //!  on_completion ─┴──────────────────────────┘
 //! ```
 //!
-//! With the costs of the SSD at hand (`GimbalConfig::next`) `drr` charges by `costs`, and `wear` finds out from what completes how
-//! dear writes are; the write cost then only splits the tokens.
+//! With the costs of the SSD at hand (`GimbalConfig::next`) `drr` charges by `costs`, `wear` finds out from what completes how dear writes
+//! are, and a `window` of device time in flight stands in the place of buckets and slots.
 //!
-//! The order is strict: if the head's bucket cannot pay, everybody waits with it (paper §3.3).
+//! The order is strict: if the head's bucket cannot pay, or the window is full, everybody waits with it (paper §3.3).
 //!
 //! Holds, for every run: it is idle only with nothing queued, with everybody who has backlog out of slots, limited or too
-//!        far ahead of somebody who is (`lead`), or until the very instant at which the head can pay; no IO is lost,
+//!        far ahead of somebody who is (`lead`), with a full window, or until the very instant at which the head can pay; no IO is lost,
 //!        repeated or reordered within its class; all books are empty when all IOs have ended (`tests/against_naive.rs`,
 //!        `tests/worlds.rs`).
 //! Paper: Gimbal (Min, Liu et al., SIGCOMM 2021) §3. Constants and deviations: `config`.
@@ -39,14 +39,16 @@ mod reciprocal;
 mod slots;
 mod tenant;
 mod wear;
+mod window;
 mod write_cost;
 
 pub use config::{
     DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, LeadAmong, RateGrowth, ReadOverflow,
-    SlotClosing, TokenSplit, WriteCostRule,
+    TokenSplit, WriteCostRule,
 };
 pub use costs::{CostCurve, DeviceCosts, StateCosts};
 pub use wear::Wear;
+pub use window::WindowSizes;
 
 use crate::{
     Backlog, Congestion, Cost, Credit, Done, Io, IoKind, Next, Outcome, Policy, Share, SsdView, TenantView,
@@ -87,7 +89,7 @@ impl Gimbal {
         let pace = Pace { rate: target.rate(), split: write_cost.cost(), overflow_cost: Cost::ONE };
         Gimbal {
             config,
-            drr: Drr::default(),
+            drr: Drr::new(&config),
             bucket: DualBucket::new(config.bucket_depth, pace),
             read_latency: LatencyMonitor::new(&config),
             write_latency: LatencyMonitor::new(&config),
@@ -119,6 +121,10 @@ impl Gimbal {
             self.wear.on_completion(now, costs, io, latency, self.drr.is_held_back());
         }
         let state = monitor.on_latency(latency);
+        if let Some(sizes) = &self.config.window {
+            self.drr.on_window_completion(sizes, now, io);
+            return;
+        }
         self.target.on_completion(now, state, io.length, latency);
         self.set_pace(now);
         if state == Congestion::Overloaded {
@@ -162,7 +168,11 @@ impl Policy for Gimbal {
         let Some(head) = self.drr.head(&self.config, now, prices) else {
             return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
         };
-        if let Err(payable) = self.bucket.pay(now, head.kind, head.length) {
+        if self.config.window.is_some() {
+            if self.drr.window().is_full() {
+                return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
+            }
+        } else if let Err(payable) = self.bucket.pay(now, head.kind, head.length) {
             self.target.on_pacing_bound(now);
             return Next::WakeAt(self.drr.next_timer(now).map_or(payable, |timer| timer.min(payable)));
         }
@@ -223,6 +233,7 @@ impl Policy for Gimbal {
             read_tokens: bucket.bytes(IoKind::Read),
             write_tokens: bucket.bytes(IoKind::Write),
             active_tenants: self.drr.active_tenants(),
+            window: self.config.window.map(|_| self.drr.window().view()),
         })
     }
 

@@ -16,7 +16,6 @@
 //! Elsewhere: the allotment and what happens to a tenant without a slot is `drr`.
 //! Paper: Gimbal §3.5; credit §3.6.
 
-use super::SlotClosing;
 use crate::Mark;
 use alloc::vec::Vec;
 use units::Bytes;
@@ -59,9 +58,9 @@ impl Slots {
     }
 
     /// An IO of `weighted` size is submitted. It goes into the open slot; one is opened if none is. The slot closes when
-    /// it holds `size`, before or after `closing` says.
+    /// it holds `size`.
     #[inline]
-    pub(super) fn on_submit(&mut self, weighted: Bytes, size: Bytes, closing: SlotClosing) -> Mark {
+    pub(super) fn on_submit(&mut self, weighted: Bytes, size: Bytes) -> Mark {
         let index = match self.open.or_else(|| self.free.pop()) {
             Some(index) => index,
             None => {
@@ -74,11 +73,7 @@ impl Slots {
         slot.ios += 1;
         slot.in_flight += 1;
         slot.weighted += weighted;
-        let stays_open = match closing {
-            SlotClosing::Full => slot.weighted < size,
-            SlotClosing::BeforeOvershoot => slot.weighted + weighted <= size,
-        };
-        self.open = stays_open.then_some(index);
+        self.open = (slot.weighted < size).then_some(index);
         Mark(index)
     }
 
@@ -106,41 +101,26 @@ mod tests {
 
     const SIZE: Bytes = Bytes::kib(128);
     const SMALL: Bytes = Bytes::kib(4);
-    const FULL: SlotClosing = SlotClosing::Full;
 
     #[test]
     fn a_slot_takes_32_small_ios_or_one_large_one() {
         let mut slots = Slots::default();
         for _ in 0..32 {
             assert!(slots.may_submit(1));
-            slots.on_submit(SMALL, SIZE, FULL);
+            slots.on_submit(SMALL, SIZE);
         }
         assert!(!slots.may_submit(1), "a 33rd IO fits into 128 KiB");
         assert!(slots.may_submit(2));
-        slots.on_submit(SIZE, SIZE, FULL);
+        slots.on_submit(SIZE, SIZE);
         assert_eq!(slots.busy(), 2);
         assert!(!slots.may_submit(2));
-    }
-
-    #[test]
-    fn a_slot_may_close_before_it_overshoots() {
-        let mut slots = Slots::default();
-        let larger = Bytes(SIZE.0 * 3 / 2);
-        slots.on_submit(SIZE, larger, SlotClosing::BeforeOvershoot);
-        assert!(!slots.may_submit(1), "a second one would have overshot");
-        let mut slots = Slots::default();
-        for _ in 0..48 {
-            assert!(slots.may_submit(1));
-            slots.on_submit(SMALL, larger, SlotClosing::BeforeOvershoot);
-        }
-        assert!(!slots.may_submit(1));
     }
 
     #[test]
     fn a_slot_frees_only_when_its_last_io_ends() {
         let mut slots = Slots::default();
         let half = Bytes(SIZE.0 / 2);
-        let marks = [slots.on_submit(half, SIZE, FULL), slots.on_submit(half, SIZE, FULL)];
+        let marks = [slots.on_submit(half, SIZE), slots.on_submit(half, SIZE)];
         slots.on_completion(marks[0]);
         assert!(!slots.may_submit(1));
         assert_eq!(slots.last_freed_ios(), None);
@@ -153,11 +133,11 @@ mod tests {
     fn one_io_at_a_time_fills_a_slot_without_holding_it() {
         let mut slots = Slots::default();
         for _ in 0..31 {
-            let mark = slots.on_submit(SMALL, SIZE, FULL);
+            let mark = slots.on_submit(SMALL, SIZE);
             slots.on_completion(mark);
             assert_eq!((slots.busy(), slots.last_freed_ios()), (0, None));
         }
-        let mark = slots.on_submit(SMALL, SIZE, FULL);
+        let mark = slots.on_submit(SMALL, SIZE);
         slots.on_completion(mark);
         assert_eq!(slots.last_freed_ios(), Some(32));
     }
@@ -165,7 +145,7 @@ mod tests {
     #[test]
     fn a_lowered_allotment_drains_before_another_slot_becomes_busy() {
         let mut slots = Slots::default();
-        let marks = [0; 3].map(|_| slots.on_submit(SIZE, SIZE, FULL));
+        let marks = [0; 3].map(|_| slots.on_submit(SIZE, SIZE));
         slots.on_completion(marks[0]);
         assert!(!slots.may_submit(2) && !slots.may_submit(1));
         slots.on_completion(marks[2]);
@@ -175,8 +155,8 @@ mod tests {
     #[test]
     fn an_open_slot_without_ios_in_flight_is_no_way_around_the_allotment() {
         let mut slots = Slots::default();
-        let large = slots.on_submit(SIZE, SIZE, FULL);
-        let small = slots.on_submit(SMALL, SIZE, FULL);
+        let large = slots.on_submit(SIZE, SIZE);
+        let small = slots.on_submit(SMALL, SIZE);
         slots.on_completion(small);
         assert!(!slots.may_submit(1), "the open slot is empty, and one is already busy");
         slots.on_completion(large);
@@ -186,7 +166,7 @@ mod tests {
     #[test]
     fn nothing_is_busy_when_all_ios_have_ended() {
         let mut slots = Slots::default();
-        let marks = [SMALL, SIZE, SMALL, SIZE, SMALL].map(|weighted| slots.on_submit(weighted, SIZE, FULL));
+        let marks = [SMALL, SIZE, SMALL, SIZE, SMALL].map(|weighted| slots.on_submit(weighted, SIZE));
         for mark in marks {
             slots.on_completion(mark);
         }

@@ -6,6 +6,7 @@ use super::GimbalConfig;
 use super::meter::Meter;
 use super::queue::ClassQueues;
 use super::slots::Slots;
+use super::window::Occupied;
 use crate::{Io, IoKind, Share};
 use alloc::boxed::Box;
 use units::{Bytes, Instant};
@@ -15,6 +16,8 @@ use units::{Bytes, Instant};
 pub(super) struct Tenant {
     pub queue: ClassQueues,
     pub slots: Slots,
+    /// What it has in the window, where there is one in place of slots.
+    pub occupied: Occupied,
     /// Weighted bytes that it may still submit in this round.
     pub deficit: Bytes,
     pub in_flight: usize,
@@ -43,6 +46,7 @@ impl Tenant {
         Tenant {
             queue: ClassQueues::default(),
             slots: Slots::default(),
+            occupied: Occupied::default(),
             deficit: Bytes::ZERO,
             in_flight: 0,
             weight: Share::EQUAL.weight,

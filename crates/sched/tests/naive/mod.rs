@@ -1,14 +1,14 @@
 //! Gimbal's decisions, done the obvious way: every question is answered by looking at everybody.
 //!
-//! The rate, the write cost, the wear and the overload signal are taken from the switch under test (they have tests of their own);
-//! buckets, slots, round, leads and priorities are done again here.
+//! The rate, the write cost, the wear, the window's size and the overload signal are taken from the switch under test (they have tests of their own);
+//! buckets, slots, what is in the window, round, leads and priorities are done again here.
 
 use sched::{
     Cost, CostCurve, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, LeadAmong, Next, ReadOverflow,
-    SlotClosing, TokenSplit, Wear,
+    TokenSplit, Wear,
 };
 use std::collections::{BTreeMap, VecDeque};
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 const NANO: i128 = 1_000_000_000;
 
@@ -81,6 +81,8 @@ struct Tenant {
     served_bytes: u64,
     /// All its slots were busy when its last IO left or, later, when one of them ended; nothing has arrived since.
     full: bool,
+    /// What each of its IOs in flight was charged, where there is a window.
+    charges: BTreeMap<IoId, (IoKind, u64)>,
 }
 
 impl Tenant {
@@ -89,7 +91,11 @@ impl Tenant {
     }
 
     fn in_flight(&self) -> usize {
-        self.slots.iter().map(|slot| slot.in_flight.len()).sum()
+        self.slots.iter().map(|slot| slot.in_flight.len()).sum::<usize>() + self.charges.len()
+    }
+
+    fn charged(&self) -> u64 {
+        self.charges.values().map(|&(_, charge)| charge).sum()
     }
 
     fn busy(&self) -> u32 {
@@ -125,6 +131,7 @@ pub(crate) struct Naive {
     succeeded: Vec<(Instant, bool)>,
     rate_and_cost: (u64, Cost),
     wear: Wear,
+    window: Bytes,
 }
 
 impl Naive {
@@ -154,6 +161,7 @@ impl Naive {
             succeeded: Vec::new(),
             rate_and_cost: (config.rate_start.0, config.device.write_cost_worst),
             wear: Wear::FRAGMENTED,
+            window: config.window.map_or(Bytes::ZERO, |sizes| sizes.mixed),
         }
     }
 
@@ -195,6 +203,13 @@ impl Naive {
                 self.active.rotate_left(1);
                 continue;
             }
+            if self.config.window.is_some() {
+                if self.tenants.values().map(Tenant::charged).sum::<u64>() >= self.window.0 {
+                    return Next::Idle;
+                }
+                self.submit(id, class, weighted);
+                return Next::Submit(io);
+            }
             if !self.pays(now, &io) {
                 return Next::WakeAt(self.first_instant_that_pays(now, &io));
             }
@@ -205,17 +220,18 @@ impl Naive {
         }
     }
 
-    /// An IO ended; `pace` is the rate and cost from now on, `overloaded` whether it overloaded the SSD.
+    /// An IO ended; rate, cost, wear and window are what they are from now on, `overloaded` is whether it overloaded the SSD.
     pub(crate) fn on_completion(
         &mut self,
         now: Instant,
         io: &Io,
         success: bool,
         pace: (u64, Cost),
-        wear: Option<Wear>,
+        (wear, window): (Option<Wear>, Option<Bytes>),
         overloaded: bool,
     ) {
         self.wear = wear.unwrap_or(self.wear);
+        self.window = window.unwrap_or(self.window);
         if success && io.kind != IoKind::Management {
             self.succeeded.push((now, io.kind == IoKind::Read));
             self.set_pace(now, pace);
@@ -229,10 +245,11 @@ impl Naive {
             slot.in_flight.retain(|&(id, _)| id != io.id);
         }
         tenant.slots.retain(|slot| slot.open || !slot.in_flight.is_empty());
+        tenant.charges.remove(&io.id);
         if self.active.contains(&io.tenant.0) && !self.may_submit(io.tenant.0) {
             self.defer(io.tenant.0);
         }
-        self.undefer();
+        self.undefer(io.tenant.0);
         if self.tenants[&io.tenant.0].queued() == 0 {
             self.look_if_full(io.tenant.0);
         }
@@ -253,7 +270,7 @@ impl Naive {
         } else if self.active.contains(&id) && !self.may_submit(id) {
             self.defer(id);
         }
-        self.undefer();
+        self.undefer(id);
         self.raise_floor();
         self.on_tenants_changed(now);
     }
@@ -263,12 +280,18 @@ impl Naive {
     }
 
     pub(crate) fn allotment(&self, id: u32) -> u32 {
-        let weight = |id: u32| self.weight(id);
+        if self.config.window.is_some() {
+            return 0;
+        }
+        let share = u64::from(self.config.slots()) * self.weight(id) / self.active_weights_with(id);
+        self.config.slots_per_tenant_min.max(share as u32)
+    }
+
+    /// Σ of the weights of active tenants, this one counted as active.
+    fn active_weights_with(&self, id: u32) -> u64 {
         let is_active = |id: u32| self.tenants[&id].queued() + self.tenants[&id].in_flight() > 0;
         let others = self.tenants.keys().copied().filter(|&other| other != id && is_active(other));
-        let weights = others.map(weight).sum::<u64>() + weight(id);
-        let share = u64::from(self.config.slots()) * weight(id) / weights;
-        self.config.slots_per_tenant_min.max(share as u32)
+        others.map(|id| self.weight(id)).sum::<u64>() + self.weight(id)
     }
 
     fn on_tenants_changed(&mut self, now: Instant) {
@@ -302,7 +325,8 @@ impl Naive {
         let has = |tenant: &Tenant| {
             let queued = tenant.queues.iter().flatten().map(|io| io.kind);
             let in_flight = tenant.slots.iter().flat_map(|slot| &slot.in_flight).map(|(_, kind)| *kind);
-            queued.chain(in_flight).any(|kind| (kind == IoKind::Read) == reads)
+            let charged = tenant.charges.values().map(|&(kind, _)| kind);
+            queued.chain(in_flight).chain(charged).any(|kind| (kind == IoKind::Read) == reads)
         };
         let with = self.tenants.iter().filter(|(_, tenant)| has(tenant));
         with.map(|(&id, _)| i128::from(self.weights[id as usize])).sum()
@@ -318,7 +342,7 @@ impl Naive {
 
     fn submit(&mut self, id: u32, class: usize, weighted: u64) {
         let (quota, size) = (self.config.class_quotas[class], self.config.slot_size.0);
-        let closing = self.config.slot_closing;
+        let window = self.config.window;
         self.tenant(id).served_bytes += weighted;
         self.raise_floor(); // even if it was the tenant's last IO
         let tenant = self.tenant(id);
@@ -328,16 +352,17 @@ impl Naive {
         }
         tenant.served[class] += 1;
         tenant.deficit -= weighted;
-        if !tenant.slots.iter().any(|slot| slot.open) {
-            tenant.slots.push(Slot { open: true, ..Slot::default() });
+        if let Some(sizes) = window {
+            tenant.charges.insert(io.id, (io.kind, weighted.max(sizes.io_min.0)));
+        } else {
+            if !tenant.slots.iter().any(|slot| slot.open) {
+                tenant.slots.push(Slot { open: true, ..Slot::default() });
+            }
+            let slot = tenant.slots.iter_mut().find(|slot| slot.open).expect("one is open");
+            slot.in_flight.push((io.id, io.kind));
+            slot.weighted += weighted;
+            slot.open = slot.weighted < size;
         }
-        let slot = tenant.slots.iter_mut().find(|slot| slot.open).expect("one is open");
-        slot.in_flight.push((io.id, io.kind));
-        slot.weighted += weighted;
-        slot.open = match closing {
-            SlotClosing::Full => slot.weighted < size,
-            SlotClosing::BeforeOvershoot => slot.weighted + weighted <= size,
-        };
         if tenant.queued() == 0 {
             self.leave(id);
         } else if !self.may_submit(id) {
@@ -366,7 +391,12 @@ impl Naive {
     /// A tenant without backlog may compete because of its slots.
     fn look_if_full(&mut self, id: u32) {
         let counts = self.config.lead_max.is_some() && self.config.lead_among == LeadAmong::BackloggedOrFull;
-        let (full, missed) = (counts && !self.may_submit(id), self.missed(id));
+        let charged = self.tenants[&id].charged();
+        let is_full = match self.config.window {
+            Some(_) => charged > 0 && 2 * charged >= self.part(id),
+            None => !self.may_submit(id),
+        };
+        let (full, missed) = (counts && is_full, self.missed(id));
         let tenant = self.tenant(id);
         if full && !tenant.full {
             tenant.served_bytes = tenant.served_bytes.max(missed);
@@ -464,7 +494,15 @@ impl Naive {
     }
 
     fn may_submit(&self, id: u32) -> bool {
-        self.tenants[&id].may_submit(self.allotment(id))
+        match self.config.window {
+            Some(_) => self.tenants[&id].charged() == 0 || self.tenants[&id].charged() < self.part(id),
+            None => self.tenants[&id].may_submit(self.allotment(id)),
+        }
+    }
+
+    /// Twice the tenant's share of the window.
+    fn part(&self, id: u32) -> u64 {
+        2 * self.window.0 * self.weight(id) / self.active_weights_with(id)
     }
 
     fn leave(&mut self, id: u32) {
@@ -484,11 +522,13 @@ impl Naive {
         }
     }
 
-    /// Everybody who waits for a slot and has one now goes to the back of the round.
-    fn undefer(&mut self) {
+    /// Everybody who waits for a slot and has one now goes to the back of the round; of those who wait for room in their part of the
+    /// window only the one to whom something has happened.
+    fn undefer(&mut self, to: u32) {
         let waiting = std::mem::take(&mut self.deferred);
-        let (now_active, still_waiting): (Vec<u32>, Vec<u32>) =
-            waiting.into_iter().partition(|&id| self.may_submit(id));
+        let (now_active, still_waiting): (Vec<u32>, Vec<u32>) = waiting
+            .into_iter()
+            .partition(|&id| (self.config.window.is_none() || id == to) && self.may_submit(id));
         self.active.extend(now_active);
         self.deferred = still_waiting;
     }

@@ -5,7 +5,7 @@
 
 use sched::{
     Cost, DeferredDeficit, DeviceConstants, DeviceCosts, GimbalConfig, Io, IoId, IoKind, Mark, Priority,
-    ReadOverflow, TokenSplit,
+    ReadOverflow, TokenSplit, WindowSizes,
 };
 use units::{ByteRate, Bytes, Nanos, TenantId};
 
@@ -28,7 +28,7 @@ pub(crate) enum Variant {
     Fair,
     /// Every option at another value than the paper's, and a lead so small that it binds at every turn.
     AllOptions,
-    /// `GimbalConfig::next`, with a lead small enough to bind.
+    /// `GimbalConfig::next`, with a window and a lead small enough to bind.
     Next,
 }
 
@@ -114,7 +114,12 @@ impl World {
                 ..GimbalConfig::fair(device)
             },
             Variant::Next => GimbalConfig {
-                slots_factor: 1,
+                window: Some(WindowSizes {
+                    uniform: Bytes::kib(128 * u64::from(self.slots)),
+                    mixed: Bytes::kib(256 * u64::from(self.slots)),
+                    alone: Bytes::kib(512 * u64::from(self.slots)),
+                    io_min: Bytes::kib(16),
+                }),
                 lead_max: Some(Bytes::kib(256)),
                 ..GimbalConfig::next(device, DeviceCosts::DCT983)
             },
