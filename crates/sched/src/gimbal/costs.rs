@@ -157,8 +157,9 @@ impl DeviceCosts {
 pub(super) enum Prices<'a> {
     /// Its length; a write as many times that.
     Bytes(Cost),
-    /// What it takes of an SSD that is so worn.
-    Device(&'a DeviceCosts, Wear),
+    /// What it takes of an SSD that is so worn; a reservation counts written bytes at the cost that comes last, as it does without
+    /// device costs: it promises bytes.
+    Device(&'a DeviceCosts, Wear, Cost),
 }
 
 impl Prices<'_> {
@@ -167,8 +168,15 @@ impl Prices<'_> {
         match self {
             Prices::Bytes(write_cost) if kind.pays_as_write() => write_cost.of(length),
             Prices::Bytes(_) => length,
-            Prices::Device(costs, wear) => costs.of(wear, kind, length),
+            Prices::Device(costs, wear, _) => costs.of(wear, kind, length),
         }
+    }
+
+    /// What a reservation counts.
+    #[inline]
+    pub(super) fn reserved(self, kind: IoKind, length: Bytes) -> Bytes {
+        let (Prices::Bytes(write_cost) | Prices::Device(_, _, write_cost)) = self;
+        Prices::Bytes(write_cost).of(kind, length)
     }
 }
 

@@ -52,9 +52,9 @@ pub(super) struct Head {
     pub tenant: TenantId,
     pub kind: IoKind,
     pub length: Bytes,
-    /// What it costs at present.
-    priced: Bytes,
-    /// The same with what every IO costs besides: what slots, deficit and service count.
+    /// What a reservation counts.
+    reserved: Bytes,
+    /// What it costs at present, with what every IO costs besides: what slots, deficit and service count.
     weighted: Bytes,
 }
 
@@ -204,7 +204,7 @@ impl Drr {
         tenant.in_flight += 1;
         // Saturates for a tenant that went before the round because of its reservation.
         tenant.deficit = tenant.deficit.saturating_sub(head.weighted);
-        tenant.charge_meters(now, &io, head.priced);
+        tenant.charge_meters(now, &io, head.reserved);
         if let Some(lead_max) = config.lead_max {
             self.lead.on_submit(id, head.weighted, tenant.weight, lead_max, config.lead_catch_up);
         }
@@ -437,8 +437,8 @@ impl Drr {
     fn head_of(&self, config: &GimbalConfig, id: TenantId, prices: Prices<'_>) -> Head {
         let head = self.tenants[id.index()].queue.head();
         let &Io { kind, length, .. } = head.expect("a tenant without backlog is idle");
-        let priced = prices.of(kind, length);
-        Head { tenant: id, kind, length, priced, weighted: priced + config.io_overhead }
+        let weighted = prices.of(kind, length) + config.io_overhead;
+        Head { tenant: id, kind, length, reserved: prices.reserved(kind, length), weighted }
     }
 }
 

@@ -162,7 +162,7 @@ impl Policy for Gimbal {
 
     fn next(&mut self, now: Instant) -> Next {
         let prices = match &self.config.costs {
-            Some(costs) => Prices::Device(costs, self.wear.wear()),
+            Some(costs) => Prices::Device(costs, self.wear.wear(), self.write_cost.cost()),
             None => Prices::Bytes(self.write_cost.cost()),
         };
         let Some(head) = self.drr.head(&self.config, now, prices) else {

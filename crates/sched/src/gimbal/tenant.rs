@@ -103,12 +103,12 @@ impl Tenant {
 
     /// Charges a submitted IO to whatever meters there are.
     #[inline]
-    pub(super) fn charge_meters(&mut self, now: Instant, io: &Io, priced: Bytes) {
+    pub(super) fn charge_meters(&mut self, now: Instant, io: &Io, reserved: Bytes) {
         let Some(meters) = &mut self.meters else { return };
         let charges = [
             (&mut meters.limit_ios, 1),
             (&mut meters.limit_bytes, io.length.0),
-            (&mut meters.reservation, priced.0),
+            (&mut meters.reservation, reserved.0),
         ];
         for (meter, units) in charges {
             if let Some(meter) = meter {
