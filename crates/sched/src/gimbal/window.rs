@@ -215,17 +215,20 @@ impl Occupied {
         self.charged < part || self.charged == Bytes::ZERO
     }
 
-    /// Whether it has half of `part` in the SSD at least: nothing of a tenant that is held to its credit may wait here, and some of
-    /// what it may have is always on the wire.
+    /// Whether half of what its credit lets it have, or of `part`, is in the SSD at least: nothing of a tenant that is held to its
+    /// credit may wait here, and some of what it may have is always on the wire.
     #[inline]
     pub(super) fn is_held_to(&self, part: Bytes) -> bool {
-        self.charged > Bytes::ZERO && self.charged.0 * 2 >= part.0
+        let usual = self.mean.max(MEAN_WEIGHT);
+        let credited = part.0 * MEAN_WEIGHT / usual * usual / MEAN_WEIGHT;
+        let most = if credited == 0 { part.0 } else { credited };
+        self.charged > Bytes::ZERO && self.charged.0 * 2 >= most
     }
 
     /// The IOs of the tenant's usual charge that fit `part`, one at least.
     pub(super) fn credit(&self, part: Bytes, sizes: &WindowSizes) -> Credit {
-        let mean = if self.mean == 0 { sizes.io_min.0 * MEAN_WEIGHT } else { self.mean };
-        Credit(u32::try_from(part.0 * MEAN_WEIGHT / mean).unwrap_or(u32::MAX).max(1))
+        let usual = if self.mean == 0 { sizes.io_min.0 * MEAN_WEIGHT } else { self.mean };
+        Credit(u32::try_from(part.0 * MEAN_WEIGHT / usual).unwrap_or(u32::MAX).max(1))
     }
 
     #[inline]

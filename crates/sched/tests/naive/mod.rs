@@ -83,6 +83,8 @@ struct Tenant {
     full: bool,
     /// What each of its IOs in flight was charged, where there is a window.
     charges: BTreeMap<IoId, (IoKind, u64)>,
+    /// A moving average of them, times sixteen.
+    usual: u64,
 }
 
 impl Tenant {
@@ -353,7 +355,10 @@ impl Naive {
         tenant.served[class] += 1;
         tenant.deficit -= weighted;
         if let Some(sizes) = window {
-            tenant.charges.insert(io.id, (io.kind, weighted.max(sizes.io_min.0)));
+            let charge = weighted.max(sizes.io_min.0);
+            tenant.charges.insert(io.id, (io.kind, charge));
+            let usual = if tenant.usual == 0 { 16 * charge } else { tenant.usual };
+            tenant.usual = usual - usual / 16 + charge;
         } else {
             if !tenant.slots.iter().any(|slot| slot.open) {
                 tenant.slots.push(Slot { open: true, ..Slot::default() });
@@ -393,7 +398,11 @@ impl Naive {
         let counts = self.config.lead_max.is_some() && self.config.lead_among == LeadAmong::BackloggedOrFull;
         let charged = self.tenants[&id].charged();
         let is_full = match self.config.window {
-            Some(_) => charged > 0 && 2 * charged >= self.part(id),
+            Some(_) => {
+                let (part, usual) = (self.part(id), self.tenants[&id].usual.max(16));
+                let credited = part * 16 / usual * usual / 16;
+                charged > 0 && 2 * charged >= if credited == 0 { part } else { credited }
+            }
             None => !self.may_submit(id),
         };
         let (full, missed) = (counts && is_full, self.missed(id));
