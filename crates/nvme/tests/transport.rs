@@ -6,6 +6,7 @@
 mod transport {
     mod bounds;
     mod buffers;
+    mod conformance;
     mod ends;
     mod host_errors;
     mod target_errors;

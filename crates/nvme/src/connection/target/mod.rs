@@ -222,7 +222,7 @@ impl<B: Buffer> TargetConnection<B> {
     }
 
     /// Whether a successful read may be answered by its data alone (the default). Results that say more than success always
-    /// travel in a response capsule.
+    /// travel in a response capsule, and so does the submission queue head now and then.
     pub fn set_success_without_response(&mut self, allowed: bool) {
         self.success_without_response = allowed;
     }
@@ -266,8 +266,8 @@ impl<B: Buffer> TargetConnection<B> {
             buffer.bytes().len()
         );
         if self.fatal.is_none() {
-            let cqe = cqe.with_sqhd(self.queue.complete());
-            let alone = self.success_without_response && cqe.result() == 0;
+            let alone = self.success_without_response && cqe.result() == 0 && self.queue.complete_by_data();
+            let cqe = if alone { cqe } else { cqe.with_sqhd(self.queue.complete()) };
             self.transmit.push_back(Outbound::Data { cqe, buffer, length, alone });
         }
     }

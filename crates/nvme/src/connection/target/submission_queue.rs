@@ -3,6 +3,10 @@
 //! The head moves when a command is answered, not when it is read: a host that obeys it then never has more commands under
 //! way than the queue has entries. Without flow control the answer to Connect says FFFFh and all later ones 0.
 //!
+//! Read data that is its own completion (SUCCESS) tells no head. A host that obeys the head and only reads would then find its
+//! queue full for ever, so at most a quarter of the queue is answered in a row without telling.
+//!
+//! Holds: `a_host_that_obeys_the_head_is_never_left_without_room_in_its_queue`.
 //! NVM Express Base Specification: "Submission Queue Flow Control" (fabrics).
 
 /// Whether completions tell the submission queue head.
@@ -14,6 +18,9 @@ pub enum FlowControl {
     Disabled,
 }
 
+/// One part of so many of a queue may be answered without telling the head.
+const UNTOLD_PART: u32 = 4;
+
 /// SQHD of a Connect that granted no flow control.
 const SQHD_NO_FLOW_CONTROL: u16 = 0xffff;
 
@@ -22,6 +29,8 @@ const SQHD_NO_FLOW_CONTROL: u16 = 0xffff;
 pub(super) struct SubmissionQueue {
     entries: u32,
     head: u32,
+    /// Answers since the head was told last.
+    untold: u32,
     flow_control: FlowControl,
     /// Whether the absence of flow control was told.
     told: bool,
@@ -30,22 +39,20 @@ pub(super) struct SubmissionQueue {
 impl SubmissionQueue {
     /// A queue of unknown size, assumed to be `entries`.
     pub(super) fn before_connect(entries: u32) -> Self {
-        SubmissionQueue { entries, head: 0, flow_control: FlowControl::Enabled, told: false }
+        SubmissionQueue { entries, head: 0, untold: 0, flow_control: FlowControl::Enabled, told: false }
     }
 
     /// A queue whose first command, Connect, is about to be answered.
     pub(super) fn connected(entries: u32, flow_control: FlowControl) -> Self {
-        SubmissionQueue { entries, head: 0, flow_control, told: false }
+        SubmissionQueue { entries, head: 0, untold: 0, flow_control, told: false }
     }
 
     /// One command is answered: the SQHD to tell.
     pub(super) fn complete(&mut self) -> u16 {
         match self.flow_control {
             FlowControl::Enabled => {
-                self.head += 1;
-                if self.head == self.entries {
-                    self.head = 0;
-                }
+                self.advance();
+                self.untold = 0;
                 self.head as u16
             }
             FlowControl::Disabled if self.told => 0,
@@ -53,6 +60,31 @@ impl SubmissionQueue {
                 self.told = true;
                 SQHD_NO_FLOW_CONTROL
             }
+        }
+    }
+
+    /// One command is to be answered by its data alone. If that must not be, as the host has to learn where the head is,
+    /// nothing has happened.
+    pub(super) fn complete_by_data(&mut self) -> bool {
+        if self.flow_control == FlowControl::Enabled {
+            if self.untold >= self.entries / UNTOLD_PART {
+                return false;
+            }
+            self.complete_silently();
+        }
+        true
+    }
+
+    /// One command is over without any answer.
+    pub(super) fn complete_silently(&mut self) {
+        self.advance();
+        self.untold += 1;
+    }
+
+    fn advance(&mut self) {
+        self.head += 1;
+        if self.head == self.entries {
+            self.head = 0;
         }
     }
 }
@@ -68,6 +100,18 @@ mod tests {
         let mut queue = SubmissionQueue::connected(1 << 16, FlowControl::Enabled);
         assert_eq!((1..=65535).map(|_| queue.complete()).last(), Some(0xffff));
         assert_eq!(queue.complete(), 0);
+    }
+
+    #[test]
+    fn a_quarter_of_the_queue_is_answered_untold_at_most() {
+        let mut queue = SubmissionQueue::connected(8, FlowControl::Enabled);
+        assert_eq!([(); 3].map(|()| queue.complete_by_data()), [true, true, false]);
+        assert_eq!(queue.complete(), 3, "two untold, and this one");
+        queue.complete_silently();
+        assert_eq!([(); 2].map(|()| queue.complete_by_data()), [true, false]);
+        assert_eq!(queue.complete(), 6);
+        let mut queue = SubmissionQueue::connected(2, FlowControl::Disabled);
+        assert!((0..100).all(|_| queue.complete_by_data()));
     }
 
     #[test]
