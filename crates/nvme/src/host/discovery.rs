@@ -103,3 +103,46 @@ impl DiscoveryReader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Sqe;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    /// Answers what the reader asks for: a page of `records` empty entries in generation `generation`.
+    fn answer(reader: &mut DiscoveryReader, generation: u64, records: u64) -> (Result<(), HostError>, Sqe) {
+        let sqe = reader.command().sqe;
+        let request = LogRequest::parse(&sqe);
+        let header = DiscoveryHeader {
+            generation: generation.into(),
+            records: records.into(),
+            ..DiscoveryHeader::new_zeroed()
+        };
+        let page = [header.as_bytes(), &vec![0; RECORD_SIZE * records as usize]].concat();
+        let part = &page[request.offset as usize..][..request.length as usize];
+        (reader.on_answer(&Cqe::success(0), part), sqe)
+    }
+
+    #[test]
+    fn a_log_that_changes_meanwhile_is_read_again() {
+        let mut reader = DiscoveryReader::new(Bytes::kib(4));
+        for generation in [1, 1, 2] {
+            assert_eq!(answer(&mut reader, generation, 3).0, Ok(()));
+            assert_eq!(reader.done(), None, "the last header tells of a change");
+        }
+        for _ in 0..2 {
+            assert_eq!(answer(&mut reader, 2, 2).0, Ok(()));
+        }
+        let (result, sqe) = answer(&mut reader, 2, 2);
+        assert_eq!((result, reader.done().map(|entries| entries.len())), (Ok(()), Some(2)));
+        assert!(!LogRequest::parse(&sqe).retain, "the last read lets the next event out");
+    }
+
+    #[test]
+    fn a_log_that_never_rests_is_given_up() {
+        let mut reader = DiscoveryReader::new(Bytes::kib(4));
+        let end = (0..1000).find_map(|generation| answer(&mut reader, generation, 0).0.err());
+        assert_eq!(end, Some(HostError::DiscoveryUnsteady));
+    }
+}

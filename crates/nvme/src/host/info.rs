@@ -142,3 +142,61 @@ impl NamespaceView {
             == (other.nsid, other.block_size, other.nguid, other.uuid)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::identify_controller::SGLS_TCP;
+    use zerocopy::FromZeros;
+
+    /// A controller that has what a host needs.
+    fn good() -> IdentifyController {
+        let mut identify = IdentifyController::new_zeroed();
+        identify.cntlid = 7.into();
+        identify.kas = 1.into();
+        identify.sgls = SGLS_TCP.into();
+        identify.ioccsz = 4.into();
+        identify.iorcsz = 1.into();
+        identify
+    }
+
+    fn learn(change: impl Fn(&mut IdentifyController), io: bool) -> Result<ControllerInfo, HostError> {
+        let mut identify = good();
+        change(&mut identify);
+        let mut info =
+            ControllerInfo { controller_id: 7, queue_entries_max: 1024, ..ControllerInfo::default() };
+        info.learn(&identify, true, io).map(|()| info)
+    }
+
+    #[test]
+    fn a_controller_that_lacks_what_io_over_fabrics_needs_is_refused() {
+        type Change = fn(&mut IdentifyController);
+        let lacking: [(Change, bool); 5] = [
+            (|identify| identify.cntlid = 8.into(), true),
+            (|identify| identify.kas = 0.into(), true),
+            (|identify| identify.sgls = 0.into(), false),
+            (|identify| identify.ioccsz = 3.into(), false),
+            (|identify| identify.iorcsz = 0.into(), false),
+        ];
+        for (number, (change, discovery_too)) in lacking.into_iter().enumerate() {
+            assert!(matches!(learn(change, true), Err(HostError::Lacking(_))), "{number}");
+            assert_eq!(learn(change, false).is_err(), discovery_too, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_a_controller_says_of_its_limits_is_kept_to() {
+        let info = learn(|_| {}, true).expect("a good controller");
+        assert_eq!((info.in_capsule_max, info.transfer_max, info.queue_entries_max), (0, TRANSFER_MAX, 1024));
+        let change = |identify: &mut IdentifyController| {
+            identify.mdts = 5;
+            identify.ioccsz = 260.into();
+            identify.maxcmd = 128.into();
+        };
+        let info = learn(change, true).expect("a good controller");
+        assert_eq!((info.in_capsule_max, info.transfer_max), (4096, Bytes(128 << 10)));
+        assert_eq!(info.queue_entries_max, 128);
+        let info = learn(|identify| identify.mdts = 255, true).expect("a good controller");
+        assert_eq!(info.transfer_max, TRANSFER_MAX, "more than anybody transfers");
+    }
+}

@@ -82,10 +82,13 @@ impl Subsystem {
         Ok(Action::reply_with(Cqe::success(sqe.cid()), report))
     }
 
-    /// The host and the reservations a command is about. A host without an identifier cannot be told from another.
+    /// The host and the reservations a command is about, if they can be reached this way now. A host without an identifier cannot be told from another.
     fn reserving(&mut self, slot: usize, sqe: &Sqe) -> Result<(HostId, &mut Reservations), Status> {
         let host = self.controller(slot).host_id;
         let namespace = self.namespaces.get_mut(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
+        if let Some(refusal) = namespace.ana.refusal() {
+            return Err(refusal);
+        }
         if host == HostId::NONE {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }

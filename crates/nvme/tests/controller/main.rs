@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests are not an interface")]
 
 mod bringup;
+mod conformance;
 mod linux;
 mod reservation;
 mod robustness;
