@@ -1,10 +1,10 @@
 //! A subsystem under commands of every opcode, by several hosts, on queues that come and go, while namespaces change and
 //! IOs end late.
 //!
-//! Holds: every command is answered once: at once, when its IO ends, or by an event that it asked for; an IO lies within
+//! Holds: every command is answered once: at once, when its IO ends, when its reservations are stored, or by an event that it asked for; an IO lies within
 //!        its namespace and moves what its descriptor says; no answer carries more data than the command has room for; a preempted host is fenced, not the one that
 //!        asks; controllers, event requests and what comes out unasked are bounded; reservations never contradict
-//!        themselves; after `poll` the next time-out lies ahead.
+//!        themselves, and what is stored of them can be restored; after `poll` the next time-out lies ahead.
 
 use crate::SUBSYSTEM;
 use crate::command::{any_command, connect, connect_data, data, data_length, descriptor, host};
@@ -26,6 +26,7 @@ const LENGTH_MAX: u32 = 16384;
 const CONTROLLERS_MAX: u16 = 6;
 const CONTROLLERS_PER_HOST_MAX: u16 = 3;
 const EVENT_REQUESTS_MAX: u8 = 3;
+const NAMESPACES_MAX: u32 = 8;
 
 /// The target.
 pub(crate) fn run(bytes: &[u8]) {
@@ -48,6 +49,8 @@ struct Connection {
     host: u32,
     /// Event requests that wait.
     waiting: BTreeSet<u16>,
+    /// Commands that wait for reservations to be stored.
+    storing: BTreeSet<u16>,
     /// IOs under way.
     ios: Vec<(u16, IoCommand)>,
     /// The subsystem wants it closed.
@@ -61,6 +64,8 @@ struct World {
     generation: u32,
     next_cid: u16,
     is_discovery: bool,
+    /// Copies of reservations on their way to the disk.
+    to_store: Vec<(u32, u64)>,
 }
 
 impl World {
@@ -83,9 +88,11 @@ impl World {
             error_log_entries: 4,
             io_queues_max: 3,
             queue_entries_max: 128,
-            namespaces_max: 8,
+            namespaces_max: NAMESPACES_MAX,
+            registrants_per_host_max: 1,
             ..Limits::default()
         };
+        config.persistence = input.flag();
         let subsystem = Subsystem::new(config).expect("a good configuration");
         let mut world = World {
             subsystem,
@@ -94,6 +101,7 @@ impl World {
             generation: 0,
             next_cid: 0,
             is_discovery,
+            to_store: Vec::new(),
         };
         for host in 0..=input.below(HOSTS) {
             world.bring_up(host);
@@ -134,8 +142,9 @@ impl World {
                 assert_eq!(connected.host_nqn, self::host(host).0);
                 assert!((2..=128).contains(&connected.entries));
                 let queue_id = connected.queue_id;
-                let (waiting, ios) = (BTreeSet::new(), Vec::new());
-                self.connections.push(Connection { key, queue_id, host, waiting, ios, closing: false });
+                let (waiting, storing, ios) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+                let closing = false;
+                self.connections.push(Connection { key, queue_id, host, waiting, storing, ios, closing });
                 Some(connected.controller_id)
             }
             Err(refusal) => {
@@ -163,6 +172,11 @@ impl World {
             3..=6 => self.complete_io(input),
             7 => self.now += Nanos::millis(input.pick(&[0, 1, 1000, 5000, 100_000])),
             8 => self.reconfigure(input),
+            9 | 10 if !self.to_store.is_empty() => {
+                let index = input.below(self.to_store.len() as u32) as usize;
+                let (nsid, ticket) = self.to_store.swap_remove(index);
+                self.subsystem.on_stored(nsid, ticket, !input.one_in(4));
+            }
             _ => {
                 if self.connections.is_empty() {
                     return;
@@ -207,6 +221,9 @@ impl World {
                 assert_eq!((sqe.opcode(), connection.queue_id), (admin::ASYNC_EVENT_REQUEST, 0));
                 assert!(connection.waiting.insert(sqe.cid()));
                 assert!(connection.waiting.len() <= usize::from(EVENT_REQUESTS_MAX));
+            }
+            Action::Storing => {
+                assert!(connection.storing.insert(sqe.cid()));
             }
             Action::Io(command) => {
                 assert_ne!(connection.queue_id, 0, "an IO on an admin queue");
@@ -288,7 +305,10 @@ impl World {
     }
 
     fn drain_outputs(&mut self) {
-        let most = self.connections.len() * (usize::from(EVENT_REQUESTS_MAX) + 1);
+        let storing: usize = self.connections.iter().map(|connection| connection.storing.len()).sum();
+        let events = self.connections.len() * (usize::from(EVENT_REQUESTS_MAX) + 1);
+        // Each command that waits is answered once and asks for one copy of each namespace at most.
+        let most = events + storing + NAMESPACES_MAX as usize;
         let mut count = 0;
         while let Some(output) = self.subsystem.poll(self.now) {
             count += 1;
@@ -296,13 +316,32 @@ impl World {
             match output {
                 Output::Complete { queue, cqe } => {
                     // A completion may have been decided before its queue went.
-                    if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue) {
+                    if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue)
+                        && !connection.storing.remove(&cqe.cid())
+                    {
                         assert_eq!(connection.queue_id, 0);
                         assert!(
                             connection.waiting.remove(&cqe.cid()),
                             "{cqe:?} answers nothing that is there"
                         );
                     }
+                }
+                Output::Fence { queue, nsid, queues, cqe } => {
+                    assert!(!queues.is_empty() && nsid != 0);
+                    if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue) {
+                        assert!(
+                            connection.storing.remove(&cqe.cid()),
+                            "{cqe:?} answers nothing that is there"
+                        );
+                    }
+                }
+                Output::Store { nsid, ticket, saved } => {
+                    let restored = saved.map(nvme::subsystem::Reservations::restore);
+                    assert!(
+                        restored.is_none_or(|restored| restored.is_ok()),
+                        "what is stored can be restored"
+                    );
+                    self.to_store.push((nsid, ticket));
                 }
                 Output::CloseQueue { queue, .. } => {
                     if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue) {

@@ -5,6 +5,7 @@ use crate::device::Facts;
 use crate::identity;
 use crate::pipeline::Home;
 use crate::pipeline::placement::Placement;
+use crate::state::NamespaceName;
 use nvme::connection::TargetLimits;
 use nvme::spec::Nqn;
 use nvme::spec::discovery::SubsystemType;
@@ -98,6 +99,7 @@ pub(crate) fn home(
         queue_entries_max: config.limits.queue_depth,
         ..Limits::default()
     };
+    described.persistence = config.state_dir.is_some();
     let mut placed = Vec::new();
     for namespace in &subsystem.namespaces {
         let (info, placement) = place(&subsystem.nqn, namespace, devices)?;
@@ -108,6 +110,12 @@ pub(crate) fn home(
     let mut home = Home { subsystem, placements: Vec::new() };
     placed.into_iter().for_each(|(nsid, placement)| home.place(nsid, Some(placement)));
     Ok(home)
+}
+
+/// A namespace of subsystem `nqn` as the state directory knows it.
+pub(crate) fn name_of(nqn: &str, namespace: &NamespaceConfig) -> NamespaceName {
+    let uuid = namespace.uuid.unwrap_or_else(|| identity::namespace_uuid(nqn, namespace.nsid));
+    NamespaceName { subsystem: nqn.to_owned(), uuid }
 }
 
 /// A namespace of subsystem `nqn`, and where it lies.
@@ -131,7 +139,7 @@ pub(crate) fn place(
         return Err(SubsystemError::TooLarge { nsid, end, size: device.size });
     }
     let mut info = NamespaceInfo::new(block_size, size.get() >> block_size.log2());
-    info.uuid = Some(namespace.uuid.unwrap_or_else(|| identity::namespace_uuid(nqn, nsid)));
+    info.uuid = Some(name_of(nqn, namespace).uuid);
     info.zeroes_after_deallocate = device.discard_zeroes;
     let offset = namespace.offset.get();
     Ok((info, Placement { device: slot, offset, block_log2: block_size.log2() }))

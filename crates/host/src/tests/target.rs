@@ -152,6 +152,10 @@ impl TestTarget {
             while let Some(output) = self.subsystems[index].poll(now) {
                 match output {
                     Output::Complete { queue, cqe } => self.peer(queue.slot).connection.reply(cqe),
+                    Output::Fence { queue, cqe, .. } => self.peer(queue.slot).connection.reply(cqe),
+                    Output::Store { nsid, ticket, .. } => {
+                        self.subsystems[index].on_stored(nsid, ticket, true)
+                    }
                     Output::CloseQueue { queue, .. } => self.on_disconnect(now, queue.slot),
                 }
             }
@@ -181,7 +185,7 @@ impl TestTarget {
                 self.peer(slot).connection.reply(cqe.with_dw0(credit));
             }
             Action::Fence { cqe, .. } => self.peer(slot).connection.reply(cqe),
-            Action::Pending => {}
+            Action::Pending | Action::Storing => {}
             Action::Io(command) => {
                 self.held.push_back(Held { slot, sqe, command, data });
                 self.held_max = self.held_max.max(self.held.len());

@@ -35,7 +35,7 @@ pub mod transfer;
 
 pub use capsule::{CapsuleCmd, CapsuleResp};
 pub use common::{CommonHeader, End, Header, PduType};
-pub use digest::{Crc32c, Digests};
+pub use digest::{Crc32c, Digests, crc32c};
 pub use emit::Framing;
 pub use ic::{IcReq, IcResp};
 pub use reader::{PduReader, Step};

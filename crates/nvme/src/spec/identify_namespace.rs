@@ -110,8 +110,10 @@ const _: () = assert!(size_of::<IdentifyNamespaceIndependent>() == IDENTIFY_SIZE
 pub const NSFEAT_OPTIMAL_PERFORMANCE: u8 = 1 << 4;
 /// NMIC: several controllers may have the namespace at once.
 pub const NMIC_SHARED: u8 = 1;
-/// RESCAP: every type of reservation, and Ignore Existing Key as of version 1.3; nothing persists through power loss.
+/// RESCAP: every type of reservation, and Ignore Existing Key as of version 1.3.
 pub const RESCAP_ALL_TYPES: u8 = 0xfe;
+/// RESCAP: reservations can persist through power loss.
+pub const RESCAP_PERSISTENCE: u8 = 1;
 /// DLFEAT: deallocated blocks read as zeroes.
 pub const DLFEAT_READS_ZEROES: u8 = 1;
 /// DLFEAT: Write Zeroes can deallocate.

@@ -230,7 +230,7 @@ pub struct ReportHeader {
     pub registrants: U16,
     /// Not used.
     pub reserved_7: [u8; 2],
-    /// PTPLS: 0, nothing survives a power loss.
+    /// PTPLS: 1 if reservations survive a power loss.
     pub persists: u8,
     /// Not used.
     pub reserved_10: [u8; 54],

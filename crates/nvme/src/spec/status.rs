@@ -60,6 +60,8 @@ impl Status {
     pub const PREEMPTED_AND_ABORTED: Status = Status::generic(0x1b).do_not_retry();
     /// The namespace may only be read.
     pub const WRITE_PROTECTED: Status = Status::generic(0x20).do_not_retry();
+    /// The command cannot be done just now; it may be sent again.
+    pub const COMMAND_INTERRUPTED: Status = Status::generic(0x21);
     /// The transport spoiled the data once (a data digest that does not fit).
     pub const TRANSIENT_TRANSPORT_ERROR: Status = Status::generic(0x22);
     /// Some blocks lie beyond the end of the namespace.

@@ -3,6 +3,7 @@
 //! The caller owns sockets, devices and time. It hands every command over and does what the answer says: send a completion,
 //! do an IO, or nothing yet. What the subsystem wants unasked comes out of `Subsystem::poll`.
 
+use super::reservation::SavedReservations;
 use crate::spec::dataset::AccessLatency;
 use crate::spec::{Cqe, HostId, Nqn};
 use alloc::vec::Vec;
@@ -75,17 +76,40 @@ pub enum Action {
     },
     /// Nothing now; the completion comes out of `Subsystem::poll` when there is something to tell.
     Pending,
+    /// Nothing now; the completion comes out of `Subsystem::poll` when the reservations that it changes are stored.
+    Storing,
 }
 
 /// What the subsystem wants without a command having asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send this completion of a command that was `Action::Pending`.
+    /// Send this completion of a command that was `Action::Pending` or `Action::Storing`.
     Complete {
         /// On this queue.
         queue: QueueKey,
         /// The completion.
         cqe: Cqe,
+    },
+    /// As `Action::Fence`, for a command that was `Action::Storing`. Its queue may be gone; the fence is to be raised all the
+    /// same.
+    Fence {
+        /// The queue of the command.
+        queue: QueueKey,
+        /// The namespace.
+        nsid: u32,
+        /// IO queues of the preempted hosts.
+        queues: Vec<QueueKey>,
+        /// The completion.
+        cqe: Cqe,
+    },
+    /// Bring a namespace's reservations to stable storage, in place of what is stored of them, and call `Subsystem::on_stored`.
+    Store {
+        /// The namespace.
+        nsid: u32,
+        /// To be told to `on_stored`.
+        ticket: u64,
+        /// What to store; nothing is to be stored of them any more if `None`.
+        saved: Option<SavedReservations>,
     },
     /// Close this connection, and call `Subsystem::on_disconnect` for it when no command of it is on a device any more.
     CloseQueue {

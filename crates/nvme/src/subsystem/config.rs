@@ -61,8 +61,10 @@ pub struct Limits {
     pub event_requests_max: u8,
     /// Failed commands remembered for a controller; 1 to 256.
     pub error_log_entries: u16,
-    /// Registrants of a namespace.
+    /// Registrants of a namespace; hosts that `HostAccess::Only` names are not kept out by it.
     pub registrants_max: usize,
+    /// Registrants of a namespace with one host NQN, so that one tenant cannot lock out the others.
+    pub registrants_per_host_max: usize,
 }
 
 impl Default for Limits {
@@ -81,6 +83,7 @@ impl Default for Limits {
             event_requests_max: 4,
             error_log_entries: 64,
             registrants_max: 1024,
+            registrants_per_host_max: 4,
         }
     }
 }
@@ -194,6 +197,8 @@ pub struct SubsystemConfig {
     pub commands: OptionalCommands,
     /// Whether completed writes may be lost with power until a Flush. Hosts then send Flush and FUA.
     pub volatile_write_cache: bool,
+    /// Whether the caller stores reservations that persist through power loss: `Output::Store`.
+    pub persistence: bool,
     /// Namespaces at the start.
     pub namespaces: BTreeMap<u32, NamespaceInfo>,
 }
@@ -211,6 +216,7 @@ impl SubsystemConfig {
             limits: Limits::default(),
             commands: OptionalCommands::default(),
             volatile_write_cache: true,
+            persistence: false,
             namespaces: BTreeMap::new(),
         }
     }

@@ -5,6 +5,7 @@
 //!
 //!   Connect 0 -> controller --> Connect 1..n -> IO queues; the end of queue 0 ends the controller and all its queues
 //!
+//! Elsewhere: whose a host identifier is, says `binding`.
 //! Holds: no identifier is given twice at a time, and the numbers of controllers, in all and of one host, are bounded
 //!        (`controllers_are_bounded_and_never_alike` in `tests/controller/subsystem.rs`).
 //! NVM Express Base Specification: "Connect Command and Response", "Association".
@@ -72,6 +73,7 @@ impl Subsystem {
             0 => self.connect_admin(now, key, sqe, &command, data, host)?,
             queue_id => self.connect_io(key, sqe, queue_id, data, &host)?,
         };
+        self.bindings.bind(data.host_id(), &self.controller(slot).host_nqn.clone());
         self.insert_queue(Queue {
             key,
             controller: Some(slot),
@@ -114,6 +116,9 @@ impl Subsystem {
             || of_host >= usize::from(limits.controllers_per_host_max)
         {
             return Err(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY));
+        }
+        if self.config.role == Role::Io && self.belongs_to_another(data.host_id(), &host) {
+            return Err(Culprit::HOST_ID.refuse(sqe.cid()));
         }
         let kato = command.keep_alive_timeout;
         let keep_alive = match self.config.role {
@@ -179,8 +184,9 @@ impl Subsystem {
     /// A connection has ended, and no command of it is on a device any more. Ends the controller if it was its admin queue.
     pub fn on_disconnect(&mut self, _now: Instant, key: QueueKey) {
         let Some(queue) = self.queue(key) else { return };
-        let (slot, queue_id) = (queue.controller, queue.queue_id);
+        let (slot, queue_id, host_id) = (queue.controller, queue.queue_id, queue.host_id);
         self.queues[key.slot as usize] = None;
+        self.bindings.release(host_id);
         let Some(slot) = slot else { return };
         match queue_id {
             0 => self.end_controller(slot, CloseReason::AdminQueueClosed, Some(key)),

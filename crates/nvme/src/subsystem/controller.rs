@@ -16,6 +16,7 @@ use super::features::Features;
 use super::health::Health;
 use super::keep_alive::KeepAlive;
 use super::notification::Notifications;
+use super::reservation::Identity;
 use crate::spec::log::CHANGED_NAMESPACES_MAX;
 use crate::spec::property::{Configuration, ControllerStatus, ShutdownNotification};
 use crate::spec::{HostId, Nqn};
@@ -90,6 +91,12 @@ impl Controller {
     /// CSTS.
     pub(super) fn status(&self) -> ControllerStatus {
         self.status
+    }
+
+    /// Who it belongs to, as reservations know it.
+    #[inline]
+    pub(super) fn identity(&self) -> Identity<'_> {
+        Identity { id: self.host_id, nqn: &self.host_nqn }
     }
 
     /// Whether admin commands other than those of fabrics may come.

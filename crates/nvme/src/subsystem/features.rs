@@ -51,7 +51,7 @@ const SUPPORTED: [Known; 15] = [
         supported::CHANGEABLE | supported::NAMESPACE_SPECIFIC,
         false,
     ),
-    known(feature::RESERVATION_PERSISTENCE, supported::NAMESPACE_SPECIFIC, false),
+    known(feature::RESERVATION_PERSISTENCE, supported::CHANGEABLE | supported::NAMESPACE_SPECIFIC, false),
     known(feature::CREDITS, supported::CHANGEABLE, false),
 ];
 
@@ -146,7 +146,8 @@ impl Subsystem {
 
     fn capabilities_of(&self, id: u8) -> Result<u32, Status> {
         let known = self.known_features().find(|known| known.id == id).ok_or(Status::INVALID_FIELD)?;
-        Ok(known.capabilities)
+        let is_fixed = id == feature::RESERVATION_PERSISTENCE && !self.config.persistence;
+        Ok(known.capabilities & !if is_fixed { supported::CHANGEABLE } else { 0 })
     }
 
     pub(super) fn get_features(&self, now: Instant, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
@@ -199,7 +200,11 @@ impl Subsystem {
             }
             feature::HOST_IDENTIFIER => return Ok(Value::Bytes(controller.host_id.0.to_vec())),
             feature::RESERVATION_NOTIFICATION_MASK => features.notification_mask(sqe.nsid()),
-            // Power state 0, no error recovery limit, no persistence; defaults of events and keep-alive.
+            feature::RESERVATION_PERSISTENCE if current => {
+                let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
+                u32::from(namespace.reservations.persists())
+            }
+            // Power state 0, no error recovery limit; defaults of persistence, of events and keep-alive.
             _ => 0,
         }))
     }
@@ -249,6 +254,9 @@ impl Subsystem {
             NSID_ALL => self.namespaces.ids_after(0).collect(),
             nsid => vec![nsid],
         };
+        if sqe.cdw10() as u8 == feature::RESERVATION_PERSISTENCE {
+            return self.set_persistence(slot, sqe, nsids);
+        }
         let controller = self.controller_mut(slot);
         let features = &mut controller.features;
         match sqe.cdw10() as u8 {

@@ -20,7 +20,7 @@ use crate::spec::identify_controller::{
 use crate::spec::identify_namespace::{
     DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, IdentifyNamespace, IdentifyNamespaceIndependent,
     LbaFormat, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL_PERFORMANCE, NSTAT_READY,
-    RESCAP_ALL_TYPES,
+    RESCAP_ALL_TYPES, RESCAP_PERSISTENCE,
 };
 use crate::spec::{Cqe, Sqe, Status};
 use alloc::vec;
@@ -166,7 +166,7 @@ impl Subsystem {
 
     /// A namespace that is not there is all zero, unless it could never be.
     fn identify_namespace(&self, nsid: u32) -> Result<Vec<u8>, Status> {
-        let capabilities = if self.config.commands.reservations { RESCAP_ALL_TYPES } else { 0 };
+        let capabilities = self.reservation_capabilities();
         let mut page = IdentifyNamespace::new_zeroed();
         if nsid == NSID_ALL {
             // What all namespaces have in common; there is no namespace management, so hardly anything.
@@ -203,13 +203,22 @@ impl Subsystem {
         let namespace = self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         let page = IdentifyNamespaceIndependent {
             nmic: NMIC_SHARED,
-            rescap: if self.config.commands.reservations { RESCAP_ALL_TYPES } else { 0 },
+            rescap: self.reservation_capabilities(),
             anagrpid: namespace.info.ana_group.into(),
             nsattr: attributes(namespace),
             nstat: NSTAT_READY,
             ..IdentifyNamespaceIndependent::new_zeroed()
         };
         Ok(page.as_bytes().to_vec())
+    }
+
+    /// RESCAP.
+    fn reservation_capabilities(&self) -> u8 {
+        match (self.config.commands.reservations, self.config.persistence) {
+            (false, _) => 0,
+            (true, false) => RESCAP_ALL_TYPES,
+            (true, true) => RESCAP_ALL_TYPES | RESCAP_PERSISTENCE,
+        }
     }
 
     fn list_namespaces(&self, after: u32) -> Result<Vec<u8>, Status> {

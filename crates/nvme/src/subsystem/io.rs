@@ -10,14 +10,14 @@
 //! Elsewhere: what reservations forbid is `reservation`; their commands are `reservation_commands`.
 //! NVM Command Set Specification: "I/O Commands".
 
-use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass};
+use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass, QueueKey};
 use super::namespaces::Namespace;
-use super::reservation::Access;
+use super::reservation::{Access, Identity};
 use super::{Subsystem, write_data};
 use crate::spec::dataset::{self, AccessLatency, DatasetRange};
 use crate::spec::opcode::nvm;
 use crate::spec::sqe::FLAGS_FUSE_MASK;
-use crate::spec::{Cqe, HostId, Sqe, Status};
+use crate::spec::{Cqe, Sqe, Status};
 use alloc::vec::Vec;
 use units::Lba;
 use zerocopy::FromBytes;
@@ -44,6 +44,7 @@ impl Subsystem {
     #[inline]
     pub(super) fn on_io_command(
         &mut self,
+        key: QueueKey,
         slot: usize,
         sqe: &Sqe,
         data: Option<&[u8]>,
@@ -70,10 +71,10 @@ impl Subsystem {
                 let deallocate = sqe.cdw12() & WRITE_ZEROES_DEALLOCATE != 0;
                 (IoOp::WriteZeroes { deallocate }, Transfer::None, Access::Write)
             }
-            _ => return self.on_other_io_command(slot, sqe, data),
+            _ => return self.on_other_io_command(key, slot, sqe, data),
         };
         let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
-        admit(namespace, &controller.host_id, access)?;
+        admit(namespace, controller.identity(), access)?;
         if namespace.read_only && access == Access::Write {
             return Err(Status::WRITE_PROTECTED);
         }
@@ -110,7 +111,7 @@ impl Subsystem {
     /// Allowed on a namespace that may only be read, but not past a reservation.
     fn flush(&self, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
         let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
-        admit(namespace, &self.controller(slot).host_id, Access::Write)?;
+        admit(namespace, self.controller(slot).identity(), Access::Write)?;
         Ok(Action::Io(IoCommand {
             nsid: sqe.nsid(),
             op: IoOp::Flush,
@@ -122,14 +123,26 @@ impl Subsystem {
     }
 
     #[cold]
-    fn on_other_io_command(&mut self, slot: usize, sqe: &Sqe, data: Option<&[u8]>) -> Result<Action, Status> {
+    fn on_other_io_command(
+        &mut self,
+        key: QueueKey,
+        slot: usize,
+        sqe: &Sqe,
+        data: Option<&[u8]>,
+    ) -> Result<Action, Status> {
         let offered = self.config.commands;
         match sqe.opcode() {
             nvm::DATASET_MANAGEMENT if offered.deallocate => self.dataset_management(slot, sqe, data),
-            nvm::RESERVATION_REGISTER if offered.reservations => self.reservation_register(slot, sqe, data),
+            nvm::RESERVATION_REGISTER if offered.reservations => {
+                self.reservation_register(key, slot, sqe, data)
+            }
             nvm::RESERVATION_REPORT if offered.reservations => self.reservation_report(slot, sqe),
-            nvm::RESERVATION_ACQUIRE if offered.reservations => self.reservation_acquire(slot, sqe, data),
-            nvm::RESERVATION_RELEASE if offered.reservations => self.reservation_release(slot, sqe, data),
+            nvm::RESERVATION_ACQUIRE if offered.reservations => {
+                self.reservation_acquire(key, slot, sqe, data)
+            }
+            nvm::RESERVATION_RELEASE if offered.reservations => {
+                self.reservation_release(key, slot, sqe, data)
+            }
             _ => Err(Status::INVALID_OPCODE),
         }
     }
@@ -137,7 +150,7 @@ impl Subsystem {
     /// The host may send more than its ranges: Linux always sends 4096 bytes.
     fn dataset_management(&self, slot: usize, sqe: &Sqe, data: Option<&[u8]>) -> Result<Action, Status> {
         let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
-        admit(namespace, &self.controller(slot).host_id, Access::Write)?;
+        admit(namespace, self.controller(slot).identity(), Access::Write)?;
         if namespace.read_only {
             return Err(Status::WRITE_PROTECTED);
         }
@@ -169,7 +182,7 @@ impl Subsystem {
 
 /// Whether access state and reservations let a command through.
 #[inline]
-fn admit(namespace: &Namespace, host: &HostId, access: Access) -> Result<(), Status> {
+fn admit(namespace: &Namespace, host: Identity<'_>, access: Access) -> Result<(), Status> {
     if let Some(refusal) = namespace.ana.refusal() {
         return Err(refusal);
     }

@@ -18,6 +18,7 @@
 
 mod action;
 mod admin;
+mod binding;
 mod config;
 mod connect;
 mod controller;
@@ -32,6 +33,7 @@ mod keep_alive;
 mod logs;
 mod namespaces;
 mod notification;
+mod persistence;
 mod properties;
 mod reservation;
 mod reservation_commands;
@@ -45,7 +47,10 @@ pub use config::{
 pub use connect::{read_connect, unknown_subsystem};
 pub use discovery::{DiscoveryAddress, DiscoveryRecord};
 pub use identity::derived_uuid;
-pub use reservation::{Access, Held, Outcome, Registrant, Reservations};
+pub use reservation::{
+    Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, Reservations, RestoreError,
+    SavedReservations,
+};
 
 use crate::spec::{AnaState, Cqe, HostId, Nqn, Sqe, Status, event::EventKind};
 use alloc::collections::VecDeque;
@@ -65,6 +70,8 @@ pub struct Subsystem {
     controller_id_last: u16,
     /// Indexed by `QueueKey::slot`.
     queues: Vec<Option<Queue>>,
+    bindings: binding::Bindings,
+    under_way: persistence::UnderWay,
     discovery: discovery::Records,
     outputs: VecDeque<Output>,
     /// No keep-alive timer runs out before this.
@@ -92,6 +99,8 @@ impl Subsystem {
             controllers: Vec::new(),
             controller_id_last: 0,
             queues: Vec::new(),
+            bindings: binding::Bindings::default(),
+            under_way: persistence::UnderWay::default(),
             discovery: discovery::Records::default(),
             outputs: VecDeque::new(),
             timeout_earliest: Instant::FAR_FUTURE,
@@ -116,7 +125,7 @@ impl Subsystem {
         };
         let answer = match queue_id {
             0 => self.on_admin_command(now, slot, sqe, data),
-            _ => self.on_io_command(slot, sqe, data),
+            _ => self.on_io_command(key, slot, sqe, data),
         };
         answer.unwrap_or_else(|status| self.refuse(slot, queue_id, sqe, status))
     }
@@ -225,9 +234,10 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Removes a namespace, with its reservations, and tells the hosts. IO that was already given out may still end.
+    /// Removes a namespace, with its reservations (but for what is stored), and tells the hosts. IO that was already given out may still end.
     pub fn remove_namespace(&mut self, nsid: u32) -> Result<(), ConfigError> {
         self.namespaces.remove(nsid)?;
+        self.orphan_reservations(nsid);
         self.namespace_changed(nsid);
         Ok(())
     }

@@ -30,6 +30,11 @@ impl Notifications {
         self.waiting.push_back((self.count, kind, nsid));
     }
 
+    /// Counts all there ever were.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// The oldest one was read.
     pub(super) fn pop(&mut self) {
         self.waiting.pop_front();

@@ -1,22 +1,30 @@
 //! Reservations of one namespace: who is registered, who holds it, what others may still do.
 //!
-//! Hosts are known by their 128-bit identifier, so all controllers of a host share a registration. Nothing survives a
-//! restart of the target, and a host that asks for that is refused (PTPL is not supported).
+//! A registrant is a 128-bit host identifier together with the host NQN that it is bound to (`binding`), so all controllers
+//! of a host share a registration, and another name gets nothing by using the same identifier. Registrants are bounded for
+//! each host NQN and in all, so that none can keep the owner out.
+//!
+//! A namespace whose reservations persist (PTPL) has them stored by the caller: `saved` is what to store, `restore` what comes
+//! back after a restart. Without PTPL they are as old as the process.
 //!
 //!   no registrant --Register--> registrant --Acquire--> holder --Release--> registrant --Unregister--> no registrant
 //!                                    ^------- Preempt takes registrations and the reservation from others -------|
 //!
 //! Holds: a holder is a registrant (`check`, run by the tests after every step), and every command does what a naive model
 //!        written from the specification's text does (`tests/controller/reservation.rs`).
-//! Elsewhere: fields and layouts are `spec::reservation`; who is told is decided by the subsystem from `Outcome`.
+//!        What was saved and restored is what was there (`what_persists_is_restored_as_it_was`, ibidem).
+//! Elsewhere: fields and layouts are `spec::reservation`; who is told is decided by the subsystem from `Outcome`; when a change
+//!            that has to be stored is answered is `persistence`.
 //! NVM Express Base Specification: "Reservations".
 
 use crate::spec::reservation::{
     AcquireAction, AcquireCommand, NotificationKind, PersistChange, RegisterAction, RegisterCommand,
     ReleaseAction, ReleaseCommand, ReportEntry, ReportHeader, ReservationKeys, ReservationType,
 };
-use crate::spec::{HostId, Status, connect::CNTLID_DYNAMIC};
+use crate::spec::{HostId, Nqn, Status, connect::CNTLID_DYNAMIC};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::fmt;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// How a command touches a namespace, as far as reservations care.
@@ -28,11 +36,22 @@ pub enum Access {
     Write,
 }
 
-/// A registered host.
+/// A host as reservations know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity<'a> {
+    /// Its identifier.
+    pub id: HostId,
+    /// The name that goes with it.
+    pub nqn: &'a Nqn,
+}
+
+/// A registered host.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registrant {
     /// The host.
     pub host: HostId,
+    /// Its name; the identifier alone is no registrant.
+    pub nqn: Nqn,
     /// Its key.
     pub key: u64,
 }
@@ -45,6 +64,67 @@ pub struct Held {
     /// What it forbids.
     pub kind: ReservationType,
 }
+
+/// One command that changes reservations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationChange {
+    /// Reservation Register.
+    Register(RegisterCommand, ReservationKeys),
+    /// Reservation Acquire.
+    Acquire(AcquireCommand, ReservationKeys),
+    /// Reservation Release, its one key as `current`.
+    Release(ReleaseCommand, ReservationKeys),
+    /// Set Features, Reservation Persistence.
+    Persistence(bool),
+}
+
+/// What a namespace grants the host that sends a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Registrants of one host NQN.
+    pub of_host_max: usize,
+    /// Registrants of all hosts; `None` for a host that the configuration names, whom others cannot keep out.
+    pub all_max: Option<usize>,
+    /// Whether reservations can persist.
+    pub persistence: bool,
+}
+
+/// Reservations that persist, to be stored and restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedReservations {
+    /// Counts changes.
+    pub generation: u32,
+    /// Registered hosts.
+    pub registrants: Vec<Registrant>,
+    /// The reservation in force.
+    pub held: Option<Held>,
+}
+
+/// Why saved reservations cannot be ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreError {
+    /// There is no such namespace.
+    NoSuchNamespace(u32),
+    /// A registrant has no identifier.
+    NoIdentifier,
+    /// A host is registered twice.
+    Twice(HostId),
+    /// The holder is not registered.
+    NotRegistered(HostId),
+}
+
+impl fmt::Display for RestoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RestoreError::NoSuchNamespace(nsid) => write!(f, "there is no namespace {nsid}"),
+            RestoreError::NoIdentifier => f.write_str("a registrant has no host identifier"),
+            RestoreError::Twice(host) => write!(f, "host {host:?} is registered twice"),
+            RestoreError::NotRegistered(host) => write!(f, "the holder {host:?} is not registered"),
+        }
+    }
+}
+
+impl core::error::Error for RestoreError {}
 
 /// What a command did to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,14 +139,48 @@ pub struct Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     generation: u32,
-    registrants: Vec<Registrant>,
+    registrants: BTreeMap<HostId, Registrant>,
     held: Option<Held>,
+    /// PTPL.
+    persists: bool,
 }
 
 impl Reservations {
     /// Nobody registered.
     pub const fn new() -> Reservations {
-        Reservations { generation: 0, registrants: Vec::new(), held: None }
+        Reservations { generation: 0, registrants: BTreeMap::new(), held: None, persists: false }
+    }
+
+    /// As they were saved.
+    pub fn restore(saved: SavedReservations) -> Result<Reservations, RestoreError> {
+        let SavedReservations { generation, registrants: listed, held } = saved;
+        let mut registrants = BTreeMap::new();
+        for registrant in listed {
+            let host = registrant.host;
+            if host == HostId::NONE {
+                return Err(RestoreError::NoIdentifier);
+            }
+            if registrants.insert(host, registrant).is_some() {
+                return Err(RestoreError::Twice(host));
+            }
+        }
+        match held {
+            Some(held) if !registrants.contains_key(&held.by) => Err(RestoreError::NotRegistered(held.by)),
+            _ => Ok(Reservations { generation, registrants, held, persists: true }),
+        }
+    }
+
+    /// What has to be stored; nothing if they do not persist.
+    pub fn saved(&self) -> Option<SavedReservations> {
+        let registrants = || self.registrants.values().cloned().collect();
+        let saved =
+            || SavedReservations { generation: self.generation, registrants: registrants(), held: self.held };
+        self.persists.then(saved)
+    }
+
+    /// Whether they survive a power loss (PTPL).
+    pub fn persists(&self) -> bool {
+        self.persists
     }
 
     /// Counts changes.
@@ -74,9 +188,14 @@ impl Reservations {
         self.generation
     }
 
-    /// Registered hosts, oldest first.
-    pub fn registrants(&self) -> &[Registrant] {
-        &self.registrants
+    /// Registered hosts.
+    pub fn registrants(&self) -> impl ExactSizeIterator<Item = &Registrant> {
+        self.registrants.values()
+    }
+
+    /// The name that a registered identifier is bound to.
+    pub fn name_of(&self, host: &HostId) -> Option<&Nqn> {
+        self.registrants.get(host).map(|registrant| &registrant.nqn)
     }
 
     /// The reservation in force.
@@ -86,31 +205,48 @@ impl Reservations {
 
     /// Whether `host` may touch the namespace so.
     #[inline]
-    pub fn allows(&self, host: &HostId, access: Access) -> bool {
+    pub fn allows(&self, host: Identity<'_>, access: Access) -> bool {
         match &self.held {
             None => true,
             Some(held) => self.allows_beside(held, host, access),
         }
     }
 
-    fn allows_beside(&self, held: &Held, host: &HostId, access: Access) -> bool {
-        held.by == *host
-            || access == Access::Read && held.kind.others_may_read()
-            || held.kind.shared_with_registrants() && self.key_of(host).is_some()
+    fn allows_beside(&self, held: &Held, host: Identity<'_>, access: Access) -> bool {
+        access == Access::Read && held.kind.others_may_read()
+            || (held.by == host.id || held.kind.shared_with_registrants()) && self.key_of(host).is_some()
     }
 
-    /// Reservation Register. `registrants_max` bounds what hosts can make grow.
-    pub fn register(
+    /// Does what a command says, or nothing if it is refused.
+    pub fn apply(
         &mut self,
-        host: HostId,
+        host: Identity<'_>,
+        change: &ReservationChange,
+        grant: &Grant,
+    ) -> Result<Outcome, Status> {
+        match *change {
+            ReservationChange::Register(command, keys) => self.register(host, command, keys, grant),
+            ReservationChange::Acquire(command, keys) => self.acquire(host, command, keys),
+            ReservationChange::Release(command, keys) => self.release(host, command, keys),
+            ReservationChange::Persistence(true) if !grant.persistence => Err(Status::INVALID_FIELD),
+            ReservationChange::Persistence(persists) => {
+                self.persists = persists;
+                Ok(Outcome::default())
+            }
+        }
+    }
+
+    fn register(
+        &mut self,
+        host: Identity<'_>,
         command: RegisterCommand,
         keys: ReservationKeys,
-        registrants_max: usize,
+        grant: &Grant,
     ) -> Result<Outcome, Status> {
-        if command.persist == PersistChange::Set {
+        if command.persist == PersistChange::Set && !grant.persistence {
             return Err(Status::INVALID_FIELD);
         }
-        let registered = self.key_of(&host);
+        let registered = self.key_of(host);
         let key_fits = command.ignore_existing_key || registered == Some(keys.current.get());
         let mut outcome = Outcome::default();
         match (command.action, registered) {
@@ -118,33 +254,38 @@ impl Reservations {
                 return Err(Status::RESERVATION_CONFLICT);
             }
             (RegisterAction::Register, Some(_)) => {}
-            (RegisterAction::Register, None) => self.add(host, keys.other.get(), registrants_max)?,
-            (RegisterAction::Replace, Some(_)) if key_fits => self.set_key(host, keys.other.get()),
+            (RegisterAction::Register, None) => self.add(host, keys.other.get(), grant)?,
+            (RegisterAction::Replace, Some(_)) if key_fits => self.set_key(host.id, keys.other.get()),
             (RegisterAction::Replace, None) if command.ignore_existing_key => {
-                self.add(host, keys.other.get(), registrants_max)?;
+                self.add(host, keys.other.get(), grant)?;
             }
-            (RegisterAction::Unregister, Some(_)) if key_fits => self.unregister(host, &mut outcome),
+            (RegisterAction::Unregister, Some(_)) if key_fits => self.unregister(host.id, &mut outcome),
             (RegisterAction::Replace | RegisterAction::Unregister, _) => {
                 return Err(Status::RESERVATION_CONFLICT);
             }
+        }
+        match command.persist {
+            PersistChange::Keep => {}
+            PersistChange::Clear => self.persists = false,
+            PersistChange::Set => self.persists = true,
         }
         self.count_change();
         Ok(outcome)
     }
 
-    /// Reservation Acquire.
-    pub fn acquire(
+    fn acquire(
         &mut self,
-        host: HostId,
+        host: Identity<'_>,
         command: AcquireCommand,
         keys: ReservationKeys,
     ) -> Result<Outcome, Status> {
         if command.ignore_existing_key {
             return Err(Status::INVALID_FIELD);
         }
-        if self.key_of(&host) != Some(keys.current.get()) {
+        if self.key_of(host) != Some(keys.current.get()) {
             return Err(Status::RESERVATION_CONFLICT);
         }
+        let host = host.id;
         if command.action != AcquireAction::Acquire {
             let mut outcome = self.preempt(host, command.kind, keys.other.get())?;
             if command.action == AcquireAction::Preempt {
@@ -161,25 +302,24 @@ impl Reservations {
         Ok(Outcome::default())
     }
 
-    /// Reservation Release. The caller gives the one key as `current`.
-    pub fn release(
+    fn release(
         &mut self,
-        host: HostId,
+        host: Identity<'_>,
         command: ReleaseCommand,
         keys: ReservationKeys,
     ) -> Result<Outcome, Status> {
         if command.ignore_existing_key {
             return Err(Status::INVALID_FIELD);
         }
-        if self.key_of(&host) != Some(keys.current.get()) {
+        if self.key_of(host) != Some(keys.current.get()) {
             return Err(Status::RESERVATION_CONFLICT);
         }
+        let host = host.id;
         let mut outcome = Outcome::default();
         match (command.action, self.held) {
             (ReleaseAction::Clear, _) => {
                 self.held = None;
-                let others =
-                    core::mem::take(&mut self.registrants).into_iter().map(|registrant| registrant.host);
+                let others = core::mem::take(&mut self.registrants).into_keys();
                 outcome.notify = others
                     .filter(|other| *other != host)
                     .map(|other| (other, NotificationKind::ReservationPreempted))
@@ -206,11 +346,12 @@ impl Reservations {
         let header = ReportHeader {
             generation: self.generation.into(),
             kind: self.held.map_or(0, |held| held.kind.to_wire()),
-            registrants: (self.registrants.len() as u16).into(),
+            registrants: u16::try_from(self.registrants.len()).unwrap_or(u16::MAX).into(),
+            persists: u8::from(self.persists),
             ..ReportHeader::new_zeroed()
         };
         let mut report = header.as_bytes().to_vec();
-        for registrant in &self.registrants {
+        for registrant in self.registrants.values() {
             let holds = self.held.is_some_and(|held| self.is_holder(held, &registrant.host));
             let entry = ReportEntry {
                 controller_id: CNTLID_DYNAMIC.into(),
@@ -234,13 +375,13 @@ impl Reservations {
                 self.unregister_where(host, |registrant| registrant.host != host, &mut outcome);
                 self.take_over(host, kind, held, &mut outcome);
             }
-            Some(held) if !held.kind.held_by_all() && self.key_of(&held.by) == Some(prkey) => {
+            Some(held) if !held.kind.held_by_all() && self.registered_key(&held.by) == Some(prkey) => {
                 let chosen = |registrant: &Registrant| registrant.host != host && registrant.key == prkey;
                 self.unregister_where(host, chosen, &mut outcome);
                 self.take_over(host, kind, held, &mut outcome);
             }
             Some(held) if !held.kind.held_by_all() && prkey == 0 => return Err(Status::INVALID_FIELD),
-            _ if self.registrants.iter().any(|registrant| registrant.key == prkey) => {
+            _ if self.registrants.values().any(|registrant| registrant.key == prkey) => {
                 self.unregister_where(host, |registrant| registrant.key == prkey, &mut outcome);
                 self.pass_on();
             }
@@ -256,7 +397,7 @@ impl Reservations {
         chosen: impl Fn(&Registrant) -> bool,
         outcome: &mut Outcome,
     ) {
-        self.registrants.retain(|registrant| {
+        self.registrants.retain(|_, registrant| {
             let goes = chosen(registrant);
             if goes && registrant.host != host {
                 outcome.notify.push((registrant.host, NotificationKind::RegistrationPreempted));
@@ -271,7 +412,7 @@ impl Reservations {
         if let Some(held) = self.held
             && held.kind.held_by_all()
         {
-            self.held = self.registrants.first().map(|next| Held { by: next.host, ..held });
+            self.held = self.registrants.keys().next().map(|&next| Held { by: next, ..held });
         }
     }
 
@@ -284,7 +425,7 @@ impl Reservations {
     }
 
     fn unregister(&mut self, host: HostId, outcome: &mut Outcome) {
-        self.registrants.retain(|registrant| registrant.host != host);
+        self.registrants.remove(&host);
         let Some(held) = self.held else { return };
         if held.kind.held_by_all() {
             self.pass_on();
@@ -297,30 +438,41 @@ impl Reservations {
     }
 
     fn tell_others(&self, host: HostId, kind: NotificationKind, outcome: &mut Outcome) {
-        let others = self.registrants.iter().filter(|registrant| registrant.host != host);
-        outcome.notify.extend(others.map(|registrant| (registrant.host, kind)));
+        let others = self.registrants.keys().filter(|other| **other != host);
+        outcome.notify.extend(others.map(|&other| (other, kind)));
     }
 
-    fn add(&mut self, host: HostId, key: u64, registrants_max: usize) -> Result<(), Status> {
-        if self.registrants.len() >= registrants_max {
+    /// A host that is refused for want of room can try again when others have gone.
+    fn add(&mut self, host: Identity<'_>, key: u64, grant: &Grant) -> Result<(), Status> {
+        if self.registrants.contains_key(&host.id) {
+            // Somebody else's, by another name.
+            return Err(Status::RESERVATION_CONFLICT);
+        }
+        let of_host = self.registrants.values().filter(|registrant| registrant.nqn == *host.nqn).count();
+        if of_host >= grant.of_host_max || grant.all_max.is_some_and(|most| self.registrants.len() >= most) {
             return Err(Status::INTERNAL_ERROR);
         }
-        self.registrants.push(Registrant { host, key });
+        self.registrants.insert(host.id, Registrant { host: host.id, nqn: host.nqn.clone(), key });
         Ok(())
     }
 
     fn set_key(&mut self, host: HostId, key: u64) {
-        for registrant in self.registrants.iter_mut().filter(|registrant| registrant.host == host) {
+        if let Some(registrant) = self.registrants.get_mut(&host) {
             registrant.key = key;
         }
     }
 
-    fn key_of(&self, host: &HostId) -> Option<u64> {
-        self.registrants.iter().find(|registrant| registrant.host == *host).map(|registrant| registrant.key)
+    fn key_of(&self, host: Identity<'_>) -> Option<u64> {
+        let registrant = self.registrants.get(&host.id)?;
+        (registrant.nqn == *host.nqn).then_some(registrant.key)
+    }
+
+    fn registered_key(&self, host: &HostId) -> Option<u64> {
+        self.registrants.get(host).map(|registrant| registrant.key)
     }
 
     fn is_holder(&self, held: Held, host: &HostId) -> bool {
-        held.by == *host || held.kind.held_by_all() && self.key_of(host).is_some()
+        held.by == *host || held.kind.held_by_all() && self.registrants.contains_key(host)
     }
 
     fn count_change(&mut self) {
@@ -331,15 +483,14 @@ impl Reservations {
     pub fn check(&self) {
         if let Some(held) = self.held {
             assert!(
-                self.key_of(&held.by).is_some(),
+                self.registrants.contains_key(&held.by),
                 "holder {:?} is no registrant of {:?}",
                 held.by,
                 self.registrants
             );
         }
-        for (index, registrant) in self.registrants.iter().enumerate() {
-            let twice = self.registrants[..index].iter().any(|other| other.host == registrant.host);
-            assert!(!twice, "{:?} is registered twice", registrant.host);
+        for (host, registrant) in &self.registrants {
+            assert!(*host == registrant.host && *host != HostId::NONE, "{host:?} is filed as {registrant:?}");
         }
     }
 }

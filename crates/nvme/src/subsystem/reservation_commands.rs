@@ -1,73 +1,64 @@
 //! The four reservation commands: from a command to `Reservations`, and from its outcome to the hosts concerned.
 //!
-//! Elsewhere: the rules are `reservation`, layouts `spec::reservation`.
+//! Elsewhere: the rules are `reservation`, how a change comes into force `persistence`, layouts `spec::reservation`.
 //! NVM Express Base Specification: "Reservations".
 
 use super::action::{Action, Output, QueueKey};
-use super::reservation::{Outcome, Reservations};
+use super::reservation::{Outcome, ReservationChange, Reservations};
 use super::{Subsystem, exact_length, write_data};
 use crate::spec::event::EventKind;
 use crate::spec::reservation::{
-    AcquireAction, AcquireCommand, EXTENDED_REPORT, RegisterCommand, ReleaseCommand, ReservationKeys,
+    AcquireCommand, EXTENDED_REPORT, NotificationKind, RegisterCommand, ReleaseCommand, ReservationKeys,
 };
 use crate::spec::{Cqe, HostId, Sqe, Status};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use zerocopy::FromBytes;
 
 impl Subsystem {
     pub(super) fn reservation_register(
         &mut self,
+        key: QueueKey,
         slot: usize,
         sqe: &Sqe,
         data: Option<&[u8]>,
     ) -> Result<Action, Status> {
         let command = RegisterCommand::parse(sqe).ok_or(Status::INVALID_FIELD)?;
         let keys = two_keys(sqe, data)?;
-        let registrants_max = self.config.limits.registrants_max;
-        let (host, reservations) = self.reserving(slot, sqe)?;
-        let outcome = reservations.register(host, command, keys, registrants_max)?;
-        self.announce(sqe.nsid(), &outcome);
-        Ok(Action::reply(Cqe::success(sqe.cid())))
+        self.reserving(slot, sqe)?;
+        self.change_reservations(key, slot, sqe, ReservationChange::Register(command, keys))
     }
 
     pub(super) fn reservation_acquire(
         &mut self,
+        key: QueueKey,
         slot: usize,
         sqe: &Sqe,
         data: Option<&[u8]>,
     ) -> Result<Action, Status> {
         let command = AcquireCommand::parse(sqe).ok_or(Status::INVALID_FIELD)?;
         let keys = two_keys(sqe, data)?;
-        let (host, reservations) = self.reserving(slot, sqe)?;
-        let outcome = reservations.acquire(host, command, keys)?;
-        self.announce(sqe.nsid(), &outcome);
-        let cqe = Cqe::success(sqe.cid());
-        let queues: Vec<QueueKey> =
-            outcome.abort.iter().flat_map(|&preempted| self.io_queues_of(preempted)).collect();
-        if command.action == AcquireAction::PreemptAndAbort && !queues.is_empty() {
-            return Ok(Action::Fence { nsid: sqe.nsid(), queues, cqe });
-        }
-        Ok(Action::reply(cqe))
+        self.reserving(slot, sqe)?;
+        self.change_reservations(key, slot, sqe, ReservationChange::Acquire(command, keys))
     }
 
     pub(super) fn reservation_release(
         &mut self,
+        key: QueueKey,
         slot: usize,
         sqe: &Sqe,
         data: Option<&[u8]>,
     ) -> Result<Action, Status> {
         let command = ReleaseCommand::parse(sqe).ok_or(Status::INVALID_FIELD)?;
-        let key = write_data(sqe, data, size_of::<u64>())?;
-        let current = key.try_into().map(u64::from_le_bytes).map_err(|_| Status::INTERNAL_ERROR)?;
+        let bytes = write_data(sqe, data, size_of::<u64>())?;
+        let current = bytes.try_into().map(u64::from_le_bytes).map_err(|_| Status::INTERNAL_ERROR)?;
         let keys = ReservationKeys { current: current.into(), other: 0.into() };
-        let (host, reservations) = self.reserving(slot, sqe)?;
-        let outcome = reservations.release(host, command, keys)?;
-        self.announce(sqe.nsid(), &outcome);
-        Ok(Action::reply(Cqe::success(sqe.cid())))
+        self.reserving(slot, sqe)?;
+        self.change_reservations(key, slot, sqe, ReservationChange::Release(command, keys))
     }
 
     /// Identifiers have 128 bits here, so only the extended report can hold them.
-    pub(super) fn reservation_report(&mut self, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
+    pub(super) fn reservation_report(&self, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
         let length = (u64::from(sqe.cdw10()) + 1) * 4;
         if length > self.config.limits.transfer_max.get() {
             return Err(Status::INVALID_FIELD);
@@ -76,34 +67,42 @@ impl Subsystem {
             return Err(Status::HOST_ID_INCONSISTENT_FORMAT);
         }
         exact_length(sqe, length as usize)?;
-        let (_, reservations) = self.reserving(slot, sqe)?;
-        let mut report = reservations.report();
+        let mut report = self.reserving(slot, sqe)?.report();
         report.resize(length as usize, 0);
         Ok(Action::reply_with(Cqe::success(sqe.cid()), report))
     }
 
-    /// The host and the reservations a command is about, if they can be reached this way now. A host without an identifier cannot be told from another.
-    fn reserving(&mut self, slot: usize, sqe: &Sqe) -> Result<(HostId, &mut Reservations), Status> {
-        let host = self.controller(slot).host_id;
-        let namespace = self.namespaces.get_mut(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
+    /// The reservations a command is about, if they can be reached this way now. A host without an identifier cannot be told from
+    /// another.
+    fn reserving(&self, slot: usize, sqe: &Sqe) -> Result<&Reservations, Status> {
+        let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
         if let Some(refusal) = namespace.ana.refusal() {
             return Err(refusal);
         }
-        if host == HostId::NONE {
+        if self.controller(slot).host_id == HostId::NONE {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
-        Ok((host, &mut namespace.reservations))
+        Ok(&namespace.reservations)
     }
 
-    fn announce(&mut self, nsid: u32, outcome: &Outcome) {
+    /// Tells the hosts concerned.
+    pub(super) fn announce(&mut self, nsid: u32, outcome: &Outcome) {
+        if outcome.notify.is_empty() {
+            return;
+        }
+        let mut kinds = BTreeMap::<HostId, Vec<NotificationKind>>::new();
         for &(host, kind) in &outcome.notify {
-            for slot in 0..self.controllers.len() {
-                let Some(controller) = &mut self.controllers[slot] else { continue };
-                let masked = controller.features.notification_mask(nsid) & 1 << kind.to_wire() != 0;
-                if controller.host_id == host && !masked {
-                    controller.notifications.push(kind, nsid);
-                    self.raise(slot, EventKind::ReservationNotification);
-                }
+            kinds.entry(host).or_default().push(kind);
+        }
+        for slot in 0..self.controllers.len() {
+            let Some(controller) = &mut self.controllers[slot] else { continue };
+            let mask = controller.features.notification_mask(nsid);
+            let wanted = |kind: &&NotificationKind| mask & 1 << kind.to_wire() == 0;
+            let told = kinds.get(&controller.host_id).into_iter().flatten().filter(wanted);
+            let before = controller.notifications.count();
+            told.for_each(|&kind| controller.notifications.push(kind, nsid));
+            if controller.notifications.count() != before {
+                self.raise(slot, EventKind::ReservationNotification);
             }
         }
     }

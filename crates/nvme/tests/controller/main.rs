@@ -2,9 +2,11 @@
 
 #![allow(missing_docs, reason = "tests are not an interface")]
 
+mod binding;
 mod bringup;
 mod conformance;
 mod linux;
+mod persistence;
 mod reservation;
 mod robustness;
 mod spdk;

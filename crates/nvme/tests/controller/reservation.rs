@@ -1,6 +1,6 @@
 //! Reservations: the specification's matrix word by word, and random sequences against a naive model.
 
-use crate::world::{NQN, Remote, World, connect_command, host, io_command};
+use crate::world::{NQN, Remote, World, config, connect_command, host, io_command};
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::log::{self, LogRequest};
 use nvme::spec::opcode::nvm;
@@ -8,8 +8,11 @@ use nvme::spec::reservation::{
     AcquireAction, AcquireCommand, NotificationKind, PersistChange, RegisterAction, RegisterCommand,
     ReleaseAction, ReleaseCommand, ReservationKeys, ReservationType,
 };
-use nvme::spec::{HostId, Sqe, Status};
-use nvme::subsystem::{Action, Outcome, Output, QueueKey, Reservations};
+use nvme::spec::{HostId, Nqn, Sqe, Status};
+use nvme::subsystem::{
+    Access, Action, Grant, Held, HostAccess, Identity, Outcome, Output, QueueKey, Registrant,
+    ReservationChange, Reservations, RestoreError, SavedReservations,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,6 +123,33 @@ fn what_would_have_to_survive_a_power_loss_is_refused() {
     assert_eq!(page, 1);
 }
 
+/// One tenant must not be able to use up what all have, and a host that the configuration names always finds room.
+#[test]
+fn registrants_are_bounded_for_each_host_name() {
+    let mut limited = config();
+    limited.limits.registrants_max = 6;
+    let named =
+        crate::world::Host { nqn: Nqn::new("nqn.test:owner").expect("a good name"), id: HostId([99; 16]) };
+    let everybody = HostAccess::Any;
+    let mut world = World::new(limited);
+    let mut register_as = |world: &mut World, nqn: &str, id: u8| {
+        let host = crate::world::Host { nqn: Nqn::new(nqn).expect("a good name"), id: HostId([id; 16]) };
+        let io = world.remote(&host).io;
+        register(world, io, 7)
+    };
+    let greedy: Vec<Status> = (1..=6).map(|id| register_as(&mut world, "nqn.test:greedy", id)).collect();
+    assert_eq!(greedy[..4], [Status::SUCCESS; 4]);
+    assert_eq!(greedy[4..], [Status::INTERNAL_ERROR; 2], "four registrants are enough for one name");
+    assert_eq!(register_as(&mut world, "nqn.test:other", 11), Status::SUCCESS, "the others have room");
+    assert_eq!(register_as(&mut world, "nqn.test:third", 12), Status::SUCCESS);
+    assert_eq!(register_as(&mut world, "nqn.test:fourth", 13), Status::INTERNAL_ERROR, "six in all");
+    world.subsystem.set_hosts(HostAccess::Only(vec![named.nqn.clone()]));
+    let io = world.remote(&named).io;
+    assert_eq!(register(&mut world, io, 7), Status::SUCCESS, "a named host is not kept out by others");
+    world.subsystem.set_hosts(everybody);
+    world.subsystem.reservations(1).expect("namespace 1").check();
+}
+
 #[test]
 fn ignoring_the_existing_key_is_for_register_only() {
     let mut world = World::io();
@@ -197,11 +227,13 @@ struct Model {
     keys: BTreeMap<u8, u64>,
     reservation: Option<(u8, ReservationType)>,
     generation: u32,
+    persists: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Register(RegisterAction, bool, u64, u64),
+    Register(RegisterAction, bool, PersistChange, u64, u64),
+    Persistence(bool),
     Acquire(AcquireAction, ReservationType, u64, u64),
     Release(ReleaseAction, ReservationType, u64),
 }
@@ -232,26 +264,45 @@ impl Model {
             .extend(self.keys.keys().filter(|&&other| other != host).map(|&other| (other, kind.to_wire())));
     }
 
-    fn apply(&mut self, host: u8, step: Step) -> Result<Effects, Status> {
+    /// Room for one more registration of `host`, counted by name: hosts 0 and 1 have the same.
+    fn has_room(&self, host: u8, grant: &Grant) -> bool {
+        let of_name = self.keys.keys().filter(|&&other| nqn(other) == nqn(host)).count();
+        of_name < grant.of_host_max && grant.all_max.is_none_or(|most| self.keys.len() < most)
+    }
+
+    fn apply(&mut self, host: u8, step: Step, grant: &Grant) -> Result<Effects, Status> {
         let mut effects = Effects::default();
         let conflict = Err(Status::RESERVATION_CONFLICT);
         let own = self.keys.get(&host).copied();
+        if matches!(step, Step::Register(_, _, PersistChange::Set, ..) | Step::Persistence(true))
+            && !grant.persistence
+        {
+            return Err(Status::INVALID_FIELD);
+        }
+        let no_room = own.is_none() && !self.has_room(host, grant);
         match step {
-            Step::Register(RegisterAction::Register, _, _, new) => {
+            Step::Persistence(persists) => self.persists = persists,
+            Step::Register(RegisterAction::Register, _, _, _, new) => {
                 if own.is_some_and(|key| key != new) {
                     return conflict;
                 }
-                self.keys.insert(host, new);
-                self.generation += 1;
-            }
-            Step::Register(RegisterAction::Replace, ignore, current, new) => {
-                if !ignore && own != Some(current) {
-                    return conflict;
+                if no_room {
+                    return Err(Status::INTERNAL_ERROR);
                 }
                 self.keys.insert(host, new);
                 self.generation += 1;
             }
-            Step::Register(RegisterAction::Unregister, ignore, current, _) => {
+            Step::Register(RegisterAction::Replace, ignore, _, current, new) => {
+                if !ignore && own != Some(current) {
+                    return conflict;
+                }
+                if no_room {
+                    return Err(Status::INTERNAL_ERROR);
+                }
+                self.keys.insert(host, new);
+                self.generation += 1;
+            }
+            Step::Register(RegisterAction::Unregister, ignore, _, current, _) => {
                 if own.is_none() || !ignore && own != Some(current) {
                     return conflict;
                 }
@@ -335,7 +386,21 @@ impl Model {
                 }
             }
         }
+        match step {
+            Step::Register(_, _, PersistChange::Set, ..) => self.persists = true,
+            Step::Register(_, _, PersistChange::Clear, ..) => self.persists = false,
+            _ => {}
+        }
         Ok(effects)
+    }
+
+    fn saved(&self) -> Option<SavedReservations> {
+        let registrants = self.keys.iter();
+        let registrants = registrants
+            .map(|(&host, &key)| Registrant { host: host_id(host), nqn: nqn(host), key })
+            .collect();
+        let held = self.reservation.map(|(by, kind)| Held { by: host_id(by), kind });
+        self.persists.then_some(SavedReservations { generation: self.generation, registrants, held })
     }
 }
 
@@ -343,23 +408,31 @@ fn host_id(number: u8) -> HostId {
     HostId([number + 1; 16])
 }
 
-fn run(reservations: &mut Reservations, number: u8, step: Step) -> Result<Effects, Status> {
+fn nqn(number: u8) -> Nqn {
+    Nqn::new(["nqn.test:a", "nqn.test:a", "nqn.test:b", "nqn.test:c"][usize::from(number)])
+        .expect("a good name")
+}
+
+fn run(reservations: &mut Reservations, number: u8, step: Step, grant: &Grant) -> Result<Effects, Status> {
     let keys = |current: u64, other: u64| ReservationKeys { current: current.into(), other: other.into() };
-    let host = host_id(number);
-    let outcome: Outcome = match step {
-        Step::Register(action, ignore_existing_key, current, new) => {
-            let command = RegisterCommand { action, ignore_existing_key, persist: PersistChange::Keep };
-            reservations.register(host, command, keys(current, new), 100)?
+    let change = match step {
+        Step::Register(action, ignore_existing_key, persist, current, new) => {
+            let command = RegisterCommand { action, ignore_existing_key, persist };
+            ReservationChange::Register(command, keys(current, new))
         }
         Step::Acquire(action, kind, current, other) => {
             let command = AcquireCommand { action, ignore_existing_key: false, kind };
-            reservations.acquire(host, command, keys(current, other))?
+            ReservationChange::Acquire(command, keys(current, other))
         }
         Step::Release(action, kind, current) => {
             let command = ReleaseCommand { action, ignore_existing_key: false, kind: Some(kind) };
-            reservations.release(host, command, keys(current, 0))?
+            ReservationChange::Release(command, keys(current, 0))
         }
+        Step::Persistence(persists) => ReservationChange::Persistence(persists),
     };
+    let name = nqn(number);
+    let outcome: Outcome =
+        reservations.apply(Identity { id: host_id(number), nqn: &name }, &change, grant)?;
     let number_of = |host: &HostId| host.0[0] - 1;
     Ok(Effects {
         told: outcome.notify.iter().map(|(host, kind)| (number_of(host), kind.to_wire())).collect(),
@@ -373,11 +446,20 @@ fn kind() -> impl Strategy<Value = ReservationType> {
 
 /// Few hosts and few keys, so that keys are often right and often shared. Key 0 is one of them.
 fn steps() -> impl Strategy<Value = Vec<(u8, Step)>> {
-    use {AcquireAction as A, RegisterAction as R, ReleaseAction as L};
+    use {AcquireAction as A, PersistChange as P, RegisterAction as R, ReleaseAction as L};
     let key = || 0u64..3;
     let step = prop_oneof![
-        (prop::sample::select(vec![R::Register, R::Unregister, R::Replace]), any::<bool>(), key(), key())
-            .prop_map(|(action, ignore, current, new)| Step::Register(action, ignore, current, new)),
+        (
+            prop::sample::select(vec![R::Register, R::Register, R::Unregister, R::Replace]),
+            any::<bool>(),
+            prop::sample::select(vec![P::Keep, P::Keep, P::Clear, P::Set]),
+            key(),
+            key()
+        )
+            .prop_map(|(action, ignore, persist, current, new)| {
+                Step::Register(action, ignore, persist, current, new)
+            }),
+        any::<bool>().prop_map(Step::Persistence),
         (prop::sample::select(vec![A::Acquire, A::Preempt, A::PreemptAndAbort]), kind(), key(), key())
             .prop_map(|(action, kind, current, other)| Step::Acquire(action, kind, current, other)),
         (prop::sample::select(vec![L::Release, L::Clear]), kind(), key())
@@ -386,18 +468,45 @@ fn steps() -> impl Strategy<Value = Vec<(u8, Step)>> {
     prop::collection::vec((0u8..4, step), 1..60)
 }
 
+fn grant() -> impl Strategy<Value = Grant> {
+    (1usize..3, prop::option::of(1usize..5), any::<bool>())
+        .prop_map(|(of_host_max, all_max, persistence)| Grant { of_host_max, all_max, persistence })
+}
+
+#[test]
+fn what_contradicts_itself_is_not_restored() {
+    let registrant = |number: u8| Registrant { host: host_id(number), nqn: nqn(number), key: 1 };
+    let saved = |registrants, held| SavedReservations { generation: 1, registrants, held };
+    let held = Held { by: host_id(2), kind: ReservationType::WriteExclusive };
+    let nobody = Registrant { host: HostId::NONE, ..registrant(0) };
+    assert_eq!(Reservations::restore(saved(vec![nobody], None)), Err(RestoreError::NoIdentifier));
+    let twice = vec![registrant(0), registrant(1), registrant(0)];
+    assert_eq!(Reservations::restore(saved(twice, None)), Err(RestoreError::Twice(host_id(0))));
+    let others = vec![registrant(0), registrant(1)];
+    assert_eq!(
+        Reservations::restore(saved(others, Some(held))),
+        Err(RestoreError::NotRegistered(host_id(2)))
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn reservations_do_what_the_naive_model_does(steps in steps()) {
+    fn reservations_do_what_the_naive_model_does(steps in steps(), grant in grant()) {
         let (mut reservations, mut model) = (Reservations::new(), Model::default());
         for (number, step) in steps {
-            let expected = model.apply(number, step);
-            prop_assert_eq!(run(&mut reservations, number, step), expected, "host {} {:?}", number, step);
+            let expected = model.clone().apply(number, step, &grant);
+            if expected.is_ok() {
+                let _ = model.apply(number, step, &grant);
+            }
+            let before = reservations.clone();
+            let found = run(&mut reservations, number, step, &grant);
+            prop_assert_eq!(&found, &expected, "host {} {:?}", number, step);
+            prop_assert!(found.is_ok() || reservations == before, "what is refused changes nothing");
             reservations.check();
             let registered: BTreeMap<u8, u64> =
-                reservations.registrants().iter().map(|r| (r.host.0[0] - 1, r.key)).collect();
+                reservations.registrants().map(|r| (r.host.0[0] - 1, r.key)).collect();
             prop_assert_eq!(&registered, &model.keys);
             let held = reservations.held().map(|held| held.kind);
             prop_assert_eq!(held, model.reservation.map(|(_, kind)| kind));
@@ -409,6 +518,44 @@ proptest! {
                 .map(|entry| entry[16] - 1)
                 .collect();
             prop_assert_eq!(holders, model.holders());
+            prop_assert_eq!(report[9], u8::from(model.persists), "PTPLS");
+            let stranger = Nqn::new("nqn.test:stranger").expect("a good name");
+            for access in [Access::Read, Access::Write] {
+                let unknown = Identity { id: HostId([99; 16]), nqn: &stranger };
+                let outsider = reservations.allows(unknown, access);
+                for number in 0..4 {
+                    let disguised = Identity { id: host_id(number), nqn: &stranger };
+                    prop_assert_eq!(reservations.allows(disguised, access), outsider, "an identifier is not a host");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_persists_is_restored_as_it_was(steps in steps()) {
+        let grant = Grant { of_host_max: 4, all_max: None, persistence: true };
+        let (mut reservations, mut model) = (Reservations::new(), Model::default());
+        for (number, step) in steps {
+            if model.clone().apply(number, step, &grant).is_ok() {
+                let _ = model.apply(number, step, &grant);
+            }
+            let _ = run(&mut reservations, number, step, &grant);
+            let saved = reservations.saved();
+            let mut expected = model.saved();
+            if let (Some(expected), Some(saved)) = (&mut expected, &saved)
+                && let (Some(expected), Some(held)) = (&mut expected.held, saved.held)
+                && ALL_REGISTRANTS.contains(&held.kind)
+            {
+                // Of all registrants, none is more of a holder than the others.
+                expected.by = held.by;
+            }
+            prop_assert_eq!(&saved, &expected);
+            if let Some(saved) = saved {
+                let restored = Reservations::restore(saved);
+                prop_assert_eq!(restored.as_ref(), Ok(&reservations));
+                // What goes on, goes on from there.
+                reservations = restored.expect("compared above");
+            }
         }
     }
 
@@ -437,7 +584,7 @@ proptest! {
         let sqe = command(nvm::RESERVATION_ACQUIRE, u32::from(wanted.to_wire()) << 8 | 2);
         let action = world.send(remotes[3].io, sqe, 16, &keys(hosts_keys[3], prkey));
         let registered: BTreeSet<HostId> = world.subsystem.reservations(1).expect("namespace 1")
-            .registrants().iter().map(|registrant| registrant.host).collect();
+            .registrants().map(|registrant| registrant.host).collect();
         let lost: Vec<u8> = (0..3).filter(|&number| !registered.contains(&host_id(number))).collect();
         let queues: usize = lost.iter().map(|number| match number {
             1 => 1 + usize::from(extra_queues),

@@ -3,7 +3,7 @@
 use crate::world::{World, config, host};
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Direction, Sgl, Sqe};
-use nvme::subsystem::{Action, BlockSize, IoCommand, IoOp, NamespaceInfo, QueueKey, SubsystemConfig};
+use nvme::subsystem::{Action, BlockSize, IoCommand, IoOp, NamespaceInfo, Output, QueueKey, SubsystemConfig};
 use proptest::prelude::*;
 use units::Nanos;
 use zerocopy::FromBytes;
@@ -97,6 +97,7 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
     let queues = [one.admin, one.io, two.admin, two.io, disabled, stranger];
     let bytes: Vec<u8> = (0..9000u32).map(|n| (n % 7) as u8).collect();
     let mut pending = 0;
+    let mut storing = Vec::new();
     for (queue, sqe, length, millis) in steps {
         world.now += Nanos::millis(millis);
         let data = length.map(|length| &bytes[..length]);
@@ -118,6 +119,7 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
                 assert_eq!(sqe.opcode(), 0x0c);
                 pending += 1;
             }
+            Action::Storing => storing.push(sqe.cid()),
             Action::Io(command) => {
                 assert!(queue == 1 || queue == 3, "an IO came of queue {queue}");
                 check_io(&world, &sqe, &command);
@@ -129,7 +131,25 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
                 );
             }
         }
-        assert!(world.outputs().len() <= 5 + pending, "more output than there are queues and requests");
+        let mut outputs = world.outputs();
+        assert!(
+            outputs.len() <= 5 + pending + storing.len(),
+            "more output than there are queues and requests"
+        );
+        // Every other copy cannot be stored.
+        while let Some(output) = outputs.pop() {
+            match output {
+                Output::Store { nsid, ticket, .. } => {
+                    world.subsystem.on_stored(nsid, ticket, ticket % 2 == 0);
+                    outputs.extend(world.outputs());
+                }
+                Output::Complete { cqe, .. } | Output::Fence { cqe, .. } => {
+                    storing.retain(|cid| *cid != cqe.cid());
+                }
+                Output::CloseQueue { .. } => {}
+            }
+        }
+        assert_eq!(storing, [], "every command is answered");
         for (nsid, ..) in world.subsystem.namespaces() {
             world.subsystem.reservations(nsid).expect("just listed").check();
         }
@@ -145,6 +165,7 @@ proptest! {
         let config = config()
             .with_namespace(2, NamespaceInfo::new(BlockSize::B4096, 3))
             .with_namespace(4, read_only);
+        run(SubsystemConfig { persistence: true, ..config.clone() }, steps.clone());
         run(config, steps);
     }
 

@@ -27,6 +27,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut check = Check { config, problems: Vec::new() };
     check.listen();
     check.spin();
+    check.state_dir();
     check.devices();
     check.subsystems();
     check.ranges();
@@ -56,6 +57,16 @@ impl Check<'_> {
     fn spin(&mut self) {
         if self.config.spin.is_some_and(|spin| spin > SPIN_MAX) {
             self.report("spin".into(), "is longer than 10ms", "write \"50us\", or \"0us\" for never");
+        }
+    }
+
+    fn state_dir(&mut self) {
+        if self.config.state_dir.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+            self.report(
+                "state_dir".into(),
+                "the path is empty",
+                "write a directory such as \"/var/lib/gimbal\"",
+            );
         }
     }
 

@@ -41,7 +41,7 @@ pub use scheduler::{PolicyKind, SchedulerConfig, SchedulerOverrides};
 
 use sched::Slo;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use units::{ByteRate, Bytes, Nanos};
 
 /// The port that IANA assigned to NVMe/TCP.
@@ -72,6 +72,8 @@ pub struct Config {
     pub subsystems: Vec<SubsystemConfig>,
     /// Hosts with other than an equal share.
     pub tenants: Vec<TenantConfig>,
+    /// Where what outlives the target is kept: reservations that persist. `None`: they do not, and hosts are told so.
+    pub state_dir: Option<PathBuf>,
     /// Bounds on what hosts may make the target hold.
     pub limits: Limits,
     /// What is logged, and how.
@@ -169,6 +171,7 @@ impl Config {
                 namespaces: vec![NamespaceConfig::whole(1, "ssd")],
             }],
             tenants: Vec::new(),
+            state_dir: None,
             limits: Limits::default(),
             log: LogConfig::default(),
         }

@@ -401,7 +401,10 @@ impl Front {
                     Action::Reply { cqe, .. } | Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => {
                         guest.link.reply(cqe);
                     }
-                    Action::Io(_) => guest.link.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE)),
+                    // There are no namespaces here.
+                    Action::Io(_) | Action::Storing => {
+                        guest.link.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE));
+                    }
                     Action::Pending => guest.link.transport.hold(sqe.cid()),
                 }
                 self.give_back(key, data);
@@ -466,6 +469,9 @@ impl Front {
                         guest.link.reply(cqe);
                         self.proceed(now, key);
                     }
+                }
+                Output::Fence { .. } | Output::Store { .. } => {
+                    unreachable!("discovery has no namespaces to reserve: {output:?}")
                 }
                 Output::CloseQueue { queue, reason } => {
                     let key = Key::new(queue.slot, queue.generation);

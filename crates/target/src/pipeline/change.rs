@@ -14,7 +14,7 @@ use crate::config::Limits;
 use crate::mailbox::Mailbox;
 use crate::slab::Key;
 use nvme::spec::Status;
-use nvme::subsystem::{HostAccess, NamespaceInfo};
+use nvme::subsystem::{HostAccess, NamespaceInfo, SavedReservations};
 use sched::{Policy, Refused, Share};
 use std::sync::mpsc::Sender;
 use tracing::{error, warn};
@@ -76,6 +76,8 @@ pub(crate) enum Change {
         info: NamespaceInfo,
         /// Where it lies.
         placement: Placement,
+        /// Reservations that were stored of it.
+        saved: Option<SavedReservations>,
     },
     /// A namespace goes.
     NamespaceRemoved {
@@ -147,14 +149,23 @@ impl Pipeline {
                     home.subsystem.set_hosts(hosts);
                 }
             }
-            Change::NamespaceAdded { slot, nsid, info, placement } => {
+            Change::NamespaceAdded { slot, nsid, info, placement, saved } => {
                 let Some(home) = self.home(slot) else { return };
-                match home.subsystem.add_namespace(nsid, info) {
-                    Ok(()) => home.place(nsid, Some(placement)),
-                    Err(error) => error!(nsid, %error, "the namespace cannot be added"),
+                if let Err(error) = home.subsystem.add_namespace(nsid, info) {
+                    return error!(nsid, %error, "the namespace cannot be added");
+                }
+                home.place(nsid, Some(placement));
+                let restored = saved.map(|saved| home.subsystem.restore_reservations(nsid, saved));
+                if let Some(Err(error)) = restored {
+                    // It was read before, by the same rules: a bug of ours. Nobody gets in rather than somebody who must not.
+                    error!(nsid, %error, "its reservations cannot be restored: the namespace is not served");
+                    drop(home.subsystem.remove_namespace(nsid));
+                    home.place(nsid, None);
                 }
             }
             Change::NamespaceRemoved { slot, nsid, done } => {
+                // So that what is to be stored of it is on its way.
+                self.run_subsystems(now);
                 let Some(home) = self.home(slot) else { return };
                 if let Err(error) = home.subsystem.remove_namespace(nsid) {
                     return error!(nsid, %error, "the namespace cannot be removed");

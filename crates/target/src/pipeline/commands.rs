@@ -56,6 +56,8 @@ impl Pipeline {
             }
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
             Action::Pending => link.transport.hold(sqe.cid()),
+            // It is answered when what it changes is stored.
+            Action::Storing => {}
         }
         self.mark_dirty(key);
         self.give_back(key, payload);

@@ -26,7 +26,10 @@ impl Pipeline {
     pub(super) fn check_drained(&mut self) {
         let is_drained =
             |session: &Session| session.ios == 0 && session.link.as_ref().is_none_or(|link| link.all_sent());
-        if self.phase == Phase::Draining && self.sessions.iter().all(|(_, session)| is_drained(session)) {
+        if self.phase == Phase::Draining
+            && self.storing == 0
+            && self.sessions.iter().all(|(_, session)| is_drained(session))
+        {
             self.phase = Phase::Drained;
             self.report(Report::Drained);
         }

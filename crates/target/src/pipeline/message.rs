@@ -39,6 +39,17 @@ pub(crate) enum ToPipeline {
         /// The other pipeline.
         slot: usize,
     },
+    /// Reservations are stored, or could not be.
+    Stored {
+        /// The subsystem's slot.
+        subsystem: usize,
+        /// The namespace.
+        nsid: u32,
+        /// What the subsystem knows that copy by.
+        ticket: u64,
+        /// Whether they are on the disk.
+        is_stored: bool,
+    },
     /// Asks for a snapshot.
     Stats(Sender<SsdStats>),
     /// Something changes.

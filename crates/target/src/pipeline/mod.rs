@@ -29,6 +29,7 @@ pub(crate) mod message;
 mod peers;
 pub(crate) mod placement;
 mod remote;
+mod reservations;
 mod sessions;
 pub(crate) mod window;
 
@@ -41,6 +42,7 @@ use crate::link::Events;
 use crate::mailbox::Inbox;
 use crate::payload::{HostBudget, Intakes};
 use crate::slab::{Key, Slab};
+use crate::state::Keeper;
 use crate::stats::{Counters, SsdStats, TenantStats};
 use crate::switch::{Failure, Finished, Measured, Switch};
 use fence::Fence;
@@ -78,6 +80,8 @@ pub(crate) struct Parts {
     pub(crate) inbox: Inbox<ToPipeline>,
     /// Whoever started the target.
     pub(crate) reports: Sender<Report>,
+    /// Where reservations that persist are kept.
+    pub(crate) keeper: Option<Keeper>,
     /// Memory for IO buffers.
     pub(crate) memory: Bytes,
     /// Bounds.
@@ -134,6 +138,9 @@ pub(crate) struct Pipeline {
     inbox: Inbox<ToPipeline>,
     peers: Peers,
     reports: Sender<Report>,
+    keeper: Option<Keeper>,
+    /// Copies of reservations that the keeper has not answered.
+    storing: usize,
     limits: Limits,
     /// Its part of `limits.memory`.
     memory: Bytes,
@@ -182,6 +189,8 @@ impl Pipeline {
             inbox: parts.inbox,
             peers: Peers::default(),
             reports: parts.reports,
+            keeper: parts.keeper,
+            storing: 0,
             limits: parts.limits,
             memory: parts.memory,
             sessions: Slab::new(),
@@ -308,6 +317,9 @@ impl Pipeline {
                 self.on_remote_withdraw(now, from, tenant, &ios)
             }
             ToPipeline::PeerFailed { slot } => self.on_peer_failed(now, slot),
+            ToPipeline::Stored { subsystem, nsid, ticket, is_stored } => {
+                self.on_stored(subsystem, nsid, ticket, is_stored);
+            }
             // Nobody waits any more if this fails.
             ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
             ToPipeline::Change(change) => self.on_change(now, change),
@@ -371,6 +383,10 @@ impl Pipeline {
                             self.mark_dirty(key);
                         }
                     }
+                    Output::Fence { queue, nsid, queues, cqe } => {
+                        self.raise_fence(now, key_of(queue), nsid, &queues, cqe);
+                    }
+                    Output::Store { nsid, ticket, saved } => self.store(index, nsid, ticket, saved),
                     Output::CloseQueue { queue, reason } => {
                         self.close_session(now, key_of(queue), Ending::BySubsystem(reason));
                     }

@@ -29,6 +29,11 @@ impl Peers {
         self.0.iter().flatten()
     }
 
+    /// The mailbox of one.
+    pub(crate) fn mailbox(&self, slot: usize) -> Option<&Mailbox<ToPipeline>> {
+        self.0.get(slot)?.as_ref()
+    }
+
     /// Posts a message; gives it back if the pipeline is gone.
     pub(crate) fn post(&self, slot: usize, message: ToPipeline) -> Result<(), ToPipeline> {
         match self.0.get(slot) {

@@ -13,6 +13,7 @@ use crate::link::Link;
 use crate::payload::Budget;
 use crate::slab::Key;
 use nvme::connection::{Fatal, FlowControl, TargetEvent};
+use nvme::spec::connect::Culprit;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{CloseReason, Connected, read_connect, unknown_subsystem};
 use reactor::{RecvBuffer, SendBatch};
@@ -163,7 +164,13 @@ impl Pipeline {
             }
             Err(refusal) => {
                 if self.complaints.admits(now, peer.ip(), Subject::Refused) {
-                    warn!(%peer, host = %session.admission.host(), status = ?refusal.status(), "Connect refused");
+                    let (host, status) = (session.admission.host(), refusal.status());
+                    let names = |culprit: Culprit| refusal == culprit.refuse(refusal.cid());
+                    if names(Culprit::HOST_ID) {
+                        warn!(%peer, %host, ?status, "Connect refused: HOSTID belongs to another host NQN, which is connected or registered with it");
+                    } else {
+                        warn!(%peer, %host, ?status, "Connect refused");
+                    }
                 }
                 link.reply(refusal);
                 link.end();

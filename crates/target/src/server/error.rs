@@ -4,6 +4,7 @@ use crate::assemble::SubsystemError;
 use crate::config::ConfigError;
 use crate::device::DeviceError;
 use crate::policy::PolicyError;
+use crate::state::StateError;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +35,8 @@ pub enum StartError {
         /// Why.
         error: SubsystemError,
     },
+    /// The state directory, or a file in it, does not serve.
+    State(StateError),
     /// An address cannot be listened on.
     Listen {
         /// The address.
@@ -54,6 +57,7 @@ impl fmt::Display for StartError {
             StartError::Device { device, error } => write!(f, "device {device:?}: {error}"),
             StartError::Policy { device, error } => write!(f, "device {device:?}: {error}"),
             StartError::Subsystem { nqn, error } => write!(f, "subsystem {nqn}: {error}"),
+            StartError::State(error) => write!(f, "{error}"),
             StartError::Listen { address, error } => {
                 write!(f, "cannot listen on {address}: {error}; is another target running there?")
             }

@@ -4,12 +4,14 @@
 //! it is under way any more.
 
 use super::thread::Thread;
-use crate::assemble::Devices;
+use crate::assemble::{self, Devices};
 use crate::config::{Config, NamespaceConfig, SubsystemConfig};
 use crate::device::Facts;
 use crate::front::{self, Route};
 use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToFront, ToPipeline};
+use crate::state::{Keeper, StateError, StateThread};
+use nvme::subsystem::SavedReservations;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ const CHANGE_GRACE: Duration = Duration::from_secs(10);
 /// Everything that runs.
 pub(super) struct Estate {
     pub(super) front: Thread<ToFront>,
+    /// What keeps reservations, if there is a state directory.
+    pub(super) state: Option<StateThread>,
     /// By slot.
     pub(super) ssds: Vec<Option<Ssd>>,
     /// By slot.
@@ -55,8 +59,22 @@ pub(super) struct Listening {
 
 impl Estate {
     /// The front alone.
-    pub(super) fn new(front: Thread<ToFront>) -> Estate {
-        Estate { front, ssds: Vec::new(), subsystems: Vec::new(), listeners: Vec::new() }
+    pub(super) fn new(front: Thread<ToFront>, state: Option<StateThread>) -> Estate {
+        Estate { front, state, ssds: Vec::new(), subsystems: Vec::new(), listeners: Vec::new() }
+    }
+
+    /// For whoever wants something of the state directory.
+    pub(super) fn keeper(&self) -> Option<&Keeper> {
+        self.state.as_ref().map(StateThread::keeper)
+    }
+
+    /// What is stored of a namespace's reservations.
+    pub(super) fn stored(
+        &self,
+        nqn: &str,
+        namespace: &NamespaceConfig,
+    ) -> Result<Option<SavedReservations>, StateError> {
+        self.keeper().map_or(Ok(None), |keeper| keeper.load(assemble::name_of(nqn, namespace)))
     }
 
     /// All SSDs with their slots.

@@ -12,7 +12,7 @@ use super::estate::{Estate, Listening, Served, Ssd};
 use super::looking;
 use super::thread::{Place, Thread};
 use crate::assemble::{self, Devices, SubsystemError};
-use crate::config::{Config, DeviceConfig, DeviceKind, SubsystemConfig};
+use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, SubsystemConfig};
 use crate::device::{self, Facts, OpenDevice};
 use crate::front;
 use crate::patience::patiently;
@@ -21,6 +21,7 @@ use crate::pipeline::message::ToPipeline;
 use crate::pipeline::placement::Placement;
 use crate::pipeline::{self, Home, Pipeline};
 use crate::policy::policy;
+use crate::state::Keeper;
 use crate::switch::Switch;
 use nvme::subsystem::{DiscoveryRecord, HostAccess, NamespaceInfo};
 use reactor::Clock;
@@ -29,6 +30,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::channel;
+use tracing::{error, info};
 use units::Bytes;
 
 /// Everything that is new, ready to be put to use.
@@ -53,9 +55,10 @@ pub(super) struct Growth {
 struct NewNamespace {
     subsystem: usize,
     home: usize,
-    nsid: u32,
     info: NamespaceInfo,
     placement: Placement,
+    nqn: String,
+    config: NamespaceConfig,
 }
 
 /// A namespace of another size.
@@ -119,8 +122,15 @@ impl Growth {
                 let before = old.subsystem(&subsystem.nqn).expect("it is served by this");
                 let grown = growth.grow(estate, (before, subsystem), (slot, served.home), &facts);
                 grown.map_err(named(subsystem))?;
+                for namespace in &subsystem.namespaces {
+                    if before.namespaces.iter().all(|other| other.nsid != namespace.nsid) {
+                        // It is read again when the namespace comes; a file that cannot be read is to be found now.
+                        estate.stored(&subsystem.nqn, namespace).map_err(StartError::State)?;
+                    }
+                }
             } else {
-                let home = assemble::home(new, subsystem, &facts).map_err(named(subsystem))?;
+                let mut home = assemble::home(new, subsystem, &facts).map_err(named(subsystem))?;
+                restore(estate, subsystem, &mut home)?;
                 let slot = slots.next().expect("there is no end of slots");
                 let (thread, _) = facts[&*subsystem.namespaces[0].device];
                 growth.subsystems.push((slot, Served { nqn: subsystem.nqn.clone(), home: thread }, home));
@@ -133,7 +143,8 @@ impl Growth {
         growth.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
         for (slot, config, open, policy) in opened {
             let facts = open.facts;
-            let thread = start_pipeline(new, config, (slot, open, policy), memory)?;
+            let keeper = estate.keeper().cloned();
+            let thread = start_pipeline(new, config, (slot, open, policy), keeper, memory)?;
             growth.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
         }
         Ok(growth)
@@ -155,7 +166,8 @@ impl Growth {
             let nsid = namespace.nsid;
             let (info, placement) = assemble::place(&now.nqn, namespace, devices)?;
             let Some(before) = before.namespaces.iter().find(|other| other.nsid == nsid) else {
-                self.namespaces.push(NewNamespace { subsystem, home, nsid, info, placement });
+                let (nqn, config) = (now.nqn.clone(), namespace.clone());
+                self.namespaces.push(NewNamespace { subsystem, home, info, placement, nqn, config });
                 continue;
             };
             let (old, _) = assemble::place(&now.nqn, before, &old_devices)?;
@@ -211,8 +223,16 @@ impl Growth {
             estate.change_ssd(served.home, Change::SubsystemAdded { slot, home: Box::new(home) });
             put(&mut estate.subsystems, slot, served);
         }
-        for NewNamespace { subsystem: slot, home, nsid, info, placement } in self.namespaces.drain(..) {
-            estate.change_ssd(home, Change::NamespaceAdded { slot, nsid, info, placement });
+        for NewNamespace { subsystem: slot, home, info, placement, nqn, config } in self.namespaces.drain(..)
+        {
+            let nsid = config.nsid;
+            match estate.stored(&nqn, &config) {
+                Ok(saved) => {
+                    estate.change_ssd(home, Change::NamespaceAdded { slot, nsid, info, placement, saved })
+                }
+                // It could be read a moment ago.
+                Err(error) => error!(nsid, subsystem = nqn, %error, "the namespace is not served"),
+            }
         }
         for &Resized { subsystem: slot, home, nsid, blocks, is_smaller } in &self.resized {
             if !is_smaller {
@@ -244,6 +264,19 @@ pub(super) fn in_order(config: &Config, listening: impl Iterator<Item = Listenin
         Some(listening.remove(index).address)
     };
     config.listen.iter().filter_map(&mut take).collect()
+}
+
+/// Gives the namespaces of a new subsystem the reservations that were stored of them.
+fn restore(estate: &Estate, subsystem: &SubsystemConfig, home: &mut Home) -> Result<(), StartError> {
+    for namespace in &subsystem.namespaces {
+        let nsid = namespace.nsid;
+        if let Some(saved) = estate.stored(&subsystem.nqn, namespace).map_err(StartError::State)? {
+            let (registrants, generation) = (saved.registrants.len(), saved.generation);
+            home.subsystem.restore_reservations(nsid, saved).expect("it was checked when it was read");
+            info!(subsystem = subsystem.nqn, nsid, registrants, generation, "reservations were restored");
+        }
+    }
+    Ok(())
 }
 
 fn listen(estate: &mut Estate, listening: Listening, listener: TcpListener) -> Result<(), StartError> {
@@ -292,6 +325,7 @@ fn start_pipeline(
     config: &Config,
     device: &DeviceConfig,
     (index, open, policy): (usize, OpenDevice, Box<dyn Policy>),
+    keeper: Option<Keeper>,
     memory: Bytes,
 ) -> Result<Thread<ToPipeline>, StartError> {
     let name = device.name.clone();
@@ -301,7 +335,7 @@ fn start_pipeline(
     Thread::start(config.backend, spin, format!("ssd {name}"), start, move |place, device| {
         let Place { reactor, inbox, reports, .. } = place;
         let switch = Switch::new(policy, device);
-        let parts = pipeline::Parts { index, name, reactor, switch, inbox, reports, memory, limits };
+        let parts = pipeline::Parts { index, name, reactor, switch, inbox, reports, keeper, memory, limits };
         Pipeline::new(parts).run()
     })
 }

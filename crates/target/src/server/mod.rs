@@ -30,6 +30,7 @@ use crate::pipeline::Peers;
 use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Report, ToFront, ToPipeline};
 use crate::policy::policy;
+use crate::state::StateThread;
 use crate::stats::Stats;
 use estate::Estate;
 use growth::{Growth, in_order};
@@ -72,7 +73,9 @@ impl Server {
             tenants: Vec::new(),
             ..config.clone()
         };
-        let estate = Estate::new(start_front(&config)?);
+        let state =
+            config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
+        let estate = Estate::new(start_front(&config)?, state);
         // On an error the handle is dropped, which ends the threads that run already.
         let mut handle = ServerHandle { config, addresses: Vec::new(), estate, unfinished: Vec::new() };
         let growth = Growth::prepare(&handle.estate, &nothing, &handle.config)?;

@@ -18,10 +18,11 @@ use super::estate::Estate;
 use super::growth::{Growth, Resized, in_order};
 use super::{ServerHandle, StartError};
 use crate::assemble;
-use crate::config::{Config, ConfigError, transition};
+use crate::config::{Config, ConfigError, SubsystemConfig, transition};
 use crate::front;
 use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Report, ToPipeline};
+use crate::state::NamespaceName;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -87,6 +88,8 @@ impl ServerHandle {
         let old = self.config.clone();
         self.retire(&growth, &config)?;
         self.await_unfinished(deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
+        self.release_reservations(&old, &config, deadline)
+            .map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         let listening = growth.commit(&mut self.estate, &config);
         // The front passes shares on to the pipelines.
@@ -166,6 +169,26 @@ impl ServerHandle {
                 return Err(what.clone());
             }
             self.unfinished.pop();
+        }
+        Ok(())
+    }
+
+    /// Other targets may have the reservations of the namespaces that have gone. What was to be stored of them is stored then.
+    fn release_reservations(&self, old: &Config, new: &Config, deadline: Instant) -> Result<(), String> {
+        let Some(keeper) = self.estate.keeper() else { return Ok(()) };
+        if !keeper.barrier(deadline) {
+            return Err("what is stored of its reservations".to_owned());
+        }
+        let names = |config: &Config| -> Vec<NamespaceName> {
+            let of = |subsystem: &SubsystemConfig| -> Vec<NamespaceName> {
+                let namespaces = subsystem.namespaces.iter();
+                namespaces.map(|namespace| assemble::name_of(&subsystem.nqn, namespace)).collect()
+            };
+            config.subsystems.iter().flat_map(of).collect()
+        };
+        let staying = names(new);
+        for gone in names(old).into_iter().filter(|name| !staying.contains(name)) {
+            keeper.release(gone);
         }
         Ok(())
     }

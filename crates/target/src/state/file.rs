@@ -1,0 +1,249 @@
+//! One file of the state directory: locked, read, replaced as a whole.
+//!
+//! A file is replaced by writing another beside it, bringing that to the disk, renaming it, and bringing the directory to the
+//! disk. Whenever the process or the machine ends, one of the two is there, whole. If the last step fails it is not known
+//! which one the disk has: the old content is then written back, as the command that asked for the new one fails.
+//!
+//! The lock is a file of its own, as the other one changes its identity with every write. It is taken when there is something
+//! to lose: when a file is found, or made. It stays there when it is given back; to remove it would let two have it.
+//!
+//! Holds: a write that fails leaves what was there (`a_write_that_fails_leaves_what_was_there`); two targets never have a file
+//!        at a time (`two_targets_never_have_one_file`).
+
+use super::format::{FormatError, decode, encode};
+use super::{NamespaceName, StateError};
+use crate::identity;
+use crate::patience::patiently;
+use nvme::subsystem::SavedReservations;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tracing::error;
+
+/// Keys and names of hosts are nobody else's business.
+const FILE_MODE: u32 = 0o600;
+
+/// The file of a namespace.
+pub(super) struct StateFile {
+    namespace: NamespaceName,
+    path: PathBuf,
+    lock: Option<File>,
+    /// What is on the disk, as far as this target knows.
+    stored: Option<Vec<u8>>,
+}
+
+impl StateFile {
+    /// A file that nothing is known of yet.
+    pub(super) fn new(directory: &Path, namespace: &NamespaceName) -> StateFile {
+        let uuid = u128::from_be_bytes(namespace.uuid);
+        let path = directory.join(format!("{uuid:032x}-{}.json", identity::serial(&namespace.subsystem)));
+        StateFile { namespace: namespace.clone(), path, lock: None, stored: None }
+    }
+
+    /// What the file says; nothing if there is none. From then on it is this target's alone.
+    pub(super) fn load(&mut self) -> Result<Option<SavedReservations>, StateError> {
+        if self.lock.is_none() {
+            if !self.exists()? {
+                return Ok(None);
+            }
+            self.lock = Some(patiently(|| self.take_lock(), |error| matches!(error, StateError::InUse(_)))?);
+        }
+        // Only now, as whoever had the lock may have written.
+        if !self.exists()? {
+            self.stored = None;
+            return Ok(None);
+        }
+        let bytes = fs::read(&self.path).map_err(|error| self.failed("read", error))?;
+        let saved = decode(&self.namespace, &bytes).map_err(|error| {
+            let path = self.path.clone();
+            match error {
+                FormatError::Damaged(what) => StateError::Damaged { path, what },
+                FormatError::Newer(version) => StateError::Newer { path, version },
+            }
+        })?;
+        self.stored = Some(bytes);
+        Ok(Some(saved))
+    }
+
+    /// Replaces what is stored; `None` removes it.
+    pub(super) fn store(&mut self, saved: Option<&SavedReservations>) -> Result<(), StateError> {
+        if self.lock.is_none() {
+            let lock = self.take_lock()?;
+            if self.exists()? {
+                return Err(StateError::Appeared(self.path.clone()));
+            }
+            self.lock = Some(lock);
+        }
+        let bytes = saved.map(|saved| encode(&self.namespace, saved));
+        if let Err((error, is_replaced)) = self.replace(bytes.as_deref()) {
+            if is_replaced && let Err((error, _)) = self.replace(self.stored.as_deref()) {
+                let path = self.path.display();
+                error!(%path, %error, "the reservations that are in force could not be written back; after a restart there may be others");
+            }
+            return Err(self.failed("store reservations in", error));
+        }
+        self.stored = bytes;
+        Ok(())
+    }
+
+    /// The error says whether the new content may be there.
+    fn replace(&self, bytes: Option<&[u8]>) -> Result<(), (io::Error, bool)> {
+        let directory = self.path.parent().expect("a file lies in its directory");
+        match bytes {
+            Some(bytes) => {
+                let new = self.path.with_extension("new");
+                let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, &self.path));
+                if let Err(error) = written {
+                    drop(fs::remove_file(&new));
+                    return Err((error, false));
+                }
+            }
+            None => match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err((error, false)),
+                _ => {}
+            },
+        }
+        sync_directory(directory).map_err(|error| (error, true))
+    }
+
+    fn exists(&self) -> Result<bool, StateError> {
+        self.path.try_exists().map_err(|error| self.failed("look for", error))
+    }
+
+    fn take_lock(&self) -> Result<File, StateError> {
+        let path = self.path.with_extension("lock");
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(false).write(true).mode(FILE_MODE).open(&path);
+        let file = file.map_err(|error| self.failed("lock", error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(StateError::InUse(self.path.clone())),
+            Err(TryLockError::Error(error)) => Err(self.failed("lock", error)),
+        }
+    }
+
+    fn failed(&self, action: &'static str, error: io::Error) -> StateError {
+        StateError::Io { action, path: self.path.clone(), error }
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Brings the names in a directory to the disk.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvme::spec::{HostId, Nqn};
+    use nvme::subsystem::Registrant;
+
+    /// A folder that is gone with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("gimbal-state-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).expect("the temporary folder is writable");
+            Folder(path)
+        }
+
+        fn file(&self) -> StateFile {
+            StateFile::new(&self.0, &NamespaceName { subsystem: "nqn.test:a".to_owned(), uuid: [7; 16] })
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn saved(generation: u32) -> SavedReservations {
+        let nqn = Nqn::new("nqn.test:host").expect("a good name");
+        SavedReservations {
+            generation,
+            registrants: vec![Registrant { host: HostId([1; 16]), nqn, key: 1 }],
+            held: None,
+        }
+    }
+
+    #[test]
+    fn what_was_stored_is_there_and_what_was_removed_is_not() {
+        let folder = Folder::new("stored");
+        let mut file = folder.file();
+        assert_eq!(file.load().expect("nothing is in the way"), None);
+        for generation in 0..3 {
+            file.store(Some(&saved(generation))).expect("there is room");
+        }
+        assert_eq!(file.load().expect("it was just written"), Some(saved(2)));
+        drop(file);
+        assert_eq!(folder.file().load().expect("it was written"), Some(saved(2)));
+        let mut file = folder.file();
+        file.load().expect("it was written");
+        file.store(None).expect("nothing is in the way");
+        drop(file);
+        assert_eq!(folder.file().load().expect("it was removed"), None);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_what_was_there() {
+        let folder = Folder::new("fails");
+        let mut file = folder.file();
+        file.load().expect("nothing is in the way");
+        file.store(Some(&saved(1))).expect("there is room");
+        // A folder where the new file would be: no content of it can be written, as on a full disk.
+        fs::create_dir(file.path.with_extension("new")).expect("the folder is writable");
+        assert!(matches!(file.store(Some(&saved(2))), Err(StateError::Io { .. })));
+        assert_eq!(file.load().expect("it was not touched"), Some(saved(1)));
+        fs::remove_dir(file.path.with_extension("new")).expect("just made");
+        file.store(Some(&saved(3))).expect("nothing is in the way any more");
+        assert_eq!(file.load().expect("it was written"), Some(saved(3)));
+    }
+
+    #[test]
+    fn what_a_crash_left_half_written_is_not_taken_for_the_file() {
+        let folder = Folder::new("crash");
+        let mut file = folder.file();
+        file.store(Some(&saved(1))).expect("there is room");
+        fs::write(file.path.with_extension("new"), b"gimbal-res").expect("the folder is writable");
+        drop(file);
+        let mut file = folder.file();
+        assert_eq!(file.load().expect("the old file is whole"), Some(saved(1)));
+        file.store(Some(&saved(2))).expect("what was left is overwritten");
+        assert_eq!(file.load().expect("it was written"), Some(saved(2)));
+    }
+
+    #[test]
+    fn a_damaged_file_is_told() {
+        let folder = Folder::new("damaged");
+        let mut file = folder.file();
+        file.store(Some(&saved(1))).expect("there is room");
+        let bytes = fs::read(&file.path).expect("just written");
+        fs::write(&file.path, &bytes[..bytes.len() / 2]).expect("the folder is writable");
+        let error = file.load().expect_err("half of it is missing").to_string();
+        assert!(
+            error.contains("damaged") && error.contains("backup") && error.contains("remove it"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn two_targets_never_have_one_file() {
+        let folder = Folder::new("two");
+        let (mut one, mut two) = (folder.file(), folder.file());
+        assert_eq!((one.load().expect("empty"), two.load().expect("empty")), (None, None));
+        one.store(Some(&saved(1))).expect("there is room");
+        assert!(matches!(two.store(Some(&saved(2))), Err(StateError::InUse(_))));
+        drop(one);
+        assert!(matches!(two.store(Some(&saved(2))), Err(StateError::Appeared(_))), "it was never read");
+        assert_eq!(folder.file().load().expect("it is the first one's"), Some(saved(1)));
+    }
+}
