@@ -253,7 +253,7 @@ impl Run {
             limit_iops: input.one_in(3).then(|| any_number(input, 10_000).max(1)),
             limit_rate: input.one_in(3).then(|| ByteRate(any_number(input, 100 << 20).max(1))),
             reservation: input.one_in(3).then(|| ByteRate(any_number(input, 50 << 20))),
-            slo: None,
+            ..Share::EQUAL
         };
         self.policy.set_share(self.now, tenant, share);
     }

@@ -35,7 +35,7 @@ pub use gimbal::{
 };
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use none::Fifo;
-pub use policy::{Backlog, Credit, Next, Policy, Share, Slo};
+pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
 pub use view::{Congestion, MonitorView, SsdView, TenantView, WindowView};
 

@@ -84,6 +84,9 @@ pub struct Backlog {
 }
 
 /// What a tenant was promised. All of it goes beyond the papers; [`Share::EQUAL`] is exactly the papers' behaviour.
+///
+/// Rates and objectives are in the tenant's own time, which need not be the scheduler's: [`Share::second`] says how the two
+/// compare. Everything is counted exactly, whatever that ratio is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Relative share; 1 is the common one. Never zero.
@@ -97,13 +100,24 @@ pub struct Share {
     pub reservation: Option<ByteRate>,
     /// What a latency-critical tenant of [`Reflex`](crate::Reflex) is promised; no other scheduler looks at it.
     pub slo: Option<Slo>,
+    /// How long one second of the tenant takes on the clock that the scheduler runs on. Never zero. It is one second unless the
+    /// device has a clock of its own: in front of an SSD that is emulated at a twentieth of its speed it is 50 ms.
+    pub second: Nanos,
 }
 
 impl Share {
-    /// Weight 1, no limit, no reservation, no objective.
+    /// Weight 1, no limit, no reservation, no objective; the tenant's clock is the scheduler's.
     pub const EQUAL: Share =
-        Share { weight: 1, limit_iops: None, limit_rate: None, reservation: None, slo: None };
+        Share { weight: 1, limit_iops: None, limit_rate: None, reservation: None, slo: None, second: SECOND };
+
+    /// The objective, with the clock that it is meant on.
+    pub fn objective(&self) -> Option<Objective> {
+        self.slo.map(|slo| Objective { slo, second: self.second })
+    }
 }
+
+/// A second.
+pub(crate) const SECOND: Nanos = Nanos::secs(1);
 
 /// A service-level objective (ReFlex §3.2): so many IOs per second with so short a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,4 +128,32 @@ pub struct Slo {
     pub read_percent: u8,
     /// The bound on the 95th percentile of read latency.
     pub latency_p95: Nanos,
+}
+
+/// A service-level objective and the clock that it is meant on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Objective {
+    /// What is promised, in the tenant's time.
+    pub slo: Slo,
+    /// How long a second of the tenant takes on the scheduler's clock ([`Share::second`]).
+    pub second: Nanos,
+}
+
+impl Objective {
+    /// The bound on the latency, on the scheduler's clock; rounded down, so that the promise is kept.
+    pub fn latency_p95(&self) -> Nanos {
+        scaled(self.slo.latency_p95, self.second, SECOND)
+    }
+
+    /// A span of the scheduler's clock in the tenant's time, rounded up.
+    pub(crate) fn in_tenants_time(&self, span: Nanos) -> Nanos {
+        let nanos = u128::from(span.0) * u128::from(SECOND.0);
+        Nanos(u64::try_from(nanos.div_ceil(u128::from(self.second.0))).unwrap_or(u64::MAX))
+    }
+}
+
+/// `span × numerator / denominator`, rounded down.
+pub(crate) fn scaled(span: Nanos, numerator: Nanos, denominator: Nanos) -> Nanos {
+    let nanos = u128::from(span.0) * u128::from(numerator.0) / u128::from(denominator.0);
+    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

@@ -71,6 +71,17 @@ fn a_reservation_is_met_in_a_crowd() {
 }
 
 #[test]
+fn a_reservation_in_a_slower_time_is_met_as_well() {
+    // A second of the tenant is 50 ms of the scheduler's: 30 MiB of its seconds are 600 MiB of those.
+    let second = Nanos::millis(50);
+    let reserved = ByteRate::mib_per_sec(30);
+    let mut loads = vec![reader(Bytes::kib(128), 8); 12];
+    loads[0].share = Share { reservation: Some(reserved), second, ..Share::EQUAL };
+    let (_, got) = serve(&loads, Nanos::secs(1));
+    assert!(got[0].bytes >= reserved.0 * 20 * 99 / 100, "{:?}", got[0]);
+}
+
+#[test]
 fn a_weight_is_worth_its_share_of_the_bandwidth() {
     let mut loads = [reader(Bytes::kib(128), 16); 2];
     loads[1].share.weight = 3;

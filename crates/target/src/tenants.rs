@@ -98,7 +98,7 @@ impl Registry {
     }
 }
 
-/// The share that `tenants` grant to `host`.
+/// The share that `tenants` grant to `host`, in real time.
 pub(crate) fn share_of(tenants: &[TenantConfig], host: &str) -> Share {
     tenants.iter().find(|tenant| tenant.host == host).map_or(Share::EQUAL, |tenant| Share {
         weight: tenant.weight,
@@ -106,6 +106,7 @@ pub(crate) fn share_of(tenants: &[TenantConfig], host: &str) -> Share {
         limit_rate: tenant.limit_rate,
         reservation: tenant.reservation,
         slo: tenant.slo,
+        ..Share::EQUAL
     })
 }
 

@@ -7,8 +7,8 @@ use nvme::connection::host::Transfer;
 use nvme::pdu::Digests;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use target::config::{Config, DeviceKind, EmulatedConfig, Speed};
-use units::Bytes;
+use target::config::{Config, DeviceKind, EmulatedConfig, Speed, TenantConfig};
+use units::{Bytes, Nanos};
 
 fn emulated() -> DeviceKind {
     let speed = Speed::from_thousandths(100_000).expect("above zero");
@@ -47,6 +47,24 @@ fn an_emulated_ssd_keeps_what_it_is_given() {
             "deallocated memory reads as zeros"
         );
     }
+}
+
+/// Counted on the SSD's clock: if the limit ran on that, 20 reads at 40 IOPS would take half a second of it.
+#[test]
+fn a_limit_is_in_real_time_before_an_ssd_that_is_emulated_slowly() {
+    let speed = Speed::from_thousandths(50).expect("above zero");
+    let ssd = EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) };
+    let mut config = Config::simple(DeviceKind::Emulated(ssd), any_port());
+    config.tenants = vec![TenantConfig { limit_iops: Some(40), ..TenantConfig::equal(HOST) }];
+    let server = start(config);
+    let mut client = Client::connect(server.addresses()[0]);
+    let begin = server.stats().ssds[0].at;
+    for lba in 0..20 {
+        client.read(1, lba, 1).expect("readable");
+    }
+    let took = server.stats().ssds[0].at.since(begin);
+    assert!(took >= Nanos::micros(18 * 1250), "20 reads within {took}: the limit does not hold");
+    assert!(took < Nanos::millis(250), "20 reads took {took} of the SSD's time");
 }
 
 #[test]

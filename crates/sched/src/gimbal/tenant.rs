@@ -60,12 +60,14 @@ impl Tenant {
     /// Changes what the tenant was promised. What it has had under the old share is forgotten.
     pub(super) fn set_share(&mut self, share: Share, config: &GimbalConfig) {
         self.weight = share.weight;
-        let metered = share != Share { weight: share.weight, ..Share::EQUAL };
+        let Share { limit_iops, limit_rate, reservation, second, .. } = share;
+        let metered = limit_iops.is_some() || limit_rate.is_some() || reservation.is_some();
         self.meters = metered.then(|| {
+            let limit = |rate| Meter::new(rate, second, config.limit_burst);
             Box::new(Meters {
-                limit_ios: share.limit_iops.map(|rate| Meter::new(rate, config.limit_burst)),
-                limit_bytes: share.limit_rate.map(|rate| Meter::new(rate.0, config.limit_burst)),
-                reservation: share.reservation.map(|rate| Meter::new(rate.0, config.reservation_burst)),
+                limit_ios: limit_iops.map(limit),
+                limit_bytes: limit_rate.map(|rate| limit(rate.0)),
+                reservation: reservation.map(|rate| Meter::new(rate.0, second, config.reservation_burst)),
             })
         });
     }

@@ -8,11 +8,12 @@
 //! Paper: ReFlex §3.2, §4.3. The release takes its first point for bounds stricter than that; nothing is known there, so we refuse.
 
 use super::config::{Millitokens, ReflexConfig, SupplyPoint, TokenRate};
-use crate::Slo;
+use crate::policy::SECOND;
+use crate::{Objective, Slo};
 use core::fmt;
 use units::Nanos;
 
-/// Why an objective cannot be promised.
+/// Why an objective cannot be promised. All numbers are in the tenant's own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It asks for nothing, or for more reads than IOs.
@@ -62,12 +63,14 @@ impl fmt::Display for Refused {
 impl core::error::Error for Refused {}
 
 impl ReflexConfig {
-    /// What an objective costs, in tokens of mixed load.
-    pub fn reservation(&self, slo: &Slo) -> TokenRate {
+    /// What an objective costs, in tokens of mixed load per second of the scheduler's clock.
+    pub fn reservation(&self, objective: &Objective) -> TokenRate {
+        let Objective { slo, second } = objective;
         let reads = u128::from(slo.read_percent.min(100));
         let per_hundred =
             reads * u128::from(self.read_cost.0) + (100 - reads) * u128::from(self.write_cost.0);
-        let rate = (u128::from(slo.iops) * per_hundred).div_ceil(100);
+        let tokens = u128::from(slo.iops).saturating_mul(per_hundred).saturating_mul(u128::from(SECOND.0));
+        let rate = tokens.div_ceil(100 * u128::from(second.0));
         TokenRate(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
@@ -99,36 +102,48 @@ impl ReflexConfig {
         }
     }
 
-    /// Whether `slo` fits beside the objectives that were admitted. `has_best_effort` says whether somebody may write without
-    /// having said so.
+    /// Whether `objective` fits beside those that were admitted. `has_best_effort` says whether somebody may write without having
+    /// said so.
     ///
     /// # Errors
     /// What stands against it.
     pub fn admit(
         &self,
-        slo: &Slo,
-        admitted: impl Iterator<Item = Slo>,
+        objective: &Objective,
+        admitted: impl Iterator<Item = Objective>,
         has_best_effort: bool,
     ) -> Result<(), Refused> {
+        let Objective { slo, second } = objective;
         if slo.iops == 0 || slo.read_percent > 100 {
             return Err(Refused::Meaningless(*slo));
         }
         let strictest = self.supply[0].latency_p95;
-        if slo.latency_p95 < strictest {
+        if objective.latency_p95() < strictest {
+            let strictest = objective.in_tenants_time(strictest);
             return Err(Refused::TooStrict { bound: slo.latency_p95, strictest });
         }
         let mut reserved = TokenRate(0);
-        let (mut bound, mut is_read_only) = (slo.latency_p95, !has_best_effort && slo.read_percent == 100);
+        let (mut bound, mut is_read_only) =
+            (objective.latency_p95(), !has_best_effort && slo.read_percent == 100);
         for other in admitted {
             reserved = TokenRate(reserved.0.saturating_add(self.reservation(&other).0));
-            bound = bound.min(other.latency_p95);
-            is_read_only &= other.read_percent == 100;
+            bound = bound.min(other.latency_p95());
+            is_read_only &= other.slo.read_percent == 100;
         }
-        let (asked, supply) = (self.reservation(slo), self.supply_at(Some(bound), is_read_only));
+        let (asked, supply) = (self.reservation(objective), self.supply_at(Some(bound), is_read_only));
         if asked.0.saturating_add(reserved.0) > supply.0 {
+            let [asked, reserved, supply] = [asked, reserved, supply].map(|rate| rate.per_second_of(*second));
             return Err(Refused::TooMuch { asked, reserved, supply });
         }
         Ok(())
+    }
+}
+
+impl TokenRate {
+    /// The same rate, per second of a clock of which one takes `second`; to the nearest thousandth of a token.
+    fn per_second_of(self, second: Nanos) -> TokenRate {
+        let (tokens, whole) = (u128::from(self.0) * u128::from(second.0), u128::from(SECOND.0));
+        TokenRate(u64::try_from((tokens + whole / 2) / whole).unwrap_or(u64::MAX))
     }
 }
 
@@ -148,8 +163,9 @@ mod tests {
         ReflexConfig::new(Millitokens(500), Millitokens::tokens(10), supply)
     }
 
-    fn slo(iops: u64, read_percent: u8, micros: u64) -> Slo {
-        Slo { iops, read_percent, latency_p95: Nanos::micros(micros) }
+    fn slo(iops: u64, read_percent: u8, micros: u64) -> Objective {
+        let slo = Slo { iops, read_percent, latency_p95: Nanos::micros(micros) };
+        Objective { slo, second: SECOND }
     }
 
     #[test]
@@ -178,7 +194,7 @@ mod tests {
     #[test]
     fn what_is_admitted_fits_the_supply() {
         let config = config();
-        let mut admitted: Vec<Slo> = Vec::new();
+        let mut admitted: Vec<Objective> = Vec::new();
         let asked = [
             (20_000, 90, 2000),
             (90_000, 100, 500),
@@ -192,7 +208,7 @@ mod tests {
                 admitted.push(slo);
             }
             let reserved: u64 = admitted.iter().map(|slo| config.reservation(slo).0).sum();
-            let bound = admitted.iter().map(|slo| slo.latency_p95).min();
+            let bound = admitted.iter().map(Objective::latency_p95).min();
             assert!(reserved <= config.supply_at(bound, false).0, "{admitted:?}");
         }
         assert!((2..20).contains(&admitted.len()), "{admitted:?}");
@@ -226,5 +242,29 @@ mod tests {
             config.admit(&slo(0, 100, 500), [].into_iter(), true),
             Err(Refused::Meaningless(_))
         ));
+    }
+
+    #[test]
+    fn an_objective_and_its_refusal_are_in_the_tenants_time() {
+        let config = config();
+        // A twentieth of the speed: a second of the tenant is 50 ms here.
+        let second = Nanos::millis(50);
+        let objective = |iops, micros| Objective { second, ..slo(iops, 100, micros) };
+        let first = objective(15_000, 10_000);
+        assert_eq!(first.latency_p95(), Nanos::micros(500));
+        assert_eq!(config.reservation(&first), TokenRate::tokens_per_sec(300_000));
+        assert_eq!(config.admit(&first, [].into_iter(), true), Ok(()));
+        let tokens = TokenRate::tokens_per_sec;
+        assert_eq!(
+            config.admit(&objective(5_000, 20_000), [first].into_iter(), true),
+            Err(Refused::TooMuch { asked: tokens(5_000), reserved: tokens(15_000), supply: tokens(18_000) })
+        );
+        let (bound, strictest) = (Nanos::micros(9_999), Nanos::micros(10_000));
+        assert_eq!(
+            config.admit(&objective(1, 9_999), [].into_iter(), true),
+            Err(Refused::TooStrict { bound, strictest })
+        );
+        let seven = Objective { second: Nanos::secs(7), ..slo(10, 100, 500) };
+        assert_eq!(config.reservation(&seven), TokenRate(1429), "a seventh of ten tokens, rounded up");
     }
 }

@@ -28,7 +28,7 @@ mod pool;
 pub use admission::Refused;
 pub use config::{Millitokens, ReadOnlyLoad, ReflexConfig, SupplyPoint, TokenRate};
 
-use crate::{Backlog, Credit, Done, Io, IoKind, Next, Policy, Share, Slo};
+use crate::{Backlog, Credit, Done, Io, IoKind, Next, Objective, Policy, Share};
 use account::Account;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ pub struct Reflex {
 
 #[derive(Clone, Debug)]
 struct Critical {
-    slo: Slo,
+    objective: Objective,
     account: Account,
 }
 
@@ -118,13 +118,13 @@ impl Reflex {
 
     /// Tokens (of mixed load) per second that there are now.
     pub fn supply(&self) -> TokenRate {
-        let bound = self.critical.values().map(|critical| critical.slo.latency_p95).min();
+        let bound = self.critical.values().map(|critical| critical.objective.latency_p95()).min();
         self.config.supply_at(bound, self.is_read_only)
     }
 
     /// Tokens per second that are reserved for `tenant`; `None` if it is best effort.
     pub fn reserved(&self, tenant: TenantId) -> Option<TokenRate> {
-        self.critical.get(&tenant).map(|critical| self.config.reservation(&critical.slo))
+        self.critical.get(&tenant).map(|critical| self.config.reservation(&critical.objective))
     }
 
     fn tenant(&mut self, id: TenantId) -> &mut Tenant {
@@ -146,18 +146,19 @@ impl Reflex {
         self.is_read_only = match self.config.read_only_load {
             ReadOnlyLoad::Declared => {
                 self.best_effort == 0
-                    && self.critical.values().all(|critical| critical.slo.read_percent == 100)
+                    && self.critical.values().all(|critical| critical.objective.slo.read_percent == 100)
             }
             ReadOnlyLoad::Observed(_) => self.is_read_only,
         };
         let supply = self.supply().0;
         let config = &self.config;
-        let reserved: u64 = self.critical.values().map(|critical| config.reservation(&critical.slo).0).sum();
+        let reserved: u64 =
+            self.critical.values().map(|critical| config.reservation(&critical.objective).0).sum();
         let rest = supply.saturating_sub(reserved);
         let critical = self.critical.len() as u64;
         let extra = if self.best_effort == 0 { rest.checked_div(critical).unwrap_or(0) } else { 0 };
         for critical in self.critical.values_mut() {
-            let rate = TokenRate(config.reservation(&critical.slo).0 + extra);
+            let rate = TokenRate(config.reservation(&critical.objective).0 + extra);
             critical.account.set_rate(config, rate);
         }
         self.pool.set_rate(TokenRate(rest));
@@ -328,14 +329,14 @@ impl Policy for Reflex {
     }
 
     fn admission(&self, tenant: TenantId, share: &Share) -> Result<(), Refused> {
-        let Some(slo) = share.slo else { return Ok(()) };
+        let Some(objective) = share.objective() else { return Ok(()) };
         let others = self.critical.iter().filter(|(id, _)| **id != tenant);
         let is_best_effort = self
             .tenants
             .get(tenant.index())
             .is_some_and(|tenant| matches!(tenant.class, Class::Idle | Class::Waiting { .. }));
         let has_best_effort = self.best_effort > usize::from(is_best_effort);
-        self.config.admit(&slo, others.map(|(_, critical)| critical.slo), has_best_effort)
+        self.config.admit(&objective, others.map(|(_, critical)| critical.objective), has_best_effort)
     }
 
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {
@@ -346,11 +347,11 @@ impl Policy for Reflex {
         let books = &mut self.tenants[tenant.index()];
         books.weight = share.weight;
         let has_backlog = !books.queue.is_empty();
-        match share.slo {
-            Some(slo) if is_admitted => {
+        match share.objective() {
+            Some(objective) if is_admitted => {
                 books.class = Class::Critical;
                 let account = Account::new(&self.config);
-                self.critical.insert(tenant, Critical { slo, account });
+                self.critical.insert(tenant, Critical { objective, account });
                 self.share_out();
             }
             _ => {

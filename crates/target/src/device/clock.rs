@@ -2,7 +2,8 @@
 //!
 //! An emulated SSD may run slower or faster than real time. Its scheduler then runs on the same slowed clock, so that
 //! thresholds, rates and periods keep the values that belong to the SSD and need no scaling. A real device's clock is the
-//! machine's.
+//! machine's. What a tenant was promised is meant in real time; the scheduler is told with each share how long a second of that
+//! is on its clock ([`DeviceClock::second`]).
 //!
 //! Holds: device time names a moment that real time has reached when `to_real` says so (`a_deadline_is_never_early`).
 
@@ -44,6 +45,11 @@ impl DeviceClock {
         }
         let span = u128::from(device.saturating_since(self.origin).get());
         self.origin + units::Nanos(clamp((span * THOUSAND).div_ceil(u128::from(self.speed.thousandths()))))
+    }
+
+    /// How long a second of the machine's clock takes on the device's. Speeds are thousandths, so this is exact.
+    pub(crate) fn second(self) -> units::Nanos {
+        units::Nanos(1_000_000 * u64::from(self.speed.thousandths()))
     }
 }
 

@@ -10,7 +10,8 @@
 //! zeros ends with a flush. Steps of one IO follow each other. A read needs a buffer only from its dispatch on, so IOs that
 //! wait in the scheduler hold no memory; a dispatched read that finds the pool dry waits for the next buffer that comes back.
 //!
-//! The scheduler runs on the device's clock. It can be exchanged while IOs are in flight: what is queued moves over in order
+//! The scheduler runs on the device's clock; what a tenant is promised is in real time, and the scheduler is told how the two compare
+//! (`limits_are_in_real_time_whatever_the_devices_clock`). It can be exchanged while IOs are in flight: what is queued moves over in order
 //! of arrival, what is in flight ends in the books of the scheduler that submitted it.
 //!
 //! Holds: every request is finished exactly once, under whatever changes of scheduler and withdrawals
@@ -281,14 +282,15 @@ impl<T: Copy> Switch<T> {
         self.retired.iter_mut().for_each(|retired| retired.policy.forget(now, tenant));
     }
 
-    /// Sets a tenant's share.
+    /// Sets a tenant's share, whose rates and objective are in real time whatever the device's clock.
     ///
     /// # Errors
-    /// The scheduler sets the tenant's objective aside, for this reason.
+    /// The scheduler sets the tenant's objective aside, for this reason (in real time, too).
     pub(crate) fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) -> Result<(), Refused> {
         self.wants_run = true;
+        let share = Share { second: self.clock.second(), ..share };
         self.shares.retain(|(other, _)| *other != tenant);
-        if share != Share::EQUAL {
+        if share != (Share { second: share.second, ..Share::EQUAL }) {
             self.shares.push((tenant, share));
         }
         let admission = self.present.policy.admission(tenant, &share);

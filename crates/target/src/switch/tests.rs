@@ -1,5 +1,7 @@
 //! The switch between a real scheduler and a device that completes when it is told to.
 
+mod clock;
+
 use super::*;
 use crate::device::{DeviceIo, DeviceOp};
 use reactor::Backend;
@@ -27,7 +29,10 @@ struct Bench {
 }
 
 /// A device that holds every IO until the test releases it. Each page holds one repeated byte.
-struct HeldDevice(Rc<RefCell<Bench>>);
+struct HeldDevice {
+    bench: Rc<RefCell<Bench>>,
+    clock: DeviceClock,
+}
 
 impl Bench {
     /// Completes everything that is held.
@@ -59,7 +64,7 @@ impl Bench {
 
 impl Device for HeldDevice {
     fn clock(&self) -> DeviceClock {
-        DeviceClock::REAL
+        self.clock
     }
 
     fn submit(&mut self, _now: Instant, _reactor: &mut Reactor, io: DeviceIo) {
@@ -70,7 +75,7 @@ impl Device for HeldDevice {
             DeviceOp::Discard => "discard",
             DeviceOp::WriteZeroes => "zeroes",
         };
-        let mut bench = self.0.borrow_mut();
+        let mut bench = self.bench.borrow_mut();
         bench.submitted.push((io.offset / PAGE, name));
         bench.held.push_back(io);
     }
@@ -86,7 +91,7 @@ impl Device for HeldDevice {
     }
 
     fn finished(&mut self) -> Option<DeviceDone> {
-        self.0.borrow_mut().released.pop_front()
+        self.bench.borrow_mut().released.pop_front()
     }
 }
 
@@ -138,9 +143,13 @@ struct World {
 
 impl World {
     fn new(policy: Box<dyn Policy>, pool: Bytes) -> World {
+        World::on_clock(policy, pool, DeviceClock::REAL)
+    }
+
+    fn on_clock(policy: Box<dyn Policy>, pool: Bytes, clock: DeviceClock) -> World {
         let bench = Rc::new(RefCell::new(Bench::default()));
         World {
-            switch: Switch::new(policy, Box::new(HeldDevice(Rc::clone(&bench)))),
+            switch: Switch::new(policy, Box::new(HeldDevice { bench: Rc::clone(&bench), clock })),
             bench,
             reactor: Reactor::new(Backend::Auto).expect("a reactor"),
             pool: BufferPool::new(pool),

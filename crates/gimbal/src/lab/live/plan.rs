@@ -19,6 +19,7 @@ use ::lab::experiment::{Case, Group};
 use ::lab::scheduler::Scheduler;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use sched::Slo;
 use sim::{Pattern, PolicyChoice, TenantSpec, World};
 use ssd::{Calibration, SLOT_BYTES};
 use std::fmt;
@@ -168,7 +169,7 @@ impl Live {
             ..limits
         };
         config.tenants =
-            world.tenants.iter().enumerate().map(|(number, tenant)| share(number, tenant)).collect();
+            world.tenants.iter().enumerate().map(|(number, tenant)| share(number, tenant, slow)).collect();
         let options = Options {
             runtime: Some(slow.stretch(world.duration)),
             ramp: slow.stretch(world.warm_up),
@@ -247,15 +248,20 @@ fn rw(pattern: Pattern, read_percent: u8) -> Rw {
     }
 }
 
-/// Rates are those of the SSD's clock, which the scheduler goes by.
-fn share(number: usize, tenant: &TenantSpec) -> TenantConfig {
+/// Rates and objectives are stretched like everything else: a target keeps to them in real time.
+fn share(number: usize, tenant: &TenantSpec, slow: Slow) -> TenantConfig {
     let share = &tenant.share;
+    let rate = |rate: ByteRate| ByteRate(slow.rate(rate.0));
     TenantConfig {
         weight: share.weight,
-        limit_iops: share.limit_iops,
-        limit_rate: share.limit_rate,
-        reservation: share.reservation,
-        slo: share.slo,
+        limit_iops: share.limit_iops.map(|iops| slow.rate(iops)),
+        limit_rate: share.limit_rate.map(rate),
+        reservation: share.reservation.map(rate),
+        slo: share.slo.map(|slo| Slo {
+            iops: slow.rate(slo.iops),
+            latency_p95: slow.stretch(slo.latency_p95),
+            ..slo
+        }),
         ..TenantConfig::equal(&host_of(number))
     }
 }

@@ -73,7 +73,7 @@ fn times_are_stretched_and_rates_divided() {
 }
 
 #[test]
-fn the_ssd_is_the_one_that_is_modelled_and_shares_are_those_of_its_clock() {
+fn the_ssd_is_the_one_that_is_modelled_and_limits_are_as_much_slower() {
     let Live { config, .. } = live(EXPERIMENT);
     config.check().unwrap_or_else(|error| panic!("{error}"));
     let DeviceKind::Emulated(ssd) = &config.devices[0].kind else { panic!("an emulated SSD") };
@@ -82,7 +82,7 @@ fn the_ssd_is_the_one_that_is_modelled_and_shares_are_those_of_its_clock() {
     assert_eq!(config.devices[0].scheduler.policy, PolicyKind::Gimbal);
     let small = &config.tenants[1];
     assert_eq!((small.host.as_str(), small.weight), (host_of(1).as_str(), 3));
-    assert_eq!(small.limit_rate, Some(ByteRate(100 << 20)));
+    assert_eq!(small.limit_rate, Some(ByteRate(5 << 20)), "a twentieth of 100 MiB/s");
 }
 
 #[test]
