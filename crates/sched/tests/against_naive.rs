@@ -5,8 +5,8 @@ mod world;
 
 use naive::Naive;
 use proptest::prelude::*;
-use sched::{Congestion, Done, Gimbal, IoKind, Next, Outcome, Policy, Share};
-use units::{Instant, TenantId};
+use sched::{Done, Gimbal, MonitorView, Next, Outcome, Policy, Share};
+use units::{Instant, Nanos, TenantId};
 use world::{Dice, Event, Variant, World, is_withdrawn};
 
 /// Runs both through the same world and compares every answer.
@@ -37,21 +37,7 @@ fn compare(world: World, weights_differ: bool) {
                 let io = in_flight.swap_remove(index);
                 let outcome = latency.map_or(Outcome::Failed, |latency| Outcome::Success { latency });
                 gimbal.on_completion(now, Done { io, outcome });
-                let view = gimbal.ssd_view(now).expect("Gimbal measures the SSD");
-                let state = match (io.kind, latency) {
-                    (IoKind::Read, Some(_)) => view.reads.state,
-                    (IoKind::Write, Some(_)) => view.writes.state,
-                    _ => None,
-                };
-                let overloaded = state == Some(Congestion::Overloaded);
-                naive.on_completion(
-                    now,
-                    &io,
-                    latency.is_some(),
-                    (view.target_rate.0, view.write_cost),
-                    (view.wear, view.window.map(|window| window.size)),
-                    overloaded,
-                );
+                naive.on_completion(now, &io, latency);
             }
         }
         loop {
@@ -67,6 +53,7 @@ fn compare(world: World, weights_differ: bool) {
                 }
             }
         }
+        compare_measures(&gimbal, &naive, now, step);
         for tenant in 0..world.tenants {
             if let Some(view) = gimbal.tenant_view(TenantId(tenant)) {
                 let (busy, allotted) = (naive.busy(tenant), naive.allotment(tenant));
@@ -76,6 +63,36 @@ fn compare(world: World, weights_differ: bool) {
                     "tenant {tenant}, step {step}"
                 );
             }
+        }
+    }
+}
+
+/// What the switch has found out about the SSD is what the naive one has.
+fn compare_measures(gimbal: &Gimbal, naive: &Naive, now: Instant, step: u32) {
+    let view = gimbal.ssd_view(now).expect("Gimbal measures the SSD");
+    let measures = &naive.measures;
+    for (monitor, latency) in [(view.reads, &measures.reads), (view.writes, &measures.writes)] {
+        let whole = |fine: u128| Nanos((fine >> 16) as u64);
+        let (ewma, threshold) = (latency.average.map(whole), whole(latency.threshold));
+        assert_eq!(monitor, MonitorView { ewma, threshold, state: latency.state }, "at step {step}");
+    }
+    assert_eq!(view.target_rate.0, measures.target_rate(), "the target rate at step {step}");
+    let completion_rate = view.completion_rate.map(|rate| rate.0);
+    assert_eq!(completion_rate, measures.completion_rate(), "the completion rate at step {step}");
+    assert_eq!(view.write_cost, measures.write_cost(), "at step {step}");
+    assert_eq!(view.active_tenants, naive.active_tenants(), "at step {step}");
+    if let Some(wear) = view.wear {
+        // A whole number of parts of 2¹⁶.
+        assert_eq!((wear.as_f64() * 65_536.0) as u128, measures.wear(), "the wear at step {step}");
+    }
+    match view.window {
+        Some(window) => {
+            assert_eq!(window.size.0, measures.window(), "the window's size at step {step}");
+            assert_eq!(window.in_flight.0, naive.charged(), "what is in the window at step {step}");
+        }
+        None => {
+            let tokens = [view.read_tokens.0, view.write_tokens.0];
+            assert_eq!(tokens, naive.tokens(now), "tokens at step {step}");
         }
     }
 }

@@ -1,14 +1,17 @@
 //! Gimbal's decisions, done the obvious way: every question is answered by looking at everybody.
 //!
-//! The rate, the write cost, the wear, the window's size and the overload signal are taken from the switch under test (they have tests of their own);
-//! buckets, slots, what is in the window, round, leads and priorities are done again here.
+//! Nothing is taken from the switch under test: buckets, slots, what is in the window, round, leads and priorities are done again here,
+//! what is measured (rate, write cost, wear, the window's size) in `measures`, prices in `costs`.
 
+mod costs;
+mod measures;
+
+use measures::Measures;
 use sched::{
-    Cost, CostCurve, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, LeadAmong, Next, ReadOverflow,
-    TokenSplit, Wear,
+    Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, LeadAmong, Next, ReadOverflow, TokenSplit,
 };
 use std::collections::{BTreeMap, VecDeque};
-use units::{Bytes, Instant, Nanos};
+use units::{Instant, Nanos};
 
 const NANO: i128 = 1_000_000_000;
 
@@ -131,9 +134,7 @@ pub(crate) struct Naive {
     buckets: Buckets,
     /// Reads and writes that succeeded: when, and whether it was a read.
     succeeded: Vec<(Instant, bool)>,
-    rate_and_cost: (u64, Cost),
-    wear: Wear,
-    window: Bytes,
+    pub(crate) measures: Measures,
 }
 
 impl Naive {
@@ -161,13 +162,37 @@ impl Naive {
                 overflow_cost: i128::from(Cost::SCALE),
             },
             succeeded: Vec::new(),
-            rate_and_cost: (config.rate_start.0, config.device.write_cost_worst),
-            wear: Wear::FRAGMENTED,
-            window: config.window.map_or(Bytes::ZERO, |sizes| sizes.mixed),
+            measures: Measures::new(config),
         }
     }
 
+    /// Time passes.
+    fn pass(&mut self, now: Instant) {
+        self.measures.pass(now, self.in_flight());
+    }
+
+    fn in_flight(&self) -> usize {
+        self.tenants.values().map(Tenant::in_flight).sum()
+    }
+
+    /// What is in the window.
+    pub(crate) fn charged(&self) -> u64 {
+        self.tenants.values().map(Tenant::charged).sum()
+    }
+
+    /// Tenants with backlog or IOs in flight.
+    pub(crate) fn active_tenants(&self) -> usize {
+        self.tenants.values().filter(|tenant| tenant.queued() + tenant.in_flight() > 0).count()
+    }
+
+    /// Whole bytes that the buckets could pay.
+    pub(crate) fn tokens(&self, now: Instant) -> [u64; 2] {
+        let mut buckets = self.buckets.until(now, self.depth());
+        [IoKind::Read, IoKind::Write].map(|kind| ((*buckets.of(kind)).max(0) / NANO) as u64)
+    }
+
     pub(crate) fn on_arrival(&mut self, now: Instant, io: Io) {
+        self.pass(now);
         let missed = self.missed(io.tenant.0);
         let tenant = self.tenant(io.tenant.0);
         let was_empty = tenant.queued() == 0;
@@ -183,6 +208,7 @@ impl Naive {
     }
 
     pub(crate) fn next(&mut self, now: Instant) -> Next {
+        self.pass(now);
         loop {
             self.let_back_whoever_was_ahead();
             let Some(&id) = self.active.first() else { return Next::Idle };
@@ -206,13 +232,14 @@ impl Naive {
                 continue;
             }
             if self.config.window.is_some() {
-                if self.tenants.values().map(Tenant::charged).sum::<u64>() >= self.window.0 {
+                if self.charged() >= self.measures.window() {
                     return Next::Idle;
                 }
                 self.submit(id, class, weighted);
                 return Next::Submit(io);
             }
             if !self.pays(now, &io) {
+                self.measures.on_paced();
                 return Next::WakeAt(self.first_instant_that_pays(now, &io));
             }
             self.buckets = self.buckets.until(now, self.depth());
@@ -222,25 +249,21 @@ impl Naive {
         }
     }
 
-    /// An IO ended; rate, cost, wear and window are what they are from now on, `overloaded` is whether it overloaded the SSD.
-    pub(crate) fn on_completion(
-        &mut self,
-        now: Instant,
-        io: &Io,
-        success: bool,
-        pace: (u64, Cost),
-        (wear, window): (Option<Wear>, Option<Bytes>),
-        overloaded: bool,
-    ) {
-        self.wear = wear.unwrap_or(self.wear);
-        self.window = window.unwrap_or(self.window);
-        if success && io.kind != IoKind::Management {
+    /// An IO ended; without a latency it failed.
+    pub(crate) fn on_completion(&mut self, now: Instant, io: &Io, latency: Option<Nanos>) {
+        self.pass(now);
+        if let Some(latency) = latency
+            && io.kind != IoKind::Management
+        {
             self.succeeded.push((now, io.kind == IoKind::Read));
-            self.set_pace(now, pace);
-        }
-        if overloaded {
-            self.buckets.read = self.buckets.read.min(0);
-            self.buckets.write = self.buckets.write.min(0);
+            let charge = self.tenants[&io.tenant.0].charges.get(&io.id).map_or(0, |&(_, charge)| charge);
+            let somebody_waits = self.tenants.values().any(|tenant| tenant.queued() > 0);
+            let is_overloaded = self.measures.on_success(io, latency, charge, somebody_waits);
+            self.set_pace(now);
+            if is_overloaded {
+                self.buckets.read = self.buckets.read.min(0);
+                self.buckets.write = self.buckets.write.min(0);
+            }
         }
         let tenant = self.tenant(io.tenant.0);
         for slot in &mut tenant.slots {
@@ -260,6 +283,7 @@ impl Naive {
     }
 
     pub(crate) fn withdraw(&mut self, now: Instant, id: u32, gone: impl Fn(&Io) -> bool) {
+        self.pass(now);
         let tenant = self.tenant(id);
         let had_backlog = tenant.queued() > 0;
         for queue in &mut tenant.queues {
@@ -298,12 +322,12 @@ impl Naive {
 
     fn on_tenants_changed(&mut self, now: Instant) {
         if self.config.token_split == TokenSplit::ByCostAndTenants {
-            self.set_pace(now, self.rate_and_cost);
+            self.set_pace(now);
         }
     }
 
-    fn set_pace(&mut self, now: Instant, (rate, cost): (u64, Cost)) {
-        self.rate_and_cost = (rate, cost);
+    fn set_pace(&mut self, now: Instant) {
+        let (rate, cost) = (self.measures.target_rate(), self.measures.write_cost());
         let (read_weight, write_weight) = (self.weight_with(true), self.weight_with(false));
         let by_tenants = self.config.token_split == TokenSplit::ByCostAndTenants;
         let cost = i128::from(cost.fixed());
@@ -345,6 +369,9 @@ impl Naive {
     fn submit(&mut self, id: u32, class: usize, weighted: u64) {
         let (quota, size) = (self.config.class_quotas[class], self.config.slot_size.0);
         let window = self.config.window;
+        if self.in_flight() == 0 {
+            self.measures.on_busy();
+        }
         self.tenant(id).served_bytes += weighted;
         self.raise_floor(); // even if it was the tenant's last IO
         let tenant = self.tenant(id);
@@ -415,32 +442,11 @@ impl Naive {
 
     /// What slots, deficit and service count.
     fn price(&self, io: &Io) -> u64 {
-        let (is_read, length) = (io.kind == IoKind::Read, u128::from(io.length.0));
-        let Some(costs) = self.config.costs else {
-            let cost = if is_read { Cost::ONE } else { self.rate_and_cost.1 };
-            return (length * u128::from(cost.fixed()) / u128::from(Cost::SCALE)) as u64;
-        };
-        let [clean, fragmented] = [costs.clean, costs.fragmented].map(|state| {
-            let CostCurve(costs) = if is_read { state.reads } else { state.writes };
-            let points: Vec<(u128, u128)> = CostCurve::sizes()
-                .iter()
-                .zip(costs)
-                .map(|(size, cost)| (u128::from(size.0), u128::from(cost.0)))
-                .collect();
-            let (least, most) = (points[0], points[points.len() - 1]);
-            if length <= least.0 {
-                return least.1;
-            }
-            if length >= most.0 {
-                return most.1 * length / most.0;
-            }
-            let above = points.iter().position(|&(size, _)| size > length).expect("it is below the most");
-            let ((low, cheap), (high, dear)) = (points[above - 1], points[above]);
-            cheap + (dear - cheap) * (length - low) / (high - low)
-        });
-        // A wear is a whole number of parts of 2¹⁶.
-        let parts = (self.wear.as_f64() * 65_536.0) as u128;
-        (clean + (fragmented - clean) * parts / 65_536) as u64
+        if let Some(costs) = &self.config.costs {
+            return costs::at(costs, self.measures.wear(), io);
+        }
+        let cost = if io.kind == IoKind::Read { Cost::ONE } else { self.measures.write_cost() };
+        (u128::from(io.length.0) * u128::from(cost.fixed()) / u128::from(Cost::SCALE)) as u64
     }
 
     fn is_ahead(&self, id: u32) -> bool {
@@ -511,7 +517,7 @@ impl Naive {
 
     /// Twice the tenant's share of the window.
     fn part(&self, id: u32) -> u64 {
-        2 * self.window.0 * self.weight(id) / self.active_weights_with(id)
+        2 * self.measures.window() * self.weight(id) / self.active_weights_with(id)
     }
 
     fn leave(&mut self, id: u32) {

@@ -97,7 +97,9 @@ impl World {
             rate_min: ByteRate::mib_per_sec(50),
             ..DeviceConstants::DCT983
         };
-        match self.variant {
+        // A world moves some 50 MB and has hardly ever nothing to do: the completion rate is measured and forgotten more often.
+        let (completion_window, completion_idle_max) = (Bytes::mib(1), Nanos::micros(300));
+        let config = match self.variant {
             Variant::Paper => GimbalConfig::paper(device),
             Variant::Fair => GimbalConfig::fair(device),
             Variant::AllOptions => GimbalConfig {
@@ -123,7 +125,8 @@ impl World {
                 lead_max: Some(Bytes::kib(256)),
                 ..GimbalConfig::next(device, DeviceCosts::DCT983)
             },
-        }
+        };
+        GimbalConfig { completion_window, completion_idle_max, ..config }
     }
 
     pub(crate) fn events(&self) -> Events {
