@@ -2,7 +2,7 @@
 
 use crate::config::{AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
 use crate::device::Facts;
-use crate::identity;
+use crate::identity::{self, Identifiers};
 use crate::pipeline::Home;
 use crate::pipeline::placement::Placement;
 use crate::state::NamespaceName;
@@ -114,8 +114,7 @@ pub(crate) fn home(
 
 /// A namespace of subsystem `nqn` as the state directory knows it.
 pub(crate) fn name_of(nqn: &str, namespace: &NamespaceConfig) -> NamespaceName {
-    let uuid = namespace.uuid.unwrap_or_else(|| identity::namespace_uuid(nqn, namespace.nsid));
-    NamespaceName { subsystem: nqn.to_owned(), uuid }
+    NamespaceName { subsystem: nqn.to_owned(), uuid: Identifiers::of(nqn, namespace).uuid }
 }
 
 /// A namespace of subsystem `nqn`, and where it lies.
@@ -139,7 +138,8 @@ pub(crate) fn place(
         return Err(SubsystemError::TooLarge { nsid, end, size: device.size });
     }
     let mut info = NamespaceInfo::new(block_size, size.get() >> block_size.log2());
-    info.uuid = Some(name_of(nqn, namespace).uuid);
+    let ids = Identifiers::of(nqn, namespace);
+    (info.uuid, info.nguid, info.eui64) = (Some(ids.uuid), Some(ids.nguid), Some(ids.eui64));
     info.zeroes_after_deallocate = device.discard_zeroes;
     let offset = namespace.offset.get();
     Ok((info, Placement { device: slot, offset, block_log2: block_size.log2() }))
@@ -153,18 +153,26 @@ pub(crate) fn discovery() -> Result<Subsystem, SubsystemError> {
     Subsystem::new(described).map_err(SubsystemError::Refused)
 }
 
-/// What discovery tells: every subsystem at every address that is listened on.
+/// What discovery tells: every subsystem at every address that is listened on, and itself there, which hosts with a persistent
+/// discovery connection expect.
 pub(crate) fn discovery_records(
     config: &Config,
     addresses: &[SocketAddr],
 ) -> Result<Vec<DiscoveryRecord>, SubsystemError> {
-    let mut records = Vec::new();
+    let as_told = |address: &SocketAddr| match address.ip().is_unspecified() {
+        true => DiscoveryAddress::AsReached { port: address.port() },
+        false => DiscoveryAddress::At(*address),
+    };
+    let itself = |address: &SocketAddr| DiscoveryRecord {
+        subsystem: Nqn::discovery(),
+        kind: SubsystemType::CurrentDiscovery,
+        address: as_told(address),
+        hosts: HostAccess::Any,
+    };
+    let mut records: Vec<DiscoveryRecord> = addresses.iter().map(itself).collect();
     for subsystem in &config.subsystems {
         for address in addresses {
-            let address = match address.ip().is_unspecified() {
-                true => DiscoveryAddress::AsReached { port: address.port() },
-                false => DiscoveryAddress::At(*address),
-            };
+            let address = as_told(address);
             let (nqn, hosts) = (parse_nqn(&subsystem.nqn)?, access(&subsystem.hosts)?);
             records.push(DiscoveryRecord { subsystem: nqn, kind: SubsystemType::Nvm, address, hosts });
         }

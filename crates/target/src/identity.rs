@@ -1,16 +1,70 @@
-//! Names that must be the same at every start: UUIDs and serial numbers.
+//! Names that must be the same at every start: UUID, NGUID and EUI64 of namespaces, serial numbers.
 //!
-//! A Linux host that reconnects and finds another UUID on a namespace fails its IOs ("identifiers changed"), so what the
-//! configuration leaves open is derived from what it names, never drawn at random. The derivation is FNV-1a in 128 bits,
-//! marked as a version 8 (free form) UUID of RFC 9562.
+//! A Linux host that reconnects and finds another identifier on a namespace fails its IOs ("identifiers changed"), so what the
+//! configuration leaves open is derived from what it names, never drawn at random. The derivation is FNV-1a in 128 bits. A
+//! derived UUID is marked as version 8 (free form) of RFC 9562.
+//!
+//! NGUID and EUI64 contain an OUI, which IEEE gives to manufacturers; we have none. So derived ones have the U/L bit of the OUI
+//! set: locally administered, never to be met on a manufacturer's device. Some hosts (ESXi) do not see a namespace that has
+//! neither.
+//!
+//! Holds: `derived_names_never_change`, `derived_identifiers_claim_no_manufacturer`.
+//! NVM Express Base Specification: "Namespace Globally Unique Identifier", "IEEE Extended Unique Identifier".
+
+use crate::config::NamespaceConfig;
 
 const FNV_OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 /// Characters of a serial number: NVMe gives it 20 bytes, 16 hexadecimal digits are enough.
 const SERIAL_MASK: u128 = u64::MAX as u128;
 
+/// Where the OUI lies in an NGUID, after the vendor's own extension. In an EUI64 it comes first.
+const NGUID_OUI: usize = 8;
+/// First byte of an OUI: a group address, which no device has.
+const GROUP: u8 = 1;
+/// First byte of an OUI: locally administered.
+const LOCAL: u8 = 1 << 1;
+
+/// What hosts know a namespace by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identifiers {
+    /// In the order of its text.
+    pub(crate) uuid: [u8; 16],
+    /// NGUID.
+    pub(crate) nguid: [u8; 16],
+    /// EUI64.
+    pub(crate) eui64: [u8; 8],
+}
+
+impl Identifiers {
+    /// Those of `namespace` of subsystem `nqn`: as configured, or else derived.
+    pub(crate) fn of(nqn: &str, namespace: &NamespaceConfig) -> Identifiers {
+        let nsid = namespace.nsid;
+        Identifiers {
+            uuid: namespace.uuid.unwrap_or_else(|| namespace_uuid(nqn, nsid)),
+            nguid: namespace.nguid.unwrap_or_else(|| namespace_nguid(nqn, nsid)),
+            eui64: namespace.eui64.unwrap_or_else(|| namespace_eui64(nqn, nsid)),
+        }
+    }
+}
+
+/// The NGUID of namespace `nsid` of subsystem `nqn`.
+fn namespace_nguid(nqn: &str, nsid: u32) -> [u8; 16] {
+    let mut nguid = fnv1a(&[b"nguid", &[0], nqn.as_bytes(), &[0], &nsid.to_be_bytes()]).to_be_bytes();
+    nguid[NGUID_OUI] = nguid[NGUID_OUI] & !GROUP | LOCAL;
+    nguid
+}
+
+/// The EUI64 of namespace `nsid` of subsystem `nqn`.
+fn namespace_eui64(nqn: &str, nsid: u32) -> [u8; 8] {
+    let hash = fnv1a(&[b"eui64", &[0], nqn.as_bytes(), &[0], &nsid.to_be_bytes()]);
+    let mut eui64 = ((hash >> u64::BITS) as u64 ^ hash as u64).to_be_bytes();
+    eui64[0] = eui64[0] & !GROUP | LOCAL;
+    eui64
+}
+
 /// The UUID of namespace `nsid` of subsystem `nqn`.
-pub(crate) fn namespace_uuid(nqn: &str, nsid: u32) -> [u8; 16] {
+fn namespace_uuid(nqn: &str, nsid: u32) -> [u8; 16] {
     let mut uuid = fnv1a(&[nqn.as_bytes(), &[0], &nsid.to_be_bytes()]).to_be_bytes();
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
@@ -25,11 +79,24 @@ pub(crate) fn serial(nqn: &str) -> String {
 /// `f81d4fae-7dec-4d00-a765-00a0c91e6bf6`, with or without dashes; never the nil UUID.
 pub(crate) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|&char| char != '-').collect();
-    if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    parse_nguid(&digits)
+}
+
+/// 32 hexadecimal digits; never all zeros, which is no NGUID.
+pub(crate) fn parse_nguid(text: &str) -> Option<[u8; 16]> {
+    parse_digits(text, 32).map(u128::to_be_bytes)
+}
+
+/// 16 hexadecimal digits; never all zeros, which is no EUI64.
+pub(crate) fn parse_eui64(text: &str) -> Option<[u8; 8]> {
+    parse_digits(text, 16).map(|number| (number as u64).to_be_bytes())
+}
+
+fn parse_digits(digits: &str, count: usize) -> Option<u128> {
+    if digits.len() != count || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
-    let number = u128::from_str_radix(&digits, 16).ok()?;
-    (number != 0).then(|| number.to_be_bytes())
+    u128::from_str_radix(digits, 16).ok().filter(|&number| number != 0)
 }
 
 fn fnv1a(parts: &[&[u8]]) -> u128 {
@@ -50,13 +117,29 @@ mod tests {
         let uuid = namespace_uuid("nqn.2025-01.io.gimbal:ssd", 1);
         assert_eq!(format!("{:032x}", u128::from_be_bytes(uuid)), "6442c4ebce9b848bb61b3a1645adb526");
         assert_eq!(serial("nqn.2025-01.io.gimbal:ssd"), "1902194d3c6044c3");
+        let nguid = namespace_nguid("nqn.2025-01.io.gimbal:ssd", 1);
+        assert_eq!(format!("{:032x}", u128::from_be_bytes(nguid)), "2e9999481c2f462e8ebaaa2ca817a61b");
+        let eui64 = namespace_eui64("nqn.2025-01.io.gimbal:ssd", 1);
+        assert_eq!(format!("{:016x}", u64::from_be_bytes(eui64)), "9ad12498049f6495");
     }
 
     #[test]
-    fn namespaces_have_uuids_of_their_own() {
-        let all: std::collections::HashSet<_> =
-            (1..100).flat_map(|nsid| ["nqn.a:1", "nqn.a:11"].map(|nqn| namespace_uuid(nqn, nsid))).collect();
-        assert_eq!(all.len(), 198);
+    fn derived_identifiers_claim_no_manufacturer() {
+        for nsid in 1..1000 {
+            let (nguid, eui64) = (namespace_nguid("nqn.a:1", nsid), namespace_eui64("nqn.a:1", nsid));
+            assert_eq!((nguid[8] & 3, eui64[0] & 3), (2, 2), "locally administered, no group");
+        }
+    }
+
+    #[test]
+    fn namespaces_have_identifiers_of_their_own() {
+        let names = ["nqn.a:1", "nqn.a:11"];
+        let each = |nsid: u32| names.map(|nqn| Identifiers::of(nqn, &NamespaceConfig::whole(nsid, "a")));
+        let all: Vec<Identifiers> = (1..1000).flat_map(each).collect();
+        let uuids: std::collections::HashSet<_> = all.iter().map(|ids| ids.uuid).collect();
+        let nguids: std::collections::HashSet<_> = all.iter().map(|ids| ids.nguid).collect();
+        let eui64s: std::collections::HashSet<_> = all.iter().map(|ids| ids.eui64).collect();
+        assert_eq!((uuids.len(), nguids.len(), eui64s.len()), (1998, 1998, 1998));
     }
 
     #[test]
@@ -66,5 +149,9 @@ mod tests {
         assert_eq!(uuid[0], 0xf8);
         assert_eq!(parse_uuid("f81d4fae"), None);
         assert_eq!(parse_uuid("00000000-0000-0000-0000-000000000000"), None);
+        assert_eq!(parse_nguid("f81d4fae7dec4d00a76500a0c91e6bf6"), Some(uuid));
+        assert_eq!(parse_nguid("f81d4fae-7dec-4d00-a765-00a0c91e6bf6"), None, "an NGUID has no dashes");
+        assert_eq!(parse_eui64("f81d4fae7dec4d00"), Some([0xf8, 0x1d, 0x4f, 0xae, 0x7d, 0xec, 0x4d, 0]));
+        assert_eq!((parse_eui64("+81d4fae7dec4d00"), parse_eui64("0000000000000000")), (None, None));
     }
 }

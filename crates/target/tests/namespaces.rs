@@ -5,6 +5,9 @@ mod common;
 use common::*;
 use nvme::connection::host::Transfer;
 use nvme::spec::connect::CNTLID_DYNAMIC;
+use nvme::spec::discovery::{DiscoveryEntry, SubsystemType};
+use nvme::spec::identify::descriptor;
+use nvme::spec::log::{self, LogRequest};
 use nvme::spec::opcode::admin;
 use nvme::spec::{Nqn, Sqe, Status};
 use target::ServerHandle;
@@ -13,6 +16,7 @@ use target::config::{
     SubsystemConfig,
 };
 use units::Bytes;
+use zerocopy::FromBytes;
 
 const LEFT: &str = "nqn.2025-01.io.example:left";
 const RIGHT: &str = "nqn.2025-01.io.example:right";
@@ -156,4 +160,61 @@ fn discovery_tells_a_host_of_what_it_may_use() {
         }
         assert!(text.contains(&address.port().to_string()), "the port that the system chose");
     }
+}
+
+/// The identification descriptors of a namespace, as Identify Namespace has to agree with them.
+fn identifiers(client: &mut Client, nsid: u32) -> ([u8; 16], [u8; 8], [u8; 16]) {
+    let ids = descriptor::parse(&client.identify(0x03, nsid));
+    let (nguid, eui64) = (ids.nguid.expect("an NGUID"), ids.eui64.expect("an EUI64"));
+    let page = client.identify(0x00, nsid);
+    assert_eq!((&page[104..120], &page[120..128]), (&nguid[..], &eui64[..]), "both pages say the same");
+    assert!(nguid != [0; 16] && eui64 != [0; 8]);
+    (nguid, eui64, ids.uuid.expect("a UUID"))
+}
+
+/// ESXi sees no namespace that has neither NGUID nor EUI64.
+#[test]
+fn every_namespace_has_identifiers_of_its_own_that_outlive_the_target() {
+    let all = || {
+        let server = two_by_two();
+        let address = server.addresses()[0];
+        let mut left = Client::with(address, &options(LEFT, HOST));
+        let mut right = Client::with(address, &options(RIGHT, FRIEND));
+        [
+            identifiers(&mut left, 1),
+            identifiers(&mut left, 2),
+            identifiers(&mut right, 1),
+            identifiers(&mut right, 7),
+        ]
+    };
+    let first = all();
+    for (index, ids) in first.iter().enumerate() {
+        for other in &first[..index] {
+            assert!(ids.0 != other.0 && ids.1 != other.1 && ids.2 != other.2, "{first:?}");
+        }
+    }
+    assert_eq!(all(), first, "after a restart");
+}
+
+#[test]
+fn discovery_lists_itself_as_telling_nothing_more() {
+    let server = two_by_two();
+    let options = options(Nqn::DISCOVERY, HOST);
+    let mut admin = Queue::open(server.addresses()[0], 32, &options);
+    assert!(admin.connect(0, 32, CNTLID_DYNAMIC, &options).status().is_success());
+    enable(&mut admin);
+    let sqe = LogRequest::read(log::DISCOVERY, 0, 4096).to_sqe(0);
+    let (cqe, data) = admin.command(sqe, Transfer::FromController(vec![0; 4096], 4096));
+    assert!(cqe.status().is_success());
+    let data = data.expect("a page");
+    assert_eq!(data[8], 2, "itself, and LEFT: RIGHT is not for this host");
+    let entries: Vec<DiscoveryEntry> = data[1024..3072]
+        .chunks(1024)
+        .map(|entry| DiscoveryEntry::read_from_bytes(entry).expect("1024 bytes"))
+        .collect();
+    let kinds: Vec<_> =
+        entries.iter().map(|entry| (entry.subsystem_type(), entry.tells_the_same())).collect();
+    assert_eq!(kinds, [(Some(SubsystemType::CurrentDiscovery), true), (Some(SubsystemType::Nvm), false)]);
+    assert_eq!(entries[0].subsystem_nqn(), Some(Nqn::discovery()));
+    assert_eq!((entries[0].address(), entries[0].port()), (entries[1].address(), entries[1].port()));
 }

@@ -24,6 +24,10 @@ const FAMILY_IPV6: u8 = 2;
 const TREQ_FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
 /// CNTLID: whichever controller is free.
 const CNTLID_DYNAMIC: u16 = 0xffff;
+/// EFLAGS: a connection to this entry's subsystem tells the same entries again, so nobody need follow it to learn more.
+const SAME_INFORMATION: u16 = 1;
+/// EFLAGS: a host may keep its connection, with a keep-alive, and is told of changes.
+const PERSISTENT_CONNECTIONS: u16 = 1 << 1;
 /// Smallest largest admin queue that a target must offer.
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
@@ -91,11 +95,21 @@ impl DiscoveryEntry {
             requirements: TREQ_FLOW_CONTROL_OPTIONAL,
             controller_id: CNTLID_DYNAMIC.into(),
             admin_queue_entries: ADMIN_QUEUE_ENTRIES.into(),
+            flags: match subsystem_type {
+                SubsystemType::CurrentDiscovery => SAME_INFORMATION | PERSISTENT_CONNECTIONS,
+                SubsystemType::Referral | SubsystemType::Nvm => 0,
+            }
+            .into(),
             service_id: padded(&port.to_string()),
             subsystem_nqn: subsystem.to_field(),
             address: padded(&address.to_string()),
             ..DiscoveryEntry::new_zeroed()
         }
+    }
+
+    /// Whether a connection there would tell the same entries as the one that told this (EFLAGS bit 0).
+    pub fn tells_the_same(&self) -> bool {
+        self.flags.get() & SAME_INFORMATION != 0
     }
 
     /// What it leads to; `None` if that is nothing we know.
@@ -156,6 +170,12 @@ mod tests {
         assert_eq!((entry.subsystem_type(), entry.subsystem_nqn()), (Some(SubsystemType::Nvm), Some(name)));
         assert_eq!((entry.address().as_str(), entry.port(), entry.is_tcp()), ("10.0.2.2", Some(4420), true));
         let entry = DiscoveryEntry::tcp(SubsystemType::Nvm, &Nqn::discovery(), Ipv6Addr::LOCALHOST.into(), 1);
-        assert_eq!((entry.as_bytes()[1], entry.address().as_str()), (2, "::1"));
+        assert_eq!(
+            (entry.as_bytes()[1], entry.address().as_str(), entry.tells_the_same()),
+            (2, "::1", false)
+        );
+        let itself = SubsystemType::CurrentDiscovery;
+        let entry = DiscoveryEntry::tcp(itself, &Nqn::discovery(), Ipv4Addr::LOCALHOST.into(), 4420);
+        assert_eq!((entry.as_bytes()[2], entry.as_bytes()[10], entry.tells_the_same()), (3, 3, true));
     }
 }

@@ -127,6 +127,7 @@ pub mod descriptor {
     use super::{CSI_NVM, IDENTIFY_SIZE};
     use alloc::vec::Vec;
 
+    const NIDT_EUI64: u8 = 1;
     const NIDT_NGUID: u8 = 2;
     const NIDT_UUID: u8 = 3;
     const NIDT_CSI: u8 = 4;
@@ -134,6 +135,8 @@ pub mod descriptor {
     /// What identifies a namespace wherever it is seen.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NamespaceIds {
+        /// EUI64.
+        pub eui64: Option<[u8; 8]>,
         /// NGUID.
         pub nguid: Option<[u8; 16]>,
         /// UUID, big-endian as text has it.
@@ -149,6 +152,9 @@ pub mod descriptor {
             list.extend_from_slice(&[kind, id.len() as u8, 0, 0]);
             list.extend_from_slice(id);
         };
+        if let Some(eui64) = &ids.eui64 {
+            push(NIDT_EUI64, eui64);
+        }
         if let Some(nguid) = &ids.nguid {
             push(NIDT_NGUID, nguid);
         }
@@ -169,6 +175,7 @@ pub mod descriptor {
                 break;
             }
             match kind {
+                NIDT_EUI64 => ids.eui64 = id.try_into().ok(),
                 NIDT_NGUID => ids.nguid = id.try_into().ok(),
                 NIDT_UUID => ids.uuid = id.try_into().ok(),
                 NIDT_CSI => ids.command_set = id[0],
@@ -199,14 +206,16 @@ mod tests {
 
     #[test]
     fn descriptors_read_back() {
-        let ids = NamespaceIds { nguid: None, uuid: Some([9; 16]), command_set: CSI_NVM };
+        let ids = NamespaceIds { eui64: None, nguid: None, uuid: Some([9; 16]), command_set: CSI_NVM };
         let list = descriptor::emit(&ids);
         assert_eq!(list.len(), IDENTIFY_SIZE);
         assert_eq!(&list[..5], &[3, 16, 0, 0, 9]);
         assert_eq!(&list[20..26], &[4, 1, 0, 0, 0, 0]);
         assert_eq!(descriptor::parse(&list), ids);
-        let ids = NamespaceIds { nguid: Some([3; 16]), ..ids };
-        assert_eq!(descriptor::parse(&descriptor::emit(&ids)), ids);
+        let ids = NamespaceIds { eui64: Some([2; 8]), nguid: Some([3; 16]), ..ids };
+        let list = descriptor::emit(&ids);
+        assert_eq!((&list[..5], &list[12..17]), (&[1, 8, 0, 0, 2][..], &[2, 16, 0, 0, 3][..]));
+        assert_eq!(descriptor::parse(&list), ids);
     }
 
     #[test]

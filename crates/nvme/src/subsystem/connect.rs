@@ -166,6 +166,7 @@ impl Subsystem {
             return Err(Cqe::new(sqe.cid(), Status::COMMAND_SEQUENCE_ERROR));
         }
         controller.io_queues.push((queue_id, key));
+        controller.has_had_io_queues = true;
         Ok(slot)
     }
 

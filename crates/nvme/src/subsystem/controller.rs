@@ -2,12 +2,15 @@
 //!
 //!   disabled --EN 1--> ready --EN 0--> disabled          (reset: IO queues close, settings and events are forgotten)
 //!      ready --SHN--> shut down --EN 0--> disabled       (IO commands are refused; the host closes its connections)
+//!      shut down --SHN 0--> shut down                    (only a reset brings a controller back)
 //!   disabled --EN 1 with settings we do not have--> fatal --EN 0--> disabled
 //!
 //! Every change is immediate, so a host that polls CSTS sees the result at once. As CC is the host's alone to write, a
 //! controller never leaves `ready` by itself; a host that is gone loses the whole controller.
 //!
-//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller` in `tests/controller/subsystem.rs`).
+//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller`), and a controller that was shut
+//!        down stays so until it is reset (`only_a_reset_revives_a_controller_that_was_shut_down`, both in
+//!        `tests/controller/subsystem.rs`).
 //! NVM Express Base Specification: "Controller Configuration", "Controller Status", "Shutdown".
 
 use super::action::QueueKey;
@@ -34,6 +37,8 @@ pub(super) struct Controller {
     pub(super) admin: QueueKey,
     /// IO queues that are connected: identifier and connection.
     pub(super) io_queues: Vec<(u16, QueueKey)>,
+    /// Whether an IO queue was connected since the last reset.
+    pub(super) has_had_io_queues: bool,
     configuration: Configuration,
     status: ControllerStatus,
     pub(super) keep_alive: KeepAlive,
@@ -71,6 +76,7 @@ impl Controller {
             host_id,
             admin,
             io_queues: Vec::new(),
+            has_had_io_queues: false,
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
             keep_alive,
@@ -116,6 +122,8 @@ impl Controller {
         let mut transition = Transition::None;
         match (before.enable(), configuration.enable()) {
             (false, true) if configuration.is_supported() => {
+                // A shutdown that came while the controller was disabled ends here: it starts anew.
+                self.status.0 &= !ControllerStatus::SHST_MASK;
                 self.status.0 |= ControllerStatus::RDY;
                 self.keep_alive.restart(now);
                 transition = Transition::Enabled;
@@ -127,15 +135,15 @@ impl Controller {
             }
             _ => {}
         }
-        match configuration.shutdown() {
-            ShutdownNotification::None => self.status.0 &= !ControllerStatus::SHST_MASK,
-            ShutdownNotification::Shutdown => self.status.0 |= ControllerStatus::SHST_COMPLETE,
+        if configuration.shutdown() == ShutdownNotification::Shutdown {
+            self.status.0 |= ControllerStatus::SHST_COMPLETE;
         }
         transition
     }
 
     fn reset(&mut self) {
         self.status = ControllerStatus::default();
+        self.has_had_io_queues = false;
         self.events.reset();
         self.features = Features::default();
         self.changed = ChangedNamespaces::default();

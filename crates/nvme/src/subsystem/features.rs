@@ -271,6 +271,10 @@ impl Subsystem {
                 *threshold.ok_or(Status::INVALID_FIELD)? = value as u16;
             }
             feature::VOLATILE_WRITE_CACHE => features.write_cache = value & feature::WRITE_CACHE_ENABLED != 0,
+            // Queues are counted once, before there are any.
+            feature::NUMBER_OF_QUEUES if controller.has_had_io_queues => {
+                return Err(Status::COMMAND_SEQUENCE_ERROR);
+            }
             feature::NUMBER_OF_QUEUES => {
                 const RESERVED: u32 = 0x1_0000;
                 let asked = QueueCounts::from_wire(value);

@@ -35,6 +35,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     check.limits();
     check.log();
     check.problems.extend(bounds::problems(config));
+    check.problems.extend(identifiers::problems(config));
     check.problems
 }
 

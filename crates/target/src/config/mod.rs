@@ -20,6 +20,7 @@ mod check;
 mod device;
 mod fault;
 mod fields;
+mod identifiers;
 mod limits;
 mod log;
 mod problem;
@@ -131,6 +132,10 @@ pub struct NamespaceConfig {
     pub block_size: u32,
     /// Its UUID; `None` derives one from subsystem and number, the same at every start.
     pub uuid: Option<[u8; 16]>,
+    /// Its NGUID; `None` derives one as well.
+    pub nguid: Option<[u8; 16]>,
+    /// Its EUI64; `None` derives one as well.
+    pub eui64: Option<[u8; 8]>,
 }
 
 /// A host with other than an equal share.
@@ -264,6 +269,8 @@ impl NamespaceConfig {
             size: None,
             block_size: DEFAULT_BLOCK_SIZE,
             uuid: None,
+            nguid: None,
+            eui64: None,
         }
     }
 }

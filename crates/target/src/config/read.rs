@@ -257,6 +257,12 @@ fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceCo
             "a UUID such as \"f81d4fae-7dec-4d00-a765-00a0c91e6bf6\"",
             |value| crate::identity::parse_uuid(value.as_str()?),
         ),
+        nguid: table.take(findings, "nguid", "an NGUID: 32 hexadecimal digits, not all zero", |value| {
+            crate::identity::parse_nguid(value.as_str()?)
+        }),
+        eui64: table.take(findings, "eui64", "an EUI64: 16 hexadecimal digits, not all zero", |value| {
+            crate::identity::parse_eui64(value.as_str()?)
+        }),
         ..default
     }
 }

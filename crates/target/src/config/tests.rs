@@ -251,3 +251,45 @@ fn a_log_level_that_logging_would_refuse_is_a_problem_of_its_line() {
     );
     assert_eq!(complaints.lines().count(), 1, "{complaints}");
 }
+
+#[test]
+fn two_namespaces_never_share_an_identifier() {
+    let more = r#"
+[[subsystem]]
+nqn = "nqn.2025-01.io.example:b"
+allow_any_host = true
+[[subsystem.namespace]]
+nsid = 1
+device = "b"
+nguid = "0000000000000000025043fe0c1b2a39"
+eui64 = "025043fe0c1b2a39"
+[[subsystem.namespace]]
+nsid = 2
+device = "c"
+NAME = "VALUE"
+"#;
+    let devices =
+        ["b", "c"].map(|name| format!("[[device]]\nname = \"{name}\"\nkind = \"null\"\nsize = \"1G\"\n"));
+    let text = |name: &str, value: &str| {
+        format!("{SMALLEST}{}{}", devices.concat(), more.replace("NAME", name).replace("VALUE", value))
+    };
+    let valid = Config::parse(&text("nguid", "0000000000000000025043fe0c1b2a3a")).expect("all differ");
+    assert_eq!(valid.subsystems[1].namespaces[1].nguid.map(|nguid| nguid[15]), Some(0x3a));
+    for (name, value) in [
+        ("nguid", "0000000000000000025043fe0c1b2a39"),
+        ("eui64", "025043fe0c1b2a39"),
+        // What is derived for the namespace of the first subsystem.
+        ("uuid", &derived_uuid("nqn.2025-01.io.example:a")),
+    ] {
+        let told = complaints(&text(name, value));
+        let field = format!("subsystem[1].namespace[1].{name}: ");
+        assert!(told.contains(&field) && told.contains("take them for one disk"), "{told}");
+    }
+    let told = complaints(&text("eui64", "25043fe0c1b2a39"));
+    assert!(told.contains("write an EUI64: 16 hexadecimal digits"), "{told}");
+}
+
+fn derived_uuid(nqn: &str) -> String {
+    let ids = crate::identity::Identifiers::of(nqn, &NamespaceConfig::whole(1, "a"));
+    ids.uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+}

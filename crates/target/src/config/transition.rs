@@ -84,6 +84,8 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
                 ("offset", before.offset == namespace.offset),
                 ("block_size", before.block_size == namespace.block_size),
                 ("uuid", before.uuid == namespace.uuid),
+                ("nguid", before.nguid == namespace.nguid),
+                ("eui64", before.eui64 == namespace.eui64),
             ] {
                 if !is_same {
                     let what = format!("namespace {} cannot become another one", namespace.nsid);
