@@ -2,9 +2,10 @@
 
 use crate::input::Input;
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
+use nvme::spec::copy::{CopyCommand, SOURCE_RANGE_SIZE, SourceRange};
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
-use nvme::spec::sqe::OPCODE_FABRICS;
+use nvme::spec::sqe::{FLAGS_FUSE_FIRST, FLAGS_FUSE_SECOND, FLAGS_PSDT_SGL, OPCODE_FABRICS};
 use nvme::spec::{Nqn, Sgl, Sqe, feature};
 use zerocopy::IntoBytes;
 
@@ -45,7 +46,7 @@ pub(crate) fn any_command(input: &mut Input<'_>) -> Sqe {
             0,
         ])
     };
-    let sqe = match input.below(20) {
+    let sqe = match input.below(22) {
         0..=4 => {
             let opcode = input.pick(&[nvm::READ, nvm::WRITE, nvm::COMPARE, nvm::WRITE_ZEROES, nvm::VERIFY]);
             reads(input, opcode)
@@ -110,7 +111,22 @@ pub(crate) fn any_command(input: &mut Input<'_>) -> Sqe {
             let value = if input.one_in(4) { input.word() } else { value };
             Sqe::new(opcode).with_cdw10_15([u32::from(id) | select | save, value, 0, 0, 0, 0])
         }
-        15 => Sqe::new(input.pick(&[admin::ASYNC_EVENT_REQUEST, admin::KEEP_ALIVE, admin::ABORT])),
+        15 => Sqe::new(input.pick(&[admin::ASYNC_EVENT_REQUEST, admin::KEEP_ALIVE])),
+        19 => Sqe::new(admin::ABORT).with_cdw10_15([
+            input.below(3) | u32::from(input.byte()) << 16,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ]),
+        20 => CopyCommand {
+            destination: if input.one_in(8) { input.long() } else { input.pick(BLOCKS) },
+            ranges: input.pick(&[1, 1, 2, 3, 128, 129, 256]),
+            format: if input.one_in(8) { input.byte() & 0xf } else { 0 },
+            force_unit_access: input.flag(),
+        }
+        .to_sqe(nsid),
         16 => property(input),
         17 => connect(input).to_sqe(),
         18 => Sqe::fabrics(input.byte()),
@@ -177,6 +193,27 @@ pub(crate) fn connect_data(number: u32, subsystem: &str, controller_id: Option<u
     ConnectData::new(id, &host, &subsystem, controller_id.unwrap_or(CNTLID_DYNAMIC))
 }
 
+/// A Compare and a Write, most often of the same block, that a host has fused.
+pub(crate) fn fused_pair(input: &mut Input<'_>) -> [Sqe; 2] {
+    let (nsid, lba) = (input.pick(NAMESPACES), input.pick(BLOCKS));
+    let half = |input: &mut Input<'_>, opcode, fuse| {
+        let opcode = if input.one_in(12) { input.byte() } else { opcode };
+        let lba = if input.one_in(12) { input.long() } else { lba };
+        let nsid = if input.one_in(12) { input.pick(NAMESPACES) } else { nsid };
+        let blocks = if input.one_in(8) { 1 } else { 0 };
+        let force = u32::from(input.flag()) << 30;
+        Sqe::new(opcode).with_flags(FLAGS_PSDT_SGL | fuse).with_nsid(nsid).with_cdw10_15([
+            lba as u32,
+            (lba >> 32) as u32,
+            blocks | force,
+            0,
+            0,
+            0,
+        ])
+    };
+    [half(input, nvm::COMPARE, FLAGS_FUSE_FIRST), half(input, nvm::WRITE, FLAGS_FUSE_SECOND)]
+}
+
 /// As much data as a command of this kind should move, most often; at most `most`.
 pub(crate) fn data_length(input: &mut Input<'_>, sqe: &Sqe, block_size: u32, most: u32) -> u32 {
     // The opcode of Read is that of Get Log Page on another queue.
@@ -185,6 +222,7 @@ pub(crate) fn data_length(input: &mut Input<'_>, sqe: &Sqe, block_size: u32, mos
         admin::GET_LOG_PAGE if is_log_page => ((sqe.cdw10() >> 16) + 1) * 4,
         nvm::READ | nvm::WRITE | nvm::COMPARE => ((sqe.cdw12() & 0xffff) + 1).saturating_mul(block_size),
         nvm::DATASET_MANAGEMENT => ((sqe.cdw10() & 0xff) + 1) * 16,
+        nvm::COPY => (CopyCommand::parse(sqe).ranges * SOURCE_RANGE_SIZE) as u32,
         nvm::RESERVATION_REGISTER | nvm::RESERVATION_ACQUIRE => 16,
         nvm::RESERVATION_RELEASE => 8,
         nvm::RESERVATION_REPORT => sqe.cdw10().saturating_add(1).saturating_mul(4),
@@ -212,6 +250,14 @@ pub(crate) fn data(input: &mut Input<'_>, sqe: &Sqe, length: u32) -> Vec<u8> {
                 [&[0; 4], &blocks.to_le_bytes()[..], &lba.to_le_bytes()[..]].concat()
             };
             (0..length / 16).flat_map(|_| range(input)).collect()
+        }
+        nvm::COPY => {
+            let range = |input: &mut Input<'_>| {
+                let blocks = input.pick(&[1, 1, 8, 256, 2048, 65536]);
+                let lba = if input.one_in(4) { input.pick(BLOCKS) } else { u64::from(input.byte()) };
+                SourceRange::new(lba, blocks).as_bytes().to_vec()
+            };
+            (0..length / SOURCE_RANGE_SIZE).flat_map(|_| range(input)).collect()
         }
         OPCODE_FABRICS if sqe.fctype() == fabrics::CONNECT => {
             let controller = input.flag().then(|| input.below(4) as u16);

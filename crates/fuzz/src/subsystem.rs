@@ -7,15 +7,15 @@
 //!        themselves, and what is stored of them can be restored; after `poll` the next time-out lies ahead.
 
 use crate::SUBSYSTEM;
-use crate::command::{any_command, connect, connect_data, data, data_length, descriptor, host};
+use crate::command::{any_command, connect, connect_data, data, data_length, descriptor, fused_pair, host};
 use crate::input::Input;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::opcode::{admin, fabrics};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{AnaState, Cqe, Direction, Nqn, Sqe, Status};
 use nvme::subsystem::{
-    Action, BlockSize, HostAccess, IoCommand, IoOp, Limits, NamespaceInfo, Output, QueueKey, Subsystem,
-    SubsystemConfig,
+    Action, BlockSize, FusedAction, HostAccess, IoCommand, IoOp, Limits, NamespaceInfo, Output, QueueKey,
+    Subsystem, SubsystemConfig,
 };
 use std::collections::BTreeSet;
 use units::{Instant, Nanos};
@@ -177,6 +177,7 @@ impl World {
                 let (nsid, ticket) = self.to_store.swap_remove(index);
                 self.subsystem.on_stored(nsid, ticket, !input.one_in(4));
             }
+            11 | 12 => self.fused(input),
             _ => {
                 if self.connections.is_empty() {
                     return;
@@ -217,6 +218,13 @@ impl World {
                     assert_ne!(fenced.queue_id, 0);
                 }
             }
+            Action::Abort { queue, cqe, .. } => {
+                assert_eq!((cqe.cid(), sqe.opcode(), connection.queue_id), (sqe.cid(), admin::ABORT, 0));
+                let host = connection.host;
+                let named = self.connections.iter().find(|other| other.key == queue);
+                let named = named.expect("an Abort names a queue that is there");
+                assert_eq!((named.host, named.queue_id != 0), (host, true), "another host's IO is aborted");
+            }
             Action::Pending => {
                 assert_eq!((sqe.opcode(), connection.queue_id), (admin::ASYNC_EVENT_REQUEST, 0));
                 assert!(connection.waiting.insert(sqe.cid()));
@@ -229,6 +237,51 @@ impl World {
                 assert_ne!(connection.queue_id, 0, "an IO on an admin queue");
                 check_io(&self.subsystem, &sqe, &command, data);
                 connection.ios.push((sqe.cid(), command));
+            }
+        }
+    }
+
+    /// Two commands that the transport has found to be fused.
+    fn fused(&mut self, input: &mut Input<'_>) {
+        if self.connections.is_empty() {
+            return;
+        }
+        let index = input.below(self.connections.len() as u32) as usize;
+        let (sqes, data): (Vec<Sqe>, Vec<Option<Vec<u8>>>) = fused_pair(input)
+            .into_iter()
+            .map(|sqe| {
+                self.next_cid = self.next_cid.wrapping_add(1);
+                let block_size = if sqe.nsid() == 1 { 512 } else { 4096 };
+                let length = data_length(input, &sqe, block_size, LENGTH_MAX);
+                let sqe = sqe.with_cid(self.next_cid).with_sgl(descriptor(input, length, is_short(length)));
+                (sqe, (length > 0 && !input.one_in(16)).then(|| data(input, &sqe, length)))
+            })
+            .unzip();
+        let connection = &mut self.connections[index];
+        let pair = [&sqes[0], &sqes[1]];
+        match self.subsystem.on_fused_commands(connection.key, pair, [data[0].as_deref(), data[1].as_deref()])
+        {
+            FusedAction::Reply(cqes) => {
+                assert_eq!(cqes.map(|cqe| cqe.cid()), pair.map(|sqe| sqe.cid()));
+                assert!(cqes.iter().all(|cqe| !cqe.status().is_success()), "{cqes:?}");
+            }
+            FusedAction::Io(command) => {
+                assert_ne!(connection.queue_id, 0, "an IO on an admin queue");
+                for (sqe, data) in pair.into_iter().zip(&data) {
+                    check_io(&self.subsystem, sqe, &command, data.as_deref());
+                }
+                assert_eq!((command.op.clone(), command.blocks), (IoOp::CompareAndWrite, 1));
+                let statuses = input.pick(&[
+                    [Status::SUCCESS; 2],
+                    [Status::SUCCESS, Status::WRITE_FAULT],
+                    [Status::COMPARE_FAILURE, Status::FAILED_FUSED],
+                ]);
+                self.subsystem.on_fused_completed(
+                    connection.key,
+                    pair.map(|sqe| sqe.cid()),
+                    &command,
+                    statuses,
+                );
             }
         }
     }
@@ -410,12 +463,26 @@ fn check_io(subsystem: &Subsystem, sqe: &Sqe, command: &IoCommand, data: Option<
                 );
             }
         }
+        IoOp::Copy(ranges) => {
+            assert!(
+                (1..=128).contains(&ranges.len()) && inside(command.lba.0, command.blocks),
+                "{command:?}"
+            );
+            let end = command.lba.0 + u64::from(command.blocks);
+            for range in ranges {
+                let (lba, count) = (range.lba.0, u64::from(range.blocks));
+                assert!(count > 0 && inside(lba, range.blocks), "{range:?} of {}", info.blocks);
+                assert!(lba + count <= command.lba.0 || end <= lba, "{range:?} is written as well");
+            }
+            assert_eq!(ranges.iter().map(|range| range.blocks).sum::<u32>(), command.blocks);
+            assert!(bytes <= subsystem.limits().transfer_max.get(), "{command:?}");
+        }
         op => {
             assert!(command.blocks > 0 && inside(command.lba.0, command.blocks), "{command:?}");
-            if matches!(op, IoOp::Read | IoOp::Write | IoOp::Compare) {
+            if matches!(op, IoOp::Read | IoOp::Write | IoOp::Compare | IoOp::CompareAndWrite) {
                 assert_eq!(bytes, u64::from(sqe.sgl_length()), "{command:?}");
             }
-            if matches!(op, IoOp::Write | IoOp::Compare) {
+            if matches!(op, IoOp::Write | IoOp::Compare | IoOp::CompareAndWrite) {
                 assert!(data.is_some_and(|data| data.len() as u64 >= bytes), "{command:?} without its data");
             }
             if !matches!(op, IoOp::WriteZeroes { .. }) {

@@ -8,6 +8,7 @@ mod transport {
     mod buffers;
     mod conformance;
     mod ends;
+    mod fused;
     mod host_errors;
     mod target_errors;
     mod target_refusals;

@@ -11,8 +11,8 @@
 //! Holds: at most one batch is in flight; nothing is read from a socket whose bytes cannot be used.
 
 use crate::payload::{Account, Budget, Intake, Intakes, Outlet, Payload};
-use nvme::connection::{Fatal, Pause, TargetConnection, TargetEvent};
-use nvme::spec::Cqe;
+use nvme::connection::{Cancel, Fatal, Pause, TargetConnection, TargetEvent};
+use nvme::spec::{Cqe, Status};
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
 use std::net::SocketAddr;
 use units::{Instant, Nanos};
@@ -149,15 +149,35 @@ impl Link {
         let before = events.len();
         let mut intake = Intake { intakes, budget: &mut self.budget, starved: &mut self.starved };
         let result = self.transport.on_bytes(bytes, &mut intake, events);
+        self.take_discarded(intakes);
         let new = &events[before..];
         for event in new {
             match event {
                 TargetEvent::Command { .. } => self.delivered += 1,
+                TargetEvent::Fused { .. } => self.delivered += 2,
                 TargetEvent::GivenUp { .. } => self.delivered -= 1,
                 TargetEvent::Initialized { .. } | TargetEvent::Refused { .. } => {}
             }
         }
         result
+    }
+
+    /// Answers a command with `status` if it waits for its data, or for memory.
+    pub(crate) fn cancel(&mut self, cid: u16, status: Status, intakes: &mut Intakes) -> Cancel {
+        let cancel = self.transport.cancel(cid, status);
+        self.take_discarded(intakes);
+        cancel
+    }
+
+    /// Takes back the memory of commands that the transport has refused.
+    fn take_discarded(&mut self, intakes: &mut Intakes) {
+        let budget = &mut self.budget;
+        self.transport.take_discarded(|payload| {
+            if let Some((buffer, account)) = payload.into_pooled() {
+                budget.give(account, buffer.len());
+                intakes.give(buffer, account);
+            }
+        });
     }
 
     /// Answers a command.

@@ -185,6 +185,7 @@ impl TestTarget {
                 self.peer(slot).connection.reply(cqe.with_dw0(credit));
             }
             Action::Fence { cqe, .. } => self.peer(slot).connection.reply(cqe),
+            Action::Abort { cqe, .. } => self.peer(slot).connection.reply(cqe.abort_failed()),
             Action::Pending | Action::Storing => {}
             Action::Io(command) => {
                 self.held.push_back(Held { slot, sqe, command, data });

@@ -161,7 +161,15 @@ pub mod oncs {
     pub const TIMESTAMP: u16 = 1 << 6;
     /// Verify.
     pub const VERIFY: u16 = 1 << 7;
+    /// Copy.
+    pub const COPY: u16 = 1 << 8;
 }
+
+/// FUSES: Compare and Write.
+pub const FUSES_COMPARE_AND_WRITE: u16 = 1;
+
+/// CDFS: Copy descriptor format 0.
+pub const CDFS_FORMAT_0: u16 = 1;
 
 /// VWC.
 pub mod vwc {

@@ -5,6 +5,7 @@
 
 pub mod ana;
 pub mod connect;
+pub mod copy;
 pub mod cqe;
 pub mod dataset;
 pub mod discovery;

@@ -44,6 +44,8 @@ pub mod nvm {
     pub const RESERVATION_ACQUIRE: u8 = 0x11;
     /// Reservation Release.
     pub const RESERVATION_RELEASE: u8 = 0x15;
+    /// Copy.
+    pub const COPY: u8 = 0x19;
 }
 
 /// Fabrics command types: opcode 7Fh, type in byte 4.

@@ -18,6 +18,10 @@ pub const FLAGS_PSDT_SGL: u8 = 0x40;
 pub const FLAGS_PSDT_MASK: u8 = 0xc0;
 /// Byte 1, bits 1:0: fused operation.
 pub const FLAGS_FUSE_MASK: u8 = 0x03;
+/// The first command of a fused operation.
+pub const FLAGS_FUSE_FIRST: u8 = 0x01;
+/// The second command of a fused operation.
+pub const FLAGS_FUSE_SECOND: u8 = 0x02;
 
 /// SGL descriptor identifier: data block (type 0), offset (subtype 1): data is in the capsule.
 const SGL_IN_CAPSULE: u8 = 0x01;

@@ -44,6 +44,10 @@ impl Status {
     pub const INTERNAL_ERROR: Status = Status::generic(0x06);
     /// The host asked for this command to be aborted.
     pub const ABORT_REQUESTED: Status = Status::generic(0x07);
+    /// The other command of a fused operation failed.
+    pub const FAILED_FUSED: Status = Status::generic(0x09);
+    /// The other command of a fused operation is not next to it.
+    pub const MISSING_FUSED: Status = Status::generic(0x0a).do_not_retry();
     /// The namespace does not exist, or its format is not usable.
     pub const INVALID_NAMESPACE: Status = Status::generic(0x0b).do_not_retry();
     /// The command is not allowed in the state the controller or the queue is in.
@@ -52,6 +56,8 @@ impl Status {
     pub const DATA_SGL_LENGTH_INVALID: Status = Status::generic(0x0f).do_not_retry();
     /// The SGL descriptor is of a type that is not supported there.
     pub const SGL_DESCRIPTOR_TYPE_INVALID: Status = Status::generic(0x11).do_not_retry();
+    /// An operation that has to be atomic moves more blocks than can be.
+    pub const ATOMIC_WRITE_UNIT_EXCEEDED: Status = Status::generic(0x14).do_not_retry();
     /// The offset in the SGL descriptor is not supported.
     pub const SGL_OFFSET_INVALID: Status = Status::generic(0x16).do_not_retry();
     /// A 64-bit host identifier was asked for where only 128-bit ones exist, or the other way round.
@@ -73,6 +79,8 @@ impl Status {
     /// Another host's reservation forbids it.
     pub const RESERVATION_CONFLICT: Status = Status::generic(0x83).do_not_retry();
 
+    /// More Abort commands than the controller takes at a time.
+    pub const ABORT_LIMIT_EXCEEDED: Status = Status::command_specific(0x03);
     /// More Asynchronous Event Requests than the controller keeps.
     pub const ASYNC_EVENT_LIMIT_EXCEEDED: Status = Status::command_specific(0x05).do_not_retry();
     /// No such log page here.
@@ -92,6 +100,11 @@ impl Status {
     pub const CONNECT_INVALID_PARAMETERS: Status = Status::command_specific(0x82).do_not_retry();
     /// Connect: this host may not use the subsystem.
     pub const CONNECT_INVALID_HOST: Status = Status::command_specific(0x84).do_not_retry();
+
+    /// A Copy has more ranges, or longer ones, than the controller takes.
+    pub const COMMAND_SIZE_LIMIT_EXCEEDED: Status = Status::command_specific(0x83).do_not_retry();
+    /// A Copy would write what it has yet to read.
+    pub const OVERLAPPING_IO_RANGE: Status = Status::command_specific(0x87).do_not_retry();
 
     /// The medium failed the write.
     pub const WRITE_FAULT: Status = Status::media(0x80);

@@ -74,10 +74,29 @@ pub enum Action {
         /// The completion.
         cqe: Cqe,
     },
+    /// The host wants this IO aborted: if it can still be kept from its device, answer it with `Status::ABORT_REQUESTED` and
+    /// then send `cqe`; if not, or if there is none, send `cqe` with `abort_failed`.
+    Abort {
+        /// The IO's queue.
+        queue: QueueKey,
+        /// The IO's identifier.
+        cid: u16,
+        /// The completion of the Abort.
+        cqe: Cqe,
+    },
     /// Nothing now; the completion comes out of `Subsystem::poll` when there is something to tell.
     Pending,
     /// Nothing now; the completion comes out of `Subsystem::poll` when the reservations that it changes are stored.
     Storing,
+}
+
+/// What to do about two commands that are one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FusedAction {
+    /// Send these, the first command's first.
+    Reply([Cqe; 2]),
+    /// Do this IO, answer both commands when it is done, and tell `Subsystem::on_fused_completed`.
+    Io(IoCommand),
 }
 
 /// What the subsystem wants without a command having asked.
@@ -141,7 +160,7 @@ pub struct IoCommand {
     pub nsid: u32,
     /// What to do.
     pub op: IoOp,
-    /// First block; the lowest one of a Deallocate, 0 of a Flush.
+    /// First block; the lowest one of a Deallocate, 0 of a Flush, the first of the destination of a Copy.
     pub lba: Lba,
     /// Blocks; the sum (at most `u32::MAX`) of a Deallocate, 0 of a Flush.
     pub blocks: u32,
@@ -167,13 +186,19 @@ pub enum IoOp {
     },
     /// Compares with the command's data; `Status::COMPARE_FAILURE` if it differs.
     Compare,
+    /// Compares with the first command's data and writes the second one's if they are the same, with no other write to these
+    /// blocks between the two.
+    CompareAndWrite,
     /// Reads without moving data.
     Verify,
+    /// Writes the blocks of these ranges, one after the other, from `lba` on. At least one range; none is empty, none of them
+    /// overlaps what is written.
+    Copy(Vec<BlockRange>),
     /// The blocks are no longer needed. At least one range; none is empty.
     Deallocate(Vec<BlockRange>),
 }
 
-/// A range of blocks of a Deallocate.
+/// A range of blocks of a Deallocate or Copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRange {
     /// First block.

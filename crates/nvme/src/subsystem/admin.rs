@@ -15,9 +15,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use units::Instant;
 
-/// Abort, dword 0 of the answer: the command was not aborted. Always so: a command is with a device or already answered.
-const NOT_ABORTED: u32 = 1;
-
 impl Subsystem {
     pub(super) fn on_admin_command(
         &mut self,
@@ -44,7 +41,7 @@ impl Subsystem {
         match sqe.opcode() {
             admin::GET_LOG_PAGE => self.get_log_page(now, slot, sqe),
             admin::IDENTIFY => self.identify(slot, sqe),
-            admin::ABORT => Ok(Action::reply(Cqe::success(sqe.cid()).with_dw0(NOT_ABORTED))),
+            admin::ABORT => Ok(self.abort(slot, sqe)),
             admin::SET_FEATURES => self.set_features(now, slot, sqe, data),
             admin::GET_FEATURES => self.get_features(now, slot, sqe),
             admin::ASYNC_EVENT_REQUEST => match self.controller_mut(slot).events.on_request(sqe.cid())? {
@@ -86,6 +83,7 @@ impl Subsystem {
                 (nvm::WRITE_ZEROES, offered.write_zeroes, EFFECT_CONTENT_CHANGES),
                 (nvm::DATASET_MANAGEMENT, offered.deallocate, EFFECT_CONTENT_CHANGES),
                 (nvm::VERIFY, offered.verify, 0),
+                (nvm::COPY, offered.copy, EFFECT_CONTENT_CHANGES),
                 (nvm::RESERVATION_REGISTER, offered.reservations, 0),
                 (nvm::RESERVATION_REPORT, offered.reservations, 0),
                 (nvm::RESERVATION_ACQUIRE, offered.reservations, 0),

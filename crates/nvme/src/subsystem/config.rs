@@ -91,7 +91,7 @@ impl Default for Limits {
 /// Commands that a subsystem offers only if the devices behind it can do them. Reservations need no device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionalCommands {
-    /// Compare.
+    /// Compare, and Compare and Write.
     pub compare: bool,
     /// Verify.
     pub verify: bool,
@@ -99,6 +99,8 @@ pub struct OptionalCommands {
     pub write_zeroes: bool,
     /// Dataset Management with deallocation.
     pub deallocate: bool,
+    /// Copy.
+    pub copy: bool,
     /// Reservations.
     pub reservations: bool,
 }
@@ -110,6 +112,7 @@ impl Default for OptionalCommands {
             verify: true,
             write_zeroes: true,
             deallocate: true,
+            copy: true,
             reservations: true,
         }
     }
@@ -150,6 +153,8 @@ pub struct NamespaceInfo {
     pub uuid: Option<[u8; 16]>,
     /// NGUID, if it has one.
     pub nguid: Option<[u8; 16]>,
+    /// EUI64, if it has one.
+    pub eui64: Option<[u8; 8]>,
     /// Group for asymmetric access, 1 to `Limits::ana_groups_max`.
     pub ana_group: u32,
     /// Whether writes are refused.
@@ -168,6 +173,7 @@ impl NamespaceInfo {
             blocks,
             uuid: None,
             nguid: None,
+            eui64: None,
             ana_group: 1,
             read_only: false,
             zeroes_after_deallocate: false,

@@ -65,9 +65,11 @@ impl Events {
         Ok(EventKind::ALL.into_iter().find_map(|kind| self.tell(kind)))
     }
 
-    /// The host has given its request `cid` up.
-    pub(super) fn give_up(&mut self, cid: u16) {
+    /// The host has given its request `cid` up; whether there was one.
+    pub(super) fn give_up(&mut self, cid: u16) -> bool {
+        let before = self.requests.len();
         self.requests.retain(|request| *request != cid);
+        self.requests.len() < before
     }
 
     /// Something happened; the completion to send if the host is to be told now.
@@ -156,7 +158,7 @@ mod tests {
         for cid in [7, 8] {
             assert_eq!(events.on_request(cid), Ok(None));
         }
-        events.give_up(7);
+        assert!(events.give_up(7) && !events.give_up(7));
         assert_eq!(events.raise(NamespaceChanged).map(|cqe| cqe.cid()), Some(8));
     }
 

@@ -3,8 +3,11 @@
 //! Holds: what Linux insists on (`linux_insists_on_what_identify_says` in `tests/controller/linux.rs`).
 //! NVM Express Base Specification: "Identify command"; NVM Command Set Specification likewise.
 
+use super::abort::ABORTS_MAX;
 use super::action::Action;
 use super::config::{CAPSULE_UNIT, MDTS_UNIT, Role};
+use super::copy;
+use super::fused::ATOMIC_COMPARE_AND_WRITE_UNIT;
 use super::keep_alive;
 use super::namespaces::Namespace;
 use super::properties::VERSION;
@@ -14,8 +17,8 @@ use crate::spec::identify::{
     self, CSI_NVM, IDENTIFY_SIZE, IdentifyCommand, NSID_ALL, cns, controller_list, namespace_list,
 };
 use crate::spec::identify_controller::{
-    IdentifyController, IdentifyNvmController, SGLS_TCP, anacap, cmic, controller_type, ctratt, lpa, oncs,
-    padded, vwc,
+    CDFS_FORMAT_0, FUSES_COMPARE_AND_WRITE, IdentifyController, IdentifyNvmController, SGLS_TCP, anacap,
+    cmic, controller_type, ctratt, lpa, oncs, padded, vwc,
 };
 use crate::spec::identify_namespace::{
     DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, IdentifyNamespace, IdentifyNamespaceIndependent,
@@ -34,8 +37,8 @@ const CQES: u8 = 0x44;
 const FRMW_ONE_SLOT: u8 = 1 << 1 | 1;
 /// ANATT: seconds a transition may take.
 const ANATT_SECONDS: u8 = 10;
-/// Concurrent Aborts, one less than the number.
-const ABORT_LIMIT: u8 = 3;
+/// ACL: concurrent Aborts, one less than the number.
+const ABORT_LIMIT: u8 = ABORTS_MAX as u8 - 1;
 /// Descriptors of a capsule: the one in the command.
 const MSDBD: u8 = 1;
 /// Bytes of a submission queue entry, which is part of a command capsule.
@@ -68,6 +71,7 @@ impl Subsystem {
             cns::NAMESPACE_DESCRIPTORS => {
                 let namespace = self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
                 descriptor::emit(&NamespaceIds {
+                    eui64: namespace.info.eui64,
                     nguid: namespace.info.nguid,
                     uuid: Some(namespace.uuid),
                     command_set: CSI_NVM,
@@ -147,9 +151,17 @@ impl Subsystem {
             (oncs::RESERVATIONS, offered.reservations),
             (oncs::TIMESTAMP, true),
             (oncs::VERIFY, offered.verify),
+            (oncs::COPY, offered.copy),
         ];
         let supported = supported.into_iter().filter(|(_, offered)| *offered);
         page.oncs = supported.fold(0, |all, (bit, _)| all | bit).into();
+        if offered.compare {
+            page.fuses = FUSES_COMPARE_AND_WRITE.into();
+            page.acwu = ATOMIC_COMPARE_AND_WRITE_UNIT.into();
+        }
+        if offered.copy {
+            page.cdfs = CDFS_FORMAT_0.into();
+        }
         page.cmic = cmic::PORTS | cmic::CONTROLLERS | cmic::ANA;
         page.cntrltype = controller_type::IO;
         page.tnvmcap = self.namespaces.capacity().to_le_bytes();
@@ -192,9 +204,15 @@ impl Subsystem {
             page.nsfeat = NSFEAT_OPTIMAL_PERFORMANCE;
             [page.npwg, page.npwa, page.npdg, page.npda, page.nows] = [zero_based.into(); 5];
         }
+        if self.config.commands.copy {
+            page.mssrl = copy::range_blocks_max(&self.config.limits, namespace.block_shift).into();
+            page.mcl = copy::blocks_max(&self.config.limits, namespace.block_shift).into();
+            page.msrc = (copy::RANGES_MAX - 1) as u8;
+        }
         page.anagrpid = namespace.info.ana_group.into();
         page.nsattr = attributes(namespace);
         page.nguid = namespace.info.nguid.unwrap_or_default();
+        page.eui64 = namespace.info.eui64.unwrap_or_default();
         page.lbaf[0] = LbaFormat { data_size_log2: namespace.block_shift, ..LbaFormat::default() };
         Ok(page.as_bytes().to_vec())
     }

@@ -1,13 +1,13 @@
 //! Commands of an IO queue: checked here, done by the caller.
 //!
 //! This is the path of every IO: a look at the queue, one at the controller, one at the namespace, and comparisons. Nothing
-//! is allocated (`io_allocates_nothing` in `tests/controller/subsystem.rs`) but for Dataset Management, whose ranges are copied
+//! is allocated (`io_allocates_nothing` in `tests/controller/subsystem.rs`) but for Dataset Management and Copy, whose ranges are copied
 //! out of the command's data. Measured with 64 controllers and 16 namespaces taken in turns: 29 ns for a command and its
 //! completion.
 //!
 //! Holds: an `IoCommand` lies within its namespace and moves as many bytes as the command's descriptor says
 //!        (`an_io_command_is_within_its_namespace` in `tests/controller/robustness.rs`).
-//! Elsewhere: what reservations forbid is `reservation`; their commands are `reservation_commands`.
+//! Elsewhere: fused commands are `fused`, copying is `copy`; what reservations forbid is `reservation`; their commands are `reservation_commands`.
 //! NVM Command Set Specification: "I/O Commands".
 
 use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass, QueueKey};
@@ -133,6 +133,7 @@ impl Subsystem {
         let offered = self.config.commands;
         match sqe.opcode() {
             nvm::DATASET_MANAGEMENT if offered.deallocate => self.dataset_management(slot, sqe, data),
+            nvm::COPY if offered.copy => self.copy(slot, sqe, data),
             nvm::RESERVATION_REGISTER if offered.reservations => {
                 self.reservation_register(key, slot, sqe, data)
             }
@@ -182,7 +183,7 @@ impl Subsystem {
 
 /// Whether access state and reservations let a command through.
 #[inline]
-fn admit(namespace: &Namespace, host: Identity<'_>, access: Access) -> Result<(), Status> {
+pub(super) fn admit(namespace: &Namespace, host: Identity<'_>, access: Access) -> Result<(), Status> {
     if let Some(refusal) = namespace.ana.refusal() {
         return Err(refusal);
     }
@@ -193,7 +194,7 @@ fn admit(namespace: &Namespace, host: Identity<'_>, access: Access) -> Result<()
 }
 
 #[inline]
-fn check_range(namespace: &Namespace, lba: u64, blocks: u32) -> Result<(), Status> {
+pub(super) fn check_range(namespace: &Namespace, lba: u64, blocks: u32) -> Result<(), Status> {
     match lba.checked_add(u64::from(blocks)) {
         Some(end) if end <= namespace.blocks => Ok(()),
         _ => Err(Status::LBA_OUT_OF_RANGE),

@@ -16,15 +16,18 @@
 //!        `tests/controller/robustness.rs`).
 //! Elsewhere: structures are `spec`, PDUs and data transfer `connection`.
 
+mod abort;
 mod action;
 mod admin;
 mod binding;
 mod config;
 mod connect;
 mod controller;
+mod copy;
 mod discovery;
 mod events;
 mod features;
+mod fused;
 mod health;
 mod identify;
 mod identity;
@@ -38,8 +41,9 @@ mod properties;
 mod reservation;
 mod reservation_commands;
 
+pub use abort::ABORTS_MAX;
 pub use action::{
-    Action, BlockRange, CloseReason, Connected, IoCommand, IoOp, Output, PriorityClass, QueueKey,
+    Action, BlockRange, CloseReason, Connected, FusedAction, IoCommand, IoOp, Output, PriorityClass, QueueKey,
 };
 pub use config::{
     BlockSize, ConfigError, HostAccess, Limits, NamespaceInfo, OptionalCommands, Role, SubsystemConfig,
@@ -151,6 +155,10 @@ impl Subsystem {
         match command.op {
             IoOp::Read | IoOp::Compare | IoOp::Verify => health.on_read(bytes),
             IoOp::Write => health.on_write(bytes),
+            IoOp::Copy(_) | IoOp::CompareAndWrite => {
+                health.on_read(bytes);
+                health.on_write(bytes);
+            }
             IoOp::WriteZeroes { .. } | IoOp::Flush | IoOp::Deallocate(_) => {}
         }
     }

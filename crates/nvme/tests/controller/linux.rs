@@ -332,9 +332,10 @@ fn nvme_cli_gets_an_answer_to_everything_it_asks() {
         assert_eq!(world.ask(admin, Sqe::new(opcode), 0).0.status(), Status::INVALID_OPCODE);
     }
     assert_eq!(world.tell(admin, Sqe::new(0x0d), &[0; 4096]), Status::INVALID_OPCODE);
-    // write-uncor, copy on the IO queue.
+    // write-uncor, and a copy of a block to itself, on the IO queue.
     assert_eq!(world.ask(remote.io, io_command(0x04, 64, 8), 0).0.status(), Status::INVALID_OPCODE);
-    assert_eq!(world.tell(remote.io, Sqe::new(0x19).with_nsid(1), &[0; 32]), Status::INVALID_OPCODE);
+    let itself = Sqe::new(0x19).with_nsid(1);
+    assert_eq!(world.tell(remote.io, itself, &[0; 32]), Status::OVERLAPPING_IO_RANGE);
     // error-log: all those refusals are in it.
     let errors =
         world.log(admin, LogRequest::read(log::ERROR_INFORMATION, 0, 64), u32::MAX).expect("log 01h");

@@ -2,9 +2,12 @@
 
 #![allow(missing_docs, reason = "tests are not an interface")]
 
+mod abort;
 mod binding;
 mod bringup;
 mod conformance;
+mod copy;
+mod fused;
 mod linux;
 mod persistence;
 mod reservation;

@@ -3,7 +3,9 @@
 use crate::world::{World, config, host};
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Direction, Sgl, Sqe};
-use nvme::subsystem::{Action, BlockSize, IoCommand, IoOp, NamespaceInfo, Output, QueueKey, SubsystemConfig};
+use nvme::subsystem::{
+    Action, BlockRange, BlockSize, IoCommand, IoOp, NamespaceInfo, Output, QueueKey, SubsystemConfig,
+};
 use proptest::prelude::*;
 use units::Nanos;
 use zerocopy::FromBytes;
@@ -17,8 +19,8 @@ fn any_sqe() -> impl Strategy<Value = Sqe> {
         })
     });
     let opcodes = vec![
-        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x0e, 0x11, 0x15, 0x18, 0x19, 0x7f,
-        0x80, 0xc1,
+        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x0e, 0x11, 0x15, 0x18, 0x19, 0x19,
+        0x7f, 0x80, 0xc1,
     ];
     let dword = prop_oneof![
         4 => 0u32..16,
@@ -76,6 +78,11 @@ fn check_io(world: &World, sqe: &Sqe, command: &IoCommand) {
         }
         op => {
             assert!(command.blocks > 0 && inside(command.lba.0, command.blocks), "{command:?}");
+            if let IoOp::Copy(ranges) = op {
+                let inside = |range: &BlockRange| range.blocks > 0 && inside(range.lba.0, range.blocks);
+                assert!(!ranges.is_empty() && ranges.iter().all(inside), "{command:?}");
+                assert_eq!(ranges.iter().map(|range| range.blocks).sum::<u32>(), command.blocks);
+            }
             let bytes = u64::from(command.blocks) * u64::from(info.block_size.bytes());
             if matches!(op, IoOp::Read | IoOp::Write | IoOp::Compare) {
                 assert_eq!(bytes, u64::from(sqe.sgl_length()), "{command:?}");
@@ -114,6 +121,10 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
             Action::Fence { queues: fenced, cqe, .. } => {
                 assert_eq!(cqe.cid(), sqe.cid());
                 assert!(!fenced.is_empty() && !fenced.contains(&queues[queue]));
+            }
+            Action::Abort { queue, cqe, .. } => {
+                assert_eq!((cqe.cid(), sqe.opcode()), (sqe.cid(), 0x08));
+                assert!([one.io, two.io].contains(&queue));
             }
             Action::Pending => {
                 assert_eq!(sqe.opcode(), 0x0c);

@@ -34,6 +34,60 @@ fn io_needs_a_ready_controller() {
 }
 
 #[test]
+fn only_a_reset_revives_a_controller_that_was_shut_down() {
+    let mut world = World::io();
+    let linux = host(1);
+    let remote = world.remote(&linux);
+    world.configure(remote.admin, 0x464061);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0x9), "ready, SHST complete");
+    world.configure(remote.admin, 0x460061);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0x9), "SHN 0 is no start");
+    let (cqe, _) = world.ask(remote.io, io_command(nvm::READ, 0, 1), 512);
+    assert_eq!(cqe.status(), Status::COMMAND_SEQUENCE_ERROR);
+    let refused = world.connect_with(&linux, NQN, remote.id, connect_command(2)).expect_err("shut down");
+    assert_eq!(refused.status(), Status::COMMAND_SEQUENCE_ERROR);
+    world.configure(remote.admin, 0x460060);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0));
+    world.configure(remote.admin, 0x464060);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0x8), "shut down while it is disabled");
+    world.configure(remote.admin, 0x460061);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(1), "enabled anew");
+}
+
+#[test]
+fn queues_are_counted_before_there_are_any() {
+    let mut world = World::io();
+    let linux = host(1);
+    let admin = world.admin(&linux);
+    world.configure(admin, 0x460061);
+    let count = |world: &mut World| world.set_feature(admin, 0x07, 0x0003_0003).status();
+    assert_eq!((count(&mut world), count(&mut world)), (Status::SUCCESS, Status::SUCCESS));
+    let io = world.connect(&linux, 1, 1);
+    assert_eq!(count(&mut world), Status::COMMAND_SEQUENCE_ERROR);
+    world.subsystem.on_disconnect(world.now, io);
+    assert_eq!(count(&mut world), Status::COMMAND_SEQUENCE_ERROR, "there has been one since the reset");
+    world.configure(admin, 0x460060);
+    world.configure(admin, 0x460061);
+    assert_eq!(count(&mut world), Status::SUCCESS);
+}
+
+#[test]
+fn a_namespace_tells_all_its_identifiers() {
+    let info = NamespaceInfo {
+        nguid: Some([7; 16]),
+        eui64: Some([5; 8]),
+        ..NamespaceInfo::new(BlockSize::B4096, 100)
+    };
+    let mut world = World::new(config().with_namespace(2, info));
+    let admin = world.remote(&host(1)).admin;
+    let page = world.identify(admin, cns::NAMESPACE, 2).expect("CNS 00h");
+    assert_eq!((&page[104..120], &page[120..128]), (&[7; 16][..], &[5; 8][..]));
+    let list = world.identify(admin, cns::NAMESPACE_DESCRIPTORS, 2).expect("CNS 03h");
+    assert_eq!((&list[..5], &list[12..17]), (&[1, 8, 0, 0, 5][..], &[2, 16, 0, 0, 7][..]));
+    assert_eq!(list[32..34], [3, 16], "and a UUID");
+}
+
+#[test]
 fn settings_we_do_not_have_are_fatal_until_a_reset() {
     let mut world = World::io();
     let admin = world.admin(&host(1));
@@ -249,6 +303,7 @@ fn features_read_back_or_refuse() {
         let of_namespace = cqe.dw0() & supported::NAMESPACE_SPECIFIC != 0;
         let expected = match (id, changeable) {
             (0x81, _) => Status::COMMAND_SEQUENCE_ERROR,
+            (0x07, _) => Status::COMMAND_SEQUENCE_ERROR,
             _ if of_namespace => Status::INVALID_NAMESPACE,
             (_, false) => Status::FEATURE_NOT_CHANGEABLE,
             _ if no_data => Status::DATA_SGL_LENGTH_INVALID,

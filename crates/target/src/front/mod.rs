@@ -323,6 +323,7 @@ impl Front {
                     self.room.place(key, Manners::Greeted, now, self.parts.limits.connect_timeout);
                 }
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
+                TargetEvent::Fused { .. } => unreachable!("only the queues of a pipeline are let fuse"),
                 TargetEvent::GivenUp { cid } => self.parts.discovery.on_given_up(queue_of(key), cid),
             }
         }
@@ -401,6 +402,8 @@ impl Front {
                     Action::Reply { cqe, .. } | Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => {
                         guest.link.reply(cqe);
                     }
+                    // A discovery controller has no IO queues.
+                    Action::Abort { cqe, .. } => guest.link.reply(cqe.abort_failed()),
                     // There are no namespaces here.
                     Action::Io(_) | Action::Storing => {
                         guest.link.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE));

@@ -3,12 +3,13 @@
 //! A read is admitted when its data fits the connection's budget, and waits in the session otherwise: so a host that does not
 //! read its replies stops getting more of them, and nobody else is held up. A write has its memory when it comes here.
 
+use super::fused::FirstHalf;
 use super::message::IoOutcome;
-use super::placement::priority_of;
-use super::{Origin, Pipeline, queue_of};
+use super::placement::{Placement, priority_of};
+use super::{Origin, Pipeline, key_of, queue_of};
 use crate::payload::{Account, Payload};
 use crate::slab::Key;
-use crate::switch::{Failure, Finished, Request, Work};
+use crate::switch::{Failure, Finished, Request, Spent, Work};
 use nvme::buffer::Buffer;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{Action, IoCommand, IoOp};
@@ -19,7 +20,7 @@ use units::Instant;
 /// An IO of a connection here.
 pub(super) struct IoContext {
     pub(super) session: Key,
-    cid: u16,
+    pub(super) cid: u16,
     pub(super) command: IoCommand,
     /// The device it is for.
     pub(super) device: usize,
@@ -31,6 +32,8 @@ pub(super) struct IoContext {
     pub(super) waiting: Option<Work>,
     /// What its host is told if it is taken back before it has reached the device.
     pub(super) if_withdrawn: Status,
+    /// The first command, if the host has fused it with this one.
+    pub(super) first: Option<FirstHalf>,
 }
 
 impl Pipeline {
@@ -55,6 +58,7 @@ impl Pipeline {
                 self.set_credits(key, enabled);
             }
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
+            Action::Abort { queue, cid, cqe } => self.abort(now, key, key_of(queue), cid, cqe),
             Action::Pending => link.transport.hold(sqe.cid()),
             // It is answered when what it changes is stored.
             Action::Storing => {}
@@ -64,7 +68,7 @@ impl Pipeline {
     }
 
     /// The data of a command that needed no device is no longer needed.
-    fn give_back(&mut self, key: Key, payload: Option<Payload>) {
+    pub(super) fn give_back(&mut self, key: Key, payload: Option<Payload>) {
         let Some((buffer, account)) = payload.and_then(Payload::into_pooled) else { return };
         if let Some(link) = self.sessions.get_mut(key).and_then(|session| session.link.as_mut()) {
             link.budget.give(account, buffer.len());
@@ -92,12 +96,31 @@ impl Pipeline {
     }
 
     fn start_io(&mut self, now: Instant, key: Key, cid: u16, command: IoCommand, payload: Option<Payload>) {
-        let session = self.sessions.get_mut(key).expect("its command has just come");
-        let home = self.homes[session.subsystem].as_ref().expect("its command was just checked");
-        let placement =
-            home.placements[command.nsid as usize].expect("the subsystem knows only placed namespaces");
         let (buffer, account) = payload.and_then(Payload::into_pooled).unzip();
+        let placement = self.placement_of(key, command.nsid);
         let work = placement.work(&command, buffer);
+        let account = account.unwrap_or(Account::Transfer);
+        self.start_work(now, key, cid, (command, account), (placement.device, work), None);
+    }
+
+    /// Where a namespace lies that a command of `key` was just checked against.
+    pub(super) fn placement_of(&self, key: Key, nsid: u32) -> Placement {
+        let session = self.sessions.get(key).expect("its command has just come");
+        let home = self.homes[session.subsystem].as_ref().expect("its command was just checked");
+        home.placements[nsid as usize].expect("the subsystem knows only placed namespaces")
+    }
+
+    /// Notes an IO, and dispatches it if there is room for what it reads.
+    pub(super) fn start_work(
+        &mut self,
+        now: Instant,
+        key: Key,
+        cid: u16,
+        (command, account): (IoCommand, Account),
+        (device, work): (usize, Work),
+        first: Option<FirstHalf>,
+    ) {
+        let session = self.sessions.get_mut(key).expect("its command has just come");
         let read_length = match &work {
             Work::Read(range) => usize::try_from(range.length).expect("a transfer fits the address space"),
             _ => 0,
@@ -106,11 +129,12 @@ impl Pipeline {
             session: key,
             cid,
             command,
-            device: placement.device,
+            device,
             read_length,
-            account: account.unwrap_or(Account::Transfer),
+            account,
             waiting: None,
             if_withdrawn: Status::ABORT_REQUESTED,
+            first,
         });
         session.ios += 1;
         let link = session.link.as_mut().expect("its command has just come");
@@ -166,24 +190,47 @@ impl Pipeline {
 
     /// An IO of a connection here has ended.
     pub(super) fn on_outcome(&mut self, now: Instant, io: Key, outcome: IoOutcome) {
-        let context = self.ios.remove(io).expect("an IO ends once");
+        let mut context = self.ios.remove(io).expect("an IO ends once");
         let IoOutcome { result, read, spent, credit } = outcome;
-        let status = self.status_of(&context, result);
+        self.note_abort(io, &result);
+        let dword = match &result {
+            Err(Failure::Copy { range, .. }) => *range,
+            _ => 0,
+        };
+        let (first_status, status) = self.statuses_of(&context, result);
+        let first = context.first.take();
         let session = self.sessions.get_mut(context.session).expect("a session outlives its IOs");
         session.ios -= 1;
         if let Some(home) = &mut self.homes[session.subsystem] {
-            home.subsystem.on_io_completed(queue_of(context.session), context.cid, &context.command, status);
-        }
-        if let Some(buffer) = spent {
-            if let Some(link) = &mut session.link {
-                link.budget.give(context.account, buffer.len());
+            let (queue, command) = (queue_of(context.session), &context.command);
+            match &first {
+                None => home.subsystem.on_io_completed(queue, context.cid, command, status),
+                Some(first) => {
+                    let (cids, statuses) = ([first.cid, context.cid], [first_status, status]);
+                    home.subsystem.on_fused_completed(queue, cids, command, statuses);
+                }
             }
-            self.intakes.give(buffer, context.account);
+        }
+        let accounts = (first.as_ref().map_or(context.account, |first| first.account), context.account);
+        let spent = match spent {
+            Spent::Nothing => [None, None],
+            Spent::One(buffer) => [None, Some(buffer)],
+            Spent::Two(buffers) => buffers.map(Some),
+        };
+        for (buffer, account) in spent.into_iter().zip([accounts.0, accounts.1]) {
+            let Some(buffer) = buffer else { continue };
+            if let Some(link) = &mut session.link {
+                link.budget.give(account, buffer.len());
+            }
+            self.intakes.give(buffer, account);
             self.memory_came_back = true;
         }
         match (&mut session.link, read) {
             (Some(link), read) => {
-                let mut cqe = Cqe::new(context.cid, status);
+                if let Some(first) = &first {
+                    link.reply(Cqe::new(first.cid, first_status));
+                }
+                let mut cqe = Cqe::new(context.cid, status).with_dw0(dword);
                 if session.credits && status.is_success() {
                     cqe = cqe.with_dw0(credit.0);
                 }
@@ -236,27 +283,48 @@ impl Pipeline {
             // It had not been counted against the budget.
             context.read_length = 0;
             let result = Err(Failure::Withdrawn);
-            self.on_outcome(now, io, IoOutcome { result, read: None, spent: None, credit });
+            self.on_outcome(now, io, IoOutcome { result, read: None, spent: Spent::Nothing, credit });
         }
         self.withdraw_remote(now, tenant, ios);
     }
 
-    /// What the host is told.
-    fn status_of(&mut self, context: &IoContext, result: Result<(), Failure>) -> Status {
+    /// What the host is told of the first command, if there are two, and of the only or second one.
+    fn statuses_of(&mut self, context: &IoContext, result: Result<(), Failure>) -> (Status, Status) {
+        let op = &context.command.op;
+        let is_fused = context.first.is_some();
         match result {
-            Ok(()) => Status::SUCCESS,
-            Err(Failure::Miscompare) => Status::COMPARE_FAILURE,
-            Err(Failure::Withdrawn) => context.if_withdrawn,
-            Err(Failure::Device(error)) => {
-                self.device_errors += 1;
-                // A device that fails fails often: the log gets the first, the second, the fourth …
-                if self.device_errors.is_power_of_two() {
-                    let (op, lba, nsid) = (&context.command.op, context.command.lba.0, context.command.nsid);
-                    let (home, device, count) = (&self.name, context.device, self.device_errors);
-                    warn!(%home, device, ?op, lba, nsid, count, %error, "the device failed an IO");
-                }
-                status_of_error(&context.command.op, &error)
+            Ok(()) => (Status::SUCCESS, Status::SUCCESS),
+            Err(Failure::Miscompare) if is_fused => (Status::COMPARE_FAILURE, Status::FAILED_FUSED),
+            Err(Failure::Miscompare) => (Status::SUCCESS, Status::COMPARE_FAILURE),
+            Err(Failure::Withdrawn) => {
+                let first = context.first.as_ref().and_then(|first| first.if_withdrawn);
+                (first.unwrap_or(context.if_withdrawn), context.if_withdrawn)
             }
+            Err(Failure::Device(error)) => {
+                let status = status_of_error(op, &error);
+                self.log_device_error(context, &error);
+                (Status::SUCCESS, status)
+            }
+            Err(Failure::Unread(error)) => {
+                let status = status_of_error(&IoOp::Compare, &error);
+                self.log_device_error(context, &error);
+                (status, Status::FAILED_FUSED)
+            }
+            Err(Failure::Copy { is_read, error, .. }) => {
+                let status = status_of_error(if is_read { &IoOp::Read } else { &IoOp::Write }, &error);
+                self.log_device_error(context, &error);
+                (Status::SUCCESS, status)
+            }
+        }
+    }
+
+    fn log_device_error(&mut self, context: &IoContext, error: &io::Error) {
+        self.device_errors += 1;
+        // A device that fails fails often: the log gets the first, the second, the fourth …
+        if self.device_errors.is_power_of_two() {
+            let (op, lba, nsid) = (&context.command.op, context.command.lba.0, context.command.nsid);
+            let (home, device, count) = (&self.name, context.device, self.device_errors);
+            warn!(%home, device, ?op, lba, nsid, count, %error, "the device failed an IO");
         }
     }
 }
@@ -269,9 +337,16 @@ fn status_of_error(op: &IoOp, error: &io::Error) -> Status {
     match (op, error.kind()) {
         (_, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Status::CAPACITY_EXCEEDED,
         (IoOp::Read | IoOp::Compare | IoOp::Verify, _) => Status::UNRECOVERED_READ_ERROR,
-        (IoOp::Write | IoOp::WriteZeroes { .. } | IoOp::Deallocate(_) | IoOp::Flush, _) => {
-            Status::WRITE_FAULT
-        }
+        // Of a pair or a copy that is left to be told: the write.
+        (
+            IoOp::Write
+            | IoOp::CompareAndWrite
+            | IoOp::Copy(_)
+            | IoOp::WriteZeroes { .. }
+            | IoOp::Deallocate(_)
+            | IoOp::Flush,
+            _,
+        ) => Status::WRITE_FAULT,
     }
 }
 

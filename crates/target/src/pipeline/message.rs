@@ -5,7 +5,7 @@ use super::change::Change;
 use crate::payload::Payload;
 use crate::slab::Key;
 use crate::stats::SsdStats;
-use crate::switch::{Failure, Work};
+use crate::switch::{Failure, Spent, Work};
 use nvme::connection::TargetConnection;
 use nvme::spec::Sqe;
 use reactor::IoBuffer;
@@ -33,6 +33,18 @@ pub(crate) enum ToPipeline {
         tenant: TenantId,
         /// The IOs as their sender named them.
         ios: Vec<Key>,
+    },
+    /// Asks for an `Echoed`, by when everything that was asked before has been done.
+    Echo {
+        /// The other pipeline.
+        from: usize,
+        /// An IO as its sender named it.
+        io: Key,
+    },
+    /// The answer to an `Echo`.
+    Echoed {
+        /// The IO that it named.
+        io: Key,
     },
     /// Another pipeline's reactor has failed: it answers no more.
     PeerFailed {
@@ -127,8 +139,8 @@ pub(crate) struct IoOutcome {
     pub(crate) result: Result<(), Failure>,
     /// What was read.
     pub(crate) read: Option<IoBuffer>,
-    /// The buffer that came with it.
-    pub(crate) spent: Option<IoBuffer>,
+    /// The buffers that came with it.
+    pub(crate) spent: Spent,
     /// How many IOs the tenant may have outstanding on that SSD.
     pub(crate) credit: Credit,
 }

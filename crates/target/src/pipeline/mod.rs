@@ -14,16 +14,18 @@
 //!
 //! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its budget
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
-//! Elsewhere: commands and their completions are `commands`, the life of a session `sessions`, its place in the front's count `admission`,
+//! Elsewhere: commands and their completions are `commands`, those that the host has fused `fused`, those it gives up `abort`, the life of a session `sessions`, its place in the front's count `admission`,
 //!            other SSDs `remote`,
 //!            what changes meanwhile `change`, waiting for IOs that must not come any more `fence`,
 //!            a device that hangs `hang`, the end in order and out of it `ending`.
 
+mod abort;
 pub(crate) mod admission;
 pub(crate) mod change;
 mod commands;
 mod ending;
 mod fence;
+mod fused;
 mod hang;
 pub(crate) mod message;
 mod peers;
@@ -44,7 +46,7 @@ use crate::payload::{HostBudget, Intakes};
 use crate::slab::{Key, Slab};
 use crate::state::Keeper;
 use crate::stats::{Counters, SsdStats, TenantStats};
-use crate::switch::{Failure, Finished, Measured, Switch};
+use crate::switch::{Finished, Measured, Switch};
 use fence::Fence;
 use message::{Announcement, Report, ToPipeline};
 use nvme::subsystem::{Output, QueueKey, Subsystem};
@@ -150,6 +152,7 @@ pub(crate) struct Pipeline {
     ios: Slab<commands::IoContext>,
     remotes: Vec<Remote>,
     fences: Vec<Fence>,
+    aborts: Vec<abort::Abort>,
     tenants: Vec<Option<Tenant>>,
 
     /// Data that arrives.
@@ -198,6 +201,7 @@ impl Pipeline {
             ios: Slab::new(),
             remotes: Vec::new(),
             fences: Vec::new(),
+            aborts: Vec::new(),
             tenants: Vec::new(),
             intakes: Intakes::new(half),
             reads: BufferPool::new(half),
@@ -316,6 +320,8 @@ impl Pipeline {
             ToPipeline::RemoteWithdraw { from, tenant, ios } => {
                 self.on_remote_withdraw(now, from, tenant, &ios)
             }
+            ToPipeline::Echo { from, io } => self.peers.tell(from, ToPipeline::Echoed { io }),
+            ToPipeline::Echoed { io } => self.on_echo(io),
             ToPipeline::PeerFailed { slot } => self.on_peer_failed(now, slot),
             ToPipeline::Stored { subsystem, nsid, ticket, is_stored } => {
                 self.on_stored(subsystem, nsid, ticket, is_stored);
@@ -359,7 +365,7 @@ impl Pipeline {
                     tenant.counters.record(&measured);
                 }
             }
-            if matches!(io.result, Err(Failure::Device(_)))
+            if matches!(&io.result, Err(failure) if failure.is_of_device())
                 && let Some(Some(tenant)) = self.tenants.get_mut(io.tenant.index())
             {
                 tenant.counters.errors += 1;

@@ -1,6 +1,6 @@
 //! Where a namespace lies, and an NVMe command as work for a switch.
 
-use crate::switch::{ByteRange, Work};
+use crate::switch::{ByteRange, Copying, Halves, Work};
 use nvme::subsystem::{IoCommand, IoOp};
 use reactor::IoBuffer;
 use sched::Priority;
@@ -38,6 +38,11 @@ impl Placement {
                 Work::Write { range, buffer, durable: command.fua }
             }
             IoOp::Compare => Work::Compare { range, expected: buffer.expect("a compare has data") },
+            IoOp::CompareAndWrite => unreachable!("a pair has two buffers"),
+            IoOp::Copy(sources) => {
+                let sources = sources.iter().map(|part| self.range(part.lba, part.blocks)).collect();
+                Work::Copy(Box::new(Copying::new(sources, range.offset, command.fua, buffer)))
+            }
             IoOp::Verify => Work::Verify(range),
             IoOp::Flush => Work::Flush,
             IoOp::WriteZeroes { .. } => Work::WriteZeroes { range, durable: command.fua },
@@ -45,6 +50,14 @@ impl Placement {
                 Work::Deallocate(ranges.iter().map(|part| self.range(part.lba, part.blocks)).collect())
             }
         }
+    }
+}
+
+impl Placement {
+    /// The work that a Compare and Write asks for, which was checked.
+    pub(crate) fn compare_and_write(self, command: &IoCommand, [expected, written]: [IoBuffer; 2]) -> Work {
+        let halves = Box::new(Halves { expected, written: Some(written) });
+        Work::CompareAndWrite { range: self.range(command.lba, command.blocks), halves, durable: command.fua }
     }
 }
 

@@ -10,7 +10,7 @@ use super::message::{IoOutcome, RemoteDone, RemoteIo, ToPipeline};
 use super::window::Window;
 use super::{Origin, Pipeline};
 use crate::slab::Key;
-use crate::switch::{Failure, Request, Work};
+use crate::switch::{Failure, Request, Spent, Work};
 use sched::Priority;
 use std::io;
 use tracing::error;
@@ -60,7 +60,7 @@ impl Pipeline {
         error!(device = %self.name, other = device, "an IO fails: the pipeline of its SSD has ended");
         let credit = self.switch.policy().credit(io.tenant);
         let result = Err(Failure::Device(io::ErrorKind::BrokenPipe.into()));
-        let outcome = IoOutcome { result, read: None, spent: io.work.into_buffer(), credit };
+        let outcome = IoOutcome { result, read: None, spent: io.work.into_buffers(), credit };
         self.on_outcome(now, io.io, outcome);
     }
 
@@ -88,6 +88,7 @@ impl Pipeline {
         let Some(remote) = self.remotes.get_mut(slot) else { return };
         let waiting = remote.withdraw(|_| true);
         *remote = Window::new(REMOTE_OUTSTANDING_MAX);
+        self.give_up_aborts(slot);
         waiting.into_iter().for_each(|io| self.fail_remote(now, slot, io));
         // A read that waits for its connection's budget has not been sent; it fails when it is.
         let there = self.ios.iter().filter(|(_, io)| io.device == slot && io.waiting.is_none());
@@ -96,7 +97,7 @@ impl Pipeline {
             let tenant = self.sessions.get(session).expect("a session outlives its IOs").tenant;
             let credit = self.switch.policy().credit(tenant);
             let result = Err(Failure::Device(io::ErrorKind::BrokenPipe.into()));
-            self.on_outcome(now, io, IoOutcome { result, read: None, spent: None, credit });
+            self.on_outcome(now, io, IoOutcome { result, read: None, spent: Spent::Nothing, credit });
         }
     }
 
@@ -105,7 +106,7 @@ impl Pipeline {
         for device in 0..self.remotes.len() {
             let credit = self.switch.policy().credit(tenant);
             for io in self.remotes[device].withdraw(|io| ios.contains(&io.io)) {
-                let spent = io.work.into_buffer();
+                let spent = io.work.into_buffers();
                 let outcome = IoOutcome { result: Err(Failure::Withdrawn), read: None, spent, credit };
                 self.on_outcome(now, io.io, outcome);
             }

@@ -153,6 +153,9 @@ impl Pipeline {
                     FlowControl::Enabled
                 };
                 link.transport.set_queue(connected.entries, flow);
+                if connected.queue_id != 0 {
+                    link.transport.allow_fused();
+                }
                 link.transport.set_success_without_response(!connected.credits);
                 session.credits = connected.credits;
                 session.controller_id = connected.controller_id;
@@ -235,6 +238,7 @@ impl Pipeline {
         for event in events.drain(..) {
             match event {
                 TargetEvent::Command { sqe, data } => self.on_command(now, key, &sqe, data),
+                TargetEvent::Fused { halves } => self.on_fused(now, key, halves),
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
                 TargetEvent::GivenUp { cid } => self.on_given_up(key, cid),
                 TargetEvent::Initialized { .. } => {}

@@ -7,7 +7,9 @@
 //! ```
 //!
 //! An IO is one or more *steps* on the device: a deallocate is one step per range, a verify one per piece, a forced write of
-//! zeros ends with a flush. Steps of one IO follow each other. A read needs a buffer only from its dispatch on, so IOs that
+//! zeros ends with a flush, a compare-and-write reads and then writes. Steps of one IO follow each other; a copy queues up
+//! again after each of its pieces (`copying`). No other write comes between the steps of a compare-and-write (`regions`).
+//! A read needs a buffer only from its dispatch on, so IOs that
 //! wait in the scheduler hold no memory; a dispatched read that finds the pool dry waits for the next buffer that comes back.
 //!
 //! The scheduler runs on the device's clock; what a tenant is promised is in real time, and the scheduler is told how the two compare
@@ -18,20 +20,24 @@
 //!        (`nothing_is_lost_when_the_scheduler_changes`, `a_withdrawn_io_never_reaches_the_device`);
 //!        no lock, no clock of its own.
 
+mod copying;
+mod regions;
 mod request;
 mod step;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use request::{ByteRange, Failure, Finished, Request, Work};
+pub(crate) use copying::Copying;
+pub(crate) use request::{ByteRange, Failure, Finished, Halves, Request, Spent, Work};
 
-use crate::device::{Device, DeviceClock, DeviceDone};
+use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo};
 use crate::slab::{Key, Slab};
 use reactor::{BufferPool, IoBuffer, Reactor};
+use regions::{Footprint, Regions};
 use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share};
 use std::collections::VecDeque;
 use std::io;
-use step::Progress;
+use step::{After, Progress};
 use units::{Instant, Nanos, TenantId};
 
 /// An IO in the switch's care.
@@ -47,6 +53,8 @@ struct Pending<T> {
     submitted: Option<Io>,
     /// When that was, on the machine's clock; before, when it arrived.
     submitted_at: Instant,
+    /// It has entered its regions: it is on the device, or waits there for a claim.
+    has_entered: bool,
     progress: Progress,
 }
 
@@ -82,6 +90,10 @@ pub(crate) struct Switch<T> {
     arrivals: u64,
     /// Dispatched IOs that wait for a buffer.
     starved: VecDeque<Key>,
+    /// Where the IOs on the device write.
+    regions: Regions<(Key, DeviceIo)>,
+    /// Kept for its memory.
+    free: Vec<(Key, DeviceIo)>,
     /// Shares other than equal, by tenant.
     shares: Vec<(TenantId, Share)>,
     /// When the scheduler wants to be asked again, on the machine's clock.
@@ -107,6 +119,8 @@ impl<T: Copy> Switch<T> {
             pending: Slab::new(),
             arrivals: 0,
             starved: VecDeque::new(),
+            regions: Regions::new(),
+            free: Vec::new(),
             shares: Vec::new(),
             wake_at: None,
             retry_at: None,
@@ -138,6 +152,7 @@ impl<T: Copy> Switch<T> {
             generation: self.present.number,
             submitted: None,
             submitted_at: now,
+            has_entered: false,
             progress: Progress::default(),
         });
         let io = Io { id: IoId(key.to_bits()), tenant, priority, kind, length, mark: Mark::default() };
@@ -341,7 +356,10 @@ impl<T: Copy> Switch<T> {
     /// Starts the next step of a dispatched IO, behind those that wait for memory if it needs some itself.
     fn step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) {
         let waits = !self.starved.is_empty()
-            && self.pending.get(key).is_some_and(|pending| pending.request.work.needs_memory());
+            && self
+                .pending
+                .get(key)
+                .is_some_and(|pending| pending.progress.needs_memory(&pending.request.work));
         if waits || !self.try_step(now, reactor, pool, key) {
             self.starved.push_back(key);
         }
@@ -350,8 +368,19 @@ impl<T: Copy> Switch<T> {
     /// Starts the next step of a dispatched IO; false if it needs memory and there is none.
     fn try_step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) -> bool {
         let pending = self.pending.get_mut(key).expect("a dispatched IO is pending");
-        let io = pending.progress.next(&mut pending.request.work, key.to_bits(), pool);
-        io.map(|io| self.device.submit(now, reactor, io)).is_some()
+        let Some(io) = pending.progress.next(&mut pending.request.work, key.to_bits(), pool) else {
+            return false;
+        };
+        let footprint = pending.request.work.footprint();
+        if pending.has_entered || footprint == Footprint::Nothing {
+            self.device.submit(now, reactor, io);
+            return true;
+        }
+        pending.has_entered = true;
+        if let Some((_, io)) = self.regions.enter((key, io), footprint) {
+            self.device.submit(now, reactor, io);
+        }
+        true
     }
 
     /// A step has ended: the next one, or the end of the IO.
@@ -365,13 +394,50 @@ impl<T: Copy> Switch<T> {
     ) {
         let key = Key::from_bits(done.tag);
         let pending = self.pending.get_mut(key).expect("the device finishes what it was given");
-        let result = pending.progress.on_done(&mut pending.request.work, done, pool);
-        let Some((result, read)) = result else {
-            self.step(now, reactor, pool, key);
-            return;
-        };
-        let (finished, measured) = self.end(now, key, result, read);
-        on_finished(finished, measured);
+        let left = pending.has_entered.then(|| pending.request.work.footprint());
+        let after = pending.progress.on_done(&mut pending.request.work, done, pool);
+        if matches!(after, After::Step) {
+            return self.step(now, reactor, pool, key);
+        }
+        if let Some(footprint) = left {
+            pending.has_entered = false;
+            self.leave(now, reactor, footprint);
+        }
+        match after {
+            After::Step => unreachable!("seen to before"),
+            After::Piece => self.queue_again(now, key),
+            After::End((result, read)) => {
+                let (finished, measured) = self.end(now, key, result, read);
+                on_finished(finished, measured);
+            }
+        }
+    }
+
+    /// A write is over: those that waited for it go to the device.
+    #[inline]
+    fn leave(&mut self, now: Instant, reactor: &mut Reactor, footprint: Footprint) {
+        self.regions.leave(footprint, &mut self.free);
+        for (_, io) in self.free.drain(..) {
+            self.device.submit(now, reactor, io);
+        }
+    }
+
+    /// A piece of an IO is done: the scheduler decides when the next one is.
+    fn queue_again(&mut self, now: Instant, key: Key) {
+        let device_now = self.clock.to_device(now);
+        let pending = self.pending.get_mut(key).expect("it has not ended");
+        let io = pending.submitted.take().expect("it was given out");
+        let outcome = Outcome::Success { latency: std::mem::take(&mut pending.progress.latency) };
+        let generation = std::mem::replace(&mut pending.generation, self.present.number);
+        let (kind, length) = pending.request.work.price();
+        let next = Io { kind, length, mark: Mark::default(), ..io };
+        let done = Done { io, outcome };
+        if generation == self.present.number {
+            self.present.policy.on_completion(device_now, done);
+        } else {
+            self.end_in_retired(device_now, generation, done);
+        }
+        self.present.policy.on_arrival(device_now, next);
     }
 
     /// Closes the books on an IO.
@@ -401,9 +467,13 @@ impl<T: Copy> Switch<T> {
             }
             let total = now.saturating_since(arrived);
             let (device, late) = (progress.latency, progress.late);
+            let io = match &work {
+                Work::Copy(copying) => Io { length: copying.charged(), ..io },
+                _ => io,
+            };
             measured = was_served.then_some(Measured { tenant, io, device, late, total });
         }
-        let spent = work.into_buffer();
+        let spent = work.into_buffers();
         let credit = credit.unwrap_or_else(|| self.present.policy.credit(tenant));
         (Finished { tag, tenant, result, read, spent, credit }, measured)
     }

@@ -1,5 +1,7 @@
 //! An IO between its arrival at the switch and its end.
 
+use super::copying::Copying;
+use super::regions::Footprint;
 use reactor::IoBuffer;
 use sched::{Credit, IoKind, Priority};
 use std::io;
@@ -44,6 +46,15 @@ pub(crate) enum Work {
         /// What should be there.
         expected: IoBuffer,
     },
+    /// Compare the range, one block, with one buffer and write the other if they are the same, with no other write between.
+    CompareAndWrite {
+        /// Where.
+        range: ByteRange,
+        /// What should be there, and what shall be.
+        halves: Box<Halves>,
+        /// Done only when it would survive a power failure.
+        durable: bool,
+    },
     /// Read the range to see whether it can be read.
     Verify(ByteRange),
     /// Make what was written before survive a power failure.
@@ -57,6 +68,34 @@ pub(crate) enum Work {
     },
     /// Forget the ranges.
     Deallocate(Vec<ByteRange>),
+    /// Copy ranges, piece by piece.
+    Copy(Box<Copying>),
+}
+
+/// The buffers of a Compare and Write.
+#[derive(Debug)]
+pub(crate) struct Halves {
+    /// What should be there.
+    pub(crate) expected: IoBuffer,
+    /// What shall be there; absent while the device has it.
+    pub(crate) written: Option<IoBuffer>,
+}
+
+/// The buffers that came with a request.
+#[derive(Debug)]
+pub(crate) enum Spent {
+    /// None did.
+    Nothing,
+    /// That of a write, a compare, or the list of a copy.
+    One(IoBuffer),
+    /// Those of a Compare and Write: the first command's and the second's.
+    Two(Box<[IoBuffer; 2]>),
+}
+
+impl From<Option<IoBuffer>> for Spent {
+    fn from(buffer: Option<IoBuffer>) -> Spent {
+        buffer.map_or(Spent::Nothing, Spent::One)
+    }
 }
 
 impl Work {
@@ -70,6 +109,9 @@ impl Work {
                 (IoKind::Read, Bytes(range.length))
             }
             Work::Write { range, .. } => (IoKind::Write, Bytes(range.length)),
+            // It reads the block as well, which costs no more than writing it.
+            Work::CompareAndWrite { range, .. } => (IoKind::Write, Bytes(2 * range.length)),
+            Work::Copy(copying) => (IoKind::Write, copying.charge()),
             Work::Flush => (IoKind::Management, CHARGE_MIN),
             Work::WriteZeroes { range, .. } => (IoKind::Management, charge(*range)),
             Work::Deallocate(ranges) => {
@@ -80,22 +122,39 @@ impl Work {
         }
     }
 
-    /// The buffer that came with it.
-    pub(crate) fn into_buffer(self) -> Option<IoBuffer> {
+    /// The buffers that came with it.
+    pub(crate) fn into_buffers(self) -> Spent {
         match self {
-            Work::Write { buffer, .. } => buffer,
-            Work::Compare { expected, .. } => Some(expected),
+            Work::Write { buffer, .. } => buffer.into(),
+            Work::Compare { expected, .. } => Spent::One(expected),
+            Work::CompareAndWrite { halves, .. } => {
+                let Halves { expected, written } = *halves;
+                match written {
+                    Some(written) => Spent::Two(Box::new([expected, written])),
+                    None => Spent::One(expected),
+                }
+            }
+            Work::Copy(copying) => copying.into_list().into(),
             Work::Read(_)
             | Work::Verify(_)
             | Work::Flush
             | Work::WriteZeroes { .. }
-            | Work::Deallocate(_) => None,
+            | Work::Deallocate(_) => Spent::Nothing,
         }
     }
 
-    /// Whether its steps read from the device, into a buffer of the switch's pool.
-    pub(super) fn needs_memory(&self) -> bool {
-        matches!(self, Work::Read(_) | Work::Verify(_) | Work::Compare { .. })
+    /// Where it writes, as far as it has been given out.
+    pub(super) fn footprint(&self) -> Footprint {
+        match self {
+            Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush => Footprint::Nothing,
+            Work::Write { range, .. } | Work::WriteZeroes { range, .. } => Footprint::Range(*range),
+            Work::CompareAndWrite { range, .. } => Footprint::Claim(*range),
+            Work::Copy(copying) => Footprint::Range(copying.destination()),
+            Work::Deallocate(ranges) => match ranges[..] {
+                [range] => Footprint::Range(range),
+                _ => Footprint::Everywhere,
+            },
+        }
     }
 }
 
@@ -121,10 +180,28 @@ pub(crate) struct Request<T> {
 pub(crate) enum Failure {
     /// The device's fault.
     Device(io::Error),
+    /// The device's fault, before anything was written: what a Compare and Write compares could not be read.
+    Unread(io::Error),
+    /// The device's fault, in the middle of a copy.
+    Copy {
+        /// The first source range that was not copied whole.
+        range: u32,
+        /// It could not be read; otherwise, its copy could not be written.
+        is_read: bool,
+        /// What the device says.
+        error: io::Error,
+    },
     /// The blocks are not what the host expected.
     Miscompare,
     /// It was taken back before it reached the device.
     Withdrawn,
+}
+
+impl Failure {
+    /// Whether the device is at fault.
+    pub(crate) fn is_of_device(&self) -> bool {
+        matches!(self, Failure::Device(_) | Failure::Unread(_) | Failure::Copy { .. })
+    }
 }
 
 /// An IO that has ended.
@@ -138,8 +215,8 @@ pub(crate) struct Finished<T> {
     pub(crate) result: Result<(), Failure>,
     /// What was read (from the pool that [`super::Switch::run`] was given), if this was a read.
     pub(crate) read: Option<IoBuffer>,
-    /// The buffer that came with the request.
-    pub(crate) spent: Option<IoBuffer>,
+    /// The buffers that came with the request.
+    pub(crate) spent: Spent,
     /// How many IOs the tenant may have outstanding from now on.
     pub(crate) credit: Credit,
 }

@@ -22,6 +22,22 @@ pub(super) struct Progress {
 /// How an IO ended, and what it read.
 pub(super) type Ended = (Result<(), Failure>, Option<IoBuffer>);
 
+/// What follows on a step.
+pub(super) enum After {
+    /// The next one.
+    Step,
+    /// The scheduler, for the next piece.
+    Piece,
+    /// Nothing.
+    End(Ended),
+}
+
+impl From<Ended> for After {
+    fn from(ended: Ended) -> After {
+        After::End(ended)
+    }
+}
+
 impl Progress {
     /// The next step of `work`, or `None` if it needs a buffer and the pool has none now.
     pub(super) fn next(&self, work: &mut Work, tag: u64, pool: &mut BufferPool) -> Option<DeviceIo> {
@@ -35,6 +51,20 @@ impl Progress {
                 let piece = ByteRange { offset: range.offset + self.done, length };
                 (piece, DeviceOp::Read(take(pool, length)?))
             }
+            Work::CompareAndWrite { range, .. } if self.done == 0 => {
+                (*range, DeviceOp::Read(take(pool, range.length)?))
+            }
+            Work::CompareAndWrite { range, halves, durable } => {
+                let buffer = halves.written.take().expect("it is written once");
+                (*range, DeviceOp::Write { buffer, durable: *durable })
+            }
+            Work::Copy(copying) => match copying.piece.take() {
+                None => (copying.origin(), DeviceOp::Read(take(pool, copying.origin().length)?)),
+                Some(buffer) => {
+                    copying.is_writing = true;
+                    (copying.destination(), DeviceOp::Write { buffer, durable: copying.durable })
+                }
+            },
             Work::Write { range, buffer, durable } => {
                 let buffer = buffer.take().expect("a write has one step, which takes its buffer");
                 (*range, DeviceOp::Write { buffer, durable: *durable })
@@ -46,53 +76,105 @@ impl Progress {
         Some(DeviceIo { tag, offset: range.offset, length: range.length, op })
     }
 
-    /// Notes the end of a step. `None`: another one follows.
-    pub(super) fn on_done(
-        &mut self,
-        work: &mut Work,
-        done: DeviceDone,
-        pool: &mut BufferPool,
-    ) -> Option<Ended> {
+    /// Whether the next step of `work` reads, into a buffer of the switch's pool.
+    pub(super) fn needs_memory(&self, work: &Work) -> bool {
+        match work {
+            Work::Read(_) | Work::Verify(_) | Work::Compare { .. } => true,
+            Work::CompareAndWrite { .. } => self.done == 0,
+            Work::Copy(copying) => copying.piece.is_none(),
+            Work::Write { .. } | Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) => false,
+        }
+    }
+
+    /// Notes the end of a step.
+    pub(super) fn on_done(&mut self, work: &mut Work, done: DeviceDone, pool: &mut BufferPool) -> After {
         self.latency = self.latency.max(done.latency);
         self.late = self.late.max(done.late);
         if let Err(error) = done.result {
-            match (work, done.buffer) {
-                (Work::Write { buffer, .. }, back) => *buffer = back,
-                (_, Some(read)) => pool.give(read),
-                (_, None) => {}
-            }
-            return Some((Err(Failure::Device(error)), None));
+            let failure = match (work, done.buffer) {
+                (Work::Write { buffer, .. }, back) => {
+                    *buffer = back;
+                    Failure::Device(error)
+                }
+                (Work::CompareAndWrite { halves, .. }, back) if self.done > 0 => {
+                    halves.written = back;
+                    Failure::Device(error)
+                }
+                (work, back) => {
+                    back.into_iter().for_each(|buffer| pool.give(buffer));
+                    match work {
+                        Work::CompareAndWrite { .. } => Failure::Unread(error),
+                        Work::Copy(copying) => {
+                            Failure::Copy { range: copying.range(), is_read: !copying.is_writing, error }
+                        }
+                        _ => Failure::Device(error),
+                    }
+                }
+            };
+            return (Err(failure), None).into();
         }
-        match work {
-            Work::Read(_) => Some((Ok(()), done.buffer)),
+        let is_over = match work {
+            Work::Read(_) => return (Ok(()), done.buffer).into(),
             Work::Compare { expected, .. } => {
-                let found = done.buffer.expect("a read brings its buffer back");
-                let result = if found[..] == expected[..] { Ok(()) } else { Err(Failure::Miscompare) };
-                pool.give(found);
-                Some((result, None))
+                if !is_same(done.buffer, expected, pool) {
+                    return (Err(Failure::Miscompare), None).into();
+                }
+                true
+            }
+            Work::CompareAndWrite { halves, .. } if self.done == 0 => {
+                self.done = 1;
+                if !is_same(done.buffer, &halves.expected, pool) {
+                    return (Err(Failure::Miscompare), None).into();
+                }
+                false
+            }
+            Work::CompareAndWrite { halves, .. } => {
+                halves.written = done.buffer;
+                true
+            }
+            Work::Copy(copying) if copying.is_writing => {
+                pool.give(done.buffer.expect("a write brings its buffer back"));
+                copying.is_writing = false;
+                if !copying.advance() {
+                    return After::Piece;
+                }
+                true
+            }
+            Work::Copy(copying) => {
+                copying.piece = done.buffer;
+                false
             }
             Work::Verify(range) => {
                 let length = range.length;
                 let piece = done.buffer.expect("a read brings its buffer back");
                 self.done += piece.len() as u64;
                 pool.give(piece);
-                (self.done == length).then_some((Ok(()), None))
+                self.done == length
             }
             Work::Write { buffer, .. } => {
                 *buffer = done.buffer;
-                Some((Ok(()), None))
+                true
             }
-            Work::Flush => Some((Ok(()), None)),
+            Work::Flush => true,
             Work::WriteZeroes { durable, .. } => {
                 self.done += 1;
-                (!*durable || self.done == 2).then_some((Ok(()), None))
+                !*durable || self.done == 2
             }
             Work::Deallocate(ranges) => {
                 self.done += 1;
-                (self.done == ranges.len() as u64).then_some((Ok(()), None))
+                self.done == ranges.len() as u64
             }
-        }
+        };
+        if is_over { (Ok(()), None).into() } else { After::Step }
     }
+}
+
+/// Whether a read has brought what was expected. Its buffer goes back.
+fn is_same(found: Option<IoBuffer>, expected: &IoBuffer, pool: &mut BufferPool) -> bool {
+    let found = found.expect("a read brings its buffer back");
+    let is_same = found[..] == expected[..];
+    pool.give(found);
+    is_same
 }
 
 fn take(pool: &mut BufferPool, length: u64) -> Option<IoBuffer> {

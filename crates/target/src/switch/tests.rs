@@ -199,6 +199,11 @@ impl World {
 fn name(failure: Failure) -> &'static str {
     match failure {
         Failure::Device(_) => "device",
+        Failure::Unread(_) => "unread",
+        Failure::Copy { range, is_read: true, .. } => ["copy 0 unread", "copy 1 unread"][range as usize],
+        Failure::Copy { range, is_read: false, .. } => {
+            ["copy 0 unwritten", "copy 1 unwritten"][range as usize]
+        }
         Failure::Miscompare => "miscompare",
         Failure::Withdrawn => "withdrawn",
     }
@@ -229,6 +234,165 @@ fn what_was_written_is_read_compared_and_verified() {
     ];
     assert_eq!(world.ended, expected);
     assert_eq!((world.pool.lent(), world.host.lent()), (Bytes::ZERO, Bytes::ZERO));
+}
+
+fn compare_and_write(world: &mut World, number: u64, expected: u8, written: u8) -> Work {
+    let halves = Halves { expected: world.page_of(expected), written: Some(world.page_of(written)) };
+    Work::CompareAndWrite { range: page(number), halves: Box::new(halves), durable: false }
+}
+
+fn write(world: &mut World, number: u64, byte: u8) -> Work {
+    Work::Write { range: page(number), buffer: Some(world.page_of(byte)), durable: false }
+}
+
+#[test]
+fn a_compare_and_write_writes_only_what_was_expected_to_be_there() {
+    let mut world = World::new(window(1), Bytes::mib(1));
+    let works = [
+        write(&mut world, 3, 7),
+        compare_and_write(&mut world, 3, 7, 8),
+        compare_and_write(&mut world, 3, 7, 9),
+        Work::Read(page(3)),
+    ];
+    for (tag, work) in (0..).zip(works) {
+        world.arrive(tag, ALICE, work);
+    }
+    world.run();
+    world.settle();
+    assert_eq!(
+        world.ended,
+        [(0, Ok(()), None), (1, Ok(()), None), (2, Err("miscompare"), None), (3, Ok(()), Some(8))]
+    );
+    let steps = ["write", "read", "write", "read", "read"].map(|step| (3, step));
+    assert_eq!(world.submitted(), steps);
+    assert_eq!((world.pool.lent(), world.host.lent()), (Bytes::ZERO, Bytes::ZERO));
+}
+
+/// Whatever is on the device already, and whatever comes meanwhile, of whomever.
+#[test]
+fn no_write_comes_between_a_compare_and_its_write() {
+    let mut world = World::new(window(64), Bytes::mib(1));
+    let first = write(&mut world, 3, 7);
+    world.arrive(0, BOB, first);
+    world.run();
+    let lock = compare_and_write(&mut world, 3, 7, 8);
+    let late = write(&mut world, 3, 9);
+    let again = compare_and_write(&mut world, 3, 9, 10);
+    world.arrive(1, ALICE, lock);
+    world.arrive(2, BOB, late);
+    world.arrive(3, ALICE, again);
+    world.arrive(4, BOB, Work::Read(page(3)));
+    world.arrive(5, BOB, Work::Deallocate(vec![page(3), page(40)]));
+    let elsewhere = write(&mut world, 100, 1);
+    world.arrive(6, BOB, elsewhere);
+    world.run();
+    assert_eq!(
+        world.submitted(),
+        [(3, "write"), (3, "read"), (100, "write")],
+        "reads and writes elsewhere go on; the compare waits for the write that is on the device"
+    );
+    world.settle();
+    let of_page: Vec<&str> =
+        world.submitted().iter().filter(|(page, _)| *page == 3).map(|(_, step)| *step).collect();
+    assert_eq!(
+        of_page,
+        ["write", "read", "read", "write", "write", "read", "write", "discard"],
+        "each compare and its write are beside each other"
+    );
+    let results: Vec<(u32, Result<(), &str>)> =
+        world.ended.iter().map(|(tag, result, _)| (*tag, *result)).collect();
+    for tag in 0..7 {
+        assert!(results.contains(&(tag, Ok(()))), "{tag}: {results:?}");
+    }
+    assert_eq!((world.pool.lent(), world.host.lent()), (Bytes::ZERO, Bytes::ZERO));
+}
+
+#[test]
+fn a_compare_that_cannot_be_read_writes_nothing_and_lets_the_others_go_on() {
+    let mut world = World::new(window(64), Bytes::mib(1));
+    world.bench.borrow_mut().refuse = true;
+    let (lock, after) = (compare_and_write(&mut world, 3, 0, 8), write(&mut world, 3, 9));
+    world.arrive(0, ALICE, lock);
+    world.arrive(1, BOB, after);
+    world.run();
+    world.bench.borrow_mut().release();
+    world.bench.borrow_mut().refuse = false;
+    world.run();
+    world.settle();
+    assert_eq!(world.ended, [(0, Err("unread"), None), (1, Ok(()), None)]);
+    assert_eq!(world.submitted(), [(3, "read"), (3, "write")]);
+    assert_eq!((world.pool.lent(), world.host.lent()), (Bytes::ZERO, Bytes::ZERO));
+}
+
+fn copying(sources: &[(u64, u64)], to: u64) -> Work {
+    let range = |&(number, pages): &(u64, u64)| ByteRange { offset: number * PAGE, length: pages * PAGE };
+    Work::Copy(Box::new(Copying::new(sources.iter().map(range).collect(), to * PAGE, false, None)))
+}
+
+#[test]
+fn a_copy_moves_every_byte_and_queues_up_for_each_piece() {
+    // One buffer of 64 KiB: no piece holds another one's memory.
+    let mut world = World::new(window(1), Bytes::kib(64));
+    for number in 0..40 {
+        world.bench.borrow_mut().contents.insert(number, number as u8 + 1);
+    }
+    world.arrive(0, ALICE, copying(&[(0, 20), (30, 3)], 100));
+    world.arrive(1, BOB, Work::Read(page(0)));
+    world.run();
+    world.settle();
+    let expected: Vec<u8> = (1..=20).chain(31..=33).collect();
+    let copied: Vec<u8> = (0..23)
+        .map(|number| world.bench.borrow().contents.get(&(100 + number)).copied().unwrap_or(0))
+        .collect();
+    assert_eq!(copied, expected);
+    assert_eq!(world.bench.borrow().contents.get(&123), None);
+    let steps = [
+        (0, "read"),
+        (100, "write"),
+        (0, "read"),
+        (16, "read"),
+        (116, "write"),
+        (30, "read"),
+        (120, "write"),
+    ];
+    assert_eq!(world.submitted(), steps, "the other tenant's read goes in between");
+    assert_eq!(world.tags(), [1, 0]);
+    assert_eq!(world.pool.lent(), Bytes::ZERO);
+    assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
+}
+
+#[test]
+fn a_copy_that_fails_says_how_far_it_came() {
+    let mut world = World::new(window(1), Bytes::mib(1));
+    world.arrive(0, ALICE, copying(&[(0, 1), (5, 1)], 100));
+    world.run();
+    // Read and written; the second range is read in vain.
+    for _ in 0..2 {
+        world.bench.borrow_mut().release();
+        world.run();
+    }
+    world.bench.borrow_mut().refuse = true;
+    world.settle();
+    assert_eq!(world.ended, [(0, Err("copy 1 unread"), None)]);
+    assert_eq!(world.pool.lent(), Bytes::ZERO);
+    assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
+}
+
+#[test]
+fn a_copy_goes_on_when_the_scheduler_changes() {
+    let mut world = World::new(window(1), Bytes::mib(1));
+    world.bench.borrow_mut().contents.insert(17, 9);
+    world.arrive(0, ALICE, copying(&[(0, 40)], 100));
+    world.run();
+    world.switch.replace_policy(world.now, window(3));
+    world.bench.borrow_mut().release();
+    world.run();
+    world.bench.borrow_mut().release();
+    world.run();
+    assert!(world.switch.retired.is_empty(), "the old one had a piece, which is over");
+    world.settle();
+    assert_eq!(world.bench.borrow().contents.get(&117), Some(&9));
+    assert_eq!((world.tags(), world.switch.policy().backlog()), (vec![0], sched::Backlog::default()));
 }
 
 #[test]

@@ -17,9 +17,10 @@
 //!        does (`a_target_survives_anything_and_stays_within_its_bounds`);
 //!        one buffer of each kind is enough to get through (`one_buffer_of_each_kind_is_enough_for_a_full_queue`);
 //!        nothing is allocated per command (`nothing_is_allocated_per_command_once_the_queue_has_been_busy`).
-//! Elsewhere: `plan` decides where a command's data is, `receive` takes PDUs in, `transmit` lays them,
+//! Elsewhere: `fused` holds the halves of a fused operation together, `plan` decides where a command's data is, `receive` takes PDUs in, `transmit` lays them,
 //!            `submission_queue` knows SQHD.
 
+mod fused;
 mod plan;
 mod receive;
 mod submission_queue;
@@ -33,6 +34,7 @@ use super::slots::Slots;
 use crate::buffer::{Buffer, BufferSource, BufferUse};
 use crate::pdu::{Digests, End, Framing, PduReader, Rules, term::TermReqImage};
 use crate::spec::{Cqe, Sqe, Status};
+use fused::Fused;
 use std::collections::VecDeque;
 use submission_queue::SubmissionQueue;
 use transmit::Outbound;
@@ -79,6 +81,11 @@ pub enum TargetEvent<B> {
         /// Its write data: the first `sqe.sgl_length()` bytes of the buffer.
         data: Option<B>,
     },
+    /// Two commands to be executed as one, and then answered both: each with its data, as in `Command`.
+    Fused {
+        /// The first and the second.
+        halves: [(Sqe, Option<B>); 2],
+    },
     /// A command was answered here and will not be seen: for whoever keeps account of what hosts do wrong.
     Refused {
         /// The command.
@@ -105,7 +112,7 @@ pub enum Pause {
 /// What became of a request to cancel a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// It had not been asked for its data: answered now.
+    /// It had not been asked for its data, or waited for its other half: answered now.
     Answered,
     /// Its data is on the way: it will be thrown away, then the command answered. The layer above never sees it.
     Draining,
@@ -124,6 +131,8 @@ struct Outstanding {
     read_length: u32,
     /// Whether it waits for something that may never happen.
     held: bool,
+    /// Its place in a fused operation that was not handed out yet.
+    fused: Option<fused::Place>,
 }
 
 /// How far a write's transfer has come.
@@ -175,6 +184,9 @@ pub struct TargetConnection<B> {
     commands: CidTable<Outstanding>,
     transfers: Slots<Transfer<B>>,
     parked: VecDeque<u16>,
+    fused: Fused<B>,
+    /// Buffers of commands that were refused here after they had got one.
+    discarded: Vec<B>,
     transmit: VecDeque<Outbound<B>>,
     transmit_pause: usize,
     /// Longest transfer of a command now: a stranger, who has not connected, moves no more than fits a capsule.
@@ -202,6 +214,8 @@ impl<B: Buffer> TargetConnection<B> {
             commands: CidTable::new(COMMANDS_BEFORE_CONNECT as usize),
             transfers: Slots::new(),
             parked: VecDeque::new(),
+            fused: Fused::new(),
+            discarded: Vec::new(),
             transmit: VecDeque::new(),
             transmit_pause: COMMANDS_BEFORE_CONNECT as usize + TRANSMIT_SLACK,
             transfer_max: limits.in_capsule_max.min(limits.transfer_max),
@@ -275,18 +289,29 @@ impl<B: Buffer> TargetConnection<B> {
     /// Answers the command `cid` with `status` if the layer above has not seen it yet, because its data is not complete.
     pub fn cancel(&mut self, cid: u16, status: Status) -> Cancel {
         let Some(command) = self.commands.get(cid) else { return Cancel::Unknown };
-        let Some(number) = command.transfer else { return Cancel::Delivered };
+        let Some(number) = command.transfer else {
+            let waits = command.fused.is_some_and(|place| self.cancel_half(cid, place, status));
+            return if waits { Cancel::Answered } else { Cancel::Delivered };
+        };
         let transfer = self.transfers.at(number);
         if transfer.stage == Stage::Parked {
             self.parked.retain(|parked| *parked != number);
             self.transfers.remove(number);
             self.commands.remove(cid);
             self.answer(Cqe::new(cid, status));
+            if let Some(place) = command.fused {
+                self.on_half_refused(place);
+            }
             return Cancel::Answered;
         }
         transfer.refused.get_or_insert(status);
-        transfer.buffer = None;
+        self.discarded.extend(transfer.buffer.take());
         Cancel::Draining
+    }
+
+    /// Gives back the buffers of commands that were refused here: look after `on_bytes` and `cancel`.
+    pub fn take_discarded(&mut self, give: impl FnMut(B)) {
+        self.discarded.drain(..).for_each(give);
     }
 
     /// Why the connection is over, if it is.
@@ -337,6 +362,8 @@ impl<B: Buffer> TargetConnection<B> {
             give(buffer);
         }
         self.transfers.drain().filter_map(|transfer| transfer.buffer).for_each(&mut give);
+        self.fused.drain().for_each(&mut give);
+        self.discarded.drain(..).for_each(&mut give);
         for outbound in self.transmit {
             if let Outbound::Data { buffer, .. } = outbound {
                 give(buffer);

@@ -10,6 +10,7 @@
 //! | identifier of an outstanding command                           | status Command ID Conflict                     |
 //! | identifier of a command that is held                           | the held one is given up                       |
 //! | impossible SGL                                                 | status as `plan` says                          |
+//! | half of a fused operation without the other right beside it    | status Missing Fused Command                   |
 //! | H2CData: unknown tag; identifier that is not the tag's         | invalid field at TTAG; at CCCID                |
 //! | H2CData: DATAL other than what came, longer than MAXH2CDATA    | invalid field at DATAL; limit exceeded         |
 //! | H2CData: beyond the transfer; not the next bytes; LAST wrong   | out of range; sequence error                   |
@@ -141,27 +142,30 @@ impl<B: Buffer> TargetConnection<B> {
             Some(_) => Err(Status::COMMAND_ID_CONFLICT),
             None => plan(&sqe, layout.data_length, self.transfer_max),
         };
-        let plan = match planned {
-            Ok(plan) => plan,
-            Err(status) => {
+        let (plan, place) = match (planned, self.pair_up(&sqe)) {
+            (Ok(plan), Ok(place)) => (plan, place),
+            (Err(status), place) | (Ok(_), place @ Err(status)) => {
                 self.refuse(sqe, status, events);
+                if let Ok(Some(place)) = place {
+                    self.on_half_refused(place);
+                }
                 if layout.data_length > 0 {
                     self.receiving = Receiving::Discarded;
                 }
                 return Ok(());
             }
         };
-        let mut command = Outstanding { transfer: None, read_length: 0, held: false };
+        let mut command = Outstanding { transfer: None, read_length: 0, held: false, fused: place };
         match plan {
-            Plan::Complete => events.push(TargetEvent::Command { sqe, data: None }),
-            Plan::Send(length) => {
-                command.read_length = length;
-                events.push(TargetEvent::Command { sqe, data: None });
-            }
+            Plan::Complete => {}
+            Plan::Send(length) => command.read_length = length,
             Plan::InCapsule(length) => self.receiving = Receiving::Unbuffered { length, starved: false },
             Plan::Solicit(length) => command.transfer = Some(self.solicit(sqe, length, source)),
         }
         self.commands.insert(cid, command);
+        if matches!(plan, Plan::Complete | Plan::Send(_)) {
+            self.deliver(sqe, None, place, events);
+        }
         Ok(())
     }
 
@@ -224,18 +228,21 @@ impl<B: Buffer> TargetConnection<B> {
         match core::mem::replace(&mut self.receiving, Receiving::Nothing) {
             Receiving::InCapsule { buffer, .. } => {
                 let sqe = self.reader.header::<CapsuleCmd>().sqe;
+                let place = self.place_of(&sqe);
                 if intact {
-                    events.push(TargetEvent::Command { sqe, data: Some(buffer) });
+                    self.deliver(sqe, Some(buffer), place, events);
                 } else {
+                    self.discarded.push(buffer);
                     self.commands.remove(sqe.cid());
                     self.refuse(sqe, Status::TRANSIENT_TRANSPORT_ERROR, events);
+                    place.into_iter().for_each(|place| self.on_half_refused(place));
                 }
             }
             Receiving::Transfer(number) => {
                 let transfer = self.transfers.at(number);
                 if !intact {
                     transfer.refused.get_or_insert(Status::TRANSIENT_TRANSPORT_ERROR);
-                    transfer.buffer = None;
+                    self.discarded.extend(transfer.buffer.take());
                 }
                 if transfer.received == transfer.length {
                     self.on_transfer_end(number, events);
@@ -251,14 +258,17 @@ impl<B: Buffer> TargetConnection<B> {
     /// All data of a write has come.
     fn on_transfer_end(&mut self, number: u16, events: &mut Vec<TargetEvent<B>>) {
         let Transfer { sqe, buffer, refused, .. } = self.transfers.remove(number);
+        let fused = self.place_of(&sqe);
         match refused {
             Some(status) => {
                 self.commands.remove(sqe.cid());
                 self.refuse(sqe, status, events);
+                fused.into_iter().for_each(|place| self.on_half_refused(place));
             }
             None => {
-                self.commands.set(sqe.cid(), Outstanding { transfer: None, read_length: 0, held: false });
-                events.push(TargetEvent::Command { sqe, data: buffer });
+                let complete = Outstanding { transfer: None, read_length: 0, held: false, fused };
+                self.commands.set(sqe.cid(), complete);
+                self.deliver(sqe, buffer, fused, events);
             }
         }
     }

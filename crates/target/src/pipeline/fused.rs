@@ -1,0 +1,53 @@
+//! Two commands that are one IO: Compare and Write.
+//!
+//! The transport has found them, the subsystem checks them, the switch does them as one. Here they are one IO with a second
+//! command to answer: the write is its command, the compare stands beside it.
+//!
+//! Holds: both commands are answered, once each, whatever becomes of the IO (`tests/fused.rs`).
+
+use super::{Pipeline, queue_of};
+use crate::payload::{Account, Payload};
+use crate::slab::Key;
+use nvme::buffer::Buffer;
+use nvme::spec::{Sqe, Status};
+use nvme::subsystem::FusedAction;
+use units::Instant;
+
+/// The first of two fused commands.
+pub(super) struct FirstHalf {
+    pub(super) cid: u16,
+    /// What the memory of its data is counted as.
+    pub(super) account: Account,
+    /// What it is told if the IO is taken back, if not the same as the second.
+    pub(super) if_withdrawn: Option<Status>,
+}
+
+impl Pipeline {
+    /// Two fused commands have come, with their data.
+    pub(super) fn on_fused(&mut self, now: Instant, key: Key, halves: [(Sqe, Option<Payload>); 2]) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let (Some(link), Some(home)) = (&mut session.link, &mut self.homes[session.subsystem]) else {
+            return;
+        };
+        let [(first, compared), (second, written)] = halves;
+        let data = [&compared, &written].map(|payload| payload.as_ref().map(Buffer::bytes));
+        match home.subsystem.on_fused_commands(queue_of(key), [&first, &second], data) {
+            FusedAction::Reply(cqes) => {
+                cqes.into_iter().for_each(|cqe| link.reply(cqe));
+                self.mark_dirty(key);
+                self.give_back(key, compared);
+                self.give_back(key, written);
+            }
+            FusedAction::Io(command) => {
+                let pooled = |payload: Option<Payload>| payload.and_then(Payload::into_pooled);
+                let (expected, account_of_first) = pooled(compared).expect("a checked compare has its data");
+                let (written, account) = pooled(written).expect("a checked write has its data");
+                let placement = self.placement_of(key, command.nsid);
+                let work = placement.compare_and_write(&command, [expected, written]);
+                let first = FirstHalf { cid: first.cid(), account: account_of_first, if_withdrawn: None };
+                let device = placement.device;
+                self.start_work(now, key, second.cid(), (command, account), (device, work), Some(first));
+            }
+        }
+    }
+}
