@@ -1,7 +1,7 @@
 //! Quantities as people type them: `4k`, `1G`, `500ms`, `200m` a second.
 //!
 //! Sizes follow fio: a suffix is binary (`k` = 1024) and case does not matter; `KiB`, `kb` and `k` are the same. Times carry
-//! `us`, `ms`, `s`, `m` or `h`; a bare number is seconds.
+//! `us`, `ms`, `s`, `m`, `h` or `d` (and fio's longer spellings of them); a bare number is seconds.
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
@@ -34,7 +34,7 @@ impl fmt::Display for NotAQuantity {
                 write!(f, "`{text}` does not begin with a number; write for example 4k, 1G, 10s")
             }
             NotAQuantity::Unit(unit) => {
-                write!(f, "`{unit}` is no unit here; sizes know k, m, g, t and times know us, ms, s, m, h")
+                write!(f, "`{unit}` is no unit here; sizes know k, m, g, t and times know us, ms, s, m, h, d")
             }
             NotAQuantity::TooLarge(text) => write!(f, "`{text}` is more than can be counted"),
         }
@@ -74,11 +74,12 @@ impl FromStr for Span {
         let (number, unit) = split(text.trim());
         let number: f64 = number.parse().map_err(|_| NotAQuantity::Number(text.to_string()))?;
         let nanos_per_unit = match unit.to_ascii_lowercase().as_str() {
-            "us" => 1e3,
-            "ms" => 1e6,
-            "" | "s" => 1e9,
+            "us" | "usec" => 1e3,
+            "ms" | "msec" => 1e6,
+            "" | "s" | "sec" => 1e9,
             "m" | "min" => 60e9,
             "h" => 3600e9,
+            "d" => 86_400e9,
             _ => return Err(NotAQuantity::Unit(unit.to_string())),
         };
         let nanos = number * nanos_per_unit;
@@ -150,6 +151,8 @@ mod tests {
         assert_eq!("1.5s".parse(), Ok(Span(Nanos::millis(1500))));
         assert_eq!("250us".parse(), Ok(Span(Nanos::micros(250))));
         assert_eq!("2m".parse(), Ok(Span(Nanos::secs(120))));
+        assert_eq!("1d".parse(), Ok(Span(Nanos::secs(86_400))));
+        assert_eq!("5msec".parse(), Ok(Span(Nanos::millis(5))));
     }
 
     #[test]

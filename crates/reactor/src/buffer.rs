@@ -83,6 +83,13 @@ impl IoBuffer {
         self.length == 0
     }
 
+    /// Makes the buffer shorter or longer, within the power of two (a page at least) that it was taken for. Its contents stay.
+    pub fn set_len(&mut self, length: usize) {
+        let size = self.memory.as_ref().expect("memory is present until drop").size();
+        assert!(length <= size, "a buffer of {length} bytes in {size} bytes of memory");
+        self.length = length;
+    }
+
     /// Takes the memory out for the pool `home`, or nothing if it belongs to another.
     pub(crate) fn into_memory_of(mut self, home: &Arc<Home>) -> Option<Memory> {
         if Arc::ptr_eq(&self.home, home) { self.memory.take() } else { None }
