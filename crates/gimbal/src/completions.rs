@@ -1,9 +1,9 @@
 //! `gimbal completions SHELL`.
 
-use crate::Cli;
+use crate::{Cli, output};
+use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
-use std::io;
 use std::process::ExitCode;
 
 /// Arguments of `gimbal completions`.
@@ -15,6 +15,9 @@ pub(crate) struct Args {
 
 /// Prints the script to source.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "gimbal", &mut io::stdout());
+    // Into memory first: the generator panics if it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "gimbal", &mut script);
+    output::print(&String::from_utf8(script).context("the script is not text")?)?;
     Ok(ExitCode::SUCCESS)
 }

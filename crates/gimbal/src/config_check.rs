@@ -1,5 +1,6 @@
 //! `gimbal config check FILE`: what is wrong with a configuration, before it is used.
 
+use crate::output;
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,19 +27,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ConfigCommand::Check { file } = args.command;
     match Config::load(&file) {
         Ok(config) => {
-            config.warnings().iter().for_each(|warning| eprintln!("{}: warning: {warning}", file.display()));
+            config
+                .warnings()
+                .iter()
+                .for_each(|warning| output::note(format_args!("{}: warning: {warning}", file.display())));
             let namespaces: usize =
                 config.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
-            println!(
+            output::line(format_args!(
                 "{}: valid ({} devices, {} subsystems, {namespaces} namespaces)",
                 file.display(),
                 config.devices.len(),
                 config.subsystems.len(),
-            );
+            ))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            eprintln!("{error}");
+            output::note(error);
             Ok(ExitCode::FAILURE)
         }
     }

@@ -1,5 +1,11 @@
 //! The `gimbal` command: one module per subcommand, and nothing else here.
 
+#![warn(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "commands print through `output`, which outlives a closed pipe"
+)]
+
 mod bench;
 mod completions;
 mod config_check;
@@ -7,9 +13,11 @@ mod demo;
 mod lab;
 mod loopback;
 mod notify;
+mod output;
 mod serve;
 
 use clap::{Parser, Subcommand};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Shares NVMe SSDs among many tenants over NVMe/TCP, so that each gets its fair share and a short latency tail.
@@ -44,7 +52,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(shown) => return explain(&shown),
+    };
+    let outcome = match cli.command {
         Command::Bench(args) => bench::run_command(*args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
@@ -55,8 +67,20 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("gimbal: {error:#}");
+            output::note(format_args!("gimbal: {error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Shows help, the version, or what is wrong with the arguments.
+fn explain(shown: &clap::Error) -> ExitCode {
+    match shown.print() {
+        // The reader has gone, or there is no standard error to complain on.
+        Err(error) if !shown.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            output::note(format_args!("gimbal: standard output cannot be written: {error}"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(u8::try_from(shown.exit_code()).expect("clap ends with 0 or 2")),
     }
 }

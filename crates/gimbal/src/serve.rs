@@ -4,11 +4,12 @@
 //! The first SIGTERM or SIGINT ends the target in order, the second at once. SIGHUP reads the configuration file again.
 
 use crate::notify::{State, notify};
+use crate::output;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::panic;
@@ -130,9 +131,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
     let mut server = Server::start(config)?;
     for address in server.addresses() {
-        println!("listening on {address}");
+        // Hosts can connect whether or not this can be printed.
+        if let Err(error) = output::line(format_args!("listening on {address}")) {
+            warn!(%address, "listening, but {error:#}");
+        }
     }
-    stdout().flush().context("stdout")?;
     notify(State::Ready);
 
     while signals.forever().next() == Some(SIGHUP) {

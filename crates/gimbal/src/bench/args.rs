@@ -4,18 +4,15 @@ use super::job::{self, JobSpec};
 use super::progress::Progress;
 use super::run::{Options, Target, run};
 use super::{json, table};
+use crate::output;
 use anyhow::{Context, Result};
 use host::Backend;
 use quantity::Span;
-use std::fs;
-use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use units::Nanos;
 
-/// `--json -` writes to standard output.
-const STANDARD_OUTPUT: &str = "-";
 /// What a run lasts if nothing says otherwise.
 const RUNTIME: Nanos = Nanos::secs(10);
 
@@ -101,6 +98,9 @@ impl From<BackendName> for Backend {
 pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     let jobs = job::collect(&args.job, args.config.as_deref(), &args.jobs)?;
     let target = Target { address: resolve(&args.addr)?, nqn: args.job.nqn.clone() };
+    if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
+        output::check_writable(path)?;
+    }
     let verifies = jobs.iter().any(|job| job.verify);
     let options = Options {
         runtime: args.runtime.map(|span| span.0).or((!verifies).then_some(RUNTIME)),
@@ -120,20 +120,19 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     progress.finish();
     let results = results?;
     match args.json.as_deref() {
-        Some(path) if path == Path::new(STANDARD_OUTPUT) => write_json(io::stdout().lock(), &results)?,
         Some(path) => {
-            let file = fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            write_json(file, &results)?;
-            println!("{}", table::render(&results));
+            let text =
+                serde_json::to_string_pretty(&json::render(&results)).context("the results are no JSON")?;
+            if output::is_stdout(path) {
+                output::line(text)?;
+            } else {
+                output::write_file(path, format!("{text}\n").as_bytes())?;
+                output::line(table::render(&results))?;
+            }
         }
-        None => println!("{}", table::render(&results)),
+        None => output::line(table::render(&results))?,
     }
     Ok(if results.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn write_json(mut to: impl Write, results: &super::Results) -> Result<()> {
-    serde_json::to_writer_pretty(&mut to, &json::render(results)).context("cannot write the results")?;
-    writeln!(to).context("cannot write the results")
 }
 
 fn resolve(text: &str) -> Result<SocketAddr> {

@@ -18,11 +18,11 @@ mod scenario;
 mod terminal;
 
 use crate::bench::Results;
+use crate::output;
 use anyhow::{Context, Result};
 use figures::{Figures, LatencyFigures, Run, TenantFigures};
 use scenario::{Scheduler, TENANTS, Window};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use terminal::Bars;
 use units::Nanos;
@@ -57,9 +57,12 @@ fn speed(text: &str) -> Result<f64, String> {
 
 /// Runs the demo.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    writable(&args.report)?;
+    output::check_writable(&args.report).context("name another place with --report")?;
+    if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
+        output::check_writable(path)?;
+    }
     let expected = terminal::expected_seconds(Scheduler::ALL.len(), args.seconds);
-    eprintln!("{}\nThis takes about {expected:.0} s.", scenario::description());
+    output::note(format_args!("{}\nThis takes about {expected:.0} s.", scenario::description()));
     let alone = scenario::standalone();
     let fair: Vec<f64> = alone.iter().map(|rate| rate * args.speed / TENANTS.len() as f64).collect();
     let window = Window {
@@ -91,33 +94,23 @@ fn device_time(span: Nanos, speed: f64) -> Nanos {
     Nanos((span.0 as f64 * speed) as u64)
 }
 
-/// Complains about a report that cannot be written before the work, not after it.
-fn writable(path: &Path) -> Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.append(true).create(true).open(path).map(drop).with_context(|| {
-        format!("the report cannot be written to {}; name another place with --report", path.display())
-    })
-}
-
 fn show(args: &Args, figures: &Figures) -> Result<()> {
-    let json_on_stdout = args.json.as_deref() == Some(Path::new("-"));
+    // Files first: they are whole even if the terminal's pipe leads to a full disk.
+    output::write_file(&args.report, report::page(figures)?.as_bytes())?;
     let summary = terminal::summary(figures);
-    if json_on_stdout {
-        eprint!("{summary}")
-    } else {
-        print!("{summary}")
-    }
-    let page = report::page(figures)?;
-    fs::write(&args.report, page).with_context(|| format!("writing {}", args.report.display()))?;
-    eprintln!("report: {}", args.report.display());
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(figures)?;
-        if json_on_stdout {
-            println!("{json}");
-        } else {
-            fs::write(path, json).with_context(|| format!("writing {}", path.display()))?;
+    let json = serde_json::to_string_pretty(figures)?;
+    match args.json.as_deref() {
+        Some(path) if output::is_stdout(path) => {
+            output::note(summary.trim_end());
+            output::line(json)?;
         }
+        Some(path) => {
+            output::write_file(path, json.as_bytes())?;
+            output::print(&summary)?;
+        }
+        None => output::print(&summary)?,
     }
+    output::note(format_args!("report: {}", args.report.display()));
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use super::figures::Figures;
 use super::live::RAMP;
 use super::scenario::TENANTS;
 use crate::bench::{Interval, Observer, Phase};
+use crate::output;
 use comfy_table::{Cell, CellAlignment, Table, TableComponent, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -59,7 +60,7 @@ impl Observer for Bars {
         if let Phase::Running { span: Some(span) } = phase {
             let seconds = span.as_secs_f64();
             if !std::io::stderr().is_terminal() {
-                eprintln!("{}: running for {seconds:.0} s", self.scheduler);
+                output::note(format_args!("{}: running for {seconds:.0} s", self.scheduler));
             }
             self.lines.set_message(format!(
                 "{} for {seconds:.0} s; a third of a bar is a fair share",
@@ -78,12 +79,12 @@ impl Observer for Bars {
         let last = job + 1 == TENANTS.len();
         if last && interval.end.0.is_multiple_of(LINE_EVERY.0) && !std::io::stderr().is_terminal() {
             let f_utils: Vec<String> = self.f_utils.iter().map(|f_util| format!("{f_util:.2}")).collect();
-            eprintln!(
+            output::note(format_args!(
                 "{}: {:.0} s, f-Util {}",
                 self.scheduler,
                 interval.end.as_secs_f64(),
                 f_utils.join(" ")
-            );
+            ));
         }
         ControlFlow::Continue(())
     }

@@ -1,14 +1,14 @@
 //! `gimbal lab calibrate`.
 
 use super::progress::Bar;
+use crate::output;
 use ::lab::calibrate;
 use ::lab::runner::Images;
 use ::lab::scheduler::Scheduler;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use ssd::{Calibration, Profile};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -39,15 +39,18 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let calibration = match &args.check {
         Some(path) => Calibration::load(path)?,
         None => {
+            if !output::is_stdout(&args.out) {
+                output::check_writable(&args.out)?;
+            }
             let bar = Bar::new();
             let made = calibrate::calibrate(&profile, &images, &|progress| bar.show(progress))?;
             drop(bar);
             let text = made.to_toml();
-            if args.out.as_os_str() == "-" {
-                print!("{text}");
+            if output::is_stdout(&args.out) {
+                output::print(&text)?;
             } else {
-                fs::write(&args.out, text).with_context(|| format!("writing {}", args.out.display()))?;
-                eprintln!("calibration: {}", args.out.display());
+                output::write_file(&args.out, text.as_bytes())?;
+                output::note(format_args!("calibration: {}", args.out.display()));
             }
             made
         }
@@ -66,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         let claimed = if check.expected { "full speed" } else { "less: a static model" };
         table.add_row([check.scheduler, check.work, &format!("{:.1} %", 100.0 * check.share), claimed]);
     }
-    eprintln!("{table}");
+    output::note(table);
     let passes = checks.iter().all(calibrate::Check::passes);
     Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

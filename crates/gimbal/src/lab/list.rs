@@ -1,5 +1,6 @@
 //! `gimbal lab list`.
 
+use crate::output;
 use ::lab::Experiment;
 use anyhow::Result;
 use comfy_table::Table;
@@ -38,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         })
         .collect::<Result<Vec<_>>>()?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&listed)?);
+        output::line(serde_json::to_string_pretty(&listed)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
@@ -47,6 +48,6 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         let (cases, claims) = (experiment.cases.to_string(), experiment.claims.to_string());
         table.add_row([experiment.name, experiment.title, experiment.source, cases, claims]);
     }
-    println!("{table}");
+    output::line(table)?;
     Ok(ExitCode::SUCCESS)
 }

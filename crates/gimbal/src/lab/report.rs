@@ -9,11 +9,11 @@
 
 use super::run::conduct;
 use super::select::Selection;
+use crate::output::{self, Destination};
 use ::lab::report::{Chapter, html};
 use ::lab::runner::Images;
 use anyhow::{Context, Result};
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,8 +48,8 @@ const UNFINISHED: &str = "<!doctype html><title>Unfinished report</title><p>This
 /// The folder, and how much has been written into it.
 struct Folder {
     path: PathBuf,
-    records: Output,
-    claims: Output,
+    records: Destination,
+    claims: Destination,
     written: Written,
 }
 
@@ -69,15 +69,15 @@ impl Folder {
         })?;
         // Every figure is a file of its own: whether there may be new ones is found out with one.
         let trial = figures.join(".trial");
-        Output::create(trial.clone())?;
+        create(&trial)?;
         fs::remove_file(&trial).with_context(|| format!("removing {}", trial.display()))?;
-        let mut page = Output::create(page_of(path))?;
+        let mut page = create(&page_of(path))?;
         page.line(UNFINISHED)?;
         page.close()?;
         Ok(Folder {
             path: path.to_owned(),
-            records: Output::create(path.join("records.jsonl"))?,
-            claims: Output::create(path.join("claims.jsonl"))?,
+            records: create(&path.join("records.jsonl"))?,
+            claims: create(&path.join("claims.jsonl"))?,
             written: Written::default(),
         })
     }
@@ -94,7 +94,7 @@ impl Folder {
         for figure in &chapter.figures {
             let at = |end: &str| self.path.join("figures").join(format!("{}.{end}", figure.name));
             for (path, bytes) in [(at("svg"), figure.svg.as_bytes()), (at("png"), &figure.png())] {
-                fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+                output::write_file(&path, bytes)?;
             }
             self.written.figures += 1;
         }
@@ -102,46 +102,32 @@ impl Folder {
     }
 
     fn close(self, page: &str) -> Result<()> {
-        for output in [self.records, self.claims] {
-            output.close()?;
+        for lines in [self.records, self.claims] {
+            lines.close()?;
         }
-        let mut finished = Output::create(page_of(&self.path))?;
-        finished.line(page)?;
-        finished.close()?;
+        output::write_file(&page_of(&self.path), format!("{page}\n").as_bytes())?;
         let Written { records, claims, figures } = self.written;
-        println!("{}: {claims} rows of claims, {figures} figures", page_of(&self.path).display());
-        println!("{}: {figures} figures as SVG and PNG", self.path.join("figures").display());
-        println!("{}: {records} runs", self.path.join("records.jsonl").display());
-        println!("{}: {claims} rows", self.path.join("claims.jsonl").display());
+        output::line(format_args!(
+            "{}: {claims} rows of claims, {figures} figures",
+            page_of(&self.path).display()
+        ))?;
+        output::line(format_args!(
+            "{}: {figures} figures as SVG and PNG",
+            self.path.join("figures").display()
+        ))?;
+        output::line(format_args!("{}: {records} runs", self.path.join("records.jsonl").display()))?;
+        output::line(format_args!("{}: {claims} rows", self.path.join("claims.jsonl").display()))?;
         Ok(())
     }
 }
 
+/// Opens a file of the folder.
+fn create(path: &Path) -> Result<Destination> {
+    Destination::create(path).context("name another place with --out")
+}
+
 fn page_of(folder: &Path) -> PathBuf {
     folder.join("index.html")
-}
-
-/// A file that knows its name.
-struct Output {
-    path: PathBuf,
-    file: BufWriter<File>,
-}
-
-impl Output {
-    fn create(path: PathBuf) -> Result<Output> {
-        let file = File::create(&path).with_context(|| {
-            format!("{} cannot be written; name another place with --out", path.display())
-        })?;
-        Ok(Output { path, file: BufWriter::new(file) })
-    }
-
-    fn line(&mut self, line: &str) -> Result<()> {
-        writeln!(self.file, "{line}").with_context(|| format!("writing {}", self.path.display()))
-    }
-
-    fn close(mut self) -> Result<()> {
-        self.file.flush().with_context(|| format!("writing {}", self.path.display()))
-    }
 }
 
 #[cfg(test)]

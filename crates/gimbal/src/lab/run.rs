@@ -4,12 +4,12 @@ use super::live::{self, Output, Slow};
 use super::progress::Bar;
 use super::select::Selection;
 use super::tables;
+use crate::output::{self, Destination};
 use ::lab::Findings;
 use ::lab::claims::Kept;
 use ::lab::runner::Images;
 use anyhow::{Context, Result};
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,33 +47,38 @@ pub(super) struct ClaimsArgs {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let experiments = args.selection.experiments()?;
-    let mut lines: Option<Box<dyn Write>> = match &args.json {
-        Some(path) if path.as_os_str() == "-" => Some(Box::new(std::io::stdout().lock())),
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
-            Some(Box::new(BufWriter::new(file)))
+    let mut lines = args.json.as_deref().map(Destination::create).transpose()?;
+    let on_stdout = args.json.as_deref().is_some_and(output::is_stdout);
+    let lines_in_file = args.json.is_some() && !on_stdout;
+    let show = |text: &str| {
+        if on_stdout {
+            output::note(text);
+            return Ok(());
         }
-        None => None,
+        output::line(text)
     };
-    let on_stdout = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    let show = |text: &str| if on_stdout { eprintln!("{text}") } else { println!("{text}") };
+    // What is only printed is not worth more work once nobody reads it.
+    let is_wanted = || lines_in_file || output::has_reader();
     if args.live {
-        let lines = lines.as_deref_mut().map(|lines| lines as &mut dyn Write);
-        return live::run(experiments, args.slow, Output { lines, show: &show });
+        let output = Output { lines: lines.as_mut(), show: &show, is_wanted: &is_wanted };
+        let code = live::run(experiments, args.slow, output)?;
+        lines.map_or(Ok(()), Destination::close)?;
+        return Ok(code);
     }
     let images = Images::default();
     for experiment in experiments {
         let findings = conduct(experiment, &images)?;
         if let Some(lines) = &mut lines {
             for record in &findings.records {
-                writeln!(lines, "{}", serde_json::to_string(record)?)?;
+                lines.line(serde_json::to_string(record)?)?;
             }
         }
-        show(&tables::records(&findings));
+        show(&tables::records(&findings))?;
+        if !is_wanted() {
+            break;
+        }
     }
-    if let Some(lines) = &mut lines {
-        lines.flush()?;
-    }
+    lines.map_or(Ok(()), Destination::close)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -91,17 +96,17 @@ pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode> {
     }
     if args.json {
         for row in &rows {
-            println!("{}", serde_json::to_string(row)?);
+            output::line(serde_json::to_string(row)?)?;
         }
     } else {
-        println!("{}", tables::claims(&rows));
+        output::line(tables::claims(&rows))?;
     }
     if let Some(path) = &args.keep {
-        fs::write(path, Kept::of(&rows).to_text()).with_context(|| format!("writing {}", path.display()))?;
+        output::write_file(path, Kept::of(&rows).to_text().as_bytes())?;
     }
     let changes = kept.map_or(Vec::new(), |kept| kept.changes(&names, &rows));
     for change in &changes {
-        eprintln!("{change}");
+        output::note(change);
     }
     Ok(if changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -3,6 +3,7 @@
 //! One thread runs world after world in turns, so that what else the machine does meanwhile falls on all of them.
 
 use super::progress::Bar;
+use crate::output;
 use ::lab::findings::Spread;
 use ::lab::runner::Progress;
 use ::lab::scale::{Pace, TENANTS, Took, world};
@@ -91,10 +92,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                 ios_per_second: pace.per_second(),
                 ios_per_processor_second: pace.per_processor_second(),
             };
-            println!("{}", serde_json::to_string(&line)?);
+            output::line(serde_json::to_string(&line)?)?;
         }
     } else {
-        println!("{}", table(&paces));
+        output::line(table(&paces))?;
     }
     Ok(ExitCode::SUCCESS)
 }

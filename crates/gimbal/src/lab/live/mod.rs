@@ -24,6 +24,7 @@ mod way;
 pub(super) use slow::Slow;
 
 use super::progress::Bar;
+use crate::output::{self, Destination};
 use ::lab::experiment::Experiment;
 use ::lab::findings::Findings;
 use ::lab::plan::{Plan, Purpose};
@@ -36,7 +37,6 @@ use serde::Serialize;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use slow::clock;
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,9 +62,11 @@ struct Line<'r> {
 /// Where lines and tables go.
 pub(super) struct Output<'o> {
     /// A line for each side and run.
-    pub(super) lines: Option<&'o mut dyn Write>,
+    pub(super) lines: Option<&'o mut Destination>,
     /// Shows text to people.
-    pub(super) show: &'o dyn Fn(&str),
+    pub(super) show: &'o dyn Fn(&str) -> Result<()>,
+    /// Whether anybody will see what further runs find.
+    pub(super) is_wanted: &'o dyn Fn() -> bool,
 }
 
 /// Runs experiments on both sides.
@@ -77,7 +79,7 @@ pub(super) fn run(experiments: Vec<Experiment>, slow: Slow, mut output: Output<'
         "Live: {slow} times slower than the SSD; figures are in the SSD's time. The simulator's network is loopback's: a 4 KiB read \
          of a device that answers at once takes {} here; {} each way in the SSD's time.\n",
         way.small, network.delay,
-    ));
+    ))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     // The second one ends at once, whatever the first one did.
     flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))
@@ -87,8 +89,11 @@ pub(super) fn run(experiments: Vec<Experiment>, slow: Slow, mut output: Output<'
     for experiment in experiments {
         let experiment = Experiment { network, ..experiment };
         if !compare(experiment, slow, way, &images, &interrupted, &mut output)? {
-            eprintln!("interrupted: only runs that had ended are shown");
+            output::note("interrupted: only runs that had ended are shown");
             return Ok(ExitCode::from(INTERRUPTED));
+        }
+        if !(output.is_wanted)() {
+            break;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -102,7 +107,9 @@ fn livable(mut experiment: Experiment, slow: Slow) -> Result<Experiment> {
     let name = &experiment.name;
     for scheduler in experiment.schedulers.iter().filter(|scheduler| offered(**scheduler).is_none()) {
         let scheduler = scheduler.name();
-        eprintln!("{name}: {scheduler} is left out: `gimbal serve` and its hosts have nothing of that name");
+        output::note(format_args!(
+            "{name}: {scheduler} is left out: `gimbal serve` and its hosts have nothing of that name"
+        ));
     }
     experiment.schedulers.retain(|scheduler| offered(*scheduler).is_some());
     if experiment.schedulers.is_empty() {
@@ -137,7 +144,11 @@ fn compare(
         })
     };
     let span = Nanos(cases().map(|(_, _, live)| live.span().0).sum());
-    eprintln!("{}: the live runs take {} (minutes and seconds)", experiment.name, clock(span));
+    output::note(format_args!(
+        "{}: the live runs take {} (minutes and seconds)",
+        experiment.name,
+        clock(span)
+    ));
     let mut progress = Progress::new(span);
     let (all, mut kept) = (simulator.records.len(), Vec::new());
     for ((number, run, live), twin) in cases().zip(&simulator.records) {
@@ -154,7 +165,7 @@ fn compare(
             let virtual_time = Line { side: "simulator", slow, record: twin, timekeeping: None };
             let live = Line { side: "product", slow, record: &record, timekeeping: Some(timekeeping) };
             for line in [virtual_time, live] {
-                writeln!(lines, "{}", serde_json::to_string(&line)?)?;
+                lines.line(serde_json::to_string(&line)?)?;
             }
             // A run takes so long that whoever reads along wants to have it.
             lines.flush()?;
@@ -164,9 +175,9 @@ fn compare(
     }
     drop(progress);
     let whole = !interrupted.load(Ordering::Relaxed);
-    (output.show)(&format!("{}: {} ({})\n", experiment.name, experiment.title, experiment.source));
-    (output.show)(&table::both(&simulator, &product));
-    (output.show)(&table::claims(&simulator, &product));
-    (output.show)(&table::timekeeping(&kept));
+    (output.show)(&format!("{}: {} ({})\n", experiment.name, experiment.title, experiment.source))?;
+    (output.show)(&table::both(&simulator, &product))?;
+    (output.show)(&table::claims(&simulator, &product))?;
+    (output.show)(&table::timekeeping(&kept))?;
     Ok(whole)
 }

@@ -1,6 +1,7 @@
 //! How far the live runs are and how long they will go on: a bar on a terminal, else a line for each run.
 
 use super::slow::clock;
+use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use units::Nanos;
@@ -31,7 +32,7 @@ impl Progress {
     pub(super) fn begin(&mut self, label: String) {
         self.label = label;
         if !stderr().is_terminal() {
-            eprintln!("{}; {} left", self.label, self.left(Nanos::ZERO));
+            output::note(format_args!("{}; {} left", self.label, self.left(Nanos::ZERO)));
         }
         self.within(Nanos::ZERO);
     }

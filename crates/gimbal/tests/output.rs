@@ -1,0 +1,226 @@
+//! What every subcommand does when its output leads nowhere: to a closed pipe, to a full disk.
+//!
+//! A closed pipe is one whose reading end is gone before the command starts, so nothing here depends on who is faster.
+
+mod process;
+
+use process::{Process, gimbal, serve};
+use std::fs::{self, File, OpenOptions};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// An experiment that ends at once.
+const TINY: &str = r#"
+title = "A reader"
+source = "made up"
+about = "As short as it can be."
+profiles = ["dct983"]
+seeds = [5]
+warm_up = "5ms"
+duration = "20ms"
+interval = "5ms"
+alone = ["2ms", "5ms"]
+schedulers = ["none"]
+
+[[case]]
+name = "one"
+condition = "clean"
+groups = [{ name = "reader", count = 1, rw = "randread", bs = "4k", iodepth = 4 }]
+"#;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("gimbal-output-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a scratch folder");
+        fs::write(path.join("tiny.toml"), TINY).expect("there is room");
+        Scratch(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("the folder's name is text").to_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left behind in the temporary folder harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The writing end of a pipe that nobody reads.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+/// Where every write finds a full disk.
+fn full_disk() -> File {
+    OpenOptions::new().write(true).open("/dev/full").expect("Linux has a full disk to try things on")
+}
+
+/// Every subcommand that prints a result, on `target` where it needs one.
+fn commands(scratch: &Scratch, target: &Process) -> Vec<Vec<String>> {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/gimbal.toml");
+    let (tiny, report) = (scratch.path("tiny.toml"), scratch.path("report"));
+    let address = target.address().to_string();
+    let bench = ["bench", "--addr", &address, "--rw", "read", "--size", "1m"];
+    [
+        &["--help"][..],
+        &["--version"],
+        &["bench", "--help"],
+        &["completions", "bash"],
+        &["completions", "zsh"],
+        &["completions", "fish"],
+        &["config", "check", example],
+        &["lab", "list"],
+        &["lab", "list", "--json"],
+        &["lab", "run", &tiny],
+        &["lab", "run", &tiny, "--json", "-"],
+        &["lab", "claims", &tiny],
+        &["lab", "report", &tiny, "--out", &report],
+        &["lab", "scale", "--tenants", "1", "--span", "1ms", "--rounds", "1"],
+        &["lab", "scale", "--tenants", "1", "--span", "1ms", "--rounds", "1", "--json"],
+        &bench,
+        &[&bench[..], &["--json", "-"]].concat(),
+    ]
+    .iter()
+    .map(|words| words.iter().map(|word| word.to_string()).collect())
+    .collect()
+}
+
+fn null_target() -> Process {
+    Process::start(&mut serve(&["--log", "error", "--device", "null"]))
+}
+
+fn run(words: &[String], stdout: Stdio) -> Output {
+    let mut command = gimbal();
+    command.args(words).stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
+    command.spawn().and_then(std::process::Child::wait_with_output).expect("the binary was built")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn every_command_ends_quietly_when_nobody_reads_what_it_prints() {
+    let (scratch, target) = (Scratch::new("pipe"), null_target());
+    for words in commands(&scratch, &target) {
+        let output = run(&words, closed_pipe());
+        let said = said(&output);
+        assert!(output.status.success(), "{words:?} ended with {}:\n{said}", output.status);
+        for word in ["panicked", "Broken pipe", "cannot be written"] {
+            assert!(!said.contains(word), "{words:?} is not quiet:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn every_command_says_that_the_disk_it_prints_to_is_full_and_fails() {
+    let (scratch, target) = (Scratch::new("full"), null_target());
+    for words in commands(&scratch, &target) {
+        let output = run(&words, full_disk().into());
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}:\n{said}");
+        assert!(!said.contains("panicked"), "{words:?}:\n{said}");
+        assert!(said.contains("No space left on device"), "{words:?} does not say why:\n{said}");
+    }
+}
+
+#[test]
+fn no_command_minds_that_nobody_can_read_what_it_complains_about() {
+    let (scratch, target) = (Scratch::new("complaints"), null_target());
+    for words in commands(&scratch, &target) {
+        for stderr in [closed_pipe(), full_disk().into()] {
+            let mut command = gimbal();
+            command.args(&words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+            let status = command.status().expect("the binary was built");
+            assert!(status.success(), "{words:?} ended with {status}");
+        }
+    }
+    let unknown = |stderr: Stdio| gimbal().arg("sing").stderr(stderr).status().expect("the binary was built");
+    for stderr in [closed_pipe(), full_disk().into()] {
+        assert_eq!(unknown(stderr).code(), Some(2), "a mistake is a mistake whether or not it can be said");
+    }
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_an_error_that_names_it() {
+    let (scratch, target) = (Scratch::new("file"), null_target());
+    let (tiny, report, address) =
+        (scratch.path("tiny.toml"), scratch.path("report"), target.address().to_string());
+    let bench = ["bench", "--addr", &address, "--rw", "read", "--size", "1m", "--json", "/dev/full"];
+    let report_folder = PathBuf::from(&report);
+    fs::create_dir_all(report_folder.join("figures")).expect("there is room");
+    std::os::unix::fs::symlink("/dev/full", report_folder.join("records.jsonl")).expect("a new name");
+    let commands: [&[&str]; 4] = [
+        &bench,
+        &["lab", "run", &tiny, "--json", "/dev/full"],
+        &["lab", "claims", &tiny, "--keep", "/dev/full"],
+        &["lab", "report", &tiny, "--out", &report],
+    ];
+    for words in commands {
+        let output = gimbal().args(words).stdin(Stdio::null()).output().expect("the binary was built");
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}:\n{said}");
+        assert!(said.contains("No space left on device"), "{words:?} does not say why:\n{said}");
+        let name = if words.contains(&"report") { "records.jsonl" } else { "/dev/full" };
+        assert!(said.contains(name), "{words:?} does not say what could not be written:\n{said}");
+    }
+}
+
+#[test]
+fn a_target_serves_whether_or_not_its_address_can_be_printed() {
+    // With a port of its own choice nobody would know where: it is told to listen where a socket was a moment ago.
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    for stdout in [closed_pipe(), full_disk().into()] {
+        let address = free().to_string();
+        let mut command = gimbal();
+        command.args(["serve", "--device", "null", "--listen", &address, "--log", "info"]);
+        let child = command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null()).spawn();
+        let mut child = Ended(child.expect("the binary was built"));
+        while std::net::TcpStream::connect(&address).is_err() {
+            let ended = child.0.try_wait().expect("our own child");
+            assert!(ended.is_none(), "the target has ended with {ended:?}");
+            std::thread::yield_now();
+        }
+        let killed = Command::new("kill").args(["-TERM", &child.0.id().to_string()]).status();
+        assert!(killed.expect("kill(1) is everywhere").success());
+        assert!(child.0.wait().expect("our own child").success());
+    }
+}
+
+/// A process that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Takes twenty seconds: the demo has three schedulers to show, and a warm-up before each.
+#[test]
+#[ignore = "reason: long"]
+fn the_demo_writes_its_report_whether_or_not_anybody_reads_the_summary() {
+    let scratch = Scratch::new("demo");
+    for (stdout, code) in [(closed_pipe(), 0), (full_disk().into(), 1)] {
+        let report = scratch.path("demo.html");
+        let words = ["demo", "--seconds", "2", "--report", &report].map(str::to_owned);
+        let output = run(&words, stdout);
+        let said = said(&output);
+        assert!(output.status.code() == Some(code) && !said.contains("panicked"), "{said}");
+        let page = fs::read_to_string(&report).expect("the report was written");
+        assert!(page.trim_end().ends_with("</html>"), "the report is not whole");
+        fs::remove_file(&report).expect("it was there");
+    }
+    let words = ["demo", "--seconds", "2", "--report", "/dev/full"].map(str::to_owned);
+    let output = run(&words, Stdio::null());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("/dev/full cannot be written: No space left"), "{}", said(&output));
+}
