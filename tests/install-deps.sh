@@ -14,6 +14,7 @@ needed=(
 	"cpio                   cpio"
 	"xz                     xz-utils"
 	"flock                  util-linux"
+	"fio                    fio"
 	"shellcheck             shellcheck"
 	"/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring"
 )

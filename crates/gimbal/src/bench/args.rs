@@ -1,50 +1,41 @@
 //! `gimbal bench` as a command.
 
-use super::job::{self, JobSpec};
+use super::job::{self, Collected};
 use super::progress::Progress;
 use super::run::{Options, Target, run};
-use super::{json, table};
+use super::settings::Flags;
+use super::{JobResult, Results, json, table};
 use crate::output;
 use anyhow::{Context, Result};
 use host::Backend;
 use quantity::Span;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use units::Nanos;
 
-/// What a run lasts if nothing says otherwise.
-const RUNTIME: Nanos = Nanos::secs(10);
-
 /// Loads a target over NVMe/TCP and measures what comes back. Works with any target: ours, Linux's, SPDK's.
 ///
-/// Several tenants in one run: a job file (-c jobs.toml), or one --job for each. Flags set what jobs do not say themselves.
+/// The options of a job are fio's and mean what fio means; docs/bench.md lists them and says where they differ. Several tenants in
+/// one run: a job file of fio's, or one --job for each. Flags change every job of a file; what a --job says goes before them.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// Job files of fio's (INI): [global] and a section per tenant
+    #[arg(value_name = "JOBFILE")]
+    files: Vec<PathBuf>,
+    /// A job file, too
+    #[arg(short, long, value_name = "JOBFILE")]
+    config: Option<PathBuf>,
+    /// One tenant, for example 'name=a,rw=randread,bs=4k,iodepth=32'; may be repeated
+    #[arg(long = "job", value_name = "OPTIONS")]
+    jobs: Vec<String>,
     /// Where the target listens
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
     addr: String,
-    #[command(flatten)]
-    job: JobSpec,
-    /// Job file (TOML): [global] and one [[job]] per tenant
-    #[arg(short, long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// One tenant, for example 'name=a,rw=randread,bs=4k,iodepth=32'; may be repeated
-    #[arg(long = "job", value_name = "FIELDS")]
-    jobs: Vec<String>,
-    /// How long to measure [default: 10s; with --verify: until everything is written once]
-    #[arg(long, value_name = "TIME")]
-    runtime: Option<Span>,
-    /// How long to run before measuring
-    #[arg(long, value_name = "TIME", default_value = "0")]
-    ramp_time: Span,
     /// Run each job alone first and report f-Util = bandwidth / (bandwidth alone / number of jobs)
     #[arg(long)]
     standalone: bool,
-    /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// Threads among which the jobs are divided
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -66,12 +57,16 @@ pub(crate) struct Args {
     /// Write the results as JSON (`-`: to standard output, instead of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   gimbal bench --rw randread --bs 4k --iodepth 32
   gimbal bench --rw write --bs 128k --iodepth 4 --size 1g --verify
+  gimbal bench --rw randwrite --bssplit 4k/60:64k/40 --random_distribution zipf:1.1 --runtime 30 --time_based
+  gimbal bench jobs.fio --runtime 60
   gimbal bench --standalone --job 'name=small,rw=randread,bs=4k,iodepth=32' --job 'name=large,rw=read,bs=128k,iodepth=4'";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -79,6 +74,7 @@ enum BackendName {
     /// io_uring if the kernel allows it, else epoll
     Auto,
     /// io_uring
+    #[value(name = "io_uring")]
     IoUring,
     /// epoll
     Epoll,
@@ -94,19 +90,24 @@ impl From<BackendName> for Backend {
     }
 }
 
-/// Runs the command. The exit code says whether every IO succeeded and everything verified is right.
+/// Runs the command. The exit code says whether every IO succeeded, everything verified is right, and every job did something.
 pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
-    let jobs = job::collect(&args.job, args.config.as_deref(), &args.jobs)?;
-    let target = Target { address: resolve(&args.addr)?, nqn: args.job.nqn.clone() };
+    let settings = &args.flags.0;
+    let files: Vec<PathBuf> = args.files.into_iter().chain(args.config).collect();
+    let Collected { jobs, without_effect } = job::collect(settings, &files, &args.jobs)?;
+    if !without_effect.is_empty() {
+        output::note(format_args!(
+            "without effect here (docs/bench.md says why): {}",
+            without_effect.join(", ")
+        ));
+    }
+    let target = Target { address: resolve(&args.addr)?, nqn: settings.get("nqn")? };
     if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
         output::check_writable(path)?;
     }
-    let verifies = jobs.iter().any(|job| job.verify);
     let options = Options {
-        runtime: args.runtime.map(|span| span.0).or((!verifies).then_some(RUNTIME)),
-        ramp: args.ramp_time.0,
+        runtime: None,
         interval: args.interval.0.max(Nanos::millis(1)),
-        seed: args.seed,
         threads: usize::from(args.threads),
         backend: args.backend.into(),
         standalone: args.standalone,
@@ -119,20 +120,27 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     let results = run(&jobs, &target, &options, &mut progress);
     progress.finish();
     let results = results?;
-    match args.json.as_deref() {
-        Some(path) => {
-            let text =
-                serde_json::to_string_pretty(&json::render(&results)).context("the results are no JSON")?;
-            if output::is_stdout(path) {
-                output::line(text)?;
-            } else {
-                output::write_file(path, format!("{text}\n").as_bytes())?;
-                output::line(table::render(&results))?;
-            }
+    let is_good = results.is_clean() && results.jobs.iter().all(JobResult::did_something);
+    let results = results.grouped();
+    show(&results, args.json.as_deref())?;
+    match results.fatal {
+        Some(error) => {
+            Err(error).context("the run ended before its time; the results are of what was done until then")
         }
-        None => output::line(table::render(&results))?,
+        None if is_good => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::FAILURE),
     }
-    Ok(if results.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints the results, or writes them.
+fn show(results: &Results, json: Option<&Path>) -> Result<()> {
+    let Some(path) = json else { return output::line(table::render(results)) };
+    let text = serde_json::to_string_pretty(&json::render(results)).context("the results are no JSON")?;
+    if output::is_stdout(path) {
+        return output::line(text);
+    }
+    output::write_file(path, format!("{text}\n").as_bytes())?;
+    output::line(table::render(results))
 }
 
 fn resolve(text: &str) -> Result<SocketAddr> {

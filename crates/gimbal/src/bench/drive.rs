@@ -9,28 +9,28 @@
 //!        it says.
 //! Elsewhere: which IOs, when, how deep is `stream`; starting several threads together is `run`.
 
+use super::direction::Direction;
 use super::due::Due;
 use super::error::BenchError;
 use super::job::Job;
+use super::latency_target::{Search, Verdict};
 use super::measure::{Completed, Interval, Recorded, Recorder, Window};
 use super::pattern;
 use super::place::{Place, host_id, host_nqn, locate};
 use super::results::{JobResult, Trouble, Verified};
 use super::run::Load;
-use super::stream::{Departure, Hours, Stream, Turn};
-use super::workload::{Direction, Region, Step, Workload};
+use super::stream::{Budget, Departure, Hours, Stream, Turn};
+use super::workload::{Step, Workload};
 use super::written::Written;
 use host::{
-    Backoff, Completion, ConnectError, ControllerId, ControllerOptions, Engine, Event, IoBuffer, Nqn,
-    Operation, Request,
+    Completion, ConnectError, ControllerId, ControllerOptions, Engine, Event, IoBuffer, Nqn, Operation,
+    Refusal, Request,
 };
 use reactor::Clock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Instant, Lba, Nanos};
 
-/// How many times a lost target is called back before the run is given up: about ten seconds.
-const BACKOFF: Backoff = Backoff { first: Nanos::millis(100), longest: Nanos::secs(2), tries_max: Some(10) };
 /// Memory of the pool beyond the IOs' own buffers: none is needed, this only rounds up.
 const MEMORY_SLACK: Bytes = Bytes::mib(1);
 /// A tag is the stream's number and, in so many low bits, its slot.
@@ -50,6 +50,12 @@ struct Running {
     trouble: Trouble,
     written: Option<Written>,
     verified: Verified,
+    /// The search for a latency, if the job is one.
+    search: Option<Search>,
+    /// Streams that have IOs out or will send more.
+    unfinished: u32,
+    /// When the last of them was done.
+    ended: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +83,9 @@ pub(super) struct Drive {
 impl Drive {
     /// Connects the jobs (each with its number in the run), and returns when all are ready.
     pub(super) fn connect(load: &Load, jobs: Vec<(usize, Job)>) -> Result<Drive, BenchError> {
-        let slots =
-            jobs.iter().map(|(_, job)| u64::from(job.numjobs) * u64::from(job.iodepth) * memory_of(job.bs));
+        let slots = jobs
+            .iter()
+            .map(|(_, job)| u64::from(job.numjobs) * u64::from(job.iodepth) * memory_of(buffer_of(job)));
         let memory = Bytes(slots.sum()) + MEMORY_SLACK;
         let mut drive = Drive {
             engine: Engine::new(load.options.backend, memory).map_err(BenchError::Io)?,
@@ -136,7 +143,7 @@ impl Drive {
             data_digest: load.options.data_digest,
             credits: load.options.credits && job.credits,
             io_timeout: load.options.io_timeout,
-            backoff: BACKOFF,
+            backoff: load.options.backoff,
             seed: load.options.seed ^ number as u64,
             ..ControllerOptions::new(load.address, nqn.clone(), host.clone(), host_id(&host))
         };
@@ -153,6 +160,9 @@ impl Drive {
             trouble,
             written: None,
             verified,
+            search: None,
+            unfinished: 0,
+            ended: None,
         });
         Ok(())
     }
@@ -170,17 +180,29 @@ impl Drive {
         Ok(())
     }
 
-    /// Runs the load from `start` on; `tell` hears of every interval. Answers each job's result with its number.
+    /// Runs the load from `start` on; `tell` hears of every interval. Answers each job's result with its number, and what ended the
+    /// run before its time, if anything did: the results are then of what was done until then.
     pub(super) fn run(
         mut self,
         load: &Load,
         start: Instant,
         stop: &AtomicBool,
         mut tell: impl FnMut(Told),
-    ) -> Result<Vec<(usize, JobResult)>, BenchError> {
+    ) -> Part {
         let end =
             load.options.runtime.map_or(Instant::FAR_FUTURE, |runtime| start + load.options.ramp + runtime);
         (0..self.running.len()).for_each(|index| self.open_streams(load, index, start, end));
+        let outcome = self.carry_out(load, start, stop, &mut tell);
+        (self.finish(load, start.max(Clock.now())), outcome.err())
+    }
+
+    fn carry_out(
+        &mut self,
+        load: &Load,
+        start: Instant,
+        stop: &AtomicBool,
+        tell: &mut impl FnMut(Told),
+    ) -> Result<(), BenchError> {
         while Clock.now() < start {
             self.step(Some(start))?;
         }
@@ -194,7 +216,7 @@ impl Drive {
                 self.fill(stream, now)?;
             }
             if now >= interval_end {
-                self.close_intervals(now, &mut tell);
+                self.close_intervals(now, tell);
                 interval_end = next_end(interval_end, load.options.interval, now);
             }
             if stop.load(Ordering::Relaxed) {
@@ -202,37 +224,44 @@ impl Drive {
                 (0..self.streams.len()).for_each(|stream| self.note_finished(stream));
             }
         }
-        let now = Clock.now();
-        self.close_intervals(now, &mut tell);
+        self.close_intervals(Clock.now(), tell);
         if self.running.iter().any(|running| running.job.verify) && !stop.load(Ordering::Relaxed) {
             tell(Told::Verifying);
             self.read_back()?;
         }
-        Ok(self.finish(load, now))
+        Ok(())
     }
 
     fn open_streams(&mut self, load: &Load, index: usize, start: Instant, end: Instant) {
         let running = &mut self.running[index];
         let job = &running.job;
-        let Region { steps, .. } = running.place.expect("the job is connected").region;
+        let region = running.place.expect("the job is connected").region;
         let hours_end = job.stop.map_or(end, |stop| (start + stop).min(end));
-        let window = Window { from: start + load.options.ramp.max(job.start), until: hours_end };
+        let window = Window { from: start + load.options.ramp.max(job.start + job.ramp), until: hours_end };
         running.recorder = Some(Recorder::new(start, window));
-        running.written = job.verify.then(|| Written::new(steps));
-        // Without a time limit a job is over when it has done as many IOs as its region has steps.
-        let budget = (end == Instant::FAR_FUTURE).then(|| steps.div_ceil(u64::from(job.numjobs)));
+        running.written = job.verify.then(|| Written::new(region.reach(job.numjobs)));
+        running.search = job.latency_target.map(|asked| Search::new(asked, job.iodepth, window.from));
+        running.unfinished = job.numjobs;
+        let is_endless = load.options.runtime.is_some() || job.time_based;
+        let budget = Budget::new(job.amount, &region);
+        let budget = if is_endless { budget.without_bytes() } else { budget };
         let hours = Hours { start: start + job.start, stop: hours_end, budget };
-        let seed = load.options.seed.wrapping_add(running.number as u64);
+        let seed = job.seed.unwrap_or(load.options.seed).wrapping_add(running.number as u64);
         for clone in 0..job.numjobs {
-            let workload = Workload::new(job, steps, clone, seed);
+            let workload = Workload::new(job, region, clone, seed);
             let buffers = (0..job.iodepth).map(|_| {
-                let mut buffer =
-                    self.engine.take_buffer(job.bs.get() as usize).expect("the pool was sized for all slots");
+                let mut buffer = self
+                    .engine
+                    .take_buffer(buffer_of(job).get() as usize)
+                    .expect("the pool was sized for all slots");
                 // Data that does not compress, as some devices would otherwise cheat.
                 pattern::fill(&mut buffer, Bytes(u64::from(clone) << 32), seed);
                 buffer
             });
-            let stream = Stream::new(index, job, clone as u16, workload, hours, buffers.collect());
+            let mut stream = Stream::new(index, job, clone as u16, workload, hours, buffers.collect());
+            if let Some(search) = &running.search {
+                stream.set_depth(search.depth());
+            }
             self.streams.push(stream);
             self.is_finished.push(false);
             self.unfinished += 1;
@@ -261,6 +290,11 @@ impl Drive {
         if self.streams[number].is_quiet() && !self.is_finished[number] {
             self.is_finished[number] = true;
             self.unfinished -= 1;
+            let running = &mut self.running[self.streams[number].job];
+            running.unfinished -= 1;
+            if running.unfinished == 0 {
+                running.ended = Some(Clock.now());
+            }
         }
     }
 
@@ -272,18 +306,20 @@ impl Drive {
         let operation = match step.direction {
             Direction::Read => Operation::Read,
             Direction::Write => Operation::Write { durable: false },
+            Direction::Trim => Operation::Deallocate,
         };
-        if running.written.is_some() && step.direction == Direction::Write {
-            pattern::fill(&mut buffer, place.offset_of(step), self.run_mark);
+        if let (Some(_), Direction::Write, Some(buffer)) = (&running.written, step.direction, &mut buffer) {
+            pattern::fill(buffer, place.offset_of(step), self.run_mark);
         }
+        let (lba, blocks) = place.blocks_of(step);
         let queues = self.engine.info(running.controller).map_or(1, |info| info.io_queues.max(1));
         let request = Request {
             tag: (number as u64) << SLOT_BITS | slot as u64,
             nsid: place.nsid,
             operation,
-            lba: Lba(place.first_block + step.number * u64::from(place.step_blocks)),
-            blocks: place.step_blocks,
-            buffer: Some(buffer),
+            lba: Lba(lba),
+            blocks,
+            buffer,
             class: running.job.class,
             queue: Some(stream.queue % queues),
         };
@@ -295,9 +331,16 @@ impl Drive {
     /// Waits and deals with what happened.
     fn step(&mut self, deadline: Option<Instant>) -> Result<(), BenchError> {
         self.engine.wait(deadline).map_err(BenchError::Io)?;
+        let mut refused = None;
         while let Some(event) = self.engine.next_event() {
             match event {
-                Event::Completed { completion, .. } => self.on_completed(completion)?,
+                Event::Completed { completion, .. } => match self.on_completed(completion) {
+                    // An event to come says why the controller is gone.
+                    Err(error @ BenchError::Refused(_, Refusal::Gone)) => {
+                        refused.get_or_insert(error);
+                    }
+                    other => other?,
+                },
                 Event::Down { controller, .. } => {
                     self.running[self.by_controller[&controller]].trouble.losses += 1;
                 }
@@ -305,7 +348,7 @@ impl Drive {
                 _ => {}
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     fn on_completed(&mut self, completion: Completion) -> Result<(), BenchError> {
@@ -314,16 +357,22 @@ impl Drive {
         let (ended, service) = (completion.ended, completion.service_time());
         let stream = &mut self.streams[number];
         let running = &mut self.running[stream.job];
-        let buffer = completion.buffer.expect("reads and writes return their buffers");
-        let (step, latency) = stream.on_completed(ended, slot, buffer);
+        let (step, latency) = stream.on_completed(ended, slot, completion.buffer, completion.result.is_ok());
+        let place = running.place.expect("the job is connected");
+        let mut verdict = Verdict::Wait;
         match (self.phase, completion.result) {
             (Phase::Load, Ok(())) => {
-                let io = Completed { direction: step.direction, length: running.job.bs, latency, service };
+                let length = place.length_of(step);
+                let io = Completed { direction: step.direction, length, latency, service };
                 if let Some(recorder) = &mut running.recorder {
                     recorder.on_completed(ended, &io);
                 }
                 if let (Direction::Write, Some(written)) = (step.direction, &mut running.written) {
-                    written.on_written(step.number);
+                    (step.first..step.first + step.units).for_each(|unit| written.on_written(unit));
+                }
+                if let Some(search) = &mut running.search {
+                    let sent = Instant(ended.0.saturating_sub(service.0));
+                    verdict = search.on_completed(ended, sent, latency);
                 }
             }
             (Phase::Load, Err(error)) => {
@@ -331,7 +380,6 @@ impl Drive {
                 running.trouble.first.get_or_insert_with(|| error.to_string());
             }
             (Phase::ReadBack, result) => {
-                let place = running.place.expect("the job is connected");
                 let offset = place.offset_of(step);
                 running.verified.steps += 1;
                 match result.map(|()| pattern::check(stream.buffer(slot), offset, self.run_mark)) {
@@ -345,9 +393,35 @@ impl Drive {
             }
         }
         match self.phase {
-            Phase::Load => self.fill(number, ended),
+            Phase::Load => {
+                let job = self.streams[number].job;
+                self.follow(job, verdict, ended)?;
+                self.fill(number, ended)
+            }
             Phase::ReadBack => self.fill_back(number, ended),
         }
+    }
+
+    /// Does what a job's search has found out.
+    fn follow(&mut self, job: usize, verdict: Verdict, now: Instant) -> Result<(), BenchError> {
+        match verdict {
+            Verdict::Wait => return Ok(()),
+            Verdict::Confirm(_) => {
+                if let Some(recorder) = &mut self.running[job].recorder {
+                    recorder.restart(now);
+                }
+                return Ok(());
+            }
+            Verdict::Try(depth) => {
+                self.streams.iter_mut().filter(|stream| stream.job == job).for_each(|it| it.set_depth(depth));
+            }
+            Verdict::End => {
+                self.streams.iter_mut().filter(|stream| stream.job == job).for_each(Stream::stop);
+            }
+        }
+        // Others of the job's streams may send more now, or are over.
+        let of_job = (0..self.streams.len()).filter(|number| self.streams[*number].job == job);
+        of_job.collect::<Vec<_>>().into_iter().try_for_each(|number| self.fill(number, now))
     }
 
     /// Reads back what the jobs with `verify` wrote.
@@ -365,8 +439,8 @@ impl Drive {
         while self.streams[number].has_room() {
             let stream = &mut self.streams[number];
             let written = self.running[stream.job].written.as_mut();
-            let Some(step) = written.and_then(Written::next) else { break };
-            let step = Step { direction: Direction::Read, number: step };
+            let Some(first) = written.and_then(Written::next) else { break };
+            let step = Step { direction: Direction::Read, first, units: 1 };
             let departure = stream.next_given(now, step).expect("there was room");
             self.submit(number, departure)?;
         }
@@ -387,7 +461,7 @@ impl Drive {
     fn finish(self, load: &Load, now: Instant) -> Vec<(usize, JobResult)> {
         let result = |running: Running| {
             let recorder = running.recorder.expect("the job has run");
-            let Recorded { measured, tallies, series } = recorder.finish(now);
+            let Recorded { measured, tallies, series } = recorder.finish(running.ended.unwrap_or(now));
             let standalone = running.job.standalone.map(|rate| rate as f64);
             let result = JobResult {
                 verified: running.job.verify.then_some(running.verified),
@@ -399,12 +473,17 @@ impl Drive {
                 trouble: running.trouble,
                 standalone,
                 tenants: load.tenants,
+                found: running.search.as_ref().map(Search::found),
+                members: Vec::new(),
             };
             (running.number, result)
         };
         self.running.into_iter().map(result).collect()
     }
 }
+
+/// A thread's part of the results: of each of its jobs (by number), and what ended it before its time.
+pub(super) type Part = (Vec<(usize, JobResult)>, Option<BenchError>);
 
 /// What a thread tells while it runs.
 #[derive(Debug)]
@@ -419,6 +498,11 @@ pub(super) enum Told {
 fn next_end(end: Instant, interval: Nanos, now: Instant) -> Instant {
     let passed = now.saturating_since(end).get() / interval.get() + 1;
     end + Nanos(interval.get().saturating_mul(passed))
+}
+
+/// The size of a job's buffers: that of its largest IO that moves data.
+fn buffer_of(job: &Job) -> Bytes {
+    job.bs.largest_transfer(job.rw.directions()).unwrap_or(Bytes(IoBuffer::ALIGNMENT as u64))
 }
 
 /// Bytes of memory behind a buffer of `bs` bytes: pools lend powers of two, a page at least.

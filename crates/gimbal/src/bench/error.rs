@@ -23,6 +23,8 @@ pub(crate) enum BenchError {
     Namespace(String, Option<u32>, Vec<u32>),
     /// `bs` or `offset` is not a multiple of the namespace's blocks: job, block size.
     BlockSize(String, Bytes),
+    /// `offset_increment` is no multiple of the block sizes' common divisor: job, divisor.
+    Increment(String, Bytes),
     /// `bs` is larger than one command may move: job, limit.
     Transfer(String, Bytes),
     /// The region does not lie in the namespace: job, size of the namespace.
@@ -53,6 +55,9 @@ impl fmt::Display for BenchError {
             BenchError::Namespace(job, None, _) => write!(f, "job {job}: the subsystem has no namespace"),
             BenchError::BlockSize(job, block) => {
                 write!(f, "job {job}: bs and offset must be multiples of the namespace's blocks of {block}")
+            }
+            BenchError::Increment(job, unit) => {
+                write!(f, "job {job}: offset_increment must be a multiple of {unit}, as all of bs are")
             }
             BenchError::Transfer(job, limit) => {
                 write!(

@@ -1,9 +1,10 @@
 //! Results as JSON for programs: bytes, nanoseconds and seconds under names that say so.
 
+use super::direction::Direction;
 use super::job::Job;
+use super::latency_target::Found;
 use super::measure::{Interval, Slice, Tally};
 use super::results::{JobResult, Results};
-use super::workload::Direction;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -25,6 +26,7 @@ pub(crate) fn render(results: &Results) -> Value {
         "iops": results.iops_total(),
         "bytes_per_second": results.bandwidth_total(),
         "clean": results.is_clean(),
+        "fatal": results.fatal.as_ref().map(ToString::to_string),
         "jobs": results.jobs.iter().map(job).collect::<Vec<_>>(),
     })
 }
@@ -35,13 +37,15 @@ fn job(result: &JobResult) -> Value {
         "name": name,
         "nqn": result.nqn,
         "rw": rw,
-        "bs": bs.get(),
+        "bs": bs.smallest().get(),
+        "bs_max": bs.largest().get(),
         "iodepth": iodepth,
         "numjobs": numjobs,
         "rwmixread": rwmixread,
         "measured_seconds": result.measured.as_secs_f64(),
         "read": direction(result, Direction::Read),
         "write": direction(result, Direction::Write),
+        "trim": direction(result, Direction::Trim),
         "standalone_bytes_per_second": result.standalone,
         "f_util": result.f_util(),
         "failed": result.trouble.failed,
@@ -53,8 +57,20 @@ fn job(result: &JobResult) -> Value {
             "unreadable": verified.unreadable,
             "first": verified.first.as_ref().map(ToString::to_string),
         })),
+        "latency_target": result.found.map(found),
+        "group": result.job.group,
+        "members": result.members.iter().map(job).collect::<Vec<_>>(),
         "series": result.series.iter().map(interval).collect::<Vec<_>>(),
     })
+}
+
+fn found(found: Found) -> Value {
+    let (depth, is_finished) = match found {
+        Found::Depth(depth) => (Some(depth), true),
+        Found::Nothing => (None, true),
+        Found::Unfinished(depth) => (depth, false),
+    };
+    json!({ "iodepth": depth, "finished": is_finished })
 }
 
 fn direction(result: &JobResult, direction: Direction) -> Value {
@@ -79,7 +95,7 @@ fn quantiles(histogram: &Histogram<u64>) -> Value {
 }
 
 fn interval(interval: &Interval) -> Value {
-    let [read, write] = interval.slices.map(|Slice { ios, bytes, mean, p99, .. }| {
+    let [read, write, trim] = interval.slices.map(|Slice { ios, bytes, mean, p99, .. }| {
         json!({ "ios": ios, "bytes": bytes.get(), "mean_ns": mean.get(), "p99_ns": p99.get() })
     });
     json!({
@@ -87,6 +103,7 @@ fn interval(interval: &Interval) -> Value {
         "span_seconds": interval.span.as_secs_f64(),
         "read": read,
         "write": write,
+        "trim": trim,
         "credit": interval.credit,
     })
 }
@@ -101,7 +118,8 @@ mod tests {
     fn a_program_finds_what_the_table_shows() {
         let mut reader = result("reader", 1000, Nanos::micros(83));
         reader.standalone = Some(8_192_000.0);
-        let json = render(&Results { address: ([127, 0, 0, 1], 4420).into(), jobs: vec![reader] });
+        let json =
+            render(&Results { address: ([127, 0, 0, 1], 4420).into(), jobs: vec![reader], fatal: None });
         let job = &json["jobs"][0];
         assert_eq!((job["name"].as_str(), job["rw"].as_str()), (Some("reader"), Some("randread")));
         assert_eq!((job["read"]["ios"].as_u64(), job["write"]["ios"].as_u64()), (Some(1000), Some(0)));

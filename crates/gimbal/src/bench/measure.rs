@@ -13,7 +13,7 @@
 //! Totals hold what completed inside the measured window (after the ramp); the series holds everything, so that a plot shows
 //! how the run settled.
 
-use super::workload::Direction;
+use super::direction::{DIRECTIONS, Direction};
 use hdrhistogram::Histogram;
 use units::{Bytes, Instant, Nanos};
 
@@ -72,20 +72,20 @@ pub(crate) struct Interval {
     pub(crate) end: Nanos,
     /// Its length.
     pub(crate) span: Nanos,
-    /// Reads and writes, as [`Direction::index`] orders them.
-    pub(crate) slices: [Slice; 2],
+    /// By direction, as [`Direction::index`] orders them.
+    pub(crate) slices: [Slice; DIRECTIONS],
     /// IOs that the switch lets the job have outstanding, if it says so.
     pub(crate) credit: Option<u32>,
 }
 
 impl Interval {
-    /// Bytes per second, both ways.
+    /// Bytes per second, all ways.
     pub(crate) fn bytes_per_second(&self) -> f64 {
         let bytes: Bytes = self.slices.iter().map(|slice| slice.bytes).sum();
         per_second(bytes.get(), self.span)
     }
 
-    /// IOs per second, both ways.
+    /// IOs per second, all ways.
     pub(crate) fn iops(&self) -> f64 {
         per_second(self.slices.iter().map(|slice| slice.ios).sum(), self.span)
     }
@@ -117,8 +117,8 @@ pub(crate) struct Recorder {
     window: Window,
     run_start: Instant,
     interval_start: Instant,
-    tallies: [Tally; 2],
-    open: [OpenSlice; 2],
+    tallies: [Tally; DIRECTIONS],
+    open: [OpenSlice; DIRECTIONS],
     series: Vec<Interval>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Recorded {
     /// How long the window was.
     pub(crate) measured: Nanos,
     /// What completed in it, by direction.
-    pub(crate) tallies: [Tally; 2],
+    pub(crate) tallies: [Tally; DIRECTIONS],
     /// Interval by interval from the start of the run.
     pub(crate) series: Vec<Interval>,
 }
@@ -148,6 +148,14 @@ fn histogram(digits: u8) -> Histogram<u64> {
 impl Tally {
     fn new() -> Tally {
         Tally { ios: 0, bytes: Bytes::ZERO, latency: histogram(DIGITS), service: histogram(DIGITS) }
+    }
+
+    /// Adds what another one holds.
+    pub(super) fn merge(&mut self, other: &Tally) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.latency.add(&other.latency).expect("all histograms have the same bounds");
+        self.service.add(&other.service).expect("all histograms have the same bounds");
     }
 
     fn add(&mut self, io: &Completed) {
@@ -185,8 +193,8 @@ impl Recorder {
             window,
             run_start,
             interval_start: run_start,
-            tallies: [Tally::new(), Tally::new()],
-            open: [OpenSlice::new(), OpenSlice::new()],
+            tallies: std::array::from_fn(|_| Tally::new()),
+            open: std::array::from_fn(|_| OpenSlice::new()),
             series: Vec::new(),
         }
     }
@@ -202,6 +210,12 @@ impl Recorder {
         }
     }
 
+    /// Forgets what the totals hold: the window begins at `now`.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        self.window.from = now;
+        self.tallies = std::array::from_fn(|_| Tally::new());
+    }
+
     /// The interval ends at `now`. Answers what happened in it; `None` if it has no length.
     pub(crate) fn close_interval(&mut self, now: Instant, credit: Option<u32>) -> Option<Interval> {
         let span = now.saturating_since(self.interval_start);
@@ -209,11 +223,10 @@ impl Recorder {
             return None;
         }
         self.interval_start = now;
-        let [reads, writes] = &mut self.open;
         let interval = Interval {
             end: now.saturating_since(self.run_start),
             span,
-            slices: [reads.close(), writes.close()],
+            slices: self.open.each_mut().map(OpenSlice::close),
             credit,
         };
         self.series.push(interval);
@@ -253,7 +266,7 @@ mod tests {
         assert_eq!((interval.slices[0].ios, interval.slices[1].ios, interval.credit), (4, 0, Some(32)));
         assert_eq!(interval.iops(), 100.0);
         assert_eq!(interval.slices[0].service_mean, Nanos(10 * MS), "half of the latencies");
-        let Recorded { measured, tallies: [reads, writes], series } = recorder.finish(Instant(40 * MS));
+        let Recorded { measured, tallies: [reads, writes, _], series } = recorder.finish(Instant(40 * MS));
         assert_eq!((reads.ios, reads.bytes, writes.ios, series.len()), (2, Bytes(8192), 0, 1));
         assert_eq!(measured, Nanos(20 * MS));
         let longest = reads.latency.max();
@@ -262,6 +275,16 @@ mod tests {
             "the longest latency in the window was 25 ms, not {longest}"
         );
         assert!(reads.service.max() < 13 * MS);
+    }
+
+    #[test]
+    fn totals_may_begin_anew() {
+        let mut recorder = recorder();
+        recorder.on_completed(Instant(15 * MS), &read(MS));
+        recorder.restart(Instant(20 * MS));
+        recorder.on_completed(Instant(21 * MS), &read(MS));
+        let Recorded { measured, tallies, .. } = recorder.finish(Instant(40 * MS));
+        assert_eq!((tallies[0].ios, tallies[0].latency.len(), measured), (1, 1, Nanos(10 * MS)));
     }
 
     #[test]

@@ -1,60 +1,96 @@
 //! When the next IO is meant to leave.
 //!
-//! A closed loop sends whenever fewer than `iodepth` IOs are outstanding: its IOs are meant to leave at once. An open loop
-//! has a timetable: IO number n is meant to leave at a moment that does not depend on how the target is doing. If it cannot
-//! leave then (all of `iodepth` is outstanding), it leaves later, but its latency still counts from the timetable. So a
-//! target that stalls for a second is charged for everybody who would have come in that second (no coordinated omission). A
-//! *capped* loop is a closed one whose application asks for no more than a rate: an IO is meant to leave when there is room for
-//! it, and so long after the one before as the rate says. What it did not use it has lost.
+//! | | an IO leaves | its latency counts from |
+//! |---|---|---|
+//! | closed loop | when fewer than `iodepth` are outstanding | then |
+//! | capped (`rate`) | then, but not before its time in the timetable | when it left |
+//! | open loop (`rate` with `open_loop`) | the same | its time in the timetable |
+//! | strict | then, but no sooner after the one before than the rate says | when it could leave |
 //!
-//! Holds: over any prefix a fixed timetable is exact to the nanosecond (`a_fixed_timetable_does_not_drift`).
+//! A *capped* loop is fio's: what a slow target held up is made up for afterwards, as far as `iodepth` allows. In an *open* loop a
+//! target that stalls for a second is also charged for everybody who would have come in that second (no coordinated omission). A
+//! *strict* loop is the lab's application, which makes up for nothing.
+//!
+//! Rates are per connection and direction, each with a timetable of its own.
+//!
+//! Holds: over any prefix a linear timetable is exact to the nanosecond (`a_linear_timetable_does_not_drift`).
 
+use super::direction::{DIRECTIONS, Direction};
 use super::job::Job;
 use rand::Rng;
 use rand_distr::{Distribution, Exp1};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::Deserialize;
 use units::{ByteRate, Bytes, Instant, Nanos};
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// How an open loop spaces its IOs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+/// How a rate spaces its IOs (`rate_process`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// Evenly.
     #[default]
-    Fixed,
+    Linear,
     /// As independent users would: exponentially distributed gaps of the same mean.
     Poisson,
 }
 
-/// The speed an open loop keeps.
+impl Arrival {
+    pub(super) fn parse(text: &str) -> Result<Arrival, String> {
+        match text {
+            "linear" => Ok(Arrival::Linear),
+            "poisson" => Ok(Arrival::Poisson),
+            _ => Err("there are linear and poisson".to_owned()),
+        }
+    }
+}
+
+/// A speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rate {
-    /// IOs per second; never 0.
+    /// IOs of the job's smallest size per second; never 0.
     Iops(u64),
     /// Bytes per second; never 0.
     Bytes(u64),
 }
 
-/// The timetable of one stream.
+/// What a job holds to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pacing {
+    /// Only its depth.
+    #[default]
+    Closed,
+    /// Timetables.
+    Timed(Rates),
+    /// A rate that it never exceeds, for callers that build theirs in code.
+    Strict(ByteRate),
+}
+
+/// Timetables of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rates {
+    /// By direction; `None` has no timetable.
+    pub(crate) per: [Option<Rate>; DIRECTIONS],
+    /// How IOs are spaced.
+    pub(crate) arrival: Arrival,
+    /// Latency counts from the timetable.
+    pub(crate) is_open: bool,
+}
+
+impl Rates {
+    /// An open loop of this rate, each direction.
+    pub(crate) fn open(rate: Rate, arrival: Arrival) -> Pacing {
+        Pacing::Timed(Rates { per: [Some(rate); DIRECTIONS], arrival, is_open: true })
+    }
+}
+
+/// The pace of one stream.
 #[derive(Debug)]
 pub(crate) enum Pace {
     /// No timetable.
     Closed,
-    /// A closed loop with a rate that it does not exceed.
-    Capped(Cap),
-    /// A timetable.
-    Open(Timetable),
-}
-
-/// The rate that a closed loop does not exceed.
-#[derive(Debug)]
-pub(crate) struct Cap {
-    rate: ByteRate,
-    /// No IO leaves before.
-    until: Instant,
+    /// By direction.
+    Timed { tables: [Option<Timetable>; DIRECTIONS], is_open: bool },
+    /// No IO leaves before `until`.
+    Strict { rate: ByteRate, until: Instant },
 }
 
 /// Moments at which IOs are meant to leave.
@@ -63,40 +99,58 @@ pub(crate) struct Timetable {
     start: Instant,
     rate: Rate,
     arrival: Arrival,
+    /// What counts as one IO.
+    smallest: Bytes,
     /// IOs (or bytes) that have left by the timetable.
     left: u64,
     next: Instant,
 }
 
 impl Pace {
-    /// The job's: a closed loop without rates, else a timetable or a cap that begins at `start`.
+    /// The job's, which begins at `start`.
     pub(crate) fn new(job: &Job, start: Instant) -> Pace {
-        match (job.rate, job.rate_max) {
-            (None, None) => Pace::Closed,
-            (None, Some(rate)) => Pace::Capped(Cap { rate, until: start }),
-            (Some(rate), _) => {
-                Pace::Open(Timetable { start, rate, arrival: job.arrival, left: 0, next: start })
+        match job.pacing {
+            Pacing::Closed => Pace::Closed,
+            Pacing::Strict(rate) => Pace::Strict { rate, until: start },
+            Pacing::Timed(Rates { per, arrival, is_open }) => {
+                let smallest = job.bs.smallest();
+                let table = |rate: Rate| Timetable { start, rate, arrival, smallest, left: 0, next: start };
+                Pace::Timed { tables: per.map(|rate| rate.map(table)), is_open }
             }
         }
     }
 
-    /// When the next IO is meant to leave; `now` in a closed loop. There has been room for it since `room`.
-    pub(crate) fn next(&self, now: Instant, room: Instant) -> Instant {
+    /// When the next IO of a direction is meant to leave; `now` in a closed loop. There has been room for it since `room`.
+    pub(crate) fn next(&self, direction: Direction, now: Instant, room: Instant) -> Instant {
         match self {
             Pace::Closed => now,
-            Pace::Capped(cap) => cap.until.max(room),
-            Pace::Open(timetable) => timetable.next,
+            Pace::Strict { until, .. } => (*until).max(room),
+            Pace::Timed { tables, is_open } => match &tables[direction.index()] {
+                None => now,
+                Some(table) if *is_open => table.next,
+                Some(table) => table.next.max(room),
+            },
         }
     }
 
     /// The IO that `next` spoke of, meant to leave at `meant`, has left with this many bytes.
-    pub(crate) fn on_sent(&mut self, meant: Instant, length: Bytes, random: &mut Xoshiro256PlusPlus) {
+    pub(crate) fn on_sent(
+        &mut self,
+        direction: Direction,
+        meant: Instant,
+        length: Bytes,
+        random: &mut impl Rng,
+    ) {
         match self {
             Pace::Closed => {}
-            Pace::Capped(cap) => {
-                cap.until = meant + cap.rate.time_to_earn(length).expect("a job's rate is not zero");
+            Pace::Strict { rate, until } => {
+                *until = meant + rate.time_to_earn(length).expect("a job's rate is not zero");
             }
-            Pace::Open(timetable) => timetable.on_sent(length, random),
+            Pace::Timed { tables, .. } => {
+                if let Some(table) = &mut tables[direction.index()] {
+                    table.on_sent(length, random);
+                }
+            }
         }
     }
 }
@@ -104,11 +158,12 @@ impl Pace {
 impl Timetable {
     fn on_sent(&mut self, length: Bytes, random: &mut impl Rng) {
         let (step, per_second) = match self.rate {
-            Rate::Iops(rate) => (1, rate),
+            // As in fio: the smallest size is the measure.
+            Rate::Iops(rate) => (length.get().div_ceil(self.smallest.get()), rate),
             Rate::Bytes(rate) => (length.get(), rate),
         };
         match self.arrival {
-            Arrival::Fixed => {
+            Arrival::Linear => {
                 self.left += step;
                 let since_start = u128::from(self.left) * NANOS_PER_SEC / u128::from(per_second);
                 self.next = self.start + Nanos(since_start as u64);
@@ -126,58 +181,98 @@ impl Timetable {
 mod tests {
     use super::*;
     use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    const READ: Direction = Direction::Read;
 
     fn random() -> Xoshiro256PlusPlus {
         Xoshiro256PlusPlus::seed_from_u64(1)
     }
 
-    fn at(rate: Rate, start: Instant) -> Pace {
-        Pace::new(&Job { rate: Some(rate), ..Job::named("a") }, start)
+    fn open(rate: Rate, start: Instant) -> Pace {
+        Pace::new(&Job { pacing: Rates::open(rate, Arrival::Linear), ..Job::named("a") }, start)
+    }
+
+    fn capped(per: [Option<Rate>; 3]) -> Pace {
+        let pacing = Pacing::Timed(Rates { per, arrival: Arrival::Linear, is_open: false });
+        Pace::new(&Job { pacing, ..Job::named("a") }, Instant::ZERO)
+    }
+
+    fn ms(n: u64) -> Instant {
+        Instant(n * 1_000_000)
     }
 
     #[test]
-    fn a_fixed_timetable_does_not_drift() {
-        let mut pace = at(Rate::Iops(3), Instant(100));
+    fn a_linear_timetable_does_not_drift() {
+        let mut pace = open(Rate::Iops(3), Instant(100));
         for _ in 0..3_000_000 {
-            pace.on_sent(Instant::ZERO, Bytes::kib(4), &mut random());
+            pace.on_sent(READ, Instant::ZERO, Bytes::kib(4), &mut random());
         }
-        assert_eq!(pace.next(Instant::ZERO, Instant::ZERO), Instant(100) + Nanos::secs(1_000_000));
+        assert_eq!(pace.next(READ, Instant::ZERO, Instant::ZERO), Instant(100) + Nanos::secs(1_000_000));
     }
 
     #[test]
     fn a_byte_rate_spaces_large_ios_wider() {
-        let mut pace = at(Rate::Bytes(1 << 20), Instant::ZERO);
-        pace.on_sent(Instant::ZERO, Bytes::kib(512), &mut random());
-        assert_eq!(pace.next(Instant::ZERO, Instant::ZERO), Instant::ZERO + Nanos::millis(500));
+        let mut pace = open(Rate::Bytes(1 << 20), Instant::ZERO);
+        pace.on_sent(READ, Instant::ZERO, Bytes::kib(512), &mut random());
+        assert_eq!(pace.next(READ, Instant::ZERO, Instant::ZERO), Instant::ZERO + Nanos::millis(500));
+    }
+
+    #[test]
+    fn an_iops_rate_counts_large_ios_by_the_smallest_size() {
+        let mut pace = open(Rate::Iops(1000), Instant::ZERO);
+        pace.on_sent(READ, Instant::ZERO, Bytes::kib(16), &mut random());
+        assert_eq!(pace.next(READ, Instant::ZERO, Instant::ZERO), ms(4), "the job's IOs have 4 KiB");
     }
 
     #[test]
     fn a_closed_loop_is_always_due() {
         let mut pace = Pace::new(&Job::named("a"), Instant(5));
-        pace.on_sent(Instant(5), Bytes::kib(4), &mut random());
-        assert_eq!(pace.next(Instant(77), Instant(6)), Instant(77));
+        pace.on_sent(READ, Instant(5), Bytes::kib(4), &mut random());
+        assert_eq!(pace.next(READ, Instant(77), Instant(6)), Instant(77));
     }
 
     #[test]
-    fn a_capped_loop_goes_on_where_it_left_off_and_makes_up_for_nothing() {
-        let job = Job { rate_max: Some(ByteRate(4096 * 1000)), ..Job::named("a") };
+    fn a_capped_loop_makes_up_for_a_stall_and_counts_from_when_it_could_leave() {
+        let mut pace = capped([Some(Rate::Iops(1000)); 3]);
+        pace.on_sent(READ, ms(0), Bytes::kib(4), &mut random());
+        assert_eq!(pace.next(READ, ms(0), ms(0)), ms(1), "not before its time");
+        for _ in 0..3 {
+            assert_eq!(pace.next(READ, ms(9), ms(9)), ms(9), "a slot was free only at 9 ms");
+            pace.on_sent(READ, ms(9), Bytes::kib(4), &mut random());
+        }
+        assert_eq!(pace.next(READ, ms(9), ms(3)), ms(4), "what was held up is made up for");
+    }
+
+    #[test]
+    fn directions_have_rates_of_their_own() {
+        let mut pace = capped([None, Some(Rate::Iops(1000)), None]);
+        for direction in [READ, Direction::Write] {
+            pace.on_sent(direction, ms(0), Bytes::kib(4), &mut random());
+        }
+        assert_eq!(pace.next(READ, ms(0), ms(0)), ms(0));
+        assert_eq!(pace.next(Direction::Write, ms(0), ms(0)), ms(1));
+    }
+
+    #[test]
+    fn a_strict_loop_goes_on_where_it_left_off_and_makes_up_for_nothing() {
+        let job = Job { pacing: Pacing::Strict(ByteRate(4096 * 1000)), ..Job::named("a") };
         let mut pace = Pace::new(&job, Instant::ZERO);
-        let ms = |n: u64| Instant(n * 1_000_000);
-        pace.on_sent(ms(0), Bytes::kib(4), &mut random());
-        assert_eq!(pace.next(ms(3), ms(0)), ms(1), "whoever looks late does not slow it down");
-        pace.on_sent(ms(1), Bytes::kib(4), &mut random());
-        assert_eq!(pace.next(ms(9), ms(9)), ms(9), "what it could not send meanwhile it has lost");
+        pace.on_sent(READ, ms(0), Bytes::kib(4), &mut random());
+        assert_eq!(pace.next(READ, ms(3), ms(0)), ms(1), "whoever looks late does not slow it down");
+        pace.on_sent(READ, ms(1), Bytes::kib(4), &mut random());
+        assert_eq!(pace.next(READ, ms(9), ms(9)), ms(9), "what it could not send meanwhile it has lost");
     }
 
     #[test]
     fn poisson_arrivals_keep_the_mean() {
         let mut random = random();
-        let job = Job { rate: Some(Rate::Iops(1000)), arrival: Arrival::Poisson, ..Job::named("a") };
+        let job = Job { pacing: Rates::open(Rate::Iops(1000), Arrival::Poisson), ..Job::named("a") };
         let mut pace = Pace::new(&job, Instant::ZERO);
         for _ in 0..100_000 {
-            pace.on_sent(Instant::ZERO, Bytes::kib(4), &mut random);
+            pace.on_sent(READ, Instant::ZERO, Bytes::kib(4), &mut random);
         }
-        let seconds = pace.next(Instant::ZERO, Instant::ZERO).as_secs_f64();
+        let seconds = pace.next(READ, Instant::ZERO, Instant::ZERO).as_secs_f64();
         assert!((99.0..101.0).contains(&seconds), "100000 arrivals at 1000/s took {seconds} s");
     }
 }

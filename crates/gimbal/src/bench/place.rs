@@ -1,7 +1,7 @@
 //! Who a job is to the target, and where in a namespace its IOs go.
 
 use super::error::BenchError;
-use super::job::Job;
+use super::job::{Extent, Job};
 use super::workload::{Region, Step};
 use host::{ControllerId, Engine, HostId, Namespace, Nqn};
 use units::Bytes;
@@ -14,15 +14,27 @@ pub(super) struct Place {
     /// The part of it that the job uses.
     pub(super) region: Region,
     /// The region's offset in blocks.
-    pub(super) first_block: u64,
-    /// The region's step in blocks.
-    pub(super) step_blocks: u32,
+    first_block: u64,
+    /// The region's unit in blocks.
+    unit_blocks: u64,
 }
 
 impl Place {
     /// Where a step lies, in bytes from the start of the namespace.
     pub(super) fn offset_of(&self, step: Step) -> Bytes {
-        Bytes(self.region.offset.get() + step.number * self.region.step.get())
+        Bytes(self.region.offset.get() + step.first * self.region.unit.get())
+    }
+
+    /// How many bytes a step has.
+    pub(super) fn length_of(&self, step: Step) -> Bytes {
+        Bytes(step.units * self.region.unit.get())
+    }
+
+    /// A step's first block, and how many it has.
+    pub(super) fn blocks_of(&self, step: Step) -> (u64, u32) {
+        let blocks =
+            u32::try_from(step.units * self.unit_blocks).expect("an IO was checked against the limit");
+        (self.first_block + step.first * self.unit_blocks, blocks)
     }
 }
 
@@ -51,23 +63,46 @@ pub(super) fn locate(engine: &Engine, controller: ControllerId, job: &Job) -> Re
         BenchError::Namespace(name(), job.nsid, namespaces.iter().map(|namespace| namespace.nsid).collect())
     })?;
     let block_size = namespace.block_size.get();
-    if !job.bs.get().is_multiple_of(block_size) || !job.offset.get().is_multiple_of(block_size) {
+    let unit = job.bs.unit();
+    if !unit.get().is_multiple_of(block_size) || !job.offset.get().is_multiple_of(block_size) {
         return Err(BenchError::BlockSize(name(), namespace.block_size));
     }
+    if !job.offset_increment.get().is_multiple_of(unit.get()) {
+        return Err(BenchError::Increment(name(), unit));
+    }
     let transfer_max = engine.info(controller).map_or(Bytes::ZERO, |info| info.transfer_max);
-    if job.bs > transfer_max {
+    if job.bs.largest_transfer(job.rw.directions()).is_some_and(|largest| largest > transfer_max) {
         return Err(BenchError::Transfer(name(), transfer_max));
     }
-    let rest = namespace.size().saturating_sub(job.offset);
-    let size = job.size.unwrap_or(rest);
-    let steps = size.get() / job.bs.get();
-    if size > rest || steps == 0 {
+    // A deallocation counts its blocks in 32 bits.
+    let trim_max = Bytes(u64::from(u32::MAX) * block_size);
+    if job.bs.largest() > trim_max {
+        return Err(BenchError::Transfer(name(), trim_max));
+    }
+    let shift = job.offset_increment.get().checked_mul(u64::from(job.numjobs - 1));
+    let begin = shift.and_then(|shift| job.offset.get().checked_add(shift)).map(Bytes);
+    let rest = begin.map_or(Bytes::ZERO, |begin| namespace.size().saturating_sub(begin));
+    let size = match job.size {
+        Extent::Rest => rest,
+        Extent::Bytes(size) => size,
+        Extent::Percent(percent) => {
+            let size = u128::from(namespace.size().get()) * u128::from(percent) / 100;
+            Bytes(size as u64 / unit.get() * unit.get())
+        }
+    };
+    let units = size.get() / unit.get();
+    if size > rest || size < job.bs.largest() {
         return Err(BenchError::Region(name(), namespace.size()));
     }
     Ok(Place {
         nsid: namespace.nsid,
-        region: Region { offset: job.offset, step: job.bs, steps },
+        region: Region {
+            offset: job.offset,
+            unit,
+            units,
+            increment: job.offset_increment.get() / unit.get(),
+        },
         first_block: job.offset.get() / block_size,
-        step_blocks: (job.bs.get() / block_size) as u32,
+        unit_blocks: unit.get() / block_size,
     })
 }

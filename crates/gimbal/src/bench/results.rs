@@ -6,20 +6,24 @@
 //!
 //! Paper: Gimbal §5.1.
 
+use super::direction::{DIRECTIONS, Direction};
+use super::error::BenchError;
 use super::job::Job;
+use super::latency_target::Found;
 use super::measure::{Interval, Tally, per_second};
 use super::pattern::Mismatch;
-use super::workload::Direction;
 use std::net::SocketAddr;
 use units::Nanos;
 
 /// Everything a run found.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Results {
     /// The target.
     pub(crate) address: SocketAddr,
     /// In the order of the jobs.
     pub(crate) jobs: Vec<JobResult>,
+    /// What ended the run before its time.
+    pub(crate) fatal: Option<BenchError>,
 }
 
 /// What one job found.
@@ -31,8 +35,8 @@ pub(crate) struct JobResult {
     pub(crate) nqn: String,
     /// How long the measured window was.
     pub(crate) measured: Nanos,
-    /// What completed in it; reads and writes as [`Direction::index`] orders them.
-    pub(crate) tallies: [Tally; 2],
+    /// What completed in it, by direction, as [`Direction::index`] orders them.
+    pub(crate) tallies: [Tally; DIRECTIONS],
     /// Interval by interval from the start of the run, the ramp included.
     pub(crate) series: Vec<Interval>,
     /// What went wrong.
@@ -43,6 +47,10 @@ pub(crate) struct JobResult {
     pub(crate) standalone: Option<f64>,
     /// Tenants among which the device is shared.
     pub(crate) tenants: usize,
+    /// What the search for a latency found; `None` if there was none.
+    pub(crate) found: Option<Found>,
+    /// The jobs of a group, of which this is the sum; empty for a single job.
+    pub(crate) members: Vec<JobResult>,
 }
 
 /// What went wrong in a job without ending it.
@@ -59,17 +67,24 @@ pub(crate) struct Trouble {
 /// What reading back found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verified {
-    /// Steps of `bs` bytes that were written, read back and compared.
+    /// Blocks (of the unit of the job's sizes) that were written, read back and compared.
     pub(crate) steps: u64,
-    /// Steps that differ.
+    /// Blocks that differ.
     pub(crate) differing: u64,
-    /// Steps that could not be read.
+    /// Blocks that could not be read.
     pub(crate) unreadable: u64,
     /// The first difference.
     pub(crate) first: Option<Mismatch>,
 }
 
 impl Verified {
+    fn merge(&mut self, other: &Verified) {
+        self.steps += other.steps;
+        self.differing += other.differing;
+        self.unreadable += other.unreadable;
+        self.first = self.first.or(other.first);
+    }
+
     /// Whether everything that was written is there.
     pub(crate) fn is_clean(&self) -> bool {
         self.differing == 0 && self.unreadable == 0
@@ -92,14 +107,37 @@ impl JobResult {
         per_second(self.tally(direction).bytes.get(), self.measured)
     }
 
-    /// Bytes per second, both directions.
+    /// Bytes per second, all directions.
     pub(crate) fn bandwidth_total(&self) -> f64 {
         Direction::ALL.into_iter().map(|direction| self.bandwidth(direction)).sum()
     }
 
-    /// IOs per second, both directions.
+    /// IOs per second, all directions.
     pub(crate) fn iops_total(&self) -> f64 {
         Direction::ALL.into_iter().map(|direction| self.iops(direction)).sum()
+    }
+
+    /// Whether any IO completed in the measured window.
+    pub(crate) fn did_something(&self) -> bool {
+        self.tallies.iter().any(|tally| tally.ios > 0)
+    }
+
+    /// One result for the jobs of a group, under the name of the first: sums, and the latencies of all IOs together.
+    fn of_group(members: Vec<JobResult>) -> JobResult {
+        let mut group = JobResult { series: Vec::new(), standalone: None, found: None, ..members[0].clone() };
+        for member in &members[1..] {
+            group.measured = group.measured.max(member.measured);
+            for (sum, tally) in group.tallies.iter_mut().zip(&member.tallies) {
+                sum.merge(tally);
+            }
+            group.trouble.failed += member.trouble.failed;
+            group.trouble.losses += member.trouble.losses;
+            group.trouble.first = group.trouble.first.take().or_else(|| member.trouble.first.clone());
+            if let Some(verified) = &member.verified {
+                group.verified.get_or_insert_default().merge(verified);
+            }
+        }
+        JobResult { members, ..group }
     }
 
     /// The job's fair utilisation, if what it reaches alone is known.
@@ -110,11 +148,33 @@ impl JobResult {
 }
 
 impl Results {
-    /// Whether no IO failed and everything verified is right.
+    /// Whether the run went to its end, no IO failed, everything verified is right, and every search has found something.
     pub(crate) fn is_clean(&self) -> bool {
-        let clean =
-            |job: &JobResult| job.trouble.failed == 0 && job.verified.as_ref().is_none_or(Verified::is_clean);
-        self.jobs.iter().all(clean)
+        let clean = |job: &JobResult| {
+            job.trouble.failed == 0
+                && job.verified.as_ref().is_none_or(Verified::is_clean)
+                && job.found.is_none_or(|found| matches!(found, Found::Depth(_)))
+        };
+        self.fatal.is_none() && self.jobs.iter().all(clean)
+    }
+
+    /// With one result for each group of jobs that say `group_reporting`.
+    pub(crate) fn grouped(self) -> Results {
+        let shares = |one: &JobResult, next: &JobResult| {
+            one.job.group == next.job.group && one.job.group_reporting && next.job.group_reporting
+        };
+        let mut groups: Vec<Vec<JobResult>> = Vec::new();
+        for job in self.jobs {
+            match groups.last_mut() {
+                Some(group) if shares(&group[0], &job) => group.push(job),
+                _ => groups.push(vec![job]),
+            }
+        }
+        let result = |mut group: Vec<JobResult>| match group.len() {
+            1 => group.remove(0),
+            _ => JobResult::of_group(group),
+        };
+        Results { jobs: groups.into_iter().map(result).collect(), ..self }
     }
 
     /// Bytes per second of all jobs.
@@ -153,7 +213,25 @@ pub(super) mod tests {
             verified: None,
             standalone: None,
             tenants: 2,
+            found: None,
+            members: Vec::new(),
         }
+    }
+
+    #[test]
+    fn jobs_of_a_group_share_a_result_and_others_do_not() {
+        let job = |name, group, ios| {
+            let mut result = result(name, ios, Nanos::micros(ios));
+            (result.job.group, result.job.group_reporting) = (group, name != "d");
+            result
+        };
+        let jobs = vec![job("a", 0, 1000), job("b", 0, 500), job("c", 1, 10), job("d", 1, 20)];
+        let results = Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None }.grouped();
+        let names: Vec<_> =
+            results.jobs.iter().map(|job| (job.job.name.as_str(), job.members.len())).collect();
+        assert_eq!(names, [("a", 2), ("c", 0), ("d", 0)]);
+        let all = &results.jobs[0];
+        assert_eq!((all.iops_total(), all.tally(Direction::Read).latency.len()), (1500.0, 1500));
     }
 
     #[test]

@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!   caller's thread: discover ─► [each job alone] ─► threads ──ready──► start together ──intervals──► observer ─► Results
+//!                                     └──────────── once per stage: jobs after a `stonewall` wait for those before it
 //! ```
+//!
+//! Holds: what ends a run before its time does not take away what was measured until then (`a_target_that_is_lost_leaves_results`).
 
-use super::drive::{Drive, Told};
+use super::drive::{Drive, Part, Told};
 use super::error::BenchError;
 use super::job::Job;
 use super::observe::{Observer, Phase};
+use super::pace::Pacing;
 use super::place::host_id;
 use super::results::{JobResult, Results};
-use host::{Backend, Nqn, Waker, discover};
+use host::{Backend, Backoff, Nqn, Waker, discover};
 use reactor::Clock;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -21,6 +25,8 @@ use units::{Instant, Nanos};
 
 /// The time between the word to start and the start, so that all threads have heard it.
 const START_DELAY: Nanos = Nanos::millis(5);
+/// How many times a lost target is called back: about ten seconds.
+const BACKOFF: Backoff = Backoff { first: Nanos::millis(100), longest: Nanos::secs(2), tries_max: Some(10) };
 /// Who asks for the discovery log.
 const DISCOVERY_HOST: &str = "nqn.2025-01.io.gimbal:bench";
 
@@ -36,9 +42,9 @@ pub(crate) struct Target {
 /// How a run goes.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// How long to measure; `None` until each job has done as many IOs as its region has steps.
+    /// How long to measure, for callers that build their jobs in code; `None`: each job says itself when it ends.
     pub(crate) runtime: Option<Nanos>,
-    /// How long to run before measuring.
+    /// How long to run before measuring, for callers that build their jobs in code.
     pub(crate) ramp: Nanos,
     /// The length of an interval of the time series.
     pub(crate) interval: Nanos,
@@ -58,6 +64,8 @@ pub(crate) struct Options {
     pub(crate) credits: bool,
     /// An IO that takes longer means a dead connection.
     pub(crate) io_timeout: Nanos,
+    /// How a target that was lost is called back before the run is given up.
+    pub(crate) backoff: Backoff,
 }
 
 impl Default for Options {
@@ -74,6 +82,7 @@ impl Default for Options {
             data_digest: false,
             credits: true,
             io_timeout: Nanos::secs(30),
+            backoff: BACKOFF,
         }
     }
 }
@@ -105,15 +114,52 @@ pub(crate) fn run(
         tenants: jobs.len(),
         run_mark: Clock.now().0,
     };
-    let mut jobs: Vec<(usize, Job)> = jobs.iter().cloned().enumerate().collect();
-    if options.standalone {
+    let mut results = Results { address: target.address, jobs: Vec::new(), fatal: None };
+    let jobs: Vec<(usize, Job)> = jobs.iter().cloned().enumerate().collect();
+    for stage in jobs.chunk_by(|(_, one), (_, next)| one.stage == next.stage) {
+        let load = Load { tenants: stage.len(), ..load.clone() };
+        match run_stage(stage.to_vec(), &load, observer) {
+            Ok(Outcome { results: jobs, fatal }) => {
+                results.jobs.extend(jobs);
+                results.fatal = fatal;
+            }
+            Err(error) if results.jobs.is_empty() => return Err(error),
+            Err(error) => results.fatal = Some(error),
+        }
+        if results.fatal.is_some() {
+            break;
+        }
+    }
+    Ok(results)
+}
+
+/// What came of jobs that ran together.
+struct Outcome {
+    /// In the order of the jobs.
+    results: Vec<JobResult>,
+    /// What ended them before their time.
+    fatal: Option<BenchError>,
+}
+
+/// Runs the jobs of a stage: each alone, if that is asked for, and all together.
+fn run_stage(
+    mut jobs: Vec<(usize, Job)>,
+    load: &Load,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, BenchError> {
+    if load.options.standalone {
         for (number, job) in jobs.iter_mut().filter(|(_, job)| job.standalone.is_none()) {
-            let alone = run_alone(*number, job, &load, observer)?;
+            let alone = run_alone(*number, job, load, observer)?;
             job.standalone = Some(alone.bandwidth_total() as u64);
         }
     }
-    observer.on_phase(Phase::Running { span: options.runtime.map(|runtime| options.ramp + runtime) });
-    Ok(Results { address: target.address, jobs: run_together(jobs, &load, observer)? })
+    let spans = jobs.iter().map(|(_, job)| match load.options.runtime {
+        Some(runtime) => Some(load.options.ramp + runtime),
+        None => job.stop,
+    });
+    let span = spans.collect::<Option<Vec<Nanos>>>().and_then(|spans| spans.into_iter().max());
+    observer.on_phase(Phase::Running { span });
+    run_together(jobs, load, observer)
 }
 
 /// The subsystem of jobs that name none.
@@ -149,15 +195,31 @@ fn run_alone(
     load: &Load,
     observer: &mut dyn Observer,
 ) -> Result<JobResult, BenchError> {
-    let runtime = load.options.runtime.unwrap_or(Nanos::secs(10));
+    let own = || job.stop.map(|stop| stop.saturating_sub(job.start + job.ramp));
+    let runtime = load.options.runtime.or_else(own).unwrap_or(Nanos::secs(10));
     observer.on_phase(Phase::Alone { job: number, span: load.options.ramp + runtime });
-    let job = Job { start: Nanos::ZERO, stop: None, rate: None, verify: false, ..job.clone() };
+    let pacing = match job.pacing {
+        Pacing::Timed(_) => Pacing::Closed,
+        other => other,
+    };
+    let job = Job {
+        start: Nanos::ZERO,
+        stop: None,
+        time_based: true,
+        pacing,
+        verify: false,
+        latency_target: None,
+        ..job.clone()
+    };
     let load = Load {
         options: Options { runtime: Some(runtime), threads: 1, ..load.options.clone() },
         ..load.clone()
     };
-    let mut results = run_together(vec![(number, job)], &load, observer)?;
-    Ok(results.pop().expect("one job has one result"))
+    let Outcome { mut results, fatal } = run_together(vec![(number, job)], &load, observer)?;
+    match fatal {
+        Some(error) => Err(error),
+        None => Ok(results.pop().expect("one job has one result")),
+    }
 }
 
 /// What a thread says to the caller's.
@@ -166,8 +228,8 @@ enum Message {
     Ready { start: mpsc::Sender<Instant>, waker: Waker },
     /// Something to look at.
     Told(Told),
-    /// It is over.
-    Done(Result<Vec<(usize, JobResult)>, BenchError>),
+    /// It is over: the results of its jobs, and what went wrong.
+    Done(Vec<(usize, JobResult)>, Option<BenchError>),
 }
 
 /// Runs jobs (each with its number) at the same time.
@@ -175,7 +237,7 @@ fn run_together(
     jobs: Vec<(usize, Job)>,
     load: &Load,
     observer: &mut dyn Observer,
-) -> Result<Vec<JobResult>, BenchError> {
+) -> Result<Outcome, BenchError> {
     let threads = load.options.threads.clamp(1, jobs.len().max(1));
     let mut parts: Vec<Vec<(usize, Job)>> = vec![Vec::new(); threads];
     jobs.into_iter().enumerate().for_each(|(index, job)| parts[index % threads].push(job));
@@ -185,9 +247,12 @@ fn run_together(
         for part in parts {
             let (say, stop) = (say.clone(), &stop);
             scope.spawn(move || {
-                let outcome = work(load, part, stop, &say);
+                let (results, fatal) = match work(load, part, stop, &say) {
+                    Ok(outcome) => outcome,
+                    Err(error) => (Vec::new(), Some(error)),
+                };
                 // The caller's thread hears until every thread has said this.
-                let _ = say.send(Message::Done(outcome));
+                let _ = say.send(Message::Done(results, fatal));
             });
         }
         drop(say);
@@ -201,7 +266,7 @@ fn work(
     jobs: Vec<(usize, Job)>,
     stop: &AtomicBool,
     say: &mpsc::Sender<Message>,
-) -> Result<Vec<(usize, JobResult)>, BenchError> {
+) -> Result<Part, BenchError> {
     let mut drive = Drive::connect(load, jobs)?;
     let (start, started) = mpsc::channel();
     let tell = |message| {
@@ -219,8 +284,8 @@ fn work(
         Err(mpsc::TryRecvError::Disconnected) => true,
     })?;
     match moment {
-        Some(start) => drive.run(load, start, stop, |told| tell(Message::Told(told))),
-        None => Ok(Vec::new()),
+        Some(start) => Ok(drive.run(load, start, stop, |told| tell(Message::Told(told)))),
+        None => Ok((Vec::new(), None)),
     }
 }
 
@@ -230,7 +295,7 @@ fn attend(
     hear: &mpsc::Receiver<Message>,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<Vec<JobResult>, BenchError> {
+) -> Result<Outcome, BenchError> {
     let mut waiting: Vec<(mpsc::Sender<Instant>, Waker)> = Vec::new();
     let mut results = Vec::new();
     let mut failure = None;
@@ -243,10 +308,12 @@ fn attend(
                 }
             }
             Message::Told(Told::Verifying) => observer.on_phase(Phase::Verifying),
-            Message::Done(Ok(part)) => results.extend(part),
-            Message::Done(Err(error)) => {
-                stop.store(true, Ordering::Relaxed);
-                failure.get_or_insert(error);
+            Message::Done(part, error) => {
+                results.extend(part);
+                if let Some(error) = error {
+                    stop.store(true, Ordering::Relaxed);
+                    failure.get_or_insert(error);
+                }
             }
         }
         if failure.is_some() {
@@ -264,9 +331,11 @@ fn attend(
             }
         }
     }
-    if let Some(error) = failure {
-        return Err(error);
+    match failure {
+        Some(error) if results.is_empty() => Err(error),
+        fatal => {
+            results.sort_by_key(|(number, _)| *number);
+            Ok(Outcome { results: results.into_iter().map(|(_, result)| result).collect(), fatal })
+        }
     }
-    results.sort_by_key(|(number, _)| *number);
-    Ok(results.into_iter().map(|(_, result)| result).collect())
 }

@@ -8,10 +8,12 @@
 //!
 //! Elsewhere: `drive` submits what a stream asks for and tells it what completed.
 
-use super::job::Job;
+use super::direction::Direction;
+use super::job::{Amount, Job};
 use super::pace::Pace;
-use super::workload::{Direction, Step, Workload};
+use super::workload::{Region, Step, Workload};
 use reactor::IoBuffer;
+use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos};
 
 /// A place for one IO.
@@ -30,8 +32,8 @@ pub(super) struct Departure {
     pub(crate) slot: usize,
     /// What and where.
     pub(crate) step: Step,
-    /// The slot's buffer.
-    pub(crate) buffer: IoBuffer,
+    /// The slot's buffer, as long as the IO; `None` if it moves no data.
+    pub(crate) buffer: Option<IoBuffer>,
 }
 
 /// What the stream may do next.
@@ -56,26 +58,70 @@ pub(super) struct Stream {
     pub(crate) queue: u16,
     workload: Workload,
     pace: Pace,
-    step_bytes: Bytes,
-    start: Instant,
-    stop: Instant,
-    /// IOs that are still to leave; `None` is no limit.
-    budget: Option<u64>,
+    unit: Bytes,
+    hours: Hours,
     slots: Vec<Slot>,
     idle: Vec<usize>,
-    /// Since when there has been an idle slot.
+    /// IOs that may be out: all slots, unless a search tries fewer.
+    depth: usize,
+    /// Which way the next IO goes, if that was decided and its time has not come.
+    decided: Option<Direction>,
+    /// Blocks that were deallocated and are to be written (`trimwrite`).
+    to_write: VecDeque<Step>,
+    writes_after_trims: bool,
+    /// Since when there has been room for one more.
     room: Instant,
 }
 
-/// When a stream runs.
+/// When a stream runs, and how much it does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hours {
     /// No IO leaves before.
     pub(crate) start: Instant,
     /// No IO leaves at this moment or after.
     pub(crate) stop: Instant,
-    /// No more than so many IOs leave.
-    pub(crate) budget: Option<u64>,
+    /// What is left to do.
+    pub(crate) budget: Budget,
+}
+
+/// What a stream has left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Budget {
+    bytes: Option<u64>,
+    ios: Option<u64>,
+}
+
+impl Budget {
+    /// An amount on a region.
+    pub(super) fn new(amount: Amount, region: &Region) -> Budget {
+        let Amount { io_size, number_ios, loops } = amount;
+        let once = io_size.map_or_else(|| region.units.saturating_mul(region.unit.get()), Bytes::get);
+        Budget {
+            // What is less than a unit cannot be done.
+            bytes: Some(once / region.unit.get() * region.unit.get())
+                .map(|bytes| bytes.saturating_mul(loops)),
+            ios: number_ios.map(|ios| ios.saturating_mul(loops)),
+        }
+    }
+
+    /// The same without a limit of bytes.
+    pub(super) fn without_bytes(self) -> Budget {
+        Budget { bytes: None, ..self }
+    }
+
+    fn is_spent(self) -> bool {
+        self.bytes == Some(0) || self.ios == Some(0)
+    }
+
+    /// The most bytes that the next IO may have.
+    fn most(self) -> Bytes {
+        Bytes(self.bytes.unwrap_or(u64::MAX))
+    }
+
+    fn spend(&mut self, length: Bytes) {
+        self.bytes = self.bytes.map(|left| left - length.get());
+        self.ios = self.ios.map(|left| left - 1);
+    }
 }
 
 impl Stream {
@@ -89,7 +135,7 @@ impl Stream {
         buffers: Vec<IoBuffer>,
     ) -> Stream {
         assert_eq!(buffers.len(), job.iodepth as usize, "one buffer per IO that may be out");
-        let step = Step { direction: Direction::Read, number: 0 };
+        let step = Step { direction: Direction::Read, first: 0, units: 0 };
         let slots: Vec<Slot> = buffers
             .into_iter()
             .map(|buffer| Slot { buffer: Some(buffer), step, meant: Instant::ZERO })
@@ -99,30 +145,65 @@ impl Stream {
             queue,
             workload,
             pace: Pace::new(job, hours.start),
-            step_bytes: job.bs,
-            start: hours.start,
-            stop: hours.stop,
-            budget: hours.budget,
+            unit: job.bs.unit(),
+            hours,
             idle: (0..slots.len()).rev().collect(),
+            depth: slots.len(),
             slots,
+            decided: None,
+            to_write: VecDeque::new(),
+            writes_after_trims: job.rw.writes_after_trims(),
             room: hours.start,
         }
     }
 
     /// What may leave at `now`.
     pub(super) fn next(&mut self, now: Instant) -> Turn {
-        if now >= self.stop || self.budget == Some(0) {
-            return Turn::Over;
+        let writes = !self.to_write.is_empty();
+        if now >= self.hours.stop || (self.hours.budget.is_spent() && !writes) {
+            // The write of a trim that is out is still to come.
+            let waits = now < self.hours.stop && self.writes_after_trims && !self.is_quiet();
+            return if waits { Turn::Full } else { Turn::Over };
         }
-        let meant = self.pace.next(now, self.room).max(self.start);
+        let direction = if writes { Direction::Write } else { self.decide(now) };
+        let meant = self.pace.next(direction, now, self.room).max(self.hours.start);
         if meant > now {
-            return if meant >= self.stop { Turn::Over } else { Turn::At(meant) };
+            return if meant >= self.hours.stop { Turn::Over } else { Turn::At(meant) };
         }
-        let Some(slot) = self.idle.pop() else { return Turn::Full };
-        let step = self.workload.next_step();
-        self.pace.on_sent(meant, self.step_bytes, self.workload.random());
-        self.budget = self.budget.map(|left| left - 1);
+        if !self.has_room() {
+            return Turn::Full;
+        }
+        let slot = self.idle.pop().expect("there is room");
+        let step = match self.to_write.pop_front() {
+            Some(step) => step,
+            None => {
+                self.decided = None;
+                let step = self.workload.next_step(direction, self.hours.budget.most());
+                self.hours.budget.spend(self.length_of(step));
+                step
+            }
+        };
+        self.pace.on_sent(direction, meant, self.length_of(step), self.workload.random());
         Turn::Go(self.depart(slot, step, meant))
+    }
+
+    /// Which way the next IO goes. As in fio, a direction whose time has not come gives way to one whose time is nearer.
+    fn decide(&mut self, now: Instant) -> Direction {
+        let direction = match self.decided {
+            Some(direction) => direction,
+            None => self.workload.next_direction(),
+        };
+        let due = |direction| self.pace.next(direction, now, self.room);
+        let direction = match self.workload.other_direction(direction) {
+            Some(other) if due(direction) > now && due(other) < due(direction) => other,
+            _ => direction,
+        };
+        self.decided = Some(direction);
+        direction
+    }
+
+    fn length_of(&self, step: Step) -> Bytes {
+        Bytes(step.units * self.unit.get())
     }
 
     /// Takes a slot for an IO that is not of the workload (reading back); `None` if all are out.
@@ -132,21 +213,39 @@ impl Stream {
     }
 
     fn depart(&mut self, slot: usize, step: Step, meant: Instant) -> Departure {
+        let length = self.length_of(step).get() as usize;
         let place = &mut self.slots[slot];
         (place.step, place.meant) = (step, meant);
-        let buffer = place.buffer.take().expect("an idle slot has its buffer");
+        let buffer = (step.direction != Direction::Trim).then(|| {
+            let mut buffer = place.buffer.take().expect("an idle slot has its buffer");
+            buffer.set_len(length);
+            buffer
+        });
         Departure { slot, step, buffer }
     }
 
-    /// The IO of `slot` is over. Answers what it was and how long it took from when it was meant to leave.
-    pub(super) fn on_completed(&mut self, now: Instant, slot: usize, buffer: IoBuffer) -> (Step, Nanos) {
+    /// The IO of `slot` is over, and has succeeded or not. Answers what it was and how long it took from when it was meant to
+    /// leave.
+    pub(super) fn on_completed(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        buffer: Option<IoBuffer>,
+        has_succeeded: bool,
+    ) -> (Step, Nanos) {
+        let had_room = self.has_room();
         let place = &mut self.slots[slot];
-        assert!(place.buffer.is_none(), "slot {slot} completed but was not out");
-        place.buffer = Some(buffer);
-        if self.idle.is_empty() {
+        if let Some(buffer) = buffer {
+            assert!(place.buffer.is_none(), "slot {slot} completed but was not out");
+            place.buffer = Some(buffer);
+        }
+        if !had_room {
             self.room = now;
         }
         self.idle.push(slot);
+        if self.writes_after_trims && place.step.direction == Direction::Trim && has_succeeded {
+            self.to_write.push_back(Step { direction: Direction::Write, ..place.step });
+        }
         (place.step, now.saturating_since(place.meant))
     }
 
@@ -160,90 +259,22 @@ impl Stream {
         self.idle.len() == self.slots.len()
     }
 
-    /// Whether a slot is free.
+    /// Whether one more IO may leave.
     pub(super) fn has_room(&self) -> bool {
-        !self.idle.is_empty()
+        self.slots.len() - self.idle.len() < self.depth
+    }
+
+    /// Lets so many IOs be out, as far as there are slots.
+    pub(super) fn set_depth(&mut self, depth: u32) {
+        self.depth = (depth as usize).min(self.slots.len());
     }
 
     /// Lets nothing more leave.
     pub(super) fn stop(&mut self) {
-        self.stop = Instant::ZERO;
+        self.hours.stop = Instant::ZERO;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::pace::Rate;
-    use reactor::BufferPool;
-    use units::ByteRate;
-
-    fn stream(job: &Job, hours: Hours) -> Stream {
-        let mut pool = BufferPool::new(Bytes::mib(1));
-        let buffers = (0..job.iodepth).map(|_| pool.take(4096).expect("1 MiB is enough")).collect();
-        Stream::new(0, job, 0, Workload::new(job, 100, 0, 1), hours, buffers)
-    }
-
-    fn go(turn: Turn) -> Departure {
-        match turn {
-            Turn::Go(departure) => departure,
-            other => panic!("expected an IO, got {other:?}"),
-        }
-    }
-
-    const ALWAYS: Hours = Hours { start: Instant::ZERO, stop: Instant::FAR_FUTURE, budget: None };
-
-    #[test]
-    fn a_closed_loop_keeps_its_depth() {
-        let mut stream = stream(&Job { iodepth: 2, ..Job::named("a") }, ALWAYS);
-        let first = go(stream.next(Instant(5)));
-        let second = go(stream.next(Instant(6)));
-        assert!(matches!(stream.next(Instant(7)), Turn::Full));
-        let (step, latency) = stream.on_completed(Instant(9), first.slot, first.buffer);
-        assert_eq!((step, latency), (first.step, Nanos(4)));
-        let third = go(stream.next(Instant(9)));
-        assert_ne!(third.slot, second.slot);
-    }
-
-    #[test]
-    fn an_open_loop_counts_latency_from_its_timetable() {
-        let job = Job { rate: Some(Rate::Iops(1_000_000)), ..Job::named("a") };
-        let mut stream = stream(&job, ALWAYS);
-        let first = go(stream.next(Instant(0)));
-        assert!(matches!(stream.next(Instant(10)), Turn::At(Instant(1_000))));
-        assert!(matches!(stream.next(Instant(4_000)), Turn::Full));
-        stream.on_completed(Instant(5_000), first.slot, first.buffer);
-        let second = go(stream.next(Instant(5_000)));
-        let (_, latency) = stream.on_completed(Instant(6_000), second.slot, second.buffer);
-        assert_eq!(latency, Nanos(5_000), "it was meant to leave at 1 µs and completed at 6 µs");
-    }
-
-    #[test]
-    fn a_capped_stream_sends_as_fast_as_its_rate_or_its_slots_allow() {
-        let job = Job { rate_max: Some(ByteRate(4096 * 1_000_000)), iodepth: 1, ..Job::named("a") };
-        let mut stream = stream(&job, ALWAYS);
-        let first = go(stream.next(Instant(0)));
-        assert!(matches!(stream.next(Instant(1_500)), Turn::Full));
-        stream.on_completed(Instant(300), first.slot, first.buffer);
-        assert!(matches!(stream.next(Instant(300)), Turn::At(Instant(1_000))), "the rate holds it back");
-        let second = go(stream.next(Instant(1_200)));
-        let (_, latency) = stream.on_completed(Instant(2_500), second.slot, second.buffer);
-        assert_eq!(latency, Nanos(1_500), "it was meant to leave at 1 µs");
-        let third = go(stream.next(Instant(2_500)));
-        let (_, latency) = stream.on_completed(Instant(2_600), third.slot, third.buffer);
-        assert_eq!(latency, Nanos(100), "its slot held it back until 2.5 µs");
-        assert!(matches!(stream.next(Instant(2_600)), Turn::At(Instant(3_500))));
-    }
-
-    #[test]
-    fn a_stream_keeps_its_hours_and_its_budget() {
-        let hours = Hours { start: Instant(10), stop: Instant(20), budget: Some(1) };
-        let mut early = stream(&Job::named("a"), hours);
-        assert!(matches!(early.next(Instant(3)), Turn::At(Instant(10))));
-        let only = go(early.next(Instant(10)));
-        early.on_completed(Instant(11), only.slot, only.buffer);
-        assert!(matches!(early.next(Instant(12)), Turn::Over) && early.is_quiet());
-        let mut late = stream(&Job::named("a"), Hours { budget: None, ..hours });
-        assert!(matches!(late.next(Instant(20)), Turn::Over));
-    }
-}
+#[path = "stream_tests.rs"]
+mod tests;

@@ -1,7 +1,8 @@
 //! Results as a table for people.
 
+use super::direction::Direction;
+use super::latency_target::Found;
 use super::results::{JobResult, Results};
-use super::workload::Direction;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use units::Nanos;
@@ -55,11 +56,8 @@ fn rows(job: &JobResult, with_f_util: bool) -> impl Iterator<Item = Vec<String>>
         let first = line == 0;
         let mut row = vec![
             if first { job.job.name.clone() } else { String::new() },
-            if first { job.job.summary() } else { String::new() },
-            match direction {
-                Direction::Read => "read".to_string(),
-                Direction::Write => "write".to_string(),
-            },
+            if first { what(job) } else { String::new() },
+            direction.name().to_string(),
             count(job.iops(direction)),
             megabytes(job.bandwidth(direction)),
             Nanos(latency.mean() as u64).to_string(),
@@ -73,24 +71,47 @@ fn rows(job: &JobResult, with_f_util: bool) -> impl Iterator<Item = Vec<String>>
     })
 }
 
+fn what(job: &JobResult) -> String {
+    match job.members.len() {
+        0 => job.job.summary(),
+        jobs => format!("{jobs} jobs"),
+    }
+}
+
 fn remarks(job: &JobResult) -> impl Iterator<Item = String> {
     let name = &job.job.name;
     let mut remarks = Vec::new();
     if let Some(verified) = &job.verified {
         remarks.push(match &verified.first {
             None if verified.is_clean() => {
-                format!("{name}: verified {} × {}: all as written", verified.steps, job.job.bs)
+                format!("{name}: verified {} × {}: all as written", verified.steps, job.job.bs.unit())
             }
             None => {
-                format!("{name}: {} of {} steps could not be read back", verified.unreadable, verified.steps)
+                format!("{name}: {} of {} blocks could not be read back", verified.unreadable, verified.steps)
             }
             Some(mismatch) => {
                 format!(
-                    "{name}: {} of {} steps differ; the first at {mismatch}",
+                    "{name}: {} of {} blocks differ; the first at {mismatch}",
                     verified.differing, verified.steps
                 )
             }
         });
+    }
+    if let (Some(found), Some(asked)) = (job.found, job.job.latency_target) {
+        let asked = format!("{} % of IOs within {}", asked.percentile, asked.target);
+        remarks.push(match found {
+            Found::Depth(depth) => format!("{name}: {asked} up to iodepth {depth}"),
+            Found::Nothing => format!("{name}: not even iodepth 1 has {asked}"),
+            Found::Unfinished(Some(depth)) => {
+                format!("{name}: {asked} at iodepth {depth}, but the job ended before the search; give it more runtime")
+            }
+            Found::Unfinished(None) => {
+                format!("{name}: the job ended before the search had tried iodepth 1; give it more runtime")
+            }
+        });
+    }
+    if !job.did_something() && job.trouble.failed == 0 {
+        remarks.push(format!("{name}: no IO completed in the measured time"));
     }
     if let Some(first) = &job.trouble.first {
         remarks.push(format!("{name}: {} IOs failed; the first: {first}", job.trouble.failed));
@@ -124,7 +145,7 @@ mod tests {
     use units::Bytes;
 
     fn results(jobs: Vec<JobResult>) -> Results {
-        Results { address: ([127, 0, 0, 1], 4420).into(), jobs }
+        Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None }
     }
 
     #[test]
@@ -146,7 +167,7 @@ mod tests {
         let text = render(&results(vec![job, result("other", 0, Nanos::ZERO)]));
         for word in [
             "3 IOs failed; the first: why",
-            "1 of 10 steps differ; the first at byte 8192",
+            "1 of 10 blocks differ; the first at byte 8192",
             "lost 2 times",
             "f-Util",
             "all",

@@ -1,101 +1,41 @@
-//! What a stream asks for, IO by IO: read or write, and where.
+//! What a stream asks for, IO by IO: which way, where, how much.
 //!
-//! A stream works on a region of its namespace in steps of `bs`. Random streams pick a step evenly; sequential ones go on
-//! from the last step of the same direction and start over at the end. The clones of a job (`numjobs`) share the region; in
-//! a sequential job each starts at its own part of it, as otherwise they would all read what the first has just read.
+//! A stream works on a region of its namespace, counted in the job's unit (see `blocks`). Sequential streams go on from the last
+//! IO of the same direction and start over at the end. Random ones do each unit once per pass (`random_map`), in any order; or
+//! pick without regard to what was done (`norandommap`, and the distributions that prefer some places).
 //!
-//! Holds: no IO leaves the region (`every_io_lies_in_the_region`); the same seed asks for the same (`a_seed_replays`).
+//! Each connection of a job (`numjobs`) does the whole region by itself, as in fio; `offset_increment` moves them apart.
+//!
+//! Holds: no IO leaves the region (`every_io_lies_in_the_region`); the same seed asks for the same (`a_seed_replays`); a random
+//!        pass does every unit once, whatever the sizes (`a_random_pass_does_every_unit_once`).
 
+use super::blocks::BlockSizes;
+use super::direction::{DIRECTIONS, Direction};
+use super::distribution::{Distribution, Places};
 use super::job::Job;
+use super::random_map::RandomMap;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-/// What a job does, in fio's words.
-#[allow(clippy::enum_variant_names, reason = "`rw` is fio's word for a mix, and its name for the option")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-#[value(rename_all = "lowercase")]
-pub(crate) enum Rw {
-    /// Reads one step after the other.
-    Read,
-    /// Writes one step after the other.
-    Write,
-    /// Reads anywhere.
-    RandRead,
-    /// Writes anywhere.
-    RandWrite,
-    /// Reads and writes, each one step after the other.
-    #[serde(alias = "readwrite")]
-    #[value(alias = "readwrite")]
-    Rw,
-    /// Reads and writes anywhere.
-    RandRw,
-}
-
-impl Rw {
-    /// Steps are picked at random.
-    pub(crate) fn is_random(self) -> bool {
-        matches!(self, Rw::RandRead | Rw::RandWrite | Rw::RandRw)
-    }
-
-    /// Some IOs write.
-    pub(crate) fn writes(self) -> bool {
-        !matches!(self, Rw::Read | Rw::RandRead)
-    }
-
-    /// Percentage of reads, where a mix of both reads `mixed` percent.
-    pub(crate) fn read_percent(self, mixed: u8) -> u8 {
-        match self {
-            Rw::Read | Rw::RandRead => 100,
-            Rw::Write | Rw::RandWrite => 0,
-            Rw::Rw | Rw::RandRw => mixed,
-        }
-    }
-
-    /// fio's word.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Rw::Read => "read",
-            Rw::Write => "write",
-            Rw::RandRead => "randread",
-            Rw::RandWrite => "randwrite",
-            Rw::Rw => "rw",
-            Rw::RandRw => "randrw",
-        }
-    }
-}
-
-/// Which way an IO moves data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Direction {
-    /// From the target.
-    Read,
-    /// To the target.
-    Write,
-}
-
-impl Direction {
-    /// Both, in the order of results.
-    pub(crate) const ALL: [Direction; 2] = [Direction::Read, Direction::Write];
-
-    /// The direction as an index into pairs.
-    pub(crate) fn index(self) -> usize {
-        self as usize
-    }
-}
-
-/// The part of a namespace that a job uses, in steps of its block size.
+/// The part of a namespace that a job uses, in units of its block sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     /// Where it begins, in bytes from the start of the namespace.
     pub(crate) offset: Bytes,
-    /// Bytes per step.
-    pub(crate) step: Bytes,
-    /// Number of steps; never 0.
-    pub(crate) steps: u64,
+    /// Bytes per unit.
+    pub(crate) unit: Bytes,
+    /// Units that each connection works on; never 0.
+    pub(crate) units: u64,
+    /// Units by which connection n + 1 begins after connection n.
+    pub(crate) increment: u64,
+}
+
+impl Region {
+    /// Units that all `connections` together reach.
+    pub(super) fn reach(&self, connections: u32) -> u64 {
+        self.units + u64::from(connections - 1) * self.increment
+    }
 }
 
 /// One IO to do.
@@ -103,52 +43,119 @@ pub(crate) struct Region {
 pub(crate) struct Step {
     /// Which way.
     pub(crate) direction: Direction,
-    /// Which step of the region.
-    pub(crate) number: u64,
+    /// The first unit, counted from the start of the job's region.
+    pub(crate) first: u64,
+    /// How many units.
+    pub(crate) units: u64,
 }
 
 /// The IOs of one stream.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    steps: u64,
-    random_order: bool,
-    read_percent: u8,
-    /// The next step of each direction, for sequential streams.
-    cursors: [u64; 2],
+    /// The stream's own first unit.
+    base: u64,
+    units: u64,
+    unit: Bytes,
+    sizes: BlockSizes,
+    order: Order,
+    directions: &'static [Direction],
+    /// Percentage of the first of two directions.
+    first_percent: u8,
+    /// Where the last IO of each direction ended.
+    cursors: [u64; DIRECTIONS],
     random: Xoshiro256PlusPlus,
 }
 
+#[derive(Debug)]
+enum Order {
+    Sequential,
+    Random { places: Places, map: Option<RandomMap>, percentage: [u8; DIRECTIONS] },
+}
+
 impl Workload {
-    /// The stream of clone number `clone` of `job` on a region of `steps`.
-    pub(crate) fn new(job: &Job, steps: u64, clone: u32, seed: u64) -> Workload {
-        assert!(steps > 0, "a workload needs at least one step to work on");
-        let start = (u128::from(steps) * u128::from(clone) / u128::from(job.numjobs)) as u64;
+    /// The stream of connection number `clone` of `job` on `region`.
+    pub(crate) fn new(job: &Job, region: Region, clone: u32, seed: u64) -> Workload {
+        let Region { unit, units, increment, .. } = region;
+        assert!(units > 0, "a workload needs at least one unit to work on");
+        let order = if job.rw.is_random() {
+            // What prefers some places does them again, by its nature.
+            let has_map = !job.norandommap && job.random_distribution == Distribution::Even;
+            Order::Random {
+                places: Places::new(job.random_distribution, units, seed),
+                map: has_map.then(|| RandomMap::new(units)),
+                percentage: job.percentage_random,
+            }
+        } else {
+            Order::Sequential
+        };
+        let directions = job.rw.directions();
         Workload {
-            steps,
-            random_order: job.rw.is_random(),
-            read_percent: job.rw.read_percent(job.rwmixread),
-            cursors: [(start + job.first_step) % steps; 2],
+            base: u64::from(clone) * increment,
+            units,
+            unit,
+            sizes: job.bs.clone(),
+            order,
+            // The write of a trim and a write is sent when the trim has ended, and is none of the workload's.
+            directions: if job.rw.writes_after_trims() { &[Direction::Trim] } else { directions },
+            first_percent: job.rwmixread,
+            cursors: [job.first_step * (job.bs.smallest().get() / unit.get()) % units; DIRECTIONS],
             random: Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(clone) << 32)),
         }
     }
 
-    /// The next IO; there is always one more.
-    pub(crate) fn next_step(&mut self) -> Step {
-        let read = match self.read_percent {
-            0 => false,
-            100 => true,
-            percent => self.random.random_range(0..100) < percent,
+    /// Which way the next IO is to go.
+    pub(crate) fn next_direction(&mut self) -> Direction {
+        match *self.directions {
+            [only] => only,
+            [first, second] => {
+                if self.random.random_range(0..100) < self.first_percent {
+                    first
+                } else {
+                    second
+                }
+            }
+            _ => unreachable!("a job has one direction or two"),
+        }
+    }
+
+    /// The direction besides this one, in a mix of two that both come.
+    pub(crate) fn other_direction(&self, direction: Direction) -> Option<Direction> {
+        let is_mixed = self.directions.len() == 2 && (1..100).contains(&self.first_percent);
+        self.directions.iter().copied().find(|other| is_mixed && *other != direction)
+    }
+
+    /// The next IO of a direction; there is always one more. It moves `most` bytes at most, which must be a unit or more.
+    pub(crate) fn next_step(&mut self, direction: Direction, most: Bytes) -> Step {
+        let wanted = self.sizes.pick(direction, &mut self.random).min(most).get() / self.unit.get();
+        let cursor = &mut self.cursors[direction.index()];
+        let (first, units) = match &mut self.order {
+            Order::Sequential => (*cursor, wanted),
+            Order::Random { places, map, percentage } => {
+                let percentage = percentage[direction.index()];
+                let is_random = percentage == 100 || self.random.random_range(0..100) < percentage;
+                match (is_random, map) {
+                    (false, map) => {
+                        let units = wanted.min(self.units - *cursor);
+                        if let Some(map) = map {
+                            (*cursor..*cursor + units).for_each(|unit| map.set_done(unit));
+                        }
+                        (*cursor, units)
+                    }
+                    (true, None) => (places.pick(&mut self.random), wanted),
+                    (true, Some(map)) => {
+                        let first = map.next_free(places.pick(&mut self.random));
+                        // As in fio an IO ends where a unit begins that was done.
+                        let units = map.free_run(first, wanted);
+                        (first..first + units).for_each(|unit| map.set_done(unit));
+                        (first, units)
+                    }
+                }
+            }
         };
-        let direction = if read { Direction::Read } else { Direction::Write };
-        let number = if self.random_order {
-            self.random.random_range(0..self.steps)
-        } else {
-            let cursor = &mut self.cursors[direction.index()];
-            let number = *cursor;
-            *cursor = if number + 1 == self.steps { 0 } else { number + 1 };
-            number
-        };
-        Step { direction, number }
+        let units = units.min(self.units - first);
+        let end = first + units;
+        *cursor = if end == self.units { 0 } else { end };
+        Step { direction, first: self.base + first, units }
     }
 
     /// The stream's randomness, for its timetable.
@@ -160,31 +167,86 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::direction::Rw;
 
-    fn job(rw: Rw, numjobs: u32) -> Job {
-        Job { rw, numjobs, rwmixread: 70, ..Job::named("a") }
+    const UNIT: Bytes = Bytes::kib(4);
+    const NO_LIMIT: Bytes = Bytes::gib(1);
+
+    fn job(rw: Rw) -> Job {
+        Job { rw, rwmixread: 70, ..Job::named("a") }
     }
 
-    const ALL: [Rw; 6] = [Rw::Read, Rw::Write, Rw::RandRead, Rw::RandWrite, Rw::Rw, Rw::RandRw];
+    fn region(units: u64) -> Region {
+        Region { offset: Bytes::ZERO, unit: UNIT, units, increment: 0 }
+    }
+
+    fn next(workload: &mut Workload) -> Step {
+        let direction = workload.next_direction();
+        workload.next_step(direction, NO_LIMIT)
+    }
+
+    fn mixed_sizes() -> BlockSizes {
+        BlockSizes::parse_split("4k/30:16k/30:12k/40", UNIT).expect("a split")
+    }
 
     #[test]
     fn every_io_lies_in_the_region() {
-        for rw in ALL {
-            for steps in [1, 2, 7, 1000] {
-                let mut workload = Workload::new(&job(rw, 3), steps, 1, 9);
-                for _ in 0..3000 {
-                    let step = workload.next_step();
-                    assert!(step.number < steps, "{rw:?} asked for step {} of {steps}", step.number);
+        for rw in Rw::ALL {
+            for bs in [UNIT.into(), mixed_sizes()] {
+                for random_distribution in [Distribution::Even, Distribution::Zipf(1.1)] {
+                    for units in [1, 2, 7, 1000] {
+                        let percentage_random = [80; DIRECTIONS];
+                        let job = Job { bs: bs.clone(), random_distribution, percentage_random, ..job(rw) };
+                        let region = Region { increment: 5, ..region(units) };
+                        let mut workload = Workload::new(&job, region, 1, 9);
+                        for _ in 0..1000 {
+                            let Step { first, units: length, .. } = next(&mut workload);
+                            assert!(
+                                length > 0 && first >= 5 && first + length <= 5 + units,
+                                "{rw:?} asked for {length} units at {first} of {units}"
+                            );
+                        }
+                    }
                 }
             }
         }
     }
 
     #[test]
+    fn a_random_pass_does_every_unit_once() {
+        for rw in [Rw::RandWrite, Rw::RandRw, Rw::RandTrim] {
+            for bs in [UNIT.into(), mixed_sizes()] {
+                let mut workload = Workload::new(&Job { bs, ..job(rw) }, region(1000), 0, 4);
+                for pass in 0..2 {
+                    let mut seen = [false; 1000];
+                    while seen.contains(&false) {
+                        let Step { first, units, .. } = next(&mut workload);
+                        for unit in first..first + units {
+                            assert!(!seen[unit as usize], "{rw:?} did unit {unit} twice in pass {pass}");
+                            seen[unit as usize] = true;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_map_some_units_are_left_out() {
+        let job = Job { norandommap: true, ..job(Rw::RandRead) };
+        let mut workload = Workload::new(&job, region(1000), 0, 1);
+        let mut seen = [false; 1000];
+        (0..1000).for_each(|_| seen[next(&mut workload).first as usize] = true);
+        let done = seen.iter().filter(|seen| **seen).count();
+        // 1 - 1/e of them.
+        assert!((580..690).contains(&done), "{done} of 1000");
+    }
+
+    #[test]
     fn a_seed_replays() {
         let steps = |seed| {
-            let mut workload = Workload::new(&job(Rw::RandRw, 1), 1 << 20, 0, seed);
-            (0..100).map(|_| workload.next_step()).collect::<Vec<_>>()
+            let mut workload = Workload::new(&job(Rw::RandRw), region(1 << 20), 0, seed);
+            (0..100).map(|_| next(&mut workload)).collect::<Vec<_>>()
         };
         assert_eq!(steps(3), steps(3));
         assert_ne!(steps(3), steps(4));
@@ -192,27 +254,45 @@ mod tests {
 
     #[test]
     fn a_mix_keeps_its_percentage() {
-        let mut workload = Workload::new(&job(Rw::RandRw, 1), 1000, 0, 1);
-        let reads = (0..100_000).filter(|_| workload.next_step().direction == Direction::Read).count();
+        let mut workload = Workload::new(&job(Rw::RandRw), region(1000), 0, 1);
+        let reads = (0..100_000).filter(|_| next(&mut workload).direction == Direction::Read).count();
         assert!((69_000..71_000).contains(&reads), "{reads} reads of 100000 at 70 %");
     }
 
     #[test]
-    fn sequential_clones_start_apart_and_cover_everything() {
-        let mut seen = vec![0; 12];
-        for clone in 0..3 {
-            let job = Job { first_step: 5, ..job(Rw::Write, 3) };
-            let mut workload = Workload::new(&job, 12, clone, 1);
-            (0..4).for_each(|_| seen[workload.next_step().number as usize] += 1);
+    fn percentage_random_is_how_many_ios_leave_the_line() {
+        for (percent, expected) in [(0, 0..=0), (30, 28_500..=31_500), (100, 99_000..=100_000)] {
+            let job =
+                Job { percentage_random: [percent; DIRECTIONS], norandommap: true, ..job(Rw::RandRead) };
+            let mut workload = Workload::new(&job, region(1 << 20), 0, 1);
+            let mut end = 0;
+            let jumps = (0..100_000).filter(|_| {
+                let step = next(&mut workload);
+                let jumps = step.first != end;
+                end = (step.first + step.units) % (1 << 20);
+                jumps
+            });
+            let jumps = jumps.count();
+            assert!(expected.contains(&jumps), "{jumps} of 100000 IOs jump at {percent} %");
         }
-        assert_eq!(seen, [1; 12]);
     }
 
     #[test]
-    fn random_steps_reach_the_whole_region_evenly() {
-        let mut counts = [0u32; 10];
-        let mut workload = Workload::new(&job(Rw::RandRead, 1), 10, 0, 5);
-        (0..100_000).for_each(|_| counts[workload.next_step().number as usize] += 1);
-        assert!(counts.iter().all(|&count| (9_500..10_500).contains(&count)), "{counts:?}");
+    fn sequential_connections_do_the_same_unless_moved_apart() {
+        let starts = |increment| {
+            let region = Region { increment, ..region(12) };
+            [0, 1, 2].map(|clone| next(&mut Workload::new(&job(Rw::Write), region, clone, 1)).first)
+        };
+        assert_eq!(starts(0), [0, 0, 0]);
+        assert_eq!(starts(4), [0, 4, 8]);
+    }
+
+    #[test]
+    fn a_sequential_pass_ends_at_the_end_of_the_region_and_starts_over() {
+        let job = Job { bs: Bytes::kib(16).into(), ..job(Rw::Read) };
+        let mut workload = Workload::new(&job, region(10), 0, 1);
+        let steps: Vec<_> =
+            (0..4).map(|_| next(&mut workload)).map(|step| (step.first, step.units)).collect();
+        assert_eq!(steps, [(0, 4), (4, 4), (8, 2), (0, 4)]);
     }
 }

@@ -1,6 +1,6 @@
 //! What the demo runs: four tenants on one emulated SSD, as jobs for the wire and as a world in virtual time.
 
-use crate::bench::{Direction, Job, Rw};
+use crate::bench::{Direction, Extent, Job, Rw};
 use sched::DeviceConstants;
 use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
@@ -90,10 +90,12 @@ impl Tenant {
     pub(super) fn job(&self) -> Job {
         Job {
             rw: self.rw,
-            bs: self.bs,
+            bs: self.bs.into(),
+            // As in the simulator.
+            norandommap: true,
             iodepth: self.depth.0,
             numjobs: self.depth.1,
-            size: self.region,
+            size: self.region.map_or(Extent::Rest, Extent::Bytes),
             ..Job::named(self.name)
         }
     }

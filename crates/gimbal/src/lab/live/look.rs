@@ -71,7 +71,7 @@ impl<'s> Looks<'s> {
         let view = ssd.view;
         let now = Books::of(ssd, self.tenants);
         let device = now.tenants.iter().zip(&self.last.tenants).map(|(now, before)| {
-            Direction::ALL.map(|way| {
+            TRANSFERS.map(|way| {
                 let [now, before] = [now, before].map(|counters| &transferred(counters, way).device_latency);
                 now.since(before).mean()
             })
@@ -96,11 +96,15 @@ pub(super) fn middle(interval: &Interval) -> Nanos {
     interval.end.saturating_sub(Nanos(interval.span.0 / 2))
 }
 
+/// The directions that move data: experiments have no other.
+pub(super) const TRANSFERS: [Direction; 2] = [Direction::Read, Direction::Write];
+
 /// One direction of a tenant's books.
 pub(super) fn transferred(counters: &Counters, way: Direction) -> &Transferred {
     match way {
         Direction::Read => &counters.reads,
         Direction::Write => &counters.writes,
+        Direction::Trim => panic!("experiments deallocate nothing"),
     }
 }
 

@@ -57,26 +57,35 @@ fn result(ios: u64) -> JobResult {
     let series = ends.map(|end| {
         let span = end.saturating_sub(begin);
         begin = end;
-        Interval { end, span, slices: [slice, Slice::default()], credit: None }
+        Interval { end, span, slices: [slice, Slice::default(), Slice::default()], credit: None }
     });
     JobResult {
         job: Job::named("a"),
         nqn: String::new(),
         measured: Nanos::secs(2),
-        tallies: [tally(ios, Nanos::millis(4), Nanos::millis(2)), tally(0, Nanos(0), Nanos(0))],
+        tallies: [
+            tally(ios, Nanos::millis(4), Nanos::millis(2)),
+            tally(0, Nanos(0), Nanos(0)),
+            tally(0, Nanos(0), Nanos(0)),
+        ],
         series: series.to_vec(),
         trouble: Default::default(),
         verified: None,
         standalone: None,
         tenants: 3,
+        found: None,
+        members: Vec::new(),
     }
+}
+
+fn results(jobs: Vec<JobResult>) -> Results {
+    Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None }
 }
 
 #[test]
 fn figures_are_in_the_ssds_time_and_on_the_simulators_grid() {
     let slow = Slow::parse("20").expect("it divides 1000");
-    let results =
-        Results { address: ([127, 0, 0, 1], 4420).into(), jobs: vec![result(IOS), result(IOS), result(0)] };
+    let results = results(vec![result(IOS), result(IOS), result(0)]);
     let device = Some(Nanos::micros(70));
     let added = Added { device: vec![[device, None], [device, None], [None, None]], view: None };
     let whole = Whole { tenants: vec![Counters::default(); 3], late: target::Histogram::default() };
@@ -102,8 +111,7 @@ fn figures_are_in_the_ssds_time_and_on_the_simulators_grid() {
 #[test]
 fn what_the_scheduler_shows_stands_at_its_moment_of_the_ssds_time() {
     let slow = Slow::parse("20").expect("it divides 1000");
-    let results =
-        Results { address: ([127, 0, 0, 1], 4420).into(), jobs: vec![result(IOS), result(0), result(0)] };
+    let results = results(vec![result(IOS), result(0), result(0)]);
     let policy =
         sim::PolicyChoice::Gimbal(sched::GimbalConfig::paper(sched::DeviceConstants::DCT983)).build();
     let added = Added { device: vec![[None, None]; 3], view: policy.ssd_view(Instant::ZERO) };

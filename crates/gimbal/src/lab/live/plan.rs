@@ -14,7 +14,7 @@
 //! Elsewhere: running it is `run`.
 
 use super::slow::Slow;
-use crate::bench::{Arrival, Job, Options, Rate, Rw};
+use crate::bench::{Arrival, Extent, Job, Options, Pacing, Rate, Rates, Rw};
 use ::lab::experiment::{Case, Group};
 use ::lab::scheduler::Scheduler;
 use rand::{Rng, SeedableRng};
@@ -139,7 +139,7 @@ impl Live {
         for (number, tenant) in world.tenants.iter().enumerate() {
             jobs.push(job(number, tenant, capacity, depth_max, slow, &mut random));
         }
-        let buffers = |job: &Job| 2 * u64::from(job.iodepth) * job.bs.get();
+        let buffers = |job: &Job| 2 * u64::from(job.iodepth) * job.bs.largest().get();
         let all: Bytes = jobs.iter().map(|job| Bytes(buffers(job))).sum();
         let greatest = jobs.iter().map(buffers).max().unwrap_or_default();
         let mut config = Config::simple(
@@ -213,22 +213,26 @@ fn job(
         }
     }
     let since_start = |moment: Instant| slow.stretch(moment.since(Instant::ZERO));
-    let (iodepth, rate) = match workload.arrival {
-        sim::Arrival::Closed { depth } => (depth, None),
+    let strict = workload.rate_max.map(|rate| Pacing::Strict(ByteRate(slow.rate(rate.0))));
+    let (iodepth, pacing) = match workload.arrival {
+        sim::Arrival::Closed { depth } => (depth, strict.unwrap_or_default()),
         // In bytes, which are finer.
-        sim::Arrival::Open { iops } => (depth_max, Some(Rate::Bytes(slow.rate(u64::from(iops) * bs.get())))),
+        sim::Arrival::Open { iops } => {
+            let rate = Rate::Bytes(slow.rate(u64::from(iops) * bs.get()));
+            (depth_max, Rates::open(rate, Arrival::Poisson))
+        }
     };
     Job {
         host_nqn: Some(host_of(number)),
         rw: rw(workload.pattern, workload.read_percent),
-        bs,
+        bs: bs.into(),
         iodepth,
         rwmixread: workload.read_percent,
-        rate,
-        arrival: Arrival::Poisson,
-        rate_max: workload.rate_max.map(|rate| ByteRate(slow.rate(rate.0))),
+        // As in the simulator.
+        norandommap: true,
+        pacing,
         offset,
-        size: Some(Bytes(region.1.get() - offset.get())),
+        size: Extent::Bytes(Bytes(region.1.get() - offset.get())),
         first_step,
         credits: tenant.obeys_credit,
         start: since_start(tenant.start),

@@ -40,7 +40,8 @@ fn live(text: &str) -> Live {
 #[test]
 fn every_tenant_is_a_host_with_a_job_of_its_own() {
     let Live { jobs, .. } = live(EXPERIMENT);
-    let words: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), job.rw, job.bs, job.iodepth)).collect();
+    let words: Vec<_> =
+        jobs.iter().map(|job| (job.name.as_str(), job.rw, job.bs.largest(), job.iodepth)).collect();
     assert_eq!(
         words,
         [
@@ -55,7 +56,7 @@ fn every_tenant_is_a_host_with_a_job_of_its_own() {
         assert_eq!((job.host_nqn.clone(), job.numjobs), (Some(host_of(number)), 1));
     }
     assert_eq!([jobs[0].credits, jobs[4].credits], [true, false]);
-    assert_eq!((jobs[4].rwmixread, jobs[4].size), (70, Some(Bytes::mib(1))));
+    assert_eq!((jobs[4].rwmixread, jobs[4].size), (70, Extent::Bytes(Bytes::mib(1))));
 }
 
 #[test]
@@ -66,8 +67,8 @@ fn times_are_stretched_and_rates_divided() {
     let hours: Vec<_> = jobs[2..4].iter().map(|job| (job.start, job.stop)).collect();
     let stop = Some(Nanos::millis(1800));
     assert_eq!(hours, [(Nanos::millis(400), stop), (Nanos::millis(500), stop)]);
-    assert_eq!(jobs[0].rate_max, Some(ByteRate(3 << 20)));
-    assert_eq!(jobs[4].rate, Some(Rate::Bytes(1000 * 8192 / 20)));
+    assert_eq!(jobs[0].pacing, Pacing::Strict(ByteRate(3 << 20)));
+    assert_eq!(jobs[4].pacing, Rates::open(Rate::Bytes(1000 * 8192 / 20), Arrival::Poisson));
     let DeviceKind::Emulated(ssd) = &config.devices[0].kind else { panic!("an emulated SSD") };
     assert_eq!(ssd.speed.thousandths(), 50);
 }
@@ -90,8 +91,9 @@ fn a_sequential_tenant_begins_anywhere_at_any_phase() {
     let begins = |seed: &str| {
         let Live { jobs, .. } = live(&EXPERIMENT.replace("[7]", seed));
         let begin = |job: &Job| {
-            assert!(job.offset < job.bs && job.offset + job.size.expect("it is given") == Bytes::gib(16));
-            job.offset.get() + job.first_step * job.bs.get()
+            let Extent::Bytes(size) = job.size else { panic!("{:?} is not given", job.size) };
+            assert!(job.offset < job.bs.largest() && job.offset + size == Bytes::gib(16));
+            job.offset.get() + job.first_step * job.bs.largest().get()
         };
         (begin(&jobs[2]), begin(&jobs[3]))
     };

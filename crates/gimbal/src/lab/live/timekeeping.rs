@@ -8,10 +8,10 @@
 //! In virtual time nobody is late, and the way is what [`super::way`] measured on a machine with nothing else to do. What an IO
 //! took beyond that is the machine's doing. A closed loop that waits so much longer for each IO asks for so much less.
 
-use super::look::{Whole, middle, transferred};
+use super::look::{TRANSFERS, Whole, middle, transferred};
 use super::slow::Slow;
 use super::way::Way;
-use crate::bench::{Direction, Results};
+use crate::bench::Results;
 use ::lab::measure::Measured;
 use serde::Serialize;
 use std::fs;
@@ -73,7 +73,7 @@ fn way_mean(results: &Results, whole: &Whole, ramp: Nanos) -> f64 {
     let (mut ios, mut outside) = (0, 0.0);
     for (job, books) in results.jobs.iter().zip(&whole.tenants) {
         let intervals = || job.series.iter().filter(|interval| middle(interval) >= ramp);
-        for way in Direction::ALL {
+        for way in TRANSFERS {
             let slices = || intervals().map(|interval| &interval.slices[way.index()]);
             let seen: u64 = slices().map(|slice| slice.ios).sum();
             let service: f64 = slices().map(|slice| slice.service_mean.0 as f64 * slice.ios as f64).sum();

@@ -42,8 +42,8 @@ impl Way {
         config.devices[0].scheduler.policy = PolicyKind::None;
         let switch = Loopback::start(config)?;
         let options = Options { runtime: Some(RUNTIME), ramp: RAMP, ..Options::default() };
-        let median = |bs| -> Result<Nanos> {
-            let job = Job { rw: Rw::RandRead, bs, ..Job::named("way") };
+        let median = |bs: Bytes| -> Result<Nanos> {
+            let job = Job { rw: Rw::RandRead, bs: bs.into(), ..Job::named("way") };
             let results = switch.load(&[job], &options, &mut Unobserved)?;
             Ok(Nanos(results.jobs[0].tally(Direction::Read).service.value_at_quantile(0.5)))
         };

@@ -1,0 +1,251 @@
+//! The options that a job has: one table for the command line, job files and `--job`, so that an option is spelt and means the
+//! same everywhere.
+//!
+//! Options are fio's where fio has one of that meaning, with fio's spelling and values; `docs/bench.md` says where ours differ.
+//!
+//! Holds: the docs list every option of the table and nothing else (`the_docs_list_every_option`).
+
+/// An option of a job.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// fio's name for it, or ours if fio has none.
+    pub(super) name: &'static str,
+    /// Other spellings of the name.
+    pub(super) aliases: &'static [&'static str],
+    /// What the value is; `None` for a switch, whose value may be left out.
+    pub(super) value: Option<&'static str>,
+    /// One line of help.
+    pub(super) help: &'static str,
+    /// Whether fio has it, too.
+    pub(super) is_fio: bool,
+}
+
+const fn fio(name: &'static str, value: &'static str, help: &'static str) -> Known {
+    Known { name, aliases: &[], value: Some(value), help, is_fio: true }
+}
+
+const fn fio_also(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    value: &'static str,
+    help: &'static str,
+) -> Known {
+    Known { aliases, ..fio(name, value, help) }
+}
+
+const fn fio_switch(name: &'static str, aliases: &'static [&'static str], help: &'static str) -> Known {
+    Known { name, aliases, value: None, help, is_fio: true }
+}
+
+const fn ours(name: &'static str, value: Option<&'static str>, help: &'static str) -> Known {
+    Known { name, aliases: &[], value, help, is_fio: false }
+}
+
+/// All options of a job, in the order of the help.
+pub(super) const KNOWN: [Known; 42] = [
+    fio("name", "NAME", "Name of the job in the results"),
+    fio_also(
+        "rw",
+        &["readwrite"],
+        "KIND",
+        "read, write, rw, randread, randwrite, randrw, trim, randtrim, trimwrite or randtrimwrite [default: randread]",
+    ),
+    fio_also(
+        "bs",
+        &["blocksize"],
+        "SIZES",
+        "Bytes per IO; for reads,writes,trims apart: 4k,64k,1m [default: 4k]",
+    ),
+    fio(
+        "bssplit",
+        "SPLIT",
+        "Sizes by percentage: 4k/10:64k/50:32k/40; for reads,writes,trims apart with commas",
+    ),
+    fio("iodepth", "N", "IOs outstanding per connection [default: 1]"),
+    fio(
+        "numjobs",
+        "N",
+        "Connections, each with a stream of its own; one tenant, one line of results [default: 1]",
+    ),
+    fio("size", "SIZE", "How much of the namespace to use, in bytes or percent [default: up to its end]"),
+    fio_also("io_size", &["io_limit"], "SIZE", "Bytes to move before the job ends [default: size]"),
+    fio("number_ios", "N", "IOs to do before the job ends"),
+    fio("loops", "N", "Do the whole this many times [default: 1]"),
+    fio("offset", "SIZE", "Where in the namespace to begin [default: 0]"),
+    fio("offset_increment", "SIZE", "Connection number n begins n times this further on [default: 0]"),
+    fio("rwmixread", "PERCENT", "Reads in rw and randrw [default: 50]"),
+    fio("rwmixwrite", "PERCENT", "Writes in rw and randrw"),
+    fio(
+        "percentage_random",
+        "PERCENT",
+        "How much of a random job is random; the rest goes on where the IO before ended; with commas for reads,writes,trims [default: 100]",
+    ),
+    fio("random_distribution", "KIND", "random (evenly), zipf:THETA or pareto:H [default: random]"),
+    fio_switch(
+        "norandommap",
+        &[],
+        "Pick blocks without regard to those already done, instead of each block once per pass",
+    ),
+    fio_also("randseed", &["seed"], "N", "Seed of everything random in the job [default: 1]"),
+    fio(
+        "rate",
+        "SIZES",
+        "At most this many bytes per second, per connection and direction; 1m,500k for reads,writes apart",
+    ),
+    fio_also(
+        "rate_iops",
+        &["rate-iops"],
+        "NUMBERS",
+        "At most this many IOs per second, per connection and direction",
+    ),
+    fio(
+        "rate_process",
+        "KIND",
+        "How a rate spaces its IOs: linear (evenly) or poisson (as independent users) [default: linear]",
+    ),
+    ours(
+        "open_loop",
+        None,
+        "IOs are due when rate says, however the target does; latency counts from when they were due",
+    ),
+    fio_also(
+        "runtime",
+        &["timeout"],
+        "TIME",
+        "How long at most [default: until size is done; 10s if nothing says how much]",
+    ),
+    fio_switch("time_based", &[], "Run for the whole runtime: begin again when size is done"),
+    fio_also("ramp_time", &["ramp-time"], "TIME", "How long to run before measuring [default: 0]"),
+    fio("startdelay", "TIME", "When the job begins, after the start of the run [default: 0]"),
+    fio(
+        "verify",
+        "METHOD",
+        "Read back what was written and compare [any of fio's methods means our own pattern]",
+    ),
+    fio(
+        "latency_target",
+        "TIME",
+        "Find the largest iodepth at which IOs stay below this; a bare number is microseconds",
+    ),
+    fio(
+        "latency_window",
+        "TIME",
+        "How long each iodepth is tried; a bare number is microseconds [default: 5s]",
+    ),
+    fio("latency_percentile", "PERCENT", "How many of the IOs have to stay below it [default: 100]"),
+    fio(
+        "latency_run",
+        "0|1",
+        "Go on at the depth that was found until the runtime is over, adjusting it [default: 0]",
+    ),
+    fio_switch("group_reporting", &[], "One line of results for all jobs of a group"),
+    fio_switch("new_group", &[], "A new group begins with this job"),
+    fio_switch(
+        "stonewall",
+        &["wait_for_previous"],
+        "Begin when all jobs before it have ended; begins a new group",
+    ),
+    ours(
+        "hostnqn",
+        Some("NQN"),
+        "Host NQN: which tenant the job is to the target [default: made from the name]",
+    ),
+    ours("nqn", Some("NQN"), "Subsystem NQN [default: discovered, if the target has exactly one]"),
+    ours("nsid", Some("ID"), "Namespace [default: the first]"),
+    ours("class", Some("0-3"), "Priority class of the IOs, 0 (urgent) to 3 (idle) [default: 1]"),
+    ours(
+        "alone",
+        Some("SIZE"),
+        "Bytes per second that the job reaches alone, for f-Util, if --standalone is not to measure it",
+    ),
+    fio_also("description", &[], "TEXT", "For people; not looked at"),
+    fio("do_verify", "0|1", "Whether verify reads back [default: 1]"),
+    fio("continue_on_error", "all", "An IO that fails is counted and the job goes on: the only way here"),
+];
+
+/// Options of fio that change nothing over NVMe/TCP: how a file is opened, which system calls are used, on which processor.
+/// A job file that has them is read; the command says that they have no effect.
+pub(super) const WITHOUT_EFFECT: [&str; 37] = [
+    "allrandrepeat",
+    "buffered",
+    "clocksource",
+    "cpumask",
+    "cpus_allowed",
+    "cpus_allowed_policy",
+    "create_fsync",
+    "create_on_open",
+    "create_serialize",
+    "direct",
+    "directory",
+    "disable_clat",
+    "disable_lat",
+    "disable_slat",
+    "disk_util",
+    "fallocate",
+    "filename",
+    "filename_format",
+    "fixedbufs",
+    "gtod_cpu",
+    "gtod_reduce",
+    "hipri",
+    "invalidate",
+    "ioengine",
+    "iomem",
+    "lockmem",
+    "mem",
+    "nonvectored",
+    "numa_cpu_nodes",
+    "numa_mem_policy",
+    "overwrite",
+    "randrepeat",
+    "registerfiles",
+    "scramble_buffers",
+    "thread",
+    "unlink",
+    "verify_fatal",
+];
+
+/// The option of this name, in any of its spellings.
+pub(super) fn known(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|option| option.name == name || option.aliases.contains(&name))
+}
+
+/// Whether fio's option of this name changes nothing here.
+pub(super) fn is_without_effect(name: &str) -> bool {
+    WITHOUT_EFFECT.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_one_option() {
+        let names: Vec<&str> = KNOWN
+            .iter()
+            .flat_map(|option| [option.name].into_iter().chain(option.aliases.iter().copied()))
+            .chain(WITHOUT_EFFECT)
+            .collect();
+        for (n, name) in names.iter().enumerate() {
+            assert!(!names[..n].contains(name), "{name} stands there twice");
+        }
+    }
+
+    #[test]
+    fn the_docs_list_every_option() {
+        let docs = include_str!("../../../../docs/bench.md");
+        let rows: Vec<&str> = docs
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name))
+            .collect();
+        for option in &KNOWN {
+            assert!(rows.contains(&option.name), "docs/bench.md has no row for {}", option.name);
+        }
+        for row in rows {
+            assert!(known(row).is_some(), "docs/bench.md has a row for {row}, which is no option");
+        }
+        for name in WITHOUT_EFFECT {
+            assert!(docs.contains(&format!("`{name}`")), "docs/bench.md does not name {name}");
+        }
+    }
+}
