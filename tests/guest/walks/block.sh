@@ -88,6 +88,23 @@ allow 'I/O error.*sector|Write Uncorrectable' 'write-uncor marks blocks that the
 optional nvme write-uncor "$namespace" -s 64 -c 0
 run nvme write-zeroes "$namespace" -s 64 -c 0
 
+say "copy"
+fill
+head -c $((16 * block)) /dev/zero >/tmp/blank
+run nvme write "$namespace" -s 8192 -c 15 -z $((16 * block)) -d /tmp/blank
+if captured nvme copy "$namespace" --sdlba=8192 --slbs=4,100 --blocks=7,7; then
+	for part in 0 1; do
+		from=$((part == 0 ? 4 : 100))
+		run nvme read "$namespace" -s $((8192 + 8 * part)) -c 7 -z $((8 * block)) -d /tmp/copied
+		run nvme read "$namespace" -s $from -c 7 -z $((8 * block)) -d /tmp/original
+		run cmp /tmp/copied /tmp/original
+	done
+	refused 'overlap|0x[0-9a-f]*187' nvme copy "$namespace" --sdlba=8 --slbs=4 --blocks=7
+else
+	grep -Eiq -- "$unsupported" /tmp/output || fail "copy: $(cat /tmp/output)"
+	[ -n "${KERNEL_TARGET:-}" ] || fail "copy is not there"
+fi
+
 say "past the end"
 past_end='out.of.range|capacity|0x[0-9a-f]*080'
 [ -z "${KERNEL_TARGET:-}" ] || past_end+='|internal.error' # what the kernel's own target says

@@ -8,6 +8,7 @@ begin
 say "discovery"
 shows "subnqn: *$NQN" nvme discover -t tcp -a "$address" -s "$PORT"
 shows "^trtype: *tcp" nvme discover -t tcp -a "$address" -s "$PORT"
+LINES_SHOWN=20 shows 'current discovery' nvme discover -t tcp -a "$address" -s "$PORT"
 allow 'Connect (Invalid Data Parameter|.*failed)|failed to connect|Failed to (write|connect)' 'a subsystem that is not there was asked for'
 refused 'invalid|failed|could not|no such|input/output' \
 	nvme connect -t tcp -a "$address" -s "$PORT" -n nqn.2024-06.io.gimbal:nobody
@@ -23,6 +24,14 @@ shows '^subnqn *: *'"$NQN" nvme id-ctrl "/dev/$controller"
 LINES_SHOWN=30 shows '^nsze *: *0x[0-9a-f]*[1-9a-f]' nvme id-ns "$namespace"
 shows '(in use)' nvme id-ns "$namespace"
 shows '^(nguid|uuid|eui64) *: *[0-9a-f-]*[1-9a-f]' nvme ns-descs "$namespace"
+if [ -z "${KERNEL_TARGET:-}" ]; then
+	# What a host that knows no UUID goes by, ESXi for one.
+	for id in nguid eui64; do
+		shows "^$id *: *[0-9a-f-]*[1-9a-f]" nvme ns-descs "$namespace"
+		LINES_SHOWN=50 shows "^$id *: *[0-9a-f]*[1-9a-f]" nvme id-ns "$namespace"
+	done
+	LINES_SHOWN=1 shows '^fuses *: *0x1' nvme id-ctrl "/dev/$controller"
+fi
 shows ':0x1$' nvme list-ns "/dev/$controller"
 optional nvme list-ns "/dev/$controller" --all
 optional nvme list-ctrl "/dev/$controller"
@@ -79,6 +88,10 @@ refused "$unsupported" nvme io-passthru "$namespace" --opcode=0x99 --namespace-i
 refused "$unsupported" nvme admin-passthru "/dev/$controller" --opcode=0xd1
 optional nvme device-self-test "/dev/$controller" -s 1
 run nvme id-ctrl "/dev/$controller"
+
+say "an abort of what is not there says so"
+# Queue 1, identifier FFFFh.
+LINES_SHOWN=2 shows 'result: *(0x)?0*1' nvme admin-passthru "/dev/$controller" --opcode=0x08 --cdw10=0xffff0001
 
 say "rescan and reset"
 run nvme ns-rescan "/dev/$controller"
