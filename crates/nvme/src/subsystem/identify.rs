@@ -46,6 +46,10 @@ const SQE_BYTES: u32 = 64;
 /// DCTYPE: a discovery subsystem that other targets do not register with.
 const DISCOVERY_CONTROLLER_DIRECT: u8 = 1;
 
+/// Blocks of one range of a Deallocate that hosts are asked to stay below (DMRSL): a GiB of 4 KiB. A device that has to free all of
+/// them takes a while; hosts give up a command after 30 s, and Linux would send 2 TiB in one. Longer ranges are carried out all the same.
+const DEALLOCATE_BLOCKS_MAX: u32 = 1 << 18;
+
 impl Subsystem {
     pub(super) fn identify(&self, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
         exact_length(sqe, IDENTIFY_SIZE)?;
@@ -86,7 +90,9 @@ impl Subsystem {
             cns::CONTROLLER_OF_COMMAND_SET => {
                 of_nvm()?;
                 let vsl = self.transfer_limit();
-                IdentifyNvmController { vsl, ..IdentifyNvmController::new_zeroed() }.as_bytes().to_vec()
+                let dmrsl = DEALLOCATE_BLOCKS_MAX.into();
+                let page = IdentifyNvmController { vsl, dmrsl, ..IdentifyNvmController::new_zeroed() };
+                page.as_bytes().to_vec()
             }
             cns::NAMESPACE_INDEPENDENT => self.identify_independent(nsid)?,
             cns::CONTROLLERS => self.list_controllers(command.controller_id),

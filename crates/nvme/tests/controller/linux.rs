@@ -38,6 +38,7 @@ fn enable_like_linux_6_1(world: &mut World, admin: QueueKey) {
 fn scan_like_linux(world: &mut World, admin: QueueKey) -> [u8; 16] {
     let page = world.identify(admin, cns::CONTROLLER_OF_COMMAND_SET, 0).expect("CNS 06h");
     assert_eq!(page[0], 8, "VSL: a verify of at most 1 MiB");
+    assert_eq!(page[4..8], (1u32 << 18).to_le_bytes(), "DMRSL: Linux sends no longer ranges");
     let list = world.identify(admin, cns::ACTIVE_NAMESPACES, 0).expect("CNS 02h");
     assert!(read_namespace_list(&list).eq([1]));
     let ids = descriptor::parse(&world.identify(admin, cns::NAMESPACE_DESCRIPTORS, 1).expect("CNS 03h"));

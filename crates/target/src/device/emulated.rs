@@ -13,15 +13,16 @@
 //! instant, and the thread sleeps until a completion may have come (`Ssd::completion_bound`). If it wakes up late the host hears
 //! late, but the latency that the scheduler sees, and what the SSD does next, are the model's own.
 
+use super::erase::BYTES_PER_TABLE_BYTE;
 use super::file::FileDevice;
 use super::sparse::SparseMemory;
-use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::{Key, Slab};
 use reactor::{IoBuffer, Reactor};
 use ssd::{Command, CommandKind, Completion, SLOT_BYTES, Ssd};
 use std::collections::VecDeque;
 use std::io;
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// While nobody waits for the SSD, what it still does (programs, garbage collection) is run this often, on the device's clock: often
 /// enough that the next IO need not wait for much of it to be run.
@@ -132,6 +133,14 @@ impl EmulatedDevice {
 impl Device for EmulatedDevice {
     fn clock(&self) -> DeviceClock {
         self.clock
+    }
+
+    fn quote(&self, erase: Erase, offset: u64, length: u64, most: Bytes) -> Quote {
+        match &self.contents {
+            Contents::Memory(memory) => memory.quote(self.clock.second(), offset, length, most),
+            Contents::File(file) => file.quote(erase, offset, length, most),
+            Contents::Nothing => Quote::in_proportion(BYTES_PER_TABLE_BYTE, length, most),
+        }
     }
 
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {

@@ -6,12 +6,14 @@
 //! Discard and write-zeroes are wishes that not every file system grants: an unsupported discard is done by doing nothing
 //! (NVMe lets deallocated blocks keep their contents), unsupported zeroes in a regular file by a hole.
 
-use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use super::offload::Shortcuts;
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::{Key, Slab};
 use reactor::{DiskOp, IoBuffer, Reactor, Token};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// What an operation in flight turns into when the system does not support it.
 #[derive(Clone, Copy, Debug)]
@@ -35,18 +37,21 @@ pub(crate) struct FileDevice {
     file: Token,
     /// Whether a hole reads as zeros: so in a regular file, unknown on a block device.
     is_regular: bool,
+    shortcuts: Shortcuts,
     started: Slab<Started>,
     refused: VecDeque<(Key, DiskOp)>,
     done: VecDeque<DeviceDone>,
 }
 
 impl FileDevice {
-    /// The device over a file that the reactor has taken over.
-    pub(crate) fn new(file: Token, is_regular: bool) -> FileDevice {
-        FileDevice { file, is_regular, started: Slab::new(), refused: VecDeque::new(), done: VecDeque::new() }
+    /// The device over a file, which the reactor takes over.
+    pub(crate) fn start(file: File, is_regular: bool, reactor: &mut Reactor) -> io::Result<FileDevice> {
+        let shortcuts = Shortcuts::of(&file, is_regular);
+        let (started, refused, done) = (Slab::new(), VecDeque::new(), VecDeque::new());
+        Ok(FileDevice { file: reactor.add_file(file.into())?, is_regular, shortcuts, started, refused, done })
     }
 
-    fn start(&mut self, reactor: &mut Reactor, key: Key, op: DiskOp) {
+    fn give(&mut self, reactor: &mut Reactor, key: Key, op: DiskOp) {
         if !self.refused.is_empty() {
             self.refused.push_back((key, op));
             return;
@@ -60,6 +65,10 @@ impl FileDevice {
 impl Device for FileDevice {
     fn clock(&self) -> DeviceClock {
         DeviceClock::REAL
+    }
+
+    fn quote(&self, erase: Erase, _offset: u64, length: u64, most: Bytes) -> Quote {
+        Quote::in_proportion(self.shortcuts.bytes_per_byte(erase), length, most)
     }
 
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
@@ -81,7 +90,7 @@ impl Device for FileDevice {
             DeviceOp::WriteZeroes => (DiskOp::WriteZeroes { offset, length }, Fallback::Fail),
         };
         let key = self.started.insert(Started { tag, at: now, fallback });
-        self.start(reactor, key, op);
+        self.give(reactor, key, op);
     }
 
     fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {

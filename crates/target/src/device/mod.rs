@@ -13,19 +13,22 @@
 
 mod clock;
 mod emulated;
+mod erase;
 mod faulty;
 mod file;
 mod null;
+mod offload;
 mod open;
 mod sparse;
 
 pub(crate) use clock::DeviceClock;
+pub(crate) use erase::{Erase, Quote};
 pub use open::DeviceError;
 pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};
 
 use reactor::{IoBuffer, Reactor};
 use std::io;
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// What a device is to do with a range.
 #[derive(Debug)]
@@ -80,6 +83,10 @@ pub(crate) struct DeviceDone {
 pub(crate) trait Device {
     /// The device's own clock, which its scheduler runs on.
     fn clock(&self) -> DeviceClock;
+
+    /// How much of a range, from its beginning, it would erase at present for `most` or a little more, and what that costs. Asked before
+    /// a Write Zeroes or a Deallocate passes the scheduler.
+    fn quote(&self, erase: Erase, offset: u64, length: u64, most: Bytes) -> Quote;
 
     /// Starts an IO.
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo);

@@ -2,11 +2,12 @@
 //!
 //! It has nothing to do for that: buffers for reads are zeroed when their pool makes them, and only a device writes to them.
 
-use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use super::erase::BYTES_PER_TABLE_BYTE;
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use reactor::{IoBuffer, Reactor};
 use std::collections::VecDeque;
 use std::io;
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// A device that does nothing.
 #[derive(Default)]
@@ -17,6 +18,10 @@ pub(crate) struct NullDevice {
 impl Device for NullDevice {
     fn clock(&self) -> DeviceClock {
         DeviceClock::REAL
+    }
+
+    fn quote(&self, _erase: Erase, _offset: u64, length: u64, most: Bytes) -> Quote {
+        Quote::in_proportion(BYTES_PER_TABLE_BYTE, length, most)
     }
 
     fn submit(&mut self, _now: Instant, _reactor: &mut Reactor, io: DeviceIo) {

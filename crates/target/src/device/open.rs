@@ -112,12 +112,10 @@ impl OpenDevice {
     /// Hands the device to the reactor of its pipeline.
     pub(crate) fn start(self, now: Instant, reactor: &mut Reactor) -> io::Result<Box<dyn Device>> {
         let device: Box<dyn Device> = match self.source {
-            Source::File { file, is_regular } => {
-                Box::new(FileDevice::new(reactor.add_file(file.into())?, is_regular))
-            }
+            Source::File { file, is_regular } => Box::new(FileDevice::start(file, is_regular, reactor)?),
             Source::Emulated { model, config, backing } => {
                 let contents = match (backing, config.backing) {
-                    (Some(file), _) => Contents::File(FileDevice::new(reactor.add_file(file.into())?, true)),
+                    (Some(file), _) => Contents::File(FileDevice::start(file, true, reactor)?),
                     (None, Backing::None) => Contents::Nothing,
                     (None, _) => Contents::Memory(SparseMemory::new(config.size.get())),
                 };

@@ -2,8 +2,17 @@
 //!
 //! A chunk is allocated by the first write into it and freed by a discard of all of it; where there is none, reads are zeros.
 
+use super::Quote;
+use super::erase::BYTES_PER_TABLE_BYTE;
+use units::{Bytes, Nanos};
+
+const NANOS_PER_SEC: u128 = 1_000_000_000;
+
 /// Bytes of a chunk: large enough that a terabyte needs a small table, small enough that a scattered write wastes little.
 const CHUNK_SIZE: usize = 64 << 10;
+
+/// Looked at for one quote: a GiB of the device.
+const LOOKED_AT_MAX: usize = 16 << 10;
 
 /// Bytes by offset, zero until written.
 pub(crate) struct SparseMemory {
@@ -34,6 +43,25 @@ impl SparseMemory {
             let memory = self.chunks[chunk].get_or_insert_with(|| vec![0; CHUNK_SIZE].into());
             memory[within].copy_from_slice(&bytes[part]);
         }
+    }
+
+    /// What it costs to clear from `offset` on, while a second of real time takes `second` on the device's clock.
+    ///
+    /// To free a chunk, and to make it anew for the next write, took as long as to write it; where nothing was written there is only the
+    /// table to look at. The thread takes that long in real time, in which a slowed-down SSD writes less.
+    pub(super) fn quote(&self, second: Nanos, offset: u64, length: u64, most: Bytes) -> Quote {
+        let of_device = |written: usize| (written as u128 * u128::from(second.get()) / NANOS_PER_SEC) as u64;
+        let whole = usize::try_from(length).expect("a range of the device fits the address space");
+        let mut quote = Quote { length: 0, cost: Bytes::ZERO };
+        for (chunk, within, _) in parts(offset, whole).take(LOOKED_AT_MAX) {
+            let written = if self.chunks[chunk].is_some() { of_device(within.len()) } else { 0 };
+            let cost = quote.cost + Bytes((within.len() as u64).div_ceil(BYTES_PER_TABLE_BYTE) + written);
+            if quote.length > 0 && cost > most {
+                break;
+            }
+            quote = Quote { length: quote.length + within.len() as u64, cost };
+        }
+        quote
     }
 
     /// Makes `length` bytes from `offset` on zero.
@@ -102,6 +130,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_written_costs_as_much_to_clear_as_to_write() {
+        const CHUNK: u64 = CHUNK_SIZE as u64;
+        let mut sparse = SparseMemory::new(64 << 30);
+        sparse.write(4 * CHUNK, &[1; 4 * CHUNK_SIZE]);
+        let quote = |sparse: &SparseMemory, second: Nanos, offset: u64, length: u64| {
+            let Quote { length, cost } = sparse.quote(second, offset, length, Bytes::kib(128));
+            (length, cost.get())
+        };
+        let real = Nanos::secs(1);
+        assert_eq!(quote(&sparse, real, 0, 4 * CHUNK), (4 * CHUNK, 1024), "nothing is there");
+        assert_eq!(
+            quote(&sparse, real, 0, 8 * CHUNK),
+            (5 * CHUNK, CHUNK + 5 * 256),
+            "a second chunk is too much"
+        );
+        assert_eq!(quote(&sparse, real, 5 * CHUNK + 4096, 8192), (8192, 8192 + 32), "a part of a chunk");
+        // The SSD writes a twentieth meanwhile.
+        assert_eq!(
+            quote(&sparse, Nanos::millis(50), 4 * CHUNK, 4 * CHUNK),
+            (4 * CHUNK, 4 * (CHUNK / 20 + 256))
+        );
+        // At a hundred times the speed a chunk is beyond the limit, but something must go.
+        assert_eq!(quote(&sparse, Nanos::secs(100), 4 * CHUNK, 2 * CHUNK), (CHUNK, 100 * CHUNK + 256));
+        sparse.clear(0, 8 * CHUNK);
+        assert_eq!(quote(&sparse, real, 0, 8 * CHUNK), (8 * CHUNK, 2048));
+        let most = Bytes::gib(1);
+        assert_eq!(sparse.quote(real, 0, 64 << 30, most).length, 1 << 30, "as far as it looks at a time");
     }
 
     #[test]

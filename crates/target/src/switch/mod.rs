@@ -6,9 +6,9 @@
 //!   finished ◄── credit ──┴──────────── done, with latency ◄────┘
 //! ```
 //!
-//! An IO is one or more *steps* on the device: a deallocate is one step per range, a verify one per piece, a forced write of
+//! An IO is one or more *steps* on the device: a deallocate is one step per range, a verify one per 128 KiB, a forced write of
 //! zeros ends with a flush, a compare-and-write reads and then writes. Steps of one IO follow each other; a copy queues up
-//! again after each of its pieces (`copying`). No other write comes between the steps of a compare-and-write (`regions`).
+//! again after each of its pieces (`copying`), and so does what erases much (`erase`). No other write comes between the steps of a compare-and-write (`regions`).
 //! A read needs a buffer only from its dispatch on, so IOs that
 //! wait in the scheduler hold no memory; a dispatched read that finds the pool dry waits for the next buffer that comes back.
 //!
@@ -21,6 +21,7 @@
 //!        no lock, no clock of its own.
 
 mod copying;
+mod erase;
 mod regions;
 mod request;
 mod step;
@@ -141,7 +142,8 @@ impl<T: Copy> Switch<T> {
     /// An IO has arrived. It may be dispatched by the next [`Switch::run`].
     pub(crate) fn arrive(&mut self, now: Instant, request: Request<T>) {
         self.wants_run = true;
-        let (kind, length) = request.work.price();
+        let mut progress = Progress::default();
+        let (kind, length) = progress.price(&request.work, &*self.device);
         let (tenant, priority) = (request.tenant, request.priority);
         let sequence = self.arrivals;
         self.arrivals += 1;
@@ -153,7 +155,7 @@ impl<T: Copy> Switch<T> {
             submitted: None,
             submitted_at: now,
             has_entered: false,
-            progress: Progress::default(),
+            progress,
         });
         let io = Io { id: IoId(key.to_bits()), tenant, priority, kind, length, mark: Mark::default() };
         self.present.policy.on_arrival(self.clock.to_device(now), io);
@@ -429,7 +431,7 @@ impl<T: Copy> Switch<T> {
         let io = pending.submitted.take().expect("it was given out");
         let outcome = Outcome::Success { latency: std::mem::take(&mut pending.progress.latency) };
         let generation = std::mem::replace(&mut pending.generation, self.present.number);
-        let (kind, length) = pending.request.work.price();
+        let (kind, length) = pending.progress.price(&pending.request.work, &*self.device);
         let next = Io { kind, length, mark: Mark::default(), ..io };
         let done = Done { io, outcome };
         if generation == self.present.number {

@@ -2,19 +2,11 @@
 
 use super::copying::Copying;
 use super::regions::Footprint;
+use crate::device::Erase;
 use reactor::IoBuffer;
-use sched::{Credit, IoKind, Priority};
+use sched::{Credit, Priority};
 use std::io;
-use units::{Bytes, TenantId};
-
-/// The least that a management command is charged: a command costs the SSD something whatever it does.
-const CHARGE_MIN: Bytes = Bytes::kib(4);
-/// Forgetting or zeroing a range rewrites the tables about it, not its contents: one byte in so many.
-const BYTES_PER_CHARGED_BYTE: u64 = 256;
-/// The most that a management command is charged. The buckets go into debt for an IO larger than they are, and everybody
-/// waits until it is paid: without a bound, one deallocation of 256 ranges that are all of a 1 TiB namespace would have
-/// been charged 1 TiB, and kept all tenants of the SSD waiting for an hour.
-const CHARGE_MAX: Bytes = Bytes::mib(1);
+use units::TenantId;
 
 /// A range of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,27 +91,18 @@ impl From<Option<IoBuffer>> for Spent {
 }
 
 impl Work {
-    /// How the scheduler sees it.
-    ///
-    /// Flush, deallocate and write zeroes move no data: they are [`IoKind::Management`], charged 4 KiB per command and range
-    /// or a 256th of the range, whichever is more, but at most 1 MiB.
-    pub(super) fn price(&self) -> (IoKind, Bytes) {
+    /// What it erases, and how.
+    pub(super) fn erases(&self) -> Option<(Erase, &[ByteRange])> {
         match self {
-            Work::Read(range) | Work::Verify(range) | Work::Compare { range, .. } => {
-                (IoKind::Read, Bytes(range.length))
-            }
-            Work::Write { range, .. } => (IoKind::Write, Bytes(range.length)),
-            // It reads the block as well, which costs no more than writing it.
-            Work::CompareAndWrite { range, .. } => (IoKind::Write, Bytes(2 * range.length)),
-            Work::Copy(copying) => (IoKind::Write, copying.charge()),
-            Work::Flush => (IoKind::Management, CHARGE_MIN),
-            Work::WriteZeroes { range, .. } => (IoKind::Management, charge(*range)),
-            Work::Deallocate(ranges) => {
-                let charges = ranges.iter().copied().map(charge);
-                let sum = charges.fold(Bytes::ZERO, Bytes::saturating_add);
-                (IoKind::Management, sum.clamp(CHARGE_MIN, CHARGE_MAX))
-            }
+            Work::WriteZeroes { range, .. } => Some((Erase::Zero, std::slice::from_ref(range))),
+            Work::Deallocate(ranges) => Some((Erase::Forget, ranges)),
+            _ => None,
         }
+    }
+
+    /// Whether a flush follows when all is erased.
+    pub(super) fn is_durable_erasure(&self) -> bool {
+        matches!(self, Work::WriteZeroes { durable: true, .. })
     }
 
     /// The buffers that came with it.
@@ -158,10 +141,6 @@ impl Work {
     }
 }
 
-fn charge(range: ByteRange) -> Bytes {
-    Bytes(range.length / BYTES_PER_CHARGED_BYTE).clamp(CHARGE_MIN, CHARGE_MAX)
-}
-
 /// An IO that arrives.
 #[derive(Debug)]
 pub(crate) struct Request<T> {
@@ -193,7 +172,7 @@ pub(crate) enum Failure {
     },
     /// The blocks are not what the host expected.
     Miscompare,
-    /// It was taken back before it reached the device.
+    /// It was taken back before it, or all of it, reached the device.
     Withdrawn,
 }
 
@@ -219,28 +198,4 @@ pub(crate) struct Finished<T> {
     pub(crate) spent: Spent,
     /// How many IOs the tenant may have outstanding from now on.
     pub(crate) credit: Credit,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_management_command_is_charged_by_its_ranges_within_bounds() {
-        let range = |length| ByteRange { offset: 0, length };
-        let deallocate = |lengths: &[u64]| Work::Deallocate(lengths.iter().copied().map(range).collect());
-        let cases = [
-            (deallocate(&[4096]), CHARGE_MIN),
-            (deallocate(&[4096, 4096]), Bytes::kib(8)),
-            (deallocate(&[64 << 20, 1 << 20]), Bytes::kib(256 + 4)),
-            (deallocate(&[1 << 40]), CHARGE_MAX),
-            (deallocate(&[u64::MAX; 256]), CHARGE_MAX),
-            (Work::WriteZeroes { range: range(128 << 20), durable: false }, Bytes::kib(512)),
-            (Work::WriteZeroes { range: range(1 << 40), durable: false }, CHARGE_MAX),
-            (Work::Flush, CHARGE_MIN),
-        ];
-        for (work, charge) in cases {
-            assert_eq!(work.price(), (IoKind::Management, charge), "{work:?}");
-        }
-    }
 }

@@ -1,9 +1,11 @@
 //! The steps of one IO on the device.
 
+use super::erase::{COST_MIN, Erasure};
 use super::{ByteRange, Failure, Work};
-use crate::device::{DeviceDone, DeviceIo, DeviceOp};
+use crate::device::{Device, DeviceDone, DeviceIo, DeviceOp, Erase};
 use reactor::{BufferPool, IoBuffer};
-use units::Nanos;
+use sched::IoKind;
+use units::{Bytes, Nanos};
 
 /// A verify moves no data to the host, so its length is not bounded by the transfer limit; its reads are.
 const VERIFY_PIECE: u64 = 128 << 10;
@@ -13,6 +15,8 @@ const VERIFY_PIECE: u64 = 128 << 10;
 pub(super) struct Progress {
     /// Steps that have ended; for a verify, bytes.
     done: u64,
+    /// How far a write zeroes or a deallocate has come.
+    erasure: Erasure,
     /// The longest step, which is the whole of most IOs.
     pub(super) latency: Nanos,
     /// How late the latest step was known to be over, on the device's clock.
@@ -39,9 +43,40 @@ impl From<Ended> for After {
 }
 
 impl Progress {
+    /// How the scheduler sees `work`, or the next piece of it, which is planned by this.
+    ///
+    /// A flush costs as much as the least write. What erases is charged what it takes of the device ([`Device::quote`]), and 4 KiB for
+    /// every range at least.
+    pub(super) fn price(&mut self, work: &Work, device: &dyn Device) -> (IoKind, Bytes) {
+        if let Some((erase, ranges)) = work.erases() {
+            let cost = self.erasure.plan(device, erase, ranges);
+            let flushes = work.is_durable_erasure() && self.erasure.is_last_piece(ranges);
+            return (IoKind::Management, if flushes { cost + COST_MIN } else { cost });
+        }
+        match work {
+            Work::Read(range) | Work::Verify(range) | Work::Compare { range, .. } => {
+                (IoKind::Read, Bytes(range.length))
+            }
+            Work::Write { range, .. } => (IoKind::Write, Bytes(range.length)),
+            // It reads the block as well, which costs no more than writing it.
+            Work::CompareAndWrite { range, .. } => (IoKind::Write, Bytes(2 * range.length)),
+            Work::Copy(copying) => (IoKind::Write, copying.charge()),
+            Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) => (IoKind::Management, COST_MIN),
+        }
+    }
+
     /// The next step of `work`, or `None` if it needs a buffer and the pool has none now.
     pub(super) fn next(&self, work: &mut Work, tag: u64, pool: &mut BufferPool) -> Option<DeviceIo> {
         let whole = ByteRange { offset: 0, length: 0 };
+        if let Some((erase, ranges)) = work.erases()
+            && let Some(ByteRange { offset, length }) = self.erasure.step(ranges)
+        {
+            let op = match erase {
+                Erase::Zero => DeviceOp::WriteZeroes,
+                Erase::Forget => DeviceOp::Discard,
+            };
+            return Some(DeviceIo { tag, offset, length, op });
+        }
         let (range, op) = match work {
             Work::Read(range) | Work::Compare { range, .. } => {
                 (*range, DeviceOp::Read(take(pool, range.length)?))
@@ -69,9 +104,8 @@ impl Progress {
                 let buffer = buffer.take().expect("a write has one step, which takes its buffer");
                 (*range, DeviceOp::Write { buffer, durable: *durable })
             }
-            Work::WriteZeroes { range, .. } if self.done == 0 => (*range, DeviceOp::WriteZeroes),
-            Work::Flush | Work::WriteZeroes { .. } => (whole, DeviceOp::Flush),
-            Work::Deallocate(ranges) => (ranges[self.done as usize], DeviceOp::Discard),
+            // What has been erased is made to last.
+            Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) => (whole, DeviceOp::Flush),
         };
         Some(DeviceIo { tag, offset: range.offset, length: range.length, op })
     }
@@ -156,16 +190,27 @@ impl Progress {
                 true
             }
             Work::Flush => true,
-            Work::WriteZeroes { durable, .. } => {
-                self.done += 1;
-                !*durable || self.done == 2
-            }
-            Work::Deallocate(ranges) => {
-                self.done += 1;
-                self.done == ranges.len() as u64
-            }
+            Work::WriteZeroes { .. } | Work::Deallocate(_) => return self.on_erased(work),
         };
         if is_over { (Ok(()), None).into() } else { After::Step }
+    }
+
+    /// A step of an erasure has ended, or the flush after it.
+    fn on_erased(&mut self, work: &Work) -> After {
+        let (_, ranges) = work.erases().expect("asked of erasures only");
+        if self.erasure.step(ranges).is_none() {
+            return (Ok(()), None).into();
+        }
+        self.erasure.on_step(ranges);
+        if self.erasure.step(ranges).is_some() {
+            After::Step
+        } else if !self.erasure.is_last_piece(ranges) {
+            After::Piece
+        } else if work.is_durable_erasure() {
+            After::Step
+        } else {
+            (Ok(()), None).into()
+        }
     }
 }
 

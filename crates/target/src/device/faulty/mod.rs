@@ -16,7 +16,7 @@
 
 mod fault;
 
-use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::config::{FaultConfig, FaultError, FaultKind, FaultRelease};
 use fault::Fault;
 use reactor::{BufferPool, IoBuffer, Reactor};
@@ -180,6 +180,10 @@ impl FaultyDevice {
 impl Device for FaultyDevice {
     fn clock(&self) -> DeviceClock {
         self.clock
+    }
+
+    fn quote(&self, erase: Erase, offset: u64, length: u64, most: Bytes) -> Quote {
+        self.inner.quote(erase, offset, length, most)
     }
 
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {

@@ -1,0 +1,88 @@
+//! A long erasure passes the scheduler in pieces.
+//!
+//! ```text
+//!   ranges   ├───────────────┤  ├──┤├──┤   ├─────────────────────────────┤
+//!   pieces   ╠══════╬════════╩══╩══╩╩══╬═══╩══════╬══════════╬═══════════╣   each costs as much as a large write
+//! ```
+//!
+//! A Write Zeroes or a Deallocate may cover all of a namespace, and is charged what it costs. If it went as one IO, it would either
+//! put the scheduler into debt for as long as it takes (everybody waits), or be charged less than it costs. So it is cut. When a piece
+//! has ended the next one arrives at the scheduler like a new IO of the tenant: others go in between, limits count each piece, and what has
+//! not reached the device can be taken back.
+//!
+//! Holds: the pieces cover every byte once, in order; none costs more than [`PIECE_MAX`] and what the device cannot cut; together they cost
+//!        what the whole does (`the_pieces_are_the_whole`).
+
+use super::ByteRange;
+use crate::device::{Device, Erase};
+use units::Bytes;
+
+/// The most that a piece costs, unless the device cannot cut it smaller: no more than a large write, for which nobody waits longer than for
+/// others.
+pub(super) const PIECE_MAX: Bytes = Bytes::kib(128);
+/// The least that a command, or a range of one, costs: it keeps the SSD busy whatever it does.
+pub(super) const COST_MIN: Bytes = Bytes::kib(4);
+
+/// How far an erasure has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cursor {
+    /// So many ranges are erased.
+    ranges: usize,
+    /// And so much of the next.
+    bytes: u64,
+}
+
+impl Cursor {
+    fn moved(self, by: u64, ranges: &[ByteRange]) -> Cursor {
+        match self.bytes + by {
+            bytes if bytes < ranges[self.ranges].length => Cursor { bytes, ..self },
+            _ => Cursor { ranges: self.ranges + 1, bytes: 0 },
+        }
+    }
+}
+
+/// Where one erasure stands.
+#[derive(Debug, Default)]
+pub(super) struct Erasure {
+    done: Cursor,
+    /// Where the piece ends that the scheduler has, or the device.
+    piece: Cursor,
+}
+
+impl Erasure {
+    /// Plans the next piece of erasing `ranges`; answers what it costs.
+    pub(super) fn plan(&mut self, device: &dyn Device, erase: Erase, ranges: &[ByteRange]) -> Bytes {
+        let mut cost = Bytes::ZERO;
+        self.piece = self.done;
+        while cost + COST_MIN <= PIECE_MAX
+            && let Some(range) = ranges.get(self.piece.ranges)
+        {
+            let (offset, length) = (range.offset + self.piece.bytes, range.length - self.piece.bytes);
+            let quote = device.quote(erase, offset, length, PIECE_MAX.saturating_sub(cost));
+            cost += quote.cost.max(COST_MIN);
+            self.piece = self.piece.moved(quote.length, ranges);
+        }
+        cost
+    }
+
+    /// The next step of the piece; `None` if there is no more.
+    pub(super) fn step(&self, ranges: &[ByteRange]) -> Option<ByteRange> {
+        if self.done == self.piece {
+            return None;
+        }
+        let range = ranges[self.done.ranges];
+        let end = if self.done.ranges == self.piece.ranges { self.piece.bytes } else { range.length };
+        Some(ByteRange { offset: range.offset + self.done.bytes, length: end - self.done.bytes })
+    }
+
+    /// A step of the piece has ended.
+    pub(super) fn on_step(&mut self, ranges: &[ByteRange]) {
+        let step = self.step(ranges).expect("what has ended was a step");
+        self.done = self.done.moved(step.length, ranges);
+    }
+
+    /// Whether the piece that was planned is the last.
+    pub(super) fn is_last_piece(&self, ranges: &[ByteRange]) -> bool {
+        self.piece.ranges == ranges.len()
+    }
+}
