@@ -111,3 +111,17 @@ fn tenants_that_are_out_of_slots_most_of_the_time_get_equal_bytes_too() {
     assert!(paper > 1.5, "nothing was wrong without the bounded lead: {paper}");
     assert!(fair < 1.05, "{fair}");
 }
+
+#[test]
+fn pauses_between_ios_do_not_make_the_ssd_look_slow() {
+    let length = Bytes::kib(128);
+    // An IO takes 181 µs; the SSD then has nothing to do for five times as long.
+    let thinks = Load { think: Nanos::millis(1), ..reader(length, 1) };
+    let config =
+        GimbalConfig { completion_window: Bytes::mib(1), ..GimbalConfig::paper(DeviceConstants::DCT983) };
+    let (gimbal, _) = serve_by(Gimbal::new(config), &[thinks], Nanos::millis(100));
+    let view = gimbal.ssd_view(Instant::ZERO + Nanos::millis(200)).expect("Gimbal measures the SSD");
+    let rate = view.completion_rate.expect("more than a window has completed");
+    let busy = ByteRate::measured(length, Nanos(50_000 + length.0)).expect("it takes a while");
+    assert!(rate.0.abs_diff(busy.0) < busy.0 / 100, "{rate} measured, {busy} while it was busy");
+}

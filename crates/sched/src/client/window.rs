@@ -64,3 +64,30 @@ impl ClientWindow {
         self.limit().saturating_sub(self.in_flight())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PardaConfig;
+
+    #[test]
+    fn each_kind_is_held_by_its_own_bound() {
+        let config = PardaConfig::new(Nanos::millis(2), Nanos::millis(20));
+        let most = config.window_max;
+        let kinds = [
+            (ClientWindow::Credits(CreditWindow::new(Credit(3))), 3, false),
+            (ClientWindow::Parda(PardaWindow::new(config)), most, true),
+        ];
+        for (mut window, limit, is_parda) in kinds {
+            assert_eq!(window.parda().is_some(), is_parda);
+            assert_eq!((window.limit(), window.in_flight(), window.room()), (limit, 0, limit));
+            for in_flight in 1..=limit {
+                assert!(window.try_submit());
+                assert_eq!((window.in_flight(), window.room()), (in_flight, limit - in_flight));
+            }
+            assert!(!window.try_submit(), "the window is full");
+            assert_eq!(window.on_completion(Some(Credit(limit)), Some(Nanos::micros(100))), 1);
+            assert_eq!((window.in_flight(), window.room()), (limit - 1, 1));
+        }
+    }
+}

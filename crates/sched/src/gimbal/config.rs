@@ -343,3 +343,7 @@ impl GimbalConfig {
         self.costs.as_ref().map_or(Ok(()), DeviceCosts::check)
     }
 }
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

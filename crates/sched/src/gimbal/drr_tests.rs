@@ -249,6 +249,22 @@ fn a_limited_tenant_leaves_its_slots_to_the_others() {
 }
 
 #[test]
+fn who_waits_for_its_own_limit_does_not_wait_for_the_ssd() {
+    let mut round = Round::paper();
+    round.share(ONE, Share { limit_iops: Some(1000), ..Share::EQUAL });
+    assert!(!round.drr.is_held_back(), "nobody waits");
+    round.reads(ONE, Bytes::kib(4), 10);
+    assert!(round.drr.is_held_back(), "nothing was asked of the limit yet");
+    round.submit_all(NOW);
+    assert_eq!(round.place(ONE), Place::Limited);
+    assert!(round.drr.backlog().queued > 0 && !round.drr.is_held_back());
+    round.share(ONE, Share::EQUAL);
+    assert!(round.drr.is_held_back(), "now it waits for its turn");
+    round.submit_all(NOW);
+    assert!(!round.drr.is_held_back(), "all have gone");
+}
+
+#[test]
 fn a_lifted_limit_lets_the_tenant_go_at_once() {
     let mut round = Round::paper();
     round.share(ONE, Share { limit_iops: Some(1), ..Share::EQUAL });

@@ -292,6 +292,37 @@ mod tests {
     const SMALL: [Bytes; 2] = [Bytes::kib(4); 2];
 
     #[test]
+    fn a_wear_is_the_ratio_it_says_and_one_at_most() {
+        assert_eq!(
+            [Wear::ratio(0, 7), Wear::ratio(9, 9), Wear::ratio(3, 2)].map(Wear::as_f64),
+            [0.0, 1.0, 1.0]
+        );
+        assert_eq!(Wear::ratio(3, 8).as_f64(), 0.375);
+        assert_eq!(Wear::ratio(1, 4).blend(Bytes(100), Bytes(200)), Bytes(125));
+    }
+
+    /// Windows that are closed by IOs of a clean SSD at its full speed, with others waiting.
+    #[test]
+    fn the_wear_goes_half_of_the_way_at_a_time_and_arrives() {
+        let mut worn = estimator(Wear::FRAGMENTED);
+        let served =
+            Served { truth: Wear::CLEAN, percent: 100, writes_percent: 50, sizes: SMALL, waiting: true };
+        let (mut now, mut seen) = (Instant::ZERO, std::vec![worn.wear()]);
+        while worn.wear() > Wear::CLEAN {
+            now = served.run(&mut worn, now, STEP);
+            if worn.wear() != seen[seen.len() - 1] {
+                seen.push(worn.wear());
+            }
+            assert!(now < Instant::ZERO + SECOND, "it never arrives: {seen:?}");
+        }
+        let halves: std::vec::Vec<Wear> =
+            (0..5).map(|n| Wear::ratio(1, 1 << n)).chain([Wear::CLEAN]).collect();
+        assert_eq!(seen, halves, "to a sixteenth, which is as good as none");
+        let windows = now.since(Instant::ZERO).0 / WINDOW.0;
+        assert!((5..=6).contains(&windows), "{windows} windows for five steps");
+    }
+
+    #[test]
     fn idleness_is_no_wear() {
         let idle =
             Served { truth: Wear::CLEAN, percent: 10, writes_percent: 50, sizes: SMALL, waiting: false };
