@@ -166,3 +166,32 @@ fn engines_have_one_spelling() {
         assert_eq!(output.status.code(), Some(code), "{name}: {}", said(&output));
     }
 }
+
+#[test]
+fn control_c_leaves_the_results() {
+    let target = null_target();
+    let mut command = gimbal();
+    command.args(["bench", "--addr", &target.address().to_string(), "--runtime", "1000000", "--time_based"]);
+    command.args(["--interval", "10ms", "--json", "-", "--job", "name=a", "--job", "name=b,stonewall"]);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("built");
+    let connected = || {
+        let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux lists its sockets");
+        let port = format!(":{:04X} 01 ", target.address().port());
+        sockets.lines().filter(|line| line.contains(&port)).count()
+    };
+    // An admin queue and an IO queue: the handler has long been there.
+    while connected() < 2 {
+        assert!(child.try_wait().expect("our own child").is_none(), "the run has ended by itself");
+        std::thread::yield_now();
+    }
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.expect("kill(1) is everywhere").success());
+    let output = child.wait_with_output().expect("our own child");
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    let results = json(&output);
+    assert_eq!(
+        (results["interrupted"].as_bool(), results["jobs"].as_array().map(Vec::len)),
+        (Some(true), Some(1))
+    );
+}

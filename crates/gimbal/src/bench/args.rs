@@ -1,6 +1,6 @@
 //! `gimbal bench` as a command.
 
-use super::job::{self, Collected};
+use super::collect::{Collected, collect};
 use super::progress::Progress;
 use super::run::{Options, Target, run};
 use super::settings::Flags;
@@ -61,6 +61,9 @@ pub(crate) struct Args {
     flags: Flags,
 }
 
+/// The exit code of a run that control-C has ended, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 const EXAMPLES: &str = "\
 Examples:
   gimbal bench --rw randread --bs 4k --iodepth 32
@@ -94,7 +97,7 @@ impl From<BackendName> for Backend {
 pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     let settings = &args.flags.0;
     let files: Vec<PathBuf> = args.files.into_iter().chain(args.config).collect();
-    let Collected { jobs, without_effect } = job::collect(settings, &files, &args.jobs)?;
+    let Collected { jobs, without_effect } = collect(settings, &files, &args.jobs)?;
     if !without_effect.is_empty() {
         output::note(format_args!(
             "without effect here (docs/bench.md says why): {}",
@@ -116,7 +119,7 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
         credits: !args.no_credits,
         ..Options::default()
     };
-    let mut progress = Progress::new(&jobs);
+    let mut progress = Progress::new(&jobs).context("signals cannot be handled")?;
     let results = run(&jobs, &target, &options, &mut progress);
     progress.finish();
     let results = results?;
@@ -126,6 +129,10 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     match results.fatal {
         Some(error) => {
             Err(error).context("the run ended before its time; the results are of what was done until then")
+        }
+        None if results.is_stopped => {
+            output::note("interrupted: the results are of what was done until then");
+            Ok(ExitCode::from(INTERRUPTED))
         }
         None if is_good => Ok(ExitCode::SUCCESS),
         None => Ok(ExitCode::FAILURE),
@@ -144,7 +151,11 @@ fn show(results: &Results, json: Option<&Path>) -> Result<()> {
 }
 
 fn resolve(text: &str) -> Result<SocketAddr> {
-    let mut addresses =
-        text.to_socket_addrs().with_context(|| format!("`{text}` is no address; write HOST:PORT"))?;
+    let mut addresses = text.to_socket_addrs().with_context(|| match text.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => {
+            format!("the host `{host}` of --addr is not found")
+        }
+        _ => format!("--addr {text} is no address; write HOST:PORT"),
+    })?;
     addresses.next().with_context(|| format!("`{text}` has no address"))
 }

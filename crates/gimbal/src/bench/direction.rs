@@ -51,7 +51,7 @@ impl Rw {
             let names = Rw::ALL.map(Rw::name).join(", ");
             match text.split_once(':') {
                 Some(_) => format!("a number after `:` is not supported; there are {names}"),
-                None => format!("there are {names}"),
+                None => format!("this is none of {names}"),
             }
         })
     }

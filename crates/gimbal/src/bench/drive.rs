@@ -9,6 +9,9 @@
 //!        it says.
 //! Elsewhere: which IOs, when, how deep is `stream`; starting several threads together is `run`.
 
+mod connect;
+mod read_back;
+
 use super::direction::Direction;
 use super::due::Due;
 use super::error::BenchError;
@@ -16,23 +19,18 @@ use super::job::Job;
 use super::latency_target::{Search, Verdict};
 use super::measure::{Completed, Interval, Recorded, Recorder, Window};
 use super::pattern;
-use super::place::{Place, host_id, host_nqn, locate};
+use super::place::Place;
 use super::results::{JobResult, Trouble, Verified};
 use super::run::Load;
 use super::stream::{Budget, Departure, Hours, Stream, Turn};
-use super::workload::{Step, Workload};
+use super::workload::Workload;
 use super::written::Written;
-use host::{
-    Completion, ConnectError, ControllerId, ControllerOptions, Engine, Event, IoBuffer, Nqn, Operation,
-    Refusal, Request,
-};
+use host::{Completion, ControllerId, Engine, Event, IoBuffer, Nqn, Operation, Refusal, Request};
 use reactor::Clock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Instant, Lba, Nanos};
 
-/// Memory of the pool beyond the IOs' own buffers: none is needed, this only rounds up.
-const MEMORY_SLACK: Bytes = Bytes::mib(1);
 /// A tag is the stream's number and, in so many low bits, its slot.
 const SLOT_BITS: u32 = 16;
 
@@ -81,92 +79,6 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    /// Connects the jobs (each with its number in the run), and returns when all are ready.
-    pub(super) fn connect(load: &Load, jobs: Vec<(usize, Job)>) -> Result<Drive, BenchError> {
-        let slots = jobs
-            .iter()
-            .map(|(_, job)| u64::from(job.numjobs) * u64::from(job.iodepth) * memory_of(buffer_of(job)));
-        let memory = Bytes(slots.sum()) + MEMORY_SLACK;
-        let mut drive = Drive {
-            engine: Engine::new(load.options.backend, memory).map_err(BenchError::Io)?,
-            running: Vec::new(),
-            by_controller: HashMap::new(),
-            streams: Vec::new(),
-            due: Due::default(),
-            unfinished: 0,
-            is_finished: Vec::new(),
-            phase: Phase::Load,
-            run_mark: load.run_mark,
-        };
-        for (number, job) in jobs {
-            drive.add(load, number, job)?;
-        }
-        let mut missing = drive.running.len();
-        while missing > 0 {
-            drive.engine.wait(None).map_err(BenchError::Io)?;
-            while let Some(event) = drive.engine.next_event() {
-                match event {
-                    Event::Ready { first: true, .. } => missing -= 1,
-                    // At the start of a run a target that is not there is a mistake to report, not a thing to wait for.
-                    Event::Down { controller, fault, .. } => {
-                        let running = &drive.running[drive.by_controller[&controller]];
-                        return Err(BenchError::Connect(Box::new(ConnectError {
-                            address: load.address,
-                            subsystem: running.nqn.clone(),
-                            host: host_nqn(&running.job)?,
-                            tries: 1,
-                            fault,
-                        })));
-                    }
-                    Event::GaveUp { error, .. } => return Err(BenchError::Connect(error)),
-                    _ => {}
-                }
-            }
-        }
-        for running in &mut drive.running {
-            running.place = Some(locate(&drive.engine, running.controller, &running.job)?);
-        }
-        Ok(drive)
-    }
-
-    fn add(&mut self, load: &Load, number: usize, job: Job) -> Result<(), BenchError> {
-        let host = host_nqn(&job)?;
-        let nqn = match &job.nqn {
-            Some(text) => Nqn::new(text).map_err(|error| BenchError::Nqn(text.clone(), error))?,
-            None => load.nqn.clone().expect("the run found a subsystem for jobs that name none"),
-        };
-        let options = ControllerOptions {
-            io_queues: job.numjobs as u16,
-            queue_depth: job.iodepth as u16,
-            waiting_max: job.numjobs as usize * job.iodepth as usize,
-            header_digest: load.options.header_digest,
-            data_digest: load.options.data_digest,
-            credits: load.options.credits && job.credits,
-            io_timeout: load.options.io_timeout,
-            backoff: load.options.backoff,
-            seed: load.options.seed ^ number as u64,
-            ..ControllerOptions::new(load.address, nqn.clone(), host.clone(), host_id(&host))
-        };
-        let controller = self.engine.connect(options);
-        self.by_controller.insert(controller, self.running.len());
-        let (trouble, verified) = (Trouble::default(), Verified::default());
-        self.running.push(Running {
-            number,
-            job,
-            nqn,
-            controller,
-            place: None,
-            recorder: None,
-            trouble,
-            written: None,
-            verified,
-            search: None,
-            unfinished: 0,
-            ended: None,
-        });
-        Ok(())
-    }
-
     /// What wakes this thread while it waits for the start.
     pub(super) fn waker(&self) -> host::Waker {
         self.engine.waker()
@@ -424,29 +336,6 @@ impl Drive {
         of_job.collect::<Vec<_>>().into_iter().try_for_each(|number| self.fill(number, now))
     }
 
-    /// Reads back what the jobs with `verify` wrote.
-    fn read_back(&mut self) -> Result<(), BenchError> {
-        self.phase = Phase::ReadBack;
-        let now = Clock.now();
-        (0..self.streams.len()).try_for_each(|number| self.fill_back(number, now))?;
-        while !self.streams.iter().all(Stream::is_quiet) {
-            self.step(None)?;
-        }
-        Ok(())
-    }
-
-    fn fill_back(&mut self, number: usize, now: Instant) -> Result<(), BenchError> {
-        while self.streams[number].has_room() {
-            let stream = &mut self.streams[number];
-            let written = self.running[stream.job].written.as_mut();
-            let Some(first) = written.and_then(Written::next) else { break };
-            let step = Step { direction: Direction::Read, first, units: 1 };
-            let departure = stream.next_given(now, step).expect("there was room");
-            self.submit(number, departure)?;
-        }
-        Ok(())
-    }
-
     fn close_intervals(&mut self, now: Instant, tell: &mut impl FnMut(Told)) {
         for running in &mut self.running {
             let credit = self.engine.view(running.controller).and_then(|view| view.credit);
@@ -503,11 +392,6 @@ fn next_end(end: Instant, interval: Nanos, now: Instant) -> Instant {
 /// The size of a job's buffers: that of its largest IO that moves data.
 fn buffer_of(job: &Job) -> Bytes {
     job.bs.largest_transfer(job.rw.directions()).unwrap_or(Bytes(IoBuffer::ALIGNMENT as u64))
-}
-
-/// Bytes of memory behind a buffer of `bs` bytes: pools lend powers of two, a page at least.
-fn memory_of(bs: Bytes) -> u64 {
-    bs.get().next_power_of_two().max(IoBuffer::ALIGNMENT as u64)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! fio runs with its `null` engine and writes down every IO (`write_iolog`), so nothing here depends on time. Its random numbers
 //! are others than ours: what is compared is counted over many IOs.
 
+use super::collect::complete;
 use super::direction::Direction;
-use super::job;
 use super::settings::Settings;
 use super::workload::{Region, Workload};
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ fn fio(options: &str, size: u64) -> Vec<Io> {
 fn ours(options: &str, size: u64) -> Vec<Io> {
     let settings =
         Settings::parse_inline(&options.replace(' ', ",")).expect("they are fio's options and ours");
-    let job = job::complete(&settings, 0).expect("a job");
+    let job = complete(&settings, 0).expect("a job");
     let unit = job.bs.unit();
     let region = Region { offset: Bytes::ZERO, unit, units: size / unit.get(), increment: 0 };
     let mut workload = Workload::new(&job, region, 0, 1);

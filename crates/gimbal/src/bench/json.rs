@@ -26,6 +26,7 @@ pub(crate) fn render(results: &Results) -> Value {
         "iops": results.iops_total(),
         "bytes_per_second": results.bandwidth_total(),
         "clean": results.is_clean(),
+        "interrupted": results.is_stopped,
         "fatal": results.fatal.as_ref().map(ToString::to_string),
         "jobs": results.jobs.iter().map(job).collect::<Vec<_>>(),
     })
@@ -118,8 +119,12 @@ mod tests {
     fn a_program_finds_what_the_table_shows() {
         let mut reader = result("reader", 1000, Nanos::micros(83));
         reader.standalone = Some(8_192_000.0);
-        let json =
-            render(&Results { address: ([127, 0, 0, 1], 4420).into(), jobs: vec![reader], fatal: None });
+        let json = render(&Results {
+            address: ([127, 0, 0, 1], 4420).into(),
+            jobs: vec![reader],
+            fatal: None,
+            is_stopped: false,
+        });
         let job = &json["jobs"][0];
         assert_eq!((job["name"].as_str(), job["rw"].as_str()), (Some("reader"), Some("randread")));
         assert_eq!((job["read"]["ios"].as_u64(), job["write"]["ios"].as_u64()), (Some(1000), Some(0)));

@@ -1,7 +1,7 @@
 //! `gimbal bench`: load over NVMe/TCP in fio's vocabulary, and what came back.
 //!
 //! ```text
-//!   args ─► settings, options, job_file ─► job (who asks for what) ─► run ─► drive (one thread, one engine) ─► results ─► table · json
+//!   args ─► settings, options, job_file ─► collect ─► job (who asks for what) ─► run ─► drive (one thread, one engine) ─► results ─► table · json
 //!                                                                      stream: workload (which IO), pace (when), pattern (what data)
 //!                                                                      workload: blocks, distribution, random_map
 //!                                                                      measure: histograms, time series
@@ -11,6 +11,7 @@
 
 mod args;
 mod blocks;
+mod collect;
 mod direction;
 mod distribution;
 mod drive;

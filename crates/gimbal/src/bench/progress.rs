@@ -1,10 +1,15 @@
-//! The progress of a run on a terminal; silent where there is none.
+//! The progress of a run on a terminal; silent where there is none. Control-C ends the run, and what was measured counts.
 
 use super::job::Job;
 use super::measure::Interval;
 use super::observe::{Observer, Phase};
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use units::Nanos;
 
@@ -17,11 +22,17 @@ pub(super) struct Progress<'a> {
     bar: ProgressBar,
     /// The last interval of each job.
     last: Vec<Option<Interval>>,
+    /// Somebody wants the run to end.
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Progress<'_> {
-    pub(super) fn new(jobs: &[Job]) -> Progress<'_> {
-        Progress { jobs, bar: ProgressBar::hidden(), last: vec![None; jobs.len()] }
+    pub(super) fn new(jobs: &[Job]) -> io::Result<Progress<'_>> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        // The second one ends at once, whatever the first one did.
+        flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
+        flag::register(SIGINT, Arc::clone(&interrupted))?;
+        Ok(Progress { jobs, bar: ProgressBar::hidden(), last: vec![None; jobs.len()], interrupted })
     }
 
     /// Takes the bar away.
@@ -64,6 +75,10 @@ impl Observer for Progress<'_> {
         let bandwidth: f64 = running().map(Interval::bytes_per_second).sum();
         self.bar.set_position(millis(interval.end));
         self.bar.set_message(format!("{iops:.0} IOPS  {:.1} MB/s", bandwidth / 1e6));
-        ControlFlow::Continue(())
+        if self.interrupted.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Results {
     pub(crate) jobs: Vec<JobResult>,
     /// What ended the run before its time.
     pub(crate) fatal: Option<BenchError>,
+    /// Whether the observer has ended the run: jobs that were still to come are not in it.
+    pub(crate) is_stopped: bool,
 }
 
 /// What one job found.
@@ -226,7 +228,9 @@ pub(super) mod tests {
             result
         };
         let jobs = vec![job("a", 0, 1000), job("b", 0, 500), job("c", 1, 10), job("d", 1, 20)];
-        let results = Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None }.grouped();
+        let results =
+            Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None, is_stopped: false }
+                .grouped();
         let names: Vec<_> =
             results.jobs.iter().map(|job| (job.job.name.as_str(), job.members.len())).collect();
         assert_eq!(names, [("a", 2), ("c", 0), ("d", 0)]);

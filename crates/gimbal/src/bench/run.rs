@@ -114,19 +114,19 @@ pub(crate) fn run(
         tenants: jobs.len(),
         run_mark: Clock.now().0,
     };
-    let mut results = Results { address: target.address, jobs: Vec::new(), fatal: None };
+    let mut results = Results { address: target.address, jobs: Vec::new(), fatal: None, is_stopped: false };
     let jobs: Vec<(usize, Job)> = jobs.iter().cloned().enumerate().collect();
     for stage in jobs.chunk_by(|(_, one), (_, next)| one.stage == next.stage) {
         let load = Load { tenants: stage.len(), ..load.clone() };
         match run_stage(stage.to_vec(), &load, observer) {
-            Ok(Outcome { results: jobs, fatal }) => {
+            Ok(Outcome { results: jobs, fatal, is_stopped }) => {
                 results.jobs.extend(jobs);
-                results.fatal = fatal;
+                (results.fatal, results.is_stopped) = (fatal, is_stopped);
             }
             Err(error) if results.jobs.is_empty() => return Err(error),
             Err(error) => results.fatal = Some(error),
         }
-        if results.fatal.is_some() {
+        if results.fatal.is_some() || results.is_stopped {
             break;
         }
     }
@@ -139,6 +139,8 @@ struct Outcome {
     results: Vec<JobResult>,
     /// What ended them before their time.
     fatal: Option<BenchError>,
+    /// The observer has ended them.
+    is_stopped: bool,
 }
 
 /// Runs the jobs of a stage: each alone, if that is asked for, and all together.
@@ -215,7 +217,7 @@ fn run_alone(
         options: Options { runtime: Some(runtime), threads: 1, ..load.options.clone() },
         ..load.clone()
     };
-    let Outcome { mut results, fatal } = run_together(vec![(number, job)], &load, observer)?;
+    let Outcome { mut results, fatal, .. } = run_together(vec![(number, job)], &load, observer)?;
     match fatal {
         Some(error) => Err(error),
         None => Ok(results.pop().expect("one job has one result")),
@@ -298,12 +300,13 @@ fn attend(
 ) -> Result<Outcome, BenchError> {
     let mut waiting: Vec<(mpsc::Sender<Instant>, Waker)> = Vec::new();
     let mut results = Vec::new();
-    let mut failure = None;
+    let (mut failure, mut is_stopped) = (None, false);
     while let Ok(message) = hear.recv() {
         match message {
             Message::Ready { start, waker } => waiting.push((start, waker)),
             Message::Told(Told::Interval(job, interval)) => {
                 if let ControlFlow::Break(()) = observer.on_interval(job, &interval) {
+                    is_stopped = true;
                     stop.store(true, Ordering::Relaxed);
                 }
             }
@@ -335,7 +338,11 @@ fn attend(
         Some(error) if results.is_empty() => Err(error),
         fatal => {
             results.sort_by_key(|(number, _)| *number);
-            Ok(Outcome { results: results.into_iter().map(|(_, result)| result).collect(), fatal })
+            Ok(Outcome {
+                results: results.into_iter().map(|(_, result)| result).collect(),
+                fatal,
+                is_stopped,
+            })
         }
     }
 }

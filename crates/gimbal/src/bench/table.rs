@@ -145,7 +145,7 @@ mod tests {
     use units::Bytes;
 
     fn results(jobs: Vec<JobResult>) -> Results {
-        Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None }
+        Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None, is_stopped: false }
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn result(ios: u64) -> JobResult {
 }
 
 fn results(jobs: Vec<JobResult>) -> Results {
-    Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None }
+    Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None, is_stopped: false }
 }
 
 #[test]

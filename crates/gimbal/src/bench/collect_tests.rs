@@ -83,7 +83,7 @@ fn a_mistake_is_named() {
         ("bs=0", "bs must be more than 0"),
         ("rw=randread,verify", "needs a job that writes"),
         ("rw=randtrimwrite,verify,loops=2", "deallocates blocks more than once"),
-        ("rw=sideways", "rw=sideways: there are read, write"),
+        ("rw=sideways", "rw=sideways: this is none of read, write"),
         ("rw=randread:8", "not supported"),
         ("rate=1m,rate_iops=4", "give rate or rate_iops, not both"),
         ("rate=0", "rate must be more than 0"),

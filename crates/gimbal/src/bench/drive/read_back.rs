@@ -1,0 +1,35 @@
+//! The end of a run with `verify`: what was written is read, and compared when it comes (in `on_completed`).
+
+use super::super::direction::Direction;
+use super::super::error::BenchError;
+use super::super::stream::Stream;
+use super::super::workload::Step;
+use super::super::written::Written;
+use super::{Drive, Phase};
+use reactor::Clock;
+use units::Instant;
+
+impl Drive {
+    /// Reads back what the jobs with `verify` wrote.
+    pub(super) fn read_back(&mut self) -> Result<(), BenchError> {
+        self.phase = Phase::ReadBack;
+        let now = Clock.now();
+        (0..self.streams.len()).try_for_each(|number| self.fill_back(number, now))?;
+        while !self.streams.iter().all(Stream::is_quiet) {
+            self.step(None)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn fill_back(&mut self, number: usize, now: Instant) -> Result<(), BenchError> {
+        while self.streams[number].has_room() {
+            let stream = &mut self.streams[number];
+            let written = self.running[stream.job].written.as_mut();
+            let Some(first) = written.and_then(Written::next) else { break };
+            let step = Step { direction: Direction::Read, first, units: 1 };
+            let departure = stream.next_given(now, step).expect("there was room");
+            self.submit(number, departure)?;
+        }
+        Ok(())
+    }
+}
