@@ -18,10 +18,13 @@ mod cost;
 mod flashfq;
 mod gimbal;
 mod io;
+mod lines;
 mod none;
 mod policy;
 mod reflex;
 mod view;
+#[cfg(test)]
+mod withdrawals;
 
 pub use client::{
     ClientWindow, CreditWindow, Fixed, LatencySample, LocalQueue, PardaConfig, PardaWindow, VirtualView,
@@ -35,7 +38,7 @@ pub use gimbal::{
 };
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use none::Fifo;
-pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo};
+pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
 pub use view::{Congestion, MonitorView, SsdView, TenantView, WindowView};
 

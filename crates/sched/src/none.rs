@@ -1,24 +1,32 @@
 //! `none`: every IO goes to the SSD the moment it arrives, in arrival order. What SPDK's and Linux's targets do today.
 
-use crate::{Backlog, Credit, Done, Io, Next, Policy, Share};
-use alloc::collections::VecDeque;
+use crate::lines::Lines;
+use crate::{Backlog, Credit, Done, Io, Next, Policy, Share, Ticket};
+use alloc::vec::Vec;
 use units::{Instant, TenantId};
 
 /// First in, first out; shares are ignored and credit is unbounded.
 #[derive(Clone, Debug, Default)]
 pub struct Fifo {
-    queue: VecDeque<Io>,
+    queue: Lines<1>,
+    /// IOs queued, by tenant.
+    queued: Vec<u32>,
     in_flight: usize,
 }
 
 impl Policy for Fifo {
-    fn on_arrival(&mut self, _now: Instant, io: Io) {
-        self.queue.push_back(io);
+    fn on_arrival(&mut self, _now: Instant, io: Io) -> Ticket {
+        if self.queued.len() <= io.tenant.index() {
+            self.queued.resize(io.tenant.index() + 1, 0);
+        }
+        self.queued[io.tenant.index()] += 1;
+        self.queue.push(0, io)
     }
 
     fn next(&mut self, _now: Instant) -> Next {
-        match self.queue.pop_front() {
+        match self.queue.pop(0) {
             Some(io) => {
+                self.queued[io.tenant.index()] -= 1;
                 self.in_flight += 1;
                 Next::Submit(io)
             }
@@ -32,12 +40,21 @@ impl Policy for Fifo {
         Credit(u32::MAX)
     }
 
+    fn withdraw_one(&mut self, _now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        self.queued[tenant.index()] -= 1;
+        self.queue.take(0, ticket)
+    }
+
     fn withdraw(&mut self, _now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
-        self.queue.retain(|io| io.tenant != tenant || !gone(io));
+        let before = self.queue.len();
+        self.queue.take_all(0, |io| io.tenant == tenant && gone(io));
+        if let Some(queued) = self.queued.get_mut(tenant.index()) {
+            *queued -= (before - self.queue.len()) as u32;
+        }
     }
 
     fn forget(&mut self, _now: Instant, tenant: TenantId) {
-        let queued = self.queue.iter().filter(|io| io.tenant == tenant).count();
+        let queued = self.queued.get(tenant.index()).copied().unwrap_or(0);
         assert!(queued == 0, "{tenant} is to be forgotten with {queued} IOs queued");
     }
 

@@ -5,8 +5,8 @@ use units::{ByteRate, Instant, Nanos, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
 pub trait Policy: Send {
-    /// An IO has arrived. It is kept until [`Policy::next`] gives it out or [`Policy::withdraw`] takes it back.
-    fn on_arrival(&mut self, now: Instant, io: Io);
+    /// An IO has arrived. It is kept until [`Policy::next`] gives it out or it is withdrawn, for which the answer names it.
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket;
 
     /// The decision. Call again after every `Submit`, after every arrival and completion, and at the instant that
     /// `WakeAt` names; no other call can change the answer.
@@ -15,7 +15,14 @@ pub trait Policy: Send {
     /// An IO that `next` gave out has ended. Answers how many IOs the tenant may have outstanding from now on.
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit;
 
-    /// Takes back the queued (not yet submitted) IOs of `tenant` for which `gone` answers true, in queue order.
+    /// Takes back one queued (not yet submitted) IO of `tenant`, as if it had never come. Takes no longer the more are queued.
+    ///
+    /// # Panics
+    /// If that IO is not queued: once submitted, it ends through [`Policy::on_completion`].
+    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io;
+
+    /// Takes back the queued (not yet submitted) IOs of `tenant` for which `gone` answers true, in queue order. Looks at all
+    /// that the tenant has queued: for what an operator asks, not for what hosts can cause.
     /// IOs already submitted still end through [`Policy::on_completion`].
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool);
 
@@ -58,6 +65,10 @@ pub trait Policy: Send {
         None
     }
 }
+
+/// Names an IO of one tenant while it is queued; afterwards another may have the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub u32);
 
 /// What the scheduler wants now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

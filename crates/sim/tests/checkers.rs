@@ -1,6 +1,6 @@
 //! The checkers see what they are there for: schedulers with one fault each are caught, by the right checker.
 
-use sched::{Backlog, Credit, Done, Fifo, Io, Next, Policy, Share};
+use sched::{Backlog, Credit, Done, Fifo, Io, Next, Policy, Share, Ticket};
 use sim::checkers::Violation;
 use units::{Instant, Nanos, TenantId};
 
@@ -29,19 +29,19 @@ struct Faulty {
 const HONEST_DECISIONS: u32 = 50;
 
 impl Policy for Faulty {
-    fn on_arrival(&mut self, now: Instant, io: Io) {
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
         let wrong = self.decisions > HONEST_DECISIONS;
         if wrong && self.fault == Fault::Loses {
-            return;
+            return Ticket(u32::MAX);
         }
         if wrong && self.fault == Fault::Overtakes {
             self.held.push(io);
             if self.held.len() == 2 {
-                self.held.drain(..).rev().for_each(|io| self.honest.on_arrival(now, io));
+                self.held.drain(..).rev().for_each(|io| _ = self.honest.on_arrival(now, io));
             }
-            return;
+            return Ticket(u32::MAX);
         }
-        self.honest.on_arrival(now, io);
+        self.honest.on_arrival(now, io)
     }
 
     fn next(&mut self, now: Instant) -> Next {
@@ -66,6 +66,10 @@ impl Policy for Faulty {
 
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit {
         self.honest.on_completion(now, done)
+    }
+
+    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        self.honest.withdraw_one(now, tenant, ticket)
     }
 
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {

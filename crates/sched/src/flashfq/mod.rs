@@ -29,8 +29,9 @@ mod progress;
 
 pub use config::{FlashfqConfig, LinearCost};
 
-use crate::{Backlog, Credit, Done, Io, Next, Policy, Share};
-use alloc::collections::{BTreeSet, VecDeque};
+use crate::lines::Lines;
+use crate::{Backlog, Credit, Done, Io, Next, Policy, Share, Ticket};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use progress::{MovingTag, Progress, Tag};
 use units::{Instant, TenantId};
@@ -55,7 +56,7 @@ pub struct Flashfq {
 
 #[derive(Clone, Debug)]
 struct Tenant {
-    queue: VecDeque<Io>,
+    queue: Lines<1>,
     weight: u32,
     /// Start tag of the next IO; while it is anticipated, as it was when the last one completed.
     start: Tag,
@@ -81,7 +82,7 @@ enum State {
 impl Tenant {
     fn new() -> Tenant {
         Tenant {
-            queue: VecDeque::new(),
+            queue: Lines::default(),
             weight: Share::EQUAL.weight,
             start: Tag::default(),
             turn: 0,
@@ -169,10 +170,24 @@ impl Flashfq {
         }
     }
 
+    /// So many IOs of a tenant have left its queue unserved.
+    fn on_withdrawn(&mut self, now: Instant, id: TenantId, withdrawn: usize) {
+        let tenant = &self.tenants[id.index()];
+        let (is_empty, in_flight, key) =
+            (tenant.queue.is_empty(), tenant.in_flight, (tenant.start, tenant.turn, id));
+        self.queued -= withdrawn;
+        if withdrawn > 0 && is_empty {
+            self.backlogged.remove(&key);
+            if in_flight == 0 {
+                self.set_state(now, id, State::Idle);
+            }
+        }
+    }
+
     fn dispatch(&mut self, id: TenantId) -> Io {
         let tenant = &mut self.tenants[id.index()];
         self.backlogged.remove(&(tenant.start, tenant.turn, id));
-        let io = tenant.queue.pop_front().expect("a backlogged tenant has something queued");
+        let io = tenant.queue.pop(0).expect("a backlogged tenant has something queued");
         let start = tenant.start;
         tenant.start = start.after(self.config.cost(io.kind, io.length), tenant.weight);
         tenant.in_flight += 1;
@@ -193,7 +208,7 @@ impl Flashfq {
 }
 
 impl Policy for Flashfq {
-    fn on_arrival(&mut self, now: Instant, io: Io) {
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
         self.give_up(now);
         let id = io.tenant;
         let state = self.tenant(id).state;
@@ -201,13 +216,14 @@ impl Policy for Flashfq {
             self.set_state(now, id, State::Busy);
         }
         let tenant = &mut self.tenants[id.index()];
-        tenant.queue.push_back(io);
+        let ticket = tenant.queue.push(0, io);
         if tenant.queue.len() == 1 {
             self.turns += 1;
             tenant.turn = self.turns;
             self.backlogged.insert((tenant.start, tenant.turn, id));
         }
         self.queued += 1;
+        ticket
     }
 
     fn next(&mut self, now: Instant) -> Next {
@@ -245,21 +261,18 @@ impl Policy for Flashfq {
         self.credit(id)
     }
 
+    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        let io = self.tenant(tenant).queue.take(0, ticket);
+        self.on_withdrawn(now, tenant, 1);
+        io
+    }
+
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
-        let id = tenant;
-        let tenant = self.tenant(id);
-        let before = tenant.queue.len();
-        tenant.queue.retain(|io| !gone(io));
-        let withdrawn = before - tenant.queue.len();
-        let (is_empty, in_flight, key) =
-            (tenant.queue.is_empty(), tenant.in_flight, (tenant.start, tenant.turn, id));
-        self.queued -= withdrawn;
-        if withdrawn > 0 && is_empty {
-            self.backlogged.remove(&key);
-            if in_flight == 0 {
-                self.set_state(now, id, State::Idle);
-            }
-        }
+        let queue = &mut self.tenant(tenant).queue;
+        let before = queue.len();
+        queue.take_all(0, gone);
+        let withdrawn = before - queue.len();
+        self.on_withdrawn(now, tenant, withdrawn);
     }
 
     fn forget(&mut self, now: Instant, tenant: TenantId) {

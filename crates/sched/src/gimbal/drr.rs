@@ -42,7 +42,7 @@ use super::lists::{Lists, Place};
 use super::ranking::Ranking;
 use super::tenant::Tenant;
 use super::window::{Window, WindowSizes};
-use crate::{Backlog, Credit, Io, IoKind, Share, TenantView};
+use crate::{Backlog, Credit, Io, IoKind, Share, TenantView, Ticket};
 use alloc::vec::Vec;
 use units::{Bytes, Instant, TenantId};
 
@@ -117,17 +117,18 @@ impl Drr {
     }
 
     #[inline]
-    pub(super) fn on_arrival(&mut self, config: &GimbalConfig, io: Io) {
+    pub(super) fn on_arrival(&mut self, config: &GimbalConfig, io: Io) -> Ticket {
         assert!(io.length > Bytes::ZERO, "{io:?} moves no bytes");
         self.make_room(io.tenant);
         self.on_outstanding(&io);
         let tenant = &mut self.tenants[io.tenant.index()];
         let had_backlog = !tenant.queue.is_empty();
-        tenant.queue.push(io);
+        let ticket = tenant.queue.push(io);
         self.backlog.queued += 1;
         if !had_backlog {
             self.enter(config, io.tenant);
         }
+        ticket
     }
 
     /// The IO that goes next at these prices. Asking again changes nothing.
@@ -249,6 +250,16 @@ impl Drr {
         if self.window.on_completion(now, sizes, io) && self.active_weight > 0 {
             self.part_common = self.window.part(Share::EQUAL.weight, self.active_weight);
         }
+    }
+
+    pub(super) fn withdraw_one(&mut self, config: &GimbalConfig, id: TenantId, ticket: Ticket) -> Io {
+        let known = self.tenants.get_mut(id.index());
+        let tenant = known.unwrap_or_else(|| panic!("{ticket:?} of {id}, who has nothing queued"));
+        let io = tenant.queue.withdraw_one(ticket);
+        self.backlog.queued -= 1;
+        self.on_ended(&io);
+        self.settle(config, id);
+        io
     }
 
     pub(super) fn withdraw(

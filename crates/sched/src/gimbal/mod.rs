@@ -52,6 +52,7 @@ pub use window::WindowSizes;
 
 use crate::{
     Backlog, Congestion, Cost, Credit, Done, Io, IoKind, Next, Outcome, Policy, Share, SsdView, TenantView,
+    Ticket,
 };
 use bucket::{DualBucket, Pace};
 use congestion::TargetRate;
@@ -155,9 +156,10 @@ impl Gimbal {
 }
 
 impl Policy for Gimbal {
-    fn on_arrival(&mut self, now: Instant, io: Io) {
-        self.drr.on_arrival(&self.config, io);
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
+        let ticket = self.drr.on_arrival(&self.config, io);
         self.on_tenants_changed(now);
+        ticket
     }
 
     fn next(&mut self, now: Instant) -> Next {
@@ -192,6 +194,12 @@ impl Policy for Gimbal {
             self.target.on_idle(now);
         }
         credit
+    }
+
+    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        let io = self.drr.withdraw_one(&self.config, tenant, ticket);
+        self.on_tenants_changed(now);
+        io
     }
 
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {

@@ -8,44 +8,42 @@
 //! Elsewhere: which tenant is served is `drr`.
 //! Paper: Gimbal §3.5; quotas 16/4/2/1 from the authors' release.
 
-use crate::{Io, Priority};
-use alloc::collections::VecDeque;
+use crate::lines::Lines;
+use crate::{Io, Priority, Ticket};
 
 /// The IOs of one tenant that wait for submission.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassQueues {
-    classes: [VecDeque<Io>; Priority::CLASSES],
+    classes: Lines<{ Priority::CLASSES }>,
     /// IOs that each class has already had in this cycle.
     served: [u32; Priority::CLASSES],
     /// The classes with backlog.
     backlogged: Classes,
     /// The classes that have had their quota in this cycle.
     spent: Classes,
-    length: usize,
 }
 
 impl ClassQueues {
     pub(super) fn len(&self) -> usize {
-        self.length
+        self.classes.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.length == 0
+        self.classes.is_empty()
     }
 
     #[inline]
-    pub(super) fn push(&mut self, io: Io) {
+    pub(super) fn push(&mut self, io: Io) -> Ticket {
         let class = io.priority.index();
-        self.classes[class].push_back(io);
         self.backlogged.add(class);
-        self.length += 1;
+        self.classes.push(class, io)
     }
 
     /// The IO that [`ClassQueues::pop`] would take.
     #[inline]
     pub(super) fn head(&self) -> Option<&Io> {
         let class = self.backlogged.without(self.spent).first().or_else(|| self.backlogged.first())?;
-        self.classes[class].front()
+        self.classes.front(class)
     }
 
     #[inline]
@@ -62,9 +60,18 @@ impl ClassQueues {
         if self.served[class] >= quotas[class] {
             self.spent.add(class);
         }
-        self.length -= 1;
-        let io = self.classes[class].pop_front();
-        if self.classes[class].is_empty() {
+        let io = self.classes.pop(class);
+        if self.classes.is_line_empty(class) {
+            self.backlogged.remove(class);
+        }
+        io
+    }
+
+    /// Takes one IO from wherever it stands.
+    pub(super) fn withdraw_one(&mut self, ticket: Ticket) -> Io {
+        let class = self.classes.get(ticket).priority.index();
+        let io = self.classes.take(class, ticket);
+        if self.classes.is_line_empty(class) {
             self.backlogged.remove(class);
         }
         io
@@ -72,13 +79,12 @@ impl ClassQueues {
 
     /// Removes the IOs for which `gone` answers true; asks in class order, within a class in order of arrival.
     pub(super) fn withdraw(&mut self, gone: &mut dyn FnMut(&Io) -> bool) {
-        for (index, class) in self.classes.iter_mut().enumerate() {
-            class.retain(|io| !gone(io));
-            if class.is_empty() {
-                self.backlogged.remove(index);
+        for class in 0..Priority::CLASSES {
+            self.classes.take_all(class, &mut *gone);
+            if self.classes.is_line_empty(class) {
+                self.backlogged.remove(class);
             }
         }
-        self.length = self.classes.iter().map(VecDeque::len).sum();
     }
 }
 

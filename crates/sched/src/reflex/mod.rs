@@ -28,9 +28,10 @@ mod pool;
 pub use admission::Refused;
 pub use config::{Millitokens, ReadOnlyLoad, ReflexConfig, SupplyPoint, TokenRate};
 
-use crate::{Backlog, Credit, Done, Io, IoKind, Next, Objective, Policy, Share};
+use crate::lines::Lines;
+use crate::{Backlog, Credit, Done, Io, IoKind, Next, Objective, Policy, Share, Ticket};
 use account::Account;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use amount::Parts;
 use pool::{Level, Pool};
@@ -61,7 +62,7 @@ struct Critical {
 
 #[derive(Clone, Debug)]
 struct Tenant {
-    queue: VecDeque<Io>,
+    queue: Lines<1>,
     weight: u32,
     in_flight: usize,
     class: Class,
@@ -81,7 +82,7 @@ enum Class {
 
 impl Tenant {
     fn new() -> Tenant {
-        Tenant { queue: VecDeque::new(), weight: Share::EQUAL.weight, in_flight: 0, class: Class::Unknown }
+        Tenant { queue: Lines::default(), weight: Share::EQUAL.weight, in_flight: 0, class: Class::Unknown }
     }
 }
 
@@ -178,7 +179,7 @@ impl Reflex {
     /// Puts a best-effort tenant with something queued into the pool; `had` is the level up to which it has spent.
     fn wait(&mut self, id: TenantId, had: Level) {
         let tenant = &mut self.tenants[id.index()];
-        let head = tenant.queue.front().expect("something is queued");
+        let head = tenant.queue.front(0).expect("something is queued");
         let due = had.after(self.config.cost(head.kind, head.length).into(), tenant.weight);
         self.turns += 1;
         tenant.class = Class::Waiting { due, turn: self.turns };
@@ -218,7 +219,7 @@ impl Reflex {
 
     fn submit(&mut self, id: TenantId) -> Io {
         let tenant = &mut self.tenants[id.index()];
-        let io = tenant.queue.pop_front().expect("something is queued");
+        let io = tenant.queue.pop(0).expect("something is queued");
         tenant.in_flight += 1;
         self.backlog.queued -= 1;
         self.backlog.in_flight += 1;
@@ -235,6 +236,26 @@ impl Reflex {
         io
     }
 
+    /// So many IOs, of them so many writes, have left a tenant's queue unserved; `head` was first in it.
+    fn on_withdrawn(&mut self, now: Instant, id: TenantId, head: Option<Io>, (ios, writes): (usize, usize)) {
+        let tenant = &self.tenants[id.index()];
+        let (class, weight, new_head) = (tenant.class, tenant.weight, tenant.queue.front(0).copied());
+        self.backlog.queued -= ios;
+        self.writes -= writes;
+        if writes > 0 {
+            self.last_write_at = Some(now);
+        }
+        if let (Class::Waiting { due, .. }, Some(head)) = (class, head)
+            && new_head != Some(head)
+        {
+            self.wait_no_more(id);
+            if new_head.is_some() {
+                let had = due.before(self.config.cost(head.kind, head.length).into(), weight);
+                self.wait(id, had);
+            }
+        }
+    }
+
     /// The latency-critical tenants with something queued, in the order of their numbers.
     fn critical_with_backlog(&self) -> impl Iterator<Item = (TenantId, &Account)> {
         let has_backlog = |id: TenantId| !self.tenants[id.index()].queue.is_empty();
@@ -246,7 +267,7 @@ impl Reflex {
 }
 
 impl Policy for Reflex {
-    fn on_arrival(&mut self, now: Instant, io: Io) {
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
         self.advance(now);
         let id = io.tenant;
         self.register(id);
@@ -255,10 +276,11 @@ impl Policy for Reflex {
         let level = self.pool.level();
         self.backlog.queued += 1;
         let tenant = &mut self.tenants[id.index()];
-        tenant.queue.push_back(io);
+        let ticket = tenant.queue.push(0, io);
         if tenant.class == Class::Idle {
             self.wait(id, level);
         }
+        ticket
     }
 
     fn next(&mut self, now: Instant) -> Next {
@@ -286,34 +308,27 @@ impl Policy for Reflex {
         self.credit(done.io.tenant)
     }
 
+    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        self.advance(now);
+        let queue = &mut self.tenant(tenant).queue;
+        let head = queue.front(0).copied();
+        let io = queue.take(0, ticket);
+        self.on_withdrawn(now, tenant, head, (1, usize::from(io.kind != IoKind::Read)));
+        io
+    }
+
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
         self.advance(now);
-        let id = tenant;
-        let tenant = self.tenant(id);
+        let queue = &mut self.tenant(tenant).queue;
         let (mut withdrawn, mut writes) = (0, 0);
-        let head = tenant.queue.front().copied();
-        tenant.queue.retain(|io| {
+        let head = queue.front(0).copied();
+        queue.take_all(0, |io| {
             let gone = gone(io);
             withdrawn += usize::from(gone);
             writes += usize::from(gone && io.kind != IoKind::Read);
-            !gone
+            gone
         });
-        let (class, new_head) = (tenant.class, tenant.queue.front().copied());
-        self.backlog.queued -= withdrawn;
-        self.writes -= writes;
-        if writes > 0 {
-            self.last_write_at = Some(now);
-        }
-        if let (Class::Waiting { due, .. }, Some(head)) = (class, head)
-            && new_head != Some(head)
-        {
-            let weight = self.tenants[id.index()].weight;
-            self.wait_no_more(id);
-            if new_head.is_some() {
-                let had = due.before(self.config.cost(head.kind, head.length).into(), weight);
-                self.wait(id, had);
-            }
-        }
+        self.on_withdrawn(now, tenant, head, (withdrawn, writes));
     }
 
     fn forget(&mut self, now: Instant, tenant: TenantId) {
