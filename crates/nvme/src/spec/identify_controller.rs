@@ -65,7 +65,10 @@ pub struct IdentifyController {
     pub anacap: u8,
     pub anagrpmax: U32,
     pub nanagrpid: U32,
-    pub reserved_352: [u8; 160],
+    pub reserved_352: [u8; 34],
+    /// How long the controller needs at the most, in ms, to have ended all commands of a host that it has lost.
+    pub cqt: U16,
+    pub reserved_388: [u8; 124],
     pub sqes: u8,
     pub cqes: u8,
     pub maxcmd: U16,
@@ -103,6 +106,7 @@ const _: () = assert!(size_of::<IdentifyController>() == super::identify::IDENTI
 const _: () = assert!(offset_of!(IdentifyController, oacs) == 256);
 const _: () = assert!(offset_of!(IdentifyController, kas) == 320);
 const _: () = assert!(offset_of!(IdentifyController, anatt) == 342);
+const _: () = assert!(offset_of!(IdentifyController, cqt) == 386);
 const _: () = assert!(offset_of!(IdentifyController, sqes) == 512);
 const _: () = assert!(offset_of!(IdentifyController, sgls) == 536);
 const _: () = assert!(offset_of!(IdentifyController, subnqn) == 768);

@@ -29,7 +29,7 @@ impl Subsystem {
         }
         if sqe.is_fabrics() {
             return match sqe.fctype() {
-                fabrics::PROPERTY_GET => self.property_get(slot, sqe),
+                fabrics::PROPERTY_GET => self.property_get(now, slot, sqe),
                 fabrics::PROPERTY_SET => self.property_set(now, slot, sqe),
                 fabrics::CONNECT => Err(Status::COMMAND_SEQUENCE_ERROR),
                 _ => Err(Status::INVALID_OPCODE),

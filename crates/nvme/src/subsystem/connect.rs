@@ -79,6 +79,7 @@ impl Subsystem {
             controller: Some(slot),
             queue_id: command.queue_id,
             host_id: data.host_id(),
+            resets: None,
         });
         let controller = self.controller(slot);
         Ok(Connected {
@@ -110,10 +111,8 @@ impl Subsystem {
             return Err(Culprit::CONTROLLER_ID.refuse(sqe.cid()));
         }
         let limits = &self.config.limits;
-        let all = self.controllers.iter().flatten();
-        let of_host = all.clone().filter(|controller| controller.host_nqn == host).count();
-        if all.count() >= usize::from(limits.controllers_max)
-            || of_host >= usize::from(limits.controllers_per_host_max)
+        if self.census.controllers() >= usize::from(limits.controllers_max)
+            || self.census.controllers_of(&host) >= usize::from(limits.controllers_per_host_max)
         {
             return Err(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY));
         }
@@ -126,16 +125,12 @@ impl Subsystem {
             Role::Discovery => KeepAlive::of_discovery(now, kato),
         };
         let id = self.next_controller_id();
-        let controller =
-            Controller::new(now, (id, key), (host, data.host_id()), keep_alive, &self.config.limits);
-        let slot = match self.controllers.iter().position(Option::is_none) {
-            Some(slot) => slot,
-            None => {
-                self.controllers.push(None);
-                self.controllers.len() - 1
-            }
-        };
-        self.controllers[slot] = Some(controller);
+        let slot = self.census.add(id, &host);
+        if self.controllers.len() == slot {
+            self.controllers.push(None);
+        }
+        let host = (host, data.host_id());
+        self.controllers[slot] = Some(Controller::new(now, (id, key), host, keep_alive, &self.config.limits));
         self.expect_timeout(slot);
         Ok(slot)
     }
@@ -151,8 +146,7 @@ impl Subsystem {
         if self.config.role == Role::Discovery || queue_id > self.config.limits.io_queues_max {
             return Err(Culprit::QUEUE_ID.refuse(sqe.cid()));
         }
-        let of_id = |controller: &Controller| controller.id == data.controller_id();
-        let slot = self.controllers.iter().position(|place| place.as_ref().is_some_and(of_id));
+        let slot = self.census.place_of(data.controller_id());
         let slot = slot.ok_or_else(|| Culprit::CONTROLLER_ID.refuse(sqe.cid()))?;
         let controller = self.controller_mut(slot);
         if controller.host_nqn != *host {
@@ -176,7 +170,7 @@ impl Subsystem {
         loop {
             self.controller_id_last = self.controller_id_last % CNTLID_MAX + 1;
             let id = self.controller_id_last;
-            if !self.controllers.iter().flatten().any(|controller| controller.id == id) {
+            if self.census.place_of(id).is_none() {
                 return id;
             }
         }
@@ -185,9 +179,18 @@ impl Subsystem {
     /// A connection has ended, and no command of it is on a device any more. Ends the controller if it was its admin queue.
     pub fn on_disconnect(&mut self, _now: Instant, key: QueueKey) {
         let Some(queue) = self.queue(key) else { return };
-        let (slot, queue_id, host_id) = (queue.controller, queue.queue_id, queue.host_id);
+        let Queue { controller: slot, queue_id, host_id, resets, .. } = *queue;
         self.queues[key.slot as usize] = None;
         self.bindings.release(host_id);
+        if queue_id != 0 {
+            self.census.remove_queue(host_id, key);
+        }
+        if let Some((place, id)) = resets
+            && let Some(controller) = &mut self.controllers[place]
+            && controller.id == id
+        {
+            controller.unfinished -= 1;
+        }
         let Some(slot) = slot else { return };
         match queue_id {
             0 => self.end_controller(slot, CloseReason::AdminQueueClosed, Some(key)),

@@ -5,7 +5,10 @@
 //!      shut down --SHN 0--> shut down                    (only a reset brings a controller back)
 //!   disabled --EN 1 with settings we do not have--> fatal --EN 0--> disabled
 //!
-//! Every change is immediate, so a host that polls CSTS sees the result at once. As CC is the host's alone to write, a
+//! A reset is over, and CSTS.RDY 0, when the commands of the controller's IO queues have ended: those that have not reached a
+//! device are taken back at once, the others end in the device's time. A device that hangs would keep the host waiting for ever, so
+//! after CAP.TO it is told that the reset is over all the same; whoever carries out commands holds those of the host back until the
+//! old ones have ended. All other changes are immediate. As CC is the host's alone to write, a
 //! controller never leaves `ready` by itself; a host that is gone loses the whole controller.
 //!
 //! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller`), and a controller that was shut
@@ -19,6 +22,7 @@ use super::features::Features;
 use super::health::Health;
 use super::keep_alive::KeepAlive;
 use super::notification::Notifications;
+use super::properties::READY_TIMEOUT_SPAN;
 use super::reservation::Identity;
 use crate::spec::log::CHANGED_NAMESPACES_MAX;
 use crate::spec::property::{Configuration, ControllerStatus, ShutdownNotification};
@@ -42,6 +46,12 @@ pub(super) struct Controller {
     configuration: Configuration,
     status: ControllerStatus,
     pub(super) keep_alive: KeepAlive,
+    /// When the keep-alive timer is to be looked at.
+    pub(super) watched: Option<Instant>,
+    /// IO queues that the latest resets have closed, and that have commands on a device.
+    pub(super) unfinished: usize,
+    /// When the latest reset began.
+    reset_at: Option<Instant>,
     pub(super) events: Events,
     pub(super) features: Features,
     pub(super) health: Health,
@@ -80,6 +90,9 @@ impl Controller {
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
             keep_alive,
+            watched: None,
+            unfinished: 0,
+            reset_at: None,
             events: Events::new(usize::from(limits.event_requests_max)),
             features: Features::default(),
             health: Health::new(now, limits.error_log_entries),
@@ -95,8 +108,9 @@ impl Controller {
     }
 
     /// CSTS.
-    pub(super) fn status(&self) -> ControllerStatus {
-        self.status
+    pub(super) fn status(&self, now: Instant) -> ControllerStatus {
+        let resets = self.unfinished > 0 && self.reset_at.is_some_and(|at| now < at + READY_TIMEOUT_SPAN);
+        ControllerStatus(self.status.0 | if resets { ControllerStatus::RDY } else { 0 })
     }
 
     /// Who it belongs to, as reservations know it.
@@ -126,11 +140,13 @@ impl Controller {
                 self.status.0 &= !ControllerStatus::SHST_MASK;
                 self.status.0 |= ControllerStatus::RDY;
                 self.keep_alive.restart(now);
+                self.reset_at = None;
                 transition = Transition::Enabled;
             }
             (false, true) => self.status.0 |= ControllerStatus::CFS,
             (true, false) => {
                 self.reset();
+                self.reset_at = Some(now);
                 transition = Transition::Reset;
             }
             _ => {}

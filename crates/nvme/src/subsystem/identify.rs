@@ -30,6 +30,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use zerocopy::{FromZeros, IntoBytes};
 
+/// CQT: commands of a host that is gone have been taken back or ended after so long, on a device that works. What a device that
+/// does not work still has is waited for before the host's next commands, whatever it was told here.
+const COMMAND_QUIESCE_MILLIS: u16 = 1000;
+
 /// SQES and CQES: 64 and 16 bytes, required and largest.
 const SQES: u8 = 0x66;
 const CQES: u8 = 0x44;
@@ -170,6 +174,7 @@ impl Subsystem {
         }
         page.cmic = cmic::PORTS | cmic::CONTROLLERS | cmic::ANA;
         page.cntrltype = controller_type::IO;
+        page.cqt = COMMAND_QUIESCE_MILLIS.into();
         page.tnvmcap = self.namespaces.capacity().to_le_bytes();
         page.anatt = ANATT_SECONDS;
         page.anacap = anacap::ALL_STATES;

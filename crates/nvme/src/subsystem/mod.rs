@@ -20,6 +20,7 @@ mod abort;
 mod action;
 mod admin;
 mod binding;
+mod census;
 mod config;
 mod connect;
 mod controller;
@@ -59,6 +60,7 @@ pub use reservation::{
 use crate::spec::{AnaState, Cqe, HostId, Nqn, Sqe, Status, event::EventKind};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use census::Census;
 use controller::Controller;
 use core::net::SocketAddr;
 use health::FailedCommand;
@@ -78,8 +80,7 @@ pub struct Subsystem {
     under_way: persistence::UnderWay,
     discovery: discovery::Records,
     outputs: VecDeque<Output>,
-    /// No keep-alive timer runs out before this.
-    timeout_earliest: Instant,
+    census: Census,
 }
 
 /// A connection whose Connect succeeded.
@@ -91,6 +92,8 @@ struct Queue {
     queue_id: u16,
     /// Whose it is; outlives the controller, as commands on devices do.
     host_id: HostId,
+    /// The controller that was reset and waits for the commands of this queue to end: its place and identifier.
+    resets: Option<(usize, u16)>,
 }
 
 impl Subsystem {
@@ -107,7 +110,7 @@ impl Subsystem {
             under_way: persistence::UnderWay::default(),
             discovery: discovery::Records::default(),
             outputs: VecDeque::new(),
-            timeout_earliest: Instant::FAR_FUTURE,
+            census: Census::default(),
         })
     }
 
@@ -174,33 +177,38 @@ impl Subsystem {
 
     /// What the subsystem wants unasked. Call until it answers `None`, after every other call and at `next_timeout`.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
-        if now >= self.timeout_earliest {
-            self.expire(now);
-        }
+        self.expire(now);
         self.outputs.pop_front()
     }
 
     /// When `poll` may have something to say although nothing else happened.
     pub fn next_timeout(&self) -> Option<Instant> {
-        (self.timeout_earliest != Instant::FAR_FUTURE).then_some(self.timeout_earliest)
+        self.census.first_deadline().map(|(at, _)| at)
     }
 
     fn expire(&mut self, now: Instant) {
-        for slot in 0..self.controllers.len() {
-            if self.controllers[slot]
-                .as_mut()
-                .is_some_and(|controller| controller.keep_alive.has_expired(now))
-            {
+        while let Some((_, slot)) = self.census.first_deadline().filter(|(at, _)| *at <= now) {
+            self.watch(slot, None);
+            if self.controller_mut(slot).keep_alive.has_expired(now) {
                 self.end_controller(slot, CloseReason::KeepAliveTimeout, None);
+            } else {
+                self.expect_timeout(slot);
             }
         }
-        let deadlines = self.controllers.iter().flatten().map(|controller| controller.keep_alive.deadline());
-        self.timeout_earliest = deadlines.min().unwrap_or(Instant::FAR_FUTURE);
     }
 
-    /// A controller's keep-alive timer was started.
+    /// A controller's keep-alive timer was started. That it was put off meanwhile is found out when it would have run out.
     fn expect_timeout(&mut self, slot: usize) {
-        self.timeout_earliest = self.timeout_earliest.min(self.controller(slot).keep_alive.deadline());
+        let controller = self.controller(slot);
+        let deadline = controller.keep_alive.deadline();
+        if deadline < controller.watched.unwrap_or(Instant::FAR_FUTURE) {
+            self.watch(slot, Some(deadline));
+        }
+    }
+
+    fn watch(&mut self, slot: usize, at: Option<Instant>) {
+        let before = core::mem::replace(&mut self.controller_mut(slot).watched, at);
+        self.census.watch(slot, before, at);
     }
 
     /// The address that a connection came to, for discovery records that tell it back.
@@ -290,22 +298,33 @@ impl Subsystem {
 
     /// IO queues of a host, with those whose controller has ended: their commands may still be on a device.
     fn io_queues_of(&self, host: HostId) -> impl Iterator<Item = QueueKey> {
-        let of_host = move |queue: &&Queue| queue.host_id == host && queue.queue_id != 0;
-        self.queues.iter().flatten().filter(of_host).map(|queue| queue.key)
+        self.census.io_queues_of(host)
     }
 
     /// Ends a controller: its connections are to be closed, but for the one that is gone already.
     fn end_controller(&mut self, slot: usize, reason: CloseReason, gone: Option<QueueKey>) {
         self.close_io_queues(slot, reason);
         let Some(controller) = self.controllers[slot].take() else { return };
+        self.census.remove(controller.id, &controller.host_nqn, controller.watched);
         if gone != Some(controller.admin) {
             self.close_queue(controller.admin, reason);
         }
     }
 
     fn close_io_queues(&mut self, slot: usize, reason: CloseReason) {
-        for (_, key) in core::mem::take(&mut self.controller_mut(slot).io_queues) {
+        let controller = self.controller_mut(slot);
+        let queues = core::mem::take(&mut controller.io_queues);
+        let id = controller.id;
+        if reason == CloseReason::ControllerReset {
+            controller.unfinished += queues.len();
+        }
+        for (_, key) in queues {
             self.close_queue(key, reason);
+            if let Some(queue) = self.queues[key.slot as usize].as_mut()
+                && reason == CloseReason::ControllerReset
+            {
+                queue.resets = Some((slot, id));
+            }
         }
     }
 
@@ -322,6 +341,9 @@ impl Subsystem {
     }
 
     fn insert_queue(&mut self, queue: Queue) {
+        if queue.queue_id != 0 {
+            self.census.add_queue(queue.host_id, queue.key);
+        }
         let index = queue.key.slot as usize;
         if self.queues.len() <= index {
             self.queues.resize(index + 1, None);

@@ -11,16 +11,19 @@ use super::action::{Action, CloseReason};
 use super::controller::Transition;
 use crate::spec::property::{Capabilities, Configuration, PropertySize, Version, offset};
 use crate::spec::{Cqe, Sqe, Status};
-use units::Instant;
+use units::{Instant, Nanos};
 
 /// What VS and the Identify data say.
 pub(super) const VERSION: Version = Version::V2_0;
 
-/// CAP.TO and CRTO in half seconds. A controller is ready at once; hosts only need an upper bound.
+/// CAP.TO and CRTO in half seconds. A controller is ready at once; its reset takes as long as a device needs for what it has,
+/// but no longer than this (`controller`).
 const READY_TIMEOUT: u8 = 15;
+/// The same.
+pub(super) const READY_TIMEOUT_SPAN: Nanos = Nanos::millis(500 * READY_TIMEOUT as u64);
 
 impl Subsystem {
-    pub(super) fn property_get(&self, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
+    pub(super) fn property_get(&self, now: Instant, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
         let size = PropertySize::from_attributes(sqe.cdw10()).ok_or(Status::INVALID_FIELD)?;
         let controller = self.controller(slot);
         let value = match (sqe.cdw11(), size) {
@@ -29,7 +32,7 @@ impl Subsystem {
             }
             (offset::VS, PropertySize::Four) => u64::from(VERSION.0),
             (offset::CC, PropertySize::Four) => u64::from(controller.configuration().0),
-            (offset::CSTS, PropertySize::Four) => u64::from(controller.status().0),
+            (offset::CSTS, PropertySize::Four) => u64::from(controller.status(now).0),
             (offset::CRTO, PropertySize::Four) => u64::from(READY_TIMEOUT),
             _ => return Err(Status::INVALID_FIELD),
         };

@@ -192,16 +192,40 @@ fn a_reset_closes_io_queues_and_forgets_settings() {
     assert_eq!(world.request_event(remote.admin), None);
     assert_eq!(world.set_feature(remote.admin, 0x0b, 0x900).status(), Status::SUCCESS);
     world.configure(remote.admin, 0x460060);
-    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0));
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(1), "its commands may still be on a device");
     let closed = Output::CloseQueue { queue: remote.io, reason: CloseReason::ControllerReset };
     assert_eq!(world.outputs(), [closed]);
     let (cqe, _) = world.ask(remote.io, io_command(nvm::READ, 0, 8), 4096);
     assert_eq!(cqe.status(), Status::COMMAND_SEQUENCE_ERROR);
     world.subsystem.on_disconnect(world.now, remote.io);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0), "the reset is over");
     world.configure(remote.admin, 0x460061);
     assert_eq!(world.get_feature(remote.admin, 0x0b, 0, 0).0.dw0(), 0);
     let io = world.connect(&linux, 1, remote.id);
     assert!(matches!(world.send(io, io_command(nvm::READ, 0, 8), 4096, &[]), Action::Io(_)));
+}
+
+/// A device may never end what it has; the host is told after CAP.TO at the latest that it may go on.
+#[test]
+fn a_reset_takes_no_longer_than_cap_to() {
+    let mut world = World::io();
+    let linux = host(1);
+    let remote = world.remote(&linux);
+    let second = world.connect(&linux, 2, remote.id);
+    let half_seconds = world.property(remote.admin, offset::CAP).expect("CAP") >> 24 & 0xff;
+    world.configure(remote.admin, 0x460060);
+    world.advance(500 * half_seconds - 1);
+    // One of its two queues is done.
+    world.subsystem.on_disconnect(world.now, second);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(1));
+    world.advance(1);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0));
+    // The next association of that controller is not kept by what the first has left.
+    world.configure(remote.admin, 0x460061);
+    world.configure(remote.admin, 0x460060);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(1));
+    world.subsystem.on_disconnect(world.now, remote.io);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0));
 }
 
 #[test]

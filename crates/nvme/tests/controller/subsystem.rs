@@ -1,20 +1,20 @@
 //! What a subsystem does beyond one host's bring-up: limits, timers, events, features, logs.
 
 use crate::world::{BLOCKS, NQN, World, config, connect_command, host, io_command, property_set};
-use nvme::spec::connect::CNTLID_DYNAMIC;
+use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand};
 use nvme::spec::dataset::AccessLatency;
 use nvme::spec::feature::supported;
 use nvme::spec::identify::{cns, read_namespace_list};
 use nvme::spec::identify_namespace::IdentifyNamespace;
 use nvme::spec::log::{self, HealthPage, LogRequest};
 use nvme::spec::opcode::{admin, nvm};
-use nvme::spec::property::offset;
+use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{AnaState, Nqn, Sqe, Status};
 use nvme::subsystem::{
     Action, BlockSize, CloseReason, ConfigError, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits,
     NamespaceInfo, Output, QueueKey, Subsystem, SubsystemConfig, read_connect,
 };
-use units::{Bytes, Nanos};
+use units::{Bytes, Instant, Nanos};
 use zerocopy::FromBytes;
 
 #[test]
@@ -115,6 +115,73 @@ fn controllers_are_bounded_and_never_alike() {
     assert_eq!(connect(&mut world, 3), Err(Status::CONNECT_CONTROLLER_BUSY), "three in all");
     world.subsystem.on_disconnect(world.now, first);
     assert_eq!(connect(&mut world, 3).map(|(_, id)| id), Ok(4), "1 is not given again soon");
+}
+
+/// Hosts come, go, and fall silent; a walk over a plain list says who is there.
+#[test]
+fn a_crowd_that_comes_and_goes_is_counted_rightly() {
+    let mut crowd = config();
+    crowd.limits = Limits { controllers_max: 20, controllers_per_host_max: 5, ..Limits::default() };
+    let mut world = World::new(crowd);
+    // Who is there: host, admin queue, identifier, and when its timer runs out.
+    let mut there: Vec<(u8, QueueKey, u16, Instant)> = Vec::new();
+    let mut dice = 1u64;
+    let mut roll = |sides: u64| {
+        dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (dice >> 33) % sides
+    };
+    for _ in 0..3000 {
+        match roll(5) {
+            0 | 1 => {
+                let number = roll(6) as u8;
+                let command =
+                    ConnectCommand { keep_alive_timeout: 1000 * (1 + roll(5) as u32), ..connect_command(0) };
+                let connected = world.connect_with(&host(number), NQN, CNTLID_DYNAMIC, command);
+                let of_host = there.iter().filter(|(other, ..)| *other == number).count();
+                assert_eq!(connected.is_ok(), there.len() < 20 && of_host < 5);
+                if let Ok((key, connected)) = connected {
+                    let until = world.now + Nanos::millis(command.keep_alive_timeout.into());
+                    assert!(there.iter().all(|(_, _, id, _)| *id != connected.controller_id));
+                    there.push((number, key, connected.controller_id, until));
+                }
+            }
+            2 if !there.is_empty() => {
+                let (_, key, ..) = there.swap_remove(roll(there.len() as u64) as usize);
+                world.subsystem.on_disconnect(world.now, key);
+            }
+            3 if !there.is_empty() => {
+                // Its timer is put off by as long as it asked for, which it asks for anew.
+                let index = roll(there.len() as u64) as usize;
+                let millis = 1000 * (1 + roll(5) as u32);
+                world.configure(there[index].1, Configuration::host(true).enabled().0);
+                assert!(world.set_feature(there[index].1, 0x0f, millis).status().is_success());
+                there[index].3 = world.now + Nanos::millis(millis.into());
+            }
+            _ => world.advance(roll(400)),
+        }
+        let mut gone: Vec<QueueKey> =
+            there.iter().filter(|(.., until)| *until <= world.now).map(|(_, key, ..)| *key).collect();
+        there.retain(|(.., until)| *until > world.now);
+        let mut closed: Vec<QueueKey> = world
+            .outputs()
+            .into_iter()
+            .map(|output| match output {
+                Output::CloseQueue { queue, reason: CloseReason::KeepAliveTimeout } => queue,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        gone.sort_unstable_by_key(|key| key.slot);
+        closed.sort_unstable_by_key(|key| key.slot);
+        assert_eq!(closed, gone);
+        closed.into_iter().for_each(|key| world.subsystem.on_disconnect(world.now, key));
+        let mut ids: Vec<u16> = there.iter().map(|(_, _, id, _)| *id).collect();
+        let mut found: Vec<u16> = world.subsystem.controllers().map(|(id, _)| id).collect();
+        ids.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, ids);
+        assert!(world.subsystem.next_timeout() <= there.iter().map(|(.., until)| *until).min());
+        assert_eq!(world.subsystem.next_timeout().is_some(), !there.is_empty());
+    }
 }
 
 #[test]
