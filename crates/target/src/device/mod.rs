@@ -16,6 +16,7 @@ mod emulated;
 mod erase;
 mod faulty;
 mod file;
+mod flush_guard;
 mod null;
 mod offload;
 mod open;
@@ -23,6 +24,8 @@ mod sparse;
 
 pub(crate) use clock::DeviceClock;
 pub(crate) use erase::{Erase, Quote};
+#[cfg(test)]
+pub(crate) use null::NullDevice;
 pub use open::DeviceError;
 pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};
 

@@ -6,6 +6,7 @@
 use super::emulated::{Contents, EmulatedDevice};
 use super::faulty::FaultyDevice;
 use super::file::FileDevice;
+use super::flush_guard::FlushGuard;
 use super::null::NullDevice;
 use super::sparse::SparseMemory;
 use super::{Device, DeviceClock};
@@ -50,6 +51,8 @@ pub enum DeviceError {
     InUse(PathBuf),
     /// It is smaller than one block.
     Empty(PathBuf),
+    /// Its file system goes through the page cache only, which was not asked for.
+    NoDirectIo(PathBuf),
     /// The profile of an emulated SSD cannot be had.
     Profile(ProfileError),
 }
@@ -76,6 +79,14 @@ impl fmt::Display for DeviceError {
             DeviceError::Empty(path) => {
                 write!(f, "{}: is smaller than 4 KiB; give it a size", path.display())
             }
+            DeviceError::NoDirectIo(path) => {
+                write!(
+                    f,
+                    "{}: the file system has no direct IO; put the file on another one, or set `direct = false` in the \
+                     configuration of the device to go through the page cache",
+                    path.display()
+                )
+            }
             DeviceError::Profile(error) => write!(f, "{error}"),
         }
     }
@@ -99,11 +110,12 @@ pub(crate) struct OpenDevice {
     /// What is known of it.
     pub(crate) facts: Facts,
     source: Source,
+    name: String,
     faults: Vec<FaultConfig>,
 }
 
 enum Source {
-    File { file: File, is_regular: bool },
+    File { file: File, is_regular: bool, is_direct: bool },
     Emulated { model: Box<Ssd>, config: EmulatedConfig, backing: Option<File> },
     Null,
 }
@@ -111,8 +123,14 @@ enum Source {
 impl OpenDevice {
     /// Hands the device to the reactor of its pipeline.
     pub(crate) fn start(self, now: Instant, reactor: &mut Reactor) -> io::Result<Box<dyn Device>> {
+        // The contents of an emulated SSD in a file go through the page cache.
+        let is_buffered = match &self.source {
+            Source::File { is_direct, .. } => !is_direct,
+            Source::Emulated { backing, .. } => backing.is_some(),
+            Source::Null => false,
+        };
         let device: Box<dyn Device> = match self.source {
-            Source::File { file, is_regular } => Box::new(FileDevice::start(file, is_regular, reactor)?),
+            Source::File { file, is_regular, .. } => Box::new(FileDevice::start(file, is_regular, reactor)?),
             Source::Emulated { model, config, backing } => {
                 let contents = match (backing, config.backing) {
                     (Some(file), _) => Contents::File(FileDevice::start(file, true, reactor)?),
@@ -124,31 +142,32 @@ impl OpenDevice {
             }
             Source::Null => Box::new(NullDevice::default()),
         };
-        if self.faults.is_empty() {
-            return Ok(device);
-        }
-        Ok(Box::new(FaultyDevice::new(now, device, &self.faults)))
+        let device = match &self.faults[..] {
+            [] => device,
+            faults => Box::new(FaultyDevice::new(now, device, faults)),
+        };
+        Ok(Box::new(FlushGuard::new(device, self.name, is_buffered)))
     }
 }
 
 /// Finds the device that `config` describes.
 pub(crate) fn open(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
-    Ok(OpenDevice { faults: config.faults.clone(), ..open_sound(config)? })
+    Ok(OpenDevice { name: config.name.clone(), faults: config.faults.clone(), ..open_sound(config)? })
 }
 
-/// The same, without the faults it is to have.
+/// The same, without its name and the faults it is to have.
 fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
     match &config.kind {
         DeviceKind::File { path, size, create, direct } => {
             let file = open_file(path, *size, *create, *direct)?;
             let length = file.metadata().map_err(system(path, "measured"))?.len();
-            on_disk(path, file, length, true)
+            on_disk(path, file, length, (true, *direct))
         }
         DeviceKind::Block { path, direct } => {
             let mut file = open_existing(path, *direct)?;
             expect_kind(path, &file, FileTypeExt::is_block_device, "block device")?;
             let length = file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?;
-            on_disk(path, file, length, false)
+            on_disk(path, file, length, (false, *direct))
         }
         DeviceKind::Emulated(emulated) => {
             let profile = load_profile(&emulated.profile).map_err(DeviceError::Profile)?;
@@ -168,11 +187,12 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             let discard_zeroes = backing.is_none();
             let source = Source::Emulated { model, config: emulated.clone(), backing };
             let facts = Facts { size: emulated.size, block_size_min: SECTOR_SIZE, discard_zeroes };
-            Ok(OpenDevice { facts, source, faults: Vec::new() })
+            Ok(OpenDevice { facts, source, name: String::new(), faults: Vec::new() })
         }
         DeviceKind::Null { size } => Ok(OpenDevice {
             facts: Facts { size: *size, block_size_min: SECTOR_SIZE, discard_zeroes: true },
             source: Source::Null,
+            name: String::new(),
             faults: Vec::new(),
         }),
     }
@@ -210,14 +230,20 @@ fn usable(path: &Path, length: u64) -> Result<Bytes, DeviceError> {
     }
 }
 
-fn on_disk(path: &Path, file: File, length: u64, is_regular: bool) -> Result<OpenDevice, DeviceError> {
+fn on_disk(
+    path: &Path,
+    file: File,
+    length: u64,
+    (is_regular, is_direct): (bool, bool),
+) -> Result<OpenDevice, DeviceError> {
     lock(path, &file)?;
     let size = usable(path, length)?;
     let block_size_min = if accepts_sectors(&file) { SECTOR_SIZE } else { PAGE_SIZE };
-    let source = Source::File { file, is_regular };
+    let source = Source::File { file, is_regular, is_direct };
     Ok(OpenDevice {
         facts: Facts { size, block_size_min, discard_zeroes: false },
         source,
+        name: String::new(),
         faults: Vec::new(),
     })
 }
@@ -244,13 +270,12 @@ fn open_existing(path: &Path, direct: bool) -> Result<File, DeviceError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     if direct {
-        match options.clone().custom_flags(libc::O_DIRECT).open(path) {
+        return match options.custom_flags(libc::O_DIRECT).open(path) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                let path = path.display();
-                tracing::warn!(%path, "the file system has no direct IO: using the page cache");
+                Err(DeviceError::NoDirectIo(path.to_owned()))
             }
-            result => return result.map_err(system(path, "opened")),
-        }
+            result => result.map_err(system(path, "opened")),
+        };
     }
     options.open(path).map_err(system(path, "opened"))
 }

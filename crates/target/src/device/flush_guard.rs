@@ -1,0 +1,124 @@
+//! A device whose flush has failed once is not believed again.
+//!
+//! When the system cannot write back what it was given, it says so once to whoever asks next for it to last, and takes the blocks
+//! for written from then on. The next flush, of another host perhaps, would succeed although its writes are lost. So the first
+//! failure is remembered: every later flush fails, and so does every write that asks to be durable, before it is carried out.
+//! Reads and other writes go on, as hosts may want to save what they can.
+//!
+//! The way out is an operator's: find out what is broken, then open the device anew (`docs/operations.md`).
+//!
+//! A write that is to be durable and fails is its own host's to know. Through the page cache, though, the same error may be that of
+//! earlier writes, told here for the only time: then it counts as a failed flush.
+//!
+//! Holds: after a failed flush none succeeds, whoever asks (`a_flush_that_failed_once_fails_for_everybody` in `tests/bad_devices`).
+
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use reactor::{IoBuffer, Reactor};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use tracing::error;
+use units::{Instant, Nanos};
+
+/// A device and whether a flush of it has failed.
+pub(crate) struct FlushGuard {
+    inner: Box<dyn Device>,
+    name: String,
+    /// Whether writes go through the page cache.
+    is_buffered: bool,
+    has_failed: bool,
+    /// The IOs on the device whose failure may mean that earlier writes are lost, and whether they are writes themselves.
+    flushes: HashMap<u64, bool>,
+    refused: VecDeque<DeviceDone>,
+}
+
+impl FlushGuard {
+    /// The device called `name`, which has been opened just now.
+    pub(crate) fn new(inner: Box<dyn Device>, name: String, is_buffered: bool) -> FlushGuard {
+        FlushGuard {
+            inner,
+            name,
+            is_buffered,
+            has_failed: false,
+            flushes: HashMap::new(),
+            refused: VecDeque::new(),
+        }
+    }
+
+    fn refuse(&mut self, io: DeviceIo) {
+        let buffer = match io.op {
+            DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
+            DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
+        };
+        let result = Err(io::Error::other("a flush of this device has failed before"));
+        let (latency, late) = (Nanos::ZERO, Nanos::ZERO);
+        self.refused.push_back(DeviceDone { tag: io.tag, result, buffer, latency, late });
+    }
+}
+
+impl Device for FlushGuard {
+    fn clock(&self) -> DeviceClock {
+        self.inner.clock()
+    }
+
+    fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
+        let (is_durable, is_write) = match io.op {
+            DeviceOp::Flush => (true, false),
+            DeviceOp::Write { durable, .. } => (durable, true),
+            DeviceOp::Read(_) | DeviceOp::Discard | DeviceOp::WriteZeroes => (false, false),
+        };
+        if is_durable && self.has_failed {
+            return self.refuse(io);
+        }
+        if is_durable && (!is_write || self.is_buffered) {
+            self.flushes.insert(io.tag, is_write);
+        }
+        self.inner.submit(now, reactor, io);
+    }
+
+    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
+        self.inner.on_disk(now, tag, result, buffer);
+    }
+
+    fn poll(&mut self, now: Instant, reactor: &mut Reactor) {
+        self.inner.poll(now, reactor);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.inner.next_wake()
+    }
+
+    fn finished(&mut self) -> Option<DeviceDone> {
+        if let Some(refused) = self.refused.pop_front() {
+            return Some(refused);
+        }
+        let mut done = self.inner.finished()?;
+        if self.flushes.is_empty() {
+            return Some(done);
+        }
+        let Some(is_write) = self.flushes.remove(&done.tag) else { return Some(done) };
+        match &done.result {
+            Err(error) if !self.has_failed && loses_writes(error, is_write) => {
+                self.has_failed = true;
+                error!(
+                    device = %self.name, %error,
+                    "a flush has failed: writes that were answered before may be lost, of all hosts; \
+                     every flush and durable write fails from now on, until the device is opened anew"
+                );
+            }
+            // It went out before the failure was known, and may cover what that has lost.
+            Ok(()) if self.has_failed => {
+                done.result = Err(io::Error::other("another flush of this device has failed meanwhile"));
+            }
+            _ => {}
+        }
+        Some(done)
+    }
+}
+
+/// Whether earlier writes may be lost. A device that has gone fails everything by itself, and for a write of its own there may be
+/// no room.
+fn loses_writes(error: &io::Error, is_write: bool) -> bool {
+    let is_gone = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    !is_gone && !(is_write && is_full)
+}
