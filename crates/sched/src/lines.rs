@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Holds: lines keep their order whatever is taken out (`lines_keep_their_order_whatever_is_taken_out`); no operation on one IO
-//!        touches more than four spots (`withdrawals::tests`).
+//!        touches more than four spots (`a_withdrawal_costs_no_more_the_more_are_queued`).
 
 use crate::{Io, Ticket};
 use alloc::vec::Vec;

@@ -48,6 +48,8 @@ pub(crate) enum Subject {
     Violation,
     /// The transport refused a command.
     Command,
+    /// A host that came back waits for its earlier writes.
+    Held,
 }
 
 impl Subject {
@@ -69,6 +71,7 @@ impl fmt::Display for Subject {
             Subject::Refused => "Connects refused",
             Subject::Violation => "breaches of the protocol",
             Subject::Command => "commands refused by the transport",
+            Subject::Held => "hosts that wait for their earlier writes",
         })
     }
 }

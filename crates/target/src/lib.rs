@@ -21,6 +21,7 @@
 //! are `reactor`.
 
 mod assemble;
+mod chain;
 mod complaints;
 pub mod config;
 mod device;

@@ -72,11 +72,15 @@ impl<T> Slab<T> {
 
     /// The value under `key`, if it is still there.
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        #[cfg(test)]
+        steps::count(1);
         self.slots.get(key.index()).filter(|slot| slot.generation == key.generation())?.value.as_ref()
     }
 
     /// The value under `key`, if it is still there.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        #[cfg(test)]
+        steps::count(1);
         self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?.value.as_mut()
     }
 
@@ -91,10 +95,28 @@ impl<T> Slab<T> {
 
     /// Every value with its key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        #[cfg(test)]
+        steps::count(self.slots.len() as u64);
         self.slots
             .iter()
             .enumerate()
             .filter_map(|(index, slot)| Some((Key::new(index as u32, slot.generation), slot.value.as_ref()?)))
+    }
+}
+
+/// How many entries of tables were looked at on this thread: what tests compare instead of times.
+#[cfg(test)]
+pub(crate) mod steps {
+    use std::cell::Cell;
+
+    thread_local!(static STEPS: Cell<u64> = const { Cell::new(0) });
+
+    pub(crate) fn count(steps: u64) {
+        STEPS.set(STEPS.get() + steps);
+    }
+
+    pub(crate) fn so_far() -> u64 {
+        STEPS.get()
     }
 }
 

@@ -42,6 +42,11 @@ fn credits_ride_in_completions_of_hosts_that_asked() {
         assert!(read_one(&mut credited).dw0() > 0);
         assert_eq!(read_one(&mut plain).dw0(), 0);
     }
+    // What a command that failed has there is its own.
+    let data = pattern(1, BLOCK);
+    let transfer = Transfer::ToController(data, BLOCK as u32);
+    let (cqe, _) = credited.io.command(rw(nvm::COMPARE, 1, 0, 1), transfer);
+    assert_eq!((cqe.status(), cqe.dw0()), (Status::COMPARE_FAILURE, 0));
     assert_eq!(set_credits(&mut credited, 0), 0);
     assert_eq!(read_one(&mut credited).dw0(), 0, "and no longer when it is taken back");
 }

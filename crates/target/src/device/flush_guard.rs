@@ -12,12 +12,12 @@
 //!
 //! Holds: after a failed flush none succeeds, whoever asks (`a_flush_that_failed_once_fails_for_everybody` in `tests/bad_devices`).
 
-use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use reactor::{IoBuffer, Reactor};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use tracing::error;
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// A device and whether a flush of it has failed.
 pub(crate) struct FlushGuard {
@@ -58,6 +58,10 @@ impl FlushGuard {
 impl Device for FlushGuard {
     fn clock(&self) -> DeviceClock {
         self.inner.clock()
+    }
+
+    fn quote(&self, erase: Erase, offset: u64, length: u64, most: Bytes) -> Quote {
+        self.inner.quote(erase, offset, length, most)
     }
 
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {

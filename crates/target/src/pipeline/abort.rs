@@ -21,7 +21,6 @@ use units::Instant;
 
 /// An Abort that waits for word of another SSD.
 pub(super) struct Abort {
-    io: Key,
     device: usize,
     /// The session that asked.
     admin: Key,
@@ -44,7 +43,7 @@ impl Pipeline {
             Some(Cancel::Unknown) | None => return self.answer_abort(admin, cqe, false),
         }
         let Some(io) = self.find_io(queue, cid) else { return self.answer_abort(admin, cqe, false) };
-        let waiting = self.aborts.iter().filter(|abort| abort.admin == admin).count();
+        let waiting = self.sessions.get(admin).map_or(0, |session| session.aborts);
         if waiting >= ABORTS_MAX {
             return self.answer_abort(admin, Cqe::new(cqe.cid(), Status::ABORT_LIMIT_EXCEEDED), true);
         }
@@ -60,51 +59,57 @@ impl Pipeline {
                 first.if_withdrawn = Some(Status::FAILED_FUSED);
             }
         }
-        self.withdraw(now, queue, &[io]);
+        self.withdraw_io(now, io);
+        self.ask_others_back();
         if self.ios.get(io).is_none() {
             return self.answer_abort(admin, cqe, true);
         }
         if device == self.index {
             return self.answer_abort(admin, cqe, false);
         }
-        self.aborts.push(Abort { io, device, admin, cqe, is_done: false });
+        self.aborts.entry(io).or_default().push(Abort { device, admin, cqe, is_done: false });
+        if let Some(session) = self.sessions.get_mut(admin) {
+            session.aborts += 1;
+        }
         if self.peers.post(device, ToPipeline::Echo { from: self.index, io }).is_err() {
             self.on_echo(io);
         }
     }
 
-    /// The IO of command `cid` of a session. Looks at no more than that queue has entries.
-    fn find_io(&self, session: Key, cid: u16) -> Option<Key> {
-        let is_it = |context: &super::commands::IoContext| {
-            context.session == session
-                && (context.cid == cid || context.first.as_ref().is_some_and(|first| first.cid == cid))
-        };
-        self.ios.iter().find(|(_, context)| is_it(context)).map(|(io, _)| io)
-    }
-
     /// An IO has ended like this.
     #[inline]
     pub(super) fn note_abort(&mut self, io: Key, result: &Result<(), Failure>) {
-        for abort in self.aborts.iter_mut().filter(|abort| abort.io == io) {
+        if self.aborts.is_empty() {
+            return;
+        }
+        for abort in self.aborts.get_mut(&io).into_iter().flatten() {
             abort.is_done = matches!(result, Err(Failure::Withdrawn));
         }
     }
 
     /// Another SSD has done what it could before this message: what it could take back, it has told before.
     pub(super) fn on_echo(&mut self, io: Key) {
-        self.finish_aborts(|abort| abort.io == io);
+        // One word comes for each Abort.
+        let Some(aborts) = self.aborts.get_mut(&io) else { return };
+        let abort = aborts.remove(0);
+        if aborts.is_empty() {
+            self.aborts.remove(&io);
+        }
+        self.finish_abort(abort);
     }
 
     /// No word will come from that SSD any more.
     pub(super) fn give_up_aborts(&mut self, device: usize) {
-        self.finish_aborts(|abort| abort.device == device);
+        let aborts = self.aborts.extract_if(|_, aborts| aborts.iter().any(|abort| abort.device == device));
+        let aborts: Vec<Abort> = aborts.flat_map(|(_, aborts)| aborts).collect();
+        aborts.into_iter().for_each(|abort| self.finish_abort(abort));
     }
 
-    fn finish_aborts(&mut self, is_it: impl Fn(&Abort) -> bool) {
-        while let Some(index) = self.aborts.iter().position(&is_it) {
-            let Abort { admin, cqe, is_done, .. } = self.aborts.swap_remove(index);
-            self.answer_abort(admin, cqe, is_done);
+    fn finish_abort(&mut self, Abort { admin, cqe, is_done, .. }: Abort) {
+        if let Some(session) = self.sessions.get_mut(admin) {
+            session.aborts -= 1;
         }
+        self.answer_abort(admin, cqe, is_done);
     }
 
     fn answer_abort(&mut self, admin: Key, cqe: Cqe, is_aborted: bool) {

@@ -171,17 +171,16 @@ impl Pipeline {
                     return error!(nsid, %error, "the namespace cannot be removed");
                 }
                 home.place(nsid, None);
-                let ios = self.ios_of(slot, nsid);
-                self.refuse(now, &ios, Status::INVALID_NAMESPACE);
-                self.answer_after(done, ios);
+                let lanes = self.lanes_of(slot, Some(nsid));
+                self.answer_after(now, done, &lanes, Some(Status::INVALID_NAMESPACE));
             }
             Change::NamespaceResized { slot, nsid, blocks, done } => {
                 let Some(home) = self.home(slot) else { return };
                 if let Err(error) = home.subsystem.resize_namespace(nsid, blocks) {
                     return error!(nsid, %error, "the namespace cannot be resized");
                 }
-                let ios = self.ios_of(slot, nsid);
-                self.answer_after(done, ios);
+                let lanes = self.lanes_of(slot, Some(nsid));
+                self.answer_after(now, done, &lanes, None);
             }
             // Whoever asked may have waited too long already.
             Change::Barrier(done) => drop(done.send(())),
@@ -199,34 +198,16 @@ impl Pipeline {
             self.close_session(now, key, Ending::SubsystemRemoved);
         }
         self.homes[slot] = None;
-        let left = self
-            .ios
-            .iter()
-            .filter(|(_, io)| self.sessions.get(io.session).is_some_and(|session| session.subsystem == slot));
-        let left = left.map(|(key, _)| key).collect();
-        self.answer_after(done, left);
+        let left = self.lanes_of(slot, None);
+        self.answer_after(now, done, &left, None);
     }
 
-    /// IOs of a namespace.
-    fn ios_of(&self, slot: usize, nsid: u32) -> Vec<Key> {
-        let is_of = |io: &super::commands::IoContext| {
-            io.command.nsid == nsid
-                && self.sessions.get(io.session).is_some_and(|session| session.subsystem == slot)
-        };
-        self.ios.iter().filter(|(_, io)| is_of(io)).map(|(key, _)| key).collect()
-    }
-
-    /// Fails those of `ios` that have not reached a device with `status`.
-    pub(super) fn refuse(&mut self, now: Instant, ios: &[Key], status: Status) {
-        let mut sessions = Vec::new();
-        for io in ios {
-            let Some(context) = self.ios.get_mut(*io) else { continue };
-            context.if_withdrawn = status;
-            if !sessions.contains(&context.session) {
-                sessions.push(context.session);
-            }
-        }
-        sessions.into_iter().for_each(|session| self.withdraw(now, session, ios));
+    /// The lanes of a subsystem's connections, in one namespace or in all.
+    fn lanes_of(&self, slot: usize, nsid: Option<u32>) -> Vec<(Key, u32)> {
+        let of_subsystem = self.sessions.iter().filter(|(_, session)| session.subsystem == slot);
+        let lanes =
+            of_subsystem.flat_map(|(key, session)| session.lanes.iter().map(move |(nsid, _)| (key, nsid)));
+        lanes.filter(|(_, lane)| nsid.is_none_or(|nsid| *lane == nsid)).collect()
     }
 }
 

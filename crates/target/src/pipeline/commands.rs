@@ -15,7 +15,7 @@ use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{Action, IoCommand, IoOp};
 use std::io;
 use tracing::warn;
-use units::Instant;
+use units::{Instant, TenantId};
 
 /// An IO of a connection here.
 pub(super) struct IoContext {
@@ -25,15 +25,32 @@ pub(super) struct IoContext {
     /// The device it is for.
     pub(super) device: usize,
     /// Bytes of the connection's budget that its read data takes.
-    read_length: usize,
+    pub(super) read_length: usize,
     /// What the memory of its write data is counted as.
-    account: Account,
-    /// The work, while it waits for room in the budget.
-    pub(super) waiting: Option<Work>,
+    pub(super) account: Account,
+    pub(super) place: Place,
     /// What its host is told if it is taken back before it has reached the device.
     pub(super) if_withdrawn: Status,
     /// The first command, if the host has fused it with this one.
     pub(super) first: Option<FirstHalf>,
+    /// IOs that had started before it, of all connections.
+    pub(super) sequence: u64,
+    /// Its connection has ended, and later ones of the host wait for it (`hold`).
+    pub(super) is_orphan: bool,
+}
+
+/// Where an IO is.
+pub(super) enum Place {
+    /// In the hands of the code that runs.
+    Nowhere,
+    /// A read that waits for room in its connection's budget, in `Session::waiting`.
+    Waiting(Work),
+    /// Waits for what an earlier connection of its host has on the device (`hold`).
+    Held(Work),
+    /// In the switch here.
+    Here(Key),
+    /// On the way to another SSD, or there: its name in `Pipeline::remotes` while it waits to be sent.
+    There(Key),
 }
 
 impl Pipeline {
@@ -80,14 +97,9 @@ impl Pipeline {
     /// Completions on all queues of the controller of `key` carry credits from now on, or no longer.
     fn set_credits(&mut self, key: Key, enabled: bool) {
         let Some(session) = self.sessions.get(key) else { return };
-        let (subsystem, controller_id) = (session.subsystem, session.controller_id);
-        let of_controller = self
-            .sessions
-            .iter()
-            .filter(|(_, other)| other.subsystem == subsystem && other.controller_id == controller_id);
-        let keys: Vec<Key> = of_controller.map(|(key, _)| key).collect();
-        for key in keys {
-            let session = self.sessions.get_mut(key).expect("just found");
+        let controller = (session.subsystem, session.controller_id);
+        for queue in self.queues_of.get(&controller).into_iter().flatten() {
+            let Some(session) = self.sessions.get_mut(*queue) else { continue };
             session.credits = enabled;
             if let Some(link) = &mut session.link {
                 link.transport.set_success_without_response(!enabled);
@@ -125,6 +137,7 @@ impl Pipeline {
             Work::Read(range) => usize::try_from(range.length).expect("a transfer fits the address space"),
             _ => 0,
         };
+        let nsid = command.nsid;
         let io = self.ios.insert(IoContext {
             session: key,
             cid,
@@ -132,17 +145,30 @@ impl Pipeline {
             device,
             read_length,
             account,
-            waiting: None,
+            place: Place::Nowhere,
             if_withdrawn: Status::ABORT_REQUESTED,
+            sequence: self.started,
+            is_orphan: false,
             first,
         });
+        self.started += 1;
         session.ios += 1;
-        let link = session.link.as_mut().expect("its command has just come");
-        if read_length > 0
-            && !(session.waiting.is_empty() && link.budget.take(Account::Transfer, read_length))
-        {
-            self.ios.get_mut(io).expect("just inserted").waiting = Some(work);
-            session.waiting.push_back(io);
+        self.lane_links.push(&mut session.lanes.get_or_add(nsid).chain, io);
+        if let Some(work) = self.hold(now, io, work) {
+            self.admit(now, io, work);
+        }
+    }
+
+    /// To its device, as soon as there is room for what it reads.
+    pub(super) fn admit(&mut self, now: Instant, io: Key, work: Work) {
+        let context = self.ios.get_mut(io).expect("an IO is admitted once");
+        let key = context.session;
+        let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
+        let link = session.link.as_mut().expect("what a connection leaves behind is not admitted any more");
+        let length = context.read_length;
+        if length > 0 && !(session.waiting.is_empty() && link.budget.take(Account::Transfer, length)) {
+            context.place = Place::Waiting(work);
+            self.waiting_links.push(&mut session.waiting, io);
             return self.mark_thirsty(key);
         }
         self.dispatch(now, io, work);
@@ -152,27 +178,37 @@ impl Pipeline {
     pub(super) fn admit_waiting(&mut self, now: Instant, key: Key) {
         loop {
             let Some(session) = self.sessions.get_mut(key) else { return };
-            let (Some(link), Some(&io)) = (&mut session.link, session.waiting.front()) else { return };
+            let first = self.waiting_links.first(&session.waiting);
+            let (Some(link), Some(io)) = (&mut session.link, first) else { return };
             let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
             if !link.budget.take(Account::Transfer, context.read_length) {
                 // What is missing may be held by another connection of the host.
                 return self.mark_thirsty(key);
             }
-            session.waiting.pop_front();
-            let work = context.waiting.take().expect("it waited with its work");
+            self.waiting_links.remove(&mut session.waiting, io);
+            let Place::Waiting(work) = std::mem::replace(&mut context.place, Place::Nowhere) else {
+                unreachable!("it waited with its work");
+            };
             self.dispatch(now, io, work);
         }
     }
 
+    /// Whose IO it is.
+    pub(super) fn tenant_of(&self, io: Key) -> TenantId {
+        let context = self.ios.get(io).expect("asked of an IO that has not ended");
+        self.sessions.get(context.session).expect("a session outlives its IOs").tenant
+    }
+
     /// To the switch of its device, here or elsewhere.
-    fn dispatch(&mut self, now: Instant, io: Key, work: Work) {
-        let context = self.ios.get(io).expect("an IO is dispatched once");
+    pub(super) fn dispatch(&mut self, now: Instant, io: Key, work: Work) {
+        let context = self.ios.get_mut(io).expect("an IO is dispatched once");
         let tenant = self.sessions.get(context.session).expect("a session outlives its IOs").tenant;
         let priority = priority_of(&context.command);
         if context.device == self.index {
-            self.switch.arrive(now, Request { tag: Origin::Local(io), tenant, priority, work });
+            let request = Request { tag: Origin::Local(io), tenant, priority, work };
+            context.place = Place::Here(self.switch.arrive(now, request));
         } else {
-            self.send_remote(now, context.device, io, tenant, priority, work);
+            self.send_remote(now, io, tenant, priority, work);
         }
     }
 
@@ -182,6 +218,7 @@ impl Pipeline {
         match tag {
             Origin::Local(io) => self.on_outcome(now, io, IoOutcome { result, read, spent, credit }),
             Origin::Remote { from, io } => {
+                self.remote_ios.remove(&(from, io));
                 self.answer_remote(from, io, IoOutcome { result, read, spent, credit })
             }
             Origin::House => self.on_flushed(result),
@@ -201,6 +238,11 @@ impl Pipeline {
         let first = context.first.take();
         let session = self.sessions.get_mut(context.session).expect("a session outlives its IOs");
         session.ios -= 1;
+        let nsid = context.command.nsid;
+        if let Some(lane) = session.lanes.get(nsid) {
+            self.lane_links.remove(&mut lane.chain, io);
+        }
+        let field = (session.tenant, session.subsystem, nsid);
         if let Some(home) = &mut self.homes[session.subsystem] {
             let (queue, command) = (queue_of(context.session), &context.command);
             match &first {
@@ -256,36 +298,11 @@ impl Pipeline {
             (None, Some(buffer)) => self.reads.give(buffer),
             (None, None) => {}
         }
-        self.lower_fences(io);
-        self.retire_if_done(now, context.session);
-    }
-
-    /// Takes back what `key` has under way and has not reached a device; the rest ends by itself.
-    pub(super) fn withdraw_session(&mut self, now: Instant, key: Key) {
-        let of_session = self.ios.iter().filter(|(_, context)| context.session == key);
-        let ios: Vec<Key> = of_session.map(|(io, _)| io).collect();
-        self.withdraw(now, key, &ios);
-    }
-
-    /// Takes back those of `ios`, all of session `key`, that have not reached a device.
-    pub(super) fn withdraw(&mut self, now: Instant, key: Key, ios: &[Key]) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let tenant = session.tenant;
-        let waiting: Vec<Key> = session.waiting.iter().copied().filter(|io| ios.contains(io)).collect();
-        session.waiting.retain(|io| !ios.contains(io));
-        let mut gone = Vec::new();
-        let is_listed = |origin| matches!(origin, Origin::Local(io) if ios.contains(&io));
-        self.switch.withdraw(now, tenant, is_listed, |finished| gone.push(finished));
-        gone.into_iter().for_each(|finished| self.on_finished(now, finished));
-        let credit = self.switch.policy().credit(tenant);
-        for io in waiting {
-            let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
-            // It had not been counted against the budget.
-            context.read_length = 0;
-            let result = Err(Failure::Withdrawn);
-            self.on_outcome(now, io, IoOutcome { result, read: None, spent: Spent::Nothing, credit });
+        self.lower_fences(context.session, nsid);
+        if context.is_orphan {
+            self.on_orphan_ended(now, field);
         }
-        self.withdraw_remote(now, tenant, ios);
+        self.retire_if_done(now, context.session);
     }
 
     /// What the host is told of the first command, if there are two, and of the only or second one.

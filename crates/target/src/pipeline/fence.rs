@@ -3,6 +3,9 @@
 //! A host that preempts another with abort is promised that no write of the other comes after its own command has completed.
 //! Whoever removes a namespace may give its blocks to another, so no write to it may come afterwards either. Both times the
 //! IOs that have not reached a device are taken back, and the answer waits for the rest.
+//!
+//! Holds: raising a fence looks at no IO that an earlier one has looked at, the end of an IO at no fence that it does not lower
+//!        (`a_fence_costs_what_it_fences`).
 
 use super::{Pipeline, key_of};
 use crate::slab::Key;
@@ -14,8 +17,8 @@ use units::Instant;
 /// An answer that waits for IOs of others.
 pub(super) struct Fence {
     waiting: Waiting,
-    /// What for.
-    ios: Vec<Key>,
+    /// Lanes with such IOs, and one more while it is being raised.
+    lanes: usize,
 }
 
 /// Who waits.
@@ -36,48 +39,95 @@ impl Pipeline {
         queues: &[QueueKey],
         cqe: Cqe,
     ) {
-        let mut all = Vec::new();
-        for queue in queues.iter().copied().map(key_of) {
-            let preempted = self.ios.iter().filter(|(_, io)| io.session == queue && io.command.nsid == nsid);
-            all.extend(preempted.map(|(key, _)| key));
+        let fence = self.fences.insert(Fence { waiting: Waiting::Host { session, cqe }, lanes: 1 });
+        for queue in queues {
+            self.fence_lane(now, fence, key_of(*queue), nsid, Some(Status::PREEMPTED_AND_ABORTED));
         }
-        self.refuse(now, &all, Status::PREEMPTED_AND_ABORTED);
-        self.fence(Waiting::Host { session, cqe }, all);
+        self.fence_is_up(fence);
     }
 
-    /// Tells `done` when all of `ios` have ended.
-    pub(super) fn answer_after(&mut self, done: Sender<()>, ios: Vec<Key>) {
-        self.fence(Waiting::Owner(done), ios);
+    /// Tells `done` when all IOs in these lanes have ended, each a connection and a namespace. With a status, those that have not
+    /// reached a device end at once, with it.
+    pub(super) fn answer_after(
+        &mut self,
+        now: Instant,
+        done: Sender<()>,
+        lanes: &[(Key, u32)],
+        refusal: Option<Status>,
+    ) {
+        let fence = self.fences.insert(Fence { waiting: Waiting::Owner(done), lanes: 1 });
+        for (session, nsid) in lanes {
+            self.fence_lane(now, fence, *session, *nsid, refusal);
+        }
+        self.fence_is_up(fence);
     }
 
-    fn fence(&mut self, waiting: Waiting, mut ios: Vec<Key>) {
-        ios.retain(|io| self.ios.get(*io).is_some());
-        self.fences.push(Fence { waiting, ios });
-        self.answer_fences();
+    fn fence_lane(&mut self, now: Instant, fence: Key, session: Key, nsid: u32, refusal: Option<Status>) {
+        let moment = self.started;
+        if let Some(status) = refusal {
+            let Some(lane) = self.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid))
+            else {
+                return;
+            };
+            let before = std::mem::replace(&mut lane.refused_before, moment);
+            let newest_first =
+                std::iter::successors(self.lane_links.last(&lane.chain), |io| self.lane_links.before(*io));
+            let is_new = |io: &Key| self.ios.get(*io).is_some_and(|context| context.sequence >= before);
+            let ios: Vec<Key> = newest_first.take_while(is_new).collect();
+            for io in ios.into_iter().rev() {
+                self.refuse_io(now, io, status);
+            }
+        }
+        // The session may have gone with the last of them.
+        let Some(lane) = self.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid)) else {
+            return;
+        };
+        if !lane.chain.is_empty() {
+            lane.fences.push_back((moment, fence));
+            self.fences.get_mut(fence).expect("it is being raised").lanes += 1;
+        }
     }
 
-    /// An IO has ended.
-    pub(super) fn lower_fences(&mut self, io: Key) {
-        if self.fences.is_empty() {
+    /// All lanes are known.
+    fn fence_is_up(&mut self, fence: Key) {
+        self.ask_others_back();
+        self.lower(fence);
+    }
+
+    /// An IO in this lane has ended, and is in it no more.
+    pub(super) fn lower_fences(&mut self, session: Key, nsid: u32) {
+        loop {
+            let Some(lane) = self.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid))
+            else {
+                return;
+            };
+            let Some(&(moment, fence)) = lane.fences.front() else { return };
+            let oldest = self.lane_links.first(&lane.chain).and_then(|io| self.ios.get(io));
+            if oldest.is_some_and(|oldest| oldest.sequence < moment) {
+                return;
+            }
+            lane.fences.pop_front();
+            self.lower(fence);
+        }
+    }
+
+    /// One thing less to wait for.
+    fn lower(&mut self, fence: Key) {
+        let raised = self.fences.get_mut(fence).expect("a fence stands until nothing keeps it");
+        raised.lanes -= 1;
+        if raised.lanes > 0 {
             return;
         }
-        self.fences.iter_mut().for_each(|fence| fence.ios.retain(|other| *other != io));
-        self.answer_fences();
-    }
-
-    fn answer_fences(&mut self) {
-        while let Some(index) = self.fences.iter().position(|fence| fence.ios.is_empty()) {
-            match self.fences.swap_remove(index).waiting {
-                Waiting::Host { session, cqe } => {
-                    let session_or_none = self.sessions.get_mut(session);
-                    if let Some(link) = session_or_none.and_then(|session| session.link.as_mut()) {
-                        link.reply(cqe);
-                        self.mark_dirty(session);
-                    }
+        match self.fences.remove(fence).expect("just found").waiting {
+            Waiting::Host { session, cqe } => {
+                let session_or_none = self.sessions.get_mut(session);
+                if let Some(link) = session_or_none.and_then(|session| session.link.as_mut()) {
+                    link.reply(cqe);
+                    self.mark_dirty(session);
                 }
-                // Nobody waits any more if this fails.
-                Waiting::Owner(done) => drop(done.send(())),
             }
+            // Nobody waits any more if this fails.
+            Waiting::Owner(done) => drop(done.send(())),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! the pipeline goes on with everything else. Two things it does: it tells the scheduler soon whose IOs are overdue, so that
 //! nobody else waits for that tenant to catch up; and it says in the log, once, that IOs hang, and once that they no longer do.
 //!
-//! Looking costs a walk over all IOs, so it is done a few times within the time an IO may take, and never when there is none.
+//! Looking costs what has become late since (`switch::watch`); it is done a few times within the time an IO may take, and never
+//! when there is none.
 //!
 //! Holds: others go on while all slots of one tenant hang (`tests/bad_devices`).
 
@@ -28,12 +29,7 @@ impl Pipeline {
         let limit = self.limits.hang_after;
         self.next_hang_check = now + Nanos(limit.min(patience).get() / CHECKS);
         self.switch.note_overdue(now, PATIENCE);
-        let mut hung = 0;
-        let mut longest = Nanos::ZERO;
-        for span in self.switch.on_device(now).filter(|span| *span >= limit) {
-            hung += 1;
-            longest = longest.max(span);
-        }
+        let (hung, longest) = self.switch.hung(now, limit);
         let before = std::mem::replace(&mut self.hung, hung);
         match (before, hung) {
             (0, 1..) => {

@@ -29,8 +29,6 @@ pub(crate) enum ToPipeline {
     RemoteWithdraw {
         /// The other pipeline.
         from: usize,
-        /// Whose they are.
-        tenant: TenantId,
         /// The IOs as their sender named them.
         ios: Vec<Key>,
     },

@@ -16,7 +16,8 @@
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
 //! Elsewhere: commands and their completions are `commands`, those that the host has fused `fused`, those it gives up `abort`, the life of a session `sessions`, its place in the front's count `admission`,
 //!            other SSDs `remote`,
-//!            what changes meanwhile `change`, waiting for IOs that must not come any more `fence`,
+//!            what changes meanwhile `change`, taking IOs back `withdraw`, waiting for those that must not come any more `fence`,
+//!            what a host's earlier connections have left on the device `hold`,
 //!            a device that hangs `hang`, the end in order and out of it `ending`.
 
 mod abort;
@@ -27,16 +28,22 @@ mod ending;
 mod fence;
 mod fused;
 mod hang;
+mod hold;
+mod lanes;
 pub(crate) mod message;
 mod peers;
 pub(crate) mod placement;
 mod remote;
 mod reservations;
 mod sessions;
+#[cfg(test)]
+mod tests;
 pub(crate) mod window;
+mod withdraw;
 
 pub(crate) use peers::Peers;
 
+use crate::chain::Chains;
 use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
 use crate::histogram::Histogram;
@@ -48,13 +55,14 @@ use crate::state::Keeper;
 use crate::stats::{Counters, SsdStats, TenantStats};
 use crate::switch::{Finished, Measured, Switch};
 use fence::Fence;
+use hold::{Field, Hold};
 use message::{Announcement, Report, ToPipeline};
 use nvme::subsystem::{Output, QueueKey, Subsystem};
 use placement::Placement;
 use reactor::{BufferPool, Clock, Event, Reactor, Token};
 use remote::Remote;
 use sessions::{Ending, Session};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -149,10 +157,25 @@ pub(crate) struct Pipeline {
 
     sessions: Slab<Session>,
     by_token: HashMap<Token, Key>,
+    /// The queues of each controller: subsystem and identifier.
+    queues_of: HashMap<(usize, u16), Vec<Key>>,
     ios: Slab<commands::IoContext>,
+    /// IOs that have started.
+    started: u64,
+    /// The lists of IOs by connection and namespace, of those that wait for a budget, and of those that are held.
+    lane_links: Chains,
+    waiting_links: Chains,
+    held_links: Chains,
+    /// Who has to wait for what an earlier connection has left on a device.
+    holds: BTreeMap<Field, Hold>,
     remotes: Vec<Remote>,
-    fences: Vec<Fence>,
-    aborts: Vec<abort::Abort>,
+    /// IOs of other pipelines in the switch, by pipeline and name there.
+    remote_ios: HashMap<(usize, Key), Key>,
+    /// IOs that other pipelines are about to be asked for.
+    asked_back: Vec<(usize, Key)>,
+    fences: Slab<Fence>,
+    /// Aborts that wait for word of another SSD, by the IO.
+    aborts: HashMap<Key, Vec<abort::Abort>>,
     tenants: Vec<Option<Tenant>>,
 
     /// Data that arrives.
@@ -198,10 +221,18 @@ impl Pipeline {
             memory: parts.memory,
             sessions: Slab::new(),
             by_token: HashMap::new(),
+            queues_of: HashMap::new(),
             ios: Slab::new(),
+            started: 0,
+            lane_links: Chains::default(),
+            waiting_links: Chains::default(),
+            held_links: Chains::default(),
+            holds: BTreeMap::new(),
             remotes: Vec::new(),
-            fences: Vec::new(),
-            aborts: Vec::new(),
+            remote_ios: HashMap::new(),
+            asked_back: Vec::new(),
+            fences: Slab::new(),
+            aborts: HashMap::new(),
             tenants: Vec::new(),
             intakes: Intakes::new(half),
             reads: BufferPool::new(half),
@@ -317,9 +348,7 @@ impl Pipeline {
             ToPipeline::Connection(handover) => self.on_handover(now, *handover),
             ToPipeline::Remote(io) => self.on_remote_io(now, io),
             ToPipeline::RemoteDone(done) => self.on_remote_done(now, done),
-            ToPipeline::RemoteWithdraw { from, tenant, ios } => {
-                self.on_remote_withdraw(now, from, tenant, &ios)
-            }
+            ToPipeline::RemoteWithdraw { from, ios } => self.on_remote_withdraw(now, from, &ios),
             ToPipeline::Echo { from, io } => self.peers.tell(from, ToPipeline::Echoed { io }),
             ToPipeline::Echoed { io } => self.on_echo(io),
             ToPipeline::PeerFailed { slot } => self.on_peer_failed(now, slot),

@@ -6,6 +6,7 @@
 //!
 //! Holds: an IO that is sent comes back exactly once, also when it is withdrawn.
 
+use super::commands::{IoContext, Place};
 use super::message::{IoOutcome, RemoteDone, RemoteIo, ToPipeline};
 use super::window::Window;
 use super::{Origin, Pipeline};
@@ -28,17 +29,19 @@ pub(super) fn remote() -> Remote {
 }
 
 impl Pipeline {
-    /// Sends an IO to the pipeline of `device`, now or as soon as there is room.
+    /// Sends an IO to the pipeline of its device, now or as soon as there is room.
     pub(super) fn send_remote(
         &mut self,
         now: Instant,
-        device: usize,
         io: Key,
         tenant: TenantId,
         priority: Priority,
         work: Work,
     ) {
-        self.remotes[device].push(RemoteIo { from: self.index, io, tenant, priority, work });
+        let context = self.ios.get_mut(io).expect("an IO is sent once");
+        let device = context.device;
+        let remote = RemoteIo { from: self.index, io, tenant, priority, work };
+        context.place = Place::There(self.remotes[device].push(remote));
         self.post_waiting(now, device);
     }
 
@@ -67,7 +70,9 @@ impl Pipeline {
     /// An IO from another pipeline.
     pub(super) fn on_remote_io(&mut self, now: Instant, io: RemoteIo) {
         let RemoteIo { from, io, tenant, priority, work } = io;
-        self.switch.arrive(now, Request { tag: Origin::Remote { from, io }, tenant, priority, work });
+        let key =
+            self.switch.arrive(now, Request { tag: Origin::Remote { from, io }, tenant, priority, work });
+        self.remote_ios.insert((from, io), key);
     }
 
     /// Tells another pipeline how its IO ended.
@@ -86,12 +91,13 @@ impl Pipeline {
     /// Another pipeline's reactor has failed: what was there is lost, what waits here need not go.
     pub(super) fn on_peer_failed(&mut self, now: Instant, slot: usize) {
         let Some(remote) = self.remotes.get_mut(slot) else { return };
-        let waiting = remote.withdraw(|_| true);
+        let waiting = remote.withdraw_all();
         *remote = Window::new(REMOTE_OUTSTANDING_MAX);
         self.give_up_aborts(slot);
         waiting.into_iter().for_each(|io| self.fail_remote(now, slot, io));
-        // A read that waits for its connection's budget has not been sent; it fails when it is.
-        let there = self.ios.iter().filter(|(_, io)| io.device == slot && io.waiting.is_none());
+        // What waits here for something else has not been sent; it fails when it is.
+        let is_there = |io: &IoContext| io.device == slot && matches!(io.place, Place::There(_));
+        let there = self.ios.iter().filter(|(_, io)| is_there(io));
         let there: Vec<(Key, Key)> = there.map(|(key, io)| (key, io.session)).collect();
         for (io, session) in there {
             let tenant = self.sessions.get(session).expect("a session outlives its IOs").tenant;
@@ -101,29 +107,13 @@ impl Pipeline {
         }
     }
 
-    /// Takes back those of `ios` that are for other SSDs and have not reached them.
-    pub(super) fn withdraw_remote(&mut self, now: Instant, tenant: TenantId, ios: &[Key]) {
-        for device in 0..self.remotes.len() {
-            let credit = self.switch.policy().credit(tenant);
-            for io in self.remotes[device].withdraw(|io| ios.contains(&io.io)) {
-                let spent = io.work.into_buffers();
-                let outcome = IoOutcome { result: Err(Failure::Withdrawn), read: None, spent, credit };
-                self.on_outcome(now, io.io, outcome);
-            }
-            let is_there = |io: &&Key| self.ios.get(**io).is_some_and(|context| context.device == device);
-            let there: Vec<Key> = ios.iter().filter(is_there).copied().collect();
-            if device != self.index && !there.is_empty() {
-                self.peers.tell(device, ToPipeline::RemoteWithdraw { from: self.index, tenant, ios: there });
+    /// Another pipeline takes IOs back. One that it names may have ended meanwhile.
+    pub(super) fn on_remote_withdraw(&mut self, now: Instant, from: usize, ios: &[Key]) {
+        for io in ios {
+            let key = self.remote_ios.get(&(from, *io));
+            if let Some(finished) = key.and_then(|key| self.switch.withdraw(now, *key)) {
+                self.on_finished(now, finished);
             }
         }
-    }
-
-    /// Another pipeline takes IOs back.
-    pub(super) fn on_remote_withdraw(&mut self, now: Instant, from: usize, tenant: TenantId, ios: &[Key]) {
-        let mut gone = Vec::new();
-        let is_listed =
-            |origin| matches!(origin, Origin::Remote { from: f, io } if f == from && ios.contains(&io));
-        self.switch.withdraw(now, tenant, is_listed, |finished| gone.push(finished));
-        gone.into_iter().for_each(|finished| self.on_finished(now, finished));
     }
 }

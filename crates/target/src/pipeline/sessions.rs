@@ -6,8 +6,10 @@
 //! ```
 
 use super::admission::Admission;
+use super::lanes::Lanes;
 use super::message::Handover;
 use super::{Pipeline, queue_of};
+use crate::chain::Chain;
 use crate::complaints::Subject;
 use crate::link::Link;
 use crate::payload::Budget;
@@ -17,7 +19,7 @@ use nvme::spec::connect::Culprit;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{CloseReason, Connected, read_connect, unknown_subsystem};
 use reactor::{RecvBuffer, SendBatch};
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -39,12 +41,16 @@ pub(super) struct Session {
     pub(super) credits: bool,
     /// IOs that have not ended.
     pub(super) ios: usize,
+    /// The same by namespace.
+    pub(super) lanes: Lanes,
     /// Reads that wait for room in the connection's budget.
-    pub(super) waiting: VecDeque<Key>,
+    pub(super) waiting: Chain,
     /// Whether it is in the list of those with something to send.
     pub(super) is_dirty: bool,
     /// Whether it is in the list of those that were refused memory.
     pub(super) is_thirsty: bool,
+    /// Aborts from it that wait for word of another SSD.
+    pub(super) aborts: usize,
 }
 
 /// Why a connection has ended.
@@ -137,9 +143,11 @@ impl Pipeline {
             controller_id: 0,
             credits: false,
             ios: 0,
-            waiting: VecDeque::new(),
+            lanes: Lanes::default(),
+            waiting: Chain::default(),
             is_dirty: false,
             is_thirsty: false,
+            aborts: 0,
         });
         self.by_token.insert(token, key);
         let answer = self.connect(now, key, &connect, nvme::buffer::Buffer::bytes(&connect_data));
@@ -159,6 +167,7 @@ impl Pipeline {
                 link.transport.set_success_without_response(!connected.credits);
                 session.credits = connected.credits;
                 session.controller_id = connected.controller_id;
+                self.queues_of.entry((subsystem, connected.controller_id)).or_default().push(key);
                 link.reply(connected.cqe);
                 if self.complaints.admits(now, peer.ip(), Subject::Connected) {
                     let (controller, queue) = (connected.controller_id, connected.queue_id);
@@ -332,6 +341,7 @@ impl Pipeline {
         });
         self.memory_came_back = true;
         self.withdraw_session(now, key);
+        self.orphan(key);
         self.retire_if_done(now, key);
     }
 
@@ -343,6 +353,13 @@ impl Pipeline {
             return;
         }
         let session = self.sessions.remove(key).expect("found above");
+        if let Entry::Occupied(mut queues) = self.queues_of.entry((session.subsystem, session.controller_id))
+        {
+            queues.get_mut().retain(|queue| *queue != key);
+            if queues.get().is_empty() {
+                queues.remove();
+            }
+        }
         if let Some(home) = &mut self.homes[session.subsystem] {
             home.subsystem.on_disconnect(now, queue_of(key));
         }

@@ -3,24 +3,29 @@
 //! Holds: at most `limit` are out at a time; what is pushed comes out once, in order, or is withdrawn
 //!        (`mailbox`'s interleavings use it between threads).
 
-use std::collections::VecDeque;
+use crate::chain::{Chain, Chains};
+use crate::slab::{Key, Slab};
 
 /// Things for another thread, of which a bounded number is out.
 pub(crate) struct Window<T> {
     limit: usize,
     out: usize,
-    waiting: VecDeque<T>,
+    waiting: Slab<T>,
+    links: Chains,
+    order: Chain,
 }
 
 impl<T> Window<T> {
     /// A window that lets `limit` out at a time.
     pub(crate) fn new(limit: usize) -> Window<T> {
-        Window { limit, out: 0, waiting: VecDeque::new() }
+        Window { limit, out: 0, waiting: Slab::new(), links: Chains::default(), order: Chain::default() }
     }
 
-    /// One more waits.
-    pub(crate) fn push(&mut self, item: T) {
-        self.waiting.push_back(item);
+    /// One more waits. Answers its name for as long as it does.
+    pub(crate) fn push(&mut self, item: T) -> Key {
+        let key = self.waiting.insert(item);
+        self.links.push(&mut self.order, key);
+        key
     }
 
     /// The next one that may go, counted as out until [`Window::on_answer`].
@@ -28,7 +33,7 @@ impl<T> Window<T> {
         if self.out == self.limit {
             return None;
         }
-        let item = self.waiting.pop_front()?;
+        let item = self.withdraw(self.links.first(&self.order)?)?;
         self.out += 1;
         Some(item)
     }
@@ -39,10 +44,15 @@ impl<T> Window<T> {
         self.out -= 1;
     }
 
-    /// Takes back those that wait and are `gone`.
-    pub(crate) fn withdraw(&mut self, gone: impl Fn(&T) -> bool) -> Vec<T> {
-        let (taken, kept): (VecDeque<T>, VecDeque<T>) = self.waiting.drain(..).partition(gone);
-        self.waiting = kept;
-        taken.into()
+    /// Takes back one that waits; `None` if it has gone out.
+    pub(crate) fn withdraw(&mut self, key: Key) -> Option<T> {
+        let item = self.waiting.remove(key)?;
+        self.links.remove(&mut self.order, key);
+        Some(item)
+    }
+
+    /// Takes back all that wait, in order.
+    pub(crate) fn withdraw_all(&mut self) -> Vec<T> {
+        std::iter::from_fn(|| self.withdraw(self.links.first(&self.order)?)).collect()
     }
 }

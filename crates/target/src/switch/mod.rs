@@ -18,6 +18,7 @@
 //!
 //! Holds: every request is finished exactly once, under whatever changes of scheduler and withdrawals
 //!        (`nothing_is_lost_when_the_scheduler_changes`, `a_withdrawn_io_never_reaches_the_device`);
+//!        a withdrawal costs no more the more IOs there are (`a_withdrawal_costs_no_more_the_more_ios_there_are`);
 //!        no lock, no clock of its own.
 
 mod copying;
@@ -27,19 +28,21 @@ mod request;
 mod step;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub(crate) use copying::Copying;
 pub(crate) use request::{ByteRange, Failure, Finished, Halves, Request, Spent, Work};
 
+use crate::chain::{Chain, Chains};
 use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo};
 use crate::slab::{Key, Slab};
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::{Footprint, Regions};
-use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share};
-use std::collections::VecDeque;
+use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share, Ticket};
 use std::io;
 use step::{After, Progress};
 use units::{Instant, Nanos, TenantId};
+use watch::{Limit, Watch};
 
 /// An IO in the switch's care.
 struct Pending<T> {
@@ -52,8 +55,10 @@ struct Pending<T> {
     generation: u32,
     /// As the scheduler gave it out; `None` while it is queued.
     submitted: Option<Io>,
-    /// When that was, on the machine's clock; before, when it arrived.
-    submitted_at: Instant,
+    /// Its place in the scheduler's queue, until then.
+    ticket: Ticket,
+    /// It was taken back while a step of it was on the device: that is its last.
+    is_withdrawn: bool,
     /// It has entered its regions: it is on the device, or waits there for a claim.
     has_entered: bool,
     progress: Progress,
@@ -90,7 +95,10 @@ pub(crate) struct Switch<T> {
     pending: Slab<Pending<T>>,
     arrivals: u64,
     /// Dispatched IOs that wait for a buffer.
-    starved: VecDeque<Key>,
+    starved: Chain,
+    starved_links: Chains,
+    /// Dispatched IOs in order of dispatch.
+    watch: Watch,
     /// Where the IOs on the device write.
     regions: Regions<(Key, DeviceIo)>,
     /// Kept for its memory.
@@ -119,7 +127,9 @@ impl<T: Copy> Switch<T> {
             clock,
             pending: Slab::new(),
             arrivals: 0,
-            starved: VecDeque::new(),
+            starved: Chain::default(),
+            starved_links: Chains::default(),
+            watch: Watch::default(),
             regions: Regions::new(),
             free: Vec::new(),
             shares: Vec::new(),
@@ -139,8 +149,8 @@ impl<T: Copy> Switch<T> {
         self.clock
     }
 
-    /// An IO has arrived. It may be dispatched by the next [`Switch::run`].
-    pub(crate) fn arrive(&mut self, now: Instant, request: Request<T>) {
+    /// An IO has arrived. It may be dispatched by the next [`Switch::run`]. Answers its name until it has ended.
+    pub(crate) fn arrive(&mut self, now: Instant, request: Request<T>) -> Key {
         self.wants_run = true;
         let mut progress = Progress::default();
         let (kind, length) = progress.price(&request.work, &*self.device);
@@ -153,12 +163,15 @@ impl<T: Copy> Switch<T> {
             sequence,
             generation: self.present.number,
             submitted: None,
-            submitted_at: now,
+            ticket: Ticket(0),
+            is_withdrawn: false,
             has_entered: false,
             progress,
         });
         let io = Io { id: IoId(key.to_bits()), tenant, priority, kind, length, mark: Mark::default() };
-        self.present.policy.on_arrival(self.clock.to_device(now), io);
+        let ticket = self.present.policy.on_arrival(self.clock.to_device(now), io);
+        self.pending.get_mut(key).expect("just inserted").ticket = ticket;
+        key
     }
 
     /// A disk operation of the reactor has ended.
@@ -184,10 +197,10 @@ impl<T: Copy> Switch<T> {
         self.device.poll(now, reactor);
         loop {
             let mut moved = false;
-            while let Some(&key) = self.starved.front()
+            while let Some(key) = self.starved_links.first(&self.starved)
                 && self.try_step(now, reactor, pool, key)
             {
-                self.starved.pop_front();
+                self.starved_links.remove(&mut self.starved, key);
             }
             while let Some(done) = self.device.finished() {
                 moved = true;
@@ -201,7 +214,7 @@ impl<T: Copy> Switch<T> {
                         let pending = self.pending.get_mut(key);
                         let pending = pending.expect("the scheduler gives out what it was given");
                         pending.submitted = Some(io);
-                        pending.submitted_at = now;
+                        self.watch.on_submit(now, key, io.tenant);
                         self.step(now, reactor, pool, key);
                     }
                     Next::WakeAt(at) => {
@@ -237,58 +250,44 @@ impl<T: Copy> Switch<T> {
         self.pending.len() == 0
     }
 
-    /// For every IO on the device, the time since it was given to it.
-    pub(crate) fn on_device(&self, now: Instant) -> impl Iterator<Item = Nanos> {
-        let submitted = self.pending.iter().filter(|(_, io)| io.submitted.is_some());
-        submitted.map(move |(_, io)| now.saturating_since(io.submitted_at))
+    /// IOs that have been on the device for `limit` or longer, and the time since the oldest of all was given to it.
+    pub(crate) fn hung(&mut self, now: Instant, limit: Nanos) -> (usize, Nanos) {
+        self.watch.look(Limit::Hang, |at| now.saturating_since(at) >= limit);
+        let longest = self.watch.oldest().map_or(Nanos::ZERO, |at| now.saturating_since(at));
+        (self.watch.late(Limit::Hang), longest)
     }
 
     /// Tells the scheduler whose IOs have been on the device for `patience` of the device's time or longer.
     pub(crate) fn note_overdue(&mut self, now: Instant, patience: Nanos) {
-        let device_now = self.clock.to_device(now);
-        let since = |io: &Pending<T>| device_now.saturating_since(self.clock.to_device(io.submitted_at));
-        let submitted = self.pending.iter().filter(|(_, io)| io.submitted.is_some());
-        let mut overdue: Vec<TenantId> =
-            submitted.filter(|(_, io)| since(io) >= patience).map(|(_, io)| io.request.tenant).collect();
-        overdue.sort_unstable();
-        overdue.dedup();
-        self.wants_run |= !overdue.is_empty();
-        overdue.into_iter().for_each(|tenant| self.present.policy.on_overdue(device_now, tenant));
+        let (clock, device_now) = (self.clock, self.clock.to_device(now));
+        self.watch.look(Limit::Patience, |at| device_now.saturating_since(clock.to_device(at)) >= patience);
+        for tenant in self.watch.overdue() {
+            self.wants_run = true;
+            self.present.policy.on_overdue(device_now, tenant);
+        }
     }
 
-    /// Takes back the IOs of `tenant` for which `gone` answers true and that have not reached the device.
-    pub(crate) fn withdraw(
-        &mut self,
-        now: Instant,
-        tenant: TenantId,
-        mut gone: impl FnMut(T) -> bool,
-        mut on_finished: impl FnMut(Finished<T>),
-    ) {
+    /// Takes back an IO that has not reached the device; one that has ends by itself.
+    ///
+    /// # Panics
+    /// If the IO has ended.
+    pub(crate) fn withdraw(&mut self, now: Instant, key: Key) -> Option<Finished<T>> {
         self.wants_run = true;
-        let mut taken = Vec::new();
-        let pending = &self.pending;
-        let mut is_gone =
-            |key: Key| gone(pending.get(key).expect("the scheduler holds what is pending").request.tag);
-        self.present.policy.withdraw(self.clock.to_device(now), tenant, &mut |io| {
-            let key = Key::from_bits(io.id.0);
-            let is_gone = is_gone(key);
-            if is_gone {
-                taken.push(key);
-            }
-            is_gone
-        });
-        let mut starved = Vec::new();
-        self.starved.retain(|&key| {
-            let is_taken = pending.get(key).is_some_and(|io| io.request.tenant == tenant) && is_gone(key);
-            if is_taken {
-                starved.push(key);
-            }
-            !is_taken
-        });
-        for key in starved.into_iter().chain(taken) {
-            let (finished, _) = self.end(now, key, Err(Failure::Withdrawn), None);
-            on_finished(finished);
+        let pending = self.pending.get_mut(key).expect("an IO that is withdrawn has not ended");
+        if pending.submitted.is_none() {
+            let (tenant, ticket) = (pending.request.tenant, pending.ticket);
+            let io = self.present.policy.withdraw_one(self.clock.to_device(now), tenant, ticket);
+            assert_eq!(io.id, IoId(key.to_bits()), "the scheduler gives back another IO");
+        } else if !self.starved_links.remove(&mut self.starved, key) {
+            return None;
         }
+        Some(self.end(now, key, Err(Failure::Withdrawn), None).0)
+    }
+
+    /// Has an IO on the device end with the step that is there now, as taken back, if there would be another. (One that cannot be
+    /// cut there goes on.)
+    pub(crate) fn stop(&mut self, key: Key) {
+        self.pending.get_mut(key).expect("an IO that is stopped has not ended").is_withdrawn = true;
     }
 
     /// Forgets a tenant that has gone for good. Its IOs must have ended.
@@ -346,8 +345,9 @@ impl<T: Copy> Switch<T> {
         let pending = &mut self.pending;
         moving.sort_by_key(|io| pending.get(Key::from_bits(io.id.0)).map(|io| io.sequence));
         for io in moving {
-            pending.get_mut(Key::from_bits(io.id.0)).expect("queued IOs are pending").generation = number;
-            self.present.policy.on_arrival(device_now, Io { mark: Mark::default(), ..io });
+            let ticket = self.present.policy.on_arrival(device_now, Io { mark: Mark::default(), ..io });
+            let moved = pending.get_mut(Key::from_bits(io.id.0)).expect("queued IOs are pending");
+            (moved.generation, moved.ticket) = (number, ticket);
         }
         if old.policy.backlog().in_flight > 0 {
             self.retired.push(old);
@@ -363,7 +363,7 @@ impl<T: Copy> Switch<T> {
                 .get(key)
                 .is_some_and(|pending| pending.progress.needs_memory(&pending.request.work));
         if waits || !self.try_step(now, reactor, pool, key) {
-            self.starved.push_back(key);
+            self.starved_links.push(&mut self.starved, key);
         }
     }
 
@@ -398,7 +398,8 @@ impl<T: Copy> Switch<T> {
         let pending = self.pending.get_mut(key).expect("the device finishes what it was given");
         let left = pending.has_entered.then(|| pending.request.work.footprint());
         let after = pending.progress.on_done(&mut pending.request.work, done, pool);
-        if matches!(after, After::Step) {
+        let stops = pending.is_withdrawn;
+        if matches!(after, After::Step) && !(stops && pending.request.work.may_stop()) {
             return self.step(now, reactor, pool, key);
         }
         if let Some(footprint) = left {
@@ -406,8 +407,11 @@ impl<T: Copy> Switch<T> {
             self.leave(now, reactor, footprint);
         }
         match after {
-            After::Step => unreachable!("seen to before"),
-            After::Piece => self.queue_again(now, key),
+            After::Piece if !stops => self.queue_again(now, key),
+            After::Step | After::Piece => {
+                let (finished, measured) = self.end(now, key, Err(Failure::Withdrawn), None);
+                on_finished(finished, measured);
+            }
             After::End((result, read)) => {
                 let (finished, measured) = self.end(now, key, result, read);
                 on_finished(finished, measured);
@@ -429,6 +433,7 @@ impl<T: Copy> Switch<T> {
         let device_now = self.clock.to_device(now);
         let pending = self.pending.get_mut(key).expect("it has not ended");
         let io = pending.submitted.take().expect("it was given out");
+        self.watch.on_end(key);
         let outcome = Outcome::Success { latency: std::mem::take(&mut pending.progress.latency) };
         let generation = std::mem::replace(&mut pending.generation, self.present.number);
         let (kind, length) = pending.progress.price(&pending.request.work, &*self.device);
@@ -439,7 +444,8 @@ impl<T: Copy> Switch<T> {
         } else {
             self.end_in_retired(device_now, generation, done);
         }
-        self.present.policy.on_arrival(device_now, next);
+        let ticket = self.present.policy.on_arrival(device_now, next);
+        self.pending.get_mut(key).expect("it has not ended").ticket = ticket;
     }
 
     /// Closes the books on an IO.
@@ -457,6 +463,7 @@ impl<T: Copy> Switch<T> {
         let mut credit = None;
         let mut measured = None;
         if let Some(io) = submitted {
+            self.watch.on_end(key);
             // A comparison that found a difference was a read like any other.
             let was_served = matches!(result, Ok(()) | Err(Failure::Miscompare));
             let outcome =

@@ -105,6 +105,11 @@ impl Work {
         matches!(self, Work::WriteZeroes { durable: true, .. })
     }
 
+    /// Whether it may end between two steps as if it had not been asked for, with nothing in hand.
+    pub(super) fn may_stop(&self) -> bool {
+        matches!(self, Work::Verify(_) | Work::WriteZeroes { .. } | Work::Deallocate(_))
+    }
+
     /// The buffers that came with it.
     pub(crate) fn into_buffers(self) -> Spent {
         match self {

@@ -5,13 +5,14 @@ mod erase;
 
 use super::*;
 use crate::device::{DeviceIo, DeviceOp, Erase, Quote};
+use crate::slab::steps;
 use reactor::Backend;
 use sched::{
     DeviceConstants, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, LinearCost, Millitokens, Priority,
     Reflex, ReflexConfig, SupplyPoint, TokenRate,
 };
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use units::Bytes;
 
@@ -109,8 +110,8 @@ struct Window {
 }
 
 impl Policy for Window {
-    fn on_arrival(&mut self, now: Instant, io: Io) {
-        self.fifo.on_arrival(now, io);
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
+        self.fifo.on_arrival(now, io)
     }
     fn next(&mut self, now: Instant) -> Next {
         if self.fifo.backlog().in_flight < self.window { self.fifo.next(now) } else { Next::Idle }
@@ -118,6 +119,9 @@ impl Policy for Window {
     fn on_completion(&mut self, now: Instant, done: Done) -> sched::Credit {
         self.fifo.on_completion(now, done);
         sched::Credit(self.window as u32)
+    }
+    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        self.fifo.withdraw_one(now, tenant, ticket)
     }
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
         self.fifo.withdraw(now, tenant, gone);
@@ -145,6 +149,8 @@ struct World {
     /// Where the test gets the buffers of writes.
     host: BufferPool,
     ended: Vec<(u32, Result<(), &'static str>, Option<u8>)>,
+    /// Those that were counted as done.
+    measured: Vec<u32>,
     now: Instant,
 }
 
@@ -165,6 +171,7 @@ impl World {
             pool: BufferPool::new(pool),
             host: BufferPool::new(Bytes::mib(1)),
             ended: Vec::new(),
+            measured: Vec::new(),
             now: Instant(1),
         }
     }
@@ -176,8 +183,9 @@ impl World {
 
     fn run(&mut self) {
         self.now += Nanos(1);
-        let ended = &mut self.ended;
-        self.switch.run(self.now, &mut self.reactor, &mut self.pool, |finished, _| {
+        let (ended, served) = (&mut self.ended, &mut self.measured);
+        self.switch.run(self.now, &mut self.reactor, &mut self.pool, |finished, measured| {
+            served.extend(measured.map(|_| finished.tag));
             let first = finished.read.as_ref().map(|buffer| buffer[0]);
             ended.push((finished.tag, finished.result.map_err(name), first));
         });
@@ -243,6 +251,11 @@ fn what_was_written_is_read_compared_and_verified() {
         (4, Ok(()), None),
     ];
     assert_eq!(world.ended, expected);
+    assert_eq!(
+        world.measured,
+        [0, 1, 2, 3, 4],
+        "a comparison that finds a difference was a read like any other"
+    );
     assert_eq!((world.pool.lent(), world.host.lent()), (Bytes::ZERO, Bytes::ZERO));
 }
 
@@ -432,6 +445,7 @@ fn a_device_error_reaches_the_host_and_returns_the_buffers() {
     world.settle();
     assert!(world.ended.iter().all(|(_, result, read)| *result == Err("device") && read.is_none()));
     assert_eq!(world.tags(), [0, 1, 2]);
+    assert!(world.measured.is_empty());
     assert_eq!((world.pool.lent(), world.host.lent()), (Bytes::ZERO, Bytes::ZERO));
 }
 
@@ -454,14 +468,60 @@ fn a_withdrawn_io_never_reaches_the_device() {
     }
     world.run();
     // Two are on the device, two wait for memory, four are queued.
-    let mut withdrawn = Vec::new();
-    world.switch.withdraw(world.now, ALICE, |_| true, |finished| withdrawn.push(finished.tag));
-    withdrawn.sort_unstable();
-    assert_eq!(withdrawn, [2, 4, 6]);
+    let ios: Vec<Key> = world
+        .switch
+        .pending
+        .iter()
+        .filter(|(_, io)| io.request.tenant == ALICE)
+        .map(|(key, _)| key)
+        .collect();
+    let (switch, now) = (&mut world.switch, world.now);
+    let withdrawn = ios.into_iter().filter_map(|io| switch.withdraw(now, io)).map(|finished| finished.tag);
+    assert_eq!(withdrawn.collect::<Vec<_>>(), [2, 4, 6]);
     world.settle();
     assert_eq!(world.submitted(), [(0, "read"), (1, "read"), (3, "read"), (5, "read"), (7, "read")]);
     assert_eq!(world.tags(), [0, 1, 3, 5, 7]);
     assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
+}
+
+#[test]
+fn an_io_taken_back_between_two_steps_takes_no_other() {
+    let mut world = World::new(window(2), Bytes::mib(1));
+    world.arrive(0, ALICE, Work::Deallocate(vec![page(1), page(5), page(9)]));
+    world.arrive(1, ALICE, Work::WriteZeroes { range: page(2), durable: true });
+    world.arrive(2, ALICE, Work::WriteZeroes { range: page(3), durable: false });
+    world.run();
+    let ios: Vec<Key> = world.switch.pending.iter().map(|(key, _)| key).collect();
+    let ended: Vec<bool> = ios.iter().map(|io| world.switch.withdraw(world.now, *io).is_some()).collect();
+    assert_eq!(ended, [false, false, true], "two are on the device, one is queued");
+    ios[..2].iter().for_each(|io| world.switch.stop(*io));
+    world.settle();
+    assert_eq!(world.submitted(), [(1, "discard"), (2, "zeroes")]);
+    assert_eq!(world.ended, [(0, Err("withdrawn"), None), (1, Err("withdrawn"), None)]);
+    assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
+}
+
+/// A tenant on the device, waiting for memory, and queued; a few and many of them.
+#[test]
+fn a_withdrawal_costs_no_more_the_more_ios_there_are() {
+    let most_of = |ios: u32| {
+        let mut world = World::new(window(ios as usize / 2), Bytes(2 * PAGE));
+        (0..ios).for_each(|tag| world.arrive(tag, ALICE, Work::Read(page(u64::from(tag)))));
+        world.run();
+        let mut keys: Vec<Key> = world.switch.pending.iter().map(|(key, _)| key).collect();
+        keys.sort_by_key(|key| key.to_bits().wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let mut most = 0;
+        for key in keys {
+            let before = steps::so_far();
+            world.switch.withdraw(world.now, key);
+            most = most.max(steps::so_far() - before);
+        }
+        assert_eq!(world.switch.pending.len(), 2, "two are on the device");
+        world.settle();
+        most
+    };
+    let (few, many) = (most_of(1 << 10), most_of(1 << 16));
+    assert_eq!(few, many);
 }
 
 #[test]

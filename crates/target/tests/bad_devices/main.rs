@@ -9,6 +9,8 @@ mod common;
 mod bed;
 mod endings;
 mod errors;
+mod flushes;
+mod ghosts;
 mod hangs;
 mod statuses;
 mod torn;

@@ -1,0 +1,222 @@
+//! Withdrawals and fences in a pipeline without sockets: what they take, and what that costs.
+//!
+//! Nothing is submitted here, so all that begins stays queued.
+
+use super::admission::Admission;
+use super::commands::{IoContext, Place};
+use super::lanes::Lanes;
+use super::message::{Announcement, RemoteIo};
+use super::sessions::Session;
+use super::*;
+use crate::chain::Chain;
+use crate::device::{Device, NullDevice};
+use crate::mailbox::Mailbox;
+use crate::payload::Account;
+use crate::slab::steps;
+use crate::switch::{ByteRange, Spent, Work};
+use nvme::spec::{Cqe, Status};
+use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
+use reactor::Backend;
+use sched::{DeviceConstants, Fifo, Gimbal, GimbalConfig, Policy, Priority, Share};
+use std::sync::mpsc::channel;
+use units::Lba;
+
+const ALICE: TenantId = TenantId(0);
+const RANGE: ByteRange = ByteRange { offset: 0, length: 4096 };
+
+fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
+    let reactor = Reactor::new(Backend::Epoll).expect("a reactor");
+    let (_, inbox) = Mailbox::new(reactor.waker());
+    let device: Box<dyn Device> = Box::new(NullDevice::default());
+    let parts = Parts {
+        index: 0,
+        name: "null".to_owned(),
+        reactor,
+        switch: Switch::new(policy, device),
+        inbox,
+        reports: channel().0,
+        memory: Bytes::mib(64),
+        limits: Limits::default(),
+        keeper: None,
+    };
+    let mut pipeline = Pipeline::new(parts);
+    let announcement =
+        Announcement { id: ALICE, host: "alice".into(), share: Share::EQUAL, is_reused: false };
+    pipeline.on_tenant(Instant(1), announcement);
+    pipeline.homes.push(None);
+    pipeline
+}
+
+/// A connection whose socket has gone.
+fn session(pipeline: &mut Pipeline) -> Key {
+    let (front, _) = Mailbox::new(pipeline.reactor.waker());
+    pipeline.sessions.insert(Session {
+        link: None,
+        peer: "127.0.0.1:1".parse().expect("an address"),
+        subsystem: 0,
+        tenant: ALICE,
+        admission: Admission::new("alice".into(), front),
+        controller_id: 1,
+        credits: false,
+        ios: 0,
+        lanes: Lanes::default(),
+        waiting: Chain::default(),
+        is_dirty: false,
+        is_thirsty: false,
+        aborts: 0,
+    })
+}
+
+/// An IO of `session` in namespace `nsid` is queued in the switch.
+fn begin(pipeline: &mut Pipeline, session: Key, nsid: u32) -> Key {
+    let priority = PriorityClass::UNSPECIFIED;
+    let command = IoCommand { nsid, op: IoOp::Verify, lba: Lba(0), blocks: 1, fua: false, priority };
+    let io = pipeline.ios.insert(IoContext {
+        session,
+        cid: pipeline.started as u16,
+        command,
+        device: 0,
+        read_length: 0,
+        account: Account::Transfer,
+        place: Place::Nowhere,
+        if_withdrawn: Status::ABORT_REQUESTED,
+        sequence: pipeline.started,
+        is_orphan: false,
+        first: None,
+    });
+    pipeline.started += 1;
+    let session = pipeline.sessions.get_mut(session).expect("it was made");
+    session.ios += 1;
+    pipeline.lane_links.push(&mut session.lanes.get_or_add(nsid).chain, io);
+    pipeline.dispatch(Instant(1), io, Work::Verify(RANGE));
+    io
+}
+
+fn policies() -> [Box<dyn Policy>; 2] {
+    [Box::new(Fifo::default()), Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983)))]
+}
+
+/// Many connections, all of one tenant, end one after the other with a full queue each.
+#[test]
+fn what_a_host_queues_is_taken_back_at_the_same_price_however_much_it_is() {
+    const QUEUE: u64 = 64;
+    for index in 0..policies().len() {
+        let steps_per_io = |connections: u64| {
+            let [fifo, gimbal] = policies();
+            let mut pipeline = pipeline(if index == 0 { fifo } else { gimbal });
+            let sessions: Vec<Key> = (0..connections).map(|_| session(&mut pipeline)).collect();
+            // As the connections send in turn, the IOs of each stand among those of all others.
+            for _ in 0..QUEUE {
+                sessions.iter().for_each(|session| _ = begin(&mut pipeline, *session, 1));
+            }
+            let before = steps::so_far();
+            for session in &sessions {
+                pipeline.withdraw_session(Instant(2), *session);
+            }
+            assert_eq!((pipeline.ios.len(), pipeline.sessions.len()), (0, 0));
+            assert!(pipeline.switch.is_empty());
+            (steps::so_far() - before) / (connections * QUEUE)
+        };
+        let (few, many) = (steps_per_io(4), steps_per_io(512));
+        assert_eq!(few, many, "looked at per IO, of 256 and of 32,768 that were queued");
+    }
+}
+
+#[test]
+fn a_fence_takes_the_ios_of_its_namespace_and_of_its_queues_alone() {
+    let mut pipeline = pipeline(Box::new(Fifo::default()));
+    let (one, other, who) = (session(&mut pipeline), session(&mut pipeline), session(&mut pipeline));
+    let gone = [begin(&mut pipeline, one, 1), begin(&mut pipeline, one, 1)];
+    let kept = [begin(&mut pipeline, one, 2), begin(&mut pipeline, other, 1), begin(&mut pipeline, other, 2)];
+    pipeline.raise_fence(Instant(2), who, 1, &[queue_of(one)], Cqe::success(7));
+    assert!(gone.iter().all(|io| pipeline.ios.get(*io).is_none()));
+    assert!(kept.iter().all(|io| pipeline.ios.get(*io).is_some()));
+    assert_eq!(pipeline.fences.len(), 0, "all that it waited for has ended");
+}
+
+/// One host preempts another again and again, of which IOs hang in this namespace, and many are queued in another.
+#[test]
+fn a_fence_costs_what_it_fences() {
+    let cost_of = |elsewhere: u32, before: u32| {
+        let mut pipeline = pipeline(Box::new(Fifo::default()));
+        let (victim, who) = (session(&mut pipeline), session(&mut pipeline));
+        for _ in 0..50 {
+            let io = begin(&mut pipeline, victim, 1);
+            hang(&mut pipeline, io);
+        }
+        (0..elsewhere).for_each(|_| _ = begin(&mut pipeline, victim, 2));
+        let raise = |pipeline: &mut Pipeline| {
+            pipeline.raise_fence(Instant(2), who, 1, &[queue_of(victim)], Cqe::success(7))
+        };
+        (0..=before).for_each(|_| raise(&mut pipeline));
+        assert_eq!(pipeline.fences.len(), before as usize + 1, "they wait for what hangs");
+        let start = steps::so_far();
+        raise(&mut pipeline);
+        steps::so_far() - start
+    };
+    assert_eq!(cost_of(10, 0), cost_of(10_000, 200));
+}
+
+/// Puts an IO where no withdrawal reaches it: on the way to another SSD.
+fn hang(pipeline: &mut Pipeline, io: Key) {
+    let context = pipeline.ios.get_mut(io).expect("it has begun");
+    let Place::Here(key) = std::mem::replace(&mut context.place, Place::Nowhere) else { unreachable!() };
+    context.device = 1;
+    drop(pipeline.switch.withdraw(Instant(1), key));
+    pipeline.remotes.resize_with(2, super::remote::remote);
+    let (tenant, priority, work) = (ALICE, Priority::default(), Work::Verify(RANGE));
+    let place = pipeline.remotes[1].push(RemoteIo { from: 0, io, tenant, priority, work });
+    assert!(pipeline.remotes[1].next().is_some(), "it goes out");
+    pipeline.ios.get_mut(io).expect("it has begun").place = Place::There(place);
+}
+
+#[test]
+fn a_fence_falls_when_the_last_io_that_came_before_it_has_ended() {
+    let mut pipeline = pipeline(Box::new(Fifo::default()));
+    let victim = session(&mut pipeline);
+    let ios = [begin(&mut pipeline, victim, 1), begin(&mut pipeline, victim, 1)];
+    ios.iter().for_each(|io| hang(&mut pipeline, *io));
+    let (first, first_done) = channel();
+    pipeline.answer_after(Instant(2), first, &[(victim, 1)], None);
+    let late = begin(&mut pipeline, victim, 1);
+    hang(&mut pipeline, late);
+    let (second, second_done) = channel();
+    pipeline.answer_after(Instant(2), second, &[(victim, 1)], None);
+    let end = |pipeline: &mut Pipeline, io: Key| {
+        let outcome = message::IoOutcome {
+            result: Ok(()),
+            read: None,
+            spent: Spent::Nothing,
+            credit: sched::Credit(1),
+        };
+        pipeline.on_outcome(Instant(3), io, outcome);
+    };
+    end(&mut pipeline, ios[1]);
+    assert!(first_done.try_recv().is_err() && second_done.try_recv().is_err());
+    end(&mut pipeline, ios[0]);
+    assert!(
+        first_done.try_recv().is_ok() && second_done.try_recv().is_err(),
+        "one came after the first fence"
+    );
+    end(&mut pipeline, late);
+    assert!(second_done.try_recv().is_ok());
+    assert_eq!((pipeline.fences.len(), pipeline.sessions.len()), (0, 0));
+}
+
+/// Two pipelines have an IO of the same name here.
+#[test]
+fn another_pipeline_takes_back_its_own_ios_only() {
+    let mut pipeline = pipeline(Box::new(Fifo::default()));
+    let io = Key::new(3, 0);
+    for from in [1, 2] {
+        let (tenant, priority, work) = (ALICE, Priority::default(), Work::Verify(RANGE));
+        pipeline.on_remote_io(Instant(1), RemoteIo { from, io, tenant, priority, work });
+    }
+    pipeline.on_remote_withdraw(Instant(2), 2, &[io, Key::new(4, 0)]);
+    assert_eq!(pipeline.remote_ios.keys().collect::<Vec<_>>(), [&(1, io)]);
+    assert_eq!(pipeline.switch.policy().backlog().queued, 1);
+    // It was asked for when it had ended already.
+    pipeline.on_remote_withdraw(Instant(3), 2, &[io]);
+    pipeline.on_remote_withdraw(Instant(3), 1, &[io]);
+    assert!(pipeline.switch.is_empty() && pipeline.remote_ios.is_empty());
+}
