@@ -15,6 +15,7 @@ mod loopback;
 mod notify;
 mod output;
 mod serve;
+mod state_dir;
 
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;

@@ -5,6 +5,7 @@
 
 use crate::notify::{State, notify};
 use crate::output;
+use crate::state_dir;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -79,6 +80,10 @@ pub(crate) struct Args {
     /// there is a processor for each device]
     #[arg(long, value_name = "SPAN", value_parser = span)]
     spin: Option<Nanos>,
+    /// Where reservations that persist are kept [default: $STATE_DIRECTORY, /var/lib/gimbal for root, ~/.local/state/gimbal for
+    /// others]
+    #[arg(long, value_name = "DIRECTORY")]
+    state_dir: Option<PathBuf>,
     /// What to log, such as `info` or `warn,target=debug`
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -125,10 +130,19 @@ enum LogForm {
 
 /// Serves until a signal.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (config, _) = config_of(&args)?;
+    let (mut config, _) = config_of(&args)?;
+    let mut stateless = None;
+    if config.state_dir.is_none() {
+        (config.state_dir, stateless) = state_dir::default()?;
+    }
     let set_filter = start_log(&config.log)?;
     abort_on_panic();
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
+    if let Some(why) = stateless {
+        warn!(
+            "reservations do not persist, and hosts that ask for it (Linux's own calls do) are refused: {why}; give --state-dir"
+        );
+    }
     let mut server = Server::start(config)?;
     for address in server.addresses() {
         // Hosts can connect whether or not this can be printed.
@@ -166,7 +180,11 @@ fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
         return;
     };
     info!(file = %file.display(), "reloading the configuration");
-    let reloaded = config_of(args).map_err(|error| format!("{error:#}")).and_then(|(config, lines)| {
+    let reloaded = config_of(args).map_err(|error| format!("{error:#}")).and_then(|(mut config, lines)| {
+        if config.state_dir.is_none() {
+            // The default was chosen at the start.
+            config.state_dir.clone_from(&server.config().state_dir);
+        }
         let log = config.log.clone();
         let changes = server.reload(config, RELOAD_LIMIT).map_err(|error| match (error, lines) {
             (ReloadError::Config(error), Some(lines)) => lines.locate(file, error).to_string(),
@@ -205,6 +223,9 @@ fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
     }
     if args.spin.is_some() {
         config.spin = args.spin;
+    }
+    if args.state_dir.is_some() {
+        config.state_dir.clone_from(&args.state_dir);
     }
     if args.log.is_some() {
         config.log.level.clone_from(&args.log);

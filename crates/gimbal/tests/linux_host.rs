@@ -68,6 +68,32 @@ fn linux_6_12_hosts_reserve_a_namespace() {
 }
 
 #[test]
+fn linux_6_1_reserves_by_its_own_call_and_the_target_is_killed_between() {
+    reserves_across_a_kill(Linux6_1);
+}
+
+#[test]
+fn linux_6_12_reserves_by_its_own_call_and_the_target_is_killed_between() {
+    reserves_across_a_kill(Linux6_12);
+}
+
+/// Linux's own call asks for persistence through power loss, always.
+fn reserves_across_a_kill(kernel: Kernel) {
+    let scratch = Scratch::new(&format!("pr-{kernel:?}"));
+    let mut target = Target::start(&scratch, Medium::File);
+    let mut guest = Walk::new(kernel, "persistent-reservations", target.address(), NQN)
+        .kernel_argument("nvme_core.multipath=N")
+        .file(&linux::static_program("pr.c", &scratch), "/pr")
+        .start();
+    guest.wait_for("restart me");
+    target.kill();
+    guest.wait_for("--- the host noticed");
+    target.restart();
+    guest.finish();
+    target.stop();
+}
+
+#[test]
 fn linux_6_1_goes_on_after_the_target_was_stopped_and_started() {
     survives(Linux6_1, Target::stop);
 }

@@ -1,5 +1,6 @@
 //! A Linux kernel that runs one walk, seen through `tests/guest/guest.sh`.
 
+use super::Scratch;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -151,6 +152,18 @@ impl Drop for Guest {
             self.end();
         }
     }
+}
+
+/// The program of `tests/guest/SOURCE`, for guests with whatever C library.
+pub(crate) fn static_program(source: &str, scratch: &Scratch) -> PathBuf {
+    let program = scratch.file(source.trim_end_matches(".c"));
+    let compiled = Command::new("cc")
+        .args(["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program)
+        .arg(guest_folder().join(source))
+        .status();
+    assert!(compiled.expect("cc is there, as cargo needs it").success(), "{source} compiles");
+    program
 }
 
 fn guest_folder() -> PathBuf {

@@ -18,6 +18,6 @@ mod process;
 mod scratch;
 mod target;
 
-pub(crate) use guest::{Guest, KERNEL_NQN, Kernel, Walk};
+pub(crate) use guest::{Guest, KERNEL_NQN, Kernel, Walk, static_program};
 pub(crate) use scratch::Scratch;
 pub(crate) use target::{Medium, NQN, Target};

@@ -40,8 +40,11 @@ impl Target {
             Medium::Emulated => "kind = \"emulated\"\nprofile = \"dct983\"\nsize = \"16G\"".to_owned(),
         };
         let config = scratch.file("target.toml");
+        let state = scratch.file("state");
         let text = format!(
             r#"
+state_dir = {state:?}
+
 [[device]]
 name = "ssd"
 {device}

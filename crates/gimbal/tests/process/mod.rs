@@ -9,7 +9,10 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 /// The binary under test.
 pub fn gimbal() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_gimbal"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gimbal"));
+    // Nothing of a target that somebody else runs on this machine.
+    command.env("STATE_DIRECTORY", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    command
 }
 
 /// A target at a port that the system chooses.

@@ -3,7 +3,7 @@
 //! The caller owns sockets, devices and time. It hands every command over and does what the answer says: send a completion,
 //! do an IO, or nothing yet. What the subsystem wants unasked comes out of `Subsystem::poll`.
 
-use super::reservation::SavedReservations;
+use super::reservation_terms::SavedReservations;
 use crate::spec::dataset::AccessLatency;
 use crate::spec::{Cqe, HostId, Nqn};
 use alloc::vec::Vec;

@@ -23,13 +23,13 @@ use super::health::Health;
 use super::keep_alive::KeepAlive;
 use super::notification::Notifications;
 use super::properties::READY_TIMEOUT_SPAN;
-use super::reservation::Identity;
+use super::reservation_terms::Identity;
 use crate::spec::log::CHANGED_NAMESPACES_MAX;
 use crate::spec::property::{Configuration, ControllerStatus, ShutdownNotification};
 use crate::spec::{HostId, Nqn};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use units::Instant;
 
 /// A controller.
@@ -59,6 +59,8 @@ pub(super) struct Controller {
     pub(super) notifications: Notifications,
     /// The target's address that the host connected to.
     pub(super) local: Option<SocketAddr>,
+    /// Where the host is, as strangers are counted.
+    pub(super) peer: Option<IpAddr>,
 }
 
 /// What a write of CC did.
@@ -99,6 +101,7 @@ impl Controller {
             changed: ChangedNamespaces::default(),
             notifications: Notifications::default(),
             local: None,
+            peer: None,
         }
     }
 

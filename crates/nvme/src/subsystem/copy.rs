@@ -13,7 +13,7 @@
 use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass};
 use super::config::Limits;
 use super::io::{admit, check_range};
-use super::reservation::Access;
+use super::reservation_terms::Access;
 use super::{Subsystem, write_data};
 use crate::spec::copy::{CopyCommand, SOURCE_RANGE_SIZE, SourceRange};
 use crate::spec::{Sqe, Status};

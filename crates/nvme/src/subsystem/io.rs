@@ -12,7 +12,7 @@
 
 use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass, QueueKey};
 use super::namespaces::Namespace;
-use super::reservation::{Access, Identity};
+use super::reservation_terms::{Access, Identity};
 use super::{Subsystem, write_data};
 use crate::spec::dataset::{self, AccessLatency, DatasetRange};
 use crate::spec::opcode::nvm;

@@ -41,6 +41,7 @@ mod persistence;
 mod properties;
 mod reservation;
 mod reservation_commands;
+mod reservation_terms;
 
 pub use abort::ABORTS_MAX;
 pub use action::{
@@ -52,9 +53,10 @@ pub use config::{
 pub use connect::{read_connect, unknown_subsystem};
 pub use discovery::{DiscoveryAddress, DiscoveryRecord};
 pub use identity::derived_uuid;
-pub use reservation::{
-    Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, Reservations, RestoreError,
-    SavedReservations,
+pub use reservation::Reservations;
+pub use reservation_terms::{
+    Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, RestoreError, SavedReservations,
+    StrangerGrant,
 };
 
 use crate::spec::{AnaState, Cqe, HostId, Nqn, Sqe, Status, event::EventKind};
@@ -62,7 +64,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use census::Census;
 use controller::Controller;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use health::FailedCommand;
 use namespaces::Namespaces;
 use units::{Bytes, Instant};
@@ -218,6 +220,13 @@ impl Subsystem {
         }
     }
 
+    /// Where a connection comes from, which hosts that nobody has named are counted by.
+    pub fn set_peer_address(&mut self, key: QueueKey, peer: IpAddr) {
+        if let Some(&Queue { controller: Some(slot), .. }) = self.queue(key) {
+            self.controller_mut(slot).peer = Some(network_of(peer));
+        }
+    }
+
     /// Whether completions on this queue carry credits.
     pub fn credits(&self, key: QueueKey) -> bool {
         let slot = self.queue(key).and_then(|queue| queue.controller);
@@ -369,6 +378,17 @@ impl Action {
 
     fn reply_with(cqe: Cqe, data: Vec<u8>) -> Action {
         Action::Reply { cqe, data: Some(data) }
+    }
+}
+
+/// What somebody has who has one address: of IPv6, a whole network.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => IpAddr::V4(v4),
+            None => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        },
     }
 }
 

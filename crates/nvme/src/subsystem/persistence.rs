@@ -17,8 +17,9 @@
 
 use super::action::{Action, Output, QueueKey};
 use super::health::FailedCommand;
-use super::reservation::{
-    Grant, Identity, Outcome, ReservationChange, Reservations, RestoreError, SavedReservations,
+use super::reservation::Reservations;
+use super::reservation_terms::{
+    Grant, Identity, Outcome, ReservationChange, RestoreError, SavedReservations, StrangerGrant,
 };
 use super::{HostAccess, Subsystem};
 use crate::spec::reservation::PersistChange;
@@ -26,9 +27,13 @@ use crate::spec::{Cqe, HostId, Nqn, Sqe, Status};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 /// Commands of one host NQN that wait for a namespace's reservations to be stored.
 const PARKED_OF_HOST_MAX: u8 = 4;
+
+/// One address has at most this part of the registrants of hosts that nobody has named: a quarter.
+const ADDRESS_PART: usize = 4;
 
 /// Copies that are being stored, by namespace.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +63,7 @@ struct Asked {
     cid: u16,
     host: HostId,
     nqn: Nqn,
+    address: Option<IpAddr>,
     change: ReservationChange,
 }
 
@@ -199,12 +205,13 @@ impl Subsystem {
 
     fn asked(&self, queue: QueueKey, slot: usize, cid: u16, change: ReservationChange) -> Asked {
         let controller = self.controller(slot);
-        Asked { queue, cid, host: controller.host_id, nqn: controller.host_nqn.clone(), change }
+        let (host, nqn) = (controller.host_id, controller.host_nqn.clone());
+        Asked { queue, cid, host, nqn, address: controller.peer, change }
     }
 
     /// Does a change at once, or begins to store it: then there is no outcome yet.
     fn submit(&mut self, nsid: u32, asked: Asked) -> Result<Option<Outcome>, Status> {
-        let grant = self.grant(&asked.nqn);
+        let grant = self.grant(&asked);
         let namespace = self.namespaces.get_mut(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         if let Some(storing) = self.under_way.by_namespace.get_mut(&nsid) {
             return storing.park(asked).map(|()| None);
@@ -244,7 +251,7 @@ impl Subsystem {
         let mut answers = Vec::with_capacity(parked.len());
         for asked in parked {
             if self.queue(asked.queue).is_some_and(|queue| queue.controller.is_some()) {
-                let result = asked.apply(&mut next, &self.grant(&asked.nqn));
+                let result = asked.apply(&mut next, &self.grant(&asked));
                 answers.push(asked.answer(result));
             } else {
                 // Its controller has ended or was reset meanwhile: it has no effect.
@@ -300,12 +307,17 @@ impl Subsystem {
         outcome.abort.iter().flat_map(|&preempted| self.io_queues_of(preempted)).collect()
     }
 
-    fn grant(&self, nqn: &Nqn) -> Grant {
+    fn grant(&self, asked: &Asked) -> Grant {
         let limits = &self.config.limits;
-        let is_named = matches!(&self.config.hosts, HostAccess::Only(hosts) if hosts.contains(nqn));
+        let is_named = matches!(&self.config.hosts, HostAccess::Only(hosts) if hosts.contains(&asked.nqn));
+        let stranger = StrangerGrant {
+            all_max: limits.registrants_max,
+            address: asked.address,
+            of_address_max: limits.registrants_max / ADDRESS_PART,
+        };
         Grant {
             of_host_max: limits.registrants_per_host_max,
-            all_max: (!is_named).then_some(limits.registrants_max),
+            stranger: (!is_named).then_some(stranger),
             persistence: self.config.persistence,
         }
     }

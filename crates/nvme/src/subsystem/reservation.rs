@@ -17,6 +17,10 @@
 //!            that has to be stored is answered is `persistence`.
 //! NVM Express Base Specification: "Reservations".
 
+use super::reservation_terms::{
+    Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, RestoreError, SavedReservations,
+    StrangerGrant,
+};
 use crate::spec::reservation::{
     AcquireAction, AcquireCommand, NotificationKind, PersistChange, RegisterAction, RegisterCommand,
     ReleaseAction, ReleaseCommand, ReportEntry, ReportHeader, ReservationKeys, ReservationType,
@@ -24,116 +28,8 @@ use crate::spec::reservation::{
 use crate::spec::{HostId, Nqn, Status, connect::CNTLID_DYNAMIC};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::fmt;
+use core::net::IpAddr;
 use zerocopy::{FromZeros, IntoBytes};
-
-/// How a command touches a namespace, as far as reservations care.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// Read, Compare, Verify.
-    Read,
-    /// Write, Write Zeroes, Dataset Management, Flush.
-    Write,
-}
-
-/// A host as reservations know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity<'a> {
-    /// Its identifier.
-    pub id: HostId,
-    /// The name that goes with it.
-    pub nqn: &'a Nqn,
-}
-
-/// A registered host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registrant {
-    /// The host.
-    pub host: HostId,
-    /// Its name; the identifier alone is no registrant.
-    pub nqn: Nqn,
-    /// Its key.
-    pub key: u64,
-}
-
-/// A reservation in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Who acquired it. Of the types held by all registrants this is no more a holder than the others.
-    pub by: HostId,
-    /// What it forbids.
-    pub kind: ReservationType,
-}
-
-/// One command that changes reservations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReservationChange {
-    /// Reservation Register.
-    Register(RegisterCommand, ReservationKeys),
-    /// Reservation Acquire.
-    Acquire(AcquireCommand, ReservationKeys),
-    /// Reservation Release, its one key as `current`.
-    Release(ReleaseCommand, ReservationKeys),
-    /// Set Features, Reservation Persistence.
-    Persistence(bool),
-}
-
-/// What a namespace grants the host that sends a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// Registrants of one host NQN.
-    pub of_host_max: usize,
-    /// Registrants of all hosts; `None` for a host that the configuration names, whom others cannot keep out.
-    pub all_max: Option<usize>,
-    /// Whether reservations can persist.
-    pub persistence: bool,
-}
-
-/// Reservations that persist, to be stored and restored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SavedReservations {
-    /// Counts changes.
-    pub generation: u32,
-    /// Registered hosts.
-    pub registrants: Vec<Registrant>,
-    /// The reservation in force.
-    pub held: Option<Held>,
-}
-
-/// Why saved reservations cannot be ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RestoreError {
-    /// There is no such namespace.
-    NoSuchNamespace(u32),
-    /// A registrant has no identifier.
-    NoIdentifier,
-    /// A host is registered twice.
-    Twice(HostId),
-    /// The holder is not registered.
-    NotRegistered(HostId),
-}
-
-impl fmt::Display for RestoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RestoreError::NoSuchNamespace(nsid) => write!(f, "there is no namespace {nsid}"),
-            RestoreError::NoIdentifier => f.write_str("a registrant has no host identifier"),
-            RestoreError::Twice(host) => write!(f, "host {host:?} is registered twice"),
-            RestoreError::NotRegistered(host) => write!(f, "the holder {host:?} is not registered"),
-        }
-    }
-}
-
-impl core::error::Error for RestoreError {}
-
-/// What a command did to others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Hosts to be told, and what.
-    pub notify: Vec<(HostId, NotificationKind)>,
-    /// Hosts whose commands are to be aborted.
-    pub abort: Vec<HostId>,
-}
 
 /// The reservations of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,12 +39,20 @@ pub struct Reservations {
     held: Option<Held>,
     /// PTPL.
     persists: bool,
+    /// Where those registrants came from that the configuration does not name.
+    strangers: BTreeMap<HostId, IpAddr>,
 }
 
 impl Reservations {
     /// Nobody registered.
     pub const fn new() -> Reservations {
-        Reservations { generation: 0, registrants: BTreeMap::new(), held: None, persists: false }
+        Reservations {
+            generation: 0,
+            registrants: BTreeMap::new(),
+            held: None,
+            persists: false,
+            strangers: BTreeMap::new(),
+        }
     }
 
     /// As they were saved.
@@ -166,7 +70,7 @@ impl Reservations {
         }
         match held {
             Some(held) if !registrants.contains_key(&held.by) => Err(RestoreError::NotRegistered(held.by)),
-            _ => Ok(Reservations { generation, registrants, held, persists: true }),
+            _ => Ok(Reservations { generation, registrants, held, persists: true, ..Reservations::new() }),
         }
     }
 
@@ -319,6 +223,7 @@ impl Reservations {
         match (command.action, self.held) {
             (ReleaseAction::Clear, _) => {
                 self.held = None;
+                self.strangers.clear();
                 let others = core::mem::take(&mut self.registrants).into_keys();
                 outcome.notify = others
                     .filter(|other| *other != host)
@@ -405,6 +310,7 @@ impl Reservations {
             }
             !goes
         });
+        self.strangers.retain(|host, _| self.registrants.contains_key(host));
     }
 
     /// A reservation held by all registrants outlives every one but the last.
@@ -426,6 +332,7 @@ impl Reservations {
 
     fn unregister(&mut self, host: HostId, outcome: &mut Outcome) {
         self.registrants.remove(&host);
+        self.strangers.remove(&host);
         let Some(held) = self.held else { return };
         if held.kind.held_by_all() {
             self.pass_on();
@@ -449,8 +356,17 @@ impl Reservations {
             return Err(Status::RESERVATION_CONFLICT);
         }
         let of_host = self.registrants.values().filter(|registrant| registrant.nqn == *host.nqn).count();
-        if of_host >= grant.of_host_max || grant.all_max.is_some_and(|most| self.registrants.len() >= most) {
+        if of_host >= grant.of_host_max {
             return Err(Status::INTERNAL_ERROR);
+        }
+        if let Some(StrangerGrant { all_max, address, of_address_max }) = grant.stranger {
+            let of_address = self.strangers.values().filter(|other| Some(**other) == address).count();
+            if self.registrants.len() >= all_max || of_address >= of_address_max {
+                return Err(Status::INTERNAL_ERROR);
+            }
+            if let Some(address) = address {
+                self.strangers.insert(host.id, address);
+            }
         }
         self.registrants.insert(host.id, Registrant { host: host.id, nqn: host.nqn.clone(), key });
         Ok(())
@@ -489,6 +405,11 @@ impl Reservations {
                 self.registrants
             );
         }
+        assert!(
+            self.strangers.keys().all(|host| self.registrants.contains_key(host)),
+            "{:?}",
+            self.strangers
+        );
         for (host, registrant) in &self.registrants {
             assert!(*host == registrant.host && *host != HostId::NONE, "{host:?} is filed as {registrant:?}");
         }

@@ -4,7 +4,8 @@
 //! NVM Express Base Specification: "Reservations".
 
 use super::action::{Action, Output, QueueKey};
-use super::reservation::{Outcome, ReservationChange, Reservations};
+use super::reservation::Reservations;
+use super::reservation_terms::{Outcome, ReservationChange};
 use super::{Subsystem, exact_length, write_data};
 use crate::spec::event::EventKind;
 use crate::spec::reservation::{

@@ -11,10 +11,11 @@ use nvme::spec::reservation::{
 use nvme::spec::{HostId, Nqn, Sqe, Status};
 use nvme::subsystem::{
     Access, Action, Grant, Held, HostAccess, Identity, Outcome, Output, QueueKey, Registrant,
-    ReservationChange, Reservations, RestoreError, SavedReservations,
+    ReservationChange, Reservations, RestoreError, SavedReservations, StrangerGrant,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ALLOWED: bool = true;
 const CONFLICT: bool = false;
@@ -132,7 +133,7 @@ fn registrants_are_bounded_for_each_host_name() {
         crate::world::Host { nqn: Nqn::new("nqn.test:owner").expect("a good name"), id: HostId([99; 16]) };
     let everybody = HostAccess::Any;
     let mut world = World::new(limited);
-    let mut register_as = |world: &mut World, nqn: &str, id: u8| {
+    let register_as = |world: &mut World, nqn: &str, id: u8| {
         let host = crate::world::Host { nqn: Nqn::new(nqn).expect("a good name"), id: HostId([id; 16]) };
         let io = world.remote(&host).io;
         register(world, io, 7)
@@ -221,6 +222,31 @@ fn a_fence_waits_for_connections_that_are_being_closed() {
     assert_eq!(queues, [dead.io]);
 }
 
+/// Names cost nothing: who makes them up has a quarter of the room from each address.
+#[test]
+fn made_up_names_of_one_address_have_a_quarter_of_the_room() {
+    let mut limited = config();
+    limited.limits.registrants_max = 8;
+    let mut world = World::new(limited);
+    let mut register_from = |address: IpAddr, number: u8| {
+        let remote = world.remote(&host(number));
+        world.subsystem.set_peer_address(remote.admin, address);
+        register(&mut world, remote.io, 7)
+    };
+    let mapped = Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped();
+    let one: IpAddr = Ipv4Addr::new(10, 0, 0, 1).into();
+    assert_eq!([register_from(one, 1), register_from(mapped.into(), 2)], [Status::SUCCESS; 2]);
+    assert_eq!(register_from(one, 3), Status::INTERNAL_ERROR);
+    let in_network = |network: u16, end: u16| Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, end).into();
+    assert_eq!(
+        [register_from(in_network(1, 1), 4), register_from(in_network(1, 2), 5)],
+        [Status::SUCCESS; 2]
+    );
+    assert_eq!(register_from(in_network(1, 3), 6), Status::INTERNAL_ERROR, "a whole IPv6 network is one");
+    assert_eq!(register_from(in_network(2, 3), 7), Status::SUCCESS);
+    assert_eq!(register_from(Ipv4Addr::new(10, 0, 0, 2).into(), 8), Status::SUCCESS, "others have room");
+}
+
 /// A model that keeps what the text of the specification says, and nothing else.
 #[derive(Clone, Debug, Default)]
 struct Model {
@@ -267,7 +293,11 @@ impl Model {
     /// Room for one more registration of `host`, counted by name: hosts 0 and 1 have the same.
     fn has_room(&self, host: u8, grant: &Grant) -> bool {
         let of_name = self.keys.keys().filter(|&&other| nqn(other) == nqn(host)).count();
-        of_name < grant.of_host_max && grant.all_max.is_none_or(|most| self.keys.len() < most)
+        let of_address = self.keys.keys().filter(|&&other| address(other) == address(host)).count();
+        of_name < grant.of_host_max
+            && grant.stranger.is_none_or(|stranger| {
+                self.keys.len() < stranger.all_max && of_address < stranger.of_address_max
+            })
     }
 
     fn apply(&mut self, host: u8, step: Step, grant: &Grant) -> Result<Effects, Status> {
@@ -408,6 +438,16 @@ fn host_id(number: u8) -> HostId {
     HostId([number + 1; 16])
 }
 
+/// Hosts 0 to 2 share an address.
+fn address(number: u8) -> Option<IpAddr> {
+    Some(Ipv4Addr::new(10, 0, 0, number / 3).into())
+}
+
+fn of_host(grant: Grant, number: u8) -> Grant {
+    let stranger = grant.stranger.map(|stranger| StrangerGrant { address: address(number), ..stranger });
+    Grant { stranger, ..grant }
+}
+
 fn nqn(number: u8) -> Nqn {
     Nqn::new(["nqn.test:a", "nqn.test:a", "nqn.test:b", "nqn.test:c"][usize::from(number)])
         .expect("a good name")
@@ -469,8 +509,13 @@ fn steps() -> impl Strategy<Value = Vec<(u8, Step)>> {
 }
 
 fn grant() -> impl Strategy<Value = Grant> {
-    (1usize..3, prop::option::of(1usize..5), any::<bool>())
-        .prop_map(|(of_host_max, all_max, persistence)| Grant { of_host_max, all_max, persistence })
+    let stranger = (1usize..5, 1usize..4).prop_map(|(all_max, of_address_max)| StrangerGrant {
+        all_max,
+        address: None,
+        of_address_max,
+    });
+    (1usize..3, prop::option::of(stranger), any::<bool>())
+        .prop_map(|(of_host_max, stranger, persistence)| Grant { of_host_max, stranger, persistence })
 }
 
 #[test]
@@ -496,6 +541,7 @@ proptest! {
     fn reservations_do_what_the_naive_model_does(steps in steps(), grant in grant()) {
         let (mut reservations, mut model) = (Reservations::new(), Model::default());
         for (number, step) in steps {
+            let grant = of_host(grant, number);
             let expected = model.clone().apply(number, step, &grant);
             if expected.is_ok() {
                 let _ = model.apply(number, step, &grant);
@@ -533,7 +579,7 @@ proptest! {
 
     #[test]
     fn what_persists_is_restored_as_it_was(steps in steps()) {
-        let grant = Grant { of_host_max: 4, all_max: None, persistence: true };
+        let grant = Grant { of_host_max: 4, stranger: None, persistence: true };
         let (mut reservations, mut model) = (Reservations::new(), Model::default());
         for (number, step) in steps {
             if model.clone().apply(number, step, &grant).is_ok() {

@@ -179,7 +179,7 @@ impl Pipeline {
                     let (host, status) = (session.admission.host(), refusal.status());
                     let names = |culprit: Culprit| refusal == culprit.refuse(refusal.cid());
                     if names(Culprit::HOST_ID) {
-                        warn!(%peer, %host, ?status, "Connect refused: HOSTID belongs to another host NQN, which is connected or registered with it");
+                        warn!(%peer, %host, ?status, "Connect refused: HOSTID belongs to another host NQN, by a connection or a registration");
                     } else {
                         warn!(%peer, %host, ?status, "Connect refused");
                     }
@@ -205,8 +205,13 @@ impl Pipeline {
     fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &[u8]) -> Result<Connected, Cqe> {
         let subsystem = self.sessions.get(key).expect("just inserted").subsystem;
         let data = read_connect(sqe, Some(data))?;
+        let peer = self.sessions.get(key).expect("just inserted").peer.ip();
         match &mut self.homes[subsystem] {
-            Some(home) => home.subsystem.on_connect(now, queue_of(key), sqe, &data),
+            Some(home) => {
+                let connected = home.subsystem.on_connect(now, queue_of(key), sqe, &data)?;
+                home.subsystem.set_peer_address(queue_of(key), peer);
+                Ok(connected)
+            }
             // It was removed while the connection was on its way here.
             None => Err(unknown_subsystem(sqe)),
         }

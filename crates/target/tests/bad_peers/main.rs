@@ -6,6 +6,7 @@
 //! | `violations` | break the protocol |
 //! | `greed` | ask for more than they may have, or do not take what they asked for |
 //! | `crowds` | come in numbers |
+//! | `reservations` | reach for others' reservations |
 //! | `neighbours` | all of it, seen from the others |
 //!
 //! `raw` is a host that sends whatever it is told to; `log` reads what the target wrote about a peer. docs/hostile-hosts.md has
@@ -19,6 +20,7 @@ mod log;
 mod misbehaviour;
 mod neighbours;
 mod raw;
+mod reservations;
 mod silence;
 mod violations;
 

@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct Raw {
     pub(super) stream: TcpStream,
     pub(super) framing: Framing,
+    /// HOSTID of its Connect; the end of its name if `None`.
+    pub(super) identifier: Option<HostId>,
 }
 
 impl Raw {
@@ -35,7 +37,7 @@ impl Raw {
         log::forget(stream.local_addr().expect("it is connected"));
         stream.set_nodelay(true).expect("a socket option");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-        Raw { stream, framing: Framing::HANDSHAKE }
+        Raw { stream, framing: Framing::HANDSHAKE, identifier: None }
     }
 
     /// A connection from a loopback address of its own: of storms, which use up ports that others' lines are told apart by.
@@ -46,7 +48,7 @@ impl Raw {
         let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Raw { stream, framing: Framing::HANDSHAKE })
+        Ok(Raw { stream, framing: Framing::HANDSHAKE, identifier: None })
     }
 
     /// After ICReq and ICResp.
@@ -124,7 +126,8 @@ impl Raw {
         let host = Nqn::new(host).expect("a host name");
         let subsystem = Nqn::new(DEFAULT_NQN).expect("a subsystem name");
         let id: [u8; 16] = host.as_str().as_bytes()[host.as_str().len() - 16..].try_into().expect("16 bytes");
-        let data = ConnectData::new(HostId(id), &host, &subsystem, controller_id);
+        let id = self.identifier.unwrap_or(HostId(id));
+        let data = ConnectData::new(id, &host, &subsystem, controller_id);
         let data = data.as_bytes();
         let sgl = Sgl::InCapsule { offset: 0, length: data.len() as u32 };
         self.pdu(CapsuleCmd::new(connect.to_sqe().with_sgl(sgl)), 0, data)
