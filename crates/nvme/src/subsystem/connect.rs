@@ -73,7 +73,9 @@ impl Subsystem {
             0 => self.connect_admin(now, key, sqe, &command, data, host)?,
             queue_id => self.connect_io(key, sqe, queue_id, data, &host)?,
         };
-        self.bindings.bind(data.host_id(), &self.controller(slot).host_nqn.clone());
+        if self.config.role == Role::Io {
+            self.bindings.bind(data.host_id(), &self.controller(slot).host_nqn.clone());
+        }
         self.insert_queue(Queue {
             key,
             controller: Some(slot),

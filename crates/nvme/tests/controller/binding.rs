@@ -79,6 +79,16 @@ fn a_restored_identifier_is_its_owners() {
 }
 
 #[test]
+fn nobody_owns_an_identifier_where_nothing_can_be_reserved() {
+    let mut world = World::new(SubsystemConfig::discovery("gimbal-d"));
+    let queues = ["nqn.test:a", "nqn.test:b"].map(|name| world.admin(&host(name, 7)));
+    for queue in queues {
+        world.subsystem.on_disconnect(world.now, queue);
+    }
+    world.admin(&host("nqn.test:c", 7));
+}
+
+#[test]
 fn one_name_may_have_several_identifiers_and_many_none() {
     let mut world = World::io();
     for id in 1..=3 {
