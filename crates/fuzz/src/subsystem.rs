@@ -396,6 +396,11 @@ impl World {
                     );
                     self.to_store.push((nsid, ticket));
                 }
+                Output::Forget { queue, cid } => {
+                    if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue) {
+                        assert!(connection.waiting.remove(&cid), "{cid:#x} is taken back, and does not wait");
+                    }
+                }
                 Output::CloseQueue { queue, .. } => {
                     if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue) {
                         assert!(

@@ -180,6 +180,7 @@ impl Session {
                 self.target.resume(&mut self.pool);
                 self.send(&[]);
             }
+            14 if input.flag() => self.forget(input),
             14 => self.cancel(input),
             _ => {
                 let entries = input.pick(&[1, 2, 8, 33]);
@@ -193,7 +194,18 @@ impl Session {
 
     /// A command, most often one that a proper host could send.
     fn command(&mut self, input: &mut Input<'_>) -> Vec<u8> {
-        let opcode = input.pick(&[0x00, 0x01, 0x02, 0x01, 0x02, 0x05, 0x06, 0x09, OPCODE_FABRICS, 0x83]);
+        let opcode = input.pick(&[
+            0x00,
+            0x01,
+            0x02,
+            0x01,
+            0x02,
+            0x05,
+            0x06,
+            admin::ASYNC_EVENT_REQUEST,
+            OPCODE_FABRICS,
+            0x83,
+        ]);
         let mut sqe = Sqe::new(opcode).with_cid(input.below(CIDS) as u16).with_nsid(input.below(5));
         match input.below(16) {
             0 => sqe = sqe.with_flags(input.byte()),
@@ -365,6 +377,17 @@ impl Session {
         }
     }
 
+    /// Takes an event request back, as a reset does.
+    fn forget(&mut self, input: &mut Input<'_>) {
+        let cid = input.below(CIDS) as u16;
+        let held = self.delivered.iter().position(|sqe| sqe.cid() == cid && is_held(sqe));
+        assert_eq!(self.target.forget(cid), held.is_some(), "{cid:#x}");
+        if let Some(at) = held {
+            self.delivered.swap_remove(at);
+            self.given_up += 1;
+        }
+    }
+
     fn cancel(&mut self, input: &mut Input<'_>) {
         let cid = input.below(CIDS) as u16;
         let before = self.target.outstanding();
@@ -373,7 +396,9 @@ impl Session {
         let is_delivered = self.delivered.iter().any(|sqe| sqe.cid() == cid);
         match cancel {
             // Of two fused commands the other one may be answered with it.
-            Cancel::Answered => assert!((before - 2..before).contains(&self.target.outstanding())),
+            Cancel::Answered => {
+                assert!((before.saturating_sub(2)..before).contains(&self.target.outstanding()))
+            }
             Cancel::Draining | Cancel::Unknown => assert!(!is_delivered),
             Cancel::Delivered => {}
         }

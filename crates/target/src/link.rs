@@ -186,6 +186,13 @@ impl Link {
         self.transport.reply(cqe);
     }
 
+    /// Takes back a command that was held for an event; it is not answered.
+    pub(crate) fn forget(&mut self, cid: u16) {
+        if self.transport.forget(cid) {
+            self.delivered -= 1;
+        }
+    }
+
     /// Answers a command with data.
     pub(crate) fn reply_with_data(&mut self, cqe: Cqe, payload: Payload, length: u32) {
         self.delivered -= 1;

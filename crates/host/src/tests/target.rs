@@ -156,6 +156,9 @@ impl TestTarget {
                     Output::Store { nsid, ticket, .. } => {
                         self.subsystems[index].on_stored(nsid, ticket, true)
                     }
+                    Output::Forget { .. } => {
+                        unreachable!("our host never resets a controller that it has asked for events")
+                    }
                     Output::CloseQueue { queue, .. } => self.on_disconnect(now, queue.slot),
                 }
             }

@@ -130,6 +130,13 @@ pub enum Output {
         /// What to store; nothing is to be stored of them any more if `None`.
         saved: Option<SavedReservations>,
     },
+    /// Forget this command, which was `Action::Pending`: a reset has taken it back, and it is not answered.
+    Forget {
+        /// On this queue.
+        queue: QueueKey,
+        /// The command.
+        cid: u16,
+    },
     /// Close this connection, and call `Subsystem::on_disconnect` for it when no command of it is on a device any more.
     CloseQueue {
         /// The connection.

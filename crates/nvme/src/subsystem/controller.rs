@@ -64,14 +64,14 @@ pub(super) struct Controller {
 }
 
 /// What a write of CC did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
     /// Nothing that anybody else has to know.
     None,
     /// The controller became ready.
     Enabled,
-    /// The controller was reset.
-    Reset,
+    /// The controller was reset. These event requests are taken back without an answer.
+    Reset(Vec<u16>),
 }
 
 impl Controller {
@@ -148,9 +148,8 @@ impl Controller {
             }
             (false, true) => self.status.0 |= ControllerStatus::CFS,
             (true, false) => {
-                self.reset();
+                transition = Transition::Reset(self.reset());
                 self.reset_at = Some(now);
-                transition = Transition::Reset;
             }
             _ => {}
         }
@@ -160,13 +159,13 @@ impl Controller {
         transition
     }
 
-    fn reset(&mut self) {
+    fn reset(&mut self) -> Vec<u16> {
         self.status = ControllerStatus::default();
         self.has_had_io_queues = false;
-        self.events.reset();
         self.features = Features::default();
         self.changed = ChangedNamespaces::default();
         self.notifications = Notifications::default();
+        self.events.reset()
     }
 }
 

@@ -36,9 +36,9 @@ impl Events {
         Events { requests: Vec::new(), requests_max, enabled: 0, states: Default::default() }
     }
 
-    /// Forgets requests, events and configuration: the controller was reset.
-    pub(super) fn reset(&mut self) {
-        *self = Events::new(self.requests_max);
+    /// Forgets requests, events and configuration: the controller was reset. The requests, which are not answered any more.
+    pub(super) fn reset(&mut self) -> Vec<u16> {
+        core::mem::replace(self, Events::new(self.requests_max)).requests
     }
 
     /// Feature 0Bh.

@@ -7,7 +7,7 @@
 //! NVM Express Base Specification: "Property Get command", "Property Set command".
 
 use super::Subsystem;
-use super::action::{Action, CloseReason};
+use super::action::{Action, CloseReason, Output};
 use super::controller::Transition;
 use crate::spec::property::{Capabilities, Configuration, PropertySize, Version, offset};
 use crate::spec::{Cqe, Sqe, Status};
@@ -45,7 +45,11 @@ impl Subsystem {
             return Err(Status::INVALID_FIELD);
         }
         match self.controller_mut(slot).configure(now, Configuration(sqe.cdw12())) {
-            Transition::Reset => self.close_io_queues(slot, CloseReason::ControllerReset),
+            Transition::Reset(requests) => {
+                let queue = self.controller(slot).admin;
+                self.outputs.extend(requests.into_iter().map(|cid| Output::Forget { queue, cid }));
+                self.close_io_queues(slot, CloseReason::ControllerReset);
+            }
             Transition::Enabled => self.expect_timeout(slot),
             Transition::None => {}
         }

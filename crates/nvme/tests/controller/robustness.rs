@@ -157,7 +157,7 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
                 Output::Complete { cqe, .. } | Output::Fence { cqe, .. } => {
                     storing.retain(|cid| *cid != cqe.cid());
                 }
-                Output::CloseQueue { .. } => {}
+                Output::CloseQueue { .. } | Output::Forget { .. } => {}
             }
         }
         assert_eq!(storing, [], "every command is answered");

@@ -128,6 +128,26 @@ fn a_held_command_is_given_up_when_its_identifier_comes_again() {
 }
 
 #[test]
+fn a_held_command_that_is_forgotten_leaves_its_place() {
+    let mut victim = Victim::new(PLAIN);
+    for round in 0..20u16 {
+        for cid in 4 * round..4 * round + 4 {
+            victim.command(command(FLUSH, cid, 0), &[]);
+            victim.target.hold(cid);
+        }
+        assert!((4 * round..4 * round + 4).all(|cid| victim.target.forget(cid)));
+        assert!(!victim.target.forget(4 * round), "once");
+    }
+    victim.events.clear();
+    victim.command(command(FLUSH, 1, 0), &[]);
+    assert!(!victim.target.forget(1), "it is not held");
+    victim.target.reply(Cqe::success(1));
+    assert_eq!(victim.response().sqhd(), (80 + 1) % 8, "the head has moved with them");
+    victim.events.clear();
+    still_works(&mut victim);
+}
+
+#[test]
 fn a_parked_write_is_called_off_at_once() {
     let mut victim = Victim { source: Source { in_capsule: 0, transfer: 0 }, ..Victim::new(PLAIN) };
     victim.command(command(WRITE, 5, 0).with_sgl(Sgl::Transport { length: 8192 }), &[]);

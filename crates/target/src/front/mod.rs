@@ -476,6 +476,11 @@ impl Front {
                 Output::Fence { .. } | Output::Store { .. } => {
                     unreachable!("discovery has no namespaces to reserve: {output:?}")
                 }
+                Output::Forget { queue, cid } => {
+                    if let Some(guest) = self.guests.get_mut(Key::new(queue.slot, queue.generation)) {
+                        guest.link.forget(cid);
+                    }
+                }
                 Output::CloseQueue { queue, reason } => {
                     let key = Key::new(queue.slot, queue.generation);
                     self.close(now, key, Subject::Ended, &format!("{reason:?}"));

@@ -422,6 +422,12 @@ impl Pipeline {
                         self.raise_fence(now, key_of(queue), nsid, &queues, cqe);
                     }
                     Output::Store { nsid, ticket, saved } => self.store(index, nsid, ticket, saved),
+                    Output::Forget { queue, cid } => {
+                        let session = self.sessions.get_mut(key_of(queue));
+                        if let Some(link) = session.and_then(|session| session.link.as_mut()) {
+                            link.forget(cid);
+                        }
+                    }
                     Output::CloseQueue { queue, reason } => {
                         self.close_session(now, key_of(queue), Ending::BySubsystem(reason));
                     }

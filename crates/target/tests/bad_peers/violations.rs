@@ -8,7 +8,8 @@ use nvme::pdu::common::{FLAG_LAST, OFFSET_PLEN, OFFSET_TYPE};
 use nvme::pdu::transfer::OFFSET_TTAG;
 use nvme::pdu::{CapsuleCmd, CommonHeader, Digests, FatalStatus, H2cData, IcReq, ic};
 use nvme::spec::connect::CNTLID_DYNAMIC;
-use nvme::spec::opcode::{admin, nvm};
+use nvme::spec::opcode::{admin, fabrics, nvm};
+use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Sgl, Sqe, Status};
 use std::net::SocketAddr;
 use target::config::Limits;
@@ -153,13 +154,32 @@ fn an_event_request_is_given_up_when_its_identifier_comes_again() {
 }
 
 #[test]
+fn event_requests_that_a_reset_took_back_leave_room_in_the_queue() {
+    let (_server, address) = address();
+    let (mut admin, _io) = plain(address);
+    let set = |cc| Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, cc, 0, 0, 0]);
+    // The queue has 32 entries.
+    for round in 0..20 {
+        for cid in 0..4 {
+            admin.command(Sqe::new(admin::ASYNC_EVENT_REQUEST).with_cid(100 + 4 * round + cid), &[]);
+        }
+        for cc in [Configuration::host(false), Configuration::host(false).enabled()] {
+            assert!(admin.execute(set(cc.0)).status().is_success(), "round {round}");
+        }
+    }
+    assert_eq!(admin.execute(Sqe::new(admin::KEEP_ALIVE)).status(), Status::SUCCESS);
+}
+
+#[test]
 fn data_that_nobody_asked_for_ends_the_connection() {
     let (_server, address) = address();
-    let (_admin, mut io) = plain(address);
+    let (mut admin, mut io) = plain(address);
     let data = io.pdu(H2cData::new(1, 77, 0, BLOCK as u32), FLAG_LAST, &[0; BLOCK]);
     io.send(&data);
     assert_eq!(io.terminated(), (INVALID_FIELD, OFFSET_TTAG));
     assert_told_once(io.local(), "invalid PDU header field at byte 10");
+    let keep_alive = Sqe::new(admin::KEEP_ALIVE);
+    assert_eq!(admin.execute(keep_alive).status(), Status::SUCCESS, "the controller lives on");
 }
 
 #[test]

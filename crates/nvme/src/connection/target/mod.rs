@@ -249,6 +249,16 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
+    /// Takes back a command that was told to `hold`, which is then not answered; whether it was there.
+    pub fn forget(&mut self, cid: u16) -> bool {
+        let is_held = self.commands.get(cid).is_some_and(|command| command.held);
+        if is_held {
+            self.commands.remove(cid);
+            self.queue.complete_silently();
+        }
+        is_held
+    }
+
     /// Asks again for buffers for parked writes, oldest first.
     pub fn resume(&mut self, source: &mut impl BufferSource<Buffer = B>) {
         while let Some(&number) = self.parked.front() {

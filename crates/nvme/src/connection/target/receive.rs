@@ -219,8 +219,7 @@ impl<B: Buffer> TargetConnection<B> {
 
     /// Forgets a command that was held. Its entry of the submission queue is free, as if it had been answered.
     fn give_up(&mut self, cid: u16, events: &mut Vec<TargetEvent<B>>) {
-        self.commands.remove(cid);
-        self.queue.complete_silently();
+        self.forget(cid);
         events.push(TargetEvent::GivenUp { cid });
     }
 
