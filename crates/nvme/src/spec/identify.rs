@@ -219,6 +219,18 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_of_unknown_type_are_passed_over() {
+        let unknown = [0x77, 3, 0, 0, 1, 2, 3];
+        let known = descriptor::emit(&NamespaceIds {
+            uuid: Some([9; 16]),
+            command_set: 2,
+            ..NamespaceIds::default()
+        });
+        let ids = descriptor::parse(&[&unknown[..], &known].concat());
+        assert_eq!((ids.uuid, ids.command_set), (Some([9; 16]), 2));
+    }
+
+    #[test]
     fn descriptors_cut_short_are_passed_over() {
         assert_eq!(descriptor::parse(&[3, 16, 0, 0, 1]), NamespaceIds::default());
         assert_eq!(descriptor::parse(&[]), NamespaceIds::default());

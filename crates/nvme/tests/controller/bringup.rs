@@ -131,6 +131,17 @@ fn the_host_brings_up_our_controller() {
 }
 
 #[test]
+fn the_host_wants_no_more_queues_than_it_is_granted() {
+    let mut few = config();
+    few.limits.io_queues_max = 2;
+    let mut world = World::new(few);
+    let mut link = Link::new(1, NQN, options());
+    let events = link.run(&mut world).expect("a bring-up");
+    let AdminEvent::Ready(info) = &events[0] else { panic!("{events:?}") };
+    assert_eq!(info.io_queues, 2, "of 4");
+}
+
+#[test]
 fn a_target_without_credits_is_used_without() {
     let mut world = World::io();
     let mut link = Link::new(1, NQN, AdminOptions { credits: false, ..options() });

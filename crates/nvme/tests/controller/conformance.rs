@@ -444,11 +444,13 @@ fn a_reset_takes_back_event_requests_without_an_answer() {
     let admin = world.remote(&host(1)).admin;
     world.set_feature(admin, 0x0b, 0x900);
     assert_eq!(world.request_event(admin), None);
+    assert_eq!(world.request_event(admin), None);
     world.configure(admin, 0x460060);
+    let of_admin = |output: &&Output| matches!(output, Output::Forget { queue, .. } if *queue == admin);
+    assert_eq!(world.outputs().iter().filter(of_admin).count(), 2);
     world.configure(admin, 0x460061);
     world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
-    let answers = world.outputs().into_iter().filter(|output| matches!(output, Output::Complete { .. }));
-    assert_eq!(answers.count(), 0);
+    assert_eq!(world.outputs(), []);
 }
 
 #[test]
@@ -503,4 +505,76 @@ fn commands_that_fuse_or_use_prps_are_refused_on_the_admin_queue() {
     for fused in [0x41, 0x42, 0x43] {
         assert_eq!(world.tell(admin, keep_alive.with_flags(fused), &[]), Status::INVALID_FIELD);
     }
+}
+
+#[test]
+fn features_take_no_values_that_mean_nothing() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    let refused = [
+        (0x02, 1, "a power state beyond NPSS"),
+        (0x04, 1 << 16, "a temperature sensor that is not there"),
+        (0x04, 2 << 20, "a reserved kind of threshold"),
+        (0xc0, 2, "a reserved bit of credits"),
+    ];
+    for (id, value, what) in refused {
+        assert_eq!(world.set_feature(admin, id, value).status(), Status::INVALID_FIELD, "{what}");
+    }
+    assert_eq!(
+        world.set_feature(admin, 0x04, 1 << 20 | 300).status(),
+        Status::SUCCESS,
+        "an under temperature"
+    );
+    let under = Sqe::new(admin::GET_FEATURES).with_cdw10_15([0x04, 1 << 20, 0, 0, 0, 0]);
+    assert_eq!(world.ask(admin, under, 0).0.dw0(), 300);
+    assert_eq!(world.get_feature(admin, 0x04, 0, 0).0.dw0(), 0xffff, "the over temperature is another");
+    let behavior = Sqe::new(admin::SET_FEATURES).with_cdw10_15([0x16, 0, 0, 0, 0, 0]);
+    let mut bytes = [0; 512];
+    bytes[0] = 1;
+    assert_eq!(world.tell(admin, behavior, &bytes), Status::SUCCESS);
+    assert_eq!(world.get_feature(admin, 0x16, 0, 512).1, bytes);
+    bytes[0] = 2;
+    assert_eq!(world.tell(admin, behavior, &bytes), Status::INVALID_FIELD, "a reserved value");
+}
+
+#[test]
+fn a_command_set_that_is_not_there_is_refused_everywhere() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    let asked = [
+        cns::NAMESPACE_OF_COMMAND_SET,
+        cns::CONTROLLER_OF_COMMAND_SET,
+        cns::ACTIVE_NAMESPACES_OF_COMMAND_SET,
+    ];
+    for cns in asked {
+        for (command_set, status) in [(0, Status::SUCCESS), (2, Status::INVALID_FIELD)] {
+            let command = IdentifyCommand { cns, controller_id: 0, command_set };
+            assert_eq!(world.ask(admin, command.to_sqe(1), IDENTIFY_SIZE).0.status(), status, "CNS {cns:#x}");
+        }
+    }
+    let effects = LogRequest { command_set: 2, ..LogRequest::read(log::COMMANDS_SUPPORTED, 0, 4096) };
+    assert_eq!(world.log(admin, effects, 0), Err(Status::INVALID_FIELD));
+}
+
+#[test]
+fn the_firmware_page_names_what_runs() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    let page = world.log(admin, LogRequest::read(log::FIRMWARE_SLOTS, 0, 512), NSID_ALL).expect("log 03h");
+    let identify = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h");
+    assert_eq!((page[0] & 7, &page[8..16]), (1, &identify[64..72]), "slot 1 runs, and holds FR");
+    assert_eq!(identify[260] >> 1 & 7, 1, "FRMW: one slot");
+}
+
+#[test]
+fn the_sizes_of_a_namespace_agree() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    let page = world.identify(admin, cns::NAMESPACE, 1).expect("CNS 00h");
+    let [nsze, ncap, nuse] =
+        [0, 8, 16].map(|at| u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes")));
+    assert!(nuse <= ncap && ncap <= nsze && nsze > 0, "{nuse} of {ncap} of {nsze}");
+    let (format, metadata) = (page[26] & 0xf, &page[128..130]);
+    assert_eq!((format, metadata, page[130]), (0, &[0, 0][..], 9), "512 bytes without metadata");
+    assert_eq!((page[28], page[29]), (0, 0), "no protection information");
 }

@@ -115,6 +115,7 @@ fn a_host_describes_its_data_by_one_descriptor() {
         let (sqe, data) = wire.split_at(72);
         assert_eq!(sqe[8 + 1], 0x40, "SGLs, not PRPs, and no fused operation");
         assert_eq!(sqe[8 + 16..8 + 24], [0; 8], "no metadata pointer");
+        assert_eq!(sqe[8 + 24..8 + 32], [0; 8], "no address, and no offset into the capsule");
         let length = u32::from_le_bytes(sqe[8 + 32..8 + 36].try_into().expect("4 bytes"));
         (sqe[8 + 39], length, data.len())
     };
