@@ -47,7 +47,8 @@ fn only_a_reset_revives_a_controller_that_was_shut_down() {
     let refused = world.connect_with(&linux, NQN, remote.id, connect_command(2)).expect_err("shut down");
     assert_eq!(refused.status(), Status::COMMAND_SEQUENCE_ERROR);
     world.configure(remote.admin, 0x460060);
-    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0));
+    world.subsystem.on_disconnect(world.now, remote.io);
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0), "nothing of the IO queue is left");
     world.configure(remote.admin, 0x464060);
     assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0x8), "shut down while it is disabled");
     world.configure(remote.admin, 0x460061);
