@@ -2,7 +2,7 @@
 //! stand on.
 
 use crate::bench::{self, Job, Observer, Options, Results, Target};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::time::Duration;
 use target::config::Config;
 use target::{Server, ServerHandle, Shutdown};
@@ -38,8 +38,10 @@ impl Loopback {
     ) -> Result<Results> {
         let target = Target { address: self.server.addresses()[0], nqn: Some(self.nqn.clone()) };
         let results = bench::run(jobs, &target, options, observer).context("loading the switch")?;
-        ensure!(results.is_clean(), "IOs failed; run again with RUST_LOG=debug to see why");
-        Ok(results)
+        match results.complaint() {
+            Some(complaint) => bail!("loading the switch: {complaint}"),
+            None => Ok(results),
+        }
     }
 
     /// Ends the switch in order.

@@ -224,3 +224,33 @@ fn the_demo_writes_its_report_whether_or_not_anybody_reads_the_summary() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("/dev/full cannot be written: No space left"), "{}", said(&output));
 }
+
+#[test]
+fn what_cannot_be_done_is_said_before_the_work_with_what_to_do() {
+    for (words, says) in [
+        (
+            &["demo", "--report", "/no-such-folder/x.html"][..],
+            "/no-such-folder/x.html cannot be written: No such file or directory (os error 2); name another place with --report",
+        ),
+        (&["demo", "--json", "/no-such-folder/x"], "/no-such-folder/x cannot be written"),
+        (&["lab", "run", "--json", "/no-such-folder/x"], "/no-such-folder/x cannot be written"),
+        (
+            &["lab", "calibrate", "--profile", "dct983", "--out", "/no-such-folder/x"],
+            "/no-such-folder/x cannot be written",
+        ),
+        (&["lab", "calibrate", "--profile", "floppy"], "there is no profile floppy; there are "),
+        (&["lab", "run", "floppy"], "there is no experiment floppy; `gimbal lab list` shows"),
+        (&["bench", "--json", "/no-such-folder/x"], "/no-such-folder/x cannot be written"),
+        (&["bench", "--addr", "nowhere"], "--addr nowhere is no address; write HOST:PORT"),
+        (&["bench", "no-such-file.fio"], "cannot read the job file no-such-file.fio: No such file"),
+    ] {
+        let output = gimbal().args(words).stdin(Stdio::null()).output().expect("the binary was built");
+        let said = said(&output);
+        assert!(
+            output.status.code() == Some(1) && said.contains(says),
+            "{words:?} ended with {}:\n{said}",
+            output.status
+        );
+        assert_eq!(said.lines().count(), 1, "{words:?} says more than is wrong:\n{said}");
+    }
+}

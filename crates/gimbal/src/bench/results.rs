@@ -160,6 +160,16 @@ impl Results {
         self.fatal.is_none() && self.jobs.iter().all(clean)
     }
 
+    /// What went wrong first, of jobs that only move data; `None` if nothing did.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let of_job = |job: &JobResult| {
+            let Trouble { failed, first, .. } = &job.trouble;
+            first.as_ref().map(|first| format!("{}: {failed} IOs failed; the first: {first}", job.job.name))
+        };
+        let fatal = self.fatal.as_ref().map(ToString::to_string);
+        fatal.or_else(|| self.jobs.iter().find_map(of_job))
+    }
+
     /// With one result for each group of jobs that say `group_reporting`.
     pub(crate) fn grouped(self) -> Results {
         let shares = |one: &JobResult, next: &JobResult| {
@@ -218,6 +228,16 @@ pub(super) mod tests {
             found: None,
             members: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_complaint_says_what_failed_first() {
+        let mut jobs = vec![result("a", 1, Nanos::ZERO), result("b", 1, Nanos::ZERO)];
+        let results =
+            |jobs| Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None, is_stopped: false };
+        assert_eq!(results(jobs.clone()).complaint(), None);
+        jobs[1].trouble = Trouble { failed: 3, first: Some("no room".into()), losses: 0 };
+        assert_eq!(results(jobs).complaint().as_deref(), Some("b: 3 IOs failed; the first: no room"));
     }
 
     #[test]

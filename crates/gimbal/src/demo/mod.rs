@@ -19,7 +19,7 @@ mod terminal;
 
 use crate::bench::Results;
 use crate::output;
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use figures::{Figures, LatencyFigures, Run, TenantFigures};
 use scenario::{Scheduler, TENANTS, Window};
 use std::path::PathBuf;
@@ -57,7 +57,8 @@ fn speed(text: &str) -> Result<f64, String> {
 
 /// Runs the demo.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    output::check_writable(&args.report).context("name another place with --report")?;
+    output::check_writable(&args.report)
+        .map_err(|error| anyhow!("{error:#}; name another place with --report"))?;
     if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
         output::check_writable(path)?;
     }

@@ -5,7 +5,7 @@ use crate::output;
 use ::lab::calibrate;
 use ::lab::runner::Images;
 use ::lab::scheduler::Scheduler;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use ssd::{Calibration, Profile};
@@ -33,6 +33,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let profile = match Profile::names().any(|name| name == args.profile) {
         true => Profile::named(&args.profile)?,
+        false if !Path::new(&args.profile).exists() => {
+            let names = Profile::names().collect::<Vec<_>>().join(", ");
+            bail!("there is no profile {}; there are {names}, and a path to one will do too", args.profile);
+        }
         false => Profile::load(Path::new(&args.profile))?,
     };
     let images = Images::default();

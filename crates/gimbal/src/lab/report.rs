@@ -12,7 +12,7 @@ use super::select::Selection;
 use crate::output::{self, Destination};
 use ::lab::report::{Chapter, html};
 use ::lab::runner::Images;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -123,7 +123,7 @@ impl Folder {
 
 /// Opens a file of the folder.
 fn create(path: &Path) -> Result<Destination> {
-    Destination::create(path).context("name another place with --out")
+    Destination::create(path).map_err(|error| anyhow!("{error:#}; name another place with --out"))
 }
 
 fn page_of(folder: &Path) -> PathBuf {
