@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{IsTerminal, stderr};
+use std::io::stderr;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::panic;
@@ -22,9 +22,10 @@ use target::config::{
     BackendChoice, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines, LogConfig,
     LogFormat, PolicyKind, Speed, parse_size, parse_span,
 };
-use target::{ReloadError, Server, ServerHandle, Shutdown};
+use target::{EscapedLines, ReloadError, Server, ServerHandle, Shutdown};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{JsonFields, format};
 use units::{Bytes, Nanos};
 
 /// How long a new configuration waits for IOs to what the old one had and the new one has not.
@@ -301,19 +302,18 @@ fn is_block_device(path: &Path) -> bool {
 /// Logs to stderr, so that stdout says nothing but where hosts connect. Answers what changes the filter later.
 fn start_log(log: &LogConfig) -> anyhow::Result<SetFilter> {
     let filter = filter_of(log).map_err(anyhow::Error::msg)?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(stderr().is_terminal())
-        .with_writer(stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
     Ok(match log.format {
         LogFormat::Text => {
-            let builder = builder.with_target(false).with_filter_reloading();
+            let builder =
+                builder.event_format(EscapedLines(format().with_target(false))).with_filter_reloading();
             let handle = builder.reload_handle();
             builder.init();
             Box::new(move |log| handle.reload(filter_of(log)?).map_err(|error| error.to_string()))
         }
         LogFormat::Json => {
-            let builder = builder.json().with_filter_reloading();
+            let builder = builder.fmt_fields(JsonFields::new()).event_format(EscapedLines(format().json()));
+            let builder = builder.with_filter_reloading();
             let handle = builder.reload_handle();
             builder.init();
             Box::new(move |log| handle.reload(filter_of(log)?).map_err(|error| error.to_string()))

@@ -49,6 +49,9 @@ pub trait BufferSource {
     fn take(&mut self, length: usize, purpose: BufferUse) -> Option<Self::Buffer>;
 }
 
+/// Zeroes to be sent: whatever a reply has behind its last byte.
+pub(crate) static ZEROES: [u8; 4096] = [0; 4096];
+
 /// Where outgoing PDUs are laid, in the order in which they go to the socket.
 pub trait Outgoing<B> {
     /// Appends bytes that are copied: PDU headers, padding, digests.
@@ -64,6 +67,13 @@ pub trait Outgoing<B> {
         B: Buffer,
     {
         self.header(&buffer.bytes()[range]);
+    }
+
+    /// Appends `count` zeroes, which nobody holds.
+    fn zeroes(&mut self, count: usize) {
+        for from in (0..count).step_by(ZEROES.len()) {
+            self.header(&ZEROES[..ZEROES.len().min(count - from)]);
+        }
     }
 
     /// Whether one more PDU may be laid.

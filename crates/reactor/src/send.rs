@@ -15,12 +15,21 @@ pub(crate) enum Piece {
         /// Which of its bytes.
         range: Range<usize>,
     },
+    /// So many zeroes, at most as many as `ZEROES` has.
+    Zeroes(usize),
 }
+
+/// What zeroes are sent from: no batch holds any.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// What a batch keeps for its own bytes when it was emptied.
+const BYTES_KEPT: usize = 16 << 10;
 
 impl Piece {
     pub(crate) fn len(&self) -> usize {
         match self {
             Piece::Bytes(range) | Piece::Buffer { range, .. } => range.len(),
+            Piece::Zeroes(count) => *count,
         }
     }
 }
@@ -72,6 +81,14 @@ impl SendBatch {
         self.buffers.push(buffer);
     }
 
+    /// Appends `count` zeroes, which take no memory.
+    pub fn push_zeroes(&mut self, count: usize) {
+        self.length += count;
+        let whole = std::iter::repeat_n(ZEROES.len(), count / ZEROES.len());
+        let rest = Some(count % ZEROES.len()).filter(|rest| *rest > 0);
+        self.pieces.extend(whole.chain(rest).map(Piece::Zeroes));
+    }
+
     /// Bytes to send.
     pub fn len(&self) -> usize {
         self.length
@@ -90,6 +107,7 @@ impl SendBatch {
     /// Empties the batch and hands out the buffers that it held, in the order in which they were pushed.
     pub fn drain_buffers(&mut self) -> impl Iterator<Item = IoBuffer> + '_ {
         self.bytes.clear();
+        self.bytes.shrink_to(BYTES_KEPT);
         self.pieces.clear();
         self.length = 0;
         self.buffers.drain(..)
@@ -109,6 +127,7 @@ impl SendBatch {
         match piece {
             Piece::Bytes(range) => self.bytes[range.clone()].as_ptr(),
             Piece::Buffer { index, range } => self.buffers[*index][range.clone()].as_ptr(),
+            Piece::Zeroes(_) => ZEROES.as_ptr(),
         }
     }
 }
@@ -132,6 +151,20 @@ mod tests {
         assert_eq!((batch.len(), batch.pieces()), (18, 3));
         assert_eq!(batch.drain_buffers().map(|buffer| buffer.len()).collect::<Vec<_>>(), [4096, 10]);
         assert_eq!((batch.len(), batch.pieces()), (0, 0));
+    }
+
+    #[test]
+    fn zeroes_take_no_memory_and_bytes_little_once_sent() {
+        let mut batch = SendBatch::new();
+        batch.push_zeroes(0);
+        batch.push_zeroes(1 << 20);
+        batch.push_zeroes(5);
+        assert_eq!((batch.len(), batch.pieces(), batch.bytes.capacity()), ((1 << 20) + 5, 17, 0));
+        let lengths: usize = batch.pieces.iter().map(Piece::len).sum();
+        assert_eq!(lengths, batch.len());
+        batch.push_bytes(&[1; 1 << 20]);
+        batch.clear();
+        assert!(batch.bytes.capacity() <= BYTES_KEPT);
     }
 
     #[test]

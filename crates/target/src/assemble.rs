@@ -1,6 +1,6 @@
 //! From the configuration, and the devices there are, to the subsystems that hosts see.
 
-use crate::config::{AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
+use crate::config::{self, AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
 use crate::device::Facts;
 use crate::identity::{self, Identifiers};
 use crate::pipeline::Home;
@@ -8,6 +8,7 @@ use crate::pipeline::placement::Placement;
 use crate::state::NamespaceName;
 use nvme::connection::TargetLimits;
 use nvme::spec::Nqn;
+use nvme::spec::connect::CNTLID_MAX;
 use nvme::spec::discovery::SubsystemType;
 use nvme::subsystem::{
     BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role, Subsystem,
@@ -15,7 +16,7 @@ use nvme::subsystem::{
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 /// What an IO or admin queue may send with its command, in bytes: a 4 KiB write and a Dataset Management command need no
 /// round trip, and Linux counts on it for admin commands.
@@ -97,6 +98,7 @@ pub(crate) fn home(
         in_capsule_max: IN_CAPSULE_MAX,
         io_queues_max: config.limits.io_queues,
         queue_entries_max: config.limits.queue_depth,
+        keep_alive_max: millis(config.limits.keep_alive_max),
         ..Limits::default()
     };
     described.persistence = config.state_dir.is_some();
@@ -146,10 +148,14 @@ pub(crate) fn place(
 }
 
 /// The discovery subsystem, which knows of nothing yet.
-pub(crate) fn discovery() -> Result<Subsystem, SubsystemError> {
+pub(crate) fn discovery(limits: &config::Limits) -> Result<Subsystem, SubsystemError> {
     let mut described =
         nvme::subsystem::SubsystemConfig::io(Nqn::discovery(), &identity::serial(Nqn::DISCOVERY));
     described.role = Role::Discovery;
+    described.limits.keep_alive_max = millis(limits.keep_alive_max);
+    // The front bounds them before they come here.
+    described.limits.controllers_max = CNTLID_MAX;
+    described.limits.controllers_per_host_max = CNTLID_MAX;
     Subsystem::new(described).map_err(SubsystemError::Refused)
 }
 
@@ -188,6 +194,11 @@ pub(crate) fn access(hosts: &AllowedHosts) -> Result<HostAccess, SubsystemError>
             Ok(HostAccess::Only(hosts.iter().map(|nqn| parse_nqn(nqn)).collect::<Result<_, _>>()?))
         }
     }
+}
+
+/// As NVMe counts keep-alive time-outs.
+pub(crate) fn millis(span: Nanos) -> u32 {
+    u32::try_from(span.get() / Nanos::millis(1).get()).unwrap_or(u32::MAX)
 }
 
 fn parse_nqn(nqn: &str) -> Result<Nqn, SubsystemError> {

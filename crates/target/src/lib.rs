@@ -20,20 +20,25 @@
 //! device), `device`; the rest serves these. What commands mean is the `nvme` crate, who goes next is `sched`, system calls
 //! are `reactor`.
 
+mod account;
 mod assemble;
 mod chain;
 mod complaints;
 pub mod config;
+mod crowd;
 mod device;
 mod front;
 mod histogram;
 mod identity;
 mod link;
+mod log_lines;
 mod mailbox;
 mod patience;
 mod payload;
 mod pipeline;
+mod places;
 mod policy;
+mod replies;
 mod server;
 mod slab;
 mod state;
@@ -45,6 +50,7 @@ mod waiting;
 pub use assemble::SubsystemError;
 pub use device::DeviceError;
 pub use histogram::Histogram;
+pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
 pub use server::{Change, ReloadError, Server, ServerHandle, Shutdown, StartError, Stopper, Subject};
 pub use state::{StateError, prepare_state_directory};

@@ -8,13 +8,20 @@
 //! Used by the front, which knows connections before they belong to anybody, and by the pipelines. A link moves between them
 //! as a socket and a transport.
 //!
+//! Commands that the controller answers with data of its own may have to wait (`replies`); the transport bounds them by the entries
+//! of the queue.
+//!
 //! Holds: at most one batch is in flight; nothing is read from a socket whose bytes cannot be used.
 
-use crate::payload::{Account, Budget, Intake, Intakes, Outlet, Payload};
+use crate::account::{ConnectionAccount, Permit};
+use crate::payload::{Intake, Intakes, Outlet, Payload};
+use crate::replies::Owed;
 use nvme::connection::{Cancel, Fatal, Pause, TargetConnection, TargetEvent};
-use nvme::spec::{Cqe, Status};
+use nvme::spec::{Cqe, Sqe, Status};
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use units::{Instant, Nanos};
 
 /// Commands and other news from a connection.
@@ -28,8 +35,12 @@ pub(crate) struct Link {
     pub(crate) peer: SocketAddr,
     /// What speaks on the socket.
     pub(crate) transport: TargetConnection<Payload>,
-    /// What the connection holds of the pools.
-    pub(crate) budget: Budget,
+    /// What the connection holds is charged to this.
+    pub(crate) account: Arc<ConnectionAccount>,
+    /// Commands that wait until their replies may be held, the first of which is being paid for.
+    pub(crate) deferred: VecDeque<Sqe>,
+    /// What was paid for the first of them.
+    pub(crate) owed: Owed,
     /// Whether memory was refused: `parse_held` when some came back.
     pub(crate) starved: bool,
     /// Commands handed out and not answered.
@@ -39,12 +50,20 @@ pub(crate) struct Link {
     paused: bool,
     /// The batch, while none is in flight.
     batch: Option<SendBatch>,
+    /// For what is in the batch that is in flight.
+    in_flight: Vec<Permit>,
     sending_since: Option<Instant>,
     /// When a command was last complete, or no data was owed. Bytes alone are no progress: a host that sends one now and then
     /// would hold the memory of its commands for ever.
     progressed_at: Instant,
+    /// For how long the connection was not read because memory was short, in all and since when it has been so again.
+    unread: Nanos,
+    unread_since: Option<Instant>,
     ending: bool,
 }
+
+/// Permits for which a connection keeps memory when all were sent.
+const PERMITS_KEPT: usize = 64;
 
 impl Link {
     /// A link on a socket that the reactor has taken over.
@@ -53,20 +72,25 @@ impl Link {
         token: Token,
         peer: SocketAddr,
         transport: TargetConnection<Payload>,
-        budget: Budget,
+        account: Arc<ConnectionAccount>,
     ) -> Link {
         Link {
             token,
             peer,
             transport,
-            budget,
+            account,
+            deferred: VecDeque::new(),
+            owed: Owed::default(),
             starved: false,
             delivered: 0,
             held: Vec::new(),
             paused: false,
             batch: Some(SendBatch::new()),
+            in_flight: Vec::new(),
             sending_since: None,
             progressed_at: now,
+            unread: Nanos::ZERO,
+            unread_since: None,
             ending: false,
         }
     }
@@ -77,9 +101,9 @@ impl Link {
         token: Token,
         peer: SocketAddr,
         transport: TargetConnection<Payload>,
-        budget: Budget,
+        account: Arc<ConnectionAccount>,
     ) -> Link {
-        Link { delivered: 1, ..Link::new(now, token, peer, transport, budget) }
+        Link { delivered: 1, ..Link::new(now, token, peer, transport, account) }
     }
 
     /// Bytes have arrived; what they say is added to `events`.
@@ -107,7 +131,21 @@ impl Link {
                 reactor.pause_receive(self.token);
             }
         }
+        self.note_unread(now);
         Ok(())
+    }
+
+    /// Keeps `unread` when the parse was stopped or goes on.
+    fn note_unread(&mut self, now: Instant) {
+        let is_unread = self.paused && self.transport.paused() == Some(Pause::Buffers);
+        match self.unread_since {
+            None if is_unread => self.unread_since = Some(now),
+            Some(since) if !is_unread => {
+                self.unread += now.saturating_since(since);
+                self.unread_since = None;
+            }
+            _ => {}
+        }
     }
 
     /// Tries again what was held back: after memory came back, and after replies were sent.
@@ -122,16 +160,20 @@ impl Link {
         if self.ending {
             return Ok(());
         }
-        self.transport.resume(&mut Intake { intakes, budget: &mut self.budget, starved: &mut self.starved });
+        self.transport.resume(&mut Intake { intakes, account: &self.account, starved: &mut self.starved });
         let held = std::mem::take(&mut self.held);
         let taken = self.parse(&held, intakes, events)?;
         self.held = held;
         self.held.drain(..taken);
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
         if self.paused && self.held.is_empty() {
             self.paused = false;
             self.progressed_at = now;
             reactor.resume_receive(self.token);
         }
+        self.note_unread(now);
         Ok(())
     }
 
@@ -147,7 +189,7 @@ impl Link {
 
     fn parse(&mut self, bytes: &[u8], intakes: &mut Intakes, events: &mut Events) -> Result<usize, Fatal> {
         let before = events.len();
-        let mut intake = Intake { intakes, budget: &mut self.budget, starved: &mut self.starved };
+        let mut intake = Intake { intakes, account: &self.account, starved: &mut self.starved };
         let result = self.transport.on_bytes(bytes, &mut intake, events);
         self.take_discarded(intakes);
         let new = &events[before..];
@@ -171,11 +213,9 @@ impl Link {
 
     /// Takes back the memory of commands that the transport has refused.
     fn take_discarded(&mut self, intakes: &mut Intakes) {
-        let budget = &mut self.budget;
         self.transport.take_discarded(|payload| {
-            if let Some((buffer, account)) = payload.into_pooled() {
-                budget.give(account, buffer.len());
-                intakes.give(buffer, account);
+            if let Some((buffer, permit)) = payload.into_pooled() {
+                intakes.give(buffer, permit.account());
             }
         });
     }
@@ -199,13 +239,20 @@ impl Link {
         self.transport.reply_with_data(cqe, payload, length);
     }
 
+    /// Answers a command with what the controller says of itself: `length` bytes, of which `page` has those before the zeroes.
+    pub(crate) fn reply_with_page(&mut self, cqe: Cqe, page: Vec<u8>, mut permit: Permit, length: u32) {
+        permit.shrink_to(page.capacity() as u64);
+        self.reply_with_data(cqe, Payload::Page(page, permit), length);
+    }
+
     /// Hands what waits to be sent to the reactor, unless a batch is in flight already.
     pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) {
         if self.transport.transmit_pending() == 0 {
             return;
         }
         let Some(mut batch) = self.batch.take() else { return };
-        self.transport.poll_transmit(&mut Outlet { batch: &mut batch });
+        self.transport.set_time(self.attentive(now));
+        self.transport.poll_transmit(&mut Outlet { batch: &mut batch, permits: &mut self.in_flight });
         match reactor.send(self.token, batch) {
             Ok(()) => self.sending_since = Some(now),
             // The connection is gone, which its receiving side reports.
@@ -215,21 +262,18 @@ impl Link {
 
     /// A batch was sent: its buffers go back to `give`, the next may be flushed.
     pub(crate) fn on_sent(&mut self, mut batch: SendBatch, mut give: impl FnMut(IoBuffer)) {
-        for buffer in batch.drain_buffers() {
-            self.budget.give(Account::Transfer, buffer.len());
-            give(buffer);
-        }
+        batch.drain_buffers().for_each(&mut give);
+        self.in_flight.clear();
+        self.in_flight.shrink_to(PERMITS_KEPT);
         self.batch = Some(batch);
         self.sending_since = None;
-        if self.is_quiet() {
-            self.budget.clear();
-        }
     }
 
     /// No more is parsed; when all that waits was sent, `is_spent` answers true.
     pub(crate) fn end(&mut self) {
         self.ending = true;
-        self.held.clear();
+        self.held = Vec::new();
+        self.deferred.clear();
     }
 
     /// Whether no more is parsed.
@@ -260,8 +304,15 @@ impl Link {
         self.transport.outstanding() > self.delivered + self.transport.parked()
     }
 
-    /// Whether no command is under way but those that wait for memory.
-    fn is_quiet(&self) -> bool {
-        self.transport.outstanding() == self.transport.parked() && self.all_sent()
+    /// The time that has passed but for what the connection was not read because memory was short: the host could not send then.
+    fn attentive(&self, now: Instant) -> Instant {
+        let unread = self.unread + self.unread_since.map_or(Nanos::ZERO, |since| now.saturating_since(since));
+        Instant(now.0.saturating_sub(unread.get()))
+    }
+
+    /// How long the host has owed the data of one write: from the R2T on, without the time in which it could not send.
+    pub(crate) fn transfer_awaited_for(&self, now: Instant) -> Nanos {
+        let since = self.transport.awaited_since();
+        since.map_or(Nanos::ZERO, |since| self.attentive(now).saturating_since(since))
     }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::ToFront;
 use crate::pipeline::window::Window;
+use crate::places::Charged;
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;
 
@@ -189,7 +190,11 @@ fn a_counted_connection_is_given_back_once_whenever_its_pipeline_ends() {
                 thread::spawn(move || if looks { drop(pipeline.await_some()) } else { drop(pipeline) });
             for _ in 0..CONNECTIONS {
                 // As the front does: what cannot be posted is dropped.
-                to_pipeline.tell(Admission::new("nqn.host".into(), to_front.clone()));
+                to_pipeline.tell(Admission::new(
+                    "nqn.host".into(),
+                    Charged::Host("nqn.host".into()),
+                    to_front.clone(),
+                ));
             }
             let mut gone = 0;
             while gone < CONNECTIONS {

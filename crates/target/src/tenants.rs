@@ -9,6 +9,7 @@
 //! Holds: a tenant with connections keeps its number (`a_connected_tenant_keeps_its_number`).
 
 use crate::config::TenantConfig;
+use crate::places::Origin;
 use sched::Share;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,10 @@ struct Entry {
     connections: usize,
     /// When its last connection went, in the order of such events.
     idle_since: u64,
+    /// Where its latest connection came from.
+    origin: Origin,
+    /// The share that the pipelines were told.
+    told: Share,
 }
 
 /// A tenant that is new, and whose number it takes over if there was one.
@@ -52,17 +57,22 @@ impl Registry {
     }
 
     /// A connection of `host` is there. `None` if there are too many tenants with connections.
-    pub(crate) fn connect(&mut self, host: &str) -> Option<Admission> {
+    pub(crate) fn connect(&mut self, host: &str, origin: Origin) -> Option<Admission> {
         if let Some((name, entry)) = self.tenants.get_key_value(host) {
             let admission =
                 Admission { id: entry.id, host: Arc::clone(name), is_new: false, is_reused: false };
-            self.tenants.get_mut(host).expect("found above").connections += 1;
+            let entry = self.tenants.get_mut(host).expect("found above");
+            entry.connections += 1;
+            entry.origin = origin;
             return Some(admission);
         }
         let (id, is_reused) =
             if self.tenants.len() < self.limit { (self.fresh(), false) } else { (self.evict()?, true) };
         let name: Arc<str> = host.into();
-        self.tenants.insert(Arc::clone(&name), Entry { id, connections: 1, idle_since: 0 });
+        self.tenants.insert(
+            Arc::clone(&name),
+            Entry { id, connections: 1, idle_since: 0, origin, told: Share::EQUAL },
+        );
         Some(Admission { id, host: name, is_new: true, is_reused })
     }
 
@@ -77,6 +87,22 @@ impl Registry {
         entry.connections -= 1;
         self.clock += 1;
         entry.idle_since = self.clock;
+    }
+
+    /// Where the latest connection of `host` came from.
+    pub(crate) fn origin(&self, host: &str) -> Option<Origin> {
+        self.tenants.get(host).map(|entry| entry.origin)
+    }
+
+    /// The share of `host` that the pipelines know.
+    pub(crate) fn told(&self, host: &str) -> Share {
+        self.tenants.get(host).map_or(Share::EQUAL, |entry| entry.told)
+    }
+
+    /// Notes the share that the pipelines are told. The tenant's number, if they do not know it already.
+    pub(crate) fn tell(&mut self, host: &str, share: Share) -> Option<TenantId> {
+        let entry = self.tenants.get_mut(host)?;
+        (std::mem::replace(&mut entry.told, share) != share).then_some(entry.id)
     }
 
     /// All known tenants.
@@ -114,37 +140,41 @@ pub(crate) fn share_of(tenants: &[TenantConfig], host: &str) -> Share {
 mod tests {
     use super::*;
 
+    fn here() -> Origin {
+        Origin::of(std::net::Ipv4Addr::LOCALHOST.into())
+    }
+
     #[test]
     fn all_connections_of_a_host_are_one_tenant() {
         let mut registry = Registry::new(4);
-        let first = registry.connect("nqn.a").expect("room");
+        let first = registry.connect("nqn.a", here()).expect("room");
         assert!(first.is_new && !first.is_reused);
-        let second = registry.connect("nqn.a").expect("room");
+        let second = registry.connect("nqn.a", here()).expect("room");
         assert_eq!((second.id, second.is_new), (first.id, false));
-        assert_ne!(registry.connect("nqn.b").expect("room").id, first.id);
+        assert_ne!(registry.connect("nqn.b", here()).expect("room").id, first.id);
         assert_ne!(first.id, HOUSE);
     }
 
     #[test]
     fn a_connected_tenant_keeps_its_number() {
         let mut registry = Registry::new(2);
-        let a = registry.connect("nqn.a").expect("room");
-        let b = registry.connect("nqn.b").expect("room");
-        assert_eq!(registry.connect("nqn.c"), None, "both are connected");
+        let a = registry.connect("nqn.a", here()).expect("room");
+        let b = registry.connect("nqn.b", here()).expect("room");
+        assert_eq!(registry.connect("nqn.c", here()), None, "both are connected");
         registry.disconnect("nqn.b");
-        let c = registry.connect("nqn.c").expect("b has gone");
+        let c = registry.connect("nqn.c", here()).expect("b has gone");
         assert_eq!((c.id, c.is_new, c.is_reused), (b.id, true, true));
-        assert_eq!(registry.connect("nqn.a").expect("still there").id, a.id);
+        assert_eq!(registry.connect("nqn.a", here()).expect("still there").id, a.id);
     }
 
     #[test]
     fn the_tenant_longest_gone_gives_way() {
         let mut registry = Registry::new(3);
-        let ids = ["nqn.a", "nqn.b", "nqn.c"].map(|host| registry.connect(host).expect("room").id);
+        let ids = ["nqn.a", "nqn.b", "nqn.c"].map(|host| registry.connect(host, here()).expect("room").id);
         for host in ["nqn.b", "nqn.a", "nqn.c"] {
             registry.disconnect(host);
         }
-        registry.connect("nqn.b").expect("back again");
-        assert_eq!(registry.connect("nqn.d").expect("a gives way").id, ids[0]);
+        registry.connect("nqn.b", here()).expect("back again");
+        assert_eq!(registry.connect("nqn.d", here()).expect("a gives way").id, ids[0]);
     }
 }

@@ -77,15 +77,16 @@ fn write_large_and_small(client: &mut Client) {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_closed_at_once() {
-    let server = with_limits(Limits { connections: 2, ..Limits::default() });
+fn a_connect_beyond_the_limit_is_refused() {
+    let limits = Limits { connections: 2, connections_per_address: Some(2), ..Limits::default() };
+    let server = with_limits(limits);
     let address = server.addresses()[0];
     let client = Client::connect(address);
-    let mut third = TcpStream::connect(address).expect("the system accepts");
-    assert_eq!(third.read(&mut [0; 8]).unwrap_or(0), 0);
+    let refused = Client::try_with(address, &Options::default()).err();
+    assert_eq!(refused, Some(Status::CONNECT_CONTROLLER_BUSY), "worth another try later");
     drop(client);
     // As soon as the target has noticed that two have gone, there is room again.
-    until(|| Client::try_open(address).is_some());
+    until(|| Client::try_with(address, &Options::default()).is_ok());
 }
 
 #[test]

@@ -180,8 +180,7 @@ impl TestTarget {
         match self.subsystems[subsystem].on_command(now, key(slot), &sqe, data.as_deref()) {
             Action::Reply { cqe, data: None } => self.peer(slot).connection.reply(cqe),
             Action::Reply { cqe, data: Some(data) } => {
-                let length = data.len() as u32;
-                self.peer(slot).connection.reply_with_data(cqe, data, length);
+                self.peer(slot).connection.reply_with_data(cqe, data, sqe.sgl_length());
             }
             Action::Credits { enabled, cqe } => {
                 let credit = if enabled { self.credit } else { 0 };

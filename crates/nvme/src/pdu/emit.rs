@@ -5,8 +5,8 @@
 //! Holds: what is laid here, `rules` and `reader` accept (`every_layout_round_trips`).
 
 use super::common::{FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, Header};
-use super::digest::{DIGEST_SIZE, Digests, crc32c};
-use crate::buffer::Outgoing;
+use super::digest::{Crc32c, DIGEST_SIZE, Digests, crc32c};
+use crate::buffer::{Outgoing, ZEROES};
 
 /// Longest header with digest and padding: a command capsule with its digest (76 bytes), its data aligned to 72.
 const LAID_MAX: usize = 144;
@@ -65,6 +65,19 @@ impl Framing {
             tail[..DIGEST_SIZE].copy_from_slice(&crc32c(head).to_le_bytes());
         }
         out.header(&laid[..end]);
+    }
+
+    /// As `data_digest`, of `data` with as many zeroes behind it as make `length` bytes.
+    pub fn filled_digest(&self, data: &[u8], length: usize) -> Option<[u8; DIGEST_SIZE]> {
+        if !self.digests.data || data.len() == length {
+            return self.data_digest(data);
+        }
+        let mut digest = Crc32c::default();
+        digest.update(data);
+        for from in (data.len()..length).step_by(ZEROES.len()) {
+            digest.update(&ZEROES[..ZEROES.len().min(length - from)]);
+        }
+        Some(digest.value().to_le_bytes())
     }
 
     /// The digest of `data`, to be laid after it; `None` if data carries none.

@@ -1,7 +1,8 @@
 //! NVMe Qualified Names: who a host is, what a subsystem is called.
 //!
 //! On the wire a name is a 256-byte field, ended by a zero byte. Up to 223 bytes of UTF-8; the prefix is not checked, as
-//! hosts in the field use names without one.
+//! hosts in the field use names without one. Control characters (a newline, an escape) are refused: no name in the field has one,
+//! and whoever shows such a name, in a log or on a terminal, would show what a stranger wants to be seen.
 //!
 //! Holds: a name survives its field, and a field without an end is refused (`a_name_survives_its_field`).
 //! NVM Express Base Specification: "NVMe Qualified Names".
@@ -25,7 +26,7 @@ pub enum NqnError {
     Empty,
     /// Longer than 223 bytes, or a field without its ending zero byte.
     TooLong,
-    /// Not UTF-8, or a zero byte inside.
+    /// Not UTF-8, or a control character inside.
     NotText,
 }
 
@@ -34,7 +35,7 @@ impl fmt::Display for NqnError {
         f.write_str(match self {
             NqnError::Empty => "the NQN is empty",
             NqnError::TooLong => "the NQN is longer than 223 bytes",
-            NqnError::NotText => "the NQN is not UTF-8 text without zero bytes",
+            NqnError::NotText => "the NQN is not UTF-8 text without control characters",
         })
     }
 }
@@ -65,7 +66,7 @@ impl Nqn {
     pub fn new(name: &str) -> Result<Nqn, NqnError> {
         match name.len() {
             0 => Err(NqnError::Empty),
-            1..=NQN_LENGTH_MAX if name.contains('\0') => Err(NqnError::NotText),
+            1..=NQN_LENGTH_MAX if name.contains(char::is_control) => Err(NqnError::NotText),
             1..=NQN_LENGTH_MAX => Ok(Nqn(name.into())),
             _ => Err(NqnError::TooLong),
         }
@@ -115,6 +116,14 @@ mod tests {
         let mut not_text = [0; 256];
         not_text[0] = 0xff;
         assert_eq!(Nqn::from_field(&not_text), Err(NqnError::NotText));
+    }
+
+    #[test]
+    fn control_characters_are_refused() {
+        for name in ["nqn.a\n", "nqn.\u{1b}[2J", "nqn.\u{9b}31m", "\t", "a\0b", "\u{7f}"] {
+            assert_eq!(Nqn::new(name), Err(NqnError::NotText), "{name:?}");
+        }
+        assert!(Nqn::new("nqn.2025-01.io.example:größe").is_ok());
     }
 
     #[test]

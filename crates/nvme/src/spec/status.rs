@@ -64,6 +64,8 @@ impl Status {
     pub const HOST_ID_INCONSISTENT_FORMAT: Status = Status::generic(0x18).do_not_retry();
     /// Another host's preemption took this command away.
     pub const PREEMPTED_AND_ABORTED: Status = Status::generic(0x1b).do_not_retry();
+    /// The keep-alive time-out is not supported: it is longer than the controller allows.
+    pub const KEEP_ALIVE_TIMEOUT_INVALID: Status = Status::generic(0x1a).do_not_retry();
     /// The namespace may only be read.
     pub const WRITE_PROTECTED: Status = Status::generic(0x20).do_not_retry();
     /// The command cannot be done just now; it may be sent again.

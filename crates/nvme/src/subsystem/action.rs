@@ -50,7 +50,8 @@ pub enum Action {
     Reply {
         /// The completion.
         cqe: Cqe,
-        /// The data before it; never more than the command's descriptor takes.
+        /// The data before it, never more than the command's descriptor takes. Where it ends before, zeroes follow, which nobody has
+        /// to hold: a host may ask for a megabyte of a page that has 64 bytes.
         data: Option<Vec<u8>>,
     },
     /// Do this IO, answer the command when it is done, and tell `Subsystem::on_io_completed`.

@@ -57,6 +57,8 @@ pub struct Limits {
     pub namespaces_max: u32,
     /// Groups of namespaces that change their access state together.
     pub ana_groups_max: u32,
+    /// The longest keep-alive time-out that a host may ask for, in milliseconds. None at all is another matter.
+    pub keep_alive_max: u32,
     /// Asynchronous Event Requests kept for a controller.
     pub event_requests_max: u8,
     /// Failed commands remembered for a controller; 1 to 256.
@@ -80,6 +82,7 @@ impl Default for Limits {
             controllers_per_host_max: 64,
             namespaces_max: 1024,
             ana_groups_max: 32,
+            keep_alive_max: u32::MAX,
             event_requests_max: 4,
             error_log_entries: 64,
             registrants_max: 1024,

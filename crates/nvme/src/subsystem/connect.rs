@@ -113,6 +113,9 @@ impl Subsystem {
             return Err(Culprit::CONTROLLER_ID.refuse(sqe.cid()));
         }
         let limits = &self.config.limits;
+        if command.keep_alive_timeout > limits.keep_alive_max {
+            return Err(Cqe::new(sqe.cid(), Status::KEEP_ALIVE_TIMEOUT_INVALID));
+        }
         if self.census.controllers() >= usize::from(limits.controllers_max)
             || self.census.controllers_of(&host) >= usize::from(limits.controllers_per_host_max)
         {

@@ -249,6 +249,7 @@ impl Subsystem {
         let cqe = Cqe::success(sqe.cid());
         let value = sqe.cdw11();
         let queues_max = self.config.limits.io_queues_max;
+        let keep_alive_max = self.config.limits.keep_alive_max;
         let event_bits = self.event_bits();
         let nsids: Vec<u32> = match sqe.nsid() {
             NSID_ALL => self.namespaces.ids_after(0).collect(),
@@ -297,6 +298,9 @@ impl Subsystem {
                 let bytes = write_data(sqe, data, TIMESTAMP_SIZE)?;
                 let millis = u64::from_le_bytes(bytes.try_into().map_err(|_| Status::INTERNAL_ERROR)?);
                 features.timestamp = Some((now, millis & TIMESTAMP_MASK));
+            }
+            feature::KEEP_ALIVE_TIMER if value > keep_alive_max => {
+                return Err(Status::KEEP_ALIVE_TIMEOUT_INVALID);
             }
             feature::KEEP_ALIVE_TIMER => {
                 controller.keep_alive.set_timeout(now, value);

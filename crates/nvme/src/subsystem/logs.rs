@@ -129,11 +129,9 @@ impl Subsystem {
     }
 }
 
-/// `length` bytes of `page` from `offset`, zeroes behind its end.
+/// `length` bytes of `page` from `offset`; fewer at its end, where zeroes follow.
 fn cut(page: &[u8], offset: u64, length: usize) -> Result<Vec<u8>, Status> {
     let offset = usize::try_from(offset).map_err(|_| Status::INVALID_FIELD)?;
     let rest = page.get(offset..).ok_or(Status::INVALID_FIELD)?;
-    let mut part = rest[..rest.len().min(length)].to_vec();
-    part.resize(length, 0);
-    Ok(part)
+    Ok(rest[..rest.len().min(length)].to_vec())
 }

@@ -126,6 +126,11 @@ impl Subsystem {
         &self.config.limits
     }
 
+    /// Changes the longest keep-alive time-out that hosts may ask for from now on.
+    pub fn set_keep_alive_max(&mut self, millis: u32) {
+        self.config.limits.keep_alive_max = millis;
+    }
+
     /// A command of a connected queue, with its data if the host sends some. The data may lie in a longer buffer.
     #[inline]
     pub fn on_command(&mut self, now: Instant, key: QueueKey, sqe: &Sqe, data: Option<&[u8]>) -> Action {
@@ -376,7 +381,11 @@ impl Action {
         Action::Reply { cqe, data: None }
     }
 
-    fn reply_with(cqe: Cqe, data: Vec<u8>) -> Action {
+    /// Zeroes at the end are not kept: they are what a reply has behind its data anyway.
+    fn reply_with(cqe: Cqe, mut data: Vec<u8>) -> Action {
+        let length = data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        data.truncate(length);
+        data.shrink_to_fit();
         Action::Reply { cqe, data: Some(data) }
     }
 }

@@ -69,7 +69,7 @@ impl Subsystem {
         }
         exact_length(sqe, length as usize)?;
         let mut report = self.reserving(slot, sqe)?.report();
-        report.resize(length as usize, 0);
+        report.truncate(length as usize);
         Ok(Action::reply_with(Cqe::success(sqe.cid()), report))
     }
 

@@ -90,7 +90,11 @@ impl Link {
             };
         };
         match world.subsystem.on_command(world.now, admin, &sqe, data) {
-            Action::Reply { cqe, data } => self.complete(world, cqe, &data.unwrap_or_default()),
+            Action::Reply { cqe, data } => {
+                let mut data = data.unwrap_or_default();
+                data.resize(if cqe.status().is_success() { length as usize } else { 0 }, 0);
+                self.complete(world, cqe, &data)
+            }
             Action::Credits { cqe, enabled: true } => self.complete(world, cqe.with_dw0(CREDIT), &[]),
             Action::Pending => Ok(()),
             other => panic!("an admin command became {other:?}"),

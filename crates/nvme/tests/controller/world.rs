@@ -131,7 +131,12 @@ impl World {
     /// Sends a command and expects its answer at once.
     pub(crate) fn ask(&mut self, key: QueueKey, sqe: Sqe, length: usize) -> (Cqe, Vec<u8>) {
         let action = self.send(key, sqe, length, &[]);
-        self.answer(action)
+        let (cqe, mut data) = self.answer(action);
+        // What is not held is zeroes, as the transport sends them.
+        if !data.is_empty() || cqe.status().is_success() {
+            data.resize(length, 0);
+        }
+        (cqe, data)
     }
 
     /// Sends a command with data and expects its status at once.

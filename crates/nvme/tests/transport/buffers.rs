@@ -104,3 +104,22 @@ fn a_dropped_connection_gives_every_buffer_back() {
     lengths.sort_unstable();
     assert_eq!(lengths, [512, 4096, 4096, 4096], "one in a capsule, two asked for, one to be sent");
 }
+
+#[test]
+fn a_reply_that_ends_early_reads_as_zeroes() {
+    for digests in [PLAIN, Digests { header: true, data: true }] {
+        let mut world =
+            World::new(HostOptions { digests, ..HostOptions::default() }, TargetLimits::default());
+        world.run(&mut whole);
+        world.memory[..5000].copy_from_slice(&pattern(1, 5000));
+        for (cid, at, length) in [(0, 0, 5000), (1, 0, 100_000), (2, 4096, 4096), (3, 8192, 4096)] {
+            world.read(cid, at, length);
+        }
+        world.run(&mut whole);
+        for (cqe, data, received) in std::mem::take(&mut world.completed) {
+            let (at, length) = [(0, 5000), (0, 100_000), (4096, 4096), (8192, 4096)][usize::from(cqe.cid())];
+            assert!(cqe.status().is_success() && received == length as u32);
+            assert_eq!(data.expect("it was read"), world.memory[at..at + length]);
+        }
+    }
+}

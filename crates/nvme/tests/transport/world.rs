@@ -161,7 +161,9 @@ impl World {
                 self.target.reply(Cqe::success(sqe.cid()));
             }
             (READ, None) => {
-                let data = self.memory[at..at + length as usize].to_vec();
+                let mut data = self.memory[at..at + length as usize].to_vec();
+                // A reply need not hold the zeroes at its end.
+                data.truncate(data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
                 self.target.reply_with_data(Cqe::success(sqe.cid()), data, length);
             }
             (FLUSH, None) => self.target.reply(Cqe::success(sqe.cid()).with_dw0(sqe.cdw10())),

@@ -322,10 +322,35 @@ impl Check<'_> {
             ("connections", limits.connections),
             ("connections_per_host", limits.connections_per_host),
             ("connections_waiting", limits.connections_waiting),
+            ("connections_per_address", limits.connections_per_address.unwrap_or(1)),
+            ("hosts_per_address", limits.hosts_per_address),
+            ("discovery_connections", limits.discovery_connections),
+            ("discovery_per_address", limits.discovery_per_address),
         ] {
             if bound == 0 {
                 self.report(field(name), "zero lets nobody in", "write 1 or more");
             }
+        }
+        let named = self.config.named_hosts().len();
+        if named as u64 * 2 > u64::from(limits.connections) {
+            let what = format!(
+                "{} places are too few to keep one for each of {named} named hosts",
+                limits.connections
+            );
+            self.report(field("connections"), what, "write at least twice as many as there are named hosts");
+        }
+        if limits.hosts_per_address > HOSTS_PER_ADDRESS_MAX {
+            let what = format!("{} hosts cannot share the weight of one address", limits.hosts_per_address);
+            self.report(field("hosts_per_address"), what, "write at most 1024, or name them in [[tenant]]");
+        }
+        let devices = self.config.devices.len().max(1) as u64;
+        if limits.reply_memory.get() / devices < REPLIES_LEAST.get() {
+            let what = format!("{} do not hold {REPLIES_LEAST} for each device", limits.reply_memory);
+            self.report(field("reply_memory"), what, "write \"16M\"");
+        }
+        if limits.reply_rate.0 < REPLIES_LEAST.get() {
+            let what = "is too slow to connect within the time-outs of hosts";
+            self.report(field("reply_rate"), what, "write at least \"64K\"");
         }
         if limits.queue_depth < 2 {
             let what = format!("a queue of {} entries cannot work", limits.queue_depth);
@@ -342,6 +367,8 @@ impl Check<'_> {
             ("handshake_timeout", limits.handshake_timeout),
             ("connect_timeout", limits.connect_timeout),
             ("stall_timeout", limits.stall_timeout),
+            ("transfer_timeout", limits.transfer_timeout),
+            ("keep_alive_max", limits.keep_alive_max),
         ] {
             if span < SPAN_MIN {
                 let what = format!("{span} disconnects everybody at once");
@@ -357,7 +384,7 @@ impl Check<'_> {
     }
 
     fn nqn(&mut self, field: String, nqn: &str) {
-        if !nqn.starts_with("nqn.") || nqn.len() > NQN_LENGTH_MAX {
+        if !nqn.starts_with("nqn.") || nqn.len() > NQN_LENGTH_MAX || nqn.contains(char::is_control) {
             let what = format!("{nqn:?} is not an NVMe qualified name");
             self.report(field, what, "write \"nqn.2025-01.com.example:name\", at most 223 bytes");
         }
@@ -373,6 +400,10 @@ impl Check<'_> {
 
 /// The largest namespace number: what one page of the list of active namespaces (CNS 02h) holds.
 const NSID_MAX: u32 = 1024;
+/// Unnamed hosts of one address: each has a whole part of its weight.
+const HOSTS_PER_ADDRESS_MAX: u32 = 1024;
+/// A device's replies: what one connection may hold of them; also the least of a second.
+const REPLIES_LEAST: Bytes = Bytes::kib(64);
 /// Reads and writes each need room for one transfer, and one more of each keeps the SSD busy meanwhile.
 const MEMORY_IN_TRANSFERS: u64 = 4;
 

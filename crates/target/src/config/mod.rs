@@ -41,6 +41,7 @@ pub use problem::{ConfigError, Problem};
 pub use scheduler::{PolicyKind, SchedulerConfig, SchedulerOverrides};
 
 use sched::Slo;
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use units::{ByteRate, Bytes, Nanos};
@@ -180,6 +181,17 @@ impl Config {
             limits: Limits::default(),
             log: LogConfig::default(),
         }
+    }
+
+    /// The hosts that are named: in a [[tenant]], or among the `hosts` of a subsystem. All others are strangers, who are told
+    /// apart by their addresses.
+    pub fn named_hosts(&self) -> HashSet<String> {
+        let tenants = self.tenants.iter().map(|tenant| &tenant.host);
+        let allowed = self.subsystems.iter().flat_map(|subsystem| match &subsystem.hosts {
+            AllowedHosts::Only(hosts) => &hosts[..],
+            AllowedHosts::Any => &[],
+        });
+        tenants.chain(allowed).cloned().collect()
     }
 
     /// Reads and checks a file.

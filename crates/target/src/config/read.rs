@@ -110,10 +110,20 @@ fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
             .size(findings, "memory_per_connection")
             .unwrap_or(default.memory_per_connection),
         memory_per_host: table.size(findings, "memory_per_host"),
+        reply_memory: table.size(findings, "reply_memory").unwrap_or(default.reply_memory),
+        reply_rate: table.rate(findings, "reply_rate").unwrap_or(default.reply_rate),
         connections: table.number(findings, "connections").unwrap_or(default.connections),
         connections_per_host: table
             .number(findings, "connections_per_host")
             .unwrap_or(default.connections_per_host),
+        connections_per_address: table.number(findings, "connections_per_address"),
+        hosts_per_address: table.number(findings, "hosts_per_address").unwrap_or(default.hosts_per_address),
+        discovery_connections: table
+            .number(findings, "discovery_connections")
+            .unwrap_or(default.discovery_connections),
+        discovery_per_address: table
+            .number(findings, "discovery_per_address")
+            .unwrap_or(default.discovery_per_address),
         connections_waiting: table
             .number(findings, "connections_waiting")
             .unwrap_or(default.connections_waiting),
@@ -123,6 +133,8 @@ fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
         handshake_timeout: table.span(findings, "handshake_timeout").unwrap_or(default.handshake_timeout),
         connect_timeout: table.span(findings, "connect_timeout").unwrap_or(default.connect_timeout),
         stall_timeout: table.span(findings, "stall_timeout").unwrap_or(default.stall_timeout),
+        transfer_timeout: table.span(findings, "transfer_timeout").unwrap_or(default.transfer_timeout),
+        keep_alive_max: table.span(findings, "keep_alive_max").unwrap_or(default.keep_alive_max),
         hang_after: table.span(findings, "hang_after").unwrap_or(default.hang_after),
         drain_timeout: table.span(findings, "drain_timeout").unwrap_or(default.drain_timeout),
     };

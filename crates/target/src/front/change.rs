@@ -3,12 +3,12 @@
 use super::Front;
 use crate::config::{AllowedHosts, Limits, TenantConfig};
 use crate::mailbox::Mailbox;
-use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Announcement, ToPipeline};
-use crate::tenants::share_of;
 use nvme::subsystem::DiscoveryRecord;
+use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// The way to a subsystem.
@@ -42,6 +42,8 @@ pub(crate) enum Change {
     },
     /// All hosts with other than an equal share.
     Tenants(Vec<TenantConfig>),
+    /// The hosts that the configuration names.
+    Named(Arc<HashSet<String>>),
     /// Other bounds.
     Limits(Limits),
     /// One more address to listen on.
@@ -66,7 +68,7 @@ impl Front {
             Change::Pipeline { slot, mailbox } => {
                 if let Some(newcomer) = &mailbox {
                     for (host, id) in self.registry.iter() {
-                        let share = share_of(&self.tenants, host);
+                        let share = self.registry.told(host);
                         let host = host.clone();
                         newcomer.tell(ToPipeline::Tenant(Announcement { id, host, share, is_reused: false }));
                     }
@@ -78,16 +80,13 @@ impl Front {
                 self.parts.discovery.set_discovery_records(records);
             }
             Change::Tenants(tenants) => {
-                for (host, tenant) in self.registry.iter() {
-                    let share = share_of(&tenants, host);
-                    if share != share_of(&self.tenants, host) {
-                        let tell = |to: &Mailbox<ToPipeline>| {
-                            to.tell(ToPipeline::Change(PipelineChange::Share { tenant, share }));
-                        };
-                        self.pipelines.iter().for_each(tell);
-                    }
-                }
                 self.tenants = tenants;
+                self.weigh_all();
+            }
+            Change::Named(hosts) => {
+                self.places.set_named(Arc::clone(&hosts));
+                self.accounts.set_named(hosts);
+                self.weigh_all();
             }
             Change::Limits(limits) => self.set_limits(limits),
             Change::Listen { address, listener, answer } => {

@@ -8,21 +8,22 @@
 //! Holds: a connection that was admitted is dismissed exactly once: here if it goes before it has left, and from then on by its
 //!        `Admission`, wherever that ends.
 
-use super::{Departure, Front, Stage, queue_of};
+use super::{Departure, Front, GUEST_MEMORY, Stage, queue_of};
+use crate::account::{ConnectionAccount, HostAccount};
 use crate::complaints::Subject;
 use crate::config::AllowedHosts;
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
+use crate::places::{Charged, Origin};
 use crate::slab::Key;
-use crate::tenants::share_of;
 use nvme::buffer::Buffer;
 use nvme::connection::FlowControl;
-use nvme::spec::connect::ConnectData;
+use nvme::spec::connect::{ConnectData, Culprit};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{read_connect, unknown_subsystem};
 use reactor::Token;
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use tracing::{info, warn};
 use units::{Instant, TenantId};
@@ -42,9 +43,9 @@ impl Front {
         now: Instant,
         key: Key,
         sqe: Sqe,
-        payload: Option<Payload>,
+        payload: Option<&Payload>,
     ) -> Result<(), Refusal> {
-        let data = read_connect(&sqe, payload.as_ref().map(Buffer::bytes)).map_err(|cqe| {
+        let data = read_connect(&sqe, payload.map(Buffer::bytes)).map_err(|cqe| {
             let why = "the first command of a connection must be a Connect with its data";
             Refusal { cqe, host: None, why }
         })?;
@@ -52,8 +53,12 @@ impl Front {
         let subsystem = data
             .subsystem_nqn()
             .ok_or_else(|| refuse(unknown_subsystem(&sqe), "the subsystem's name is none"))?;
+        if data.host_nqn().is_none() {
+            let why = "the host's name is none: not UTF-8, with control characters, or too long";
+            return Err(refuse(Culprit::HOST_NQN.refuse(sqe.cid()), why));
+        }
         let named = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
-        let (Some(route), Some(host), Some(connect_data)) = (named, data.host_nqn(), payload) else {
+        let (Some(route), Some(host)) = (named, data.host_nqn()) else {
             let why = "there is no such subsystem, or discovery does not grant this";
             return self.connect_discovery(now, key, &sqe, &data).map_err(|cqe| refuse(cqe, why));
         };
@@ -64,18 +69,20 @@ impl Front {
             return Err(refuse(cqe, "the host is not allowed to use this subsystem"));
         }
         let (subsystem, home) = (route.subsystem, route.home);
-        let (tenant, host) = self
-            .admit(host.as_str())
+        let peer = self.guests.get(key).expect("its command has just come").link.peer;
+        let (tenant, host, charged) = self
+            .admit(host.as_str(), peer.ip())
             .map_err(|why| refuse(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY), why))?;
         let guest = self.guests.get_mut(key).expect("its command has just come");
         let unparsed = guest.link.take_held();
         guest.stage = Stage::Leaving(Box::new(Departure {
             connect: sqe,
-            connect_data,
+            connect_data: Box::new(data),
             subsystem,
             home,
             tenant,
             host,
+            charged,
             unparsed,
             is_detaching: false,
         }));
@@ -83,34 +90,51 @@ impl Front {
     }
 
     /// Counts one more connection of `host`, whom every pipeline knows from now on. The error is why not.
-    fn admit(&mut self, host: &str) -> Result<(TenantId, Arc<str>), &'static str> {
-        let limits = &self.parts.limits;
-        if self.connections() >= limits.connections as usize {
-            return Err("limits.connections is reached");
-        }
-        if self.registry.connections(host) >= limits.connections_per_host as usize {
+    fn admit(&mut self, host: &str, address: IpAddr) -> Result<(TenantId, Arc<str>, Charged), &'static str> {
+        if self.registry.connections(host) >= self.parts.limits.connections_per_host as usize {
             return Err("limits.connections_per_host is reached");
         }
-        let admission = self.registry.connect(host).ok_or("as many hosts as can be are connected")?;
+        let name: Arc<str> = host.into();
+        let origin = Origin::of(address);
+        let hosts_before = self.places.hosts_at(origin);
+        let charged = self.places.take(&name, address)?;
+        let Some(admission) = self.registry.connect(host, origin) else {
+            self.places.give(&name, &charged);
+            return Err("as many hosts as can be are connected");
+        };
         if admission.is_new {
+            let share = self.share(host);
+            self.registry.tell(host, share);
             let announcement = Announcement {
                 id: admission.id,
                 host: admission.host.clone(),
-                share: share_of(&self.tenants, host),
+                share,
                 is_reused: admission.is_reused,
             };
             for pipeline in self.pipelines.iter() {
                 pipeline.tell(ToPipeline::Tenant(announcement.clone()));
             }
         }
-        self.handed_over += 1;
-        Ok((admission.id, admission.host))
+        if self.places.hosts_at(origin) != hosts_before {
+            self.weigh(origin);
+        }
+        Ok((admission.id, admission.host, charged))
     }
 
     /// A connection that was counted has gone.
-    pub(super) fn dismiss(&mut self, host: &str) {
-        self.handed_over -= 1;
+    pub(super) fn dismiss(&mut self, host: &Arc<str>, charged: &Charged) {
+        let origin = match charged {
+            Charged::Address(origin) => Some(*origin),
+            Charged::Host(_) => None,
+        };
+        let hosts_before = origin.map(|origin| self.places.hosts_at(origin));
+        self.places.give(host, charged);
         self.registry.disconnect(host);
+        if let Some(origin) = origin
+            && hosts_before != Some(self.places.hosts_at(origin))
+        {
+            self.weigh(origin);
+        }
     }
 
     /// A Connect to the discovery service; or to nothing there is, which the discovery subsystem knows how to refuse.
@@ -122,6 +146,10 @@ impl Front {
         data: &ConnectData,
     ) -> Result<(), Cqe> {
         let connected = self.parts.discovery.on_connect(now, queue_of(key), sqe, data)?;
+        let origin = Origin::of(self.peer_ip(key));
+        self.make_room_in_discovery(now, origin);
+        self.discovering.enter(key, origin, now);
+        let payer = self.accounts.payer(Some(connected.host_nqn.as_str()), self.peer_ip(key));
         let guest = self.guests.get_mut(key).expect("its command has just come");
         if let Some(local) = guest.local {
             self.parts.discovery.set_local_address(queue_of(key), local);
@@ -130,12 +158,28 @@ impl Front {
         guest.link.transport.set_queue(connected.entries, flow);
         guest.link.reply(connected.cqe);
         guest.stage = Stage::Discovery;
+        guest.link.account = ConnectionAccount::new(GUEST_MEMORY, HostAccount::new(None), payer);
         self.room.leave(key);
         let peer = guest.link.peer;
         if self.complaints.admits(now, peer.ip(), Subject::Connected) {
             info!(%peer, host = connected.host_nqn.as_str(), "connected to discovery");
         }
         Ok(())
+    }
+
+    /// Those who come to the discovery service find a place, and push out those from the address that has most.
+    fn make_room_in_discovery(&mut self, now: Instant, origin: Origin) {
+        let limits = &self.parts.limits;
+        let (all, each) = (limits.discovery_connections as usize, limits.discovery_per_address as usize);
+        let why = "others from its address come to discovery: limits.discovery_per_address is reached";
+        while self.discovering.of(origin) >= each {
+            let Some(out) = self.discovering.first_of(origin) else { break };
+            self.close(now, out, Subject::Dropped, why);
+        }
+        while self.discovering.len() >= all {
+            let Some(out) = self.discovering.crowded_out() else { break };
+            self.close(now, out, Subject::Dropped, "limits.discovery_connections is reached, others come");
+        }
     }
 
     /// A connection has left the reactor: to its pipeline.
@@ -146,7 +190,8 @@ impl Front {
         let Stage::Leaving(departure) = guest.stage else {
             unreachable!("only those who leave are detached")
         };
-        let Departure { connect, connect_data, subsystem, home, tenant, host, unparsed, .. } = *departure;
+        let Departure { connect, connect_data, subsystem, home, tenant, host, charged, unparsed, .. } =
+            *departure;
         let peer = guest.link.peer;
         let handover = Handover {
             socket,
@@ -157,7 +202,7 @@ impl Front {
             unparsed,
             subsystem,
             tenant,
-            admission: Admission::new(host, self.parts.mailbox.clone()),
+            admission: Admission::new(host, charged, self.parts.mailbox.clone()),
         };
         if self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))).is_err() {
             // What comes back is dropped, which gives back its place.

@@ -11,31 +11,40 @@
 //!
 //! The front numbers the tenants: before a connection goes to its pipeline, every pipeline has been told who it is.
 //!
-//! Holds: connections are bounded, in all, by host, and before Connect (`tests/bad_peers/crowds.rs`).
-//! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`; who has to leave
+//! Who may stay is decided when it is known who it is, at Connect: until then everybody is in the waiting room, where a newcomer
+//! always finds a place. So strangers, however many, do not keep out a host that the configuration names.
+//!
+//! Holds: connections are bounded, in all, by host, by address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
+//! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`, and what share it has `shares`; who pays for places `places`; who has to leave
 //!            the room is `waiting`; how often a host is worth a line of the log is `complaints`; who has vanished is `watch`; what
 //!            changes while the target runs is `change`.
 
 mod change;
 mod connect;
+mod shares;
 mod watch;
 
 pub(crate) use change::{Change, Route};
 
-use crate::assemble::IN_CAPSULE_MAX;
+use crate::account::{Accounts, ConnectionAccount, HostAccount, Permit, REPLIES_MAX, Supply};
+use crate::assemble::{IN_CAPSULE_MAX, millis};
 use crate::complaints::{Complaints, Subject, Untold};
 use crate::config::{Limits, TenantConfig};
+use crate::crowd::Crowd;
 use crate::link::{Events, Link};
 use crate::mailbox::{Inbox, Mailbox};
-use crate::payload::{Budget, HostBudget, Intakes, Payload};
+use crate::payload::{Intakes, Payload};
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToFront};
+use crate::places::{Charged, Origin, PlaceLimits, Places};
+use crate::replies::{self, Deferred, ReplyRate, Wait};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
 use crate::waiting::{Manners, WaitingRoom};
 use connect::Refusal;
 use nvme::buffer::Buffer;
 use nvme::connection::{Fatal, TargetConnection, TargetEvent, TargetLimits};
+use nvme::spec::connect::ConnectData;
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{Action, Output, QueueKey, Subsystem};
 use reactor::{Clock, Event, Reactor, Token};
@@ -52,6 +61,10 @@ use watch::watch_peer;
 const TENANTS_MAX: usize = 4096;
 /// Memory of one connection before it has a home: Connect data, or what discovery is asked.
 const GUEST_MEMORY: Bytes = Bytes::kib(64);
+/// Bytes after Connect that are kept while a connection is on its way to its home: none come from a host that waits for the answer.
+const UNPARSED_MAX: usize = 64 << 10;
+/// Why a connection ends whose host does not wait.
+const TOO_EARLY: &str = "the host sent commands before Connect was answered";
 /// How long a listener that cannot accept (too many open files) rests.
 const ACCEPT_REST: Nanos = Nanos::millis(100);
 /// How often connections of the discovery service are looked at for a host that has stopped.
@@ -96,13 +109,15 @@ enum Stage {
 /// What a connection takes along.
 struct Departure {
     connect: Sqe,
-    connect_data: Payload,
+    connect_data: Box<ConnectData>,
     /// The subsystem's slot.
     subsystem: usize,
     /// The slot of the pipeline it is at home in.
     home: usize,
     tenant: TenantId,
     host: Arc<str>,
+    /// Who pays for its place.
+    charged: Charged,
     unparsed: Vec<u8>,
     is_detaching: bool,
 }
@@ -122,9 +137,16 @@ pub(crate) struct Front {
     /// Guests that have not said Connect.
     room: WaitingRoom,
     registry: Registry,
-    /// Connections handed over and not gone.
-    handed_over: usize,
+    /// Of connections handed over and not gone.
+    places: Places,
+    /// By which the weights of all tenants are multiplied, so that the hosts of an address can be told parts of one.
+    scale: u32,
+    /// Guests at home in discovery.
+    discovering: Crowd,
+    accounts: Accounts,
     intakes: Intakes,
+    /// Guests with commands that wait until they may be answered.
+    deferred: Deferred,
     /// Listeners that cannot accept, and when they try again.
     resting: Vec<Token>,
     resume_at: Option<Instant>,
@@ -147,8 +169,12 @@ impl Front {
             by_token: HashMap::new(),
             room: WaitingRoom::new(parts.limits.connections_waiting as usize),
             registry: Registry::new(TENANTS_MAX),
-            handed_over: 0,
-            intakes: intakes(&parts.limits),
+            places: Places::new(place_limits(&parts.limits)),
+            scale: 1,
+            discovering: Crowd::default(),
+            accounts: Accounts::new(supplies(&parts.limits)),
+            intakes: Intakes::alike(guests_memory(&parts.limits)),
+            deferred: Deferred::default(),
             resting: Vec::new(),
             resume_at: None,
             is_short: false,
@@ -163,7 +189,10 @@ impl Front {
     /// Other bounds, for what comes from now on.
     fn set_limits(&mut self, limits: Limits) {
         self.room.set_capacity(limits.connections_waiting as usize);
-        self.intakes = intakes(&limits);
+        self.intakes = Intakes::alike(guests_memory(&limits));
+        self.accounts.set_supplies(supplies(&limits));
+        self.places.set_limits(place_limits(&limits));
+        self.parts.discovery.set_keep_alive_max(millis(limits.keep_alive_max));
         self.parts.limits = limits;
     }
 
@@ -179,6 +208,7 @@ impl Front {
                 self.on_event(now, event);
             }
             self.run_discovery(now);
+            self.serve_deferred(now);
             self.check_time(now);
         }
         debug!("the front ends");
@@ -189,7 +219,11 @@ impl Front {
         let stall = (self.guests.len() > 0).then_some(self.next_stall_check);
         let keep_alive = self.parts.discovery.next_timeout();
         let untold = self.complaints.deadline();
-        [self.room.deadline(), stall, keep_alive, self.resume_at, untold].into_iter().flatten().min()
+        let deferred = self.deferred.deadline();
+        [self.room.deadline(), stall, keep_alive, self.resume_at, untold, deferred]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {
@@ -200,7 +234,7 @@ impl Front {
                 if !std::mem::replace(&mut self.is_short, true)
                     && self.complaints.admits(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::Turned)
                 {
-                    warn!(%error, connections = self.connections(), "no connection can be accepted for now");
+                    warn!(%error, connections = self.places.held(), "no connection can be accepted for now");
                 }
                 self.resting.push(listener);
                 self.resume_at = Some(now + ACCEPT_REST);
@@ -219,6 +253,7 @@ impl Front {
                 let guest = self.guests.get_mut(key).expect("every token has its guest");
                 // What discovery says is on the heap: there are no buffers to give back.
                 guest.link.on_sent(batch, drop);
+                self.deferred.wake(now);
                 match result {
                     Ok(()) => self.parse(now, key, &[]),
                     Err(error) => self.close_broken(now, key, &error),
@@ -238,7 +273,7 @@ impl Front {
 
     fn on_message(&mut self, now: Instant, message: ToFront) {
         match message {
-            ToFront::Closed { host } => self.dismiss(&host),
+            ToFront::Closed { host, charged } => self.dismiss(&host, &charged),
             ToFront::Change(change) => self.on_change(change),
             ToFront::Drain => {
                 for (_, listener) in self.listeners.drain(..) {
@@ -259,13 +294,6 @@ impl Front {
         if std::mem::take(&mut self.is_short) {
             info!("connections are accepted again");
         }
-        let connections = self.connections();
-        if connections >= self.parts.limits.connections as usize {
-            if self.complaints.admits(now, peer.ip(), Subject::Turned) {
-                warn!(%peer, connections, "a connection is turned away: limits.connections is reached");
-            }
-            return;
-        }
         if let Some(key) = self.room.crowded_out() {
             self.close(now, key, Subject::Dropped, "limits.connections_waiting is reached, others come");
         }
@@ -283,26 +311,30 @@ impl Front {
             }
         };
         let transport = TargetConnection::new(self.parts.transport);
-        // Whose it is, nobody knows yet.
-        let budget = Budget::new(GUEST_MEMORY, HostBudget::new(GUEST_MEMORY));
-        let link = Link::new(now, token, peer, transport, budget);
+        // Whose it is, nobody knows yet: its address pays.
+        let payer = self.accounts.payer(None, peer.ip());
+        let account = ConnectionAccount::new(GUEST_MEMORY, HostAccount::new(None), payer);
+        let link = Link::new(now, token, peer, transport, account);
         let key = self.guests.insert(Guest { link, local, stage: Stage::Greeting });
         self.by_token.insert(token, key);
-        self.room.place(key, Manners::Silent, now, self.parts.limits.handshake_timeout);
+        let patience = self.parts.limits.handshake_timeout;
+        self.room.place(key, Origin::of(peer.ip()), Manners::Silent, now, patience);
         debug!(%peer, "accepted");
     }
 
-    /// Connections that are queues, of discovery too.
-    fn connections(&self) -> usize {
-        // Those that leave are counted as handed over, and in the room until they have left.
-        self.guests.len() - self.room.len() + self.handed_over
+    /// The address of a guest.
+    fn peer_ip(&self, key: Key) -> IpAddr {
+        self.guests.get(key).expect("it is there").link.peer.ip()
     }
 
     fn on_received(&mut self, now: Instant, token: Token, bytes: &[u8]) {
         let Some(key) = self.by_token.get(&token).copied() else { return };
         let guest = self.guests.get_mut(key).expect("every token has its guest");
         match &mut guest.stage {
-            Stage::Leaving(departure) => departure.unparsed.extend_from_slice(bytes),
+            Stage::Leaving(departure) if departure.unparsed.len() < UNPARSED_MAX => {
+                departure.unparsed.extend_from_slice(bytes)
+            }
+            Stage::Leaving(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
             _ => self.parse(now, key, bytes),
         }
     }
@@ -320,7 +352,9 @@ impl Front {
             match event {
                 TargetEvent::Command { sqe, data } => self.on_command(now, key, sqe, data),
                 TargetEvent::Initialized { .. } => {
-                    self.room.place(key, Manners::Greeted, now, self.parts.limits.connect_timeout);
+                    let (origin, patience) =
+                        (Origin::of(self.peer_ip(key)), self.parts.limits.connect_timeout);
+                    self.room.place(key, origin, Manners::Greeted, now, patience);
                 }
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
                 TargetEvent::Fused { .. } => unreachable!("only the queues of a pipeline are let fuse"),
@@ -379,8 +413,10 @@ impl Front {
         let Some(guest) = self.guests.get_mut(key) else { return };
         match guest.stage {
             Stage::Greeting => {
-                if let Err(Refusal { cqe, host, why }) = self.on_first_command(now, key, sqe, data) {
-                    let guest = self.guests.get_mut(key).expect("found above");
+                let refused = self.on_first_command(now, key, sqe, data.as_ref());
+                self.give_back(data);
+                let Some(guest) = self.guests.get_mut(key) else { return };
+                if let Err(Refusal { cqe, host, why }) = refused {
                     let peer = guest.link.peer;
                     if self.complaints.admits(now, peer.ip(), Subject::Refused) {
                         let host = host.as_ref().map(Nqn::as_str);
@@ -389,43 +425,82 @@ impl Front {
                     guest.link.reply(cqe);
                     guest.link.end();
                     guest.stage = Stage::Refused;
+                } else if matches!(guest.stage, Stage::Leaving(_)) && guest.link.transport.outstanding() > 1 {
+                    // It would take memory of this thread along.
+                    self.close(now, key, Subject::Violation, TOO_EARLY);
                 }
             }
-            Stage::Discovery => {
-                let bytes = data.as_ref().map(Buffer::bytes);
-                match self.parts.discovery.on_command(now, queue_of(key), &sqe, bytes) {
-                    Action::Reply { cqe, data: Some(data) } => {
-                        let length =
-                            u32::try_from(data.len()).expect("no longer than the command's descriptor");
-                        guest.link.reply_with_data(cqe, Payload::Heap(data), length);
-                    }
-                    Action::Reply { cqe, .. } | Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => {
-                        guest.link.reply(cqe);
-                    }
-                    // A discovery controller has no IO queues.
-                    Action::Abort { cqe, .. } => guest.link.reply(cqe.abort_failed()),
-                    // There are no namespaces here.
-                    Action::Io(_) | Action::Storing => {
-                        guest.link.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE));
-                    }
-                    Action::Pending => guest.link.transport.hold(sqe.cid()),
-                }
-                self.give_back(key, data);
-            }
-            Stage::Leaving(_) => {
-                let why = "the host sent commands before Connect was answered";
-                self.close(now, key, Subject::Violation, why);
-            }
+            Stage::Discovery => self.on_discovery_command(now, key, sqe, data),
+            Stage::Leaving(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
             Stage::Refused => {}
         }
     }
 
-    fn give_back(&mut self, key: Key, payload: Option<Payload>) {
-        let Some((buffer, account)) = payload.and_then(Payload::into_pooled) else { return };
-        if let Some(guest) = self.guests.get_mut(key) {
-            guest.link.budget.give(account, buffer.len());
+    /// A command for discovery: carried out when its reply may be held.
+    fn on_discovery_command(&mut self, now: Instant, key: Key, sqe: Sqe, data: Option<Payload>) {
+        let length = replies::asked_of_controller(&sqe, true);
+        if length == 0 {
+            return self.carry_out(now, key, sqe, data, None);
         }
-        self.intakes.give(buffer, account);
+        let Some(guest) = self.guests.get_mut(key) else { return };
+        let is_first = guest.link.deferred.is_empty();
+        let rate = ReplyRate::of(&self.parts.limits);
+        match is_first.then(|| replies::admit(&guest.link.account, now, length, rate)) {
+            Some(Ok(permit)) => self.carry_out(now, key, sqe, data, Some(permit)),
+            _ => {
+                guest.link.deferred.push_back(sqe);
+                if is_first {
+                    self.deferred.push(now, key);
+                }
+            }
+        }
+    }
+
+    /// Carries out commands that waited for their replies to be granted.
+    fn serve_deferred(&mut self, now: Instant) {
+        let rate = ReplyRate::of(&self.parts.limits);
+        let mut deferred = std::mem::take(&mut self.deferred);
+        deferred.serve(now, |key| {
+            let link = &mut self.guests.get_mut(key)?.link;
+            let sqe = *link.deferred.front()?;
+            match link.owed.turn(&link.account, now, replies::asked_of_controller(&sqe, true), rate) {
+                Err(wait) => Some(wait),
+                Ok(permit) => {
+                    link.deferred.pop_front();
+                    self.carry_out(now, key, sqe, None, Some(permit));
+                    self.proceed(now, key);
+                    Some(Wait::Turn)
+                }
+            }
+        });
+        self.deferred = deferred;
+    }
+
+    /// Does what a command for discovery says. A reply with data has its permit.
+    fn carry_out(&mut self, now: Instant, key: Key, sqe: Sqe, data: Option<Payload>, permit: Option<Permit>) {
+        let Some(guest) = self.guests.get_mut(key) else { return };
+        let bytes = data.as_ref().map(Buffer::bytes);
+        match self.parts.discovery.on_command(now, queue_of(key), &sqe, bytes) {
+            Action::Reply { cqe, data } => match data.zip(permit) {
+                Some((page, permit)) => guest.link.reply_with_page(cqe, page, permit, sqe.sgl_length()),
+                None => guest.link.reply(cqe),
+            },
+            Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => guest.link.reply(cqe),
+            // A discovery controller has no IO queues.
+            Action::Abort { cqe, .. } => guest.link.reply(cqe.abort_failed()),
+            // There are no namespaces here.
+            Action::Io(_) | Action::Storing => {
+                guest.link.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE));
+            }
+            Action::Pending => guest.link.transport.hold(sqe.cid()),
+        }
+        self.give_back(data);
+    }
+
+    fn give_back(&mut self, payload: Option<Payload>) {
+        if let Some((buffer, permit)) = payload.and_then(Payload::into_pooled) {
+            self.intakes.give(buffer, permit.account());
+        }
     }
 
     fn close(&mut self, now: Instant, key: Key, subject: Subject, why: &str) {
@@ -453,10 +528,11 @@ impl Front {
     fn forget(&mut self, now: Instant, key: Key) {
         let Some(guest) = self.guests.remove(key) else { return };
         self.room.leave(key);
+        self.discovering.leave(key);
         self.by_token.remove(&guest.link.token);
         self.parts.reactor.close(guest.link.token);
         match guest.stage {
-            Stage::Leaving(departure) => self.dismiss(&departure.host),
+            Stage::Leaving(departure) => self.dismiss(&departure.host, &departure.charged),
             Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
             Stage::Greeting | Stage::Refused => {}
         }
@@ -502,11 +578,18 @@ impl Front {
         }
         if now >= self.next_stall_check {
             self.next_stall_check = now + STALL_CHECK;
-            let limit = self.parts.limits.stall_timeout;
-            let stalled = self.guests.iter().filter(|(_, guest)| guest.link.stalled_for(now) >= limit);
+            let (stall, transfer) = (self.parts.limits.stall_timeout, self.parts.limits.transfer_timeout);
+            let is_late =
+                |link: &Link| link.stalled_for(now) >= stall || link.transfer_awaited_for(now) >= transfer;
+            let stalled = self.guests.iter().filter(|(_, guest)| is_late(&guest.link));
             let stalled: Vec<Key> = stalled.map(|(key, _)| key).collect();
             for key in stalled {
-                self.close(now, key, Subject::Dropped, "the host does not read its replies");
+                self.close(
+                    now,
+                    key,
+                    Subject::Dropped,
+                    "the host neither read its replies nor sent its data in time",
+                );
             }
             let starved = self.guests.iter().filter(|(_, guest)| guest.link.starved);
             let starved: Vec<Key> = starved.map(|(key, _)| key).collect();
@@ -520,9 +603,27 @@ impl Front {
 }
 
 /// Memory for what arrives before a connection has a home: enough for everybody's one command.
-fn intakes(limits: &Limits) -> Intakes {
-    let guests_max = u64::from(limits.connections) + u64::from(limits.connections_waiting);
-    Intakes::for_commands(guests_max, Bytes(u64::from(IN_CAPSULE_MAX)))
+fn guests_memory(limits: &Limits) -> Bytes {
+    let guests_max = u64::from(limits.discovery_connections) + u64::from(limits.connections_waiting);
+    Bytes((guests_max + 1) * u64::from(IN_CAPSULE_MAX))
+}
+
+/// What the front has of each account. Named hosts have no floors here: nobody is known before Connect, and those who come to
+/// discovery always find a place.
+fn supplies(limits: &Limits) -> [Supply; 4] {
+    let command = Bytes(u64::from(IN_CAPSULE_MAX));
+    let guests = Supply { limit: guests_memory(limits), floor_max: Bytes::ZERO, first: command };
+    let none = Supply { limit: Bytes::ZERO, floor_max: Bytes::ZERO, first: Bytes::ZERO };
+    let replies = Bytes(REPLIES_MAX);
+    [guests, guests, none, Supply { limit: limits.reply_memory, floor_max: replies, first: replies }]
+}
+
+fn place_limits(limits: &Limits) -> PlaceLimits {
+    PlaceLimits {
+        all: limits.connections,
+        per_address: limits.connections_per_address,
+        hosts_per_address: limits.hosts_per_address,
+    }
 }
 
 /// The name of a guest in the discovery subsystem.

@@ -7,18 +7,20 @@
 
 use super::message::ToFront;
 use crate::mailbox::{Line, Mailbox, System};
+use crate::places::Charged;
 use std::sync::Arc;
 
 /// The place of one connection.
 pub(crate) struct Admission<L: Line<ToFront> = System> {
     host: Arc<str>,
+    charged: Charged,
     front: Mailbox<ToFront, L>,
 }
 
 impl<L: Line<ToFront>> Admission<L> {
-    /// A place that `front` has counted as one of `host`.
-    pub(crate) fn new(host: Arc<str>, front: Mailbox<ToFront, L>) -> Admission<L> {
-        Admission { host, front }
+    /// A place that `front` has counted as one of `host` and charged to `charged`.
+    pub(crate) fn new(host: Arc<str>, charged: Charged, front: Mailbox<ToFront, L>) -> Admission<L> {
+        Admission { host, charged, front }
     }
 
     /// The host's NQN.
@@ -29,6 +31,7 @@ impl<L: Line<ToFront>> Admission<L> {
 
 impl<L: Line<ToFront>> Drop for Admission<L> {
     fn drop(&mut self) {
-        self.front.tell(ToFront::Closed { host: Arc::clone(&self.host) });
+        let (host, charged) = (Arc::clone(&self.host), self.charged.clone());
+        self.front.tell(ToFront::Closed { host, charged });
     }
 }

@@ -10,12 +10,15 @@ use super::message::ToPipeline;
 use super::placement::Placement;
 use super::sessions::Ending;
 use super::{Home, Pipeline};
+use crate::assemble::millis;
 use crate::config::Limits;
 use crate::mailbox::Mailbox;
 use crate::slab::Key;
 use nvme::spec::Status;
 use nvme::subsystem::{HostAccess, NamespaceInfo, SavedReservations};
 use sched::{Policy, Refused, Share};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{error, warn};
 use units::{Bytes, Instant, TenantId};
@@ -38,6 +41,8 @@ pub(crate) enum Change {
         /// Memory for IO buffers.
         memory: Bytes,
     },
+    /// The hosts that the configuration names.
+    Named(Arc<HashSet<String>>),
     /// A tenant was promised something else.
     Share {
         /// Who.
@@ -130,12 +135,17 @@ impl Pipeline {
             Change::Limits { limits, memory } => {
                 (self.limits, self.memory) = (limits, memory);
                 let of_host = self.host_memory();
-                self.tenants.iter().flatten().for_each(|tenant| tenant.budget.set_limit(of_host));
+                self.tenants.iter().flatten().for_each(|tenant| tenant.account.set_limit(of_host));
+                let keep_alive_max = millis(self.limits.keep_alive_max);
+                let homes = self.homes.iter_mut().flatten();
+                homes.for_each(|home| home.subsystem.set_keep_alive_max(keep_alive_max));
+                self.accounts.set_supplies(super::supplies(&self.limits, self.memory));
                 let half = Bytes(memory.get() / 2);
                 self.intakes.set_limit(half);
                 self.reads.set_limit(half);
                 self.memory_came_back = true;
             }
+            Change::Named(hosts) => self.accounts.set_named(hosts),
             Change::Share { tenant, share } => self.promise(now, tenant, share),
             Change::SubsystemAdded { slot, home } => {
                 if self.homes.len() <= slot {

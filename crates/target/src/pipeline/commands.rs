@@ -7,7 +7,9 @@ use super::fused::FirstHalf;
 use super::message::IoOutcome;
 use super::placement::{Placement, priority_of};
 use super::{Origin, Pipeline, key_of, queue_of};
-use crate::payload::{Account, Payload};
+use crate::account::{Account, Permit};
+use crate::payload::{Payload, footprint};
+use crate::replies::{self, ReplyRate, Wait};
 use crate::slab::Key;
 use crate::switch::{Failure, Finished, Request, Spent, Work};
 use nvme::buffer::Buffer;
@@ -24,10 +26,10 @@ pub(super) struct IoContext {
     pub(super) command: IoCommand,
     /// The device it is for.
     pub(super) device: usize,
-    /// Bytes of the connection's budget that its read data takes.
+    /// Bytes that it reads for its host.
     pub(super) read_length: usize,
-    /// What the memory of its write data is counted as.
-    pub(super) account: Account,
+    /// The right to hold the data that it writes, or has been admitted to read.
+    permit: Option<Permit>,
     pub(super) place: Place,
     /// What its host is told if it is taken back before it has reached the device.
     pub(super) if_withdrawn: Status,
@@ -57,18 +59,64 @@ impl Pipeline {
     /// A command has come, with its data.
     pub(super) fn on_command(&mut self, now: Instant, key: Key, sqe: &Sqe, payload: Option<Payload>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
+        let length = replies::asked_of_controller(sqe, session.queue_id == 0);
+        if length == 0 {
+            return self.carry_out(now, key, sqe, payload, None);
+        }
+        let Some(link) = &mut session.link else { return };
+        let is_first = link.deferred.is_empty();
+        let admitted =
+            is_first.then(|| replies::admit(&link.account, now, length, ReplyRate::of(&self.limits)));
+        match admitted {
+            Some(Ok(permit)) => self.carry_out(now, key, sqe, payload, Some(permit)),
+            _ => {
+                link.deferred.push_back(*sqe);
+                if is_first {
+                    self.deferred.push(now, key);
+                }
+            }
+        }
+    }
+
+    /// Carries out commands that waited for their replies to be granted.
+    pub(super) fn serve_deferred(&mut self, now: Instant) {
+        let mut deferred = std::mem::take(&mut self.deferred);
+        deferred.serve(now, |key| {
+            let link = self.sessions.get_mut(key)?.link.as_mut()?;
+            let sqe = *link.deferred.front()?;
+            let length = replies::asked_of_controller(&sqe, true);
+            match link.owed.turn(&link.account, now, length, ReplyRate::of(&self.limits)) {
+                Err(wait) => Some(wait),
+                Ok(permit) => {
+                    link.deferred.pop_front();
+                    self.carry_out(now, key, &sqe, None, Some(permit));
+                    Some(Wait::Turn)
+                }
+            }
+        });
+        self.deferred = deferred;
+    }
+
+    /// Does what a command says. A reply with data has its permit.
+    fn carry_out(
+        &mut self,
+        now: Instant,
+        key: Key,
+        sqe: &Sqe,
+        payload: Option<Payload>,
+        permit: Option<Permit>,
+    ) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
         let (Some(link), Some(home)) = (&mut session.link, &mut self.homes[session.subsystem]) else {
             return;
         };
         let data = payload.as_ref().map(Buffer::bytes);
         match home.subsystem.on_command(now, queue_of(key), sqe, data) {
             Action::Io(command) => return self.start_io(now, key, sqe.cid(), command, payload),
-            Action::Reply { cqe, data: None } => link.reply(cqe),
-            Action::Reply { cqe, data: Some(data) } => {
-                let length =
-                    u32::try_from(data.len()).expect("a reply is no longer than its command's descriptor");
-                link.reply_with_data(cqe, Payload::Heap(data), length);
-            }
+            Action::Reply { cqe, data } => match data.zip(permit) {
+                Some((page, permit)) => link.reply_with_page(cqe, page, permit, sqe.sgl_length()),
+                None => link.reply(cqe),
+            },
             Action::Credits { enabled, cqe } => {
                 let credit = if enabled { self.switch.policy().credit(session.tenant).0 } else { 0 };
                 link.reply(cqe.with_dw0(credit));
@@ -81,16 +129,13 @@ impl Pipeline {
             Action::Storing => {}
         }
         self.mark_dirty(key);
-        self.give_back(key, payload);
+        self.give_back(payload);
     }
 
     /// The data of a command that needed no device is no longer needed.
-    pub(super) fn give_back(&mut self, key: Key, payload: Option<Payload>) {
-        let Some((buffer, account)) = payload.and_then(Payload::into_pooled) else { return };
-        if let Some(link) = self.sessions.get_mut(key).and_then(|session| session.link.as_mut()) {
-            link.budget.give(account, buffer.len());
-        }
-        self.intakes.give(buffer, account);
+    pub(super) fn give_back(&mut self, payload: Option<Payload>) {
+        let Some((buffer, permit)) = payload.and_then(Payload::into_pooled) else { return };
+        self.intakes.give(buffer, permit.account());
         self.memory_came_back = true;
     }
 
@@ -108,11 +153,10 @@ impl Pipeline {
     }
 
     fn start_io(&mut self, now: Instant, key: Key, cid: u16, command: IoCommand, payload: Option<Payload>) {
-        let (buffer, account) = payload.and_then(Payload::into_pooled).unzip();
+        let (buffer, permit) = payload.and_then(Payload::into_pooled).unzip();
         let placement = self.placement_of(key, command.nsid);
         let work = placement.work(&command, buffer);
-        let account = account.unwrap_or(Account::Transfer);
-        self.start_work(now, key, cid, (command, account), (placement.device, work), None);
+        self.start_work(now, key, cid, (command, permit), (placement.device, work), None);
     }
 
     /// Where a namespace lies that a command of `key` was just checked against.
@@ -128,7 +172,7 @@ impl Pipeline {
         now: Instant,
         key: Key,
         cid: u16,
-        (command, account): (IoCommand, Account),
+        (command, permit): (IoCommand, Option<Permit>),
         (device, work): (usize, Work),
         first: Option<FirstHalf>,
     ) {
@@ -144,7 +188,7 @@ impl Pipeline {
             command,
             device,
             read_length,
-            account,
+            permit,
             place: Place::Nowhere,
             if_withdrawn: Status::ABORT_REQUESTED,
             sequence: self.started,
@@ -166,10 +210,15 @@ impl Pipeline {
         let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
         let link = session.link.as_mut().expect("what a connection leaves behind is not admitted any more");
         let length = context.read_length;
-        if length > 0 && !(session.waiting.is_empty() && link.budget.take(Account::Transfer, length)) {
-            context.place = Place::Waiting(work);
-            self.waiting_links.push(&mut session.waiting, io);
-            return self.mark_thirsty(key);
+        if length > 0 {
+            let is_next = session.waiting.is_empty();
+            let permit = is_next.then(|| link.account.take(Account::Read, footprint(length))).flatten();
+            if permit.is_none() {
+                context.place = Place::Waiting(work);
+                self.waiting_links.push(&mut session.waiting, io);
+                return self.mark_thirsty(key);
+            }
+            context.permit = permit;
         }
         self.dispatch(now, io, work);
     }
@@ -181,10 +230,11 @@ impl Pipeline {
             let first = self.waiting_links.first(&session.waiting);
             let (Some(link), Some(io)) = (&mut session.link, first) else { return };
             let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
-            if !link.budget.take(Account::Transfer, context.read_length) {
-                // What is missing may be held by another connection of the host.
+            let Some(permit) = link.account.take(Account::Read, footprint(context.read_length)) else {
+                // What is missing may be held by another connection, or another host.
                 return self.mark_thirsty(key);
-            }
+            };
+            context.permit = Some(permit);
             self.waiting_links.remove(&mut session.waiting, io);
             let Place::Waiting(work) = std::mem::replace(&mut context.place, Place::Nowhere) else {
                 unreachable!("it waited with its work");
@@ -228,6 +278,7 @@ impl Pipeline {
     /// An IO of a connection here has ended.
     pub(super) fn on_outcome(&mut self, now: Instant, io: Key, outcome: IoOutcome) {
         let mut context = self.ios.remove(io).expect("an IO ends once");
+        let permit = context.permit.take();
         let IoOutcome { result, read, spent, credit } = outcome;
         self.note_abort(io, &result);
         let dword = match &result {
@@ -253,17 +304,15 @@ impl Pipeline {
                 }
             }
         }
-        let accounts = (first.as_ref().map_or(context.account, |first| first.account), context.account);
+        let account = |permit: Option<&Permit>| permit.map_or(Account::Transfer, Permit::account);
+        let accounts = [account(first.as_ref().map(|first| &first.permit)), account(permit.as_ref())];
         let spent = match spent {
             Spent::Nothing => [None, None],
             Spent::One(buffer) => [None, Some(buffer)],
             Spent::Two(buffers) => buffers.map(Some),
         };
-        for (buffer, account) in spent.into_iter().zip([accounts.0, accounts.1]) {
+        for (buffer, account) in spent.into_iter().zip(accounts) {
             let Some(buffer) = buffer else { continue };
-            if let Some(link) = &mut session.link {
-                link.budget.give(account, buffer.len());
-            }
             self.intakes.give(buffer, account);
             self.memory_came_back = true;
         }
@@ -276,17 +325,12 @@ impl Pipeline {
                 if session.credits && status.is_success() {
                     cqe = cqe.with_dw0(credit.0);
                 }
-                match read {
-                    Some(buffer) => {
+                match read.zip(permit) {
+                    Some((buffer, permit)) => {
                         let length = buffer.len() as u32;
-                        link.reply_with_data(cqe, Payload::Pooled(buffer, Account::Transfer), length);
+                        link.reply_with_data(cqe, Payload::Pooled(buffer, permit), length);
                     }
-                    None => {
-                        if context.read_length > 0 {
-                            link.budget.give(Account::Transfer, context.read_length);
-                        }
-                        link.reply(cqe);
-                    }
+                    None => link.reply(cqe),
                 }
                 self.mark_dirty(context.session);
                 if status.is_success() && context.read_length > 0 {

@@ -6,7 +6,8 @@
 //! Holds: both commands are answered, once each, whatever becomes of the IO (`tests/fused.rs`).
 
 use super::{Pipeline, queue_of};
-use crate::payload::{Account, Payload};
+use crate::account::Permit;
+use crate::payload::Payload;
 use crate::slab::Key;
 use nvme::buffer::Buffer;
 use nvme::spec::{Sqe, Status};
@@ -16,8 +17,8 @@ use units::Instant;
 /// The first of two fused commands.
 pub(super) struct FirstHalf {
     pub(super) cid: u16,
-    /// What the memory of its data is counted as.
-    pub(super) account: Account,
+    /// The right to hold its data.
+    pub(super) permit: Permit,
     /// What it is told if the IO is taken back, if not the same as the second.
     pub(super) if_withdrawn: Option<Status>,
 }
@@ -35,18 +36,18 @@ impl Pipeline {
             FusedAction::Reply(cqes) => {
                 cqes.into_iter().for_each(|cqe| link.reply(cqe));
                 self.mark_dirty(key);
-                self.give_back(key, compared);
-                self.give_back(key, written);
+                self.give_back(compared);
+                self.give_back(written);
             }
             FusedAction::Io(command) => {
                 let pooled = |payload: Option<Payload>| payload.and_then(Payload::into_pooled);
-                let (expected, account_of_first) = pooled(compared).expect("a checked compare has its data");
-                let (written, account) = pooled(written).expect("a checked write has its data");
+                let (expected, permit_of_first) = pooled(compared).expect("a checked compare has its data");
+                let (written, permit) = pooled(written).expect("a checked write has its data");
                 let placement = self.placement_of(key, command.nsid);
                 let work = placement.compare_and_write(&command, [expected, written]);
-                let first = FirstHalf { cid: first.cid(), account: account_of_first, if_withdrawn: None };
+                let first = FirstHalf { cid: first.cid(), permit: permit_of_first, if_withdrawn: None };
                 let device = placement.device;
-                self.start_work(now, key, second.cid(), (command, account), (device, work), Some(first));
+                self.start_work(now, key, second.cid(), (command, Some(permit)), (device, work), Some(first));
             }
         }
     }

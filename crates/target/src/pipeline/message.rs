@@ -3,11 +3,13 @@
 use super::admission::Admission;
 use super::change::Change;
 use crate::payload::Payload;
+use crate::places::Charged;
 use crate::slab::Key;
 use crate::stats::SsdStats;
 use crate::switch::{Failure, Spent, Work};
 use nvme::connection::TargetConnection;
 use nvme::spec::Sqe;
+use nvme::spec::connect::ConnectData;
 use reactor::IoBuffer;
 use sched::{Credit, Priority, Share};
 use std::net::{SocketAddr, TcpStream};
@@ -96,7 +98,7 @@ pub(crate) struct Handover {
     /// The Connect command, not answered yet.
     pub(crate) connect: Sqe,
     /// Its data.
-    pub(crate) connect_data: Payload,
+    pub(crate) connect_data: Box<ConnectData>,
     /// Bytes that came after it.
     pub(crate) unparsed: Vec<u8>,
     /// The subsystem's slot.
@@ -149,6 +151,8 @@ pub(crate) enum ToFront {
     Closed {
         /// Whose it was.
         host: Arc<str>,
+        /// Who paid for its place.
+        charged: Charged,
     },
     /// Something changes.
     Change(crate::front::Change),

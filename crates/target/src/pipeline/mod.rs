@@ -43,13 +43,15 @@ mod withdraw;
 
 pub(crate) use peers::Peers;
 
+use crate::account::{Accounts, HostAccount, REPLIES_MAX, Supply};
 use crate::chain::Chains;
 use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
 use crate::histogram::Histogram;
 use crate::link::Events;
 use crate::mailbox::Inbox;
-use crate::payload::{HostBudget, Intakes};
+use crate::payload::Intakes;
+use crate::replies::Deferred;
 use crate::slab::{Key, Slab};
 use crate::state::Keeper;
 use crate::stats::{Counters, SsdStats, TenantStats};
@@ -64,7 +66,6 @@ use remote::Remote;
 use sessions::{Ending, Session};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{debug, warn};
@@ -73,6 +74,11 @@ use units::{Bytes, Instant, Nanos, TenantId};
 /// What the switch waits for may be over before a turn ends, as when tokens come quickly. So often it is run again for that before
 /// replies are sent: each of them takes a system call and a segment that others could have shared.
 const WAITS_PER_TURN_MAX: u32 = 4;
+/// What a named host can always have for data in capsules: eight of the longest.
+const CAPSULES_FLOOR: Bytes = Bytes::kib(64);
+/// What everybody may have although others have most: data in capsules, and other data of IOs.
+const CAPSULES_FIRST: Bytes = Bytes::kib(16);
+const DATA_FIRST: Bytes = Bytes::kib(256);
 /// How often connections are looked at for a host that has stopped: so many times within the time-out.
 const STALL_CHECKS: u64 = 4;
 
@@ -134,7 +140,7 @@ enum Phase {
 struct Tenant {
     host: Arc<str>,
     counters: Counters,
-    budget: Rc<HostBudget>,
+    account: Arc<HostAccount>,
 }
 
 /// See the module.
@@ -178,12 +184,16 @@ pub(crate) struct Pipeline {
     aborts: HashMap<Key, Vec<abort::Abort>>,
     tenants: Vec<Option<Tenant>>,
 
+    /// Who holds how much.
+    accounts: Accounts,
     /// Data that arrives.
     intakes: Intakes,
     /// Data that was read.
     reads: BufferPool,
     /// Sessions with something to send.
     dirty: Vec<Key>,
+    /// Sessions with commands that wait until they may be answered.
+    deferred: Deferred,
     /// Sessions that were refused memory, longest waiting first.
     thirsty: VecDeque<Key>,
     /// Whether memory of it has come back since the thirsty were last served.
@@ -206,6 +216,7 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     pub(crate) fn new(parts: Parts) -> Pipeline {
         let half = Bytes(parts.memory.get() / 2);
+        let accounts = Accounts::new(supplies(&parts.limits, parts.memory));
         Pipeline {
             index: parts.index,
             name: parts.name,
@@ -234,9 +245,11 @@ impl Pipeline {
             fences: Slab::new(),
             aborts: HashMap::new(),
             tenants: Vec::new(),
+            accounts,
             intakes: Intakes::new(half),
             reads: BufferPool::new(half),
             dirty: Vec::new(),
+            deferred: Deferred::default(),
             thirsty: VecDeque::new(),
             memory_came_back: false,
             device_errors: 0,
@@ -277,6 +290,7 @@ impl Pipeline {
                 self.run_switch(now);
                 self.run_subsystems(now);
                 self.serve_thirsty(now);
+                self.serve_deferred(now);
                 if self.switch.wants_run() {
                     continue;
                 }
@@ -305,6 +319,7 @@ impl Pipeline {
             .chain(stalls)
             .chain(hangs)
             .chain(self.complaints.deadline())
+            .chain(self.deferred.deadline())
             .min()
     }
 
@@ -378,8 +393,8 @@ impl Pipeline {
         if self.tenants.len() <= id.index() {
             self.tenants.resize_with(id.index() + 1, || None);
         }
-        let budget = HostBudget::new(self.host_memory());
-        self.tenants[id.index()] = Some(Tenant { host, counters: Counters::default(), budget });
+        let account = HostAccount::new(self.host_memory());
+        self.tenants[id.index()] = Some(Tenant { host, counters: Counters::default(), account });
     }
 
     /// Lets the switch work, and answers what has ended.
@@ -469,16 +484,16 @@ impl Pipeline {
         }
     }
 
-    /// Of this pipeline's memory, as much as is one host's of the whole target's.
-    fn host_memory(&self) -> Bytes {
-        let (part, whole) = (self.limits.host_memory().get(), self.limits.memory.get());
-        Bytes((u128::from(self.memory.get()) * u128::from(part) / u128::from(whole)) as u64)
+    /// Of this pipeline's memory, as much as one host may have, if the configuration says how much.
+    fn host_memory(&self) -> Option<Bytes> {
+        let of_whole = self.limits.memory_per_host?;
+        Some(part(of_whole, self.memory, self.limits.memory))
     }
 
     /// What all connections of `tenant` here may hold together.
-    fn budget_of(&self, tenant: TenantId) -> Rc<HostBudget> {
+    fn account_of(&self, tenant: TenantId) -> Arc<HostAccount> {
         let known = self.tenants.get(tenant.index()).and_then(Option::as_ref);
-        Rc::clone(&known.expect("a tenant is announced before its connections").budget)
+        Arc::clone(&known.expect("a tenant is announced before its connections").account)
     }
 
     /// Lets connections that were refused memory go on, in turn, once some came back.
@@ -501,14 +516,20 @@ impl Pipeline {
         if now < self.next_stall_check {
             return;
         }
-        self.next_stall_check = now + Nanos(self.limits.stall_timeout.get() / STALL_CHECKS);
-        let limit = self.limits.stall_timeout;
-        let is_stalled =
-            |session: &Session| session.link.as_ref().is_some_and(|link| link.stalled_for(now) >= limit);
-        let stalled: Vec<Key> =
-            self.sessions.iter().filter(|(_, session)| is_stalled(session)).map(|(key, _)| key).collect();
-        for key in stalled {
-            self.close_session(now, key, Ending::Stalled);
+        let (stall, transfer) = (self.limits.stall_timeout, self.limits.transfer_timeout);
+        self.next_stall_check = now + Nanos(stall.min(transfer).get() / STALL_CHECKS);
+        let fault = |session: &Session| {
+            let link = session.link.as_ref()?;
+            match () {
+                () if link.stalled_for(now) >= stall => Some(Ending::Stalled),
+                () if link.transfer_awaited_for(now) >= transfer => Some(Ending::TransferOverdue),
+                () => None,
+            }
+        };
+        let late = self.sessions.iter().filter_map(|(key, session)| Some((key, fault(session)?)));
+        let late: Vec<(Key, Ending)> = late.collect();
+        for (key, ending) in late {
+            self.close_session(now, key, ending);
         }
     }
 
@@ -550,6 +571,24 @@ impl Pipeline {
             memory: self.intakes.lent() + self.reads.lent(),
         }
     }
+}
+
+/// Of `whole`, as much as `memory` is of `of`.
+fn part(whole: Bytes, memory: Bytes, of: Bytes) -> Bytes {
+    Bytes((u128::from(memory.get()) * u128::from(whole.get()) / u128::from(of.get())) as u64)
+}
+
+/// What a pipeline with `memory` has of each account.
+fn supplies(limits: &Limits, memory: Bytes) -> [Supply; 4] {
+    let half = Bytes(memory.get() / 2);
+    let (capsules, transfers) = Intakes::parts(half);
+    let replies = part(limits.reply_memory, memory, limits.memory);
+    [
+        Supply { limit: capsules, floor_max: CAPSULES_FLOOR, first: CAPSULES_FIRST },
+        Supply { limit: transfers, floor_max: limits.transfer_max, first: DATA_FIRST },
+        Supply { limit: half, floor_max: limits.transfer_max, first: DATA_FIRST },
+        Supply { limit: replies, floor_max: Bytes(REPLIES_MAX), first: Bytes(REPLIES_MAX) },
+    ]
 }
 
 /// The name of a session in a subsystem.

@@ -9,15 +9,15 @@ use super::admission::Admission;
 use super::lanes::Lanes;
 use super::message::Handover;
 use super::{Pipeline, queue_of};
+use crate::account::ConnectionAccount;
 use crate::chain::Chain;
 use crate::complaints::Subject;
 use crate::link::Link;
-use crate::payload::Budget;
 use crate::slab::Key;
 use nvme::connection::{Fatal, FlowControl, TargetEvent};
-use nvme::spec::connect::Culprit;
+use nvme::spec::connect::{ConnectData, Culprit};
 use nvme::spec::{Cqe, Sqe, Status};
-use nvme::subsystem::{CloseReason, Connected, read_connect, unknown_subsystem};
+use nvme::subsystem::{CloseReason, Connected, unknown_subsystem};
 use reactor::{RecvBuffer, SendBatch};
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -37,6 +37,8 @@ pub(super) struct Session {
     pub(super) admission: Admission,
     /// The controller whose queue it is.
     pub(super) controller_id: u16,
+    /// 0 is the admin queue.
+    pub(super) queue_id: u16,
     /// Whether completions carry credits.
     pub(super) credits: bool,
     /// IOs that have not ended.
@@ -64,6 +66,8 @@ pub(super) enum Ending {
     BySubsystem(CloseReason),
     /// The host has left its replies unread, or its data unsent, for too long.
     Stalled,
+    /// The host was asked for the data of a write and has not sent all of it in time.
+    TransferOverdue,
     /// It was told why before: Connect was refused, or the protocol broken.
     Refused,
     /// The other end has said that the protocol was broken.
@@ -86,6 +90,9 @@ impl fmt::Display for Ending {
             Ending::Stalled => {
                 write!(f, "the host neither read its replies nor sent its data within limits.stall_timeout")
             }
+            Ending::TransferOverdue => {
+                write!(f, "the host has not sent the data of a write within limits.transfer_timeout")
+            }
             Ending::Refused => write!(f, "refused"),
             Ending::Terminated(fatal) => write!(f, "{fatal}"),
             Ending::SubsystemRemoved => write!(f, "the subsystem was removed"),
@@ -103,7 +110,9 @@ impl Ending {
             | Ending::BySubsystem(
                 CloseReason::ControllerReset | CloseReason::AdminQueueClosed | CloseReason::AccessRevoked,
             ) => Some(Subject::Ended),
-            Ending::BySubsystem(CloseReason::KeepAliveTimeout) | Ending::Stalled => Some(Subject::Dropped),
+            Ending::BySubsystem(CloseReason::KeepAliveTimeout)
+            | Ending::Stalled
+            | Ending::TransferOverdue => Some(Subject::Dropped),
             Ending::Terminated(_) => Some(Subject::Violation),
             Ending::Refused => None,
         }
@@ -132,8 +141,10 @@ impl Pipeline {
                 return;
             }
         };
-        let budget = Budget::new(self.limits.memory_per_connection, self.budget_of(tenant));
-        let link = Link::with_delivered(now, token, peer, transport, budget);
+        let payer = self.accounts.payer(Some(admission.host()), peer.ip());
+        let account =
+            ConnectionAccount::new(self.limits.memory_per_connection, self.account_of(tenant), payer);
+        let link = Link::with_delivered(now, token, peer, transport, account);
         let key = self.sessions.insert(Session {
             link: Some(Box::new(link)),
             peer,
@@ -141,6 +152,7 @@ impl Pipeline {
             tenant,
             admission,
             controller_id: 0,
+            queue_id: 0,
             credits: false,
             ios: 0,
             lanes: Lanes::default(),
@@ -150,7 +162,7 @@ impl Pipeline {
             aborts: 0,
         });
         self.by_token.insert(token, key);
-        let answer = self.connect(now, key, &connect, nvme::buffer::Buffer::bytes(&connect_data));
+        let answer = self.connect(now, key, &connect, &connect_data);
         let session = self.sessions.get_mut(key).expect("just inserted");
         let link = session.link.as_mut().expect("just made");
         match answer {
@@ -168,6 +180,7 @@ impl Pipeline {
                 session.credits = connected.credits;
                 session.controller_id = connected.controller_id;
                 self.queues_of.entry((subsystem, connected.controller_id)).or_default().push(key);
+                session.queue_id = connected.queue_id;
                 link.reply(connected.cqe);
                 if self.complaints.admits(now, peer.ip(), Subject::Connected) {
                     let (controller, queue) = (connected.controller_id, connected.queue_id);
@@ -202,13 +215,12 @@ impl Pipeline {
         }
     }
 
-    fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &[u8]) -> Result<Connected, Cqe> {
+    fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &ConnectData) -> Result<Connected, Cqe> {
         let subsystem = self.sessions.get(key).expect("just inserted").subsystem;
-        let data = read_connect(sqe, Some(data))?;
         let peer = self.sessions.get(key).expect("just inserted").peer.ip();
         match &mut self.homes[subsystem] {
             Some(home) => {
-                let connected = home.subsystem.on_connect(now, queue_of(key), sqe, &data)?;
+                let connected = home.subsystem.on_connect(now, queue_of(key), sqe, data)?;
                 home.subsystem.set_peer_address(queue_of(key), peer);
                 Ok(connected)
             }
@@ -312,6 +324,7 @@ impl Pipeline {
         let has_room = link.starved || link.waits_for_transmit();
         // Commands that the transport refused by itself have dropped their buffers unseen; their answers were sent now.
         self.memory_came_back = true;
+        self.deferred.wake(now);
         self.mark_dirty(key);
         self.admit_waiting(now, key);
         if has_room {
@@ -340,8 +353,8 @@ impl Pipeline {
         self.reactor.close(link.token);
         let intakes = &mut self.intakes;
         link.transport.into_buffers(|payload| {
-            if let Some((buffer, account)) = payload.into_pooled() {
-                intakes.give(buffer, account);
+            if let Some((buffer, permit)) = payload.into_pooled() {
+                intakes.give(buffer, permit.account());
             }
         });
         self.memory_came_back = true;

@@ -143,20 +143,33 @@ fn union<T, K: PartialEq>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Vec<K>
     keys
 }
 
-fn limits(limits: &Limits) -> [(&'static str, String); 11] {
+fn limits(limits: &Limits) -> [(&'static str, String); 19] {
     [
         ("memory", limits.memory.to_string()),
         ("memory_per_connection", limits.memory_per_connection.to_string()),
-        ("memory_per_host", limits.host_memory().to_string()),
+        ("memory_per_host", or_free(limits.memory_per_host)),
+        ("reply_memory", limits.reply_memory.to_string()),
+        ("reply_rate", limits.reply_rate.to_string()),
         ("connections", limits.connections.to_string()),
         ("connections_per_host", limits.connections_per_host.to_string()),
+        ("connections_per_address", or_free(limits.connections_per_address)),
+        ("hosts_per_address", limits.hosts_per_address.to_string()),
+        ("discovery_connections", limits.discovery_connections.to_string()),
+        ("discovery_per_address", limits.discovery_per_address.to_string()),
         ("connections_waiting", limits.connections_waiting.to_string()),
         ("handshake_timeout", limits.handshake_timeout.to_string()),
         ("connect_timeout", limits.connect_timeout.to_string()),
         ("stall_timeout", limits.stall_timeout.to_string()),
+        ("transfer_timeout", limits.transfer_timeout.to_string()),
+        ("keep_alive_max", limits.keep_alive_max.to_string()),
         ("hang_after", limits.hang_after.to_string()),
         ("drain_timeout", limits.drain_timeout.to_string()),
     ]
+}
+
+/// A bound, or that it goes by what is free.
+fn or_free<T: fmt::Display>(bound: Option<T>) -> String {
+    bound.map_or_else(|| "by what is free".to_owned(), |bound| bound.to_string())
 }
 
 fn shown_scheduler(scheduler: &SchedulerConfig) -> String {

@@ -29,6 +29,7 @@ use sched::Policy;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use tracing::{error, info};
 use units::Bytes;
@@ -218,6 +219,11 @@ impl Growth {
                 estate.change_ssd(slot, Change::Limits { limits: new.limits.clone(), memory });
             }
         }
+        let named = Arc::new(new.named_hosts());
+        for (slot, _) in estate.running() {
+            estate.change_ssd(slot, Change::Named(Arc::clone(&named)));
+        }
+        estate.change_front(front::Change::Named(named));
         estate.change_front(front::Change::Tenants(new.tenants.clone()));
         for (slot, served, home) in self.subsystems.drain(..) {
             estate.change_ssd(served.home, Change::SubsystemAdded { slot, home: Box::new(home) });

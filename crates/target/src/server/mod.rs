@@ -90,7 +90,8 @@ impl Server {
 /// Makes sure that the connections which the configuration allows can be had, or says that they cannot.
 fn provide_descriptors(config: &Config) {
     let limits = &config.limits;
-    let wanted = DESCRIPTORS_BESIDE + u64::from(limits.connections) + u64::from(limits.connections_waiting);
+    let connections = [limits.connections, limits.connections_waiting, limits.discovery_connections];
+    let wanted = DESCRIPTORS_BESIDE + connections.map(u64::from).iter().sum::<u64>();
     match reactor::raise_descriptor_limit(wanted) {
         Ok(limit) if limit < wanted => warn!(
             limit,
@@ -104,7 +105,7 @@ fn provide_descriptors(config: &Config) {
 }
 
 fn start_front(config: &Config) -> Result<Thread<ToFront>, StartError> {
-    let discovery = assemble::discovery()
+    let discovery = assemble::discovery(&config.limits)
         .map_err(|error| StartError::Subsystem { nqn: "discovery".to_owned(), error })?;
     let (transport, limits) = (assemble::transport_limits(config), config.limits.clone());
     Thread::start(

@@ -113,7 +113,11 @@ fn a_host_all_of_whose_slots_hang_leaves_the_others_theirs() {
 #[test]
 fn hosts_go_and_come_back_while_their_ios_hang() {
     for backend in backends() {
-        let limits = Limits { connections: 10, ..config(backend, fast_ssd(), vec![]).limits };
+        let limits = Limits {
+            connections: 10,
+            connections_per_address: Some(10),
+            ..config(backend, fast_ssd(), vec![]).limits
+        };
         let server = start(Config { limits, ..config(backend, fast_ssd(), vec![hang(1)]) });
         let address = server.addresses()[0];
         for round in 1..=4 {

@@ -56,7 +56,9 @@ fn those_who_have_greeted_stay_when_silent_ones_crowd_in() {
 
 #[test]
 fn one_host_cannot_have_all_connections() {
-    let server = null_with(Limits { connections: 8, connections_per_host: 4, ..patient() });
+    let limits =
+        Limits { connections: 8, connections_per_host: 4, connections_per_address: Some(8), ..patient() };
+    let server = null_with(limits);
     let address = server.addresses()[0];
     let connect = |host| {
         let mut raw = Raw::greeted(address, Digests::default());

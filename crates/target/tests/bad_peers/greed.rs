@@ -1,7 +1,7 @@
 //! Hosts that ask for more than they may have, or do not take what they asked for.
 
 use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, until};
-use crate::log::{about, assert_told_once};
+use crate::log::{self, about, assert_told_once};
 use crate::raw::{Raw, plain};
 use crate::{OTHER, null_with, slowed_with};
 use nvme::connection::host::Transfer;
@@ -203,4 +203,123 @@ fn who_never_reads_is_closed_although_his_keep_alive_passes() {
     });
     assert_told_once(io.local(), "neither read its replies nor sent its data within limits.stall_timeout");
     until(|| server.stats().ssds[0].memory == Bytes::ZERO);
+}
+
+/// Announces `count` writes of 1 MiB, of which no data is ever sent.
+fn announce(io: &mut Raw, count: u16) {
+    for cid in 0..count {
+        io.command(rw(nvm::WRITE, 1, 0, 256).with_cid(cid).with_sgl(transport(256 * BLOCK)), &[]);
+    }
+}
+
+/// A Flush, and the PDUs before its answer thrown away: R2Ts. The connection makes progress.
+fn flush(io: &mut Raw) {
+    io.command(Sqe::new(nvm::FLUSH).with_nsid(1).with_cid(1000).with_sgl(transport(0)), &[]);
+    while io.next_pdu().expect("an answer")[0] != crate::raw::CAPSULE_RESP {}
+}
+
+/// Nobody is dropped: what happens is because of memory alone.
+fn patient() -> Limits {
+    let for_ever = Nanos::secs(3600);
+    Limits {
+        memory: Bytes::mib(64),
+        stall_timeout: for_ever,
+        transfer_timeout: for_ever,
+        ..Limits::default()
+    }
+}
+
+const THIRD: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000003";
+
+#[test]
+fn writes_announced_and_never_sent_leave_the_next_host_its_memory() {
+    let server = null_with(patient());
+    let address = server.addresses()[0];
+    let mut greedy = Vec::new();
+    for host in [HOST, OTHER] {
+        for _ in 0..4 {
+            let (admin, mut io) = Raw::controller(address, host, Digests::default(), 128);
+            announce(&mut io, 100);
+            flush(&mut io);
+            greedy.push((admin, io));
+        }
+    }
+    let held = server.stats().ssds[0].memory;
+    println!("two host names at one address hold {held} of 28 MiB for transfers");
+    assert!(held <= Bytes::mib(14), "{held}: more than half of the transfers' memory");
+    // A name that nobody has heard of, at the same address: the worst place to come from.
+    let options = Options { host: THIRD, in_capsule_max: 0, ..Options::default() };
+    let mut third = Client::with(address, &options);
+    for round in 0..20 {
+        assert_eq!(third.write(1, 0, &pattern(round, 16 * BLOCK)), Status::SUCCESS, "64 KiB, at once");
+        greedy.iter_mut().for_each(|(_, io)| flush(io));
+    }
+}
+
+#[test]
+fn a_named_host_has_memory_that_no_number_of_others_takes() {
+    log::capture();
+    let device = target::config::DeviceKind::Null { size: Bytes::gib(1) };
+    let config = target::config::Config::simple(device, crate::common::any_port());
+    let tenants = vec![target::config::TenantConfig::equal(THIRD)];
+    let server = crate::common::start(target::config::Config { limits: patient(), tenants, ..config });
+    let address = server.addresses()[0];
+    let mut greedy = Vec::new();
+    for source in 2..18 {
+        let names = ["a", "b"].map(|name| format!("nqn.2025-01.io.example:stranger-{source}-0000-{name}"));
+        for name in names {
+            let mut admin = Raw::greeted_from(std::net::Ipv4Addr::new(127, 0, 9, source), address);
+            let controller_id = admin.connect(0, 32, CNTLID_DYNAMIC, &name, 0).dw0() as u16;
+            assert!(admin.enable().status().is_success());
+            let mut io = Raw::greeted_from(std::net::Ipv4Addr::new(127, 0, 9, source), address);
+            assert!(io.connect(1, 128, controller_id, &name, 0).status().is_success());
+            announce(&mut io, 100);
+            flush(&mut io);
+            greedy.push((admin, io));
+        }
+    }
+    let options = Options { host: THIRD, in_capsule_max: 0, ..Options::default() };
+    let mut named = Client::with(address, &options);
+    for round in 0..20 {
+        assert_eq!(named.write(1, 0, &pattern(round, 256 * BLOCK)), Status::SUCCESS, "1 MiB, at once");
+        assert_eq!(named.read(1, 0, 256).map(|data| data.len()), Ok(256 * BLOCK));
+    }
+}
+
+#[test]
+fn a_write_whose_data_does_not_come_ends_its_connection_whatever_else_the_host_does() {
+    let server = null_with(Limits { transfer_timeout: Nanos::millis(300), ..patient() });
+    let (_admin, mut io) = plain(server.addresses()[0]);
+    announce(&mut io, 1);
+    io.asked();
+    // Flushes and whole writes go through all the while.
+    let mut ended = false;
+    until(|| {
+        io.command(Sqe::new(nvm::FLUSH).with_nsid(1).with_cid(1000).with_sgl(transport(0)), &[]);
+        ended = ended || io.next_pdu().is_none();
+        ended
+    });
+    assert_told_once(io.local(), "the host has not sent the data of a write within limits.transfer_timeout");
+    until(|| server.stats().ssds[0].memory == Bytes::ZERO);
+}
+
+#[test]
+fn spoiled_data_is_not_counted_for_ever() {
+    const SPOILED: u16 = 64;
+    let server = null_with(Limits { memory_per_connection: Bytes::mib(1), ..patient() });
+    let digests = Digests { header: false, data: true };
+    let (_admin, mut io) = Raw::controller(server.addresses()[0], HOST, digests, 128);
+    let length = 64 * BLOCK;
+    // One write is never sent, so that there is always something under way.
+    io.command(rw(nvm::WRITE, 1, 0, 1).with_cid(999).with_sgl(transport(BLOCK)), &[]);
+    io.asked();
+    for cid in 0..SPOILED {
+        io.command(rw(nvm::WRITE, 1, 0, 64).with_cid(cid).with_sgl(transport(length)), &[]);
+        let ttag = io.asked();
+        let mut data = io.pdu(H2cData::new(cid, ttag, 0, length as u32), FLAG_LAST, &pattern(1, length));
+        *data.last_mut().expect("a digest") ^= 1;
+        io.send(&data);
+        assert_eq!(io.response().status(), Status::TRANSIENT_TRANSPORT_ERROR);
+    }
+    assert!(server.stats().ssds[0].memory <= Bytes::kib(8), "only what is asked for is held");
 }

@@ -3,10 +3,19 @@
 //! At a time every socket has a port of its own, so the lines that name a peer's address are about that peer, whichever test it
 //! belongs to, once those about an earlier one of the same port are forgotten.
 
+use crate::common::HOST;
+use crate::null_with;
+use crate::raw::Raw;
+use nvme::pdu::Digests;
+use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectData, Culprit};
+use nvme::spec::{Cqe, Status};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, Once, PoisonError};
+use target::EscapedLines;
+use target::config::Limits;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::format;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -39,7 +48,8 @@ impl MakeWriter<'_> for Recorder {
 pub(super) fn capture() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        tracing_subscriber::fmt().with_writer(Recorder).with_ansi(false).init();
+        let builder = tracing_subscriber::fmt().with_writer(Recorder);
+        builder.event_format(EscapedLines(format())).init();
     });
 }
 
@@ -77,4 +87,42 @@ pub(super) fn assert_told_once(peer: SocketAddr, why: &str) {
     let lines = about(peer);
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(lines[0].contains(why), "{why:?} is not in {:?}", lines[0]);
+}
+
+/// A Connect whose host NQN is `name`, whatever that is.
+fn connect_as(address: SocketAddr, name: &[u8]) -> (Raw, Cqe) {
+    let mut raw = Raw::greeted(address, Digests::default());
+    let mut connect = raw.connect_pdu(0, 32, CNTLID_DYNAMIC, HOST, 0);
+    let Culprit::Data(offset) = Culprit::HOST_NQN else { unreachable!("it lies in the data") };
+    let field = connect.len() - ConnectData::SIZE + usize::from(offset);
+    connect[field..field + 256].fill(0);
+    connect[field..field + name.len()].copy_from_slice(name);
+    raw.send(&connect);
+    let answer = raw.response();
+    (raw, answer)
+}
+
+#[test]
+fn a_name_that_would_forge_a_line_is_refused_and_told_in_one_line() {
+    let server = null_with(Limits::default());
+    let address = server.addresses()[0];
+    let forged = "2026-01-01T00:00:00Z  WARN forged-by-a-stranger";
+    let names =
+        [format!("nqn.a\n{forged}"), format!("nqn.\u{1b}[2J{forged}"), format!("nqn.\u{9b}2J{forged}")];
+    for name in names.iter().map(String::as_bytes).chain([b"nqn.\xff\xfe".as_slice()]) {
+        let (mut raw, answer) = connect_as(address, name);
+        assert_eq!(answer.status(), Status::CONNECT_INVALID_PARAMETERS);
+        assert_eq!(Culprit::from_dw0(answer.dw0()), Culprit::HOST_NQN);
+        assert!(raw.is_closed());
+        assert_told_once(raw.local(), "Connect refused");
+    }
+    // Not a control character, but it would turn the rest of the line around.
+    let (raw, answer) = connect_as(address, "nqn.\u{202e}drawkcab".as_bytes());
+    assert!(answer.status().is_success());
+    let lines = lines_with(&name_of(raw.local()));
+    assert!(lines.iter().any(|line| line.contains(r"nqn.\u202edrawkcab")), "{lines:#?}");
+    for line in lines_with("") {
+        assert!(!line.contains('\n') && !line.contains("forged-by-a-stranger"), "{line:?}");
+        assert!(!line.chars().any(|char| char.is_control() || char == '\u{202e}'), "{line:?}");
+    }
 }

@@ -7,6 +7,8 @@
 //! | `greed` | ask for more than they may have, or do not take what they asked for |
 //! | `crowds` | come in numbers |
 //! | `reservations` | reach for others' reservations |
+//! | `strangers` | make up names, and take the places and the share of those who have one |
+//! | `replies` | have the target tell them what they never read |
 //! | `neighbours` | all of it, seen from the others |
 //!
 //! `raw` is a host that sends whatever it is told to; `log` reads what the target wrote about a peer. docs/hostile-hosts.md has
@@ -20,8 +22,10 @@ mod log;
 mod misbehaviour;
 mod neighbours;
 mod raw;
+mod replies;
 mod reservations;
 mod silence;
+mod strangers;
 mod violations;
 
 use common::{any_port, start};

@@ -61,6 +61,16 @@ impl Raw {
         raw
     }
 
+    /// As `greeted`, from a loopback address of its own.
+    pub(super) fn greeted_from(source: Ipv4Addr, address: SocketAddr) -> Raw {
+        let mut raw = Raw::open_from(source, address).expect("the system accepts");
+        log::forget(raw.local());
+        let request = raw.pdu(IcReq::new(0, 0, 0), 0, &[]);
+        raw.send(&request);
+        assert_eq!(raw.next_pdu().expect("an ICResp").len(), 128);
+        raw
+    }
+
     /// An enabled controller's admin queue, and its first IO queue of `entries`.
     pub(super) fn controller(address: SocketAddr, host: &str, digests: Digests, entries: u16) -> (Raw, Raw) {
         let mut admin = Raw::greeted(address, digests);
@@ -120,11 +130,24 @@ impl Raw {
         host: &str,
         keep_alive: u32,
     ) -> Vec<u8> {
+        self.connect_pdu_to(DEFAULT_NQN, queue_id, entries, controller_id, host, keep_alive)
+    }
+
+    /// As `connect_pdu`, to a subsystem of another name.
+    pub(super) fn connect_pdu_to(
+        &self,
+        subsystem: &str,
+        queue_id: u16,
+        entries: u32,
+        controller_id: u16,
+        host: &str,
+        keep_alive: u32,
+    ) -> Vec<u8> {
         let blank = ConnectCommand::parse(&Sqe::fabrics(fabrics::CONNECT));
         let sqsize = u16::try_from(entries - 1).expect("0-based, 16 bits");
         let connect = ConnectCommand { queue_id, sqsize, keep_alive_timeout: keep_alive, ..blank };
         let host = Nqn::new(host).expect("a host name");
-        let subsystem = Nqn::new(DEFAULT_NQN).expect("a subsystem name");
+        let subsystem = Nqn::new(subsystem).expect("a subsystem name");
         let id: [u8; 16] = host.as_str().as_bytes()[host.as_str().len() - 16..].try_into().expect("16 bytes");
         let id = self.identifier.unwrap_or(HostId(id));
         let data = ConnectData::new(id, &host, &subsystem, controller_id);

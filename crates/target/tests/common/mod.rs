@@ -207,7 +207,7 @@ impl Client {
         Ok(Client { admin, io, controller_id })
     }
 
-    /// A controller, or nothing if the target closes a connection instead of answering.
+    /// A controller, or nothing if the target closes a connection instead of answering, or has no place.
     pub fn try_open(address: SocketAddr) -> Option<Client> {
         Client::try_open_on(address, DEFAULT_NQN)
     }
@@ -216,10 +216,12 @@ impl Client {
     pub fn try_open_on(address: SocketAddr, subsystem: &str) -> Option<Client> {
         let options = Options { subsystem: subsystem.to_owned(), ..Options::default() };
         let mut admin = Queue::open(address, ADMIN_ENTRIES, &options);
-        let controller_id = admin.try_connect(0, ADMIN_ENTRIES, CNTLID_DYNAMIC, &options)?.dw0() as u16;
+        let granted = |cqe: Cqe| cqe.status().is_success().then_some(cqe.dw0() as u16);
+        let connected = admin.try_connect(0, ADMIN_ENTRIES, CNTLID_DYNAMIC, &options)?;
+        let controller_id = granted(connected)?;
         enable(&mut admin);
         let mut io = Queue::open(address, ENTRIES, &options);
-        io.try_connect(1, ENTRIES, controller_id, &options)?;
+        granted(io.try_connect(1, ENTRIES, controller_id, &options)?)?;
         Some(Client { admin, io, controller_id })
     }
 

@@ -160,8 +160,8 @@ impl Live {
         let connections = DESCRIPTORS_PER_TENANT * world.tenants.len() as u32;
         // Nobody is to wait for memory or a place: the simulator knows neither.
         config.limits = Limits {
-            memory: limits.memory.max(all),
-            memory_per_host: Some(limits.memory.max(all)),
+            // As much again for everybody, and for the greatest once more: each may hold what would still be free.
+            memory: limits.memory.max(Bytes(2 * (all.get() + greatest))),
             memory_per_connection: limits.memory_per_connection.max(Bytes(greatest)),
             connections: limits.connections.max(connections),
             connections_waiting: limits.connections_waiting.max(connections),

@@ -38,7 +38,7 @@ use fused::Fused;
 use std::collections::VecDeque;
 use submission_queue::SubmissionQueue;
 use transmit::Outbound;
-use units::Bytes;
+use units::{Bytes, Instant};
 
 /// Commands accepted before Connect has told the size of the queue.
 const COMMANDS_BEFORE_CONNECT: u32 = 8;
@@ -155,6 +155,8 @@ struct Transfer<B> {
     /// `None` while parked, or when what comes is thrown away.
     buffer: Option<B>,
     stage: Stage,
+    /// When the R2T was laid, once it was.
+    asked_at: Instant,
     /// Set when the command will not be executed: what it will be answered instead.
     refused: Option<Status>,
 }
@@ -193,6 +195,8 @@ pub struct TargetConnection<B> {
     transfer_max: u32,
     queue: SubmissionQueue,
     success_without_response: bool,
+    /// As the caller told it last.
+    now: Instant,
     fatal: Option<Fatal>,
 }
 
@@ -221,6 +225,7 @@ impl<B: Buffer> TargetConnection<B> {
             transfer_max: limits.in_capsule_max.min(limits.transfer_max),
             queue: SubmissionQueue::before_connect(COMMANDS_BEFORE_CONNECT),
             success_without_response: true,
+            now: Instant::ZERO,
             fatal: None,
         }
     }
@@ -239,6 +244,18 @@ impl<B: Buffer> TargetConnection<B> {
     /// travel in a response capsule, and so does the submission queue head now and then.
     pub fn set_success_without_response(&mut self, allowed: bool) {
         self.success_without_response = allowed;
+    }
+
+    /// Tells the time, by which `awaited_since` counts. It may stand still while the caller takes no bytes in.
+    pub fn set_time(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// When the host was asked for the data that it has owed for longest: an R2T was laid, and not all that it asks for has come.
+    /// However much of it has come, and whatever else: only the last byte ends the wait.
+    pub fn awaited_since(&self) -> Option<Instant> {
+        let open = self.transfers.iter().filter(|transfer| transfer.stage == Stage::Open);
+        open.map(|transfer| transfer.asked_at).min()
     }
 
     /// Tells that a command which was handed out will be answered only if something happens, as an event request is. A host that
@@ -277,17 +294,17 @@ impl<B: Buffer> TargetConnection<B> {
         self.answer(cqe);
     }
 
-    /// Answers a command with the first `length` bytes of `buffer`, then `cqe`. A `cqe` that is no success goes alone.
+    /// Answers a command with the first `length` bytes of `buffer`, and zeroes where it ends before, then `cqe`. A `cqe` that is
+    /// no success goes alone.
     pub fn reply_with_data(&mut self, cqe: Cqe, buffer: B, length: u32) {
         let command = self.take_delivered(cqe.cid());
         if length == 0 || !cqe.status().is_success() {
             return self.answer(cqe);
         }
         assert!(
-            length <= command.read_length && length as usize <= buffer.bytes().len(),
-            "{length} bytes for a command that asked for {} from a buffer of {}",
-            command.read_length,
-            buffer.bytes().len()
+            length <= command.read_length,
+            "{length} bytes for a command that asked for {}",
+            command.read_length
         );
         if self.fatal.is_none() {
             let alone = self.success_without_response && cqe.result() == 0 && self.queue.complete_by_data();

@@ -174,8 +174,15 @@ impl<B: Buffer> TargetConnection<B> {
         let buffer =
             if self.parked.is_empty() { source.take(length as usize, BufferUse::Transfer) } else { None };
         let stage = if buffer.is_some() { Stage::Asked } else { Stage::Parked };
-        let number =
-            self.transfers.insert(Transfer { sqe, length, received: 0, buffer, stage, refused: None });
+        let number = self.transfers.insert(Transfer {
+            sqe,
+            length,
+            received: 0,
+            buffer,
+            stage,
+            asked_at: self.now,
+            refused: None,
+        });
         match stage {
             Stage::Parked => self.parked.push_back(number),
             _ => self.transmit.push_back(Outbound::R2t(number)),

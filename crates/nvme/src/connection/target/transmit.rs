@@ -1,6 +1,10 @@
 //! Lays what waits to be sent.
 //!
-//! Reads are one C2HData each, the whole payload moved; a success with nothing more to say rides on it.
+//! Reads are one C2HData each, the whole payload moved; a success with nothing more to say rides on it. What a reply has behind
+//! the end of its buffer is zeroes: a page of a megabyte that says little costs no more than what it says.
+//!
+//! Holds: a reply that ends before its length reads as if it had been filled, digests included
+//!        (`a_reply_that_ends_early_reads_as_zeroes` in `tests/transport/buffers.rs`).
 
 use super::{Stage, TargetConnection};
 use crate::buffer::{Buffer, Outgoing};
@@ -42,8 +46,10 @@ impl<B: Buffer> TargetConnection<B> {
                 let flags = if alone { FLAG_LAST | FLAG_SUCCESS } else { FLAG_LAST };
                 self.framing.header(out, C2hData::new(cqe.cid(), 0, length), flags, length);
                 let length = length as usize;
-                let digest = self.framing.data_digest(&buffer.bytes()[..length]);
-                out.payload(buffer, 0..length);
+                let held = buffer.bytes().len().min(length);
+                let digest = self.framing.filled_digest(&buffer.bytes()[..held], length);
+                out.payload(buffer, 0..held);
+                out.zeroes(length - held);
                 if let Some(digest) = digest {
                     out.header(&digest);
                 }
@@ -54,6 +60,7 @@ impl<B: Buffer> TargetConnection<B> {
             Outbound::R2t(number) => {
                 let transfer = self.transfers.at(number);
                 transfer.stage = Stage::Open;
+                transfer.asked_at = self.now;
                 let r2t = R2t::new(transfer.sqe.cid(), number, 0, transfer.length);
                 self.framing.header(out, r2t, 0, 0);
             }

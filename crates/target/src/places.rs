@@ -1,0 +1,307 @@
+//! Who may have one of the places for connections, and how many hosts an address may be.
+//!
+//! Names cost nothing: a stranger makes up a host NQN for every connection. Addresses cost something, as TCP answers go there. So
+//! places are charged to the host only if the configuration names it, and to the address otherwise, and are granted as memory is
+//! (`account`): a named host has a floor that nobody else can take; of the rest, an address may have twice as many as would
+//! still be free afterwards, and the last eighth is for the first few of each, so that the next address finds places too.
+//!
+//! An address is the whole IPv4 address, or the first 64 bits of an IPv6 address: whoever has one of these has all of them.
+//!
+//! Holds: strangers never fill the places (`a_named_host_gets_in_whatever_strangers_do`);
+//!        an address is at most so many unnamed hosts (`an_address_is_a_bounded_number_of_hosts`);
+//!        a place is given back to whom it was charged (`a_place_goes_back_to_who_paid_for_it`).
+
+use crate::account::{Request, Thresholds};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Floors of all named hosts together are at most one part of so many of the places.
+const FLOORS_PART: u32 = 2;
+
+/// One address alone has two thirds of the places, and one host seven eighths of these.
+const PLACES: Thresholds = Thresholds { payer: 2, host: 8 };
+/// Places that an address, and a host of it, may have although others have most: an admin queue and a few for IO.
+const FIRST: u64 = 4;
+
+/// Where connections come from, as far as strangers are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Origin(u128);
+
+impl Origin {
+    /// Of an address.
+    pub(crate) fn of(address: IpAddr) -> Origin {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Origin(address.to_bits().into()),
+            IpAddr::V6(address) => Origin(address.to_bits() >> 64 << 64),
+        }
+    }
+}
+
+/// Who pays for a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Charged {
+    /// A host that the configuration names.
+    Host(Arc<str>),
+    /// The address of one that it does not name.
+    Address(Origin),
+}
+
+/// Bounds on places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlaceLimits {
+    /// Of all.
+    pub(crate) all: u32,
+    /// Of unnamed hosts of one address, if not by what is free.
+    pub(crate) per_address: Option<u32>,
+    /// Unnamed hosts of one address.
+    pub(crate) hosts_per_address: u32,
+}
+
+/// The unnamed hosts of an address.
+#[derive(Default)]
+struct Strangers {
+    held: u32,
+    /// With the places of each.
+    hosts: HashMap<Arc<str>, u32>,
+}
+
+/// Places that are taken, and by whom.
+pub(crate) struct Places {
+    limits: PlaceLimits,
+    named: Arc<HashSet<String>>,
+    held: u32,
+    by_host: HashMap<Arc<str>, u32>,
+    by_address: HashMap<Origin, Strangers>,
+    /// How many addresses have so many unnamed hosts.
+    crowds: BTreeMap<usize, usize>,
+}
+
+impl Places {
+    /// All are free.
+    pub(crate) fn new(limits: PlaceLimits) -> Places {
+        let (by_host, by_address) = (HashMap::new(), HashMap::new());
+        Places { limits, named: Arc::default(), held: 0, by_host, by_address, crowds: BTreeMap::new() }
+    }
+
+    /// Other bounds, for those who come from now on.
+    pub(crate) fn set_limits(&mut self, limits: PlaceLimits) {
+        self.limits = limits;
+    }
+
+    /// Other named hosts. Whoever has a place keeps it, charged as it was.
+    pub(crate) fn set_named(&mut self, named: Arc<HashSet<String>>) {
+        self.named = named;
+    }
+
+    /// Whether the configuration names `host`.
+    pub(crate) fn is_named(&self, host: &str) -> bool {
+        self.named.contains(host)
+    }
+
+    /// Places that are taken.
+    pub(crate) fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// Takes a place for `host` at `address`. The error is the bound that is reached.
+    pub(crate) fn take(&mut self, host: &Arc<str>, address: IpAddr) -> Result<Charged, &'static str> {
+        let free = self.limits.all.saturating_sub(self.held).saturating_sub(self.promised());
+        if self.is_named(host) {
+            let floor_left = self.floor().saturating_sub(self.by_host.get(host).copied().unwrap_or(0));
+            if floor_left == 0 && free == 0 {
+                return Err("limits.connections is reached");
+            }
+            self.held += 1;
+            *self.by_host.entry(Arc::clone(host)).or_default() += 1;
+            return Ok(Charged::Host(Arc::clone(host)));
+        }
+        let origin = Origin::of(address);
+        let strangers = self.by_address.entry(origin).or_default();
+        let is_new = !strangers.hosts.contains_key(host);
+        let of_host = strangers.hosts.get(host).copied().unwrap_or(0);
+        let request = Request {
+            thresholds: PLACES,
+            limit: self.limits.all.into(),
+            first: FIRST,
+            free: free.into(),
+            floor_left: 0,
+            held: strangers.held.into(),
+            held_by_host: Some(of_host.into()),
+            size: 1,
+        };
+        let refusal = match self.limits.per_address {
+            _ if free == 0 => Some("limits.connections is reached"),
+            _ if is_new && strangers.hosts.len() >= self.limits.hosts_per_address as usize => {
+                Some("limits.hosts_per_address is reached")
+            }
+            Some(limit) => (strangers.held >= limit).then_some("limits.connections_per_address is reached"),
+            None => (!request.is_granted()).then_some("its address has its part of limits.connections"),
+        };
+        if let Some(why) = refusal {
+            self.forget(origin);
+            return Err(why);
+        }
+        let before = strangers.hosts.len();
+        strangers.held += 1;
+        *strangers.hosts.entry(Arc::clone(host)).or_default() += 1;
+        let after = strangers.hosts.len();
+        self.held += 1;
+        self.count_crowd(before, after);
+        Ok(Charged::Address(origin))
+    }
+
+    /// A place of `host` is free again.
+    pub(crate) fn give(&mut self, host: &Arc<str>, charged: &Charged) {
+        self.held -= 1;
+        match charged {
+            Charged::Host(host) => take_one(&mut self.by_host, host),
+            Charged::Address(origin) => {
+                let strangers = self.by_address.get_mut(origin).expect("a place is given back once");
+                let before = strangers.hosts.len();
+                strangers.held -= 1;
+                take_one(&mut strangers.hosts, host);
+                let after = strangers.hosts.len();
+                self.count_crowd(before, after);
+                self.forget(*origin);
+            }
+        }
+    }
+
+    /// Unnamed hosts that have places by the address of `origin`.
+    pub(crate) fn hosts_at(&self, origin: Origin) -> usize {
+        self.by_address.get(&origin).map_or(0, |strangers| strangers.hosts.len())
+    }
+
+    /// Their names.
+    pub(crate) fn hosts_of(&self, origin: Origin) -> Vec<Arc<str>> {
+        self.by_address.get(&origin).map_or(Vec::new(), |strangers| strangers.hosts.keys().cloned().collect())
+    }
+
+    /// The most unnamed hosts that one address has.
+    pub(crate) fn most_hosts(&self) -> usize {
+        self.crowds.last_key_value().map_or(0, |(most, _)| *most)
+    }
+
+    /// An address had `before` unnamed hosts and has `after`.
+    fn count_crowd(&mut self, before: usize, after: usize) {
+        if before == after {
+            return;
+        }
+        if let Some(addresses) = self.crowds.get_mut(&before) {
+            *addresses -= 1;
+            if *addresses == 0 {
+                self.crowds.remove(&before);
+            }
+        }
+        if after > 0 {
+            *self.crowds.entry(after).or_default() += 1;
+        }
+    }
+
+    /// Forgets an address that holds nothing.
+    fn forget(&mut self, origin: Origin) {
+        if self.by_address.get(&origin).is_some_and(|strangers| strangers.held == 0) {
+            self.by_address.remove(&origin);
+        }
+    }
+
+    /// Places that each named host can always have.
+    fn floor(&self) -> u32 {
+        (self.limits.all / FLOORS_PART).checked_div(self.named.len() as u32).unwrap_or(0)
+    }
+
+    /// Of the floors, what is not held.
+    fn promised(&self) -> u32 {
+        let floor = self.floor();
+        let held = self.by_host.iter().filter(|(host, _)| self.is_named(host));
+        floor * self.named.len() as u32 - held.map(|(_, held)| (*held).min(floor)).sum::<u32>()
+    }
+}
+
+fn take_one(counts: &mut HashMap<Arc<str>, u32>, host: &Arc<str>) {
+    let count = counts.get_mut(host).expect("a place is given back once");
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(host);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn places(all: u32, named: &[&str]) -> Places {
+        let mut places = Places::new(PlaceLimits { all, per_address: None, hosts_per_address: 64 });
+        places.set_named(Arc::new(named.iter().map(|host| (*host).to_owned()).collect()));
+        places
+    }
+
+    fn address(n: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + n).into()
+    }
+
+    #[test]
+    fn a_named_host_gets_in_whatever_strangers_do() {
+        let mut places = places(1024, &["a", "b"]);
+        for n in 0..10_000 {
+            let _ = places.take(&format!("stranger-{}", n % 7).into(), address(n / 20));
+        }
+        assert!(places.held() > 400, "strangers have what is not promised: {}", places.held());
+        for host in ["a", "b"] {
+            for _ in 0..256 {
+                places.take(&host.into(), address(1)).expect("its floor");
+            }
+        }
+        assert!(places.held() <= 1024);
+    }
+
+    #[test]
+    fn the_next_address_finds_places() {
+        let mut places = places(1024, &[]);
+        for n in 0..20 {
+            let granted = (0..1024).filter(|_| places.take(&"host".into(), address(n)).is_ok()).count();
+            assert!(granted > 0, "address {n}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_a_bounded_number_of_hosts() {
+        let mut places = places(1024, &[]);
+        let take = |places: &mut Places, n| places.take(&format!("stranger-{n}").into(), address(1));
+        assert!((0..64).all(|n| take(&mut places, n).is_ok()));
+        assert_eq!(take(&mut places, 64), Err("limits.hosts_per_address is reached"));
+        assert!(take(&mut places, 63).is_ok(), "one that is there already");
+        assert!(places.take(&"stranger-64".into(), address(2)).is_ok(), "another address");
+        assert_eq!((places.most_hosts(), places.crowds.len()), (64, 2));
+    }
+
+    #[test]
+    fn a_place_goes_back_to_who_paid_for_it() {
+        let mut places = places(8, &["a"]);
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let of_a = places.take(&a, address(1)).expect("room");
+        let of_b = places.take(&b, address(1)).expect("room");
+        assert_eq!(
+            (&of_a, &of_b),
+            (&Charged::Host(Arc::clone(&a)), &Charged::Address(Origin::of(address(1))))
+        );
+        // Named and unnamed change places meanwhile.
+        places.set_named(Arc::new(["b".to_owned()].into()));
+        places.give(&a, &of_a);
+        places.give(&b, &of_b);
+        assert_eq!(
+            (places.held(), places.by_host.len(), places.by_address.len(), places.most_hosts()),
+            (0, 0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn an_address_is_what_one_stranger_has() {
+        let v6 = |text: &str| Origin::of(text.parse::<Ipv6Addr>().expect("an address").into());
+        assert_eq!(v6("2001:db8::1"), v6("2001:db8::ffff:1"));
+        assert_ne!(v6("2001:db8::1"), v6("2001:db8:0:1::1"));
+        assert_eq!(v6("::ffff:10.0.0.1"), Origin::of(address(1)));
+    }
+}
