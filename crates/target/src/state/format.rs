@@ -152,7 +152,7 @@ mod tests {
     fn saved() -> SavedReservations {
         let registrant = |id: u8, key| Registrant {
             host: HostId([id; 16]),
-            nqn: Nqn::new("nqn.test:host\n\u{1b}[0m\"").expect("a strange name, but one"),
+            nqn: Nqn::new("nqn.test:host \u{202e}\\ \"").expect("a strange name, but one"),
             key,
         };
         SavedReservations {

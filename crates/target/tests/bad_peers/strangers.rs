@@ -1,7 +1,7 @@
 //! Hosts that the configuration does not name, in any number and under any names.
 
 use crate::common::{self, BLOCK, Client, HOST, Options, until};
-use crate::log::{capture, lines_with};
+use crate::log::capture;
 use crate::raw::Raw;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::{Nqn, Status};
@@ -63,8 +63,6 @@ fn a_named_host_gets_in_through_any_number_of_discovery_controllers() {
     assert!(flood[..1022 - kept].iter_mut().all(Raw::is_closed), "the flood pushed out itself");
     assert!(flood[1022 - kept..].iter_mut().all(|raw| raw.enable().status().is_success()), "the last stay");
     assert!(discover(Ipv4Addr::LOCALHOST, address, 0).1.is_success(), "whoever comes finds a place");
-    let lines = lines_with("peer=127.0.0.7:").len();
-    assert!(lines <= 2 * (100 + 2 * 10), "{lines} lines about 1023 connections");
 }
 
 #[test]
