@@ -29,7 +29,7 @@ pub(super) struct IoContext {
     /// Bytes that it reads for its host.
     pub(super) read_length: usize,
     /// The right to hold the data that it writes, or has been admitted to read.
-    permit: Option<Permit>,
+    pub(super) permit: Option<Permit>,
     pub(super) place: Place,
     /// What its host is told if it is taken back before it has reached the device.
     pub(super) if_withdrawn: Status,

@@ -11,7 +11,7 @@ use super::*;
 use crate::chain::Chain;
 use crate::device::{Device, NullDevice};
 use crate::mailbox::Mailbox;
-use crate::payload::Account;
+use crate::places::Charged;
 use crate::slab::steps;
 use crate::switch::{ByteRange, Spent, Work};
 use nvme::spec::{Cqe, Status};
@@ -55,8 +55,9 @@ fn session(pipeline: &mut Pipeline) -> Key {
         peer: "127.0.0.1:1".parse().expect("an address"),
         subsystem: 0,
         tenant: ALICE,
-        admission: Admission::new("alice".into(), front),
+        admission: Admission::new("alice".into(), Charged::Host("alice".into()), front),
         controller_id: 1,
+        queue_id: 1,
         credits: false,
         ios: 0,
         lanes: Lanes::default(),
@@ -77,7 +78,7 @@ fn begin(pipeline: &mut Pipeline, session: Key, nsid: u32) -> Key {
         command,
         device: 0,
         read_length: 0,
-        account: Account::Transfer,
+        permit: None,
         place: Place::Nowhere,
         if_withdrawn: Status::ABORT_REQUESTED,
         sequence: pipeline.started,

@@ -39,12 +39,13 @@ fn a_queue_deeper_than_the_limit_is_an_invalid_parameter() {
 fn more_queues_than_the_limit_are_not_granted_and_cannot_be_connected() {
     let server = null_with(Limits { io_queues: 2, ..Limits::default() });
     let address = server.addresses()[0];
-    let (mut admin, _io) = plain(address);
+    let mut admin = Raw::greeted(address, Digests::default());
+    let controller_id = admin.connect(0, 32, CNTLID_DYNAMIC, HOST, 0).dw0() as u16;
+    assert!(admin.enable().status().is_success());
     let asked = 0xffff_u32 - 1;
     let dwords = [u32::from(feature::NUMBER_OF_QUEUES), asked << 16 | asked, 0, 0, 0, 0];
     let granted = admin.execute(Sqe::new(admin::SET_FEATURES).with_cdw10_15(dwords));
     assert_eq!((granted.status(), granted.dw0()), (Status::SUCCESS, 1 << 16 | 1), "two of each, 0-based");
-    let controller_id = controller_of(&mut admin);
     for (queue_id, expected) in [(2, Status::SUCCESS), (3, Status::CONNECT_INVALID_PARAMETERS)] {
         let mut raw = Raw::greeted(address, Digests::default());
         let cqe = raw.connect(queue_id, 128, controller_id, HOST, 0);
