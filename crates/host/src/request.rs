@@ -192,7 +192,7 @@ pub enum IoError {
 impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            IoError::Status(status) => write!(f, "the target failed the command: {status:?}"),
+            IoError::Status(status) => write!(f, "the target failed the command: {status}"),
             IoError::ConnectionLost => {
                 f.write_str("the connection was lost; whether the command was done is unknown")
             }

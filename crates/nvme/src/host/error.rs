@@ -95,7 +95,7 @@ impl fmt::Display for ConnectRefusal {
             ConnectRefusal::InvalidParameter(Culprit::Data(at)) => {
                 write!(f, "the target finds byte {at} of the Connect data wrong")
             }
-            ConnectRefusal::Other(status) => write!(f, "the target answered {status:?} to Connect"),
+            ConnectRefusal::Other(status) => write!(f, "the target answered {status} to Connect"),
         }
     }
 }
@@ -125,7 +125,7 @@ impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HostError::ConnectRefused(refusal) => refusal.fmt(f),
-            HostError::Failed(doing, status) => write!(f, "{doing} failed with {status:?}"),
+            HostError::Failed(doing, status) => write!(f, "{doing} failed with {status}"),
             HostError::ControllerFatal => f.write_str("the controller reports a fatal state (CSTS.CFS)"),
             HostError::NotReady(waited) => write!(f, "the controller did not get ready in {waited}"),
             HostError::Lacking(what) => write!(f, "the controller lacks {what}"),

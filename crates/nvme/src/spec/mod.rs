@@ -21,6 +21,7 @@ pub mod property;
 pub mod reservation;
 pub mod sqe;
 pub mod status;
+mod status_name;
 
 pub use ana::AnaState;
 pub use connect::{ConnectCommand, ConnectData, HostId};

@@ -373,7 +373,7 @@ impl Front {
         let Some(guest) = self.guests.get(key) else { return };
         let peer = guest.link.peer;
         if self.complaints.admits(now, peer.ip(), Subject::Command) {
-            warn!(%peer, cid = sqe.cid(), opcode = sqe.opcode(), ?status, "the transport refused a command");
+            warn!(%peer, cid = sqe.cid(), opcode = sqe.opcode(), %status, "the transport refused a command");
         }
     }
 
@@ -420,7 +420,7 @@ impl Front {
                     let peer = guest.link.peer;
                     if self.complaints.admits(now, peer.ip(), Subject::Refused) {
                         let host = host.as_ref().map(Nqn::as_str);
-                        warn!(%peer, host, status = ?cqe.status(), "Connect refused: {why}");
+                        warn!(%peer, host, status = %cqe.status(), "Connect refused: {why}");
                     }
                     guest.link.reply(cqe);
                     guest.link.end();

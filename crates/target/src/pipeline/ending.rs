@@ -53,7 +53,7 @@ impl Pipeline {
     /// The flush at the end is over.
     pub(super) fn on_flushed(&mut self, result: Result<(), Failure>) {
         if let Err(failure) = result {
-            error!(device = %self.name, ?failure, "the last flush failed: what was written lately may not be stored");
+            error!(device = %self.name, %failure, "the last flush failed: what was written lately may not be stored");
         }
         self.phase = Phase::Ended;
     }

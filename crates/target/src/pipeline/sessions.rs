@@ -192,9 +192,9 @@ impl Pipeline {
                     let (host, status) = (session.admission.host(), refusal.status());
                     let names = |culprit: Culprit| refusal == culprit.refuse(refusal.cid());
                     if names(Culprit::HOST_ID) {
-                        warn!(%peer, %host, ?status, "Connect refused: HOSTID belongs to another host NQN, by a connection or a registration");
+                        warn!(%peer, %host, %status, "Connect refused: HOSTID belongs to another host NQN, by a connection or a registration");
                     } else {
-                        warn!(%peer, %host, ?status, "Connect refused");
+                        warn!(%peer, %host, %status, "Connect refused");
                     }
                 }
                 link.reply(refusal);
@@ -293,7 +293,7 @@ impl Pipeline {
         let Some(session) = self.sessions.get(key) else { return };
         if self.complaints.admits(now, session.peer.ip(), Subject::Command) {
             let (peer, host, cid, opcode) = (session.peer, session.admission.host(), sqe.cid(), sqe.opcode());
-            warn!(%peer, %host, cid, opcode, ?status, "the transport refused a command");
+            warn!(%peer, %host, cid, opcode, %status, "the transport refused a command");
         }
     }
 

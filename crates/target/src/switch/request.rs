@@ -5,6 +5,7 @@ use super::regions::Footprint;
 use crate::device::Erase;
 use reactor::IoBuffer;
 use sched::{Credit, Priority};
+use std::fmt;
 use std::io;
 use units::TenantId;
 
@@ -179,6 +180,16 @@ pub(crate) enum Failure {
     Miscompare,
     /// It was taken back before it, or all of it, reached the device.
     Withdrawn,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Device(error) | Failure::Unread(error) | Failure::Copy { error, .. } => error.fmt(f),
+            Failure::Miscompare => f.write_str("the blocks are not what the host expected"),
+            Failure::Withdrawn => f.write_str("it was taken back before it reached the device"),
+        }
+    }
 }
 
 impl Failure {
