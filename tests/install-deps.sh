@@ -15,6 +15,10 @@ needed=(
 	"xz                     xz-utils"
 	"flock                  util-linux"
 	"fio                    fio"
+	"prlimit                util-linux"
+	"losetup                mount"
+	"mkfs.ext4              e2fsprogs"
+	"dmsetup                dmsetup"
 	"shellcheck             shellcheck"
 	"/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring"
 )

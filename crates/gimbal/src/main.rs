@@ -11,10 +11,12 @@ mod completions;
 mod config_check;
 mod demo;
 mod lab;
+mod log_writer;
 mod loopback;
 mod notify;
 mod output;
 mod serve;
+mod serve_flags;
 mod state_dir;
 
 use clap::{Parser, Subcommand};

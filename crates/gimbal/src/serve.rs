@@ -2,20 +2,30 @@
 //!
 //! Prints `listening on ADDRESS` on stdout for each address when hosts may connect; everything else goes to the log on stderr.
 //! The first SIGTERM or SIGINT ends the target in order, the second at once. SIGHUP reads the configuration file again.
+//!
+//! Holds: neither stdout nor stderr can hold up or end the target, whatever stands behind them (`tests/log_trouble.rs`).
+//! Elsewhere: how the log is written is `log_writer`.
 
+use crate::log_writer::LogWriter;
 use crate::notify::{State, notify};
 use crate::output;
+use crate::serve_flags::{explain_config, explain_start};
 use crate::state_dir;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
-use std::io::stderr;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, stderr};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 use target::config::{
@@ -30,6 +40,8 @@ use units::{Bytes, Nanos};
 
 /// How long a new configuration waits for IOs to what the old one had and the new one has not.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
+/// How long the end of the process waits for the log to be written, and the start for stdout.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 /// Size of a device that is not there, when none is given.
 const NULL_SIZE: Bytes = Bytes::gib(1024);
 /// Size of an emulated SSD when none is given: that of the default model.
@@ -40,7 +52,7 @@ const EMULATED_SIZE: Bytes = Bytes::gib(16);
 #[command(after_help = "Examples:
   gimbal serve --device /dev/nvme0n1 --listen 0.0.0.0:4420
   gimbal serve --device emulated:dct983 --condition fragmented
-  gimbal serve --device disk.img --size 100G --scheduler none
+  gimbal serve --device disk.img --create --size 100G --scheduler none
   gimbal serve -c gimbal.toml
 
 Signals:
@@ -49,16 +61,22 @@ Signals:
 pub(crate) struct Args {
     /// A configuration file (see `gimbal config check`)
     #[arg(short, long, value_name = "FILE", required_unless_present = "device", conflicts_with = "device")]
-    config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// What to share: a block device or file, `emulated`, `emulated:PROFILE`, or `null`
     #[arg(long, value_name = "PATH|emulated[:PROFILE]|null")]
     device: Option<String>,
-    /// Size of the device, such as 100G; a file is made or extended
+    /// Size of the device, such as 100G; a file that is there must have this size
     #[arg(long, value_parser = size, conflicts_with = "config")]
     size: Option<Bytes>,
+    /// Make the file, sparse, if it is not there
+    #[arg(long, requires = "size", conflicts_with = "config")]
+    create: bool,
+    /// Share the device although somebody else uses it (a mount, swap, LVM, another program): what is on it may be destroyed
+    #[arg(long, conflicts_with = "config")]
+    force: bool,
     /// Where hosts connect, more than once if wanted; port 0 lets the system choose [default: 127.0.0.1:4420]
     #[arg(long, value_name = "ADDRESS")]
-    listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<SocketAddr>,
     /// Name of the subsystem
     #[arg(long, conflicts_with = "config")]
     nqn: Option<String>,
@@ -76,21 +94,21 @@ pub(crate) struct Args {
     speed: Option<Speed>,
     /// How to talk to the system
     #[arg(long, value_enum)]
-    backend: Option<BackendName>,
+    pub(crate) backend: Option<BackendName>,
     /// How long a device's thread looks for work before it sleeps, while IOs come quickly; `0us` is never [default: 50us if
     /// there is a processor for each device]
     #[arg(long, value_name = "SPAN", value_parser = span)]
-    spin: Option<Nanos>,
+    pub(crate) spin: Option<Nanos>,
     /// Where reservations that persist are kept [default: $STATE_DIRECTORY, /var/lib/gimbal for root, ~/.local/state/gimbal for
     /// others]
     #[arg(long, value_name = "DIRECTORY")]
-    state_dir: Option<PathBuf>,
+    pub(crate) state_dir: Option<PathBuf>,
     /// What to log, such as `info` or `warn,target=debug`
     #[arg(long, value_name = "FILTER")]
-    log: Option<String>,
+    pub(crate) log: Option<String>,
     /// Form of the log
     #[arg(long, value_enum)]
-    log_format: Option<LogForm>,
+    pub(crate) log_format: Option<LogForm>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -116,7 +134,7 @@ enum FlashCondition {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum BackendName {
+pub(crate) enum BackendName {
     Auto,
     #[value(name = "io_uring")]
     IoUring,
@@ -124,38 +142,51 @@ enum BackendName {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum LogForm {
+pub(crate) enum LogForm {
     Text,
     Json,
 }
 
 /// Serves until a signal.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (mut config, _) = config_of(&args)?;
+    let (mut config, lines) = config_of(&args)?;
     let mut stateless = None;
     if config.state_dir.is_none() {
         (config.state_dir, stateless) = state_dir::default()?;
     }
-    let set_filter = start_log(&config.log)?;
-    abort_on_panic();
+    config.judge().map_err(|error| Error::msg(explain_config(error, &args, lines.as_ref())))?;
+    survive_failing_files().context("signals cannot be handled")?;
+    let stderr = stderr().as_fd().try_clone_to_owned().context("stderr")?;
+    let log =
+        LogWriter::start(stderr.into(), config.log.format).context("the log's thread cannot be started")?;
+    let result = serve(&args, config, lines.as_ref(), stateless, &log);
+    log.drain(OUTPUT_GRACE);
+    result
+}
+
+/// Serves, once it is known where things are. Without a place for reservations, `stateless` says why.
+fn serve(
+    args: &Args,
+    config: Config,
+    lines: Option<&Lines>,
+    stateless: Option<String>,
+    log: &LogWriter,
+) -> anyhow::Result<ExitCode> {
+    let set_filter = start_log(&config.log, log.clone())?;
+    abort_on_panic(log.clone());
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
     if let Some(why) = stateless {
         warn!(
             "reservations do not persist, and hosts that ask for it (Linux's own calls do) are refused: {why}; give --state-dir"
         );
     }
-    let mut server = Server::start(config)?;
-    for address in server.addresses() {
-        // Hosts can connect whether or not this can be printed.
-        if let Err(error) = output::line(format_args!("listening on {address}")) {
-            warn!(%address, "listening, but {error:#}");
-        }
-    }
+    let mut server = Server::start(config).map_err(|error| Error::msg(explain_start(error, args, lines)))?;
+    announce(server.addresses());
     notify(State::Ready);
 
     while signals.forever().next() == Some(SIGHUP) {
         notify(State::Reloading);
-        reload(&mut server, &args, &set_filter);
+        reload(&mut server, args, &set_filter);
         notify(State::Ready);
     }
     notify(State::Stopping);
@@ -170,6 +201,35 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Shutdown::Complete => ExitCode::SUCCESS,
         Shutdown::CutShort => ExitCode::FAILURE,
     })
+}
+
+/// Writes to a pipe that was closed, and to a file that may not grow, are errors that the writer hears of, not the end of the
+/// process.
+fn survive_failing_files() -> io::Result<()> {
+    for signal in [SIGPIPE, SIGXFSZ] {
+        flag::register(signal, Arc::default())?;
+    }
+    Ok(())
+}
+
+/// Says on stdout where hosts connect. Whoever started the target may have closed stdout, or may not read it.
+fn announce(addresses: &[SocketAddr]) {
+    let text: String = addresses.iter().map(|address| format!("listening on {address}\n")).collect();
+    let (done, is_done) = channel();
+    let write = move || {
+        if let Err(error) = output::print(&text) {
+            warn!("stdout does not take the addresses that are listened on: {error:#}");
+        }
+        // Nobody waits any more if this fails.
+        let _ = done.send(());
+    };
+    match thread::Builder::new().name("stdout".to_owned()).spawn(write) {
+        Ok(_) if is_done.recv_timeout(OUTPUT_GRACE).is_err() => {
+            warn!("nobody reads stdout, where the addresses that are listened on are written");
+        }
+        Ok(_) => {}
+        Err(error) => warn!(%error, "stdout cannot be written: there is no thread for it"),
+    }
 }
 
 /// Takes over what the configuration file says now. Whatever is wrong is logged, and the target goes on.
@@ -187,9 +247,9 @@ fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
             config.state_dir.clone_from(&server.config().state_dir);
         }
         let log = config.log.clone();
-        let changes = server.reload(config, RELOAD_LIMIT).map_err(|error| match (error, lines) {
-            (ReloadError::Config(error), Some(lines)) => lines.locate(file, error).to_string(),
-            (error, _) => error.to_string(),
+        let changes = server.reload(config, RELOAD_LIMIT).map_err(|error| match error {
+            ReloadError::Config(error) => explain_config(error, args, lines.as_ref()),
+            error => error.to_string(),
         })?;
         set_filter(&log).map(|()| changes)
     });
@@ -249,7 +309,12 @@ fn simple(device: &str, args: &Args) -> anyhow::Result<Config> {
         is_emulated || args.condition.is_none(),
         "--condition is for emulated devices, {device:?} is none"
     );
+    let is_file = matches!(kind, DeviceKind::File { .. });
+    let is_on_disk = is_file || matches!(kind, DeviceKind::Block { .. });
+    ensure!(is_file || !args.create, "--create is for files, {device:?} is none");
+    ensure!(is_on_disk || !args.force, "--force is for files and block devices, {device:?} is none");
     let mut config = Config::simple(kind, DEFAULT_LISTEN);
+    config.devices[0].force = args.force;
     if let Some(nqn) = &args.nqn {
         config.subsystems[0].nqn.clone_from(nqn);
     }
@@ -292,7 +357,7 @@ fn device_kind(device: &str, args: &Args) -> anyhow::Result<DeviceKind> {
         );
         return Ok(DeviceKind::Block { path, direct: true });
     }
-    Ok(DeviceKind::File { path, size: args.size, create: true, direct: true })
+    Ok(DeviceKind::File { path, size: args.size, create: args.create, direct: true })
 }
 
 fn is_block_device(path: &Path) -> bool {
@@ -300,9 +365,13 @@ fn is_block_device(path: &Path) -> bool {
 }
 
 /// Logs to stderr, so that stdout says nothing but where hosts connect. Answers what changes the filter later.
-fn start_log(log: &LogConfig) -> anyhow::Result<SetFilter> {
+fn start_log(log: &LogConfig, writer: LogWriter) -> anyhow::Result<SetFilter> {
     let filter = filter_of(log).map_err(anyhow::Error::msg)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        // They would be written to stderr, by whoever logs.
+        .log_internal_errors(false)
+        .with_writer(writer);
     Ok(match log.format {
         LogFormat::Text => {
             let builder =
@@ -330,10 +399,19 @@ fn filter_of(log: &LogConfig) -> Result<EnvFilter, String> {
 
 /// A panic is a bug of ours. A target that went on without one of its threads would leave hosts waiting for answers that
 /// never come; one that is gone is noticed at once, by them and by whatever starts it again.
-fn abort_on_panic() {
-    let report = panic::take_hook();
+///
+/// The report goes through the log, whose thread writes it: a stderr that nobody reads must not keep the process alive.
+fn abort_on_panic(log: LogWriter) {
     panic::set_hook(Box::new(move |info| {
-        report(info);
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("unnamed");
+        let backtrace = Backtrace::capture();
+        let backtrace = match backtrace.status() {
+            BacktraceStatus::Captured => format!("\n{backtrace}"),
+            _ => String::new(),
+        };
+        log.say("ERROR", &format!("thread {name:?} {info}; this is a bug: the target is aborted{backtrace}"));
+        log.drain(OUTPUT_GRACE);
         process::abort();
     }));
 }

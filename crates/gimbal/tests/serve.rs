@@ -78,7 +78,8 @@ fn a_problem_at_the_start_is_one_line_that_says_what_to_do() {
     assert!(!result.status.success());
     let message = String::from_utf8(result.stderr).expect("text");
     assert!(
-        message.contains("device \"ssd\": /nonexistent/disk: does not exist; give it a size"),
+        message
+            .contains("--device: /nonexistent/disk: does not exist; to make it, say so: --create and --size"),
         "{message}"
     );
     let result = output(&["serve", "--device", "null", "--speed", "2"]);

@@ -48,7 +48,7 @@ mod tenants;
 mod waiting;
 
 pub use assemble::SubsystemError;
-pub use device::DeviceError;
+pub use device::{DeviceError, Shortage, User};
 pub use histogram::Histogram;
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;

@@ -1,6 +1,6 @@
 //! From the configuration of a device to its scheduler.
 
-use crate::config::{DeviceConfig, DeviceKind, PolicyKind};
+use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
 use crate::device::load_profile;
 use sched::{DeviceConstants, Fifo, Flashfq, Gimbal, GimbalConfig, Policy, Reflex};
 use ssd::{Calibration, CalibrationError, ProfileError};
@@ -75,6 +75,19 @@ pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn 
     Ok(Box::new(Gimbal::new(config)))
 }
 
+/// The most that the scheduler of `device` ever gives out per second, if it has a bound and can be had.
+pub(crate) fn rate_max(device: &DeviceConfig) -> Option<ByteRate> {
+    let reads_constants = device.scheduler.policy.reads_constants();
+    // The variant has no say in the bound.
+    let config = reads_constants.then(|| gimbal(GimbalConfig::fair, device).ok()).flatten()?;
+    let speed = match &device.kind {
+        DeviceKind::Emulated(emulated) => emulated.speed,
+        DeviceKind::File { .. } | DeviceKind::Block { .. } | DeviceKind::Null { .. } => Speed::REAL_TIME,
+    };
+    let rate = u128::from(config.device.rate_max.0) * u128::from(speed.thousandths());
+    Some(ByteRate(u64::try_from(rate / u128::from(Speed::REAL_TIME.thousandths())).unwrap_or(u64::MAX)))
+}
+
 fn calibration(kind: PolicyKind, device: &DeviceConfig) -> Result<Calibration, PolicyError> {
     let file = device.scheduler.calibration.as_ref().ok_or(PolicyError::Uncalibrated(kind))?;
     Calibration::load(file).map_err(PolicyError::Calibration)
@@ -121,13 +134,13 @@ fn replace<T>(constant: &mut T, by: Option<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, DEFAULT_LISTEN, EmulatedConfig, SchedulerConfig, SchedulerOverrides};
+    use crate::config::{Config, DEFAULT_LISTEN, EmulatedConfig, SchedulerOverrides};
     use sched::Cost;
     use units::{Bytes, Nanos};
 
     fn device() -> DeviceConfig {
         let kind = DeviceKind::Emulated(EmulatedConfig::new(Bytes::gib(1)));
-        DeviceConfig { name: "a".to_owned(), kind, scheduler: SchedulerConfig::default(), faults: Vec::new() }
+        DeviceConfig::new("a", kind)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use nvme::spec::{Sqe, Status};
 use target::ServerHandle;
 use target::config::{
     AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp,
-    FaultRelease, NamespaceConfig, PolicyKind, SchedulerConfig, Speed, SubsystemConfig,
+    FaultRelease, NamespaceConfig, PolicyKind, Speed, SubsystemConfig,
 };
 use units::Bytes;
 
@@ -23,7 +23,7 @@ fn serve() -> ServerHandle {
     let device = |name: &str, faults| {
         let speed = Speed::from_thousandths(100_000).expect("above zero");
         let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-        DeviceConfig { name: name.to_owned(), kind, scheduler: SchedulerConfig::default(), faults }
+        DeviceConfig { faults, ..DeviceConfig::new(name, kind) }
     };
     let half = |nsid, device, place: u64| NamespaceConfig {
         offset: Bytes(place * (512 << 20)),

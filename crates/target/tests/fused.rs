@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use target::ServerHandle;
 use target::config::{
     AllowedHosts, BackendChoice, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultError,
-    FaultKind, FaultOp, NamespaceConfig, SchedulerConfig, Speed, SubsystemConfig,
+    FaultKind, FaultOp, NamespaceConfig, Speed, SubsystemConfig,
 };
 use units::Bytes;
 
@@ -24,7 +24,7 @@ fn serve(backend: BackendChoice, faults: Vec<FaultConfig>) -> ServerHandle {
     let device = |name: &str, faults| {
         let speed = Speed::from_thousandths(100_000).expect("above zero");
         let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-        DeviceConfig { name: name.to_owned(), kind, scheduler: SchedulerConfig::default(), faults }
+        DeviceConfig { faults, ..DeviceConfig::new(name, kind) }
     };
     let half = |nsid, device, place: u64| NamespaceConfig {
         offset: Bytes(place * (512 << 20)),

@@ -114,8 +114,11 @@ fn an_emulated_ssd_over_nothing_takes_writes_and_reads_zeros() {
 fn an_emulated_ssd_over_a_file_keeps_its_contents() {
     for backend in backends() {
         let scratch = Scratch::new("backing");
-        let emulated =
-            EmulatedConfig { backing: Backing::File(scratch.file()), ..EmulatedConfig::new(Bytes::mib(64)) };
+        let emulated = EmulatedConfig {
+            backing: Backing::File(scratch.file()),
+            create: true,
+            ..EmulatedConfig::new(Bytes::mib(64))
+        };
         for round in 0..2 {
             let device = DeviceKind::Emulated(emulated.clone());
             let server = start(Config { backend, ..Config::simple(device, any_port()) });
@@ -138,7 +141,7 @@ fn two_targets_never_share_one_file() {
     let scratch = Scratch::new("lock");
     let first = serve(scratch.device());
     let second = Server::start(Config::simple(scratch.device(), any_port()));
-    let Err(StartError::Device { error: DeviceError::InUse(path), .. }) = second else {
+    let Err(StartError::Device { error: DeviceError::Locked(path), .. }) = second else {
         panic!("the second target started or failed otherwise")
     };
     assert_eq!(path, scratch.file());

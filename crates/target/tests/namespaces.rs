@@ -12,8 +12,7 @@ use nvme::spec::opcode::admin;
 use nvme::spec::{Nqn, Sqe, Status};
 use target::ServerHandle;
 use target::config::{
-    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, SchedulerConfig, Speed,
-    SubsystemConfig,
+    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, Speed, SubsystemConfig,
 };
 use units::Bytes;
 use zerocopy::FromBytes;
@@ -25,7 +24,7 @@ const FRIEND: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00
 fn device(name: &str) -> DeviceConfig {
     let speed = Speed::from_thousandths(100_000).expect("above zero");
     let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-    DeviceConfig { name: name.to_owned(), kind, scheduler: SchedulerConfig::default(), faults: Vec::new() }
+    DeviceConfig::new(name, kind)
 }
 
 fn half(nsid: u32, device: &str, second: bool) -> NamespaceConfig {

@@ -11,8 +11,8 @@ use nvme::spec::{Nqn, Sqe, Status, feature};
 use std::path::PathBuf;
 use std::time::Duration;
 use target::config::{
-    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, PolicyKind,
-    SchedulerConfig, Speed, SubsystemConfig, TenantConfig,
+    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, PolicyKind, Speed,
+    SubsystemConfig, TenantConfig,
 };
 use target::{Change, ReloadError, ServerHandle, Shutdown, Subject};
 use units::{Bytes, Nanos};
@@ -29,7 +29,7 @@ fn emulated(speed_thousandths: u32) -> DeviceKind {
 }
 
 fn device(name: &str, kind: DeviceKind) -> DeviceConfig {
-    DeviceConfig { name: name.to_owned(), kind, scheduler: SchedulerConfig::default(), faults: Vec::new() }
+    DeviceConfig::new(name, kind)
 }
 
 fn part(nsid: u32, device: &str, offset_mib: u64, size_mib: u64) -> NamespaceConfig {

@@ -50,6 +50,15 @@ impl Process {
         (process, Log { stderr: BufReader::new(stderr), lines: Vec::new() })
     }
 
+    /// As `start_with_log`, with a stdout that says nothing: back at once, with no address.
+    pub fn start_unheard(command: &mut Command) -> (Process, Log) {
+        let child =
+            command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary was built");
+        let mut process = Process { child, address: ([0; 4], 0).into() };
+        let stderr = process.child.stderr.take().expect("piped");
+        (process, Log { stderr: BufReader::new(stderr), lines: Vec::new() })
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address

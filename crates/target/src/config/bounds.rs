@@ -3,7 +3,7 @@
 //! Beyond them something would overflow, or be reserved that no machine has: the arithmetic of the scheduler, a device's clock,
 //! the table of a memory that is there only where it was written. They are far beyond what anybody means; who writes more has
 //! most often mistaken a unit. Numbers that are not here are bounded by their type, and used in arithmetic that saturates or is
-//! wide enough for all of it: spans of time, weights, limits and reservations of tenants, the counts of faults.
+//! wide enough for all of it: spans of time, weights and limits of tenants, the counts of faults.
 //!
 //! Holds: a configuration that passes can be run, whatever its numbers are (`numbers_that_would_overflow_are_refused_by_name`
 //!        in `tests`; the fuzz target `config`).
@@ -39,6 +39,10 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
             beyond.check(field("offset"), Some(namespace.offset), SIZE_MAX);
             beyond.check(field("size"), namespace.size, SIZE_MAX);
         }
+    }
+    for (index, tenant) in config.tenants.iter().enumerate() {
+        let field = format!("tenant[{index}].reservation");
+        beyond.check(field, tenant.reservation, GimbalConfig::RATE_MAX);
     }
     beyond.0
 }

@@ -53,6 +53,19 @@ impl Check<'_> {
         if self.config.listen.is_empty() {
             self.report("listen".into(), "no address to listen on", "write listen = [\"0.0.0.0:4420\"]");
         }
+        let addresses = &self.config.listen;
+        for (index, address) in addresses.iter().enumerate() {
+            if let Some(other) = addresses[..index].iter().find(|other| is_same_place(other, address)) {
+                let what = if other == address {
+                    format!("{address} is there twice")
+                } else {
+                    format!(
+                        "{address} and {other} cannot both be listened on, as one is all addresses of that port"
+                    )
+                };
+                self.report("listen".into(), what, "keep one of them");
+            }
+        }
     }
 
     fn spin(&mut self) {
@@ -114,6 +127,7 @@ impl Check<'_> {
                 _ => {}
             }
             self.calibration(index, &device.scheduler);
+            self.unread_constants(index, &device.scheduler);
             self.scheduler(index, &device.scheduler.overrides);
             for (number, fault) in device.faults.iter().enumerate() {
                 let field = |name: &str| format!("device[{index}].fault[{number}].{name}");
@@ -127,6 +141,19 @@ impl Check<'_> {
             let what = format!("{} goes by what was measured of the device", scheduler.policy.name());
             let advice = "write calibration = \"FILE\" in [device.scheduler]";
             self.report(format!("device[{index}].scheduler.calibration"), what, advice);
+        }
+    }
+
+    /// Whoever writes a constant expects it to do something.
+    fn unread_constants(&mut self, index: usize, scheduler: &SchedulerConfig) {
+        if scheduler.policy.reads_constants() {
+            return;
+        }
+        let policy = scheduler.policy.name();
+        for name in scheduler.overrides.given() {
+            let what = format!("the scheduler {policy:?} does not read it");
+            let advice = "remove it, or choose gimbal, gimbal-paper or gimbal-next";
+            self.report(format!("device[{index}].scheduler.{name}"), what, advice);
         }
     }
 
@@ -280,6 +307,12 @@ impl Check<'_> {
             if tenant.limit_rate == Some(ByteRate(0)) {
                 self.report(field("limit_rate"), "zero would get nothing", "write a rate above zero");
             }
+            if let (Some(reservation), Some(limit)) = (tenant.reservation, tenant.limit_rate)
+                && reservation > limit
+            {
+                let what = format!("{reservation} are promised to a host that is limited to {limit}");
+                self.report(field("reservation"), what, "lower it, or raise limit_rate");
+            }
             if let Some(slo) = tenant.slo {
                 if slo.iops == 0 {
                     self.report(field("slo.iops"), "zero promises nothing", "write 1 or more");
@@ -396,6 +429,13 @@ impl Check<'_> {
             self.report(field, what, "shorten it");
         }
     }
+}
+
+/// Whether the system refuses to listen on both. A port that it chooses is another one each time.
+fn is_same_place(one: &SocketAddr, other: &SocketAddr) -> bool {
+    let is_either_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let is_same_address = one == other || (is_either_all && one.is_ipv4() == other.is_ipv4());
+    one.port() != 0 && one.port() == other.port() && is_same_address
 }
 
 /// The largest namespace number: what one page of the list of active namespaces (CNS 02h) holds.

@@ -13,10 +13,38 @@ pub struct DeviceConfig {
     pub name: String,
     /// What it is.
     pub kind: DeviceKind,
+    /// Share it although somebody else uses it: a mount, swap, LVM, another process.
+    pub force: bool,
+    /// What to do if it is a file with holes that its file system has no room for.
+    pub overcommit: Overcommit,
     /// Who goes to it next, and when.
     pub scheduler: SchedulerConfig,
     /// How it misbehaves, for tests; a device that is to be used has none.
     pub faults: Vec<FaultConfig>,
+}
+
+/// What to do about a sparse file that its file system has no room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overcommit {
+    /// Say so in the log.
+    #[default]
+    Warn,
+    /// Not share it.
+    Refuse,
+}
+
+impl DeviceConfig {
+    /// A device with the scheduler that devices have, and nothing special about it.
+    pub fn new(name: &str, kind: DeviceKind) -> DeviceConfig {
+        DeviceConfig {
+            name: name.to_owned(),
+            kind,
+            force: false,
+            overcommit: Overcommit::default(),
+            scheduler: SchedulerConfig::default(),
+            faults: Vec::new(),
+        }
+    }
 }
 
 /// What a device is.
@@ -26,9 +54,10 @@ pub enum DeviceKind {
     File {
         /// Where it is.
         path: PathBuf,
-        /// Its size; `None` takes the file as it is. A smaller file is extended, sparse; it is never cut.
+        /// Its size; `None` takes the file as it is. A file of another size is refused, unless the size grows while the target runs:
+        /// then the file is extended, sparse. It is never cut.
         size: Option<Bytes>,
-        /// Make the file if it does not exist (needs `size`).
+        /// Make the file, sparse, if it does not exist or is empty (needs `size`).
         create: bool,
         /// Bypass the page cache where the file system can.
         direct: bool,
@@ -60,6 +89,8 @@ pub struct EmulatedConfig {
     pub speed: Speed,
     /// Where its contents are.
     pub backing: Backing,
+    /// Make the file of the contents if it does not exist or is empty.
+    pub create: bool,
     /// How large it says it is.
     pub size: Bytes,
     /// The seed of the model.
@@ -82,7 +113,7 @@ pub enum Backing {
     /// In memory, allocated as it is written; gone when the target stops.
     #[default]
     Ram,
-    /// In a sparse file, made if missing.
+    /// In a sparse file of the device's size.
     File(PathBuf),
     /// Nowhere: reads are zeros, writes are forgotten. For measurements that write more than the machine has memory.
     None,
@@ -128,6 +159,7 @@ impl EmulatedConfig {
             condition: Condition::Clean,
             speed: Speed::REAL_TIME,
             backing: Backing::Ram,
+            create: false,
             size,
             seed: 1,
         }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  gimbal.toml ──► reader ──┐                                   (lines, types, unknown names)
-//!  flags, tests ─► Config ──┴─► check() ──► Server::start       (what must hold between the fields)
+//!  flags, tests ─► Config ──┴─► judge() ──► Server::start       (what must hold between the fields, and outside)
 //! ```
 //!
-//! A [`Config`] made by a program and one read from a file pass the same check. Nothing here touches a device: that a
-//! path exists is found out by `Server::start`.
+//! A [`Config`] made by a program and one read from a file are judged alike, by `gimbal config check`, by a start and by a reload.
+//! Nothing here opens a device: that one can be had is found out by `Server::start`.
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
@@ -23,6 +23,7 @@ mod fields;
 mod identifiers;
 mod limits;
 mod log;
+mod outside;
 mod problem;
 mod read;
 mod scheduler;
@@ -32,7 +33,7 @@ pub(crate) mod transition;
 mod tests;
 
 pub use amount::{parse_size, parse_span};
-pub use device::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Speed};
+pub use device::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Speed};
 pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;
 pub use limits::Limits;
@@ -163,12 +164,7 @@ impl Config {
             listen: vec![listen],
             backend: BackendChoice::Auto,
             spin: None,
-            devices: vec![DeviceConfig {
-                name: "ssd".to_owned(),
-                kind: device,
-                scheduler: SchedulerConfig::default(),
-                faults: Vec::new(),
-            }],
+            devices: vec![DeviceConfig::new("ssd", device)],
             subsystems: vec![SubsystemConfig {
                 nqn: DEFAULT_NQN.to_owned(),
                 serial: None,
@@ -207,10 +203,22 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn load_with_lines(file: &Path) -> Result<(Config, Lines), ConfigError> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), error })?;
-        parse_with_lines(&text)
-            .map_err(|problems| ConfigError::Wrong { file: Some(file.to_owned()), problems })
+        let bytes =
+            std::fs::read(file).map_err(|error| ConfigError::Unreadable { file: file.to_owned(), error })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            let byte = error.as_bytes()[before.len()];
+            let what = format!("byte {byte:#04x} is not UTF-8, which TOML is written in");
+            let problem = Problem { line: Some(line), ..Problem::new("", what, "save the file as UTF-8") };
+            ConfigError::Wrong { file: Some(file.to_owned()), problems: vec![problem] }
+        })?;
+        parse_with_lines(&text, |config| {
+            let mut problems = check::problems(config);
+            problems.extend(outside::problems(config));
+            problems
+        })
+        .map_err(|problems| ConfigError::Wrong { file: Some(file.to_owned()), problems })
     }
 
     /// Reads and checks a text, which [`Config::load`] takes from a file.
@@ -218,7 +226,7 @@ impl Config {
     /// # Errors
     /// Every problem of it, in the order of the text.
     pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
-        parse_with_lines(text).map(|(config, _)| config)
+        parse_with_lines(text, check::problems).map(|(config, _)| config)
     }
 
     /// Checks what must hold between the fields of a configuration that a program made.
@@ -226,8 +234,18 @@ impl Config {
     /// # Errors
     /// Every problem of it.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let problems = check::problems(self);
-        if problems.is_empty() { Ok(()) } else { Err(ConfigError::Wrong { file: None, problems }) }
+        wrong_if_any(check::problems(self))
+    }
+
+    /// As [`Config::check`], and looks at what the configuration names outside itself: everything that can be known without opening
+    /// a device or an address.
+    ///
+    /// # Errors
+    /// Every problem of it.
+    pub fn judge(&self) -> Result<(), ConfigError> {
+        let mut problems = check::problems(self);
+        problems.extend(outside::problems(self));
+        wrong_if_any(problems)
     }
 
     /// The subsystem of that name.
@@ -238,15 +256,14 @@ impl Config {
     /// What is allowed but hardly meant for daily use: one line each, for whoever starts or checks this.
     pub fn warnings(&self) -> Vec<String> {
         let faulty = self.devices.iter().filter(|device| !device.faults.is_empty());
-        faulty
-            .map(|device| {
-                format!(
-                    "device {:?} is made to fail on purpose ({} [[device.fault]]): for tests only",
-                    device.name,
-                    device.faults.len()
-                )
-            })
-            .collect()
+        let faults = faulty.map(|device| {
+            format!(
+                "device {:?} is made to fail on purpose ({} [[device.fault]]): for tests only",
+                device.name,
+                device.faults.len()
+            )
+        });
+        faults.chain(outside::warnings(self)).collect()
     }
 
     /// The device called `name`, as an index of [`Config::devices`].
@@ -255,14 +272,22 @@ impl Config {
     }
 }
 
-fn parse_with_lines(text: &str) -> Result<(Config, Lines), Vec<Problem>> {
+fn wrong_if_any(problems: Vec<Problem>) -> Result<(), ConfigError> {
+    if problems.is_empty() { Ok(()) } else { Err(ConfigError::Wrong { file: None, problems }) }
+}
+
+/// Reads a text and has what was read judged.
+fn parse_with_lines(
+    text: &str,
+    judge: impl FnOnce(&Config) -> Vec<Problem>,
+) -> Result<(Config, Lines), Vec<Problem>> {
     let read::Reading { config, mut problems, lines, is_toml } = read::read(text);
     if !is_toml {
         return Err(problems);
     }
     // Fields that could not be read hold defaults: what the check says about those is not the user's doing.
     let unread: Vec<String> = problems.iter().map(|problem| problem.field.clone()).collect();
-    let found = check::problems(&config).into_iter().filter(|found| !unread.contains(&found.field));
+    let found = judge(&config).into_iter().filter(|found| !unread.contains(&found.field));
     problems.extend(found.map(|found| Problem { line: lines.of(&found.field), ..found }));
     if problems.is_empty() {
         return Ok((config, lines));

@@ -4,6 +4,7 @@
 //! user mends a file in one round.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 /// One thing that is wrong.
@@ -62,7 +63,7 @@ pub enum ConfigError {
         /// The file.
         file: PathBuf,
         /// What the system answered.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// The file was read, and these things are wrong with it, in file order.
     Wrong {
@@ -78,7 +79,13 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::Unreadable { file, error } => {
-                write!(f, "{}: cannot be read: {error}; check the path and its permissions", file.display())
+                write!(f, "{}: cannot be read: {error}", file.display())?;
+                match error.kind() {
+                    io::ErrorKind::NotFound => f.write_str("; is this its path?"),
+                    io::ErrorKind::PermissionDenied => f.write_str("; who runs this may not read it"),
+                    io::ErrorKind::IsADirectory => f.write_str("; name a file in it"),
+                    _ => Ok(()),
+                }
             }
             ConfigError::Wrong { file, problems } => {
                 for (index, problem) in problems.iter().enumerate() {

@@ -163,7 +163,7 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
         Kind::File => DeviceKind::File {
             path: required(table, findings, "path", "the file").into(),
             size: table.size(findings, "size"),
-            create: table.truth(findings, "create").unwrap_or(true),
+            create: table.truth(findings, "create").unwrap_or(false),
             direct: table.truth(findings, "direct").unwrap_or(true),
         },
         Kind::Block => DeviceKind::Block {
@@ -173,9 +173,19 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
         Kind::Emulated => DeviceKind::Emulated(emulated(table, findings)),
         Kind::Null => DeviceKind::Null { size: required_size(table, findings) },
     };
+    let overcommits = [("warn", Overcommit::Warn), ("refuse", Overcommit::Refuse)];
+    let (is_disk, is_null) =
+        (matches!(kind, DeviceKind::Block { .. }), matches!(kind, DeviceKind::Null { .. }));
+    let force = !is_null && table.truth(findings, "force").unwrap_or(false);
+    let overcommit = match is_disk || is_null {
+        true => Overcommit::default(),
+        false => table.choice(findings, "overcommit", &overcommits).unwrap_or_default(),
+    };
     DeviceConfig {
         name,
         kind,
+        force,
+        overcommit,
         scheduler: scheduler(table, findings),
         faults: each(table, findings, "fault", fault::read),
     }
@@ -197,6 +207,7 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
             .take(findings, "speed", speed, |value| Speed::parse(&number_text(value)?))
             .unwrap_or(default.speed),
         backing: backing.unwrap_or(default.backing),
+        create: table.truth(findings, "create").unwrap_or(default.create),
         size: default.size,
         seed: table.number(findings, "seed").unwrap_or(default.seed),
     }

@@ -60,6 +60,39 @@ pub struct SchedulerOverrides {
     pub rate_max: Option<ByteRate>,
 }
 
+impl SchedulerOverrides {
+    /// The names of those that are given.
+    pub(super) fn given(&self) -> Vec<&'static str> {
+        let SchedulerOverrides {
+            profile,
+            latency_min,
+            latency_max,
+            write_cost_best,
+            write_cost_worst,
+            slots,
+            slots_factor,
+            io_overhead,
+            lead_max,
+            rate_min,
+            rate_max,
+        } = self;
+        let all = [
+            ("profile", profile.is_some()),
+            ("latency_min", latency_min.is_some()),
+            ("latency_max", latency_max.is_some()),
+            ("write_cost_best", write_cost_best.is_some()),
+            ("write_cost_worst", write_cost_worst.is_some()),
+            ("slots", slots.is_some()),
+            ("slots_factor", slots_factor.is_some()),
+            ("io_overhead", io_overhead.is_some()),
+            ("lead_max", lead_max.is_some()),
+            ("rate_min", rate_min.is_some()),
+            ("rate_max", rate_max.is_some()),
+        ];
+        all.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
+    }
+}
+
 impl PolicyKind {
     /// All, the default first.
     pub const ALL: [PolicyKind; 6] = [
@@ -81,6 +114,11 @@ impl PolicyKind {
             PolicyKind::Flashfq => "flashfq",
             PolicyKind::None => "none",
         }
+    }
+
+    /// Whether it is a Gimbal, with the constants of [`SchedulerOverrides`], and keeps reservations.
+    pub const fn reads_constants(self) -> bool {
+        matches!(self, PolicyKind::Gimbal | PolicyKind::GimbalNext | PolicyKind::GimbalPaper)
     }
 
     /// Whether it goes by what was measured of the device beforehand.

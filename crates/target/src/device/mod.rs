@@ -14,20 +14,27 @@
 mod clock;
 mod emulated;
 mod erase;
+mod error;
 mod faulty;
 mod file;
 mod flush_guard;
+mod identity;
+mod in_use;
 mod null;
 mod offload;
 mod open;
+mod space;
 mod sparse;
 
 pub(crate) use clock::DeviceClock;
 pub(crate) use erase::{Erase, Quote};
+pub use error::{DeviceError, Shortage};
+pub(crate) use identity::Identity;
+pub use in_use::User;
 #[cfg(test)]
 pub(crate) use null::NullDevice;
-pub use open::DeviceError;
 pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};
+pub(crate) use space::shortages;
 
 use reactor::{IoBuffer, Reactor};
 use std::io;

@@ -2,11 +2,20 @@
 //!
 //! Opening has two steps, as a reactor belongs to its thread: [`open`] finds out on the caller's thread whether the device can
 //! be had at all and how large it is; [`OpenDevice::start`] hands it to the reactor of its pipeline.
+//!
+//! A target that serves the wrong thing destroys it. So nothing is made unless that was asked for, nothing is ever made in `/dev`,
+//! what somebody else uses is refused, and so is a file of another size than was written. An empty file is one that was being made
+//! when the power went: it is as good as none.
+//!
+//! Holds: each of these (`tests/in_use.rs`, `tests/devices.rs`).
+//! Elsewhere: who uses a disk is `in_use`, whether there is room for a sparse file `space`, what is said about all that `error`.
 
 use super::emulated::{Contents, EmulatedDevice};
+use super::error::DeviceError;
 use super::faulty::FaultyDevice;
 use super::file::FileDevice;
 use super::flush_guard::FlushGuard;
+use super::in_use::{self, User};
 use super::null::NullDevice;
 use super::sparse::SparseMemory;
 use super::{Device, DeviceClock};
@@ -14,85 +23,16 @@ use crate::config::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig
 use crate::patience::patiently;
 use reactor::{IoBuffer, Reactor};
 use ssd::{Profile, ProfileError, Ssd};
-use std::fmt;
-use std::fs::{File, FileType, OpenOptions, TryLockError};
+use std::fs::{self, File, FileType, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use units::{Bytes, Instant};
 
 /// The granularity of every Linux block device that is not formatted for larger blocks.
 const SECTOR_SIZE: u32 = 512;
 /// What direct IO accepts on every device there is.
 const PAGE_SIZE: u32 = IoBuffer::ALIGNMENT as u32;
-
-/// Why a device cannot be had.
-#[derive(Debug)]
-pub enum DeviceError {
-    /// The file does not exist, and `create` or `size` is not given.
-    Missing(PathBuf),
-    /// The system refuses to open, make or extend it.
-    System {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        step: &'static str,
-        /// What the system answered.
-        error: io::Error,
-    },
-    /// It is not what the configuration says it is.
-    WrongKind {
-        /// The file.
-        path: PathBuf,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// Another target has it.
-    InUse(PathBuf),
-    /// It is smaller than one block.
-    Empty(PathBuf),
-    /// Its file system goes through the page cache only, which was not asked for.
-    NoDirectIo(PathBuf),
-    /// The profile of an emulated SSD cannot be had.
-    Profile(ProfileError),
-}
-
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceError::Missing(path) => {
-                write!(f, "{}: does not exist; give it a size to have it made", path.display())
-            }
-            DeviceError::System { path, step, error } => {
-                write!(
-                    f,
-                    "{}: cannot be {step}: {error}; check the path, its permissions and the space",
-                    path.display()
-                )
-            }
-            DeviceError::WrongKind { path, expected } => {
-                write!(f, "{}: is not a {expected}; set the device's kind to what it is", path.display())
-            }
-            DeviceError::InUse(path) => {
-                write!(f, "{}: another target shares it already; stop that one first", path.display())
-            }
-            DeviceError::Empty(path) => {
-                write!(f, "{}: is smaller than 4 KiB; give it a size", path.display())
-            }
-            DeviceError::NoDirectIo(path) => {
-                write!(
-                    f,
-                    "{}: the file system has no direct IO; put the file on another one, or set `direct = false` in the \
-                     configuration of the device to go through the page cache",
-                    path.display()
-                )
-            }
-            DeviceError::Profile(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for DeviceError {}
 
 /// What there is to know of a device.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +43,9 @@ pub(crate) struct Facts {
     pub(crate) block_size_min: u32,
     /// Whether a discarded range is sure to read as zeros. Not on disk: not every file system makes holes.
     pub(crate) discard_zeroes: bool,
+    /// Whether a write may fail for want of space, as blocks that were never written, or were deallocated, have none. Not so on a
+    /// block device, which does not say what it is made of.
+    pub(crate) thin: bool,
 }
 
 /// A device that was found and is not on a reactor yet.
@@ -157,15 +100,15 @@ pub(crate) fn open(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
 
 /// The same, without its name and the faults it is to have.
 fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
+    let force = config.force;
     match &config.kind {
         DeviceKind::File { path, size, create, direct } => {
-            let file = open_file(path, *size, *create, *direct)?;
+            let file = open_file(path, Wanted { size: *size, create: *create, direct: *direct, force })?;
             let length = file.metadata().map_err(system(path, "measured"))?.len();
             on_disk(path, file, length, (true, *direct))
         }
         DeviceKind::Block { path, direct } => {
-            let mut file = open_existing(path, *direct)?;
-            expect_kind(path, &file, FileTypeExt::is_block_device, "block device")?;
+            let mut file = open_disk(path, *direct, force)?;
             let length = file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?;
             on_disk(path, file, length, (false, *direct))
         }
@@ -174,9 +117,8 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             let backing = match &emulated.backing {
                 Backing::Ram | Backing::None => None,
                 Backing::File(path) => {
-                    let file = open_file(path, Some(emulated.size), true, false)?;
-                    lock(path, &file)?;
-                    Some(file)
+                    let (size, create) = (Some(emulated.size), emulated.create);
+                    Some(open_file(path, Wanted { size, create, direct: false, force })?)
                 }
             };
             let condition = match emulated.condition {
@@ -185,12 +127,13 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             };
             let model = Box::new(Ssd::new(&profile, condition, emulated.seed));
             let discard_zeroes = backing.is_none();
+            let thin = backing.is_some();
             let source = Source::Emulated { model, config: emulated.clone(), backing };
-            let facts = Facts { size: emulated.size, block_size_min: SECTOR_SIZE, discard_zeroes };
+            let facts = Facts { size: emulated.size, block_size_min: SECTOR_SIZE, discard_zeroes, thin };
             Ok(OpenDevice { facts, source, name: String::new(), faults: Vec::new() })
         }
         DeviceKind::Null { size } => Ok(OpenDevice {
-            facts: Facts { size: *size, block_size_min: SECTOR_SIZE, discard_zeroes: true },
+            facts: Facts { size: *size, block_size_min: SECTOR_SIZE, discard_zeroes: true, thin: false },
             source: Source::Null,
             name: String::new(),
             faults: Vec::new(),
@@ -207,15 +150,26 @@ pub(crate) fn load_profile(name: &str) -> Result<Profile, ProfileError> {
     }
 }
 
-/// How large a device is that was opened before, after what `config` says about its size has changed, or the device itself.
+/// How large a device is that was opened before, after what `config` says about its size has changed, or the device itself. A file
+/// whose `size` is larger now than the file is extended: whoever changed the number while the target runs wants that.
 pub(crate) fn measure(config: &DeviceConfig) -> Result<Bytes, DeviceError> {
     match &config.kind {
-        DeviceKind::File { path, size, direct, .. } => {
-            let file = open_file(path, *size, false, *direct)?;
-            usable(path, file.metadata().map_err(system(path, "measured"))?.len())
+        DeviceKind::File { path, size, .. } => {
+            let file = File::options().write(true).open(path).map_err(system(path, "opened"))?;
+            expect_kind(path, &file.metadata().map_err(system(path, "measured"))?, FileType::is_file, FILE)?;
+            let length = file.metadata().map_err(system(path, "measured"))?.len();
+            match *size {
+                Some(size) if length < size.get() => {
+                    file.set_len(size.get()).map_err(system(path, "extended"))?;
+                    Ok(size)
+                }
+                Some(size) => expect_size(path, length, size).map(|()| size),
+                None => usable(path, length),
+            }
         }
-        DeviceKind::Block { path, direct } => {
-            let mut file = open_existing(path, *direct)?;
+        DeviceKind::Block { path, .. } => {
+            // The target has the device for itself already, so this may not ask for that.
+            let mut file = File::open(path).map_err(system(path, "opened"))?;
             usable(path, file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?)
         }
         DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => Ok(*size),
@@ -236,65 +190,186 @@ fn on_disk(
     length: u64,
     (is_regular, is_direct): (bool, bool),
 ) -> Result<OpenDevice, DeviceError> {
-    lock(path, &file)?;
     let size = usable(path, length)?;
     let block_size_min = if accepts_sectors(&file) { SECTOR_SIZE } else { PAGE_SIZE };
     let source = Source::File { file, is_regular, is_direct };
     Ok(OpenDevice {
-        facts: Facts { size, block_size_min, discard_zeroes: false },
+        facts: Facts { size, block_size_min, discard_zeroes: false, thin: is_regular },
         source,
         name: String::new(),
         faults: Vec::new(),
     })
 }
 
-fn open_file(path: &Path, size: Option<Bytes>, create: bool, direct: bool) -> Result<File, DeviceError> {
-    if !path.exists() {
-        if !create || size.is_none() {
-            return Err(DeviceError::Missing(path.to_owned()));
-        }
-        OpenOptions::new().write(true).create_new(true).open(path).map_err(system(path, "made"))?;
+/// What a regular file is to be.
+struct Wanted {
+    size: Option<Bytes>,
+    create: bool,
+    direct: bool,
+    force: bool,
+}
+
+/// A regular file that nobody else uses, locked.
+fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError> {
+    let Wanted { size, create, direct, force } = wanted;
+    match fs::metadata(path) {
+        Ok(metadata) => expect_kind(path, &metadata, FileType::is_file, FILE)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match size {
+            Some(_) if create => make(path)?,
+            _ => return Err(absent(path)),
+        },
+        Err(error) => return Err(system(path, "examined")(error)),
     }
-    let file = open_existing(path, direct)?;
-    expect_kind(path, &file, FileType::is_file, "regular file")?;
+    let file = open_existing(path, direct, 0).map_err(not_opened(path, direct))?;
+    let metadata = file.metadata().map_err(system(path, "examined"))?;
+    expect_kind(path, &metadata, FileType::is_file, FILE)?;
+    lock(path, &file)?;
+    refuse_users(path, in_use::users_of_file(&metadata), force)?;
     let length = file.metadata().map_err(system(path, "measured"))?.len();
-    if let Some(size) = size
-        && length < size.get()
-    {
-        file.set_len(size.get()).map_err(system(path, "extended"))?;
+    match size {
+        Some(size) if length == 0 && create => {
+            file.set_len(size.get()).map_err(system(path, "extended"))?;
+        }
+        Some(size) => expect_size(path, length, size)?,
+        None => {}
     }
     Ok(file)
 }
 
-fn open_existing(path: &Path, direct: bool) -> Result<File, DeviceError> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    if direct {
-        return match options.custom_flags(libc::O_DIRECT).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                Err(DeviceError::NoDirectIo(path.to_owned()))
-            }
-            result => result.map_err(system(path, "opened")),
-        };
+/// Makes an empty file, but never where devices are: there a name that does not exist is a mistake.
+fn make(path: &Path) -> Result<(), DeviceError> {
+    if is_among_devices(path) || is_link(path) {
+        return Err(absent(path));
     }
-    options.open(path).map_err(system(path, "opened"))
+    OpenOptions::new().write(true).create_new(true).open(path).map(drop).map_err(system(path, "made"))
 }
+
+/// Why there is nothing at `path`.
+fn absent(path: &Path) -> DeviceError {
+    if is_link(path)
+        && let Ok(to) = fs::read_link(path)
+    {
+        return DeviceError::Dangling { path: path.to_owned(), to };
+    }
+    if is_among_devices(path) {
+        return DeviceError::NoDevice(path.to_owned());
+    }
+    let device = Path::new("/dev").join(path);
+    let is_device =
+        path.is_relative() && fs::metadata(&device).is_ok_and(|at| at.file_type().is_block_device());
+    DeviceError::Missing { path: path.to_owned(), device: is_device.then_some(device) }
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
+}
+
+/// Whether `path` would be in `/dev` itself; `/dev/shm` and the like are file systems of their own.
+fn is_among_devices(path: &Path) -> bool {
+    let Ok(devices) = fs::metadata("/dev") else { return false };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(parent) = fs::canonicalize(parent) else { return path.starts_with("/dev") };
+    parent.starts_with("/dev") && fs::metadata(&parent).is_ok_and(|parent| parent.dev() == devices.dev())
+}
+
+/// A block device that nobody else uses, locked.
+fn open_disk(path: &Path, direct: bool, force: bool) -> Result<File, DeviceError> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(match absent(path) {
+                DeviceError::Missing { path, device: None } => DeviceError::NoDevice(path),
+                error => error,
+            });
+        }
+        Err(error) => return Err(system(path, "examined")(error)),
+    };
+    expect_kind(path, &metadata, FileTypeExt::is_block_device, DISK)?;
+    let users = in_use::users_of_disk(&metadata);
+    refuse_users(path, users, force)?;
+    let exclusive = if force { 0 } else { libc::O_EXCL };
+    let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+    // What is left of a killed target has the device until its last write has ended.
+    let may_go =
+        |error: &io::Error| is_busy(error) && in_use::users_of_disk(&metadata).iter().all(User::may_go);
+    let file = match patiently(|| open_existing(path, direct, exclusive), may_go) {
+        Err(error) if is_busy(&error) => {
+            let mut users = in_use::users_of_disk(&metadata);
+            users.extend(in_use::processes_with(&metadata));
+            return Err(DeviceError::InUse(path.to_owned(), users));
+        }
+        result => result.map_err(not_opened(path, direct))?,
+    };
+    let opened = file.metadata().map_err(system(path, "examined"))?;
+    expect_kind(path, &opened, FileTypeExt::is_block_device, DISK)?;
+    lock(path, &file)?;
+    Ok(file)
+}
+
+fn refuse_users(path: &Path, users: Vec<User>, force: bool) -> Result<(), DeviceError> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    if !force {
+        return Err(DeviceError::InUse(path.to_owned(), users));
+    }
+    for user in users {
+        tracing::warn!(path = %path.display(), %user, "the device is in use, and is shared as the configuration forces it");
+    }
+    Ok(())
+}
+
+fn open_existing(path: &Path, direct: bool, flags: i32) -> io::Result<File> {
+    let flags = if direct { flags | libc::O_DIRECT } else { flags };
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+}
+
+/// Why `open_existing` has failed.
+fn not_opened(path: &Path, direct: bool) -> impl FnOnce(io::Error) -> DeviceError {
+    let path = path.to_owned();
+    move |error| match error.kind() {
+        io::ErrorKind::InvalidInput if direct => DeviceError::NoDirectIo(path),
+        _ => DeviceError::System { path, step: "opened", error },
+    }
+}
+
+const FILE: &str = "regular file";
+const DISK: &str = "block device";
 
 fn expect_kind(
     path: &Path,
-    file: &File,
+    metadata: &Metadata,
     is_kind: impl FnOnce(&FileType) -> bool,
     expected: &'static str,
 ) -> Result<(), DeviceError> {
-    let kind = file.metadata().map_err(system(path, "examined"))?.file_type();
-    if is_kind(&kind) { Ok(()) } else { Err(DeviceError::WrongKind { path: path.to_owned(), expected }) }
+    let kind = metadata.file_type();
+    if is_kind(&kind) {
+        return Ok(());
+    }
+    let found = match () {
+        () if kind.is_file() => FILE,
+        () if kind.is_block_device() => DISK,
+        () if kind.is_dir() => "directory",
+        () if kind.is_fifo() => "FIFO",
+        () if kind.is_socket() => "socket",
+        () if kind.is_char_device() => "character device",
+        () => "file of a kind that is not known",
+    };
+    Err(DeviceError::WrongKind { path: path.to_owned(), found, expected })
+}
+
+fn expect_size(path: &Path, found: u64, wanted: Bytes) -> Result<(), DeviceError> {
+    if found == wanted.get() {
+        return Ok(());
+    }
+    Err(DeviceError::Size { path: path.to_owned(), found: Bytes(found), wanted })
 }
 
 /// An advisory lock for as long as the file is open: two targets over one file would each cache and reserve alone.
 fn lock(path: &Path, file: &File) -> Result<(), DeviceError> {
     match patiently(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock)) {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(DeviceError::InUse(path.to_owned())),
+        Err(TryLockError::WouldBlock) => Err(DeviceError::Locked(path.to_owned())),
         // Some network file systems have no locks; to refuse those would help nobody.
         Err(TryLockError::Error(error)) => {
             tracing::warn!(path = %path.display(), %error, "cannot be locked against a second target");

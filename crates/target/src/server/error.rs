@@ -59,7 +59,19 @@ impl fmt::Display for StartError {
             StartError::Subsystem { nqn, error } => write!(f, "subsystem {nqn}: {error}"),
             StartError::State(error) => write!(f, "{error}"),
             StartError::Listen { address, error } => {
-                write!(f, "cannot listen on {address}: {error}; is another target running there?")
+                write!(f, "cannot listen on {address}: {error}")?;
+                match error.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        f.write_str("; is another target running there? (ss -ltnp says who listens)")
+                    }
+                    io::ErrorKind::PermissionDenied => f.write_str(
+                        "; ports below 1024 are for root, or for who has CAP_NET_BIND_SERVICE: NVMe/TCP's own is 4420",
+                    ),
+                    io::ErrorKind::AddrNotAvailable => {
+                        f.write_str("; no interface of this machine has this address (ip address lists those there are)")
+                    }
+                    _ => Ok(()),
+                }
             }
             StartError::Backend(error) => {
                 write!(f, "io_uring cannot be used: {error}; write backend = \"auto\" or \"epoll\"")

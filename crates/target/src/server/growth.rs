@@ -12,8 +12,8 @@ use super::estate::{Estate, Listening, Served, Ssd};
 use super::looking;
 use super::thread::{Place, Thread};
 use crate::assemble::{self, Devices, SubsystemError};
-use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, SubsystemConfig};
-use crate::device::{self, Facts, OpenDevice};
+use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, Overcommit, SubsystemConfig};
+use crate::device::{self, DeviceError, Facts, OpenDevice};
 use crate::front;
 use crate::patience::patiently;
 use crate::pipeline::change::Change;
@@ -31,7 +31,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use units::Bytes;
 
 /// Everything that is new, ready to be put to use.
@@ -95,10 +95,15 @@ impl Growth {
                 facts.insert(&config.name, (slot, known));
             } else {
                 let open = device::open(config).map_err(failed)?;
+                let Facts { size, thin, .. } = open.facts;
+                info!(device = %config.name, %size, thin, "the device is open");
                 let slot = slots.next().expect("there is no end of slots");
                 facts.insert(&config.name, (slot, open.facts));
                 opened.push((slot, config, open, policy_of(config)?));
             }
+        }
+        if !opened.is_empty() || !resized_devices.is_empty() {
+            check_space(new)?;
         }
         let listeners = bind_new(estate, new)?;
         let named = |subsystem: &SubsystemConfig| {
@@ -316,6 +321,20 @@ fn bind_new(estate: &Estate, config: &Config) -> Result<Vec<(Listening, TcpListe
 fn policy_of(device: &DeviceConfig) -> Result<Box<dyn Policy>, StartError> {
     policy(device.scheduler.policy, device)
         .map_err(|error| StartError::Policy { device: device.name.clone(), error })
+}
+
+/// Tells of sparse files that there is no room for, or refuses them, as the configuration wants it.
+fn check_space(config: &Config) -> Result<(), StartError> {
+    for (device, shortage) in device::shortages(config) {
+        match device.overcommit {
+            Overcommit::Refuse => {
+                let error = DeviceError::Overcommitted(shortage);
+                return Err(StartError::Device { device: device.name.clone(), error });
+            }
+            Overcommit::Warn => warn!(device = %device.name, "{shortage}"),
+        }
+    }
+    Ok(())
 }
 
 /// Whether a device has to be measured again: what the configuration says of its size has changed, or says nothing.

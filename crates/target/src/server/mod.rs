@@ -63,7 +63,7 @@ impl Server {
     /// # Errors
     /// Says what is wrong and what to do about it. Nothing is left running.
     pub fn start(config: Config) -> Result<ServerHandle, StartError> {
-        config.check().map_err(StartError::Config)?;
+        config.judge().map_err(StartError::Config)?;
         config.warnings().iter().for_each(|warning| warn!("{warning}"));
         provide_descriptors(&config);
         let nothing = Config {

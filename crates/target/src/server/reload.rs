@@ -77,7 +77,7 @@ impl ServerHandle {
     /// # Errors
     /// Says what is in the way; unless the error says otherwise, nothing has changed then.
     pub fn reload(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
-        config.check().map_err(ReloadError::Config)?;
+        config.judge().map_err(ReloadError::Config)?;
         let deadline = Instant::now() + limit;
         let problems = transition::problems(&self.config, &config, |nqn| self.estate.home_of(nqn));
         if !problems.is_empty() {

@@ -9,7 +9,7 @@ use nvme::spec::Status;
 use std::net::SocketAddr;
 use target::config::{
     AllowedHosts, BackendChoice, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultKind,
-    Limits, NamespaceConfig, SchedulerConfig, Speed, SubsystemConfig,
+    Limits, NamespaceConfig, Speed, SubsystemConfig,
 };
 use target::{ServerHandle, SsdStats};
 use units::{Bytes, Lba, Nanos};
@@ -35,12 +35,7 @@ pub(crate) fn fast_ssd() -> DeviceKind {
 
 /// Two SSDs, the first with `faults`, and subsystems on the one, on the other, and on both.
 pub(crate) fn config(backend: BackendChoice, kind: DeviceKind, faults: Vec<FaultConfig>) -> Config {
-    let device = |name: &str, kind, faults| DeviceConfig {
-        name: name.to_owned(),
-        kind,
-        scheduler: SchedulerConfig::default(),
-        faults,
-    };
+    let device = |name: &str, kind, faults| DeviceConfig { faults, ..DeviceConfig::new(name, kind) };
     let size = Bytes(BLOCKS * BLOCK);
     let at = |nsid, device, place: u64| NamespaceConfig {
         offset: Bytes(place * size.get()),

@@ -1,0 +1,407 @@
+//! Where the log of `gimbal serve` goes: to a queue, and from there, by a thread of its own, to stderr.
+//!
+//! ```text
+//!   any thread ──push──► queue (bounded) ──► writer thread ──► stderr: a file, a pipe, a terminal
+//!                  └ full: the line is counted, and forgotten          └ fails: so are the lines it was to write
+//! ```
+//!
+//! A disk that is full, a pipe that was closed or that nobody reads, a terminal that was stopped: none of them is a reason to
+//! hold up an IO or to end. So whoever logs never waits for stderr and never hears of its errors; what cannot be written is
+//! lost, and when writing works again the log says how many lines that were, and why.
+//!
+//! Lines go out whole, in writes of at most `PIECE` bytes, so that other writers to the same pipe do not tear them. A line that a
+//! full disk has cut is ended before the next one.
+//!
+//! Holds: a log that cannot be written costs lines, which are counted, and nothing else (`tests/log_trouble.rs`, and the tests
+//!        below); at most `CAPACITY` bytes wait.
+//! Elsewhere: how many lines a host may cause is `complaints` of the target; what is logged is `config::LogConfig`.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use target::config::LogFormat;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer as FormatWriter;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+/// Bytes that wait to be written.
+const CAPACITY: usize = 1 << 20;
+/// The longest write of more than one line: what a pipe takes as a whole (`PIPE_BUF`).
+const PIECE: usize = 4096;
+/// How long after a failed write the next one is tried, if no new line comes first.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The log. Clones write to the same queue.
+#[derive(Clone)]
+pub(crate) struct LogWriter {
+    shared: Arc<Shared>,
+    format: LogFormat,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something waits, or is lost.
+    filled: Condvar,
+    /// Nothing waits, and nothing is being written.
+    emptied: Condvar,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<u8>,
+    /// Lines that came while the queue was full, all of them after those that wait.
+    turned_away: u64,
+    is_writing: bool,
+}
+
+impl LogWriter {
+    /// A log to `output`.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub(crate) fn start(output: File, format: LogFormat) -> io::Result<LogWriter> {
+        LogWriter::with_capacity(output, format, CAPACITY)
+    }
+
+    fn with_capacity(output: File, format: LogFormat, capacity: usize) -> io::Result<LogWriter> {
+        let shared =
+            Shared { queue: Mutex::default(), filled: Condvar::new(), emptied: Condvar::new(), capacity };
+        let shared = Arc::new(shared);
+        let output = Output { file: output, format, lost: 0, cause: None, is_torn: false };
+        let source = shared.clone();
+        thread::Builder::new().name("log".to_owned()).spawn(move || source.write_forever(output))?;
+        Ok(LogWriter { shared, format })
+    }
+
+    /// Adds a line of the log's own, past all filters.
+    pub(crate) fn say(&self, level: &str, message: &str) {
+        self.shared.push(line(self.format, level, message, &[]).as_bytes());
+    }
+
+    /// Waits until everything that was said is written or lost, for `limit` at most.
+    pub(crate) fn drain(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        let mut queue = self.shared.lock();
+        while queue.is_writing || !queue.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.shared.emptied.wait_timeout(queue, left);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl<'w> MakeWriter<'w> for LogWriter {
+    type Writer = Push<'w>;
+
+    fn make_writer(&'w self) -> Push<'w> {
+        Push(&self.shared)
+    }
+}
+
+/// One record on its way to the queue.
+pub(crate) struct Push<'w>(&'w Shared);
+
+impl Write for Push<'_> {
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        self.0.push(record);
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.turned_away == 0
+    }
+}
+
+impl Shared {
+    /// A thread that panicked while it held the lock has ended the process, or was a test's.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, record: &[u8]) {
+        let mut queue = self.lock();
+        // Once a line was turned away, so are those after it, until that was told: the order is kept.
+        if queue.turned_away > 0 || queue.waiting.len() + record.len() > self.capacity {
+            queue.turned_away += lines(record);
+        } else {
+            queue.waiting.extend_from_slice(record);
+        }
+        drop(queue);
+        self.filled.notify_one();
+    }
+
+    fn write_forever(&self, mut output: Output) {
+        let mut taken = Vec::new();
+        loop {
+            let turned_away = self.take(&mut taken, output.has_failed());
+            output.write(&taken);
+            taken.clear();
+            output.lose(turned_away);
+            if turned_away > 0 {
+                output.write(&[]);
+            }
+        }
+    }
+
+    /// Waits for lines, puts them into `taken`, and answers how many more were turned away. With nothing to write it is back
+    /// after a while if `is_retrying`.
+    fn take(&self, taken: &mut Vec<u8>, is_retrying: bool) -> u64 {
+        let mut queue = self.lock();
+        queue.is_writing = false;
+        if queue.is_empty() {
+            self.emptied.notify_all();
+        }
+        let is_empty = |queue: &mut Queue| queue.is_empty();
+        queue = if is_retrying {
+            self.filled.wait_timeout_while(queue, RETRY, is_empty).unwrap_or_else(PoisonError::into_inner).0
+        } else {
+            self.filled.wait_while(queue, is_empty).unwrap_or_else(PoisonError::into_inner)
+        };
+        queue.is_writing = true;
+        mem::swap(&mut queue.waiting, taken);
+        mem::take(&mut queue.turned_away)
+    }
+}
+
+/// The writer thread's end.
+struct Output {
+    file: File,
+    format: LogFormat,
+    /// Lines that were not written and not told of.
+    lost: u64,
+    /// Why the latest write failed; `None` if it did not.
+    cause: Option<io::Error>,
+    /// Whether a line was begun and not ended.
+    is_torn: bool,
+}
+
+impl Output {
+    fn has_failed(&self) -> bool {
+        self.cause.is_some()
+    }
+
+    fn lose(&mut self, count: u64) {
+        self.lost += count;
+    }
+
+    /// Writes whole lines, and before them how many were lost earlier. What cannot be written is lost.
+    fn write(&mut self, bytes: &[u8]) {
+        if self.lost > 0 && self.tell_lost().is_err() {
+            self.lost += lines(bytes);
+            return;
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let piece = first_piece(rest);
+            if let Err((written, error)) = self.write_piece(piece) {
+                self.lost += lines(&rest[written..]);
+                self.cause = Some(error);
+                return;
+            }
+            rest = &rest[piece.len()..];
+        }
+    }
+
+    fn tell_lost(&mut self) -> Result<(), ()> {
+        let cause = self.cause.take();
+        let why = match &cause {
+            Some(error) => format!("they could not be written: {error}"),
+            None => "they came faster than they could be written".to_owned(),
+        };
+        let message = format!("{} log lines were lost: {why}", self.lost);
+        let told = line(self.format, "WARN", &message, &[("lines", self.lost)]);
+        let result = self.write_piece(told.as_bytes());
+        match result {
+            Ok(()) => {
+                self.lost = 0;
+                Ok(())
+            }
+            Err((_, error)) => {
+                self.cause = Some(error);
+                Err(())
+            }
+        }
+    }
+
+    /// Writes all of `piece`. The error comes with how much of it was written.
+    fn write_piece(&mut self, piece: &[u8]) -> Result<(), (usize, io::Error)> {
+        if self.is_torn {
+            write_all(&self.file, b"\n").map_err(|(_, error)| (0, error))?;
+            self.is_torn = false;
+        }
+        let result = write_all(&self.file, piece);
+        if let Err((written, _)) = &result {
+            self.is_torn = *written > 0 && piece[*written - 1] != b'\n';
+        }
+        result
+    }
+}
+
+/// As many whole lines as one write may have, or one that is longer.
+fn first_piece(bytes: &[u8]) -> &[u8] {
+    let end_of_line = |byte: &u8| *byte == b'\n';
+    let within = bytes.iter().take(PIECE).rposition(end_of_line);
+    let end = within.or_else(|| bytes.iter().position(end_of_line)).map_or(bytes.len(), |at| at + 1);
+    &bytes[..end]
+}
+
+/// Writes all of `bytes`, waiting as long as it takes for a pipe that has no room. The error comes with how much was written.
+fn write_all(mut file: &File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.write(&bytes[done..]) {
+            Ok(0) => return Err((done, io::ErrorKind::WriteZero.into())),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Whoever shares the pipe or terminal has made it so.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                match poll(&mut [PollFd::new(&file.as_fd(), PollFlags::OUT)], None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err((done, error.into())),
+                }
+            }
+            Err(error) => return Err((done, error)),
+        }
+    }
+    Ok(())
+}
+
+/// Lines that end in `bytes`.
+fn lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// A record in the form of the others.
+fn line(format: LogFormat, level: &str, message: &str, numbers: &[(&str, u64)]) -> String {
+    let mut time = String::new();
+    // Writing to a string does not fail.
+    let _ = SystemTime.format_time(&mut FormatWriter::new(&mut time));
+    match format {
+        LogFormat::Text => format!("{time} {level:>5} {message}\n"),
+        LogFormat::Json => {
+            let mut fields = json!({ "message": message });
+            numbers.iter().for_each(|(name, number)| fields[*name] = json!(number));
+            let record =
+                json!({ "timestamp": time, "level": level, "fields": fields, "target": "gimbal::log" });
+            format!("{record}\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Read, pipe};
+    use std::os::fd::OwnedFd;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn written(log: &LogWriter, text: &str) {
+        log.make_writer().write_all(text.as_bytes()).expect("nobody hears of errors");
+    }
+
+    fn file(fd: impl Into<OwnedFd>) -> File {
+        File::from(fd.into())
+    }
+
+    #[test]
+    fn lines_come_out_whole_and_in_order() {
+        let (reader, writer) = pipe().expect("a pipe");
+        let log = LogWriter::start(file(writer), LogFormat::Text).expect("a thread");
+        let expected: String = (0..1000).map(|number| format!("line {number}\n")).collect();
+        let reading = thread::spawn(move || {
+            let mut lines = BufReader::new(reader).lines();
+            (0..1000).map(|_| lines.next().expect("a line").expect("text") + "\n").collect::<String>()
+        });
+        expected.split_inclusive('\n').for_each(|line| written(&log, line));
+        log.drain(LONG);
+        assert_eq!(reading.join().expect("it reads"), expected);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_pipe_that_is_not_read_and_what_does_not_fit_is_counted() {
+        const CAPACITY: usize = 10_000;
+        let (reader, writer) = pipe().expect("a pipe");
+        let log = LogWriter::with_capacity(file(writer), LogFormat::Json, CAPACITY).expect("a thread");
+        // More than the pipe holds and the queue besides.
+        let line = format!("{}\n", "x".repeat(99));
+        let count = 10_000;
+        (0..count).for_each(|_| written(&log, &line));
+        log.drain(Duration::ZERO);
+        let mut lines = BufReader::new(reader).lines();
+        let (mut seen, mut lost) = (0, 0);
+        while seen + lost < count {
+            let next = lines.next().expect("a line").expect("text");
+            if next == line.trim_end() {
+                seen += 1;
+            } else {
+                let told: serde_json::Value = serde_json::from_str(&next).expect("a record");
+                assert_eq!(told["level"], "WARN");
+                lost += told["fields"]["lines"].as_u64().expect("a number");
+            }
+        }
+        assert_eq!(seen + lost, count, "every line is written or counted");
+        assert!(lost > 0 && seen >= 100, "{seen} written, {lost} lost");
+        written(&log, "after\n");
+        assert_eq!(lines.next().expect("a line").expect("text"), "after");
+    }
+
+    #[test]
+    fn a_pipe_that_refuses_to_wait_is_waited_for() {
+        let (reader, writer) = pipe().expect("a pipe");
+        rustix::io::ioctl_fionbio(&writer, true).expect("a pipe can be set so");
+        let log = LogWriter::start(file(writer), LogFormat::Text).expect("a thread");
+        let line = format!("{}\n", "x".repeat(999));
+        (0..500).for_each(|_| written(&log, &line));
+        let mut read = Vec::new();
+        reader.take(500_000).read_to_end(&mut read).expect("readable");
+        assert!(read == line.repeat(500).into_bytes(), "every line, whole");
+    }
+
+    #[test]
+    fn lines_to_a_full_disk_are_lost_and_the_writer_goes_on() {
+        let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
+        let mut output = Output { file: full, format: LogFormat::Text, lost: 0, cause: None, is_torn: false };
+        output.write(b"one\ntwo\n");
+        output.write(b"three\n");
+        assert_eq!(output.lost, 3);
+        let (reader, writer) = pipe().expect("a pipe");
+        output.file = file(writer);
+        output.is_torn = true;
+        output.write(b"four\n");
+        drop(output);
+        let lines: Vec<String> = BufReader::new(reader).lines().map(|line| line.expect("text")).collect();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!((&*lines[0], &*lines[2]), ("", "four"), "the torn line is ended first");
+        assert!(
+            lines[1].contains(" WARN 3 log lines were lost: they could not be written: No space"),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn a_piece_is_whole_lines() {
+        let line = format!("{}\n", "x".repeat(1499));
+        let two = line.repeat(2);
+        assert_eq!(first_piece(line.repeat(3).as_bytes()), two.as_bytes());
+        let long = format!("{}\n", "y".repeat(9000));
+        assert_eq!(first_piece(format!("{long}{line}").as_bytes()), long.as_bytes());
+        assert_eq!(first_piece(b"no end"), b"no end");
+    }
+}

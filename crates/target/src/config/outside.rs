@@ -1,0 +1,150 @@
+//! What a configuration names outside itself: profiles, calibrations, files and devices.
+//!
+//! This is the half of the check that looks at the machine. It reads the files that schedulers go by and makes each scheduler once,
+//! so that whatever `gimbal serve` would refuse of them is a problem of a line already in `gimbal config check`. Of devices it looks
+//! only at their names: which of them are the same one by two names. Nothing is opened that is shared, no address is bound.
+//!
+//! A device that is not there is no problem but a warning: the file may be checked on another machine.
+//!
+//! Holds: what is refused here is refused by `gimbal serve` too, and the other way round but for what only opening a device or an
+//!        address can tell (`the_check_and_the_start_refuse_the_same` in `crates/gimbal/tests/judgement.rs`).
+//! Elsewhere: what must hold between the fields is `check`.
+
+use super::problem::Problem;
+use super::*;
+use crate::device::{self, Identity};
+use crate::policy::{self, PolicyError};
+use sched::GimbalConfig;
+use std::path::PathBuf;
+
+/// Every problem with what `config` names, with fields but without lines.
+pub(super) fn problems(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut identities: Vec<(&str, Identity)> = Vec::new();
+    for (index, device) in config.devices.iter().enumerate() {
+        let field = |name: &str| format!("device[{index}].{name}");
+        if let DeviceKind::Emulated(emulated) = &device.kind
+            && let Err(error) = device::load_profile(&emulated.profile)
+        {
+            problems.push(Problem::new(field("profile"), error.to_string(), ""));
+        } else {
+            problems.extend(scheduler(&field, device));
+        }
+        let Some((name, path)) = path_of(&device.kind) else { continue };
+        let Some(identity) = Identity::of(path) else { continue };
+        let other = identities.iter().find(|(_, other)| other.overlaps(&identity));
+        if let Some((other, _)) = other
+            && config.devices.iter().all(|before| before.name != *other || !is_same_path(before, device))
+        {
+            let what = format!("{} is device {other:?} too, or a part of it", path.display());
+            problems.push(Problem::new(field(name), what, "share it once, with several namespaces"));
+        }
+        identities.push((&device.name, identity));
+    }
+    problems.extend(promises(config));
+    problems
+}
+
+/// Devices that are not here, and what is allowed but has no effect.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for device in &config.devices {
+        let name = &device.name;
+        let may_be_made = match &device.kind {
+            DeviceKind::File { create, .. } => *create,
+            DeviceKind::Emulated(emulated) => emulated.create,
+            DeviceKind::Block { .. } | DeviceKind::Null { .. } => false,
+        };
+        if let Some((_, path)) = path_of(&device.kind)
+            && !may_be_made
+            && let Err(error) = path.metadata()
+        {
+            warnings
+                .push(format!("device {name:?}: {}: {error}: a target cannot start so here", path.display()));
+        }
+        let scheduler = &device.scheduler;
+        if let Some(file) = scheduler.calibration.as_ref().filter(|_| !scheduler.policy.needs_calibration()) {
+            let policy = scheduler.policy.name();
+            warnings.push(format!("device {name:?}: {policy} does not read calibration {}", file.display()));
+        }
+        let reserving = config.tenants.iter().filter(|tenant| tenant.reservation.is_some()).count();
+        if reserving > 0 && !scheduler.policy.reads_constants() {
+            let policy = scheduler.policy.name();
+            warnings.push(format!(
+                "device {name:?}: {policy} keeps no reservations, and {reserving} are written"
+            ));
+        }
+    }
+    warnings
+}
+
+/// Where the contents of a device are, and the field that says so.
+fn path_of(kind: &DeviceKind) -> Option<(&'static str, &PathBuf)> {
+    match kind {
+        DeviceKind::File { path, .. } | DeviceKind::Block { path, .. } => Some(("path", path)),
+        DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(("backing", path)),
+        DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
+    }
+}
+
+/// What `check` has found already.
+fn is_same_path(one: &DeviceConfig, other: &DeviceConfig) -> bool {
+    path_of(&one.kind).map(|(_, path)| path) == path_of(&other.kind).map(|(_, path)| path)
+}
+
+/// Why the scheduler of a device cannot be had.
+fn scheduler(field: impl Fn(&str) -> String, device: &DeviceConfig) -> Option<Problem> {
+    let scheduler = &device.scheduler;
+    let error = policy::policy(scheduler.policy, device).err()?;
+    let problem = |name: &str, what: String, advice: &str| Some(Problem::new(field(name), what, advice));
+    match error {
+        PolicyError::Profile(error) => problem("scheduler.profile", error.to_string(), ""),
+        PolicyError::Constants(wrong) => {
+            let what = format!("the constants do not fit together: {wrong}");
+            problem("scheduler", what, "change those of [device.scheduler]; the others are the profile's")
+        }
+        PolicyError::Calibration(error) => {
+            let advice = "gimbal lab calibrate writes one";
+            problem("scheduler.calibration", error.to_string(), advice)
+        }
+        // `check` reports a calibration that is not named.
+        PolicyError::Uncalibrated(kind) => scheduler.calibration.as_ref().and_then(|file| {
+            let what = format!("{} has no table [{}]", file.display(), kind.name());
+            problem("scheduler.calibration", what, "name a calibration that has one")
+        }),
+    }
+}
+
+/// What is promised to the hosts of a device is no more than its scheduler ever gives out.
+fn promises(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for device in &config.devices {
+        let Some(most) = policy::rate_max(device) else { continue };
+        let may_use = |host: &String| {
+            let on_device = config.subsystems.iter().filter(|subsystem| {
+                subsystem.namespaces.iter().any(|namespace| namespace.device == device.name)
+            });
+            on_device.into_iter().any(|subsystem| match &subsystem.hosts {
+                AllowedHosts::Any => true,
+                AllowedHosts::Only(hosts) => hosts.contains(host),
+            })
+        };
+        // `bounds` reports one that is more than any device can do.
+        let is_sane = |rate: &ByteRate| *rate <= GimbalConfig::RATE_MAX;
+        let promised = |tenant: &TenantConfig| {
+            tenant.reservation.filter(|rate| is_sane(rate) && may_use(&tenant.host)).map(|rate| rate.0)
+        };
+        let all = config.tenants.iter().filter_map(promised).fold(0u64, u64::saturating_add);
+        let largest = config.tenants.iter().enumerate().max_by_key(|(_, tenant)| promised(tenant));
+        if let Some((index, _)) = largest.filter(|_| all > most.0) {
+            let what = format!(
+                "the reservations on device {:?} come to {}, and its scheduler gives out at most {most}",
+                device.name,
+                ByteRate(all)
+            );
+            let advice = "lower them, or raise rate_max in [device.scheduler] if the device can do more";
+            problems.push(Problem::new(format!("tenant[{index}].reservation"), what, advice));
+        }
+    }
+    problems
+}

@@ -1,0 +1,195 @@
+//! Why a device cannot be had: what is wrong with it, and what to do.
+//!
+//! Whoever reads this may have typed a flag or written a file; where the two have different names, both are said.
+
+use super::in_use::User;
+use ssd::ProfileError;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use units::Bytes;
+
+/// Why a device cannot be had.
+#[derive(Debug)]
+pub enum DeviceError {
+    /// The file does not exist, and is not to be made.
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// A device of that name.
+        device: Option<PathBuf>,
+    },
+    /// The device does not exist.
+    NoDevice(PathBuf),
+    /// It is a symbolic link to what does not exist.
+    Dangling {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        to: PathBuf,
+    },
+    /// The system refuses to open, make or extend it.
+    System {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        step: &'static str,
+        /// What the system answered.
+        error: io::Error,
+    },
+    /// It is not what the configuration says it is.
+    WrongKind {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// It has another size than the configuration says.
+    Size {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        found: Bytes,
+        /// What the configuration says.
+        wanted: Bytes,
+    },
+    /// Somebody else uses it: by whom, as far as that is known.
+    InUse(PathBuf, Vec<User>),
+    /// Another process, most likely another target, has locked it.
+    Locked(PathBuf),
+    /// It is smaller than one block.
+    Empty(PathBuf),
+    /// Its file system goes through the page cache only, which was not asked for.
+    NoDirectIo(PathBuf),
+    /// Its file has holes that the file system has no room for, and the configuration does not want that.
+    Overcommitted(Shortage),
+    /// The profile of an emulated SSD cannot be had.
+    Profile(ProfileError),
+}
+
+/// A file with holes, and a file system without the room for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The file.
+    pub path: PathBuf,
+    /// What of it is not allocated.
+    pub missing: Bytes,
+    /// The same of all devices on its file system.
+    pub all_missing: Bytes,
+    /// What the file system has.
+    pub free: Bytes,
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceError::Missing { path, device: Some(device) } => {
+                write!(f, "{}: does not exist; is {} meant?", path.display(), device.display())
+            }
+            DeviceError::Missing { path, device: None } => write!(
+                f,
+                "{}: does not exist; to make it, say so: --create and --size, or in a configuration create = true and size",
+                path.display()
+            ),
+            DeviceError::NoDevice(path) => {
+                write!(f, "{}: does not exist; lsblk lists the block devices there are", path.display())
+            }
+            DeviceError::Dangling { path, to } => {
+                write!(f, "{}: is a symbolic link to {}, which does not exist", path.display(), to.display())
+            }
+            DeviceError::System { path, step, error } => {
+                write!(f, "{}: cannot be {step}: {error}", path.display())?;
+                advice(error).map_or(Ok(()), |advice| write!(f, "; {advice}"))
+            }
+            DeviceError::WrongKind { path, found, expected } => {
+                let advice = match *found {
+                    "block device" => "write kind = \"block\"",
+                    "regular file" => "write kind = \"file\"",
+                    _ => "only regular files and block devices can be shared",
+                };
+                write!(f, "{}: is a {found}, not a {expected}; {advice}", path.display())
+            }
+            DeviceError::Size { path, found, wanted } => write!(
+                f,
+                "{path}: is {found} ({} bytes), but its size is to be {wanted} ({} bytes); leave the size away to take the file as \
+                 it is, or change the file first: truncate -s {} {path}",
+                found.get(),
+                wanted.get(),
+                wanted.get(),
+                path = path.display(),
+            ),
+            DeviceError::InUse(path, users) => {
+                write!(f, "{}: is in use: ", path.display())?;
+                match &users[..] {
+                    [] => f.write_str("by whom is not visible from here (lsof and lsblk may tell)")?,
+                    users => {
+                        let users: Vec<String> = users.iter().map(User::to_string).collect();
+                        f.write_str(&users.join(", "))?;
+                    }
+                }
+                f.write_str(
+                    "; end that first; to share it all the same, at the risk of destroying what is on it: --force, or in a \
+                     configuration force = true",
+                )
+            }
+            DeviceError::Locked(path) => {
+                write!(
+                    f,
+                    "{}: is locked by another process, most likely another target; stop that one first",
+                    path.display()
+                )
+            }
+            DeviceError::Empty(path) => {
+                write!(
+                    f,
+                    "{path}: is smaller than 4 KiB; make it larger: truncate -s 100G {path}",
+                    path = path.display()
+                )
+            }
+            DeviceError::NoDirectIo(path) => write!(
+                f,
+                "{}: the file system has no direct IO; put the file on another one, or set `direct = false` in the configuration \
+                 of the device to go through the page cache",
+                path.display()
+            ),
+            DeviceError::Overcommitted(shortage) => write!(f, "{shortage} (overcommit = \"refuse\")"),
+            DeviceError::Profile(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shortage { path, missing, all_missing, free } = self;
+        write!(f, "{}: {missing} of it are not allocated yet", path.display())?;
+        if all_missing != missing {
+            write!(f, ", with other devices on its file system {all_missing}")?;
+        }
+        write!(
+            f,
+            ", and the file system has {free}: writes will fail with Capacity Exceeded when that is used up; make room, make the \
+             device smaller, or allocate it now with fallocate(1)"
+        )
+    }
+}
+
+/// What to do about an answer of the system.
+fn advice(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Some("the target has to be run as root, or as a user who may read and write it")
+        }
+        io::ErrorKind::NotFound => Some("its folder does not exist"),
+        io::ErrorKind::ReadOnlyFilesystem => Some("it can only be read; a target writes"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("make room, or make it smaller"),
+        io::ErrorKind::FileTooLarge => {
+            Some("the file system, or the limit of the process (ulimit -f), has no files that large")
+        }
+        io::ErrorKind::AlreadyExists => Some("somebody has made it at this moment: try again"),
+        _ => None,
+    }
+}

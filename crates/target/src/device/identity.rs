@@ -1,0 +1,43 @@
+//! Whether two paths lead to the same thing: by another name, a link, or as a partition of it.
+
+use super::in_use::Disk;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What a path leads to.
+pub(crate) enum Identity {
+    /// A block device, with its partitions.
+    Disk(Disk),
+    /// A file, by file system and number.
+    File(u64, u64),
+    /// Nothing yet: where it will be.
+    Absent(PathBuf),
+}
+
+impl Identity {
+    /// What `path` leads to, if that can be seen.
+    pub(crate) fn of(path: &Path) -> Option<Identity> {
+        let by_metadata = |metadata: Metadata| match metadata.file_type().is_block_device() {
+            true => Identity::Disk(Disk::of(&metadata)),
+            false => Identity::File(metadata.dev(), metadata.ino()),
+        };
+        fs::metadata(path).map(by_metadata).ok().or_else(|| {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?;
+            Some(Identity::Absent(parent.join(path.file_name()?)))
+        })
+    }
+
+    /// Whether what is written to the one may be read from the other.
+    pub(crate) fn overlaps(&self, other: &Identity) -> bool {
+        match (self, other) {
+            (Identity::Disk(one), Identity::Disk(other)) => one.overlaps(other),
+            (Identity::File(device, number), Identity::File(others_device, others_number)) => {
+                (device, number) == (others_device, others_number)
+            }
+            (Identity::Absent(one), Identity::Absent(other)) => one == other,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Whether there is room for what sparse files promise.
+//!
+//! A file of 100 GiB that was just made takes no space; each block that is written takes some. When the file system is full, writes
+//! to new blocks fail (hosts see Capacity Exceeded), whoever filled it. So the holes of all files that are shared are summed up by
+//! file system, and held against its free space, when a device comes or grows.
+//!
+//! Holds: two files that fit one by one and not together are told of
+//!        (`sparse_files_that_do_not_fit_together_are_told_of_or_refused` in `tests/devices.rs`).
+
+use super::error::Shortage;
+use crate::config::{Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit};
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use units::Bytes;
+
+/// What the kernel counts the blocks of a file in.
+const STAT_BLOCK: u64 = 512;
+
+/// The regular file of a device, if it has one.
+fn file(device: &DeviceConfig) -> Option<&Path> {
+    match &device.kind {
+        DeviceKind::File { path, .. }
+        | DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(path),
+        DeviceKind::Block { .. } | DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
+    }
+}
+
+/// The devices of `config` whose files have holes that there is no room for, with what is said about that. What cannot be examined
+/// is passed over: that is the business of whoever opens it.
+pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
+    let mut by_file_system: HashMap<u64, (Bytes, Vec<(&DeviceConfig, &Path, Bytes)>)> = HashMap::new();
+    for device in &config.devices {
+        let Some(path) = file(device) else { continue };
+        let (Ok(metadata), Ok(free)) = (path.metadata(), free_at(path)) else { continue };
+        let missing = Bytes(metadata.len().saturating_sub(metadata.blocks() * STAT_BLOCK));
+        let (_, devices) = by_file_system.entry(metadata.dev()).or_insert_with(|| (free, Vec::new()));
+        devices.push((device, path, missing));
+    }
+    let mut shortages = Vec::new();
+    for (free, devices) in by_file_system.into_values() {
+        let all_missing = devices.iter().fold(Bytes::ZERO, |sum, (.., missing)| sum.saturating_add(*missing));
+        for (device, path, missing) in devices.into_iter().filter(|(.., missing)| *missing > Bytes::ZERO) {
+            if all_missing > free {
+                shortages.push((device, Shortage { path: path.to_owned(), missing, all_missing, free }));
+            }
+        }
+    }
+    shortages.sort_by_key(|(device, _)| {
+        (device.overcommit != Overcommit::Refuse, config.device_index(&device.name))
+    });
+    shortages
+}
+
+/// What anybody but root can still use of the file system of `path`.
+fn free_at(path: &Path) -> rustix::io::Result<Bytes> {
+    rustix::fs::statvfs(path).map(|stat| Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
+}
