@@ -80,10 +80,15 @@ impl Association {
 
     /// Connects IO queue `id`, without queue flow control as Linux and SPDK do, and hands out its socket.
     pub(crate) fn io_queue(&self, id: u16, digests: Digests) -> Result<TcpStream> {
+        self.io_queue_of(id, ENTRIES, digests)
+    }
+
+    /// The same with so many entries.
+    pub(crate) fn io_queue_of(&self, id: u16, entries: u16, digests: Digests) -> Result<TcpStream> {
         let command = ConnectCommand {
             record_format: 0,
             queue_id: id,
-            sqsize: ENTRIES - 1,
+            sqsize: entries - 1,
             attributes: ConnectCommand::ATTRIBUTE_NO_FLOW_CONTROL,
             keep_alive_timeout: 0,
         };

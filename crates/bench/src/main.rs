@@ -8,7 +8,7 @@
 //!   accuracy   an emulated SSD beside the model in virtual time      open_loop
 //!   file       the target on a file beside fio on the same file
 //!   decision   the scheduler alone; `simulated` the SSD model alone
-//!   idle       what connections cost that do nothing
+//!   idle       what connections cost that do nothing; `withdrawal` what hosts cost that go
 //!   report     table and target/bench.jsonl                          measure · rounds
 //!   machine    cores, processor time, who else was there
 //! ```
@@ -30,6 +30,7 @@ mod server;
 mod simulated;
 mod stream;
 mod wire;
+mod withdrawal;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
@@ -42,7 +43,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// All measures, in the order of the table.
-const MEASURES: [&Measure; 13] = [
+const MEASURES: [&Measure; 14] = [
     &wire::CPU_PER_READ,
     &wire::RTT,
     &wire::CONNECTIONS,
@@ -56,6 +57,7 @@ const MEASURES: [&Measure; 13] = [
     &file::FILE_VS_RAW,
     &idle::IDLE_CPU,
     &idle::MEM_PER_CONNECTION,
+    &withdrawal::WITHDRAWAL,
 ];
 
 /// Measures what the switch costs on this machine: a table, and a file with one JSON object per line.

@@ -66,6 +66,12 @@ pub(crate) struct Load {
     pub(crate) span: u64,
 }
 
+fn lay(framing: Framing, sqe: Sqe) -> [u8; COMMAND] {
+    let mut wire = Vec::new();
+    framing.header::<Vec<u8>, _>(&mut wire, CapsuleCmd::new(sqe), 0, 0);
+    wire.try_into().expect("a capsule without data is 72 bytes")
+}
+
 impl Load {
     /// Digests of the connections.
     pub(crate) fn digests(&self) -> Digests {
@@ -99,11 +105,14 @@ impl Load {
         ]))
     }
 
+    /// The capsule of a command that moves no data and waits in the scheduler like a read, on connections without digests.
+    pub(crate) fn verify(cid: u16) -> [u8; COMMAND] {
+        let sqe = Sqe::new(opcode::nvm::VERIFY).with_nsid(1).with_cid(cid);
+        lay(Framing::HANDSHAKE, sqe.with_sgl(Sgl::Transport { length: 0 }))
+    }
+
     fn encode(&self, sqe: Sqe) -> [u8; COMMAND] {
-        let sqe = sqe.with_nsid(1).with_sgl(Sgl::Transport { length: self.length });
-        let mut wire = Vec::new();
-        self.framing().header::<Vec<u8>, _>(&mut wire, CapsuleCmd::new(sqe), 0, 0);
-        wire.try_into().expect("a capsule without data is 72 bytes")
+        lay(self.framing(), sqe.with_nsid(1).with_sgl(Sgl::Transport { length: self.length }))
     }
 
     /// The data of every write, with its digest behind it.

@@ -8,7 +8,7 @@ use crate::input::Input;
 use sched::{
     Backlog, Cost, Credit, DeferredDeficit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig,
     Halvings, Io, IoId, IoKind, LeadAmong, Mark, Next, Outcome, Policy, Priority, RateGrowth, ReadOverflow,
-    Share, TokenSplit, WindowSizes, WriteCostRule,
+    Share, Ticket, TokenSplit, WindowSizes, WriteCostRule,
 };
 use std::collections::{BTreeMap, VecDeque};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
@@ -44,6 +44,7 @@ pub(crate) fn run(bytes: &[u8]) {
         policy,
         now: Instant(input.below(2000).into()),
         queued: BTreeMap::new(),
+        tickets: BTreeMap::new(),
         in_flight: Vec::new(),
         arrived: 0,
         ended: 0,
@@ -154,6 +155,7 @@ struct Run {
     now: Instant,
     /// Arrived and not given out, by tenant and class, in order.
     queued: BTreeMap<(TenantId, usize), VecDeque<Io>>,
+    tickets: BTreeMap<IoId, Ticket>,
     in_flight: Vec<Io>,
     arrived: u64,
     ended: u64,
@@ -201,7 +203,8 @@ impl Run {
                 mark: Mark::default(),
             };
             self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io);
-            self.policy.on_arrival(self.now, io);
+            let ticket = self.policy.on_arrival(self.now, io);
+            self.tickets.insert(io.id, ticket);
         }
     }
 
@@ -229,6 +232,9 @@ impl Run {
     fn withdraw(&mut self, input: &mut Input<'_>) {
         let tenant = TenantId(input.below(TENANTS));
         let (modulus, all) = (u64::from(input.byte() % 3 + 2), input.flag());
+        if modulus == 3 {
+            return self.withdraw_one_by_one(tenant, |io| all || io.id.0.is_multiple_of(modulus));
+        }
         let (queued, ended) = (&mut self.queued, &mut self.ended);
         let mut seen = Vec::new();
         self.policy.withdraw(self.now, tenant, &mut |io| {
@@ -244,6 +250,19 @@ impl Run {
             }
             gone
         });
+    }
+
+    /// As when a connection ends: from wherever each stands.
+    fn withdraw_one_by_one(&mut self, tenant: TenantId, is_gone: impl Fn(&Io) -> bool) {
+        for (_, queue) in self.queued.iter_mut().filter(|((id, _), _)| *id == tenant) {
+            let (gone, kept): (VecDeque<Io>, VecDeque<Io>) = queue.drain(..).partition(&is_gone);
+            *queue = kept;
+            for io in gone {
+                let ticket = self.tickets[&io.id];
+                assert_eq!(self.policy.withdraw_one(self.now, tenant, ticket), io);
+                self.ended += 1;
+            }
+        }
     }
 
     fn share(&mut self, input: &mut Input<'_>) {
