@@ -14,7 +14,7 @@
 
 use anyhow::{Context, Result};
 use std::fmt::Display;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,10 +133,12 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     File::create(path).and_then(write).with_context(|| cannot_write(path))
 }
 
-/// Makes sure that a file can be written, and leaves its contents as they are.
+/// Makes sure that a file can be written, and leaves everything as it is: the contents of a file, and a file that is not there.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
-    let open = OpenOptions::new().append(true).create(true).open(path);
-    open.map(drop).with_context(|| cannot_write(path))
+    let is_new = !path.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(path).map(drop);
+    let opened = opened.and_then(|()| if is_new { fs::remove_file(path) } else { Ok(()) });
+    opened.with_context(|| cannot_write(path))
 }
 
 fn cannot_write(path: &Path) -> String {

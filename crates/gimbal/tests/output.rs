@@ -227,12 +227,17 @@ fn the_demo_writes_its_report_whether_or_not_anybody_reads_the_summary() {
 
 #[test]
 fn what_cannot_be_done_is_said_before_the_work_with_what_to_do() {
+    let scratch = Scratch::new("before");
+    let report = scratch.path("demo.html");
     for (words, says) in [
         (
             &["demo", "--report", "/no-such-folder/x.html"][..],
             "/no-such-folder/x.html cannot be written: No such file or directory (os error 2); name another place with --report",
         ),
-        (&["demo", "--json", "/no-such-folder/x"], "/no-such-folder/x cannot be written"),
+        (
+            &["demo", "--report", &report, "--json", "/no-such-folder/x"],
+            "/no-such-folder/x cannot be written",
+        ),
         (&["lab", "run", "--json", "/no-such-folder/x"], "/no-such-folder/x cannot be written"),
         (
             &["lab", "calibrate", "--profile", "dct983", "--out", "/no-such-folder/x"],
@@ -253,4 +258,5 @@ fn what_cannot_be_done_is_said_before_the_work_with_what_to_do() {
         );
         assert_eq!(said.lines().count(), 1, "{words:?} says more than is wrong:\n{said}");
     }
+    assert!(!PathBuf::from(report).exists(), "nothing was done, and nothing is left behind");
 }
