@@ -7,6 +7,9 @@ use nvme::host::{
 };
 use nvme::spec::connect::ConnectData;
 use nvme::spec::discovery::SubsystemType;
+use nvme::spec::identify::cns;
+use nvme::spec::identify_controller::IdentifyController;
+use nvme::spec::opcode::admin;
 use nvme::spec::{AnaState, Cqe, Nqn, Sgl, Sqe};
 use nvme::subsystem::{
     Action, BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, NamespaceInfo, Output, QueueKey,
@@ -118,6 +121,13 @@ fn the_host_brings_up_our_controller() {
     assert_eq!((info.io_queues, info.credit), (4, Some(CREDIT)));
     assert_eq!((info.in_capsule_max, info.transfer_max.get()), (8192, 1 << 20));
     assert!(info.ana && info.volatile_write_cache && info.traffic_based_keep_alive);
+    // The ANA log is asked for whole: a header, a descriptor for each group, a number for each namespace.
+    let page = world.identify(link.admin.expect("connected"), cns::CONTROLLER, 0).expect("CNS 01h");
+    let controller = IdentifyController::read_from_bytes(&page).expect("4096 bytes");
+    let length = 16 + 32 * controller.nanagrpid.get() + 4 * controller.mnan.get();
+    let is_ana = |sqe: &&Sqe| sqe.opcode() == admin::GET_LOG_PAGE && sqe.cdw10() & 0xff == 0x0c;
+    let asked = link.sent.iter().find(is_ana).expect("the host asks for the ANA log");
+    assert_eq!((asked.cdw10() >> 16) + 1, length / 4, "dwords");
     let [namespace] = &namespaces[..] else { panic!("{namespaces:?}") };
     assert_eq!((namespace.nsid, namespace.block_size, namespace.blocks), (1, 512, BLOCKS));
     assert_eq!(namespace.uuid, Some(nvme::subsystem::derived_uuid(world.subsystem.nqn(), 1)));

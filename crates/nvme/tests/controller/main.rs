@@ -8,6 +8,7 @@ mod bringup;
 mod conformance;
 mod copy;
 mod fused;
+mod identify;
 mod linux;
 mod persistence;
 mod reservation;

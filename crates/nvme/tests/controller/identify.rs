@@ -1,0 +1,44 @@
+//! What the pages of Identify tell that hosts reckon with.
+
+use crate::world::{World, config, host};
+use nvme::spec::identify::cns;
+use nvme::spec::identify_controller::IdentifyController;
+use nvme::spec::identify_namespace::{
+    IdentifyNamespace, IdentifyNamespaceIndependent, NMIC_SHARED, NSTAT_READY,
+};
+use nvme::subsystem::{BlockSize, NamespaceInfo};
+use zerocopy::FromBytes;
+
+#[test]
+fn the_capacity_of_a_subsystem_is_that_of_its_namespaces() {
+    let mut world = World::new(config().with_namespace(2, NamespaceInfo::new(BlockSize::B4096, 1000)));
+    let admin = world.remote(&host(1)).admin;
+    let page = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h");
+    let controller = IdentifyController::read_from_bytes(&page).expect("4096 bytes");
+    let sizes = [1, 2].map(|nsid| {
+        let page = world.identify(admin, cns::NAMESPACE, nsid).expect("CNS 00h");
+        let namespace = IdentifyNamespace::read_from_bytes(&page).expect("4096 bytes");
+        let bytes = namespace.nsze.get() * u64::from(namespace.block_size().expect("a block size"));
+        assert_eq!(u128::from_le_bytes(namespace.nvmcap), bytes.into());
+        bytes
+    });
+    assert_eq!(sizes[1], 4096 * 1000);
+    assert_eq!(u128::from_le_bytes(controller.tnvmcap), (sizes[0] + sizes[1]).into());
+}
+
+/// Linux takes from this page alone whether a namespace is ready, may be written and is shared.
+#[test]
+fn the_page_of_no_command_set_agrees_with_that_of_the_namespace() {
+    let writable = NamespaceInfo::new(BlockSize::B512, 100);
+    let mut world = World::new(config().with_namespace(2, NamespaceInfo { read_only: true, ..writable }));
+    let admin = world.remote(&host(1)).admin;
+    for (nsid, is_read_only) in [(1, 0), (2, 1)] {
+        let page = world.identify(admin, cns::NAMESPACE_INDEPENDENT, nsid).expect("CNS 08h");
+        let independent = IdentifyNamespaceIndependent::read_from_bytes(&page).expect("4096 bytes");
+        let page = world.identify(admin, cns::NAMESPACE, nsid).expect("CNS 00h");
+        let namespace = IdentifyNamespace::read_from_bytes(&page).expect("4096 bytes");
+        assert_eq!((independent.nstat, independent.nmic), (NSTAT_READY, NMIC_SHARED));
+        assert_eq!((independent.nsattr, namespace.nsattr), (is_read_only, is_read_only));
+        assert_eq!((independent.rescap, independent.anagrpid), (namespace.rescap, namespace.anagrpid));
+    }
+}
