@@ -323,6 +323,27 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_teaches_nothing() {
+        let served =
+            Served { truth: Wear::CLEAN, percent: 100, writes_percent: 50, sizes: SMALL, waiting: true };
+        let write = io(IoKind::Write, SMALL[1]);
+        for (pause, is_forgotten) in [(Nanos(WINDOW_LATEST.0 + 1), true), (WINDOW_LATEST, false)] {
+            let mut clean = estimator(Wear::CLEAN);
+            let mut now = served.run(&mut clean, Instant::ZERO, SECOND);
+            for _ in 0..10 {
+                now += pause;
+                clean.on_completion(now, &DeviceCosts::DCT983, &write, STEP, true);
+            }
+            assert_eq!(
+                clean.wear() == Wear::CLEAN,
+                is_forgotten,
+                "after pauses of {pause}: {:?}",
+                clean.wear()
+            );
+        }
+    }
+
+    #[test]
     fn idleness_is_no_wear() {
         let idle =
             Served { truth: Wear::CLEAN, percent: 10, writes_percent: 50, sizes: SMALL, waiting: false };
