@@ -362,6 +362,21 @@ mod tests {
     }
 
     #[test]
+    fn an_ssd_that_is_not_busy_is_as_worn_as_what_it_did_allows() {
+        let served =
+            Served { truth: Wear::CLEAN, percent: 30, writes_percent: 50, sizes: SMALL, waiting: false };
+        let mut worst = estimator(Wear::FRAGMENTED);
+        served.run(&mut worst, Instant::ZERO, SECOND);
+        // Clean it takes 0.3 of its time, fragmented 0.3 × (7961/7961 + 76551/10155)/2: at three quarters it takes all, and the margin.
+        let allowed = (1.05 - 0.3) / (0.3 * (1.0 + 76_551.0 / 10_155.0) / 2.0 - 0.3);
+        assert!(
+            (worst.wear().as_f64() - allowed).abs() < 0.02,
+            "{} where {allowed} is allowed",
+            worst.wear().as_f64()
+        );
+    }
+
+    #[test]
     fn a_burst_into_the_buffer_is_forgotten() {
         let mut worn = estimator(Wear::FRAGMENTED);
         let served =
