@@ -578,3 +578,11 @@ fn the_sizes_of_a_namespace_agree() {
     assert_eq!((format, metadata, page[130]), (0, &[0, 0][..], 9), "512 bytes without metadata");
     assert_eq!((page[28], page[29]), (0, 0), "no protection information");
 }
+
+#[test]
+fn a_host_is_told_how_long_its_commands_may_outlive_its_connection() {
+    let mut world = World::io();
+    let admin = world.remote(&host(1)).admin;
+    let page = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h");
+    assert_ne!(u16::from_le_bytes([page[386], page[387]]), 0, "CQT in milliseconds; 0 tells nothing");
+}
