@@ -124,5 +124,5 @@ impl Device for FlushGuard {
 fn loses_writes(error: &io::Error, is_write: bool) -> bool {
     let is_gone = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
     let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    !is_gone && !(is_write && is_full)
+    !(is_gone || is_write && is_full)
 }

@@ -62,7 +62,7 @@ impl Front {
             let share = self.share(host);
             if let Some(tenant) = self.registry.tell(host, share) {
                 for pipeline in self.pipelines.iter() {
-                    pipeline.tell(ToPipeline::Change(Change::Share { tenant, share }));
+                    pipeline.tell(ToPipeline::Change(Box::new(Change::Share { tenant, share })));
                 }
             }
         }

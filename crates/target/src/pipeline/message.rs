@@ -65,7 +65,7 @@ pub(crate) enum ToPipeline {
     /// Asks for a snapshot.
     Stats(Sender<SsdStats>),
     /// Something changes.
-    Change(Change),
+    Change(Box<Change>),
     /// No more commands; tell [`Report::Drained`] when those that came are answered.
     Drain,
     /// Flush the device, close everything, end.

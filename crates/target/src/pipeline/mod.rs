@@ -372,7 +372,7 @@ impl Pipeline {
             }
             // Nobody waits any more if this fails.
             ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
-            ToPipeline::Change(change) => self.on_change(now, change),
+            ToPipeline::Change(change) => self.on_change(now, *change),
             ToPipeline::Drain => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::Draining;

@@ -135,7 +135,7 @@ impl Estate {
     /// Changes something in the pipeline of a slot.
     pub(super) fn change_ssd(&self, slot: usize, change: Change) {
         if let Some(Some(ssd)) = self.ssds.get(slot) {
-            ssd.thread.mailbox.tell(ToPipeline::Change(change));
+            ssd.thread.mailbox.tell(ToPipeline::Change(Box::new(change)));
         }
     }
 
