@@ -100,6 +100,15 @@ fn one_name_may_have_several_identifiers_and_many_none() {
     }
 }
 
+/// There is nothing to reserve, and who asks first must not keep others from finding their subsystem.
+#[test]
+fn discovery_does_not_mind_whose_an_identifier_is() {
+    let mut world = World::new(SubsystemConfig::discovery("gimbal-d"));
+    for name in ["nqn.test:a", "nqn.test:b"] {
+        world.admin(&host(name, 7));
+    }
+}
+
 /// Namespaces that were served apart can know an identifier by two names. Each keeps what is its own, and neither is the other.
 #[test]
 fn a_name_that_is_registered_too_is_not_kept_out_and_gets_nothing_of_the_other() {
