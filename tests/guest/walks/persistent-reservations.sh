@@ -13,9 +13,9 @@ begin
 
 first_key=0x1111 second_key=0x2222
 write_exclusive=1 exclusive_access=2
-conflict='refused 0x[0-9a-f]*83|refused 0x18|reservation|resource busy|exchange'
+conflict='refused 0x(4083|83|18)$|invalid exchange' # an NVMe status or PR_STS_RESERVATION_CONFLICT
 allow 'shared namespace' 'the two controllers are kept apart on purpose'
-allow 'reservation conflict|I/O (E|e)rror|Operation not supported' 'a host without the reservation wrote'
+allow 'reservation conflict|critical nexus error|I/O (E|e)rror|Operation not supported' 'a host without the reservation wrote'
 allow 'starting error recovery|Reconnecting in|Successfully reconnected|no usable path - requeuing I/O' \
 	'the target was killed, and is back'
 allow 'failed to connect socket|Failed reconnect attempt' 'the host tried before it was back'
@@ -48,7 +48,7 @@ run /pr "$first" reserve $first_key $write_exclusive
 refused "$conflict" /pr "$second" reserve $second_key $write_exclusive
 write() { dd if=/dev/zero of="$1" bs=4096 count=1 oflag=direct status=none; }
 run write "$first"
-refused '.' write "$second"
+refused 'invalid exchange' write "$second"
 
 say "the target is killed and started again"
 loss() { ! is_live "$first_controller" && ! is_live "$second_controller"; }
@@ -61,7 +61,7 @@ LINES_SHOWN=20 shows 'regctl *: *2' nvme resv-report "$second" -n 1 --eds
 shows 'rtype *: *1' nvme resv-report "$second" -n 1 --eds
 shows 'ptpls *: *1' nvme resv-report "$second" -n 1 --eds
 run write "$first"
-refused '.' write "$second"
+refused 'invalid exchange' write "$second"
 refused "$conflict" /pr "$second" reserve $second_key $write_exclusive
 refuse_stranger
 
@@ -71,12 +71,12 @@ run write "$second"
 run /pr "$first" reserve $first_key $exclusive_access
 run /pr "$second" preempt $second_key $first_key $write_exclusive
 run write "$second"
-refused '.' write "$first"
+refused 'invalid exchange' write "$first"
 LINES_SHOWN=20 shows 'regctl *: *1' nvme resv-report "$second" -n 1 --eds
 run /pr "$first" register 0 $first_key
 run /pr "$first" abort $first_key $second_key $write_exclusive
 run write "$first"
-refused '.' write "$second"
+refused 'invalid exchange' write "$second"
 
 say "replace a key, clear"
 run /pr "$first" register $first_key 0x3333
@@ -89,7 +89,7 @@ if command -v blkpr >/dev/null; then
 	say "blkpr of util-linux"
 	run blkpr --command register --key $first_key "$first"
 	run blkpr --command reserve --key $first_key --type write-exclusive "$first"
-	refused '.' write "$second"
+	refused 'invalid exchange' write "$second"
 	run blkpr --command release --key $first_key --type write-exclusive "$first"
 	run blkpr --command clear --key $first_key "$first"
 fi
