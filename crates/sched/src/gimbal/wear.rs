@@ -344,6 +344,16 @@ mod tests {
     }
 
     #[test]
+    fn an_ssd_is_busy_if_three_of_four_completions_leave_somebody_waiting_or_enough_is_in_flight() {
+        let busy = Bytes(1000);
+        let seen =
+            |waiting, in_flight| Seen { ios: 100, waiting, in_flight, span: 1_000_000, ..Seen::default() };
+        assert!(seen(75, 0).is_busy(busy) && !seen(74, 0).is_busy(busy));
+        // Byte-microseconds in a millisecond.
+        assert!(seen(0, 1_000_000).is_busy(busy) && !seen(0, 999_999).is_busy(busy));
+    }
+
+    #[test]
     fn idleness_is_no_wear() {
         let idle =
             Served { truth: Wear::CLEAN, percent: 10, writes_percent: 50, sizes: SMALL, waiting: false };
