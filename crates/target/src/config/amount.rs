@@ -22,8 +22,16 @@ const SIZE_SUFFIXES: [(&str, u64); 14] = [
     ("", 1),
 ];
 
-const SPAN_SUFFIXES: [(&str, u64); 6] =
-    [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000)];
+const SPAN_SUFFIXES: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
 
 /// `100G` → bytes; `None` if it is not a size.
 pub fn parse_size(text: &str) -> Option<Bytes> {
@@ -96,6 +104,10 @@ mod tests {
         assert_eq!(parse_span("1.5ms"), Some(Nanos::micros(1500)));
         assert_eq!(parse_span("30s"), Some(Nanos::secs(30)));
         assert_eq!(parse_span("2m"), Some(Nanos::secs(120)));
+        assert_eq!(
+            (parse_span("2h"), parse_span("1d")),
+            (Some(Nanos::secs(7200)), Some(Nanos::secs(86_400)))
+        );
         assert_eq!(parse_span("30"), None);
     }
 
