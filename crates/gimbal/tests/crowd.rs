@@ -2,6 +2,12 @@
 
 mod process;
 
+use nvme::pdu::{CapsuleCmd, Framing};
+use nvme::spec::connect::ConnectCommand;
+use nvme::spec::log::{COMMANDS_SUPPORTED, LogRequest};
+use nvme::spec::opcode::fabrics;
+use nvme::spec::property::{Configuration, offset};
+use nvme::spec::{Nqn, Sgl, Sqe};
 use process::Process;
 use std::fs;
 use std::io::{Read, Write};
@@ -67,4 +73,67 @@ fn five_thousand_connections_cost_little_and_the_next_host_is_served() {
     }
     greeted(address);
     drop(crowd);
+}
+
+/// A command capsule.
+fn capsule(sqe: Sqe, data: &[u8]) -> Vec<u8> {
+    let mut wire = Vec::new();
+    Framing::HANDSHAKE.header(&mut wire, CapsuleCmd::new(sqe), 0, data.len() as u32);
+    wire.extend_from_slice(data);
+    wire
+}
+
+/// Takes a response capsule, which must be a success.
+fn expect_success(stream: &mut TcpStream) {
+    let mut response = [0; 24];
+    stream.read_exact(&mut response).expect("the target answers");
+    assert_eq!((response[0], &response[22..24]), (5, &[0, 0][..]), "a response capsule: success");
+}
+
+/// An enabled discovery controller with an admin queue of 1024 entries.
+fn discovery_controller(address: SocketAddr) -> TcpStream {
+    let mut stream = greeted(address);
+    let blank = ConnectCommand::parse(&Sqe::fabrics(fabrics::CONNECT));
+    let connect = ConnectCommand { sqsize: 1023, ..blank };
+    let mut data = [0; 1024];
+    data[..16].fill(7);
+    data[16..18].fill(0xff);
+    data[256..256 + Nqn::DISCOVERY.len()].copy_from_slice(Nqn::DISCOVERY.as_bytes());
+    data[512..521].copy_from_slice(b"nqn.host.");
+    let sgl = Sgl::InCapsule { offset: 0, length: 1024 };
+    stream.write_all(&capsule(connect.to_sqe().with_sgl(sgl), &data)).expect("the target reads");
+    expect_success(&mut stream);
+    let enable = Configuration::host(false).enabled();
+    let enable = Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, enable.0, 0, 0, 0]);
+    stream.write_all(&capsule(enable.with_sgl(Sgl::Transport { length: 0 }), &[])).expect("the target reads");
+    expect_success(&mut stream);
+    stream
+}
+
+#[test]
+fn a_thousand_log_pages_that_nobody_reads_cost_little() {
+    const CONNECTIONS: usize = 3;
+    const PAGES: u16 = 1000;
+    const LENGTH: u32 = 1 << 20;
+    const RESIDENT_MAX: u64 = 48 << 20;
+    // Paid for at once, so that only memory holds them back.
+    let server = serving("reply_rate = \"1T\"\nstall_timeout = \"3600s\"", "");
+    let address = server.address();
+    drop(discovery_controller(address));
+    let before = resident(server.id());
+    let mut deaf = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = discovery_controller(address);
+        let request = LogRequest::read(COMMANDS_SUPPORTED, 0, LENGTH.into());
+        for cid in 0..PAGES {
+            let sqe = request.to_sqe(0).with_cid(cid).with_sgl(Sgl::Transport { length: LENGTH });
+            stream.write_all(&capsule(sqe, &[])).expect("the target reads");
+        }
+        deaf.push(stream);
+    }
+    // Whoever comes afterwards is answered when what they asked for has been taken in.
+    drop(discovery_controller(address));
+    let more = resident(server.id()).saturating_sub(before);
+    println!("{CONNECTIONS} x {PAGES} log pages of 1 MiB, not read: {more} resident bytes more");
+    assert!(more <= RESIDENT_MAX, "{more} bytes more");
 }
