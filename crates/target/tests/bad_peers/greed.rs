@@ -139,7 +139,7 @@ fn an_abort_in_the_middle_of_a_transfer_gives_its_memory_back() {
 #[test]
 fn a_host_with_many_queues_holds_no_more_memory_than_a_host_may() {
     let memory_per_host = Some(Bytes::mib(4));
-    let server = null_with(Limits { memory: Bytes::mib(64), memory_per_host, ..Limits::default() });
+    let server = null_with(Limits { memory_per_host, ..patient() });
     let address = server.addresses()[0];
     let (mut admin, first) = plain(address);
     let controller_id = controller_of(&mut admin);
