@@ -30,8 +30,11 @@ fn solicited(opcode: u8, cid: u16, fuse: u8) -> Sqe {
     command(opcode, cid, 0).with_flags(fuse).with_sgl(Sgl::Transport { length: 512 })
 }
 
+/// Commands that were answered, with their statuses; commands that were asked for their data, with the transfer tags.
+type Answers = (Vec<(u16, Status)>, Vec<(u16, u16)>);
+
 /// Response capsules that were sent, and R2Ts by their command.
-fn answers(victim: &mut Victim) -> (Vec<(u16, Status)>, Vec<(u16, u16)>) {
+fn answers(victim: &mut Victim) -> Answers {
     let bytes = victim.sent();
     let (mut responses, mut r2ts) = (Vec::new(), Vec::new());
     for pdu in bytes.chunks(24) {
