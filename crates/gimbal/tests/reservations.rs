@@ -4,7 +4,6 @@
 
 #[path = "../../target/tests/common/mod.rs"]
 mod common;
-#[allow(unreachable_pub)]
 mod process;
 
 use common::{BLOCK, Client, Options, pattern};

@@ -28,7 +28,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
         {
             problems.push(Problem::new(field("profile"), error.to_string(), ""));
         } else {
-            problems.extend(scheduler(&field, device));
+            problems.extend(scheduler(field, device));
         }
         let Some((name, path)) = path_of(&device.kind) else { continue };
         let Some(identity) = Identity::of(path) else { continue };

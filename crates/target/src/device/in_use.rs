@@ -240,7 +240,9 @@ mod tests {
             [(disk.join("holders/md0"), None), (partition.join("holders/dm-0"), Some("vg-root"))]
         {
             fs::create_dir_all(holder.join("dm")).expect("a folder");
-            name.map(|name| fs::write(holder.join("dm/name"), format!("{name}\n")).expect("a file"));
+            if let Some(name) = name {
+                fs::write(holder.join("dm/name"), format!("{name}\n")).expect("a file");
+            }
         }
         let found = holders(&[disk, partition]);
         fs::remove_dir_all(sys).expect("made above");

@@ -26,21 +26,28 @@ fn file(device: &DeviceConfig) -> Option<&Path> {
     }
 }
 
+/// A file system, and the files of devices on it.
+struct FileSystem<'c> {
+    free: Bytes,
+    /// Each with what its holes would take.
+    files: Vec<(&'c DeviceConfig, &'c Path, Bytes)>,
+}
+
 /// The devices of `config` whose files have holes that there is no room for, with what is said about that. What cannot be examined
 /// is passed over: that is the business of whoever opens it.
 pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
-    let mut by_file_system: HashMap<u64, (Bytes, Vec<(&DeviceConfig, &Path, Bytes)>)> = HashMap::new();
+    let mut file_systems: HashMap<u64, FileSystem<'_>> = HashMap::new();
     for device in &config.devices {
         let Some(path) = file(device) else { continue };
         let (Ok(metadata), Ok(free)) = (path.metadata(), free_at(path)) else { continue };
         let missing = Bytes(metadata.len().saturating_sub(metadata.blocks() * STAT_BLOCK));
-        let (_, devices) = by_file_system.entry(metadata.dev()).or_insert_with(|| (free, Vec::new()));
-        devices.push((device, path, missing));
+        let new = || FileSystem { free, files: Vec::new() };
+        file_systems.entry(metadata.dev()).or_insert_with(new).files.push((device, path, missing));
     }
     let mut shortages = Vec::new();
-    for (free, devices) in by_file_system.into_values() {
-        let all_missing = devices.iter().fold(Bytes::ZERO, |sum, (.., missing)| sum.saturating_add(*missing));
-        for (device, path, missing) in devices.into_iter().filter(|(.., missing)| *missing > Bytes::ZERO) {
+    for FileSystem { free, files } in file_systems.into_values() {
+        let all_missing = files.iter().fold(Bytes::ZERO, |sum, (.., missing)| sum.saturating_add(*missing));
+        for (device, path, missing) in files.into_iter().filter(|(.., missing)| *missing > Bytes::ZERO) {
             if all_missing > free {
                 shortages.push((device, Shortage { path: path.to_owned(), missing, all_missing, free }));
             }
