@@ -138,6 +138,8 @@ pub struct NamespaceConfig {
     pub nguid: Option<[u8; 16]>,
     /// Its EUI64; `None` derives one as well.
     pub eui64: Option<[u8; 8]>,
+    /// Whether blocks that a reload takes away from it are erased before another namespace can have them.
+    pub wipe_on_remove: bool,
 }
 
 /// A host with other than an equal share.
@@ -308,6 +310,7 @@ impl NamespaceConfig {
             uuid: None,
             nguid: None,
             eui64: None,
+            wipe_on_remove: false,
         }
     }
 }

@@ -286,6 +286,7 @@ fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceCo
         eui64: table.take(findings, "eui64", "an EUI64: 16 hexadecimal digits, not all zero", |value| {
             crate::identity::parse_eui64(value.as_str()?)
         }),
+        wipe_on_remove: table.truth(findings, "wipe_on_remove").unwrap_or(default.wipe_on_remove),
         ..default
     }
 }

@@ -42,6 +42,16 @@ fn what_a_file_leaves_out_has_its_default() {
 }
 
 #[test]
+fn blocks_are_erased_for_their_next_owner_only_if_the_file_says_so() {
+    let wipes = |text: &str| Config::parse(text).expect("valid").subsystems[0].namespaces[0].wipe_on_remove;
+    let with = |value: &str| SMALLEST.replacen("nsid = 1", &format!("nsid = 1\nwipe_on_remove = {value}"), 1);
+    assert!(!wipes(SMALLEST));
+    assert!(wipes(&with("true")) && !wipes(&with("false")));
+    let wrong = complaints(&with("\"yes\""));
+    assert!(wrong.contains("wipe_on_remove"), "{wrong}");
+}
+
+#[test]
 fn looking_for_work_can_be_shortened_or_turned_off() {
     let spin = |text: &str| Config::parse(&format!("spin = \"{text}\"\n{SMALLEST}")).expect("valid").spin;
     assert_eq!(Config::parse(SMALLEST).expect("valid").spin, None);

@@ -9,11 +9,13 @@
 use super::message::ToPipeline;
 use super::placement::Placement;
 use super::sessions::Ending;
+use super::wipe::Wiped;
 use super::{Home, Pipeline};
 use crate::assemble::millis;
 use crate::config::Limits;
 use crate::mailbox::Mailbox;
 use crate::slab::Key;
+use crate::switch::ByteRange;
 use nvme::spec::Status;
 use nvme::subsystem::{HostAccess, NamespaceInfo, SavedReservations};
 use sched::{Policy, Refused, Share};
@@ -104,6 +106,15 @@ pub(crate) enum Change {
         /// Told when the last IO that was checked against the old size has ended.
         done: Sender<()>,
     },
+    /// A range of the device, which no namespace has, is erased.
+    Wipe {
+        /// Where; not empty.
+        range: ByteRange,
+        /// Whose it was, for the log.
+        what: String,
+        /// Told how that has ended.
+        done: Wiped,
+    },
     /// Told when all changes before this one are done.
     Barrier(Sender<()>),
 }
@@ -192,6 +203,7 @@ impl Pipeline {
                 let lanes = self.lanes_of(slot, Some(nsid));
                 self.answer_after(now, done, &lanes, None);
             }
+            Change::Wipe { range, what, done } => self.begin_wipe(now, range, what, done),
             // Whoever asked may have waited too long already.
             Change::Barrier(done) => drop(done.send(())),
         }

@@ -272,6 +272,7 @@ impl Pipeline {
                 self.answer_remote(from, io, IoOutcome { result, read, spent, credit })
             }
             Origin::House => self.on_flushed(result),
+            Origin::Wipe(wipe) => self.on_wiped(now, wipe, result),
         }
     }
 

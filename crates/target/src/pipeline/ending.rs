@@ -28,6 +28,7 @@ impl Pipeline {
             |session: &Session| session.ios == 0 && session.link.as_ref().is_none_or(|link| link.all_sent());
         if self.phase == Phase::Draining
             && self.storing == 0
+            && self.wipes.len() == 0
             && self.sessions.iter().all(|(_, session)| is_drained(session))
         {
             self.phase = Phase::Drained;

@@ -18,7 +18,7 @@
 //!            other SSDs `remote`,
 //!            what changes meanwhile `change`, taking IOs back `withdraw`, waiting for those that must not come any more `fence`,
 //!            what a host's earlier connections have left on the device `hold`,
-//!            a device that hangs `hang`, the end in order and out of it `ending`.
+//!            blocks that are erased for their next owner `wipe`, a device that hangs `hang`, the end in order and out of it `ending`.
 
 mod abort;
 pub(crate) mod admission;
@@ -39,6 +39,7 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 pub(crate) mod window;
+pub(crate) mod wipe;
 mod withdraw;
 
 pub(crate) use peers::Peers;
@@ -70,6 +71,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{debug, warn};
 use units::{Bytes, Instant, Nanos, TenantId};
+use wipe::Wipe;
 
 /// What the switch waits for may be over before a turn ends, as when tokens come quickly. So often it is run again for that before
 /// replies are sent: each of them takes a system call and a segment that others could have shared.
@@ -121,6 +123,8 @@ pub(crate) enum Origin {
     Remote { from: usize, io: Key },
     /// The flush at the end.
     House,
+    /// A part of what is erased for the target: the key of its `Wipe`.
+    Wipe(Key),
 }
 
 /// How far the end of the pipeline has come.
@@ -180,6 +184,7 @@ pub(crate) struct Pipeline {
     /// IOs that other pipelines are about to be asked for.
     asked_back: Vec<(usize, Key)>,
     fences: Slab<Fence>,
+    wipes: Slab<Wipe>,
     /// Aborts that wait for word of another SSD, by the IO.
     aborts: HashMap<Key, Vec<abort::Abort>>,
     tenants: Vec<Option<Tenant>>,
@@ -243,6 +248,7 @@ impl Pipeline {
             remote_ios: HashMap::new(),
             asked_back: Vec::new(),
             fences: Slab::new(),
+            wipes: Slab::new(),
             aborts: HashMap::new(),
             tenants: Vec::new(),
             accounts,
@@ -377,6 +383,7 @@ impl Pipeline {
                 if self.phase == Phase::Running {
                     self.phase = Phase::Draining;
                     self.by_token.keys().for_each(|&token| self.reactor.pause_receive(token));
+                    self.stop_wipes(now);
                 }
             }
             ToPipeline::Finish => self.finish(now),

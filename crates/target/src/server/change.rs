@@ -118,9 +118,13 @@ pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) 
             config.map_or(Vec::new(), |config| config.namespaces.iter().map(|each| each.nsid).collect())
         };
         for nsid in union(&nsids(from), &nsids(to), |nsid| *nsid) {
-            let size = |size: Option<Bytes>| size.map(|size| size.to_string());
-            let (from, to) = (old_sizes.namespace(&nqn, nsid), new_sizes.namespace(&nqn, nsid));
-            compare(Subject::Namespace, &format!("{nsid} of {nqn}"), size(from), size(to));
+            let shown = |config: Option<&SubsystemConfig>, sizes: &dyn Sizes| {
+                let namespace = config?.namespaces.iter().find(|namespace| namespace.nsid == nsid)?;
+                let suffix = if namespace.wipe_on_remove { ", erased when it is removed" } else { "" };
+                sizes.namespace(&nqn, nsid).map(|size| format!("{size}{suffix}"))
+            };
+            let (from, to) = (shown(from, old_sizes), shown(to, new_sizes));
+            compare(Subject::Namespace, &format!("{nsid} of {nqn}"), from, to);
         }
     }
     for host in union(&old.tenants, &new.tenants, |tenant| tenant.host.clone()) {

@@ -8,7 +8,8 @@
 //!
 //! To start is to grow from nothing, so a target that was started and one that was reloaded are the same.
 //!
-//! Elsewhere: threads are `thread`, what runs is `estate`, what is new `growth`, what goes `reload`, what differs `change`.
+//! Elsewhere: threads are `thread`, what runs is `estate`, what is new `growth`, what goes `reload`, what is erased then `wipe`,
+//! what differs `change`.
 
 mod change;
 mod error;
@@ -17,6 +18,7 @@ mod growth;
 mod looking;
 mod reload;
 mod thread;
+mod wipe;
 
 pub use change::{Change, Subject};
 pub use error::StartError;
@@ -41,6 +43,7 @@ use std::time::{Duration, Instant};
 use thread::{Place, Thread};
 use tracing::{info, warn};
 use units::Nanos;
+use wipe::Wipes;
 
 /// How a shutdown went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +80,13 @@ impl Server {
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
         let estate = Estate::new(start_front(&config)?, state);
         // On an error the handle is dropped, which ends the threads that run already.
-        let mut handle = ServerHandle { config, addresses: Vec::new(), estate, unfinished: Vec::new() };
+        let mut handle = ServerHandle {
+            config,
+            addresses: Vec::new(),
+            estate,
+            unfinished: Vec::new(),
+            wipes: Wipes::default(),
+        };
         let growth = Growth::prepare(&handle.estate, &nothing, &handle.config)?;
         growth.commit(&mut handle.estate, &handle.config)?;
         handle.addresses = in_order(&handle.config, handle.estate.listeners.iter().copied());
@@ -130,6 +139,8 @@ pub struct ServerHandle {
     estate: Estate,
     /// What was removed and has IOs under way.
     unfinished: Vec<Unfinished>,
+    /// What was removed and is to be erased.
+    wipes: Wipes,
 }
 
 impl ServerHandle {
@@ -184,7 +195,7 @@ impl ServerHandle {
 
     /// Ends the target: accepts no more, answers the commands that came, flushes the devices, closes. What is not done after
     /// `limit` is given up.
-    pub fn shutdown(self, limit: Duration) -> Shutdown {
+    pub fn shutdown(mut self, limit: Duration) -> Shutdown {
         let deadline = Instant::now() + limit;
         let estate = &self.estate;
         let pipelines = || estate.running().map(|(_, ssd)| &ssd.thread);
@@ -196,6 +207,7 @@ impl ServerHandle {
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Finish));
         let deadline = deadline.max(Instant::now() + FLUSH_GRACE);
         let unflushed = pipelines().filter(|thread| !thread.await_report(Report::Ended, deadline)).count();
+        self.wipes.end();
         let flushed = front && late == 0 && unflushed == 0;
         if !flushed {
             warn!(?limit, "the target is stopped before everything was answered");

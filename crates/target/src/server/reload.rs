@@ -1,8 +1,8 @@
 //! Another configuration while the target runs.
 //!
 //! ```text
-//!   check ─► may it change live? ─► prepare what is new ─► retire what is gone ─► commit what is new
-//!   └────────── a problem here changes nothing ────────┘   └ awaits IOs that are under way
+//!   check ─► may it change live? ─► prepare what is new ─► retire what is gone ─► erase it ─► commit what is new
+//!   └────────── a problem here changes nothing ────────┘   └ awaits IOs under way └ if it is to be (`wipe`)
 //! ```
 //!
 //! What goes, goes first: the blocks, the name, the address of something that is removed may be given to something new by the
@@ -44,6 +44,15 @@ pub enum ReloadError {
         /// How long was waited.
         waited: Duration,
     },
+    /// Blocks of what was removed could not be erased, or not yet. What was to go is gone; what was to come is not there yet.
+    NotErased {
+        /// Whose blocks they were.
+        what: String,
+        /// Why they are not erased.
+        why: String,
+        /// What has to wait.
+        needed_by: String,
+    },
     /// Everything has changed but for an address that cannot be listened on.
     Listen(StartError),
 }
@@ -57,6 +66,11 @@ impl fmt::Display for ReloadError {
                 f,
                 "{what} was removed, but its IOs have not ended within {waited:?}; what is new has to wait: look at the \
                  device, then reload again"
+            ),
+            ReloadError::NotErased { what, why, needed_by } => write!(
+                f,
+                "the blocks of {what} are not erased as its wipe_on_remove wants it ({why}), so {needed_by}, and what is new has to \
+                 wait: look at the log and at the device, then reload again"
             ),
         }
     }
@@ -88,8 +102,10 @@ impl ServerHandle {
         let old = self.config.clone();
         self.retire(&growth, &config)?;
         self.await_unfinished(deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
+        self.wipes.start(&self.estate);
         self.release_reservations(&old, &config, deadline)
             .map_err(|what| ReloadError::Stuck { what, waited: limit })?;
+        self.wipes.await_needed(&config, limit, deadline)?;
         self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         let listening = growth.commit(&mut self.estate, &config);
         // The front passes shares on to the pipelines.
@@ -155,6 +171,7 @@ impl ServerHandle {
             }
         }
         estate.await_ssds();
+        self.wipes.note(&self.estate, &self.config, &kept);
         self.config = kept;
         Ok(())
     }
@@ -231,6 +248,7 @@ fn kept(old: &Config, new: &Config) -> Config {
         subsystem.hosts.clone_from(&staying.hosts);
         subsystem.namespaces.retain_mut(|namespace| {
             let same = staying.namespaces.iter().find(|other| other.nsid == namespace.nsid);
+            namespace.wipe_on_remove = same.unwrap_or(namespace).wipe_on_remove;
             if let Some(size) = same.and_then(|same| same.size)
                 && namespace.size.is_none_or(|before| size < before)
             {

@@ -1,0 +1,111 @@
+//! Erasing blocks that were taken away from a namespace, before somebody else gets them.
+//!
+//! It goes the way of a host's Write Zeroes: through the switch, in pieces, charged what it costs. Its tenant is the target itself, so
+//! it takes an equal share of the SSD and no more. It ends with a flush, so a loss of power does not bring the contents back.
+//!
+//! A wipe that is under way when the target ends is stopped, as it may take hours.
+//!
+//! Holds: what was removed with `wipe_on_remove` reads as zeros for its next owner
+//!        (`a_namespace_is_erased_before_its_blocks_get_another_owner` in `tests/wipe.rs`).
+//! Elsewhere: what is erased, when, and who has to wait for it, is `server::wipe`.
+
+use super::{Origin, Phase, Pipeline};
+use crate::slab::Key;
+use crate::switch::{ByteRange, Failure, Request, Work};
+use crate::tenants::HOUSE;
+use sched::Priority;
+use std::sync::mpsc::Sender;
+use tracing::{error, info};
+use units::{Bytes, Instant};
+
+/// Erased by one Write Zeroes. Between two of them the log can tell how far a wipe has come.
+const PART: u64 = Bytes::gib(1).get();
+
+/// Tells how a wipe has ended.
+pub(crate) type Wiped = Sender<Result<(), Failure>>;
+
+/// Blocks that are being erased.
+pub(super) struct Wipe {
+    /// Whose they were, for the log.
+    what: String,
+    range: ByteRange,
+    /// From the beginning of the range.
+    erased: u64,
+    /// The Write Zeroes that is under way.
+    part: Part,
+    done: Wiped,
+}
+
+struct Part {
+    io: Key,
+    length: u64,
+}
+
+impl Wipe {
+    fn tenths(&self) -> u64 {
+        (u128::from(self.erased) * 10 / u128::from(self.range.length)) as u64
+    }
+}
+
+impl Pipeline {
+    /// Erases a range, which is not empty.
+    pub(super) fn begin_wipe(&mut self, now: Instant, range: ByteRange, what: String, done: Wiped) {
+        // The key is known only after the wipe has its first part.
+        let part = Part { io: Key::new(0, 0), length: 0 };
+        let key = self.wipes.insert(Wipe { what, range, erased: 0, part, done });
+        self.wipe_part(now, key);
+    }
+
+    fn wipe_part(&mut self, now: Instant, key: Key) {
+        let wipe = self.wipes.get_mut(key).expect("it goes on until it ends");
+        let left = wipe.range.length - wipe.erased;
+        let range = ByteRange { offset: wipe.range.offset + wipe.erased, length: left.min(PART) };
+        // The flush at the end is for all parts.
+        let work = Work::WriteZeroes { range, durable: range.length == left };
+        let (tag, priority) = (Origin::Wipe(key), Priority::default());
+        let io = self.switch.arrive(now, Request { tag, tenant: HOUSE, priority, work });
+        wipe.part = Part { io, length: range.length };
+    }
+
+    /// A part of a wipe has ended.
+    pub(super) fn on_wiped(&mut self, now: Instant, key: Key, mut result: Result<(), Failure>) {
+        let wipe = self.wipes.get_mut(key).expect("its parts end before it does");
+        if result.is_ok() {
+            let before = wipe.tenths();
+            wipe.erased += wipe.part.length;
+            let percent = wipe.tenths() * 10;
+            if wipe.erased < wipe.range.length {
+                if percent / 10 > before {
+                    info!(device = %self.name, removed = wipe.what, percent, "blocks are being erased");
+                }
+                if self.phase == Phase::Running {
+                    return self.wipe_part(now, key);
+                }
+                result = Err(Failure::Withdrawn);
+            }
+        }
+        let Wipe { what, done, .. } = self.wipes.remove(key).expect("just found");
+        match &result {
+            Ok(()) => info!(device = %self.name, removed = what, "its blocks are erased"),
+            // The target ends, and says so itself.
+            Err(Failure::Withdrawn) => {}
+            Err(failure) => error!(
+                device = %self.name, removed = what, %failure,
+                "its blocks are not erased, so no namespace can have them: look at the device, then reload to try again"
+            ),
+        }
+        // Nobody waits any more if this fails.
+        drop(done.send(result));
+    }
+
+    /// The target ends: no more is erased.
+    pub(super) fn stop_wipes(&mut self, now: Instant) {
+        let ios: Vec<Key> = self.wipes.iter().map(|(_, wipe)| wipe.part.io).collect();
+        for io in ios {
+            match self.switch.withdraw(now, io) {
+                Some(finished) => self.on_finished(now, finished),
+                None => self.switch.stop(io),
+            }
+        }
+    }
+}
