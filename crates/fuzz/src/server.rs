@@ -5,8 +5,8 @@
 //! some are still queued when it is preempted.
 //!
 //! Holds: a connection that keeps the protocol has each of its commands answered once, or is closed; what the target sends
-//!        keeps the protocol; the well-behaved host reads zeroes afterwards; no thread of the target ends; memory and connections come
-//!        back; and the target shuts down in order.
+//!        keeps the protocol; a host that the configuration names gets in and is served, whatever the others still hold; no thread of
+//!        the target ends; memory and connections come back; and the target shuts down in order.
 
 use crate::SUBSYSTEM;
 use crate::command::{any_command, connect, connect_data, data, data_length, descriptor};
@@ -18,7 +18,7 @@ use nvme::pdu::{
 };
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
-use nvme::spec::{Cqe, Direction, Sgl, Sqe, Status};
+use nvme::spec::{Cqe, Direction, Nqn, Sgl, Sqe, Status};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -32,7 +32,13 @@ const CONFIG: &str = r#"
 memory = "64M"
 memory_per_connection = "2M"
 connections = 24
+hosts_per_address = 2
+discovery_connections = 4
+discovery_per_address = 2
+reply_memory = "1M"
+keep_alive_max = "60s"
 stall_timeout = "5s"
+transfer_timeout = "5s"
 
 [[device]]
 name = "a"
@@ -63,9 +69,12 @@ offset = "64M"
 [[tenant]]
 host = "nqn.2014-08.org.example:host1"
 limit_iops = 2000
+[[tenant]]
+host = "nqn.2014-08.org.example:host9"
+weight = 1
 "#;
 
-/// Nobody else is this host.
+/// Nobody else is this host, and the configuration names it.
 const GOOD_HOST: u32 = 9;
 const PEERS_MAX: usize = 8;
 const BATCH_MAX: u32 = 6;
@@ -89,8 +98,9 @@ pub(crate) fn run(bytes: &[u8]) {
     for peer in &mut peers {
         peer.settle();
     }
-    drop(peers);
+    // Whatever the others hold, a named host gets in and is served.
     mind_business(address);
+    drop(peers);
     check_left_over(&server);
     assert_eq!(server.shutdown(PATIENCE), target::Shutdown::Complete);
 }
@@ -104,7 +114,8 @@ fn step(server: &ServerHandle, peers: &mut Vec<Peer>, input: &mut Input<'_>) {
             1 => {
                 let mut peer = Peer::open(address, input.byte());
                 let (command, controller) = (connect(input), input.flag().then(|| input.below(5) as u16));
-                peer.connect(command, host, controller);
+                let subsystem = if input.one_in(3) { Nqn::DISCOVERY } else { SUBSYSTEM };
+                peer.connect(command, host, subsystem, controller);
                 peers.push(peer);
             }
             _ => peers.extend(bring_up(address, host, input.byte()).into_iter().flatten()),
@@ -147,13 +158,15 @@ fn step(server: &ServerHandle, peers: &mut Vec<Peer>, input: &mut Input<'_>) {
 /// A controller with one IO queue, as far as the target lets it come.
 fn bring_up(address: SocketAddr, host: u32, digests: u8) -> [Option<Peer>; 2] {
     let mut admin = Peer::open(address, digests);
-    let Some(connected) = admin.connect(proper_connect(0), host, None) else { return [Some(admin), None] };
+    let Some(connected) = admin.connect(proper_connect(0), host, SUBSYSTEM, None) else {
+        return [Some(admin), None];
+    };
     let enable = Configuration::host(false).enabled();
     let set = Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, enable.0, 0, 0, 0]);
     admin.send(set, &[]);
     admin.settle();
     let mut io = Peer::open(address, digests);
-    io.connect(proper_connect(1), host, Some(connected.dw0() as u16));
+    io.connect(proper_connect(1), host, SUBSYSTEM, Some(connected.dw0() as u16));
     [Some(admin), Some(io)]
 }
 
@@ -274,9 +287,10 @@ impl Peer {
         &mut self,
         command: nvme::spec::ConnectCommand,
         host: u32,
+        subsystem: &str,
         controller: Option<u16>,
     ) -> Option<Cqe> {
-        let data = connect_data(host, SUBSYSTEM, controller);
+        let data = connect_data(host, subsystem, controller);
         self.send(command.to_sqe(), data.as_bytes());
         self.settle();
         self.last.filter(|cqe| cqe.status().is_success() && !self.is_closed)
