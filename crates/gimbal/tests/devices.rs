@@ -161,6 +161,30 @@ fn what_is_neither_a_file_nor_a_block_device_is_called_what_it_is() {
     expect(&said, "is a regular file, not a block device; write kind = \"file\"");
 }
 
+/// AWUPF promises one block, and cannot say less. On /dev/shm Linux does not say what is written at once.
+#[test]
+fn a_namespace_whose_blocks_a_power_failure_may_tear_is_told_of() {
+    let scratch = Scratch::new("torn");
+    let shm = Path::new("/dev/shm").join(format!("gimbal-torn-{}", std::process::id()));
+    let device = format!("kind = \"file\"\npath = {shm:?}\nsize = \"64M\"\ncreate = true\ndirect = false");
+    let file = scratch.config(&device);
+    let warning = "subsystem nqn.2025-01.io.example:a, namespace 1: a power failure may tear its blocks of 4096 bytes: device \"a\"";
+    let check = || {
+        let output = gimbal().args(["config", "check", &file]).output().expect("it runs");
+        assert!(output.status.success(), "it is no error: {output:?}");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    expect(&check(), warning);
+    expect(&check(), "write block_size = 512");
+    let (target, mut log) = Process::start_with_log(gimbal().args(["serve", "-c", &file]));
+    log.await_line("a power failure may tear its blocks of 4096 bytes");
+    drop(target);
+    let _ = fs::remove_file(shm);
+    let text = fs::read_to_string(&file).expect("readable");
+    fs::write(&file, text + "block_size = 512\n").expect("writable");
+    assert_eq!(check(), "", "sectors are never torn");
+}
+
 #[test]
 fn sparse_files_that_do_not_fit_together_are_told_of_or_refused() {
     let scratch = Scratch::new("space");

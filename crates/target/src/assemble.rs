@@ -1,7 +1,7 @@
 //! From the configuration, and the devices there are, to the subsystems that hosts see.
 
 use crate::config::{self, AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
-use crate::device::Facts;
+use crate::device::{Facts, Usage};
 use crate::identity::{self, Identifiers};
 use crate::pipeline::Home;
 use crate::pipeline::placement::Placement;
@@ -16,6 +16,7 @@ use nvme::subsystem::{
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use units::{Bytes, Nanos};
 
 /// What an IO or admin queue may send with its command, in bytes: a 4 KiB write and a Dataset Management command need no
@@ -105,12 +106,12 @@ pub(crate) fn home(
     let mut placed = Vec::new();
     for namespace in &subsystem.namespaces {
         let (info, placement) = place(&subsystem.nqn, namespace, devices)?;
+        placed.push((namespace.nsid, placement, usage(namespace, &info, devices)));
         described.namespaces.insert(namespace.nsid, info);
-        placed.push((namespace.nsid, placement));
     }
     let subsystem = Subsystem::new(described).map_err(SubsystemError::Refused)?;
-    let mut home = Home { subsystem, placements: Vec::new() };
-    placed.into_iter().for_each(|(nsid, placement)| home.place(nsid, Some(placement)));
+    let mut home = Home { subsystem, placements: Vec::new(), usages: HashMap::new() };
+    placed.into_iter().for_each(|(nsid, placement, usage)| home.place(nsid, placement, usage));
     Ok(home)
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn place(
     namespace: &NamespaceConfig,
     devices: &Devices<'_>,
 ) -> Result<(NamespaceInfo, Placement), SubsystemError> {
-    let &(slot, device) = devices.get(&*namespace.device).expect("the check has found every device");
+    let (slot, device) = devices.get(&*namespace.device).expect("the check has found every device");
     let nsid = namespace.nsid;
     if namespace.block_size < device.block_size_min {
         let (asked, least) = (namespace.block_size, device.block_size_min);
@@ -143,8 +144,21 @@ pub(crate) fn place(
     let ids = Identifiers::of(nqn, namespace);
     (info.uuid, info.nguid, info.eui64) = (Some(ids.uuid), Some(ids.nguid), Some(ids.eui64));
     info.zeroes_after_deallocate = device.discard_zeroes;
+    info.thin = device.thin;
     let offset = namespace.offset.get();
-    Ok((info, Placement { device: slot, offset, block_log2: block_size.log2() }))
+    Ok((info, Placement { device: *slot, offset, block_log2: block_size.log2() }))
+}
+
+/// Who counts the storage of a namespace that was placed, if its device is one where blocks may have none.
+pub(crate) fn usage(
+    namespace: &NamespaceConfig,
+    info: &NamespaceInfo,
+    devices: &Devices<'_>,
+) -> Option<Arc<Usage>> {
+    let (_, device) = devices.get(&*namespace.device)?;
+    let allocation = Arc::clone(device.allocation.as_ref()?);
+    let length = info.blocks << info.block_size.log2();
+    Some(Arc::new(Usage::new(allocation, namespace.offset.get(), length)))
 }
 
 /// The discovery subsystem, which knows of nothing yet.

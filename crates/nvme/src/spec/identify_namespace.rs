@@ -106,6 +106,8 @@ pub struct IdentifyNamespaceIndependent {
 
 const _: () = assert!(size_of::<IdentifyNamespaceIndependent>() == IDENTIFY_SIZE);
 
+/// NSFEAT: blocks may have no storage yet, and NUSE counts those that have (THINP).
+pub const NSFEAT_THIN_PROVISIONING: u8 = 1;
 /// NSFEAT: NPWG, NPWA, NPDG, NPDA and NOWS mean something.
 pub const NSFEAT_OPTIMAL_PERFORMANCE: u8 = 1 << 4;
 /// NMIC: several controllers may have the namespace at once.

@@ -162,6 +162,8 @@ pub struct NamespaceInfo {
     pub ana_group: u32,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Whether blocks get their storage when they are written: NUSE is what [`super::Subsystem::set_allocated`] was told last.
+    pub thin: bool,
     /// Whether deallocated blocks read as zeroes.
     pub zeroes_after_deallocate: bool,
     /// Blocks that are best written together and at multiples of themselves, if there is such a number (at most 65536).
@@ -179,6 +181,7 @@ impl NamespaceInfo {
             eui64: None,
             ana_group: 1,
             read_only: false,
+            thin: false,
             zeroes_after_deallocate: false,
             optimal_write_blocks: None,
         }

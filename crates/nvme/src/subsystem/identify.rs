@@ -22,8 +22,8 @@ use crate::spec::identify_controller::{
 };
 use crate::spec::identify_namespace::{
     DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, IdentifyNamespace, IdentifyNamespaceIndependent,
-    LbaFormat, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL_PERFORMANCE, NSTAT_READY,
-    RESCAP_ALL_TYPES, RESCAP_PERSISTENCE,
+    LbaFormat, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL_PERFORMANCE, NSFEAT_THIN_PROVISIONING,
+    NSTAT_READY, RESCAP_ALL_TYPES, RESCAP_PERSISTENCE,
 };
 use crate::spec::{Cqe, Sqe, Status};
 use alloc::vec;
@@ -204,7 +204,12 @@ impl Subsystem {
         };
         page.nsze = namespace.blocks.into();
         page.ncap = namespace.blocks.into();
-        page.nuse = namespace.blocks.into();
+        let in_use = namespace.allocated.map_or(namespace.blocks, |blocks| blocks.min(namespace.blocks));
+        page.nuse = in_use.into();
+        // Blocks of a file that was whole may have been deallocated since.
+        if namespace.info.thin || in_use < namespace.blocks {
+            page.nsfeat |= NSFEAT_THIN_PROVISIONING;
+        }
         page.nmic = NMIC_SHARED;
         page.rescap = capabilities;
         page.dlfeat = DLFEAT_WRITE_ZEROES_DEALLOCATES
@@ -212,7 +217,7 @@ impl Subsystem {
         page.nvmcap = (u128::from(namespace.blocks) << namespace.block_shift).to_le_bytes();
         if let Some(blocks) = namespace.info.optimal_write_blocks {
             let zero_based = (blocks.clamp(1, 1 << 16) - 1) as u16;
-            page.nsfeat = NSFEAT_OPTIMAL_PERFORMANCE;
+            page.nsfeat |= NSFEAT_OPTIMAL_PERFORMANCE;
             [page.npwg, page.npwa, page.npdg, page.npda, page.nows] = [zero_based.into(); 5];
         }
         if self.config.commands.copy {

@@ -285,6 +285,13 @@ impl Subsystem {
         Ok(())
     }
 
+    /// Tells how many blocks of a namespace have storage now, for Identify. Nothing happens if there is no such namespace.
+    pub fn set_allocated(&mut self, nsid: u32, blocks: u64) {
+        if let Some(namespace) = self.namespaces.get_mut(nsid) {
+            namespace.allocated = Some(blocks);
+        }
+    }
+
     /// Changes how the namespaces of a group can be reached and tells the hosts.
     pub fn set_ana_state(&mut self, group: u32, state: AnaState) -> Result<(), ConfigError> {
         let most = self.config.limits.ana_groups_max;

@@ -22,6 +22,8 @@ pub(super) struct Namespace {
     pub(super) ana: AnaState,
     pub(super) reservations: Reservations,
     pub(super) uuid: [u8; 16],
+    /// Blocks with storage, if somebody has counted them; perhaps more than it has now.
+    pub(super) allocated: Option<u64>,
     pub(super) info: NamespaceInfo,
 }
 
@@ -76,6 +78,7 @@ impl Namespaces {
             read_only: info.read_only,
             ana: self.state_of(info.ana_group),
             reservations: Reservations::new(),
+            allocated: None,
             uuid: info.uuid.unwrap_or_else(|| derived_uuid(&config.nqn, nsid)),
             info,
         };

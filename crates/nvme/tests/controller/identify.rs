@@ -42,3 +42,35 @@ fn the_page_of_no_command_set_agrees_with_that_of_the_namespace() {
         assert_eq!((independent.rescap, independent.anagrpid), (namespace.rescap, namespace.anagrpid));
     }
 }
+
+/// NSFEAT bit 0 and NUSE, with NSZE and NCAP, as they lie in the page.
+fn provisioning(world: &mut World, nsid: u32) -> (u8, [u64; 3]) {
+    let admin = world.remote(&host(1)).admin;
+    let page = world.identify(admin, cns::NAMESPACE, nsid).expect("CNS 00h");
+    let field = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"));
+    (page[24] & 1, [field(0), field(8), field(16)])
+}
+
+#[test]
+fn a_thin_namespace_tells_how_many_blocks_have_storage() {
+    let thin = NamespaceInfo { thin: true, ..NamespaceInfo::new(BlockSize::B4096, 1000) };
+    let mut world = World::new(config().with_namespace(2, thin));
+    assert_eq!(provisioning(&mut world, 2), (1, [1000, 1000, 1000]), "nobody has counted yet");
+    for (counted, told) in [(0, 0), (17, 17), (1000, 1000), (5000, 1000), (3, 3)] {
+        world.subsystem.set_allocated(2, counted);
+        assert_eq!(provisioning(&mut world, 2), (1, [1000, 1000, told]));
+    }
+    world.subsystem.resize_namespace(2, 2).expect("it may shrink");
+    assert_eq!(provisioning(&mut world, 2), (1, [2, 2, 2]), "NUSE is never above NCAP");
+    world.subsystem.set_allocated(3, 1);
+    assert_eq!(provisioning(&mut world, 3), (0, [0, 0, 0]), "there is no such namespace");
+}
+
+#[test]
+fn a_namespace_that_has_all_its_blocks_is_not_thin_until_some_are_deallocated() {
+    let mut world = World::new(config().with_namespace(2, NamespaceInfo::new(BlockSize::B4096, 1000)));
+    for (counted, is_thin) in [(1000, 0), (999, 1), (1000, 0)] {
+        world.subsystem.set_allocated(2, counted);
+        assert_eq!(provisioning(&mut world, 2), (is_thin, [1000, 1000, counted]));
+    }
+}

@@ -45,7 +45,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     problems
 }
 
-/// Devices that are not here, and what is allowed but has no effect.
+/// Devices that are not here, blocks that a power failure may tear, and what is allowed but has no effect.
 pub(super) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     for device in &config.devices {
@@ -75,6 +75,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
             ));
         }
     }
+    warnings.extend(device::torn_blocks(config));
     warnings
 }
 

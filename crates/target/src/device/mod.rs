@@ -11,6 +11,7 @@
 //!
 //! Holds: every submitted IO is finished exactly once, with its buffer.
 
+mod atomic;
 mod clock;
 mod emulated;
 mod erase;
@@ -25,7 +26,10 @@ mod offload;
 mod open;
 mod space;
 mod sparse;
+mod survey;
+mod usage;
 
+pub(crate) use atomic::torn_blocks;
 pub(crate) use clock::DeviceClock;
 pub(crate) use erase::{Erase, Quote};
 pub use error::{DeviceError, Shortage};
@@ -35,6 +39,8 @@ pub use in_use::User;
 pub(crate) use null::NullDevice;
 pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};
 pub(crate) use space::shortages;
+pub(crate) use survey::Survey;
+pub(crate) use usage::Usage;
 
 use reactor::{IoBuffer, Reactor};
 use std::io;

@@ -47,7 +47,8 @@ impl Shortcuts {
     }
 }
 
-fn sysfs(number: u64) -> PathBuf {
+/// Where Linux describes the block device of that number.
+pub(super) fn sysfs(number: u64) -> PathBuf {
     let (major, minor) = (libc::major(number), libc::minor(number));
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }

@@ -17,7 +17,8 @@ use super::file::FileDevice;
 use super::flush_guard::FlushGuard;
 use super::in_use::{self, User};
 use super::null::NullDevice;
-use super::sparse::SparseMemory;
+use super::sparse::{ChunkMap, SparseMemory};
+use super::usage::{Allocation, has_holes};
 use super::{Device, DeviceClock};
 use crate::config::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
 use crate::patience::patiently;
@@ -27,6 +28,7 @@ use std::fs::{self, File, FileType, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use units::{Bytes, Instant};
 
 /// The granularity of every Linux block device that is not formatted for larger blocks.
@@ -35,7 +37,7 @@ const SECTOR_SIZE: u32 = 512;
 const PAGE_SIZE: u32 = IoBuffer::ALIGNMENT as u32;
 
 /// What there is to know of a device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Facts {
     /// Bytes it holds.
     pub(crate) size: Bytes,
@@ -44,8 +46,11 @@ pub(crate) struct Facts {
     /// Whether a discarded range is sure to read as zeros. Not on disk: not every file system makes holes.
     pub(crate) discard_zeroes: bool,
     /// Whether a write may fail for want of space, as blocks that were never written, or were deallocated, have none. Not so on a
-    /// block device, which does not say what it is made of.
+    /// block device, which does not say what it is made of, nor in a file that had no holes when it was opened.
     pub(crate) thin: bool,
+    /// Who knows which blocks have storage, where a block may have none: any file, as deallocated blocks become holes, and the
+    /// memory of a modelled SSD. A device that keeps nothing has nothing to count.
+    pub(crate) allocation: Option<Arc<Allocation>>,
 }
 
 /// A device that was found and is not on a reactor yet.
@@ -59,8 +64,14 @@ pub(crate) struct OpenDevice {
 
 enum Source {
     File { file: File, is_regular: bool, is_direct: bool },
-    Emulated { model: Box<Ssd>, config: EmulatedConfig, backing: Option<File> },
+    Emulated { model: Box<Ssd>, config: EmulatedConfig, backing: EmulatedBacking },
     Null,
+}
+
+enum EmulatedBacking {
+    Memory(Arc<ChunkMap>),
+    File(File),
+    Nothing,
 }
 
 impl OpenDevice {
@@ -69,16 +80,18 @@ impl OpenDevice {
         // The contents of an emulated SSD in a file go through the page cache.
         let is_buffered = match &self.source {
             Source::File { is_direct, .. } => !is_direct,
-            Source::Emulated { backing, .. } => backing.is_some(),
+            Source::Emulated { backing, .. } => matches!(backing, EmulatedBacking::File(_)),
             Source::Null => false,
         };
         let device: Box<dyn Device> = match self.source {
             Source::File { file, is_regular, .. } => Box::new(FileDevice::start(file, is_regular, reactor)?),
             Source::Emulated { model, config, backing } => {
-                let contents = match (backing, config.backing) {
-                    (Some(file), _) => Contents::File(FileDevice::start(file, true, reactor)?),
-                    (None, Backing::None) => Contents::Nothing,
-                    (None, _) => Contents::Memory(SparseMemory::new(config.size.get())),
+                let contents = match backing {
+                    EmulatedBacking::File(file) => Contents::File(FileDevice::start(file, true, reactor)?),
+                    EmulatedBacking::Memory(map) => {
+                        Contents::Memory(SparseMemory::new(config.size.get(), map))
+                    }
+                    EmulatedBacking::Nothing => Contents::Nothing,
                 };
                 let clock = DeviceClock::starting(now, config.speed);
                 Box::new(EmulatedDevice::new(*model, clock, contents))
@@ -114,11 +127,18 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
         }
         DeviceKind::Emulated(emulated) => {
             let profile = load_profile(&emulated.profile).map_err(DeviceError::Profile)?;
-            let backing = match &emulated.backing {
-                Backing::Ram | Backing::None => None,
+            let (backing, thin, allocation) = match &emulated.backing {
+                Backing::None => (EmulatedBacking::Nothing, false, None),
+                Backing::Ram => {
+                    let map = Arc::new(ChunkMap::new(emulated.size.get()));
+                    let allocation = Allocation::Memory(Arc::clone(&map));
+                    (EmulatedBacking::Memory(map), true, Some(Arc::new(allocation)))
+                }
                 Backing::File(path) => {
                     let (size, create) = (Some(emulated.size), emulated.create);
-                    Some(open_file(path, Wanted { size, create, direct: false, force })?)
+                    let file = open_file(path, Wanted { size, create, direct: false, force })?;
+                    let (thin, allocation) = allocation_of(path, &file)?;
+                    (EmulatedBacking::File(file), thin, Some(allocation))
                 }
             };
             let condition = match emulated.condition {
@@ -126,14 +146,20 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
                 Condition::Fragmented => ssd::Condition::Fragmented,
             };
             let model = Box::new(Ssd::new(&profile, condition, emulated.seed));
-            let discard_zeroes = backing.is_none();
-            let thin = backing.is_some();
+            let discard_zeroes = !matches!(backing, EmulatedBacking::File(_));
             let source = Source::Emulated { model, config: emulated.clone(), backing };
-            let facts = Facts { size: emulated.size, block_size_min: SECTOR_SIZE, discard_zeroes, thin };
+            let (size, block_size_min) = (emulated.size, SECTOR_SIZE);
+            let facts = Facts { size, block_size_min, discard_zeroes, thin, allocation };
             Ok(OpenDevice { facts, source, name: String::new(), faults: Vec::new() })
         }
         DeviceKind::Null { size } => Ok(OpenDevice {
-            facts: Facts { size: *size, block_size_min: SECTOR_SIZE, discard_zeroes: true, thin: false },
+            facts: Facts {
+                size: *size,
+                block_size_min: SECTOR_SIZE,
+                discard_zeroes: true,
+                thin: false,
+                allocation: None,
+            },
             source: Source::Null,
             name: String::new(),
             faults: Vec::new(),
@@ -192,13 +218,25 @@ fn on_disk(
 ) -> Result<OpenDevice, DeviceError> {
     let size = usable(path, length)?;
     let block_size_min = if accepts_sectors(&file) { SECTOR_SIZE } else { PAGE_SIZE };
+    let (thin, allocation) = match is_regular {
+        true => allocation_of(path, &file).map(|(thin, allocation)| (thin, Some(allocation)))?,
+        false => (false, None),
+    };
     let source = Source::File { file, is_regular, is_direct };
     Ok(OpenDevice {
-        facts: Facts { size, block_size_min, discard_zeroes: false, thin: is_regular },
+        facts: Facts { size, block_size_min, discard_zeroes: false, thin, allocation },
         source,
         name: String::new(),
         faults: Vec::new(),
     })
+}
+
+/// Whether a regular file has holes, and who knows which of its blocks have storage.
+fn allocation_of(path: &Path, file: &File) -> Result<(bool, Arc<Allocation>), DeviceError> {
+    let thin = has_holes(file).map_err(system(path, "examined"))?;
+    // It shares the lock: the file is another target's only when this one has forgotten its namespaces, too.
+    let file = file.try_clone().map_err(system(path, "examined"))?;
+    Ok((thin, Arc::new(Allocation::File(file))))
 }
 
 /// What a regular file is to be.

@@ -4,6 +4,8 @@
 
 use super::Quote;
 use super::erase::BYTES_PER_TABLE_BYTE;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use units::{Bytes, Nanos};
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
@@ -14,17 +16,56 @@ const CHUNK_SIZE: usize = 64 << 10;
 /// Looked at for one quote: a GiB of the device.
 const LOOKED_AT_MAX: usize = 16 << 10;
 
+/// Which chunks have memory, a bit for each, for other threads to look at.
+#[derive(Debug)]
+pub(crate) struct ChunkMap(Box<[AtomicU64]>);
+
+impl ChunkMap {
+    /// Of `size` bytes without any.
+    pub(super) fn new(size: u64) -> ChunkMap {
+        let words = size.div_ceil(CHUNK_SIZE as u64).div_ceil(u64::BITS.into());
+        ChunkMap((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn set(&self, chunk: usize, has_memory: bool) {
+        let bit = 1 << (chunk % u64::BITS as usize);
+        let word = &self.0[chunk / u64::BITS as usize];
+        match has_memory {
+            true => word.fetch_or(bit, Ordering::Relaxed),
+            false => word.fetch_and(!bit, Ordering::Relaxed),
+        };
+    }
+
+    /// Bytes of a range that have memory.
+    pub(super) fn allocated(&self, offset: u64, length: u64) -> u64 {
+        let size = CHUNK_SIZE as u64;
+        let (first, last) = (offset / size, offset.saturating_add(length).div_ceil(size));
+        let mut bytes = 0;
+        for (index, word) in (0..).zip(&self.0).take(last.div_ceil(64) as usize).skip(first as usize / 64) {
+            let mut left = word.load(Ordering::Relaxed);
+            while left != 0 {
+                let begin = (index * 64 + u64::from(left.trailing_zeros())) * size;
+                let end = (begin + size).min(offset.saturating_add(length));
+                bytes += end.saturating_sub(begin.max(offset));
+                left &= left - 1;
+            }
+        }
+        bytes
+    }
+}
+
 /// Bytes by offset, zero until written.
 pub(crate) struct SparseMemory {
+    map: Arc<ChunkMap>,
     chunks: Vec<Option<Box<[u8]>>>,
 }
 
 impl SparseMemory {
-    /// `size` zeros.
-    pub(crate) fn new(size: u64) -> SparseMemory {
+    /// `size` zeros. `map`, which is of that size, follows what is allocated.
+    pub(crate) fn new(size: u64, map: Arc<ChunkMap>) -> SparseMemory {
         let count =
             usize::try_from(size.div_ceil(CHUNK_SIZE as u64)).expect("the size fits the address space");
-        SparseMemory { chunks: std::iter::repeat_with(|| None).take(count).collect() }
+        SparseMemory { map, chunks: std::iter::repeat_with(|| None).take(count).collect() }
     }
 
     /// Fills `bytes` from `offset` on.
@@ -40,7 +81,10 @@ impl SparseMemory {
     /// Stores `bytes` from `offset` on.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (chunk, within, part) in parts(offset, bytes.len()) {
-            let memory = self.chunks[chunk].get_or_insert_with(|| vec![0; CHUNK_SIZE].into());
+            let memory = self.chunks[chunk].get_or_insert_with(|| {
+                self.map.set(chunk, true);
+                vec![0; CHUNK_SIZE].into()
+            });
             memory[within].copy_from_slice(&bytes[part]);
         }
     }
@@ -69,7 +113,9 @@ impl SparseMemory {
         let length = usize::try_from(length).expect("a range of the device fits the address space");
         for (chunk, within, _) in parts(offset, length) {
             if within.len() == CHUNK_SIZE {
-                self.chunks[chunk] = None;
+                if self.chunks[chunk].take().is_some() {
+                    self.map.set(chunk, false);
+                }
             } else if let Some(memory) = &mut self.chunks[chunk] {
                 memory[within].fill(0);
             }
@@ -100,11 +146,15 @@ fn parts(
 mod tests {
     use super::*;
 
+    fn sparse(size: u64) -> SparseMemory {
+        SparseMemory::new(size, Arc::new(ChunkMap::new(size)))
+    }
+
     #[test]
     fn it_reads_back_like_plain_memory() {
         const SIZE: usize = 4 * CHUNK_SIZE;
         let mut plain = vec![0u8; SIZE];
-        let mut sparse = SparseMemory::new(SIZE as u64);
+        let mut sparse = sparse(SIZE as u64);
         let mut seed = 7u64;
         let mut random = |below: usize| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -135,7 +185,7 @@ mod tests {
     #[test]
     fn what_was_written_costs_as_much_to_clear_as_to_write() {
         const CHUNK: u64 = CHUNK_SIZE as u64;
-        let mut sparse = SparseMemory::new(64 << 30);
+        let mut sparse = sparse(64 << 30);
         sparse.write(4 * CHUNK, &[1; 4 * CHUNK_SIZE]);
         let quote = |sparse: &SparseMemory, second: Nanos, offset: u64, length: u64| {
             let Quote { length, cost } = sparse.quote(second, offset, length, Bytes::kib(128));
@@ -164,9 +214,27 @@ mod tests {
 
     #[test]
     fn a_discarded_chunk_gives_its_memory_back() {
-        let mut sparse = SparseMemory::new(3 * CHUNK_SIZE as u64);
+        let mut sparse = sparse(3 * CHUNK_SIZE as u64);
         sparse.write(0, &vec![1; 3 * CHUNK_SIZE]);
         sparse.clear(100, 2 * CHUNK_SIZE as u64);
         assert_eq!(sparse.chunks.iter().filter(|chunk| chunk.is_some()).count(), 2);
+    }
+    #[test]
+    fn the_map_says_what_of_a_range_has_memory() {
+        const CHUNK: u64 = CHUNK_SIZE as u64;
+        let mut sparse = sparse(200 * CHUNK);
+        let map = Arc::clone(&sparse.map);
+        assert_eq!(map.allocated(0, 200 * CHUNK), 0);
+        // Chunks 63 and 64, which two words have, and the last.
+        sparse.write(64 * CHUNK - 1, &[1; 2]);
+        sparse.write(200 * CHUNK - 1, &[1]);
+        let ranges = [(0, 200), (0, 64), (63, 2), (64, 1), (65, 135), (65, 134)];
+        let counted = ranges.map(|(first, count)| map.allocated(first * CHUNK, count * CHUNK) / CHUNK);
+        assert_eq!(counted, [3, 1, 2, 1, 1, 0]);
+        assert_eq!(map.allocated(63 * CHUNK + 4096, CHUNK), CHUNK, "of both chunks the part in the range");
+        assert_eq!(map.allocated(64 * CHUNK + 4096, 8192), 8192);
+        sparse.clear(63 * CHUNK, 2 * CHUNK);
+        sparse.clear(199 * CHUNK, CHUNK - 1);
+        assert_eq!(map.allocated(0, 200 * CHUNK), CHUNK, "a chunk that is cleared in part keeps its memory");
     }
 }

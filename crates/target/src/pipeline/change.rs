@@ -13,6 +13,7 @@ use super::wipe::Wiped;
 use super::{Home, Pipeline};
 use crate::assemble::millis;
 use crate::config::Limits;
+use crate::device::Usage;
 use crate::mailbox::Mailbox;
 use crate::slab::Key;
 use crate::switch::ByteRange;
@@ -83,6 +84,8 @@ pub(crate) enum Change {
         info: NamespaceInfo,
         /// Where it lies.
         placement: Placement,
+        /// How much of it has storage.
+        usage: Option<Arc<Usage>>,
         /// Reservations that were stored of it.
         saved: Option<SavedReservations>,
     },
@@ -170,18 +173,18 @@ impl Pipeline {
                     home.subsystem.set_hosts(hosts);
                 }
             }
-            Change::NamespaceAdded { slot, nsid, info, placement, saved } => {
+            Change::NamespaceAdded { slot, nsid, info, placement, usage, saved } => {
                 let Some(home) = self.home(slot) else { return };
                 if let Err(error) = home.subsystem.add_namespace(nsid, info) {
                     return error!(nsid, %error, "the namespace cannot be added");
                 }
-                home.place(nsid, Some(placement));
+                home.place(nsid, placement, usage);
                 let restored = saved.map(|saved| home.subsystem.restore_reservations(nsid, saved));
                 if let Some(Err(error)) = restored {
                     // It was read before, by the same rules: a bug of ours. Nobody gets in rather than somebody who must not.
                     error!(nsid, %error, "its reservations cannot be restored: the namespace is not served");
                     drop(home.subsystem.remove_namespace(nsid));
-                    home.place(nsid, None);
+                    home.displace(nsid);
                 }
             }
             Change::NamespaceRemoved { slot, nsid, done } => {
@@ -191,7 +194,7 @@ impl Pipeline {
                 if let Err(error) = home.subsystem.remove_namespace(nsid) {
                     return error!(nsid, %error, "the namespace cannot be removed");
                 }
-                home.place(nsid, None);
+                home.displace(nsid);
                 let lanes = self.lanes_of(slot, Some(nsid));
                 self.answer_after(now, done, &lanes, Some(Status::INVALID_NAMESPACE));
             }
@@ -199,6 +202,10 @@ impl Pipeline {
                 let Some(home) = self.home(slot) else { return };
                 if let Err(error) = home.subsystem.resize_namespace(nsid, blocks) {
                     return error!(nsid, %error, "the namespace cannot be resized");
+                }
+                let log2 = home.placements[nsid as usize].map_or(0, |placement| placement.block_log2);
+                if let Some(usage) = home.usages.get(&nsid) {
+                    usage.resize(blocks << log2);
                 }
                 let lanes = self.lanes_of(slot, Some(nsid));
                 self.answer_after(now, done, &lanes, None);
@@ -234,12 +241,27 @@ impl Pipeline {
 }
 
 impl Home {
-    /// Says where a namespace lies, or that it is gone.
-    pub(crate) fn place(&mut self, nsid: u32, placement: Option<Placement>) {
+    /// Says where a namespace lies, and who counts its storage.
+    pub(crate) fn place(&mut self, nsid: u32, placement: Placement, usage: Option<Arc<Usage>>) {
         let index = nsid as usize;
         if self.placements.len() <= index {
             self.placements.resize(index + 1, None);
         }
-        self.placements[index] = placement;
+        self.placements[index] = Some(placement);
+        self.usages.extend(usage.map(|usage| (nsid, usage)));
+    }
+
+    /// A namespace lies nowhere any more.
+    fn displace(&mut self, nsid: u32) {
+        self.placements[nsid as usize] = None;
+        self.usages.remove(&nsid);
+    }
+
+    /// Tells the subsystem how much of a namespace has storage, for what a host is going to be told.
+    pub(super) fn tell_allocated(&mut self, nsid: u32) {
+        let placement = self.placements.get(nsid as usize).copied().flatten();
+        if let Some((usage, placement)) = self.usages.get(&nsid).zip(placement) {
+            self.subsystem.set_allocated(nsid, usage.bytes().div_ceil(1 << placement.block_log2));
+        }
     }
 }

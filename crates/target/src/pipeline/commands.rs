@@ -13,6 +13,7 @@ use crate::replies::{self, ReplyRate, Wait};
 use crate::slab::Key;
 use crate::switch::{Failure, Finished, Request, Spent, Work};
 use nvme::buffer::Buffer;
+use nvme::spec::opcode::admin;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{Action, IoCommand, IoOp};
 use std::io;
@@ -110,6 +111,9 @@ impl Pipeline {
         let (Some(link), Some(home)) = (&mut session.link, &mut self.homes[session.subsystem]) else {
             return;
         };
+        if session.queue_id == 0 && sqe.opcode() == admin::IDENTIFY {
+            home.tell_allocated(sqe.nsid());
+        }
         let data = payload.as_ref().map(Buffer::bytes);
         match home.subsystem.on_command(now, queue_of(key), sqe, data) {
             Action::Io(command) => return self.start_io(now, key, sqe.cid(), command, payload),

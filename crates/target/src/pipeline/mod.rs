@@ -48,6 +48,7 @@ use crate::account::{Accounts, HostAccount, REPLIES_MAX, Supply};
 use crate::chain::Chains;
 use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
+use crate::device::Usage;
 use crate::histogram::Histogram;
 use crate::link::Events;
 use crate::mailbox::Inbox;
@@ -112,6 +113,8 @@ pub(crate) struct Home {
     pub(crate) subsystem: Subsystem,
     /// Where its namespaces lie, by number.
     pub(crate) placements: Vec<Option<Placement>>,
+    /// How much of a namespace has storage, where some may not.
+    pub(crate) usages: HashMap<u32, Arc<Usage>>,
 }
 
 /// Where an IO in the switch comes from.

@@ -6,7 +6,7 @@
 use super::thread::Thread;
 use crate::assemble::{self, Devices};
 use crate::config::{Config, NamespaceConfig, SubsystemConfig};
-use crate::device::Facts;
+use crate::device::{Facts, Survey};
 use crate::front::{self, Route};
 use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToFront, ToPipeline};
@@ -26,6 +26,8 @@ pub(super) struct Estate {
     pub(super) front: Thread<ToFront>,
     /// What keeps reservations, if there is a state directory.
     pub(super) state: Option<StateThread>,
+    /// What counts the storage of thin namespaces.
+    pub(super) survey: Survey,
     /// By slot.
     pub(super) ssds: Vec<Option<Ssd>>,
     /// By slot.
@@ -59,8 +61,8 @@ pub(super) struct Listening {
 
 impl Estate {
     /// The front alone.
-    pub(super) fn new(front: Thread<ToFront>, state: Option<StateThread>) -> Estate {
-        Estate { front, state, ssds: Vec::new(), subsystems: Vec::new(), listeners: Vec::new() }
+    pub(super) fn new(front: Thread<ToFront>, state: Option<StateThread>, survey: Survey) -> Estate {
+        Estate { front, state, survey, ssds: Vec::new(), subsystems: Vec::new(), listeners: Vec::new() }
     }
 
     /// For whoever wants something of the state directory.
@@ -102,7 +104,7 @@ impl Estate {
 
     /// All devices, for placing namespaces on them.
     pub(super) fn devices(&self) -> Devices<'_> {
-        self.running().map(|(slot, ssd)| (&*ssd.name, (slot, ssd.facts))).collect()
+        self.running().map(|(slot, ssd)| (&*ssd.name, (slot, ssd.facts.clone()))).collect()
     }
 
     /// How large a namespace is.

@@ -13,7 +13,7 @@ use super::looking;
 use super::thread::{Place, Thread};
 use crate::assemble::{self, Devices, SubsystemError};
 use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, Overcommit, SubsystemConfig};
-use crate::device::{self, DeviceError, Facts, OpenDevice};
+use crate::device::{self, DeviceError, Facts, OpenDevice, Usage};
 use crate::front;
 use crate::patience::patiently;
 use crate::pipeline::change::Change;
@@ -58,6 +58,7 @@ struct NewNamespace {
     home: usize,
     info: NamespaceInfo,
     placement: Placement,
+    usage: Option<Arc<Usage>>,
     nqn: String,
     config: NamespaceConfig,
 }
@@ -84,10 +85,10 @@ impl Growth {
             let failed = |error| StartError::Device { device: name(), error };
             if let Some((slot, ssd)) = estate.ssd(&config.name) {
                 let before = &old.devices[old.device_index(&config.name).expect("it runs by this")];
-                let mut known = ssd.facts;
+                let mut known = ssd.facts.clone();
                 if may_have_another_size(&before.kind, &config.kind) {
                     known.size = device::measure(config).map_err(failed)?;
-                    resized_devices.push((slot, known));
+                    resized_devices.push((slot, known.clone()));
                 }
                 if before.scheduler != config.scheduler {
                     policies.push((slot, policy_of(config)?));
@@ -95,10 +96,10 @@ impl Growth {
                 facts.insert(&config.name, (slot, known));
             } else {
                 let open = device::open(config).map_err(failed)?;
-                let Facts { size, thin, .. } = open.facts;
+                let &Facts { size, thin, .. } = &open.facts;
                 info!(device = %config.name, %size, thin, "the device is open");
                 let slot = slots.next().expect("there is no end of slots");
-                facts.insert(&config.name, (slot, open.facts));
+                facts.insert(&config.name, (slot, open.facts.clone()));
                 opened.push((slot, config, open, policy_of(config)?));
             }
         }
@@ -138,7 +139,7 @@ impl Growth {
                 let mut home = assemble::home(new, subsystem, &facts).map_err(named(subsystem))?;
                 restore(estate, subsystem, &mut home)?;
                 let slot = slots.next().expect("there is no end of slots");
-                let (thread, _) = facts[&*subsystem.namespaces[0].device];
+                let &(thread, _) = &facts[&*subsystem.namespaces[0].device];
                 growth.subsystems.push((slot, Served { nqn: subsystem.nqn.clone(), home: thread }, home));
             }
         }
@@ -148,7 +149,7 @@ impl Growth {
         let is_shared_anew = old.devices.len() != new.devices.len() && !old.devices.is_empty();
         growth.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
         for (slot, config, open, policy) in opened {
-            let facts = open.facts;
+            let facts = open.facts.clone();
             let keeper = estate.keeper().cloned();
             let thread = start_pipeline(new, config, (slot, open, policy), keeper, memory)?;
             growth.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
@@ -172,8 +173,9 @@ impl Growth {
             let nsid = namespace.nsid;
             let (info, placement) = assemble::place(&now.nqn, namespace, devices)?;
             let Some(before) = before.namespaces.iter().find(|other| other.nsid == nsid) else {
+                let usage = assemble::usage(namespace, &info, devices);
                 let (nqn, config) = (now.nqn.clone(), namespace.clone());
-                self.namespaces.push(NewNamespace { subsystem, home, info, placement, nqn, config });
+                self.namespaces.push(NewNamespace { subsystem, home, info, placement, usage, nqn, config });
                 continue;
             };
             let (old, _) = assemble::place(&now.nqn, before, &old_devices)?;
@@ -231,15 +233,19 @@ impl Growth {
         estate.change_front(front::Change::Named(named));
         estate.change_front(front::Change::Tenants(new.tenants.clone()));
         for (slot, served, home) in self.subsystems.drain(..) {
+            home.usages.values().for_each(|usage| estate.survey.watch(Arc::downgrade(usage)));
             estate.change_ssd(served.home, Change::SubsystemAdded { slot, home: Box::new(home) });
             put(&mut estate.subsystems, slot, served);
         }
-        for NewNamespace { subsystem: slot, home, info, placement, nqn, config } in self.namespaces.drain(..)
+        for NewNamespace { subsystem: slot, home, info, placement, usage, nqn, config } in
+            self.namespaces.drain(..)
         {
             let nsid = config.nsid;
+            usage.iter().for_each(|usage| estate.survey.watch(Arc::downgrade(usage)));
             match estate.stored(&nqn, &config) {
                 Ok(saved) => {
-                    estate.change_ssd(home, Change::NamespaceAdded { slot, nsid, info, placement, saved })
+                    let change = Change::NamespaceAdded { slot, nsid, info, placement, usage, saved };
+                    estate.change_ssd(home, change);
                 }
                 // It could be read a moment ago.
                 Err(error) => error!(nsid, subsystem = nqn, %error, "the namespace is not served"),

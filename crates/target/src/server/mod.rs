@@ -26,6 +26,7 @@ pub use reload::ReloadError;
 
 use crate::assemble;
 use crate::config::{Config, PolicyKind};
+use crate::device::Survey;
 use crate::front::{self, Front};
 use crate::mailbox::Mailbox;
 use crate::pipeline::Peers;
@@ -78,7 +79,8 @@ impl Server {
         };
         let state =
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
-        let estate = Estate::new(start_front(&config)?, state);
+        let survey = Survey::start().map_err(StartError::Thread)?;
+        let estate = Estate::new(start_front(&config)?, state, survey);
         // On an error the handle is dropped, which ends the threads that run already.
         let mut handle = ServerHandle {
             config,

@@ -1,0 +1,190 @@
+//! How much of a thin device has storage, for NUSE of Identify Namespace.
+//!
+//! A file with holes and a modelled SSD in memory give a block its storage when it is written, and take it back when it is
+//! deallocated. To count may take a while, or wait for a disk, so a thread of its own does it (`survey`); whoever is asked by a host
+//! reads the last figure, on whichever SSD's thread.
+//!
+//! What is counted of a file: all of it, from what the system says of it, if the namespace is the whole file or nothing is missing.
+//! Otherwise its data are told from its holes. Blocks that were allocated and never written (fallocate) count as holes then, as Linux
+//! shows them so; and of a file in more than [`EXTENTS_MAX`] pieces the rest counts as allocated.
+//!
+//! Holds: a figure is never above the length of the namespace
+//!        (`a_namespace_that_is_part_of_a_file_counts_its_own_blocks`; `tests/thin.rs` asks over sockets).
+
+use super::sparse::ChunkMap;
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the kernel counts the blocks of a file in.
+const STAT_BLOCK: u64 = 512;
+/// A device ends with its last whole page, which a file may go a little beyond.
+const PAGE: u64 = 4096;
+/// Pieces of data that are looked at for one figure.
+const EXTENTS_MAX: usize = 4096;
+
+/// Who knows which blocks of a device have storage.
+#[derive(Debug)]
+pub(crate) enum Allocation {
+    /// The file system of this file.
+    File(File),
+    /// The memory of a modelled SSD.
+    Memory(Arc<ChunkMap>),
+}
+
+impl Allocation {
+    /// Bytes with storage, of a range.
+    fn of(&self, offset: u64, length: u64) -> io::Result<u64> {
+        match self {
+            Allocation::File(file) => of_file(file, offset, length),
+            Allocation::Memory(map) => Ok(map.allocated(offset, length)),
+        }
+    }
+}
+
+/// Whether a file has holes, now.
+pub(super) fn has_holes(file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    Ok(metadata.blocks().saturating_mul(STAT_BLOCK) < metadata.len())
+}
+
+fn of_file(file: &File, offset: u64, length: u64) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    let all = metadata.blocks().saturating_mul(STAT_BLOCK);
+    let is_whole = offset == 0 && length.saturating_add(PAGE) > metadata.len();
+    if is_whole || all >= metadata.len() {
+        return Ok(all.min(length));
+    }
+    Ok(data_of(file, offset, offset.saturating_add(length))?.min(all))
+}
+
+/// Bytes of data from `at` to `end`.
+fn data_of(file: &File, mut at: u64, end: u64) -> io::Result<u64> {
+    let mut data = 0;
+    for _ in 0..EXTENTS_MAX {
+        let begin = match seek(file, SeekFrom::Data(at)) {
+            Ok(begin) => begin,
+            // Only a hole follows.
+            Err(Errno::NXIO) => return Ok(data),
+            Err(error) => return Err(error.into()),
+        };
+        if begin >= end {
+            return Ok(data);
+        }
+        at = seek(file, SeekFrom::Hole(begin))?.min(end);
+        data += at.saturating_sub(begin);
+        if at >= end {
+            return Ok(data);
+        }
+    }
+    Ok(data + (end - at))
+}
+
+/// How much of a namespace has storage.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    allocation: Arc<Allocation>,
+    offset: u64,
+    length: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Usage {
+    /// Of a namespace at `offset` of a device, `length` bytes long. Counts once.
+    pub(crate) fn new(allocation: Arc<Allocation>, offset: u64, length: u64) -> Usage {
+        let usage =
+            Usage { allocation, offset, length: AtomicU64::new(length), bytes: AtomicU64::new(length) };
+        usage.survey();
+        usage
+    }
+
+    /// Counts. What cannot be counted is as it was; that is all of it, if it never could be.
+    pub(super) fn survey(&self) {
+        let length = self.length.load(Ordering::Relaxed);
+        if let Ok(bytes) = self.allocation.of(self.offset, length) {
+            self.bytes.store(bytes.min(length), Ordering::Relaxed);
+        }
+    }
+
+    /// The namespace has another length.
+    pub(crate) fn resize(&self, length: u64) {
+        self.length.store(length, Ordering::Relaxed);
+    }
+
+    /// As counted last.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+
+    /// A file that is gone with the value.
+    struct Scratch(PathBuf, File);
+
+    impl Scratch {
+        fn new(name: &str, length: u64) -> Scratch {
+            let path = std::env::temp_dir().join(format!("gimbal-usage-{name}-{}", std::process::id()));
+            let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
+            file.set_len(length).expect("sparse");
+            Scratch(path, file)
+        }
+
+        fn usage(&self, offset: u64, length: u64) -> Usage {
+            let file = self.1.try_clone().expect("another descriptor");
+            Usage::new(Arc::new(Allocation::File(file)), offset, length)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.0).expect("it is there");
+        }
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_namespace_that_is_part_of_a_file_counts_its_own_blocks() {
+        let scratch = Scratch::new("part", 8 * MIB);
+        let (first, second) = (scratch.usage(0, 4 * MIB), scratch.usage(4 * MIB, 4 * MIB));
+        assert_eq!((first.bytes(), second.bytes()), (0, 0), "nothing but holes");
+        let data = vec![7; 2 * MIB as usize];
+        // Half of it in the first namespace, half in the second, and some at the very end.
+        scratch.1.write_all_at(&data, 3 * MIB).expect("room");
+        scratch.1.write_all_at(&data[..MIB as usize], 7 * MIB).expect("room");
+        first.survey();
+        second.survey();
+        assert_eq!((first.bytes(), second.bytes()), (MIB, 2 * MIB));
+        second.resize(2 * MIB);
+        second.survey();
+        assert_eq!(second.bytes(), MIB, "what lies behind it is not counted any more");
+        for at in 0..8 {
+            scratch.1.write_all_at(&data[..MIB as usize], at * MIB).expect("room");
+        }
+        first.survey();
+        assert_eq!(first.bytes(), 4 * MIB);
+        assert!(!has_holes(&scratch.1).expect("a file"));
+    }
+
+    #[test]
+    fn of_a_file_in_very_many_pieces_the_rest_counts_as_allocated() {
+        let pieces = EXTENTS_MAX as u64 + 10;
+        let scratch = Scratch::new("pieces", 2 * PAGE * (pieces + 1));
+        for piece in 0..pieces {
+            scratch.1.write_all_at(&[7; PAGE as usize], 2 * PAGE * piece).expect("room");
+        }
+        // Not the whole file: its pieces are told apart.
+        let counted = scratch.usage(0, 2 * PAGE * pieces).bytes();
+        let exact = PAGE * pieces;
+        assert!((exact..exact + 11 * PAGE).contains(&counted), "{counted} of {exact}");
+    }
+}
