@@ -217,5 +217,6 @@ fn what_cannot_start_says_why_and_leaves_nothing_running() {
     assert!(matches!(Server::start(wrong), Err(StartError::Config(_))));
     let absent = DeviceKind::File { path: "/nonexistent".into(), size: None, create: true, direct: true };
     let error = Server::start(Config::simple(absent, any_port())).err().expect("there is no such file");
-    assert!(error.to_string().contains("/nonexistent: does not exist; give it a size"), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("/nonexistent: does not exist; to make it") && error.contains("size"), "{error}");
 }
