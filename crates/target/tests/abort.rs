@@ -7,46 +7,20 @@ use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
 use target::ServerHandle;
-use target::config::{
-    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp,
-    FaultRelease, NamespaceConfig, PolicyKind, Speed, SubsystemConfig,
-};
+use target::config::{BackendChoice, FaultConfig, FaultKind, FaultOp, FaultRelease, PolicyKind};
 use units::Bytes;
-
-const FAR: &str = "nqn.2025-01.io.example:far";
 
 /// Reads of the SSD hang, until it was given so many IOs.
 const RELEASE_AT: u64 = 100_000;
 
-/// Two SSDs, the first of which never answers a read. Namespace 1 of the default subsystem, and namespace 2 of `FAR`, are on it.
+/// Two SSDs, the first of which never answers a read. Namespace 1 of `NEAR`, and namespace 2 of `FAR`, are on it.
 fn serve() -> ServerHandle {
-    let device = |name: &str, faults| {
-        let speed = Speed::from_thousandths(100_000).expect("above zero");
-        let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-        DeviceConfig { faults, ..DeviceConfig::new(name, kind) }
-    };
-    let half = |nsid, device, place: u64| NamespaceConfig {
-        offset: Bytes(place * (512 << 20)),
-        size: Some(Bytes::mib(512)),
-        ..NamespaceConfig::whole(nsid, device)
-    };
-    let subsystem = |nqn: &str, namespaces| SubsystemConfig {
-        nqn: nqn.to_owned(),
-        serial: None,
-        model: "test".to_owned(),
-        hosts: AllowedHosts::Any,
-        namespaces,
-    };
     let hang = FaultConfig {
         op: FaultOp::Read,
         ..FaultConfig::new(FaultKind::Hang(FaultRelease::AtIo(RELEASE_AT)))
     };
-    let mut config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port());
-    let near = config.subsystems[0].nqn.clone();
-    config.devices = vec![device("a", vec![hang]), device("b", Vec::new())];
+    let mut config = two_ssds(BackendChoice::Auto, vec![hang]);
     config.devices[0].scheduler.policy = PolicyKind::Gimbal;
-    config.subsystems =
-        vec![subsystem(&near, vec![half(1, "a", 0)]), subsystem(FAR, vec![half(1, "b", 0), half(2, "a", 1)])];
     start(config)
 }
 

@@ -9,44 +9,13 @@ use nvme::spec::opcode::nvm;
 use nvme::spec::{Sgl, Status};
 use std::net::SocketAddr;
 use target::ServerHandle;
-use target::config::{
-    AllowedHosts, BackendChoice, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultError,
-    FaultKind, FaultOp, NamespaceConfig, Speed, SubsystemConfig,
-};
+use target::config::{BackendChoice, FaultConfig, FaultError, FaultKind, FaultOp};
 use units::Bytes;
 
-const NEAR: &str = "nqn.2025-01.io.example:near";
-/// At home on another SSD's thread; its namespace 2 lies beside that of `NEAR`, on the same SSD.
-const FAR: &str = "nqn.2025-01.io.example:far";
 const OTHER_HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
 
 fn serve(backend: BackendChoice, faults: Vec<FaultConfig>) -> ServerHandle {
-    let device = |name: &str, faults| {
-        let speed = Speed::from_thousandths(100_000).expect("above zero");
-        let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-        DeviceConfig { faults, ..DeviceConfig::new(name, kind) }
-    };
-    let half = |nsid, device, place: u64| NamespaceConfig {
-        offset: Bytes(place * (512 << 20)),
-        size: Some(Bytes::mib(512)),
-        ..NamespaceConfig::whole(nsid, device)
-    };
-    let subsystem = |nqn: &str, namespaces| SubsystemConfig {
-        nqn: nqn.to_owned(),
-        serial: None,
-        model: "test".to_owned(),
-        hosts: AllowedHosts::Any,
-        namespaces,
-    };
-    start(Config {
-        backend,
-        devices: vec![device("a", faults), device("b", Vec::new())],
-        subsystems: vec![
-            subsystem(NEAR, vec![half(1, "a", 0)]),
-            subsystem(FAR, vec![half(1, "b", 0), half(2, "a", 1)]),
-        ],
-        ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
-    })
+    start(two_ssds(backend, faults))
 }
 
 fn client(address: SocketAddr, subsystem: &str, host: &'static str, in_capsule_max: u32) -> Client {

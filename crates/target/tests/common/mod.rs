@@ -12,8 +12,12 @@ use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use target::config::{BackendChoice, Config, DEFAULT_NQN, DeviceKind};
+use target::config::{
+    AllowedHosts, BackendChoice, Config, DEFAULT_NQN, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig,
+    NamespaceConfig, Speed, SubsystemConfig,
+};
 use target::{Server, ServerHandle};
+use units::Bytes;
 use zerocopy::IntoBytes;
 
 /// Entries of the queues that the client asks for.
@@ -24,6 +28,11 @@ const ADMIN_ENTRIES: u16 = 32;
 pub const BLOCK: usize = 4096;
 /// A host that nobody has heard of.
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
+
+/// The subsystem of [`two_ssds`] on the first SSD, which clients take unless told otherwise.
+pub const NEAR: &str = DEFAULT_NQN;
+/// The one that is at home on the second SSD's thread; its namespace 2 lies next to that of `NEAR`, on the first.
+pub const FAR: &str = "nqn.2025-01.io.example:far";
 
 /// An address on loopback whose port the system chooses.
 pub fn any_port() -> SocketAddr {
@@ -38,6 +47,36 @@ pub fn serve(device: DeviceKind) -> ServerHandle {
 /// A target that is expected to start.
 pub fn start(config: Config) -> ServerHandle {
     Server::start(config).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Two SSDs much faster than real ones, `a` with `faults`, and two subsystems that share it.
+pub fn two_ssds(backend: BackendChoice, faults: Vec<FaultConfig>) -> Config {
+    let device = |name: &str, faults| {
+        let speed = Speed::from_thousandths(100_000).expect("above zero");
+        let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
+        DeviceConfig { faults, ..DeviceConfig::new(name, kind) }
+    };
+    let half = |nsid, device, place: u64| NamespaceConfig {
+        offset: Bytes(place * (512 << 20)),
+        size: Some(Bytes::mib(512)),
+        ..NamespaceConfig::whole(nsid, device)
+    };
+    let subsystem = |nqn: &str, namespaces| SubsystemConfig {
+        nqn: nqn.to_owned(),
+        serial: None,
+        model: "test".to_owned(),
+        hosts: AllowedHosts::Any,
+        namespaces,
+    };
+    Config {
+        backend,
+        devices: vec![device("a", faults), device("b", Vec::new())],
+        subsystems: vec![
+            subsystem(NEAR, vec![half(1, "a", 0)]),
+            subsystem(FAR, vec![half(1, "b", 0), half(2, "a", 1)]),
+        ],
+        ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
+    }
 }
 
 /// Both backends, or the one there is.
