@@ -206,7 +206,7 @@ impl Drop for Ended {
 
 /// Takes twenty seconds: the demo has three schedulers to show, and a warm-up before each.
 #[test]
-#[ignore = "reason: long"]
+#[ignore = "twenty seconds of demo; run by `make test-long`"]
 fn the_demo_writes_its_report_whether_or_not_anybody_reads_the_summary() {
     let scratch = Scratch::new("demo");
     for (stdout, code) in [(closed_pipe(), 0), (full_disk().into(), 1)] {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   waits for its data, or for memory for it      the transport answers it
-//!   waits for room in its connection's budget  ┐
+//!   waits for room in its connection's account  ┐
 //!   in the switch, not on the device           ┴─ taken back, answered: Command Abort Requested
 //!   on the way to another SSD, or there           taken back there, if it can be; the Abort waits for word of it
 //!   on the device                                 ends by itself: the Abort says that it was not aborted

@@ -1,6 +1,6 @@
 //! From a command to its completion.
 //!
-//! A read is admitted when its data fits the connection's budget, and waits in the session otherwise: so a host that does not
+//! A read is admitted when its data fits the connection's account, and waits in the session otherwise: so a host that does not
 //! read its replies stops getting more of them, and nobody else is held up. A write has its memory when it comes here.
 
 use super::fused::FirstHalf;
@@ -46,7 +46,7 @@ pub(super) struct IoContext {
 pub(super) enum Place {
     /// In the hands of the code that runs.
     Nowhere,
-    /// A read that waits for room in its connection's budget, in `Session::waiting`.
+    /// A read that waits for room in its connection's account, in `Session::waiting`.
     Waiting(Work),
     /// Waits for what an earlier connection of its host has on the device (`hold`).
     Held(Work),

@@ -12,7 +12,7 @@
 //! A connection lives here from the Connect command on. Its *session* stays until its last IO has ended, also when the socket
 //! has gone before, as buffers are in the device's hands until then.
 //!
-//! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its budget
+//! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its account
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
 //! Elsewhere: commands and their completions are `commands`, those that the host has fused `fused`, those it gives up `abort`, the life of a session `sessions`, its place in the front's count `admission`,
 //!            other SSDs `remote`,
