@@ -33,14 +33,19 @@ fn who_says_nothing_is_closed_after_the_handshake_timeout() {
 #[test]
 fn who_might_vanish_is_watched_from_the_first_moment() {
     let server = null_with(Limits::default());
-    let peer = Raw::greeted(server.addresses()[0], Digests::default());
+    let address = server.addresses()[0];
+    let peer = Raw::greeted(address, Digests::default());
     // The accepted socket, as the system has it: local address, remote address, state, queues, timer:when (in hundredths), …
-    let remote = format!("0100007F:{:04X}", peer.local().port());
+    // Both ends are compared: the peer's port may be that of an old connection to another target as well.
+    let ends = [address.port(), peer.local().port()].map(|port| format!("0100007F:{port:04X}"));
     let mut timer = String::new();
     until(|| {
         let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("Linux");
-        let accepted = sockets.lines().find(|line| line.split_whitespace().nth(2) == Some(&remote));
-        timer = accepted.and_then(|line| line.split_whitespace().nth(5)).expect("it is open").to_owned();
+        let accepted = sockets
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .find(|fields| fields.get(1..3).is_some_and(|pair| pair == ends));
+        timer = accepted.and_then(|fields| fields.get(5).map(|&timer| timer.to_owned())).expect("it is open");
         // 1: what was sent last is not acknowledged yet.
         !timer.starts_with("01:")
     });
