@@ -2,6 +2,7 @@
 
 use crate::machine::{self, Cores};
 use anyhow::{Context, Result, bail};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,19 @@ impl Programs {
             cores,
             command.args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"]).args(arguments),
         )
+    }
+
+    /// `gimbal serve` with this configuration, written to a file in `folder` until the target has read it.
+    pub(crate) fn target_of(&self, cores: Cores, folder: &Path, config: &str) -> Result<Server> {
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let file = folder.join(format!("bench-{}.toml", std::process::id()));
+        fs::write(&file, config).with_context(|| format!("writing {}", file.display()))?;
+        let server = file
+            .to_str()
+            .with_context(|| format!("the name of {} is no text", file.display()))
+            .and_then(|name| self.target(cores, &["-c", name]));
+        fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
+        server
     }
 }
 

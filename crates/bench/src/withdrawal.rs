@@ -12,7 +12,6 @@ use crate::server::Server;
 use crate::stream::Load;
 use anyhow::{Context, Result, ensure};
 use nvme::pdu::Digests;
-use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::thread;
@@ -63,13 +62,7 @@ limit_iops = 1
 "#;
 
 fn withdrawal(bench: &Bench) -> Result<Vec<Reading>> {
-    fs::create_dir_all(&bench.folder).with_context(|| format!("making {}", bench.folder.display()))?;
-    let config = bench.folder.join(format!("bench-{}.toml", std::process::id()));
-    fs::write(&config, CONFIG).with_context(|| format!("writing {}", config.display()))?;
-    let path = config.to_str().context("the file's name is no text")?.to_owned();
-    let server = bench.programs.target(bench.cores, &["-c", &path]);
-    fs::remove_file(&config).with_context(|| format!("removing {}", config.display()))?;
-    let server = server?;
+    let server = bench.programs.target_of(bench.cores, &bench.folder, CONFIG)?;
     // The first crowd makes the target's tables as large as they become.
     leave(&server, MANY, 1)?;
     let (mut nanos, mut ratios) = (Vec::new(), Vec::new());
