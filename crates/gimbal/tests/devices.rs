@@ -186,7 +186,41 @@ fn a_namespace_whose_blocks_a_power_failure_may_tear_is_told_of() {
 }
 
 #[test]
-fn sparse_files_that_do_not_fit_together_are_told_of_or_refused() {
+fn sparse_files_that_fit_one_by_one_and_not_together_are_told_of() {
+    let scratch = Scratch::new("together");
+    let stat = rustix::fs::statvfs("/dev/shm").expect("it is mounted");
+    // 60 % of what is free; what other tests do there meanwhile is small.
+    let size = stat.f_bavail * stat.f_frsize / 5 * 3 / 4096 * 4096;
+    let file = |name: &str| {
+        let path = Path::new("/dev/shm").join(format!("gimbal-{name}-{}", std::process::id()));
+        let file = fs::File::create(&path).expect("writable");
+        file.set_len(size).expect("holes take no space");
+        path
+    };
+    let (a, b) = (file("together-a"), file("together-b"));
+    let device =
+        |path: &Path| format!("kind = \"file\"\npath = {path:?}\ndirect = false\novercommit = \"refuse\"");
+    let said = |devices: &str| {
+        let config = scratch.config(devices);
+        let output = gimbal().args(["config", "check", &config]).output().expect("it runs");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let both = format!("{}\n[[device]]\nname = \"b\"\n{}", device(&a), device(&b));
+    let (alone, together) = ([said(&device(&a)), said(&device(&b))], said(&both));
+    let refusal = refused(gimbal().args(["serve", "-c", &scratch.config(&both)]));
+    for path in [&a, &b] {
+        let _ = fs::remove_file(path);
+    }
+    let shortage = "not allocated yet, with other devices on its file system";
+    assert!(alone.iter().all(|said| !said.contains("not allocated yet")), "one fits: {alone:?}");
+    assert_eq!(together.matches(shortage).count(), 2, "{together}");
+    expect(&together, "a target cannot start so here");
+    expect(&refusal, shortage);
+    expect(&refusal, "(overcommit = \"refuse\")");
+}
+
+#[test]
+fn a_sparse_file_that_does_not_fit_is_told_of_or_refused() {
     let scratch = Scratch::new("space");
     // More than any file system of a test machine has: 4 PiB together, and file systems have files of 2.
     let size = "2048T";

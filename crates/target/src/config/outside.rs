@@ -45,7 +45,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     problems
 }
 
-/// Devices that are not here, blocks that a power failure may tear, and what is allowed but has no effect.
+/// Devices that are not here, files that do not fit, blocks that a power failure may tear, and what is allowed but has no effect.
 pub(super) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     for device in &config.devices {
@@ -76,6 +76,15 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         }
     }
     warnings.extend(device::torn_blocks(config));
+    for (device, shortage) in device::shortages(config) {
+        let name = &device.name;
+        warnings.push(match device.overcommit {
+            Overcommit::Refuse => {
+                format!("device {name:?}: {shortage}; overcommit = \"refuse\": a target cannot start so here")
+            }
+            Overcommit::Warn => format!("device {name:?}: {shortage}"),
+        });
+    }
     warnings
 }
 

@@ -5,7 +5,7 @@
 //! file system, and held against its free space, when a device comes or grows.
 //!
 //! Holds: two files that fit one by one and not together are told of
-//!        (`sparse_files_that_do_not_fit_together_are_told_of_or_refused` in `crates/gimbal/tests/devices.rs`).
+//!        (`sparse_files_that_fit_one_by_one_and_not_together_are_told_of` in `crates/gimbal/tests/devices.rs`).
 
 use super::error::Shortage;
 use crate::config::{Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit};
