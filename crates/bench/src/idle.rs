@@ -37,22 +37,11 @@ const QUEUES: u16 = 64;
 const HOSTS: u16 = 20;
 const QUEUES_EACH: u16 = 49;
 /// All of these hosts come from one address, which by itself would get only its part of all places.
-const CROWDED: &str = r#"
-listen = ["127.0.0.1:0"]
+const CROWDED: &str = "
 [limits]
 connections = 1024
 connections_per_address = 1024
-[[device]]
-name = "ssd"
-kind = "null"
-size = "1T"
-[[subsystem]]
-nqn = "nqn.2025-01.io.gimbal:ssd"
-allow_any_host = true
-[[subsystem.namespace]]
-nsid = 1
-device = "ssd"
-"#;
+";
 
 fn idle_cpu(bench: &Bench) -> Result<Vec<Reading>> {
     let server = bench.programs.target(bench.cores, &NULL)?;
@@ -69,7 +58,7 @@ fn idle_cpu(bench: &Bench) -> Result<Vec<Reading>> {
 }
 
 fn mem_per_connection(bench: &Bench) -> Result<Vec<Reading>> {
-    let server = bench.programs.target_of(bench.cores, &bench.folder, CROWDED)?;
+    let server = bench.programs.null_target_with(bench.cores, &bench.folder, CROWDED)?;
     let before = server.resident()?;
     let mut clients = Vec::new();
     for host in 0..HOSTS {

@@ -9,6 +9,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// A null device, shared with every host.
+const NULL_TARGET: &str = r#"
+listen = ["127.0.0.1:0"]
+[[device]]
+name = "ssd"
+kind = "null"
+size = "1T"
+[[subsystem]]
+nqn = "nqn.2025-01.io.gimbal:ssd"
+allow_any_host = true
+[[subsystem.namespace]]
+nsid = 1
+device = "ssd"
+"#;
+
 /// The programs that are measured, built beside this one.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
@@ -44,11 +59,13 @@ impl Programs {
         )
     }
 
-    /// `gimbal serve` with this configuration, written to a file in `folder` until the target has read it.
-    pub(crate) fn target_of(&self, cores: Cores, folder: &Path, config: &str) -> Result<Server> {
+    /// `gimbal serve` with a null device for every host and `more` tables of a configuration, in a file in `folder` until the target has
+    /// read it.
+    pub(crate) fn null_target_with(&self, cores: Cores, folder: &Path, more: &str) -> Result<Server> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let file = folder.join(format!("bench-{}.toml", std::process::id()));
-        fs::write(&file, config).with_context(|| format!("writing {}", file.display()))?;
+        fs::write(&file, [NULL_TARGET, more].concat())
+            .with_context(|| format!("writing {}", file.display()))?;
         let server = file
             .to_str()
             .with_context(|| format!("the name of {} is no text", file.display()))

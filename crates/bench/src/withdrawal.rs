@@ -44,25 +44,15 @@ const IDLE: Duration = Duration::from_millis(2);
 /// How long it may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const CONFIG: &str = r#"
-listen = ["127.0.0.1:0"]
-[[device]]
-name = "ssd"
-kind = "null"
-size = "1T"
-[[subsystem]]
-nqn = "nqn.2025-01.io.gimbal:ssd"
-allow_any_host = true
-[[subsystem.namespace]]
-nsid = 1
-device = "ssd"
+/// What the crowd queues stays queued.
+const CROWD: &str = r#"
 [[tenant]]
 host = "nqn.2025-01.io.gimbal:bench-0"
 limit_iops = 1
 "#;
 
 fn withdrawal(bench: &Bench) -> Result<Vec<Reading>> {
-    let server = bench.programs.target_of(bench.cores, &bench.folder, CONFIG)?;
+    let server = bench.programs.null_target_with(bench.cores, &bench.folder, CROWD)?;
     // The first crowd makes the target's tables as large as they become.
     leave(&server, MANY, 1)?;
     let (mut nanos, mut ratios) = (Vec::new(), Vec::new());

@@ -11,9 +11,7 @@ use nvme::spec::log::{self, LogRequest};
 use nvme::spec::opcode::admin;
 use nvme::spec::{Nqn, Sqe, Status};
 use target::ServerHandle;
-use target::config::{
-    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, Speed, SubsystemConfig,
-};
+use target::config::{AllowedHosts, Config, DeviceConfig, DeviceKind, NamespaceConfig, SubsystemConfig};
 use units::Bytes;
 use zerocopy::FromBytes;
 
@@ -22,9 +20,7 @@ const RIGHT: &str = "nqn.2025-01.io.example:right";
 const FRIEND: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000000000f";
 
 fn device(name: &str) -> DeviceConfig {
-    let speed = Speed::from_thousandths(100_000).expect("above zero");
-    let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-    DeviceConfig::new(name, kind)
+    DeviceConfig::new(name, fast_ssd())
 }
 
 fn half(nsid: u32, device: &str, second: bool) -> NamespaceConfig {
@@ -32,21 +28,16 @@ fn half(nsid: u32, device: &str, second: bool) -> NamespaceConfig {
     NamespaceConfig { offset, size: Some(Bytes::mib(512)), ..NamespaceConfig::whole(nsid, device) }
 }
 
-fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>, hosts: AllowedHosts) -> SubsystemConfig {
-    SubsystemConfig { nqn: nqn.to_owned(), serial: None, model: "test".to_owned(), hosts, namespaces }
-}
-
 /// Two devices. `LEFT` has the first half of each; `RIGHT` the second halves in the other order, for one host only.
 fn two_by_two() -> ServerHandle {
     let mut config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port());
     config.devices = vec![device("a"), device("b")];
     config.subsystems = vec![
-        subsystem(LEFT, vec![half(1, "a", false), half(2, "b", false)], AllowedHosts::Any),
-        subsystem(
-            RIGHT,
-            vec![half(1, "b", true), half(7, "a", true)],
-            AllowedHosts::Only(vec![FRIEND.to_owned()]),
-        ),
+        subsystem(LEFT, vec![half(1, "a", false), half(2, "b", false)]),
+        SubsystemConfig {
+            hosts: AllowedHosts::Only(vec![FRIEND.to_owned()]),
+            ..subsystem(RIGHT, vec![half(1, "b", true), half(7, "a", true)])
+        },
     ];
     start(config)
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use target::config::{
     AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, PolicyKind, Speed,
-    SubsystemConfig, TenantConfig,
+    TenantConfig,
 };
 use target::{Change, ReloadError, ServerHandle, Shutdown, Subject};
 use units::{Bytes, Nanos};
@@ -35,11 +35,6 @@ fn device(name: &str, kind: DeviceKind) -> DeviceConfig {
 fn part(nsid: u32, device: &str, offset_mib: u64, size_mib: u64) -> NamespaceConfig {
     let (offset, size) = (Bytes::mib(offset_mib), Some(Bytes::mib(size_mib)));
     NamespaceConfig { offset, size, ..NamespaceConfig::whole(nsid, device) }
-}
-
-fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig {
-    let (nqn, model) = (nqn.to_owned(), "test".to_owned());
-    SubsystemConfig { nqn, serial: None, model, hosts: AllowedHosts::Any, namespaces }
 }
 
 /// One device with one subsystem with one namespace of 64 MiB.

@@ -9,8 +9,8 @@ use nvme::spec::opcode::nvm;
 use std::path::PathBuf;
 use std::time::Duration;
 use target::config::{
-    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultError, FaultKind,
-    FaultOp, FaultRelease, NamespaceConfig, Speed, SubsystemConfig,
+    Config, DeviceConfig, DeviceKind, FaultConfig, FaultError, FaultKind, FaultOp, FaultRelease,
+    NamespaceConfig,
 };
 use target::{ReloadError, ServerHandle, Shutdown};
 use units::{Bytes, Nanos};
@@ -24,19 +24,9 @@ const FRIEND: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00
 /// The last block of a namespace of 64 MiB.
 const LAST: u64 = (64 << 20) / BLOCK as u64 - 1;
 
-fn fast_ssd() -> DeviceKind {
-    let speed = Speed::from_thousandths(100_000).expect("above zero");
-    DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) })
-}
-
 fn part(nsid: u32, offset_mib: u64, size_mib: u64, wipe_on_remove: bool) -> NamespaceConfig {
     let (offset, size) = (Bytes::mib(offset_mib), Some(Bytes::mib(size_mib)));
     NamespaceConfig { offset, size, wipe_on_remove, ..NamespaceConfig::whole(nsid, "a") }
-}
-
-fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig {
-    let (nqn, model) = (nqn.to_owned(), "test".to_owned());
-    SubsystemConfig { nqn, serial: None, model, hosts: AllowedHosts::Any, namespaces }
 }
 
 /// Namespace 1 stays, namespace 2, in the 64 MiB after it, is to go.

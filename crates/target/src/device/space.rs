@@ -8,14 +8,12 @@
 //!        (`sparse_files_that_fit_one_by_one_and_not_together_are_told_of` in `crates/gimbal/tests/devices.rs`).
 
 use super::error::Shortage;
+use super::usage::allocated;
 use crate::config::{Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit};
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use units::Bytes;
-
-/// What the kernel counts the blocks of a file in.
-const STAT_BLOCK: u64 = 512;
 
 /// The regular file of a device, if it has one.
 fn file(device: &DeviceConfig) -> Option<&Path> {
@@ -40,7 +38,7 @@ pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
     for device in &config.devices {
         let Some(path) = file(device) else { continue };
         let (Ok(metadata), Ok(free)) = (path.metadata(), free_at(path)) else { continue };
-        let missing = Bytes(metadata.len().saturating_sub(metadata.blocks() * STAT_BLOCK));
+        let missing = Bytes(metadata.len().saturating_sub(allocated(&metadata)));
         let new = || FileSystem { free, files: Vec::new() };
         file_systems.entry(metadata.dev()).or_insert_with(new).files.push((device, path, missing));
     }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Between two counts.
 const PAUSE: Duration = Duration::from_secs(1);
+/// With nothing to count.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// So many times as long as a count took is the pause after it.
 const REST: u32 = 20;
 
@@ -37,7 +39,9 @@ fn count(added: &Receiver<Weak<Usage>>) {
     let mut watched: Vec<Weak<Usage>> = Vec::new();
     let mut next = Instant::now() + PAUSE;
     loop {
-        match added.recv_timeout(next.saturating_duration_since(Instant::now())) {
+        // An idle target without thin namespaces must not wake up every second.
+        let pause = if watched.is_empty() { FOREVER } else { next.saturating_duration_since(Instant::now()) };
+        match added.recv_timeout(pause) {
             Ok(usage) => watched.push(usage),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {

@@ -14,7 +14,7 @@
 use super::sparse::ChunkMap;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -46,15 +46,20 @@ impl Allocation {
     }
 }
 
+/// Bytes of the file system that a file takes.
+pub(super) fn allocated(metadata: &Metadata) -> u64 {
+    metadata.blocks().saturating_mul(STAT_BLOCK)
+}
+
 /// Whether a file has holes, now.
 pub(super) fn has_holes(file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
-    Ok(metadata.blocks().saturating_mul(STAT_BLOCK) < metadata.len())
+    Ok(allocated(&metadata) < metadata.len())
 }
 
 fn of_file(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     let metadata = file.metadata()?;
-    let all = metadata.blocks().saturating_mul(STAT_BLOCK);
+    let all = allocated(&metadata);
     let is_whole = offset == 0 && length.saturating_add(PAGE) > metadata.len();
     if is_whole || all >= metadata.len() {
         return Ok(all.min(length));

@@ -1,6 +1,6 @@
 //! The targets and hosts of these tests.
 
-use crate::common::{HOST, any_port, start};
+use crate::common::{HOST, any_port, fast_ssd, start, subsystem};
 use host::{
     Backend, Client, ClientError, Controller, ControllerOptions, HostId, IoError, Nqn, Operation, Outcome,
     Pending, Request, RetryPolicy,
@@ -8,8 +8,7 @@ use host::{
 use nvme::spec::Status;
 use std::net::SocketAddr;
 use target::config::{
-    AllowedHosts, BackendChoice, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultKind,
-    Limits, NamespaceConfig, Speed, SubsystemConfig,
+    BackendChoice, Config, DeviceConfig, DeviceKind, FaultConfig, FaultKind, Limits, NamespaceConfig,
 };
 use target::{ServerHandle, SsdStats};
 use units::{Bytes, Lba, Nanos};
@@ -27,12 +26,6 @@ pub(crate) const BLOCK: u64 = 4096;
 /// Blocks of a namespace.
 pub(crate) const BLOCKS: u64 = 16_384;
 
-/// An SSD that is much faster than real ones.
-pub(crate) fn fast_ssd() -> DeviceKind {
-    let speed = Speed::from_thousandths(100_000).expect("above zero");
-    DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) })
-}
-
 /// Two SSDs, the first with `faults`, and subsystems on the one, on the other, and on both.
 pub(crate) fn config(backend: BackendChoice, kind: DeviceKind, faults: Vec<FaultConfig>) -> Config {
     let device = |name: &str, kind, faults| DeviceConfig { faults, ..DeviceConfig::new(name, kind) };
@@ -41,13 +34,6 @@ pub(crate) fn config(backend: BackendChoice, kind: DeviceKind, faults: Vec<Fault
         offset: Bytes(place * size.get()),
         size: Some(size),
         ..NamespaceConfig::whole(nsid, device)
-    };
-    let subsystem = |nqn: &str, namespaces| SubsystemConfig {
-        nqn: nqn.to_owned(),
-        serial: None,
-        model: "test".to_owned(),
-        hosts: AllowedHosts::Any,
-        namespaces,
     };
     Config {
         backend,

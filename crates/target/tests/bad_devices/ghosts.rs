@@ -5,7 +5,7 @@
 
 use crate::bed::*;
 use crate::common::{
-    BLOCK as BLOCK_BYTES, Client as RawClient, HOST, Options, Queue, backends, rw, start, until,
+    BLOCK as BLOCK_BYTES, Client as RawClient, HOST, Options, Queue, backends, fast_ssd, rw, start, until,
 };
 use host::{Controller, Operation};
 use nvme::connection::host::Transfer;

@@ -1,7 +1,9 @@
 //! A device that hangs: it is seen, and nobody but those who wait for it is held up.
 
 use crate::bed::*;
-use crate::common::{BLOCK as BLOCK_BYTES, Client as RawClient, HOST, Options, backends, rw, start, until};
+use crate::common::{
+    BLOCK as BLOCK_BYTES, Client as RawClient, HOST, Options, backends, fast_ssd, rw, start, until,
+};
 use host::{Controller, Operation};
 use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};

@@ -49,24 +49,25 @@ pub fn start(config: Config) -> ServerHandle {
     Server::start(config).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Two SSDs much faster than real ones, `a` with `faults`, and two subsystems that share it.
+/// An SSD much faster than real ones.
+pub fn fast_ssd() -> DeviceKind {
+    let speed = Speed::from_thousandths(100_000).expect("above zero");
+    DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) })
+}
+
+/// A subsystem that every host may use.
+pub fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig {
+    let (nqn, model) = (nqn.to_owned(), "test".to_owned());
+    SubsystemConfig { nqn, serial: None, model, hosts: AllowedHosts::Any, namespaces }
+}
+
+/// Two fast SSDs, `a` with `faults`, and two subsystems that share it.
 pub fn two_ssds(backend: BackendChoice, faults: Vec<FaultConfig>) -> Config {
-    let device = |name: &str, faults| {
-        let speed = Speed::from_thousandths(100_000).expect("above zero");
-        let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-        DeviceConfig { faults, ..DeviceConfig::new(name, kind) }
-    };
+    let device = |name: &str, faults| DeviceConfig { faults, ..DeviceConfig::new(name, fast_ssd()) };
     let half = |nsid, device, place: u64| NamespaceConfig {
         offset: Bytes(place * (512 << 20)),
         size: Some(Bytes::mib(512)),
         ..NamespaceConfig::whole(nsid, device)
-    };
-    let subsystem = |nqn: &str, namespaces| SubsystemConfig {
-        nqn: nqn.to_owned(),
-        serial: None,
-        model: "test".to_owned(),
-        hosts: AllowedHosts::Any,
-        namespaces,
     };
     Config {
         backend,
