@@ -8,14 +8,13 @@
 //! Processor time is what the kernel's scheduler books per thread, in nanoseconds. What others did is what the machine was busy
 //! (or was not given by its hypervisor, "steal") beyond what this process and its children used.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use procfs::process::Process;
+use procfs::{CurrentSI, KernelStats};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 use std::time::{Duration, Instant};
-
-/// Resolution of `/proc/stat` and `/proc/PID/stat`: USER_HZ is 100 on every Linux that we know.
-const TICK: Duration = Duration::from_millis(10);
 
 /// In less than this, ticks tell nothing. A measure that took no longer has measured nothing either.
 const SEEN_MIN: Duration = Duration::from_millis(100);
@@ -119,26 +118,28 @@ impl Watch {
 
 /// Processors that the machine has.
 fn online() -> Result<usize> {
-    let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
-    Ok(text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count())
+    Ok(KernelStats::current().context("/proc/stat")?.cpu_time.len())
 }
 
 /// Time of all processors together that was not idle, the hypervisor's part included.
 fn machine_time() -> Result<Duration> {
-    let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
-    // user nice system idle iowait irq softirq steal; guest time is part of user's.
-    let fields: Vec<u32> =
-        text.lines().next().unwrap_or("").split_whitespace().skip(1).flat_map(str::parse).collect();
-    ensure!(fields.len() >= 8, "/proc/stat begins with {:?}", text.lines().next());
-    Ok(TICK * (fields[0] + fields[1] + fields[2] + fields[5] + fields[6] + fields[7]))
+    let cpu = KernelStats::current().context("/proc/stat")?.total;
+    // Guest time is part of user time.
+    let busy = [
+        cpu.user_duration(),
+        cpu.nice_duration(),
+        cpu.system_duration(),
+        cpu.irq_duration().unwrap_or_default(),
+        cpu.softirq_duration().unwrap_or_default(),
+        cpu.steal_duration().unwrap_or_default(),
+    ];
+    Ok(busy.iter().sum())
 }
 
 /// Processor time of this process and of all its children that have ended.
 fn our_time() -> Result<Duration> {
-    let text = fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
-    // The name, in parentheses, may hold anything; utime, stime, cutime and cstime are fields 14 to 17, counted from 1.
-    let after_name = text.rsplit(") ").next().unwrap_or("");
-    let fields: Vec<u32> = after_name.split(' ').skip(11).take(4).flat_map(str::parse).collect();
-    ensure!(fields.len() == 4, "/proc/self/stat reads {text:?}");
-    Ok(TICK * fields.iter().sum())
+    let stat = Process::myself().and_then(|own| own.stat()).context("/proc/self/stat")?;
+    let own = stat.utime + stat.stime;
+    let children = u64::try_from(stat.cutime + stat.cstime).context("time of the children")?;
+    Ok(Duration::from_secs_f64((own + children) as f64 / procfs::ticks_per_second() as f64))
 }

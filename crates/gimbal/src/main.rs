@@ -13,6 +13,7 @@ mod demo;
 mod lab;
 mod log_writer;
 mod loopback;
+mod machine;
 mod notify;
 mod output;
 mod serve;

@@ -16,6 +16,22 @@ pub(super) struct Figures {
     pub(super) runs: Vec<Run>,
     /// The promises and whether they were kept.
     pub(super) promises: Vec<Promise>,
+    /// The part of all processors' time that other processes had meanwhile, or other guests of the hypervisor; nothing if the system
+    /// does not say.
+    pub(super) others: Option<f64>,
+}
+
+impl Figures {
+    /// What must be said of these figures if the machine was busy with something else.
+    pub(super) fn warning(&self) -> Option<String> {
+        const BUSY: f64 = 0.1;
+        let others = self.others.filter(|others| *others > BUSY)?;
+        Some(format!(
+            "Other processes used {:.0} % of this machine meanwhile. The figures are those of a busy machine: run the demo again when it \
+             is idle.",
+            others * 100.0
+        ))
+    }
 }
 
 /// One scheduler's run.
@@ -27,6 +43,13 @@ pub(super) struct Run {
     pub(super) tenants: Vec<TenantFigures>,
     /// Mean of the tenants' f-Util: the part of the device's time that did somebody's work, 1 = all of it.
     pub(super) utilisation: f64,
+}
+
+impl Run {
+    /// 10^6 bytes per second of all tenants together.
+    pub(super) fn mb_per_s(&self) -> f64 {
+        self.tenants.iter().map(|tenant| tenant.mb_per_s).sum()
+    }
 }
 
 /// One tenant in one run.

@@ -18,6 +18,7 @@ mod scenario;
 mod terminal;
 
 use crate::bench::Results;
+use crate::machine::Watch;
 use crate::output;
 use anyhow::{Result, anyhow};
 use figures::{Figures, LatencyFigures, Run, TenantFigures};
@@ -70,6 +71,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         warm_up: device_time(live::RAMP, args.speed),
         duration: device_time(Nanos::secs(args.seconds), args.speed),
     };
+    let watch = Watch::start();
     let mut runs = Vec::new();
     for scheduler in Scheduler::ALL {
         let mut bars = Bars::new(scheduler.name(), fair.clone());
@@ -77,6 +79,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         bars.clear();
         runs.push(figures_of(scheduler, &results?, &fair, &scenario::simulated_shares(scheduler, window)));
     }
+    let others = watch.and_then(|watch| watch.others());
     let promises = promises::judge(&runs[0], &runs[runs.len() - 1]);
     let kept = promises.iter().all(|promise| promise.kept);
     let figures = Figures {
@@ -85,6 +88,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         seconds: args.seconds as f64,
         runs,
         promises,
+        others,
     };
     show(&args, &figures)?;
     Ok(if args.check && !kept { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -7,8 +7,8 @@ use plotters::prelude::*;
 
 /// Size of one plot in SVG units.
 const SIZE: (u32, u32) = (560, 340);
-/// Height of the bandwidth axis over the highest point, so that the legend hides no line.
-const LEGEND_ROOM: f64 = 1.45;
+/// Height of the bandwidth axis over the highest point.
+const HEADROOM: f64 = 1.05;
 /// Named, as a plot without a family has no labels.
 const FONT: &str = "sans-serif";
 /// Distinguishable also by those who do not see red and green apart (after Okabe and Ito).
@@ -26,6 +26,12 @@ fn colour(tenant: usize) -> RGBColor {
     COLOURS[tenant % COLOURS.len()]
 }
 
+/// The same for a style sheet.
+pub(super) fn css_colour(tenant: usize) -> String {
+    let RGBColor(red, green, blue) = colour(tenant);
+    format!("rgb({red}, {green}, {blue})")
+}
+
 /// Per-tenant bandwidth over time.
 pub(super) fn bandwidth(figures: &Figures, run: &Run) -> Result<String> {
     let points = || figures.runs.iter().flat_map(|run| &run.tenants).flat_map(|tenant| &tenant.series);
@@ -35,9 +41,8 @@ pub(super) fn bandwidth(figures: &Figures, run: &Run) -> Result<String> {
         title: format!("{}: bandwidth over time", run.scheduler),
         axes: ["seconds", "MB/s"],
         x_label: |seconds| format!("{seconds:.0}"),
-        key_at: SeriesLabelPosition::UpperRight,
     };
-    curves(&look, 0.0..end, highest * LEGEND_ROOM, run, |tenant| &tenant.series)
+    curves(&look, 0.0..end, highest * HEADROOM, run, |tenant| &tenant.series)
 }
 
 /// The distribution of each tenant's latency, on a logarithmic axis.
@@ -50,18 +55,16 @@ pub(super) fn latency(figures: &Figures, run: &Run) -> Result<String> {
         title: format!("{}: latency, cumulative", run.scheduler),
         axes: ["latency, milliseconds", "fraction of IOs"],
         x_label: |micros| format!("{}", micros / 1e3),
-        key_at: SeriesLabelPosition::LowerRight,
     };
     curves(&look, (shortest..longest).log_scale(), 1.0, run, |tenant| &tenant.latency.cdf)
 }
 
-/// What a plot says beside its curves.
+/// What a plot says in words.
 struct Look {
     title: String,
     /// Horizontal, vertical.
     axes: [&'static str; 2],
     x_label: fn(&f64) -> String,
-    key_at: SeriesLabelPosition,
 }
 
 /// One curve per tenant over `x`, from 0 to `y_end`.
@@ -98,22 +101,11 @@ where
             .map_err(drawing)?;
         for (n, tenant) in run.tenants.iter().enumerate() {
             let line = LineSeries::new(points(tenant).iter().copied(), colour(n).stroke_width(2));
-            chart.draw_series(line).map_err(drawing)?.label(tenant.name.as_str()).legend(key(n));
+            chart.draw_series(line).map_err(drawing)?;
         }
-        chart
-            .configure_series_labels()
-            .position(look.key_at.clone())
-            .background_style(WHITE.mix(0.8))
-            .label_font((FONT, 12))
-            .draw()
-            .map_err(drawing)?;
         area.present().map_err(drawing)?;
     }
     Ok(svg)
-}
-
-fn key(tenant: usize) -> impl Fn((i32, i32)) -> PathElement<(i32, i32)> {
-    move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], colour(tenant).stroke_width(3))
 }
 
 fn drawing<E: std::fmt::Display>(error: E) -> anyhow::Error {

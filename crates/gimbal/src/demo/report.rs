@@ -8,15 +8,20 @@ use std::fmt::Write;
 
 /// What only this page has.
 const STYLE: &str = "
-th.group { text-align: center; border-left: 1px solid var(--line); } td.first { border-left: 1px solid var(--line); }
+.promises td { white-space: normal; } tr.first td { border-top: 2px solid var(--line); } td small { color: var(--soft); } td[rowspan] { vertical-align: top; }
+.key span { margin-right: 1.5rem; white-space: nowrap; } .key i { display: inline-block; width: 1.4rem; height: 4px; margin-right: .4rem; vertical-align: middle; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1rem; } .plots svg { border-radius: 6px; max-width: 100%; height: auto; }
 ";
 
 /// The whole page.
 pub(super) fn page(figures: &Figures) -> Result<String> {
     let mut body = String::new();
+    if let Some(warning) = figures.warning() {
+        write!(body, "<p class=\"broken\">{}</p>", escape(&warning))?;
+    }
     body.push_str(&promises(figures)?);
     body.push_str(&table(figures)?);
+    body.push_str(&key(figures)?);
     body.push_str("<div class=\"plots\">");
     for run in &figures.runs {
         body.push_str(&plots::bandwidth(figures, run)?);
@@ -30,7 +35,9 @@ pub(super) fn page(figures: &Figures) -> Result<String> {
 }
 
 fn promises(figures: &Figures) -> Result<String> {
-    let mut html = String::from("<table><tr><th>promise</th><th class=\"text\">measured</th><th></th></tr>");
+    let mut html = String::from(
+        "<table class=\"promises\"><tr><th>promise</th><th class=\"text\">measured</th><th></th></tr>",
+    );
     for promise in &figures.promises {
         let (class, verdict) = if promise.kept { ("kept", "kept") } else { ("broken", "NOT KEPT") };
         write!(
@@ -44,41 +51,42 @@ fn promises(figures: &Figures) -> Result<String> {
     Ok(html)
 }
 
+/// One row per tenant and scheduler, so that what is compared stands one above the other and the table fits a laptop's screen.
 fn table(figures: &Figures) -> Result<String> {
-    let mut html = String::from("<div class=\"wide\"><table><tr><th></th><th></th>");
-    for run in &figures.runs {
-        write!(html, "<th class=\"group\" colspan=\"5\">{}</th>", escape(&run.scheduler))?;
+    let mut html = String::from("<table><tr><th>tenant</th><th class=\"text\">scheduler</th>");
+    html.push_str("<th>MB/s</th><th>f-Util</th><th>mean ms</th><th>p99 ms</th><th>p99.9 ms</th></tr>");
+    let tenants = figures.runs.first().map_or(&[][..], |run| &run.tenants);
+    for (n, tenant) in tenants.iter().enumerate() {
+        let what = format!("{}<br><small>{}</small>", escape(&tenant.name), escape(&tenant.workload));
+        html.push_str(&group(figures, &what, |run| cells(&run.tenants[n]))?);
     }
-    html.push_str("</tr><tr><th>tenant</th><th class=\"text\">workload</th>");
-    for _ in &figures.runs {
-        html.push_str("<th>MB/s</th><th>f-Util</th><th>mean ms</th><th>p99 ms</th><th>p99.9 ms</th>");
-    }
-    html.push_str("</tr>");
-    let tenants = figures.runs.first().map_or(0, |run| run.tenants.len());
-    for n in 0..tenants {
-        let first = &figures.runs[0].tenants[n];
-        write!(
-            html,
-            "<tr><td>{}</td><td class=\"text\">{}</td>",
-            escape(&first.name),
-            escape(&first.workload)
-        )?;
-        for run in &figures.runs {
-            html.push_str(&cells(&run.tenants[n])?);
+    html.push_str(&group(figures, "all", |run| {
+        Ok(format!(
+            "<td>{:.1}</td><td>{:.2}</td><td></td><td></td><td></td>",
+            run.mb_per_s(),
+            run.utilisation
+        ))
+    })?);
+    html.push_str("</table>");
+    Ok(html)
+}
+
+/// The rows of all schedulers for one tenant.
+fn group(figures: &Figures, what: &str, cells: impl Fn(&Run) -> Result<String>) -> Result<String> {
+    let mut html = String::new();
+    for (n, run) in figures.runs.iter().enumerate() {
+        html.push_str(if n == 0 { "<tr class=\"first\">" } else { "<tr>" });
+        if n == 0 {
+            write!(html, "<td rowspan=\"{}\">{what}</td>", figures.runs.len())?;
         }
-        html.push_str("</tr>");
+        write!(html, "<td class=\"text\">{}</td>{}</tr>", escape(&run.scheduler), cells(run)?)?;
     }
-    html.push_str("<tr><td>all</td><td></td>");
-    for run in &figures.runs {
-        html.push_str(&total(run)?);
-    }
-    html.push_str("</tr></table></div>");
     Ok(html)
 }
 
 fn cells(tenant: &TenantFigures) -> Result<String> {
     let mut html = String::new();
-    write!(html, "<td class=\"first\">{:.1}</td><td>{:.2}</td>", tenant.mb_per_s, tenant.f_util)?;
+    write!(html, "<td>{:.1}</td><td>{:.2}</td>", tenant.mb_per_s, tenant.f_util)?;
     let latency = &tenant.latency;
     for micros in [latency.mean_us, latency.p99_us, latency.p999_us] {
         write!(html, "<td>{:.2}</td>", micros / 1e3)?;
@@ -86,14 +94,14 @@ fn cells(tenant: &TenantFigures) -> Result<String> {
     Ok(html)
 }
 
-fn total(run: &Run) -> Result<String> {
-    let sum: f64 = run.tenants.iter().map(|tenant| tenant.mb_per_s).sum();
-    let mut html = String::new();
-    write!(
-        html,
-        "<td class=\"first\">{sum:.1}</td><td>{:.2}</td><td></td><td></td><td></td>",
-        run.utilisation
-    )?;
+/// Which colour is which tenant, once for all plots: inside a plot it would hide a curve.
+fn key(figures: &Figures) -> Result<String> {
+    let mut html = String::from("<p class=\"key\">");
+    for (n, tenant) in figures.runs.first().map_or(&[][..], |run| &run.tenants).iter().enumerate() {
+        let colour = plots::css_colour(n);
+        write!(html, "<span><i style=\"background: {colour}\"></i>{}</span>", escape(&tenant.name))?;
+    }
+    html.push_str("</p>");
     Ok(html)
 }
 

@@ -1,6 +1,6 @@
 //! What the demo shows on a terminal: a bar per tenant while a scheduler runs, and the comparison at the end.
 
-use super::figures::Figures;
+use super::figures::{Figures, Run};
 use super::live::RAMP;
 use super::scenario::TENANTS;
 use crate::bench::{Interval, Observer, Phase};
@@ -90,37 +90,45 @@ impl Observer for Bars {
     }
 }
 
-/// The comparison, and the promises.
+/// The comparison, and the promises. One line per tenant and scheduler: what is compared stands one above the other, and the table
+/// fits a terminal of 80 columns.
 pub(super) fn summary(figures: &Figures) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::HorizontalLines);
-    table.remove_style(TableComponent::MiddleIntersections);
-    let columns = ["MB/s", "f-Util", "p99 ms"];
-    let mut header = vec![Cell::new("tenant"), Cell::new("workload")];
-    for run in &figures.runs {
-        header.extend(columns.map(|column| right(format!("{}\n{column}", run.scheduler))));
-    }
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::MiddleIntersections);
+    let mut header = vec![Cell::new("tenant, workload"), Cell::new("scheduler")];
+    header.extend(["MB/s", "f-Util", "p99 ms"].map(|column| right(column.to_owned())));
     table.set_header(header);
-    for (n, first) in figures.runs[0].tenants.iter().enumerate() {
-        let mut row = vec![Cell::new(&first.name), Cell::new(&first.workload)];
-        for run in &figures.runs {
-            let tenant = &run.tenants[n];
-            row.push(right(format!("{:.1}", tenant.mb_per_s)));
-            row.push(right(format!("{:.2}", tenant.f_util)));
-            row.push(right(format!("{:.1}", tenant.latency.p99_us / 1e3)));
+    let names = figures.runs.iter().map(|run| run.scheduler.as_str()).collect::<Vec<_>>().join("\n");
+    let mut add = |what: String, columns: [&dyn Fn(&Run) -> String; 3]| {
+        let mut row = vec![Cell::new(what), Cell::new(&names)];
+        for column in columns {
+            row.push(right(figures.runs.iter().map(column).collect::<Vec<_>>().join("\n")));
         }
         table.add_row(row);
+    };
+    for (n, tenant) in figures.runs[0].tenants.iter().enumerate() {
+        add(
+            format!("{}\n{}", tenant.name, tenant.workload),
+            [
+                &|run| format!("{:.1}", run.tenants[n].mb_per_s),
+                &|run| format!("{:.2}", run.tenants[n].f_util),
+                &|run| format!("{:.1}", run.tenants[n].latency.p99_us / 1e3),
+            ],
+        );
     }
-    let mut row = vec![Cell::new("all"), Cell::new("")];
-    for run in &figures.runs {
-        let sum: f64 = run.tenants.iter().map(|tenant| tenant.mb_per_s).sum();
-        row.extend([right(format!("{sum:.1}")), right(format!("{:.2}", run.utilisation)), Cell::new("")]);
-    }
-    table.add_row(row);
+    add(
+        "all".to_owned(),
+        [&|run| format!("{:.1}", run.mb_per_s()), &|run| format!("{:.2}", run.utilisation), &|_| {
+            String::new()
+        }],
+    );
     let mut text = format!("{}\n\n{table}\n\n", figures.scenario);
     for promise in &figures.promises {
         let verdict = if promise.kept { "kept    " } else { "NOT KEPT" };
-        text += &format!("{verdict}  {}: {}\n", promise.claim, promise.measured);
+        text += &format!("{verdict}  {}\n          measured: {}\n", promise.claim, promise.measured);
+    }
+    if let Some(warning) = figures.warning() {
+        text += &format!("\n{warning}\n");
     }
     text
 }

@@ -12,9 +12,9 @@ use super::look::{TRANSFERS, Whole, middle, transferred};
 use super::slow::Slow;
 use super::way::Way;
 use crate::bench::Results;
+use crate::machine;
 use ::lab::measure::Measured;
 use serde::Serialize;
-use std::fs;
 use std::time::{Duration, Instant};
 use units::Nanos;
 
@@ -92,9 +92,6 @@ pub(super) struct Processors {
     used: Duration,
 }
 
-/// Resolution of `/proc/PID/stat`: USER_HZ is 100 on every Linux that we know.
-const TICK: Duration = Duration::from_millis(10);
-
 impl Processors {
     /// From now on.
     pub(super) fn watch() -> Processors {
@@ -109,11 +106,7 @@ impl Processors {
 
 /// Processor time of this process so far; nothing where there is no `/proc`.
 fn used() -> Duration {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name, in parentheses, may hold anything; utime and stime are fields 14 and 15, counted from 1.
-    let after_name = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
-    let ticks = after_name.split_whitespace().skip(11).take(2);
-    TICK * ticks.filter_map(|field| field.parse::<u32>().ok()).sum::<u32>()
+    machine::own_time().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -131,7 +124,7 @@ mod tests {
     fn work_takes_processor_time() {
         let watch = Processors::watch();
         let mut sum = 0u64;
-        while used() < watch.used + 2 * TICK {
+        while used() < watch.used + Duration::from_millis(20) {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(watch.busy() > 0.0);
