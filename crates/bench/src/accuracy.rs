@@ -1,16 +1,16 @@
-//! Whether an emulated SSD keeps its time: `gimbal serve --device emulated` beside the same model in virtual time.
+//! Accuracy of the emulated SSD: `gimbal serve --device emulated`, compared with the same model in virtual time.
 //!
-//! Both get 4 KiB random reads at random moments (an open loop, Poisson), half as many as the device can do. The live device runs at
-//! a fraction of its speed (`SPEED`), so that this machine's processors are not what is measured; its latencies are multiplied by
-//! it. Neither has a scheduler.
+//! Both get 4 KiB random reads at random moments (an open loop, Poisson), at half of the rate that the device can do. The live device
+//! runs at a fraction of its speed (`SPEED`), so that the CPUs of this machine are not the bottleneck; its latencies are multiplied by
+//! that fraction. Neither has a scheduler.
 //!
 //! ```text
-//!   live              way there ─ late? ─ SSD ─ woken late? ─ way back
-//!   in virtual time   (SSD alone, a distribution) + (way there and back, measured among the same live reads, a distribution)
+//!   live              request on the network ─ late? ─ SSD ─ woken late? ─ answer on the network
+//!   in virtual time   (SSD alone, a distribution) + (network round trip, measured among the same live reads, a distribution)
 //! ```
 //!
-//! So what differs is the emulation. The two distributions are added as those of independent things. The way is that of the same
-//! moments, on a machine as busy, to a thread that the SSD's completions keep as awake.
+//! So the difference is the emulation. The two distributions are added as independent ones. The round trip is measured at the same
+//! moments, on an equally busy machine, to a thread that the SSD's completions keep equally awake.
 
 use crate::bringup::Association;
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
@@ -36,21 +36,21 @@ pub(crate) const ACCURACY: Measure = Measure {
 
 /// Speed of the live device: as in the demo, a twentieth.
 const SPEED: f64 = 0.05;
-/// Of the most that the device can do.
+/// Part of the maximum rate of the device.
 const LOAD_FACTOR: f64 = 0.5;
-/// IOs that may be outstanding: all that a queue of 128 entries holds. Half load needs a quarter of it.
+/// IOs that may be outstanding: as many as a queue of 128 entries holds. Half load needs a quarter of it.
 const DEPTH: u32 = 127;
-/// Enough of them to find the most that the device can do.
+/// Enough outstanding IOs to find the maximum rate of the device.
 const SATURATING: u32 = 256;
-/// A turn is this long at least: 20,000 reads, two hundred of them beyond the 99th percentile.
+/// The minimum length of a turn: 20,000 reads, two hundred of them beyond the 99th percentile.
 const TURN_MIN: Duration = Duration::from_secs(2);
-/// Left out at the beginning of a turn.
+/// Warm-up at the beginning of a turn.
 const RAMP: Duration = Duration::from_millis(200);
 /// Virtual time: a few hundred thousand reads.
 const VIRTUAL: Nanos = Nanos::secs(2);
 const VIRTUAL_RAMP: Nanos = Nanos::millis(20);
 const SEED: u64 = 1;
-/// Values that stand for the distribution of latencies in virtual time, each for as many reads.
+/// Number of values that represent the distribution of latencies in virtual time, each for the same number of reads.
 const QUANTILES: usize = 500;
 
 fn accuracy(bench: &Bench) -> Result<Vec<Reading>> {
@@ -82,7 +82,7 @@ fn accuracy(bench: &Bench) -> Result<Vec<Reading>> {
         ways.push(way.mean());
     }
     let note = format!(
-        "{:.0}k of {:.0}k IOPS; speed {SPEED}; way there and back {:.0} µs",
+        "{:.0}k of {:.0}k IOPS; speed {SPEED}; network round trip {:.0} µs",
         f64::from(iops) / 1e3,
         most / 1e3,
         Rounds::new(ways).median() / 1e3,
@@ -111,7 +111,7 @@ impl Compared {
     }
 }
 
-/// What a run in virtual time gave.
+/// The result of a run in virtual time.
 struct Simulated {
     /// Reads per second.
     rate: f64,
@@ -120,7 +120,7 @@ struct Simulated {
 }
 
 impl Simulated {
-    /// Latencies, sorted, if the way there and back is added: each of the SSD's with each of the way's.
+    /// Latencies plus network round trips, sorted: each latency of the SSD with each round trip.
     fn with_way(&self, way: &Latencies) -> Vec<f64> {
         let each = |way: f64| self.latencies.iter().map(move |ssd| ssd + way * SPEED);
         let mut sums: Vec<f64> = way.nanos().flat_map(each).collect();
@@ -137,7 +137,7 @@ fn simulate(arrival: Arrival) -> Result<Simulated> {
         condition: Condition::Clean,
         policy: PolicyChoice::None,
         clients: ClientChoice::Credits,
-        // No way at all.
+        // No network.
         network: Network { delay: Nanos::ZERO, jitter: Nanos::ZERO, rate: ByteRate(u64::MAX) },
         tenants: vec![TenantSpec::new("reader", reads)],
         warm_up: VIRTUAL_RAMP,

@@ -1,7 +1,7 @@
-//! Brings real NVMe/TCP queues up and hands over their sockets, so that the load generator need not know how that is done.
+//! Sets up real NVMe/TCP queues and hands their sockets to the load generator.
 //!
-//! The admin queue and the handshakes are `nvme`'s own host side over blocking sockets. An IO queue is left when its Connect
-//! is answered: nothing is under way on it then, and the next bytes on the socket are the load generator's.
+//! The admin queue and the handshakes use the host side of `nvme` over blocking sockets. When the Connect of an IO queue is answered,
+//! nothing is outstanding on its socket, and the load generator takes it over.
 
 use anyhow::{Context, Result, bail, ensure};
 use nvme::connection::{HostConnection, HostEvent, HostOptions, Transfer};
@@ -13,11 +13,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use units::Nanos;
 
-/// The subsystem that `gimbal serve` has if it is given none.
+/// The default subsystem of `gimbal serve`.
 const SUBSYSTEM: &str = "nqn.2025-01.io.gimbal:ssd";
 /// Entries of each IO queue, as Linux has them.
 const ENTRIES: u16 = 128;
-/// How long an answer may take.
+/// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A controller of the target: its admin queue, held open.
@@ -29,9 +29,9 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    /// Connects as the host with this number; different numbers are different tenants.
+    /// Connects as the host with this number; each number is a different tenant.
     pub(crate) fn new(address: SocketAddr, host: u16, io_queues: u16) -> Result<Association> {
-        let name = |text: &str| Nqn::new(text).with_context(|| format!("{text} is no name"));
+        let name = |text: &str| Nqn::new(text).with_context(|| format!("{text} is not an NQN"));
         let mut host_id = [0x42; 16];
         host_id[..2].copy_from_slice(&host.to_le_bytes());
         let names = Names {
@@ -71,19 +71,19 @@ impl Association {
                     let (cqe, data) = self.admin.execute(&command)?;
                     self.controller.on_completed(now(), Tag::Sequence, &cqe, &data)?;
                 }
-                Some((tag, _)) => bail!("{tag:?} is asked for before the controller is ready"),
-                // The state of the controller is to be looked at again a little later.
+                Some((tag, _)) => bail!("{tag:?} is requested before the controller is ready"),
+                // Ask for the state of the controller again a little later.
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }
     }
 
-    /// Connects IO queue `id`, without queue flow control as Linux and SPDK do, and hands out its socket.
+    /// Connects IO queue `id`, without queue flow control, as Linux and SPDK do, and returns its socket.
     pub(crate) fn io_queue(&self, id: u16, digests: Digests) -> Result<TcpStream> {
         self.io_queue_of(id, ENTRIES, digests)
     }
 
-    /// The same with so many entries.
+    /// The same with this many entries.
     pub(crate) fn io_queue_of(&self, id: u16, entries: u16, digests: Digests) -> Result<TcpStream> {
         let command = ConnectCommand {
             record_format: 0,
@@ -104,7 +104,7 @@ impl Association {
     }
 }
 
-/// One connection on which one command at a time is executed.
+/// One connection that executes one command at a time.
 struct Queue {
     socket: TcpStream,
     connection: HostConnection<Vec<u8>>,

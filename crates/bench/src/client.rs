@@ -1,8 +1,8 @@
-//! The load generator: one thread, always awake, any number of connections in closed loops.
+//! The load generator: one thread that never sleeps, and any number of connections in closed loops.
 //!
-//! It never sleeps: a client that did would have to be woken, which costs the server a good part of a read's time on a virtual
-//! machine and would be measured as the server's. With few connections it asks each of them again and again, with many it asks
-//! the kernel which have something.
+//! If the client slept, the server would have to wake it. On a virtual machine that costs a good part of the time of a read, and would
+//! be counted as the server's. With few connections the client polls each of them in turn; with many it asks the kernel which ones
+//! are readable.
 
 use crate::bringup::Association;
 use crate::server::Server;
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 
 /// Bytes received at once.
 const RECEIVE: usize = 256 * 1024;
-/// Up to so many connections are asked in turn.
+/// Up to this many connections are polled in turn.
 const ASKED_IN_TURN: usize = 4;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 64;
-/// Left out at the beginning of a run.
+/// Warm-up at the beginning of a run.
 const RAMP: Duration = Duration::from_millis(100);
-/// How long the answers to the last commands may take.
+/// How long to wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
-    /// IOs that ended.
+    /// Completed IOs.
     pub(crate) ios: u64,
-    /// In this time.
+    /// The time they took.
     pub(crate) elapsed: Duration,
     /// Processor time of the server.
     pub(crate) server: Duration,
@@ -43,18 +43,18 @@ impl Tally {
         self.ios as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Nanoseconds of the server's processor time for each IO.
+    /// CPU time of the server per IO, in nanoseconds.
     pub(crate) fn cpu_per_io(&self) -> f64 {
         self.server.as_nanos() as f64 / self.ios as f64
     }
 
-    /// Nanoseconds from one IO's beginning to the next one's in its place: in a closed loop the mean latency, and the client's
-    /// turn.
+    /// Nanoseconds from the start of an IO to the start of the next one in its slot: in a closed loop, the mean latency plus the
+    /// client's own time.
     pub(crate) fn latency(&self) -> f64 {
         self.elapsed.as_nanos() as f64 * self.depth as f64 / self.ios as f64
     }
 
-    /// The part of the server's core that it used.
+    /// The part of its core that the server used.
     pub(crate) fn server_busy(&self) -> f64 {
         self.server.as_secs_f64() / self.elapsed.as_secs_f64()
     }
@@ -68,12 +68,12 @@ pub(crate) struct Client<'s> {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     buffer: Vec<u8>,
-    /// Held for its admin queue.
+    /// Kept for its admin queue.
     _association: Option<Association>,
 }
 
 impl<'s> Client<'s> {
-    /// Connects to a floor, which needs no introduction.
+    /// Connects to a floor, which needs no handshake.
     pub(crate) fn of_floor(server: &'s Server, connections: u16, load: Load) -> Result<Client<'s>> {
         let sockets = (0..connections).map(|_| TcpStream::connect(server.address()).context("the floor"));
         Client::new(server, sockets.collect::<Result<_>>()?, load, None)
@@ -84,7 +84,7 @@ impl<'s> Client<'s> {
         Client::of_host(server, 0, connections, load)
     }
 
-    /// The same as the host with this number.
+    /// The same, as the host with this number.
     pub(crate) fn of_host(server: &'s Server, host: u16, connections: u16, load: Load) -> Result<Client<'s>> {
         let association = Association::new(server.address(), host, connections)?;
         let sockets = (1..=connections).map(|id| association.io_queue(id, load.digests()));
@@ -111,7 +111,7 @@ impl<'s> Client<'s> {
         Ok(Client { server, streams, depth, epoll, events, buffer, _association: association })
     }
 
-    /// Loads the server for so long, after a little running in, and waits for the last answers.
+    /// Loads the server for this long, after a warm-up, and waits for the last answers.
     pub(crate) fn run(&mut self, span: Duration) -> Result<Tally> {
         self.begin()?;
         self.turns(Instant::now() + RAMP, true)?;
@@ -124,7 +124,7 @@ impl<'s> Client<'s> {
         Ok(Tally { ios, elapsed, server, depth: self.depth })
     }
 
-    /// Has every connection do its IOs once.
+    /// Lets every connection do its IOs once.
     pub(crate) fn use_once(&mut self) -> Result<()> {
         self.begin()?;
         self.finish()
@@ -156,7 +156,7 @@ impl<'s> Client<'s> {
         Ok(ios)
     }
 
-    /// Takes what has come and asks for as much again. Answers how many IOs have ended.
+    /// Receives answers and sends as many new commands. Returns the number of completed IOs.
     fn turn(&mut self, go_on: bool) -> Result<u32> {
         let mut ended = 0;
         if self.streams.len() <= ASKED_IN_TURN {
@@ -167,7 +167,7 @@ impl<'s> Client<'s> {
             self.events.clear();
             let room = rustix::buffer::spare_capacity(&mut self.events);
             epoll::wait(&self.epoll, room, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 }))
-                .context("which connections have something")?;
+                .context("waiting for readable connections")?;
             for event in 0..self.events.len() {
                 ended += self.serve(self.events[event].data.u64() as usize, go_on)?;
             }

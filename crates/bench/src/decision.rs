@@ -1,8 +1,8 @@
-//! What a decision costs: the scheduler alone, in this process, before a device that costs nothing.
+//! The cost of a decision: the scheduler alone, in this process, with a device that costs nothing.
 //!
-//! Sixteen tenants keep IOs outstanding in virtual time; the device answers in order and always fast, so that no threshold is
-//! reached. One IO is an arrival, the decisions until there is nothing more to submit, and a completion. Two loads: "light",
-//! where what arrives leaves at once, and "backlogged", where tenants wait for slots. The dearer one is the value.
+//! Sixteen tenants keep IOs outstanding in virtual time. The device answers in order and always fast, so no threshold is reached. One
+//! IO is an arrival, the decisions until there is nothing more to submit, and a completion. There are two loads: "light", where each
+//! IO leaves at once, and "backlogged", where tenants wait for slots. The value is the more expensive one.
 //!
 //! In `decision_scale` 4,096 tenants are known and the same sixteen are active.
 
@@ -27,16 +27,16 @@ pub(crate) const DECISION: Measure = Measure {
     run: decision,
 };
 
-/// Tenants that ask for something.
+/// Active tenants.
 const ACTIVE: u32 = 16;
-/// Tenants that are known, in the large case.
+/// Known tenants in the large case.
 const CROWD: u32 = 4096;
-/// IOs of one turn, and before the first.
+/// IOs of one turn, and of the warm-up.
 const IOS: u32 = 300_000;
 const WARM_UP: u32 = 50_000;
-/// What the device says of every IO: less than an idle SSD's threshold.
+/// The latency of every IO: below the threshold of an idle SSD.
 const LATENCY: Nanos = Nanos::micros(90);
-/// Virtual time between completions: 200 MB/s, a fifth of the rate at which the scheduler begins.
+/// Virtual time between completions: 200 MB/s, a fifth of the scheduler's initial rate.
 const PACE: Nanos = Nanos::micros(20);
 /// Loads: name, and IOs that each tenant keeps outstanding. A tenant's slots hold 32 × 4 KiB each.
 const LOADS: [(&str, u32); 2] = [("light", 2), ("backlogged", 512)];
@@ -70,7 +70,7 @@ fn dearer(a: Rounds, b: Rounds) -> Rounds {
     if a.median() >= b.median() { a } else { b }
 }
 
-/// A scheduler, the device behind it and the tenants before it.
+/// A scheduler, its device and its tenants.
 struct Switch {
     policy: Box<dyn Policy>,
     now: Instant,
@@ -80,7 +80,7 @@ struct Switch {
 }
 
 impl Switch {
-    /// All of `tenants` have had an IO; sixteen of them, far apart, keep `depth` outstanding each.
+    /// All `tenants` have done an IO; sixteen of them, far apart, keep `depth` outstanding each.
     fn new(tenants: u32, depth: u32) -> Switch {
         let policy = Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983)));
         let mut switch =
@@ -119,13 +119,13 @@ impl Switch {
         };
     }
 
-    /// Ends the oldest IO in flight; whose it was.
+    /// Completes the oldest IO in flight, and returns its tenant.
     fn complete(&mut self) -> TenantId {
         let io = loop {
             if let Some(io) = self.in_flight.pop_front() {
                 break io;
             }
-            self.now = self.wake_at.expect("an IO is in flight or waits for its time");
+            self.now = self.wake_at.expect("an IO is in flight or delayed");
             self.decide();
         };
         self.now += PACE;
@@ -140,7 +140,7 @@ impl Switch {
         }
     }
 
-    /// Nanoseconds of processor time per IO.
+    /// CPU time per IO, in nanoseconds.
     fn timed(&mut self) -> f64 {
         let began = thread_time();
         self.run(IOS);

@@ -1,7 +1,7 @@
-//! What the switch takes from a disk: 4 KiB random reads of a file through it, beside fio's own io_uring on the same file.
+//! The cost of the switch for a disk: 4 KiB random reads of a file through the switch, compared with fio's io_uring on the same file.
 //!
-//! Both read around the page cache, with 32 outstanding, from the server's core, in turns. If the switch is slower because it has
-//! used up its core, the reading says so; that is what one core does, not what the switch keeps from the disk.
+//! Both use direct IO with 32 outstanding reads, from the server's core, in turns. If the switch is slower because its core is fully
+//! busy, the reading says so: then the core is the limit, and not the switch's use of the disk.
 
 use crate::client::{Client, Tally};
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
@@ -25,14 +25,14 @@ pub(crate) const FILE_VS_RAW: Measure = Measure {
 const SIZE: u64 = 512 << 20;
 const DEPTH: u32 = 32;
 const LOAD: Load = Load { direction: Direction::Read, length: 4096, depth: DEPTH, digest: false, span: SIZE };
-/// From this part of its core on, the target is limited by it.
+/// If the target uses this part of its core or more, the core is the limit.
 const LIMITED: f64 = 0.95;
 
 fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
     fs::create_dir_all(&bench.folder).with_context(|| format!("making {}", bench.folder.display()))?;
     let file = Scratch(bench.folder.join(format!("bench-{}.img", std::process::id())));
     fio(bench, &file.0, &["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"])?;
-    let path = file.0.to_str().context("the file's name is no text")?;
+    let path = file.0.to_str().context("the file's name is not UTF-8")?;
     let server = bench.programs.target(bench.cores, &["--device", path])?;
     let mut client = Client::of_target(&server, 1, LOAD)?;
     let (mut through, mut raw) = (Vec::new(), Vec::new());
@@ -40,12 +40,12 @@ fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
     let runtime = format!("--runtime={}ms", bench.span.as_millis());
     let read = ["--rw=randread", "--bs=4k", &depth, "--readonly", "--time_based", &runtime];
     for turn in 0..2 * bench.rounds {
-        // Through, raw, raw, through, and so on.
+        // Order: switch, raw, raw, switch, and so on.
         if turn % 4 == 0 || turn % 4 == 3 {
             through.push(client.run(bench.span)?);
         } else {
             let told = fio(bench, &file.0, &read)?;
-            raw.push(told["jobs"][0]["read"]["iops"].as_f64().context("fio tells no IOPS")?);
+            raw.push(told["jobs"][0]["read"]["iops"].as_f64().context("fio printed no IOPS")?);
         }
     }
     let ratios = through.iter().zip(&raw).map(|(through, raw)| through.iops() / raw).collect();
@@ -61,18 +61,18 @@ fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
     Ok(vec![Reading { rounds: Rounds::new(ratios), detail, excuse }])
 }
 
-/// Runs fio on `file` from the server's core; what it tells.
+/// Runs fio on `file` from the server's core, and returns its results.
 fn fio(bench: &Bench, file: &Path, arguments: &[&str]) -> Result<Value> {
     let mut command = Command::new("fio");
     command.args(["--name=raw", "--ioengine=io_uring", "--direct=1", "--output-format=json"]);
     command.arg(format!("--filename={}", file.display())).arg(format!("--size={SIZE}")).args(arguments);
     let output = match bench.cores.start_server(|| command.output())? {
         Ok(output) => output,
-        Err(error) => bail!("fio cannot be run ({error}); it is the Debian package `fio`"),
+        Err(error) => bail!("cannot run fio ({error}); install the Debian package `fio`"),
     };
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "fio failed: {}", said.lines().next().unwrap_or("it does not say why"));
-    serde_json::from_slice(&output.stdout).context("fio's answer")
+    ensure!(output.status.success(), "fio failed: {}", said.lines().next().unwrap_or("no message"));
+    serde_json::from_slice(&output.stdout).context("cannot parse the JSON output of fio")
 }
 
 /// A file that is removed at the end.
@@ -80,7 +80,7 @@ struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may never have come to be.
+        // It may not exist, if the measure failed early.
         fs::remove_file(&self.0).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! What connections cost that do nothing: processor time, memory.
+//! The cost of idle connections: CPU time and memory.
 
 use crate::client::Client;
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
@@ -8,7 +8,7 @@ use anyhow::Result;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Processor time.
+/// CPU time.
 pub(crate) const IDLE_CPU: Measure = Measure {
     lines: &[Line { name: "idle_cpu", unit: "%", goal: Goal::Below(1.0) }],
     about: "CPU of an idle target with 64 connections, null device",
@@ -25,18 +25,18 @@ pub(crate) const MEM_PER_CONNECTION: Measure = Measure {
 };
 
 const NULL: [&str; 2] = ["--device", "null"];
-/// Every connection has had a read before it is idle.
+/// Every connection does a read before it is idle.
 const LOAD: Load = Load { direction: Direction::Read, length: 4096, depth: 1, digest: false, span: 1 << 40 };
 /// How long an idle target is watched.
 const WATCHED: Duration = Duration::from_secs(6);
-/// What it may still have to do after the last command is not counted.
+/// Wait after the last command, so that work left over from it is not counted.
 const SETTLED: Duration = Duration::from_millis(500);
-/// IO queues whose processor time is measured.
+/// IO queues for the CPU time.
 const QUEUES: u16 = 64;
-/// Hosts whose memory is measured, and IO queues of each; each has an admin queue as well.
+/// Hosts for the memory, and IO queues of each; each host also has an admin queue.
 const HOSTS: u16 = 20;
 const QUEUES_EACH: u16 = 49;
-/// All of these hosts come from one address, which by itself would get only its part of all places.
+/// All these hosts come from one address, which by default gets only a part of all connections.
 const CROWDED: &str = "
 [limits]
 connections = 1024

@@ -1,12 +1,12 @@
-//! The machine: which core does what, who used how much of it, and who else was there.
+//! The machine: which core does what, the CPU time of each process, and the load by others.
 //!
 //! ```text
 //!   client core    this process: the load generator, the in-process measures
-//!   server core    whichever server is measured; all of its threads
+//!   server core    the server that is measured, with all its threads
 //! ```
 //!
-//! Processor time is what the kernel's scheduler books per thread, in nanoseconds. What others did is what the machine was busy
-//! (or was not given by its hypervisor, "steal") beyond what this process and its children used.
+//! CPU time is what the kernel's scheduler books per thread, in nanoseconds. The load by others is the busy time of the machine
+//! (including "steal", time that the hypervisor did not give it) beyond that of this process and its children.
 
 use anyhow::{Context, Result};
 use procfs::process::Process;
@@ -16,10 +16,10 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// In less than this, ticks tell nothing. A measure that took no longer has measured nothing either.
+/// For shorter times, ticks are too coarse. A measure this short has measured nothing either.
 const SEEN_MIN: Duration = Duration::from_millis(100);
 
-/// Where things run.
+/// The cores in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cores {
     pub(crate) client: usize,
@@ -29,15 +29,15 @@ pub(crate) struct Cores {
 impl Cores {
     /// The first and the last core that this process may use; the same if there is only one.
     pub(crate) fn choose() -> Result<Cores> {
-        let allowed = sched_getaffinity(None).context("which processors may be used")?;
+        let allowed = sched_getaffinity(None).context("cannot read which CPUs may be used")?;
         let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
         let (Some(&client), Some(&server)) = (usable.first(), usable.last()) else {
-            anyhow::bail!("no processor may be used")
+            anyhow::bail!("this process may use no CPU")
         };
         Ok(Cores { client, server })
     }
 
-    /// Runs `start` such that the processes it starts stay on the server's core; then this thread is on the client's.
+    /// Runs `start` so that the processes it starts stay on the server's core. Afterwards this thread is on the client's core.
     pub(crate) fn start_server<T>(self, start: impl FnOnce() -> T) -> Result<T> {
         pin(self.server)?;
         let started = start();
@@ -54,16 +54,17 @@ impl Cores {
 fn pin(core: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
-    sched_setaffinity(None, &set).with_context(|| format!("this thread cannot be kept on processor {core}"))
+    sched_setaffinity(None, &set).with_context(|| format!("cannot pin this thread to CPU {core}"))
 }
 
-/// Lets this process, and servers that it starts, have as many sockets as the system allows without asking.
+/// Raises the limit of open files to the hard limit, for this process and the servers that it starts.
 pub(crate) fn allow_many_sockets() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).context("the limit of open files")
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .context("cannot raise the limit of open files")
 }
 
-/// Processor time that all threads of a live process have had.
+/// CPU time of all threads of a running process.
 pub(crate) fn process_time(process: u32) -> Result<Duration> {
     let tasks = format!("/proc/{process}/task");
     let mut nanos = 0;
@@ -76,13 +77,13 @@ pub(crate) fn process_time(process: u32) -> Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Processor time that this thread has had.
+/// CPU time of this thread.
 pub(crate) fn thread_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Resident memory of a process, in bytes. (`statm` would be cheaper to ask for, but lags behind by some pages per processor.)
+/// Resident memory of a process, in bytes. (`statm` is cheaper to read, but lags behind by some pages per CPU.)
 pub(crate) fn resident(process: u32) -> Result<u64> {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -91,7 +92,7 @@ pub(crate) fn resident(process: u32) -> Result<u64> {
     Ok(kib.with_context(|| format!("{path} has no Rss"))? * 1024)
 }
 
-/// Watches what others do with the machine meanwhile.
+/// Measures the load by others.
 pub(crate) struct Watch {
     began: Instant,
     machine: Duration,
@@ -99,12 +100,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch. No child process may be running.
+    /// Starts. No child process may be running.
     pub(crate) fn start() -> Result<Watch> {
         Ok(Watch { began: Instant::now(), machine: machine_time()?, ours: our_time()? })
     }
 
-    /// The part of all processors' time that others had. All children must have ended.
+    /// The part of all CPU time that others used. All children must have ended.
     pub(crate) fn others(&self) -> Result<f64> {
         let elapsed = self.began.elapsed();
         if elapsed < SEEN_MIN {
@@ -116,12 +117,12 @@ impl Watch {
     }
 }
 
-/// Processors that the machine has.
+/// The number of CPUs of the machine.
 fn online() -> Result<usize> {
     Ok(KernelStats::current().context("/proc/stat")?.cpu_time.len())
 }
 
-/// Time of all processors together that was not idle, the hypervisor's part included.
+/// Busy time of all CPUs together, including steal.
 fn machine_time() -> Result<Duration> {
     let cpu = KernelStats::current().context("/proc/stat")?.total;
     // Guest time is part of user time.
@@ -136,7 +137,7 @@ fn machine_time() -> Result<Duration> {
     Ok(busy.iter().sum())
 }
 
-/// Processor time of this process and of all its children that have ended.
+/// CPU time of this process and of all its children that have ended.
 fn our_time() -> Result<Duration> {
     let stat = Process::myself().and_then(|own| own.stat()).context("/proc/self/stat")?;
     let own = stat.utime + stat.stime;

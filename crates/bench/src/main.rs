@@ -1,16 +1,18 @@
-//! `make bench`: what the switch costs on this machine, against goals.
+//! `make bench`: what the switch costs on this machine, compared with goals.
 //!
-//! Every measure is a ratio (or a cost in processor time) taken side by side in one run: the machine may be fast or slow, busy
-//! or idle, and two numbers from two days cannot be compared. It says so itself when the machine was too noisy to tell.
+//! A machine may be fast or slow, busy or idle, so figures of two days cannot be compared. So every measure is a ratio (or a cost in
+//! CPU time), and both sides of a ratio are measured in turns in one run. The report says when the machine was too noisy.
 //!
 //! ```text
-//!   wire       the target beside a floor that only moves bytes       server · client · stream · bringup
-//!   accuracy   an emulated SSD beside the model in virtual time      open_loop
-//!   file       the target on a file beside fio on the same file
-//!   decision   the scheduler alone; `simulated` the SSD model alone
-//!   idle       what connections cost that do nothing; `withdrawal` what hosts cost that go
-//!   report     table and target/bench.jsonl                          measure · rounds
-//!   machine    cores, processor time, who else was there
+//!   wire         the target, compared with a floor that only moves bytes       server · client · stream · bringup
+//!   accuracy     an emulated SSD, compared with the model in virtual time      open_loop
+//!   file         the target on a file, compared with fio on the same file
+//!   decision     the scheduler alone
+//!   simulated    the SSD model alone
+//!   idle         the cost of idle connections
+//!   withdrawal   the cost of hosts that disconnect
+//!   report       table and target/bench.jsonl                                  measure · rounds
+//!   machine      cores, CPU time, load by others
 //! ```
 //!
 //! How to read the table, and what each line measures: `docs/benchmarks.md`.
@@ -60,26 +62,26 @@ const MEASURES: [&Measure; 14] = [
     &withdrawal::WITHDRAWAL,
 ];
 
-/// Measures what the switch costs on this machine: a table, and a file with one JSON object per line.
+/// Measures what the switch costs on this machine. Prints a table, and writes a file with one JSON object per line.
 #[derive(Parser)]
 #[command(name = "bench")]
 struct Arguments {
-    /// Only this measure (or all whose names contain this); may be repeated
+    /// Run only measures whose name contains NAME; may be repeated
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// How often each contestant has its turn
+    /// Number of turns of each contestant
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// How long a turn is, in seconds
+    /// Length of a turn, in seconds
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     seconds: f64,
-    /// Where the lines of JSON go
+    /// File for the JSON lines
     #[arg(long, value_name = "FILE", default_value = "target/bench.jsonl")]
     json: PathBuf,
-    /// Say what there is to measure, and do nothing
+    /// List all measures and exit
     #[arg(long)]
     list: bool,
-    /// Fail if a goal is missed or a measure fails
+    /// Exit with status 1 if a goal is missed or a measure fails
     #[arg(long)]
     check: bool,
 }
@@ -101,14 +103,14 @@ fn run() -> Result<ExitCode> {
         arguments.only.is_empty() || arguments.only.iter().any(named)
     };
     let measures: Vec<&Measure> = MEASURES.iter().filter(wanted).copied().collect();
-    ensure!(!measures.is_empty(), "no measure is called {}; see --list", arguments.only.join(", "));
+    ensure!(!measures.is_empty(), "no measure is named {}; --list shows all", arguments.only.join(", "));
     if arguments.list {
         for measure in measures {
             println!("{:45} {}", measure.names(), measure.about);
         }
         return Ok(ExitCode::SUCCESS);
     }
-    ensure!(arguments.seconds.is_finite() && arguments.seconds >= 0.01, "a turn is 0.01 s at least");
+    ensure!(arguments.seconds.is_finite() && arguments.seconds >= 0.01, "--seconds must be at least 0.01");
     let bench = Bench {
         cores: Cores::choose()?,
         programs: Programs::find()?,
@@ -119,9 +121,9 @@ fn run() -> Result<ExitCode> {
     bench.cores.pin_client()?;
     machine::allow_many_sockets()?;
     let Cores { client, server } = bench.cores;
-    eprintln!("client on processor {client}, servers on processor {server}");
+    eprintln!("client on CPU {client}, servers on CPU {server}");
     if client == server {
-        eprintln!("only one processor may be used: client and server share it, and no latency means much");
+        eprintln!("only one CPU may be used: client and server share it, so latencies mean little");
     }
     let mut entries = Vec::new();
     for (number, measure) in measures.iter().enumerate() {
@@ -136,7 +138,7 @@ fn run() -> Result<ExitCode> {
     Ok(if arguments.check && failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Runs a measure with an eye on what else the machine does. One that fails does not stop the others.
+/// Runs a measure, and records the load by others. A measure that fails does not stop the others.
 fn measured(measure: &Measure, bench: &Bench) -> Result<Vec<Entry>> {
     let watch = Watch::start()?;
     let outcome = (measure.run)(bench);

@@ -1,4 +1,4 @@
-//! What a measure is, and what it says.
+//! A measure, its goal, and its result.
 
 use crate::machine::Cores;
 use crate::rounds::Rounds;
@@ -8,15 +8,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One or several lines of the table that come from the same runs.
+/// One or more lines of the table that come from the same runs.
 pub(crate) struct Measure {
     /// Its lines.
     pub(crate) lines: &'static [Line],
-    /// What is measured, in a few words.
+    /// A short description.
     pub(crate) about: &'static str,
-    /// Whether its values change with what others do with the machine meanwhile.
+    /// Whether load by others changes its values.
     pub(crate) disturbed: bool,
-    /// Measures: a reading for each line, in their order. No child process may be left when it returns.
+    /// Measures, and returns one reading per line, in order. It must leave no child process.
     pub(crate) run: fn(&Bench) -> Result<Vec<Reading>>,
 }
 
@@ -27,7 +27,7 @@ impl Measure {
     }
 }
 
-/// One line of the table: what is promised.
+/// One line of the table, with its goal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     pub(crate) name: &'static str,
@@ -42,25 +42,25 @@ impl Line {
     }
 }
 
-/// What all measures need.
+/// What all measures use.
 pub(crate) struct Bench {
     pub(crate) cores: Cores,
     pub(crate) programs: Programs,
-    /// How often each contestant has its turn.
+    /// Number of turns of each contestant.
     pub(crate) rounds: usize,
-    /// How long a turn is.
+    /// Length of a turn.
     pub(crate) span: Duration,
-    /// A folder on a disk, for files that are made and removed.
+    /// A folder on a disk, for temporary files.
     pub(crate) folder: PathBuf,
 }
 
-/// What was found for one line.
+/// The result of one line.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) rounds: Rounds,
     /// The figures behind it, in words.
     pub(crate) detail: String,
-    /// What keeps the goal although the value does not, where the goal allows for it.
+    /// The reason why the goal holds although the value misses it, for goals that allow one.
     pub(crate) excuse: Option<&'static str>,
 }
 
@@ -71,7 +71,7 @@ impl Reading {
     }
 }
 
-/// What a value should be.
+/// The goal of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
     AtMost(f64),

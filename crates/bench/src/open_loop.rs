@@ -1,10 +1,10 @@
-//! One connection in an open loop: IOs leave at random moments whether or not earlier ones have come back.
+//! One connection in an open loop: IOs are sent at random moments, whether or not earlier ones have completed.
 //!
-//! Latency counts from the moment at which an IO was meant to leave, so that a client or a server that stalls is charged for
-//! everything that would have happened meanwhile.
+//! Latency counts from the moment at which an IO was due. So if the client or the server stalls, every IO that was due meanwhile
+//! shows it.
 //!
-//! Among the IOs, at moments just as random, the target is asked for something that takes no device's time. So the time of the way
-//! there and back is known as it was in this run, with a target as awake and a machine as busy.
+//! Among the IOs, at random moments too, the client sends a command that takes no device time. So the network round trip is measured
+//! in the same run, with the target equally awake and the machine equally busy.
 
 use crate::stream::Stream;
 use anyhow::{Result, ensure};
@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 const IDENTIFIERS: usize = 1 << 16;
 /// Bytes received at once.
 const RECEIVE: usize = 256 * 1024;
-/// IOs for each time that the target is asked for something else.
+/// IOs per command that takes no device time.
 const ASIDE: u32 = 16;
-/// How long the last answers may take.
+/// How long to wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Of the IOs.
+    /// Latencies of the IOs.
     pub(crate) ios: Latencies,
-    /// Of the way alone.
+    /// Network round trips.
     pub(crate) way: Latencies,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {
     fn new(mut latencies: Vec<Duration>) -> Result<Latencies> {
-        ensure!(!latencies.is_empty(), "the run was too short to measure anything");
+        ensure!(!latencies.is_empty(), "the run was too short: no IO completed");
         latencies.sort_unstable();
         Ok(Latencies(latencies))
     }
 
-    /// Nanoseconds, each of them.
+    /// All of them, in nanoseconds.
     pub(crate) fn nanos(&self) -> impl Iterator<Item = f64> {
         self.0.iter().map(|latency| latency.as_nanos() as f64)
     }
@@ -51,13 +51,13 @@ impl Latencies {
         self.nanos().sum::<f64>() / self.0.len() as f64
     }
 
-    /// Nanoseconds that so many of a hundred stay below.
+    /// A percentile, in nanoseconds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         self.0[(self.0.len() - 1) * percent / 100].as_nanos() as f64
     }
 }
 
-/// Sends IOs at `rate` per second, exponentially spaced, for `span`; those meant for the first `ramp` do not count.
+/// Sends IOs at `rate` per second, exponentially spaced, for `span`; those due in the first `ramp` do not count.
 pub(crate) fn run(
     stream: &mut Stream,
     rate: f64,
@@ -73,7 +73,7 @@ pub(crate) fn run(
         Duration::from_secs_f64(-uniform.ln() / with_asides)
     };
     let began = Instant::now();
-    // By identifier: when it was meant to leave, and whether it is an IO.
+    // By identifier: when the command was due, and whether it is an IO.
     let mut asked = vec![(began, true); IDENTIFIERS];
     let (mut ios, mut way) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; RECEIVE];

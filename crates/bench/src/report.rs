@@ -1,8 +1,8 @@
-//! What was found, as a table for people and as lines for programs.
+//! The results, as a table for people and as JSON lines for programs.
 //!
-//! A line of the file is `{"name","value","unit","goal","holds"}` and `"spread"`, `"least"`, `"most"` (of the rounds), `"detail"`,
-//! and `"noisy"` with the reason if the machine left it open whether the goal holds. What could not be measured has the value
-//! null and says so in `"why"`.
+//! A line of the file is `{"name","value","unit","goal","holds"}` and `"spread"`, `"least"`, `"most"` (of the rounds), `"detail"`, and
+//! `"noisy"` with the reason if the machine was too noisy to be sure. If a line could not be measured, its value is null and `"why"`
+//! says the reason.
 
 use crate::measure::{Goal, Line, Reading};
 use anyhow::{Context, Result};
@@ -12,18 +12,18 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// Beyond this part of all processors' time for others, a measure says little.
+/// If others use more than this part of all CPU time, a measure is noisy.
 const OTHERS_MAX: f64 = 0.05;
-/// Beyond this spread of the rounds (of their middle half, as a part of the median), too.
+/// The same for the spread of the rounds (of their middle half, over the median).
 const SPREAD_MAX: f64 = 0.1;
 
-/// One line, with what the machine did meanwhile.
+/// One line with its result, and the load by others.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) line: Line,
-    /// What was found; or, if it could not be measured, why.
+    /// The result; or, if it could not be measured, why.
     pub(crate) found: Result<Reading, String>,
-    /// The part of all processors' time that others had.
+    /// The part of all CPU time that others used.
     pub(crate) others: f64,
     /// Whether that changes the value.
     pub(crate) disturbed: bool,
@@ -36,18 +36,18 @@ impl Entry {
         Some(reading.excuse.is_some() || self.line.goal.holds(reading.rounds.median()))
     }
 
-    /// Why one cannot be sure, if so.
+    /// Why the result is uncertain, if it is.
     fn noisy(&self) -> Option<String> {
         let rounds = &self.found.as_ref().ok()?.rounds;
         let mut reasons = Vec::new();
         if self.disturbed && self.others > OTHERS_MAX {
-            reasons.push(format!("others had {:.0} % of the machine", self.others * 100.0));
+            reasons.push(format!("other processes used {:.0} % of the machine", self.others * 100.0));
         }
         if rounds.spread() > SPREAD_MAX {
             let (least, most) = rounds.range();
             let goal = self.line.goal;
             let open = if goal.holds(least) == goal.holds(most) { "" } else { ", on both sides of the goal" };
-            reasons.push(format!("the rounds lie {:.0} % apart{open}", rounds.spread() * 100.0));
+            reasons.push(format!("the rounds differ by {:.0} %{open}", rounds.spread() * 100.0));
         }
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
@@ -84,7 +84,7 @@ impl Entry {
     }
 }
 
-/// What programs read of an entry.
+/// The JSON line of an entry.
 #[derive(Serialize)]
 struct JsonLine<'e> {
     name: &'static str,
@@ -105,7 +105,7 @@ struct JsonLine<'e> {
     detail: Option<&'e str>,
 }
 
-/// Writes one line of JSON for each.
+/// Writes one JSON line per entry.
 pub(crate) fn write(file: &Path, entries: &[Entry]) -> Result<()> {
     let mut text = String::new();
     for entry in entries {
@@ -118,7 +118,7 @@ pub(crate) fn write(file: &Path, entries: &[Entry]) -> Result<()> {
     fs::write(file, text).with_context(|| format!("writing {}", file.display()))
 }
 
-/// The table, and what has to be said in words below it.
+/// The table, and remarks below it.
 pub(crate) fn table(entries: &[Entry]) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
@@ -161,7 +161,7 @@ fn goal_text(goal: Goal) -> String {
     }
 }
 
-/// A number with as many digits as say something: `1.23`, `12.3`, `123`, `4.56M`.
+/// A number with three significant digits: `1.23`, `12.3`, `123`, `4.56M`.
 fn figure(value: f64) -> String {
     match value.abs() {
         0.0..10.0 => format!("{value:.2}"),

@@ -1,6 +1,6 @@
-//! Many rounds, one figure: the median, and how far the rounds lie apart.
+//! One figure from many rounds: the median, and the spread of the rounds.
 
-/// What the rounds of one measure gave. Never empty.
+/// The values of the rounds of one measure. Never empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds(Vec<f64>);
 
@@ -8,14 +8,14 @@ impl Rounds {
     /// One value for each round.
     ///
     /// # Panics
-    /// If there are none, or one is no number.
+    /// If there are none, or one is NaN.
     pub(crate) fn new(mut values: Vec<f64>) -> Rounds {
         assert!(!values.is_empty() && values.iter().all(|value| !value.is_nan()), "rounds gave {values:?}");
         values.sort_by(f64::total_cmp);
         Rounds(values)
     }
 
-    /// The one in the middle; of an even number, the mean of the two.
+    /// The middle value; for an even number of rounds, the mean of the two middle values.
     pub(crate) fn median(&self) -> f64 {
         let (low, high) = ((self.0.len() - 1) / 2, self.0.len() / 2);
         (self.0[low] + self.0[high]) / 2.0
@@ -26,8 +26,7 @@ impl Rounds {
         (self.0[0], self.0[self.0.len() - 1])
     }
 
-    /// How far apart the middle half of the rounds lies, as a part of the median. One bad round does not show in it, as it does
-    /// not show in the median.
+    /// The width of the middle half of the rounds, over the median. Like the median, it ignores a single bad round.
     pub(crate) fn spread(&self) -> f64 {
         let quarter = self.0.len() / 4;
         let (low, high) = (self.0[quarter], self.0[self.0.len() - 1 - quarter]);

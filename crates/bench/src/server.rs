@@ -1,4 +1,4 @@
-//! A server process: started on the server's core, measured, ended when it goes out of scope.
+//! A server process: started on the server's core, measured, and ended on drop.
 
 use crate::machine::{self, Cores};
 use anyhow::{Context, Result, bail};
@@ -24,7 +24,7 @@ nsid = 1
 device = "ssd"
 "#;
 
-/// The programs that are measured, built beside this one.
+/// The programs that are measured; they are in the folder of this program.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     gimbal: PathBuf,
@@ -32,20 +32,20 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Finds them beside this program.
+    /// Finds them in the folder of this program.
     pub(crate) fn find() -> Result<Programs> {
-        let own = std::env::current_exe().context("where this program is")?;
+        let own = std::env::current_exe().context("cannot find the path of this program")?;
         let beside = own.parent().unwrap_or(Path::new("."));
         let programs = Programs { gimbal: beside.join("gimbal"), floor: beside.join("examples/floor") };
         for program in [&programs.gimbal, &programs.floor] {
             if !program.exists() {
-                bail!("{} is not built; `make bench` builds it", program.display());
+                bail!("{} does not exist; `make bench` builds it", program.display());
             }
         }
         Ok(programs)
     }
 
-    /// The floor on `backend`, which looks again for `spin` before it sleeps.
+    /// The floor on `backend`, which polls for `spin` before it sleeps.
     pub(crate) fn floor(&self, cores: Cores, backend: &str, spin: Duration) -> Result<Server> {
         Server::start(cores, Command::new(&self.floor).arg(backend).arg(spin.as_micros().to_string()))
     }
@@ -68,14 +68,14 @@ impl Programs {
             .with_context(|| format!("writing {}", file.display()))?;
         let server = file
             .to_str()
-            .with_context(|| format!("the name of {} is no text", file.display()))
+            .with_context(|| format!("the name of {} is not UTF-8", file.display()))
             .and_then(|name| self.target(cores, &["-c", name]));
         fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
         server
     }
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -85,17 +85,17 @@ pub(crate) struct Server {
 impl Server {
     fn start(cores: Cores, command: &mut Command) -> Result<Server> {
         let child = cores.start_server(|| command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn())?;
-        let mut child = child.with_context(|| format!("{command:?} cannot be started"))?;
+        let mut child = child.with_context(|| format!("cannot start {command:?}"))?;
         let mut line = String::new();
         let stdout = child.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut line).context("a server's first words")?;
+        BufReader::new(stdout).read_line(&mut line).context("cannot read the first line of a server")?;
         let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
         match address {
             Some(address) => Ok(Server { child, address }),
             None => {
                 child.kill().ok();
                 child.wait().ok();
-                bail!("{command:?} said {line:?} instead of where it listens")
+                bail!("{command:?} printed {line:?} instead of the address that it listens on")
             }
         }
     }
@@ -104,12 +104,12 @@ impl Server {
         self.address
     }
 
-    /// Processor time it has used.
+    /// CPU time it has used.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         machine::process_time(self.child.id())
     }
 
-    /// Bytes of memory it occupies.
+    /// Its resident memory, in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
         machine::resident(self.child.id())
     }
@@ -117,7 +117,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // This fails if it has already ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -1,7 +1,7 @@
-//! How fast the SSD model is: 4 KiB random reads per second of processor time, in virtual time.
+//! Speed of the SSD model: simulated 4 KiB random reads per second of CPU time.
 //!
-//! Closed loops against a clean device, at the depth that the switch keeps it at and at one that saturates it; the slower one
-//! is the value.
+//! Closed loops on a clean device, at the depth that the switch keeps and at a depth that saturates the device. The value is the
+//! slower one.
 
 use crate::machine::thread_time;
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
@@ -23,7 +23,7 @@ pub(crate) const READS: Measure = Measure {
 
 /// Commands outstanding.
 const DEPTHS: [u32; 2] = [32, 256];
-/// From a completion to the next command of the same loop.
+/// Time from a completion to the next command of the same loop.
 const HOST_TURN: Nanos = Nanos::micros(18);
 /// Virtual time of one turn.
 const SPAN: Nanos = Nanos::millis(1500);
@@ -51,7 +51,7 @@ fn reads(bench: &Bench) -> Result<Vec<Reading>> {
     Ok(vec![Reading::new(slower, detail.join(", "))])
 }
 
-/// Keeps `depth` reads outstanding for `SPAN`; how many ended.
+/// Keeps `depth` reads outstanding for `SPAN`, and returns how many completed.
 fn closed_loop(ssd: &mut Ssd, depth: u32) -> u64 {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     let mut due: VecDeque<Instant> = (0..depth).map(|n| Instant(u64::from(n) * 100)).collect();

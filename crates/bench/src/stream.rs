@@ -1,8 +1,8 @@
-//! One connection of the load generator: commands out, answers counted.
+//! One connection of the load generator: sends commands and counts answers.
 //!
-//! Commands are encoded once; identifier and address are patched in. Answers are cut by their headers, and whatever is no
-//! successful answer is an error. Data is received, but neither looked at nor (with a digest) verified, so that the client costs
-//! little and the same whichever server answers. Identifiers count up and wrap around: none is outstanding for 65,536 commands.
+//! Commands are encoded once; only identifier and address change. Answers are split by their headers; anything except a successful
+//! answer is an error. Data is received, but neither read nor (with a digest) verified, so that the client costs little, and the same
+//! for every server. Identifiers count up and wrap around: no command is outstanding for 65,536 commands.
 //!
 //! ```text
 //!   read    CapsuleCmd 72                           ► C2HData 24 + n with SUCCESS, or C2HData and CapsuleResp 24
@@ -23,29 +23,29 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::rc::Rc;
 
-/// Bytes of a header that comes from a controller.
+/// Bytes of a header from a controller.
 const HEADER: usize = 24;
 /// Bytes of a command capsule.
 const COMMAND: usize = 72;
-/// Where in a capsule the command identifier and the starting block lie.
+/// Offsets of the command identifier and the starting block in a capsule.
 const CID: usize = 10;
 const STARTING_BLOCK: usize = 48;
-/// Where in a CapsuleResp the command identifier and the status lie; the status's lowest bit is no part of it.
+/// Offsets of the command identifier and the status in a CapsuleResp; the lowest bit of that field is not part of the status.
 const RESPONSE_CID: usize = 20;
 const STATUS: usize = 22;
-/// Where in a C2HData or an R2T the command identifier lies; and in an R2T the transfer tag, the offset and the length.
+/// Offset of the command identifier in a C2HData or an R2T; and of transfer tag, offset and length in an R2T.
 const TRANSFER_CID: usize = 8;
 const R2T_TAG: usize = 10;
 const R2T_OFFSET: usize = 12;
 const R2T_LENGTH: usize = 16;
-/// Where PLEN lies in every header.
+/// Offset of PLEN in every header.
 const PLEN: usize = 4;
-/// Bytes of a block of the namespaces that `gimbal serve` makes.
+/// Block size of the namespaces of `gimbal serve`.
 const BLOCK: u32 = 4096;
-/// Pieces that are handed to the kernel at once, at most.
+/// The most pieces of one system call.
 const GATHER: usize = 64;
 
-/// What is asked for.
+/// The kind of IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -82,7 +82,7 @@ impl Load {
         Framing { digests: self.digests(), ..Framing::HANDSHAKE }
     }
 
-    /// The capsule of every IO, but for identifier and address.
+    /// The capsule of every IO, except identifier and address.
     fn capsule(&self) -> [u8; COMMAND] {
         let opcode = match self.direction {
             Direction::Read => opcode::nvm::READ,
@@ -91,8 +91,8 @@ impl Load {
         self.encode(Sqe::new(opcode).with_cdw10_15([0, 0, self.length / BLOCK - 1, 0, 0, 0]))
     }
 
-    /// The capsule of a command whose answer is as long as an IO's, but which a target answers by itself: a report of the
-    /// namespace's reservations.
+    /// The capsule of a command whose answer is as long as that of an IO, but which needs no device: a report of the namespace's
+    /// reservations.
     fn aside(&self) -> [u8; COMMAND] {
         let dwords = self.length / size_of::<u32>() as u32 - 1;
         self.encode(Sqe::new(opcode::nvm::RESERVATION_REPORT).with_cdw10_15([
@@ -115,7 +115,7 @@ impl Load {
         lay(self.framing(), sqe.with_nsid(1).with_sgl(Sgl::Transport { length: self.length }))
     }
 
-    /// The data of every write, with its digest behind it.
+    /// The data of every write, followed by its digest.
     fn payload(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..self.length).map(|n| (n % 251) as u8).collect();
         if self.digest {
@@ -125,7 +125,7 @@ impl Load {
     }
 }
 
-/// Something to be sent.
+/// Something to send.
 enum Piece {
     /// A command or a header.
     Small { bytes: [u8; COMMAND], length: usize },
@@ -141,24 +141,24 @@ pub(crate) struct Stream {
     payload: Rc<Vec<u8>>,
     addresses: Xoshiro256PlusPlus,
     sent: u16,
-    /// The header that comes, as far as it has come.
+    /// The next header, as far as it was received.
     header: [u8; HEADER],
     have: usize,
-    /// Bytes of data that come before the next header.
+    /// Bytes of data before the next header.
     skip: usize,
     /// IOs outstanding.
     outstanding: u32,
-    /// Identifiers of those that ended with the last reception.
+    /// Identifiers of the IOs that completed with the last `receive`.
     ended: Vec<u16>,
     outgoing: VecDeque<Piece>,
-    /// Bytes of the first piece that have gone.
+    /// Bytes of the first piece that were sent.
     gone: usize,
     /// Whether there was no room for more.
     is_full: bool,
 }
 
 impl Stream {
-    /// A connection that is ready for IO commands.
+    /// Takes a connection that is ready for IO commands.
     pub(crate) fn new(socket: TcpStream, load: Load, seed: u64) -> Result<Stream> {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
@@ -193,14 +193,14 @@ impl Stream {
         self.outstanding < self.load.depth
     }
 
-    /// Asks until as many IOs are outstanding as shall be.
+    /// Adds IOs until the wanted number is outstanding.
     pub(crate) fn fill(&mut self) {
         while self.has_room() {
             self.ask();
         }
     }
 
-    /// Asks for one IO, which `flush` sends; answers its identifier.
+    /// Adds one IO, which `flush` sends, and returns its identifier.
     pub(crate) fn ask(&mut self) -> u16 {
         let places = self.load.span / u64::from(self.load.length);
         let place = (u128::from(self.addresses.next_u64()) * u128::from(places)) >> 64;
@@ -210,8 +210,7 @@ impl Stream {
         self.queue(bytes)
     }
 
-    /// Asks for as much as a read brings, but of the target itself: it takes what the way there and back takes, and no device's
-    /// time.
+    /// Adds a command whose answer is as long as that of a read, but that needs no device: it takes only the network round trip.
     pub(crate) fn ask_aside(&mut self) -> u16 {
         let bytes = self.load.aside();
         self.queue(bytes)
@@ -226,12 +225,12 @@ impl Stream {
         id
     }
 
-    /// Identifiers of the IOs that ended with the last `receive`. (The floor names command 0 whoever asks.)
+    /// Identifiers of the IOs that completed with the last `receive`. (The floor always answers with identifier 0.)
     pub(crate) fn ended(&self) -> &[u16] {
         &self.ended
     }
 
-    /// Sends what can be sent now.
+    /// Sends as much as possible now.
     pub(crate) fn flush(&mut self) -> Result<()> {
         if self.outgoing.is_empty() || self.is_full && !self.may_send()? {
             return Ok(());
@@ -260,12 +259,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether there is room worth sending for. A socket takes bytes as soon as there is room for one, but sending them in
-    /// crumbs makes many small segments; the kernel calls a socket writable when a good part of its buffer is free.
+    /// Whether the socket is writable. A socket accepts bytes as soon as there is room for one, but sending a few bytes at a time
+    /// makes many small segments. The kernel reports a socket as writable when a good part of its buffer is free.
     fn may_send(&self) -> Result<bool> {
         let mut asked = [PollFd::new(&self.socket, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        Ok(poll(&mut asked, Some(&now)).context("whether there is room to send")? > 0)
+        Ok(poll(&mut asked, Some(&now)).context("polling the socket for room to send")? > 0)
     }
 
     fn advance(&mut self, sent: usize) {
@@ -283,7 +282,7 @@ impl Stream {
         }
     }
 
-    /// Receives once; answers how many IOs have ended.
+    /// Receives once, and returns how many IOs have completed.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<u32> {
         self.ended.clear();
         let received = match self.socket.read(buffer) {
@@ -311,12 +310,13 @@ impl Stream {
             bytes = &bytes[taken..];
             if self.have == HEADER {
                 let whole = u32::from_le_bytes(self.field(PLEN)) as usize;
-                self.skip = whole.checked_sub(HEADER).context("a PDU shorter than its header came")?;
+                self.skip =
+                    whole.checked_sub(HEADER).context("the server sent a PDU shorter than its header")?;
             }
         }
     }
 
-    /// A whole PDU has come.
+    /// Handles a complete header.
     fn on_pdu(&mut self) -> Result<()> {
         let [kind, flags, ..] = self.header;
         match PduType::from_wire(kind) {
@@ -324,7 +324,7 @@ impl Stream {
             Some(PduType::C2hData) => Ok(()),
             Some(PduType::CapsuleResp) => {
                 let status = u16::from_le_bytes(self.field(STATUS)) >> 1;
-                ensure!(status == 0, "an IO ended with status {status:#x}");
+                ensure!(status == 0, "an IO completed with status {status:#x}");
                 self.on_end(RESPONSE_CID)
             }
             Some(PduType::R2t) => self.on_request_for_data(),
@@ -332,11 +332,13 @@ impl Stream {
         }
     }
 
-    /// An IO has ended; its identifier lies at `cid`.
+    /// An IO has completed; its identifier is at `cid`.
     fn on_end(&mut self, cid: usize) -> Result<()> {
         self.ended.push(u16::from_le_bytes(self.field(cid)));
-        self.outstanding =
-            self.outstanding.checked_sub(1).context("the server answered more than was asked")?;
+        self.outstanding = self
+            .outstanding
+            .checked_sub(1)
+            .context("the server sent more answers than there were commands")?;
         Ok(())
     }
 
@@ -347,7 +349,7 @@ impl Stream {
         let length = u32::from_le_bytes(self.field(R2T_LENGTH));
         ensure!(
             (offset, length) == (0, self.load.length),
-            "the server asks for a write's data in pieces ({length} bytes at {offset}); this client gives all at once"
+            "the server requests the data of a write in pieces ({length} bytes at {offset}); this client sends it all at once"
         );
         let mut wire = Vec::new();
         let data = H2cData::new(cid, tag, 0, length);
@@ -372,14 +374,14 @@ mod tests {
     const LOAD: Load =
         Load { direction: Direction::Read, length: 8192, depth: 3, digest: false, span: 1 << 30 };
 
-    /// A stream and the socket at its other end.
+    /// A stream and the socket of its peer.
     fn pair(load: Load) -> (Stream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let socket = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
         (Stream::new(socket, load, 1).expect("a stream"), listener.accept().expect("a connection").0)
     }
 
-    /// Receives until `count` IOs have ended or something is wrong; identifiers of those that ended.
+    /// Receives until `count` IOs have completed or an error occurs, and returns their identifiers.
     fn receive(stream: &mut Stream, count: usize) -> Result<Vec<u16>> {
         let (mut ended, mut buffer) = (Vec::new(), [0; 1000]);
         while ended.len() < count {
@@ -389,7 +391,7 @@ mod tests {
         Ok(ended)
     }
 
-    /// A header with identifier `cid` where this type has it.
+    /// A header with identifier `cid` at the offset of this type.
     fn header(kind: PduType, flags: u8, cid: u16, whole: u32) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..4].copy_from_slice(&[kind as u8, flags, HEADER as u8, 0]);
@@ -453,6 +455,6 @@ mod tests {
         failure[STATUS] = 0x04;
         server.write_all(&failure).expect("room");
         let error = receive(&mut stream, 1).expect_err("a failure");
-        assert_eq!(error.to_string(), "an IO ended with status 0x2");
+        assert_eq!(error.to_string(), "an IO completed with status 0x2");
     }
 }

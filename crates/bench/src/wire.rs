@@ -1,10 +1,10 @@
-//! What the wire half costs: the target beside the floor, and beside itself in another shape.
+//! The cost of the network side: the target compared with the floor, and with itself in another configuration.
 //!
-//! Contestants run side by side: each is a server of its own on the server's core and a set of connections that stay open, and
-//! they have their turns one after the other, in rounds, each round beginning with another. A line's value is the median over
-//! the rounds of the ratio within a round, so that a slow minute of the machine hits both sides.
+//! Each contestant is a server on the server's core, with connections that stay open. Contestants take turns, in rounds; each round
+//! starts with another contestant. The value of a line is the median, over the rounds, of the ratio within a round. So a slow minute
+//! of the machine affects both sides.
 //!
-//! The floor (`crates/reactor/examples/floor`) is run with epoll and with io_uring; the better one counts.
+//! The floor (`crates/reactor/examples/floor`) runs with epoll and with io_uring; the better one counts.
 
 use crate::client::{Client, Tally};
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
@@ -14,7 +14,7 @@ use crate::stream::{Direction, Load};
 use anyhow::Result;
 use std::time::Duration;
 
-/// Processor time per read.
+/// CPU time per read.
 pub(crate) const CPU_PER_READ: Measure = Measure {
     lines: &[Line::ratio("cpu_per_read_qd32", Goal::AtMost(1.25))],
     about: "server CPU time per 4 KiB read, QD 32, null device: target / floor",
@@ -71,7 +71,7 @@ pub(crate) const DIGEST_COST: Measure = Measure {
 };
 
 const NULL: [&str; 2] = ["--device", "null"];
-/// How a floor is run: its name, its backend, and how long it looks again before it sleeps.
+/// A variant of the floor: its name, its backend, and how long it polls before it sleeps.
 type Floor = (&'static str, &'static str, Duration);
 /// Floors that sleep whenever there is nothing to do.
 const SLEEPING: [Floor; 2] = [("epoll", "epoll", Duration::ZERO), ("io_uring", "io_uring", Duration::ZERO)];
@@ -101,7 +101,7 @@ fn connections(bench: &Bench) -> Result<Vec<Reading>> {
     let mut many = Client::of_target(&server, 64, Load { depth: 2, ..KIB_4 })?;
     let tallies = alternate(bench, &mut [&mut many, &mut few])?;
     let detail = format!(
-        "{:.0}k with 64, {:.0}k with 4; target's core {:.0} % and {:.0} % busy",
+        "{:.0}k with 64, {:.0}k with 4; core of the target {:.0} % and {:.0} % busy",
         median(&tallies[0], Tally::iops) / 1e3,
         median(&tallies[1], Tally::iops) / 1e3,
         median(&tallies[0], Tally::server_busy) * 100.0,
@@ -134,7 +134,7 @@ fn policy_cost(bench: &Bench) -> Result<Vec<Reading>> {
     let mut none = Client::of_target(&servers[1], 1, KIB_4)?;
     let tallies = alternate(bench, &mut [&mut gimbal, &mut none])?;
     let detail = format!(
-        "{:.0}k and {:.0}k IOPS; {:.0} and {:.0} ns of CPU per read; target's core {:.0} % and {:.0} % busy",
+        "{:.0}k and {:.0}k IOPS; {:.0} and {:.0} ns of CPU per read; core of the target {:.0} % and {:.0} % busy",
         median(&tallies[0], Tally::iops) / 1e3,
         median(&tallies[1], Tally::iops) / 1e3,
         median(&tallies[0], Tally::cpu_per_io),
@@ -145,7 +145,7 @@ fn policy_cost(bench: &Bench) -> Result<Vec<Reading>> {
     Ok(vec![Reading::new(ratios(&tallies[0], &tallies[1], Tally::iops), detail)])
 }
 
-/// Reads and writes are measured; the dearer one is the value.
+/// Measures reads and writes; the value is the one with the higher cost.
 fn digest_cost(bench: &Bench) -> Result<Vec<Reading>> {
     let server = bench.programs.target(bench.cores, &NULL)?;
     let mut found = Vec::new();
@@ -159,8 +159,8 @@ fn digest_cost(bench: &Bench) -> Result<Vec<Reading>> {
         details.push(format!("{what} {:.2}", ratios.median()));
         found.push(ratios);
     }
-    let dearer = found.into_iter().min_by(|a, b| a.median().total_cmp(&b.median())).expect("there are two");
-    Ok(vec![Reading::new(dearer, details.join(", "))])
+    let slower = found.into_iter().min_by(|a, b| a.median().total_cmp(&b.median())).expect("there are two");
+    Ok(vec![Reading::new(slower, details.join(", "))])
 }
 
 /// What is better.
@@ -173,7 +173,7 @@ enum Better {
 /// The target against the better floor.
 struct AgainstFloor {
     ratios: Rounds,
-    /// Medians of all, each with the part of its core that it used, in words.
+    /// Medians of all contestants, each with the part of its core that it used, as text.
     figures: String,
 }
 
@@ -221,8 +221,8 @@ fn against_floor(
     Ok(AgainstFloor { ratios: ratios(&tallies[0], &tallies[best], figure), figures })
 }
 
-/// Gives each contestant its turn, round after round, each round beginning with the next one. Answers for each contestant what
-/// its turns gave.
+/// Gives each contestant its turn, round after round; each round starts with the next contestant. Returns the results of the turns
+/// by contestant.
 fn alternate(bench: &Bench, contestants: &mut [&mut Client<'_>]) -> Result<Vec<Vec<Tally>>> {
     let mut tallies = vec![Vec::new(); contestants.len()];
     for round in 0..bench.rounds {

@@ -1,9 +1,8 @@
-//! What it costs the target to take back what a host that goes has queued, of little and of much.
+//! The cost of cancelling what a disconnected host has queued, for few and for many connections.
 //!
-//! A host of which one IO a second is let through fills its queues with commands that move no data, and closes all of its
-//! connections at once: one, and 256 of them. What the target does then, from the first closed socket to the last IO that is
-//! forgotten, is processor time per IO. If an IO were looked for among those that are queued, the larger crowd would cost hundreds
-//! of times as much for each.
+//! A host with a limit of one IO per second fills its queues with commands that move no data, and then closes all its connections at
+//! once: one connection, or 256. The measure is the target's CPU time per IO, from the first closed socket to the last cancelled IO.
+//! If the target scanned its queues for each IO, the 256 connections would cost hundreds of times as much per IO.
 
 use crate::bringup::Association;
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
@@ -23,25 +22,25 @@ pub(crate) const WITHDRAWAL: Measure = Measure {
         Line { name: "withdraw_ns", unit: "ns", goal: Goal::AtMost(5000.0) },
         Line::ratio("withdraw_scale", Goal::AtMost(1.5)),
     ],
-    about: "server CPU time per IO taken back when its host goes, of 256 K; and of 256 K / of 1 K",
+    about: "server CPU time per IO cancelled when its host disconnects, of 256 K; and of 256 K / of 1 K",
     disturbed: true,
     run: withdrawal,
 };
 
-/// Entries of each queue, and so commands of each connection and one more.
+/// Entries of each queue: one more than the commands of each connection.
 const ENTRIES: u16 = 1024;
 /// IO queues of a controller.
 const QUEUES_EACH: u16 = 64;
-/// Connections of the small crowd and of the large one.
+/// Connections in the small and in the large case.
 const FEW: u16 = 1;
 const MANY: u16 = 256;
-/// The small crowd comes so many times, as once is little to measure.
+/// How often the small case is repeated, because once is too short to measure.
 const TIMES: u16 = 16;
-/// A target that has used next to no processor time for so long has nothing to do.
+/// A target that has used almost no CPU time for this long is idle.
 const QUIET: Duration = Duration::from_millis(100);
-/// What it uses meanwhile to see whether IOs that wait for their limit hang.
+/// The CPU time that an idle target still uses, to check for hanging IOs.
 const IDLE: Duration = Duration::from_millis(2);
-/// How long it may take to come to rest.
+/// How long to wait until the target is idle.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the crowd queues stays queued.
@@ -53,7 +52,7 @@ limit_iops = 1
 
 fn withdrawal(bench: &Bench) -> Result<Vec<Reading>> {
     let server = bench.programs.null_target_with(bench.cores, &bench.folder, CROWD)?;
-    // The first crowd makes the target's tables as large as they become.
+    // The first run grows the target's tables to their final size.
     leave(&server, MANY, 1)?;
     let (mut nanos, mut ratios) = (Vec::new(), Vec::new());
     for _ in 0..bench.rounds {
@@ -68,7 +67,7 @@ fn withdrawal(bench: &Bench) -> Result<Vec<Reading>> {
     Ok(vec![Reading::new(nanos, cost), Reading::new(ratios, detail)])
 }
 
-/// So many connections fill their queues and are closed; so many times. Answers nanoseconds for each IO.
+/// Opens connections, fills their queues and closes them, several times. Returns nanoseconds per IO.
 fn leave(server: &Server, connections: u16, times: u16) -> Result<f64> {
     let mut used = Duration::ZERO;
     for _ in 0..times {
@@ -94,13 +93,13 @@ fn leave(server: &Server, connections: u16, times: u16) -> Result<f64> {
     Ok(used.as_nanos() as f64 / ios)
 }
 
-/// As many commands as the queue takes.
+/// Sends as many commands as the queue holds.
 fn fill(socket: &mut TcpStream) -> Result<()> {
     let capsules: Vec<u8> = (0..ENTRIES - 1).flat_map(Load::verify).collect();
     socket.write_all(&capsules).context("filling a queue")
 }
 
-/// Waits until the server does nothing; answers the processor time that it has used.
+/// Waits until the server is idle, and returns the CPU time that it has used.
 fn await_rest(server: &Server) -> Result<Duration> {
     let began = Instant::now();
     let mut used = server.processor_time()?;
@@ -111,6 +110,6 @@ fn await_rest(server: &Server) -> Result<Duration> {
             return Ok(used);
         }
         used = now;
-        ensure!(began.elapsed() < PATIENCE, "the target does not come to rest within {PATIENCE:?}");
+        ensure!(began.elapsed() < PATIENCE, "the target is not idle after {PATIENCE:?}");
     }
 }

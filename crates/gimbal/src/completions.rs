@@ -9,11 +9,11 @@ use std::process::ExitCode;
 /// Arguments of `gimbal completions`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 
-/// Prints the script to source.
+/// Prints the script, which the user's shell sources.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Into memory first: the generator panics if it cannot write.
     let mut script = Vec::new();

@@ -1,4 +1,4 @@
-//! `gimbal config check FILE`: what is wrong with a configuration, before it is used.
+//! `gimbal config check FILE`: finds the problems of a configuration before it is used.
 
 use crate::output;
 use clap::Subcommand;
@@ -15,14 +15,14 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Say everything that is wrong with a file, without starting anything
+    /// Report every problem of a file, with its line; starts nothing and opens no device
     Check {
-        /// The file
+        /// The configuration file
         file: PathBuf,
     },
 }
 
-/// Prints one line per problem on stderr, or what the file sets up (and on stderr what is odd about it).
+/// Prints one line per problem on stderr. If the file is valid, prints a summary on stdout, and warnings on stderr.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ConfigCommand::Check { file } = args.command;
     match Config::load(&file) {

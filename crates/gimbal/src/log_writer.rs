@@ -1,20 +1,20 @@
-//! Where the log of `gimbal serve` goes: to a queue, and from there, by a thread of its own, to stderr.
+//! Writes the log of `gimbal serve`: lines go to a queue, and a separate thread writes them to stderr.
 //!
 //! ```text
 //!   any thread ──push──► queue (bounded) ──► writer thread ──► stderr: a file, a pipe, a terminal
-//!                  └ full: the line is counted, and forgotten          └ fails: so are the lines it was to write
+//!                  └ full: the line is counted and dropped             └ fails: the same for its lines
 //! ```
 //!
-//! A disk that is full, a pipe that was closed or that nobody reads, a terminal that was stopped: none of them is a reason to
-//! hold up an IO or to end. So whoever logs never waits for stderr and never hears of its errors; what cannot be written is
-//! lost, and when writing works again the log says how many lines that were, and why.
+//! A full disk, a pipe that is closed or that nobody reads, a stopped terminal: none of these may delay an IO or stop the target. So
+//! a thread that logs never waits for stderr and never sees its errors. What cannot be written is lost. When writing works again,
+//! the log says how many lines were lost, and why.
 //!
-//! Lines go out whole, in writes of at most `PIECE` bytes, so that other writers to the same pipe do not tear them. A line that a
-//! full disk has cut is ended before the next one.
+//! Lines are written whole, in writes of at most `PIECE` bytes, so that other writers to the same pipe do not tear them. If a full
+//! disk cuts a line, the writer ends that line before it writes the next one.
 //!
 //! Holds: a log that cannot be written costs lines, which are counted, and nothing else (`tests/log_trouble.rs`, and the tests
 //!        below); at most `CAPACITY` bytes wait.
-//! Elsewhere: how many lines a host may cause is `complaints` of the target; what is logged is `config::LogConfig`.
+//! Elsewhere: `complaints` of the target limits how many lines a host may cause; `config::LogConfig` says what is logged.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::json;
@@ -30,11 +30,11 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer as FormatWriter;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// Bytes that wait to be written.
+/// The most bytes that wait to be written.
 const CAPACITY: usize = 1 << 20;
-/// The longest write of more than one line: what a pipe takes as a whole (`PIPE_BUF`).
+/// The longest write of more than one line: what a pipe writes atomically (`PIPE_BUF`).
 const PIECE: usize = 4096;
-/// How long after a failed write the next one is tried, if no new line comes first.
+/// After a failed write, the next one is tried after this time, or when a new line comes.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The log. Clones write to the same queue.
@@ -46,9 +46,9 @@ pub(crate) struct LogWriter {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something waits, or is lost.
+    /// Signalled when a line waits or was dropped.
     filled: Condvar,
-    /// Nothing waits, and nothing is being written.
+    /// Signalled when nothing waits and nothing is being written.
     emptied: Condvar,
     capacity: usize,
 }
@@ -56,7 +56,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<u8>,
-    /// Lines that came while the queue was full, all of them after those that wait.
+    /// Lines that came while the queue was full. All of them are later than those that wait.
     turned_away: u64,
     is_writing: bool,
 }
@@ -65,7 +65,7 @@ impl LogWriter {
     /// A log to `output`.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// The thread cannot be started.
     pub(crate) fn start(output: File, format: LogFormat) -> io::Result<LogWriter> {
         LogWriter::with_capacity(output, format, CAPACITY)
     }
@@ -80,12 +80,12 @@ impl LogWriter {
         Ok(LogWriter { shared, format })
     }
 
-    /// Adds a line of the log's own, past all filters.
+    /// Adds a line that bypasses all filters.
     pub(crate) fn say(&self, level: &str, message: &str) {
         self.shared.push(line(self.format, level, message, &[]).as_bytes());
     }
 
-    /// Waits until everything that was said is written or lost, for `limit` at most.
+    /// Waits until every line so far is written or lost, but at most for `limit`.
     pub(crate) fn drain(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         let mut queue = self.shared.lock();
@@ -129,14 +129,14 @@ impl Queue {
 }
 
 impl Shared {
-    /// A thread that panicked while it held the lock has ended the process, or was a test's.
+    /// A poisoned lock is ignored: a panic ends the process, except in tests.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn push(&self, record: &[u8]) {
         let mut queue = self.lock();
-        // Once a line was turned away, so are those after it, until that was told: the order is kept.
+        // After a dropped line, later lines are dropped too, until the log has reported it. This keeps the order.
         if queue.turned_away > 0 || queue.waiting.len() + record.len() > self.capacity {
             queue.turned_away += lines(record);
         } else {
@@ -159,8 +159,8 @@ impl Shared {
         }
     }
 
-    /// Waits for lines, puts them into `taken`, and answers how many more were turned away. With nothing to write it is back
-    /// after a while if `is_retrying`.
+    /// Waits for lines, puts them into `taken`, and returns how many more were dropped. If `is_retrying`, it also returns after
+    /// `RETRY` without lines.
     fn take(&self, taken: &mut Vec<u8>, is_retrying: bool) -> u64 {
         let mut queue = self.lock();
         queue.is_writing = false;
@@ -183,11 +183,11 @@ impl Shared {
 struct Output {
     file: File,
     format: LogFormat,
-    /// Lines that were not written and not told of.
+    /// Lines that were lost and not yet reported.
     lost: u64,
     /// Why the latest write failed; `None` if it did not.
     cause: Option<io::Error>,
-    /// Whether a line was begun and not ended.
+    /// Whether the last line was cut.
     is_torn: bool,
 }
 
@@ -200,7 +200,7 @@ impl Output {
         self.lost += count;
     }
 
-    /// Writes whole lines, and before them how many were lost earlier. What cannot be written is lost.
+    /// Writes whole lines, after a line that says how many were lost before. What cannot be written is lost.
     fn write(&mut self, bytes: &[u8]) {
         if self.lost > 0 && self.tell_lost().is_err() {
             self.lost += lines(bytes);
@@ -239,7 +239,7 @@ impl Output {
         }
     }
 
-    /// Writes all of `piece`. The error comes with how much of it was written.
+    /// Writes all of `piece`. An error contains the number of bytes written.
     fn write_piece(&mut self, piece: &[u8]) -> Result<(), (usize, io::Error)> {
         if self.is_torn {
             write_all(&self.file, b"\n").map_err(|(_, error)| (0, error))?;
@@ -253,7 +253,7 @@ impl Output {
     }
 }
 
-/// As many whole lines as one write may have, or one that is longer.
+/// As many whole lines as fit one write; or one line, if it is longer than that.
 fn first_piece(bytes: &[u8]) -> &[u8] {
     let end_of_line = |byte: &u8| *byte == b'\n';
     let within = bytes.iter().take(PIECE).rposition(end_of_line);
@@ -261,7 +261,7 @@ fn first_piece(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// Writes all of `bytes`, waiting as long as it takes for a pipe that has no room. The error comes with how much was written.
+/// Writes all of `bytes`, and waits for a full pipe as long as necessary. An error contains the number of bytes written.
 fn write_all(mut file: &File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut done = 0;
     while done < bytes.len() {
@@ -269,7 +269,7 @@ fn write_all(mut file: &File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
             Ok(0) => return Err((done, io::ErrorKind::WriteZero.into())),
             Ok(count) => done += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Whoever shares the pipe or terminal has made it so.
+            // Another process that shares the pipe or terminal has made it non-blocking.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 match poll(&mut [PollFd::new(&file.as_fd(), PollFlags::OUT)], None) {
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -282,15 +282,15 @@ fn write_all(mut file: &File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     Ok(())
 }
 
-/// Lines that end in `bytes`.
+/// The number of lines that end in `bytes`.
 fn lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// A record in the form of the others.
+/// A record in the configured format.
 fn line(format: LogFormat, level: &str, message: &str, numbers: &[(&str, u64)]) -> String {
     let mut time = String::new();
-    // Writing to a string does not fail.
+    // Formatting into a string cannot fail.
     let _ = SystemTime.format_time(&mut FormatWriter::new(&mut time));
     match format {
         LogFormat::Text => format!("{time} {level:>5} {message}\n"),

@@ -1,5 +1,4 @@
-//! A switch in this process, and load on it over real NVMe/TCP connections on loopback: what the demo and the lab's live runs
-//! stand on.
+//! Runs a switch in this process, and loads it over real NVMe/TCP connections on loopback. The demo and the lab's live runs use it.
 
 use crate::bench::{self, Job, Observer, Options, Results, Target};
 use anyhow::{Context, Result, bail, ensure};
@@ -7,24 +6,24 @@ use std::time::Duration;
 use target::config::Config;
 use target::{Server, ServerHandle, Shutdown};
 
-/// How long the switch may take to finish what it has.
+/// How long the switch may take to finish its outstanding commands.
 const DRAIN_LIMIT: Duration = Duration::from_secs(20);
 
-/// A switch that runs.
+/// A running switch.
 pub(crate) struct Loopback {
     server: ServerHandle,
-    /// The subsystem that everybody uses.
+    /// The subsystem that all jobs use.
     nqn: String,
 }
 
 impl Loopback {
-    /// Starts a switch. Everybody will use the first subsystem of `config`.
+    /// Starts a switch. All jobs will use the first subsystem of `config`.
     pub(crate) fn start(config: Config) -> Result<Loopback> {
         let nqn = config.subsystems[0].nqn.clone();
         Ok(Loopback { server: Server::start(config).context("starting the switch")?, nqn })
     }
 
-    /// The switch, to look at.
+    /// The switch, for its statistics.
     pub(crate) fn server(&self) -> &ServerHandle {
         &self.server
     }
@@ -44,7 +43,7 @@ impl Loopback {
         }
     }
 
-    /// Ends the switch in order.
+    /// Stops the switch in order.
     pub(crate) fn end(self) -> Result<()> {
         let drained = self.server.shutdown(DRAIN_LIMIT);
         ensure!(drained == Shutdown::Complete, "the switch did not finish within {DRAIN_LIMIT:?}");

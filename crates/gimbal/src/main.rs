@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// Shares NVMe SSDs among many tenants over NVMe/TCP, so that each gets its fair share and a short latency tail.
+/// Shares NVMe SSDs among many tenants over NVMe/TCP. Each tenant gets its fair share and a short latency tail.
 #[derive(Parser)]
 #[command(
     name = "gimbal",
@@ -41,17 +41,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Load a target and measure it
+    /// Generate load on a target and measure it
     Bench(Box<bench::Args>),
-    /// Show fairness and tails with and without the switch: no set-up, no SSD
+    /// Show fairness and tail latency with and without the switch; needs no set-up and no SSD
     Demo(demo::Args),
-    /// Compare schedulers in virtual time, and hold the papers' claims against them
+    /// Compare schedulers in virtual time, and check the claims of the papers
     Lab(lab::Args),
-    /// Share SSDs: the target
+    /// Run the target: share SSDs over NVMe/TCP
     Serve(Box<serve::Args>),
-    /// Look at configurations of the target
+    /// Check a configuration file of the target
     Config(config_check::Args),
-    /// Print completions for a shell
+    /// Print a completion script for a shell
     Completions(completions::Args),
 }
 
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 /// Shows help, the version, or what is wrong with the arguments.
 fn explain(shown: &clap::Error) -> ExitCode {
     match shown.print() {
-        // The reader has gone, or there is no standard error to complain on.
+        // Otherwise: the reader is gone, or there is no standard error to report to.
         Err(error) if !shown.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
             output::note(format_args!("gimbal: standard output cannot be written: {error}"));
             ExitCode::FAILURE

@@ -1,7 +1,7 @@
-//! Telling a service manager how we are: systemd's notification protocol, a line or two to a datagram socket.
+//! Reports the state of the target to a service manager by systemd's notification protocol: a line or two to a datagram socket.
 //!
-//! With `Type=notify-reload` systemd knows when hosts may connect, when a reload has begun and is over, and that we end; it
-//! sends SIGHUP itself on `systemctl reload`. Without `NOTIFY_SOCKET` in the environment nobody wants to know.
+//! With `Type=notify-reload` systemd knows when hosts may connect, when a reload begins and ends, and when the target stops. On
+//! `systemctl reload` it sends SIGHUP itself. Without `NOTIFY_SOCKET` in the environment there is no service manager to tell.
 
 use reactor::Clock;
 use std::env;
@@ -10,14 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use tracing::warn;
 
-/// What there is to tell.
+/// The state to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Hosts may connect; also after a reload, whatever came of it.
+    /// Hosts may connect. Also sent after a reload, successful or not.
     Ready,
-    /// The configuration is being read again.
+    /// A reload of the configuration has begun.
     Reloading,
-    /// The end has begun.
+    /// The target is stopping.
     Stopping,
 }
 
@@ -25,14 +25,14 @@ impl State {
     fn message(self) -> String {
         match self {
             State::Ready => "READY=1\n".to_owned(),
-            // The time tells this reload's READY from an earlier one's.
+            // systemd uses the time to match READY with this reload.
             State::Reloading => format!("RELOADING=1\nMONOTONIC_USEC={}\n", Clock.now().0 / 1000),
             State::Stopping => "STOPPING=1\n".to_owned(),
         }
     }
 }
 
-/// Tells the service manager, if there is one. That it cannot be told is no reason to end.
+/// Tells the service manager, if there is one. If that fails, the target continues.
 pub(crate) fn notify(state: State) {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else { return };
     let address = match name.as_bytes() {
@@ -43,6 +43,6 @@ pub(crate) fn notify(state: State) {
         UnixDatagram::unbound()?.send_to_addr(state.message().as_bytes(), &address).map(drop)
     });
     if let Err(error) = sent {
-        warn!(socket = ?name, %error, "the service manager cannot be told: {state:?}");
+        warn!(socket = ?name, %error, "cannot notify the service manager of the state {state:?}");
     }
 }

@@ -1,15 +1,15 @@
-//! What commands print and which files they write: one place, so that a closed pipe and a full disk mean the same everywhere.
+//! All output of the commands, to standard output and to files. So a closed pipe and a full disk have the same effect everywhere.
 //!
 //! | what happens | what a command does |
 //! |---|---|
-//! | nobody reads standard output any more (`\| head -1`) | prints nothing more and ends with its own exit code |
+//! | nobody reads standard output any more (`\| head -1`) | prints nothing more and exits with its own exit code |
 //! | standard output cannot be written (a full disk) | fails with an error, exit code 1 |
-//! | standard error cannot be written | goes on without it: there is no place left to complain |
+//! | standard error cannot be written | continues without it: there is no other place for messages |
 //! | a file that a flag names cannot be written as a whole | fails with an error that names the file, exit code 1 |
 //!
 //! The signal SIGPIPE stays ignored: it would also end a command whose TCP connection breaks.
 //!
-//! Holds: no other file of this crate prints (the lints `print_stdout` and `print_stderr`); each subcommand keeps to the table
+//! Holds: no other file of this crate prints (the lints `print_stdout` and `print_stderr`); each subcommand follows the table
 //! (`tests/output.rs`).
 
 use anyhow::{Context, Result};
@@ -30,7 +30,7 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == STANDARD_OUTPUT
 }
 
-/// Whether anybody still reads standard output. Long work whose only result is printed may end early if not.
+/// Whether anybody still reads standard output. If not, long work may end early when printing is its only result.
 pub(crate) fn has_reader() -> bool {
     !CLOSED.load(Ordering::Relaxed)
 }
@@ -49,13 +49,13 @@ pub(crate) fn line(text: impl Display) -> Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// Tells people something that is not the command's result, on standard error. A line.
+/// Prints a line on standard error, for people: a message that is not the result of the command.
 pub(crate) fn note(text: impl Display) {
-    // There is no other place to say that standard error cannot be written.
+    // If this fails, there is no other place to report it.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Standard output; takes everything and keeps nothing once nobody reads it.
+/// Standard output. Once nobody reads it, writes succeed and the bytes are dropped.
 pub(crate) struct Stdout;
 
 impl Write for Stdout {
@@ -82,8 +82,8 @@ fn is_closed(error: &io::Error) -> bool {
     is_closed
 }
 
-/// Where results go: a file that a flag names (`-` is standard output). Made before the work, so that a place that cannot be
-/// written is found before the work and not after it.
+/// Where results go: a file that a flag names (`-` is standard output). Created before the work, so that an error shows before
+/// the work and not after it.
 pub(crate) struct Destination {
     /// `None` is standard output.
     file: Option<(PathBuf, BufWriter<File>)>,
@@ -112,7 +112,7 @@ impl Destination {
         self.write(&format!("{text}\n"))
     }
 
-    /// Hands over what was written so far to whoever reads along.
+    /// Flushes what was written so far, for a program that reads the file meanwhile.
     pub(crate) fn flush(&mut self) -> Result<()> {
         match &mut self.file {
             None => Ok(()),
@@ -120,7 +120,7 @@ impl Destination {
         }
     }
 
-    /// Ends the file. Only after this is it whole.
+    /// Closes the file. It is complete only after this succeeds.
     pub(crate) fn close(self) -> Result<()> {
         let Some((path, mut file)) = self.file else { return Ok(()) };
         file.flush().and_then(|()| sync(file.get_ref())).with_context(|| cannot_write(&path))
@@ -133,7 +133,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     File::create(path).and_then(write).with_context(|| cannot_write(path))
 }
 
-/// Makes sure that a file can be written, and leaves everything as it is: the contents of a file, and a file that is not there.
+/// Checks that a file can be written, and changes nothing: neither the contents of a file, nor whether it exists.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     let opened = OpenOptions::new().append(true).create(true).open(path).map(drop);
@@ -145,10 +145,10 @@ fn cannot_write(path: &Path) -> String {
     format!("{} cannot be written", path.display())
 }
 
-/// Some file systems find out only now that there is no room.
+/// Syncs the file, because some file systems report a full disk only then.
 fn sync(file: &File) -> io::Result<()> {
     match file.sync_all() {
-        // A pipe, a terminal: there is nothing to bring anywhere.
+        // A pipe or a terminal cannot be synced.
         Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
         other => other,
     }

@@ -1,9 +1,9 @@
-//! `gimbal serve`: the target, until a signal ends it.
+//! `gimbal serve`: runs the target until a signal stops it.
 //!
-//! Prints `listening on ADDRESS` on stdout for each address when hosts may connect; everything else goes to the log on stderr.
-//! The first SIGTERM or SIGINT ends the target in order, the second at once. SIGHUP reads the configuration file again.
+//! Prints `listening on ADDRESS` on stdout for each address when hosts may connect. Everything else goes to the log on stderr.
+//! The first SIGTERM or SIGINT stops the target in order, the second one at once. SIGHUP reloads the configuration file.
 //!
-//! Holds: neither stdout nor stderr can hold up or end the target, whatever stands behind them (`tests/log_trouble.rs`).
+//! Holds: stdout and stderr never delay or stop the target, whatever reads them (`tests/log_trouble.rs`).
 //! Elsewhere: how the log is written is `log_writer`.
 
 use crate::log_writer::LogWriter;
@@ -38,13 +38,13 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{JsonFields, format};
 use units::{Bytes, Nanos};
 
-/// How long a new configuration waits for IOs to what the old one had and the new one has not.
+/// How long a reload waits for the IOs of devices and namespaces that the new configuration removes.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
-/// How long the end of the process waits for the log to be written, and the start for stdout.
+/// How long the process waits for the log to be written before it exits, and for stdout at the start.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
-/// Size of a device that is not there, when none is given.
+/// Default size of a null device.
 const NULL_SIZE: Bytes = Bytes::gib(1024);
-/// Size of an emulated SSD when none is given: that of the default model.
+/// Default size of an emulated SSD: that of the default model.
 const EMULATED_SIZE: Bytes = Bytes::gib(16);
 
 /// Arguments of `gimbal serve`.
@@ -56,72 +56,72 @@ const EMULATED_SIZE: Bytes = Bytes::gib(16);
   gimbal serve -c gimbal.toml
 
 Signals:
-  SIGHUP           read the configuration file again; hosts stay connected (`gimbal config check` it first)
-  SIGTERM, SIGINT  end: answer what has come, flush, close; once more to end at once")]
+  SIGHUP           reload the configuration file; hosts stay connected (run `gimbal config check FILE` first)
+  SIGTERM, SIGINT  stop: answer outstanding commands, flush, close; a second signal stops at once")]
 pub(crate) struct Args {
-    /// A configuration file (see `gimbal config check`)
+    /// Configuration file (check it with `gimbal config check FILE`)
     #[arg(short, long, value_name = "FILE", required_unless_present = "device", conflicts_with = "device")]
     pub(crate) config: Option<PathBuf>,
-    /// What to share: a block device or file, `emulated`, `emulated:PROFILE`, or `null`
+    /// Device to share: a block device, a file, `emulated`, `emulated:PROFILE`, or `null`
     #[arg(long, value_name = "PATH|emulated[:PROFILE]|null")]
     device: Option<String>,
-    /// Size of the device, such as 100G; a file that is there must have this size
+    /// Size of the device, such as 100G; an existing file must have this size
     #[arg(long, value_parser = size, conflicts_with = "config")]
     size: Option<Bytes>,
-    /// Make the file, sparse, if it is not there
+    /// Create the file (sparse) if it does not exist
     #[arg(long, requires = "size", conflicts_with = "config")]
     create: bool,
-    /// Share the device although somebody else uses it (a mount, swap, LVM, another program): what is on it may be destroyed
+    /// Share the device although it is in use (mounted, swap, LVM, another program); its data may be destroyed
     #[arg(long, conflicts_with = "config")]
     force: bool,
-    /// Where hosts connect, more than once if wanted; port 0 lets the system choose [default: 127.0.0.1:4420]
+    /// Address that hosts connect to; may be repeated; with port 0 the system chooses one [default: 127.0.0.1:4420]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Name of the subsystem
+    /// NQN of the subsystem
     #[arg(long, conflicts_with = "config")]
     nqn: Option<String>,
-    /// Who goes to the SSD next, and when
+    /// Scheduler: decides which IO goes to the SSD next, and when
     #[arg(long, value_enum, conflicts_with = "config")]
     scheduler: Option<Scheduler>,
-    /// What was measured of the device, for gimbal-next, reflex and flashfq
+    /// Calibration of the device, for gimbal-next, reflex and flashfq (`gimbal lab calibrate` writes one)
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     calibration: Option<PathBuf>,
     /// State of an emulated SSD's flash at the start
     #[arg(long, value_enum, conflicts_with = "config")]
     condition: Option<FlashCondition>,
-    /// Speed of an emulated SSD against the real one, such as 0.1
+    /// Speed of an emulated SSD relative to the real one; 0.1 is ten times slower
     #[arg(long, value_parser = speed, conflicts_with = "config")]
     speed: Option<Speed>,
-    /// How to talk to the system
+    /// Kernel interface for network and disk; `auto` is io_uring if it is allowed, else epoll
     #[arg(long, value_enum)]
     pub(crate) backend: Option<BackendName>,
-    /// How long a device's thread looks for work before it sleeps, while IOs come quickly; `0us` is never [default: 50us if
-    /// there is a processor for each device]
+    /// How long the thread of a device polls for work before it sleeps, while IOs come quickly; `0us`: never [default: 50us if
+    /// there is a CPU for each device, else 0us]
     #[arg(long, value_name = "SPAN", value_parser = span)]
     pub(crate) spin: Option<Nanos>,
-    /// Where reservations that persist are kept [default: $STATE_DIRECTORY, /var/lib/gimbal for root, ~/.local/state/gimbal for
-    /// others]
+    /// Directory for reservations that survive a restart [default: $STATE_DIRECTORY, else /var/lib/gimbal for root and
+    /// ~/.local/state/gimbal for other users]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// What to log, such as `info` or `warn,target=debug`
+    /// Log filter, such as `info` or `warn,target=debug`
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
-    /// Form of the log
+    /// Log format
     #[arg(long, value_enum)]
     pub(crate) log_format: Option<LogForm>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Scheduler {
-    /// Gimbal with a bounded lead: shares hold even for tenants that are out of slots
+    /// Gimbal with a bounded service lag: shares also hold for tenants that have no free slot
     Gimbal,
-    /// Gimbal that is fair in what IOs take of the device, by a calibrated model of it
+    /// Gimbal with fair shares of device time, by a calibrated model of the device
     GimbalNext,
     /// Gimbal exactly as published
     GimbalPaper,
-    /// ReFlex: tokens by a calibrated model of the device
+    /// ReFlex: tokens, by a calibrated model of the device
     Reflex,
-    /// FlashFQ: equal parts of the device's time, by a calibrated model of it
+    /// FlashFQ: equal shares of device time, by a calibrated model of the device
     Flashfq,
     /// First in, first out
     None,
@@ -147,7 +147,7 @@ pub(crate) enum LogForm {
     Json,
 }
 
-/// Serves until a signal.
+/// Runs the target until a signal stops it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut config, lines) = config_of(&args)?;
     let mut stateless = None;
@@ -155,16 +155,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (config.state_dir, stateless) = state_dir::default()?;
     }
     config.judge().map_err(|error| Error::msg(explain_config(error, &args, lines.as_ref())))?;
-    survive_failing_files().context("signals cannot be handled")?;
-    let stderr = stderr().as_fd().try_clone_to_owned().context("stderr")?;
+    survive_failing_files().context("cannot install signal handlers")?;
+    let stderr = stderr().as_fd().try_clone_to_owned().context("cannot use stderr")?;
     let log =
-        LogWriter::start(stderr.into(), config.log.format).context("the log's thread cannot be started")?;
+        LogWriter::start(stderr.into(), config.log.format).context("cannot start the thread of the log")?;
     let result = serve(&args, config, lines.as_ref(), stateless, &log);
     log.drain(OUTPUT_GRACE);
     result
 }
 
-/// Serves, once it is known where things are. Without a place for reservations, `stateless` says why.
+/// Runs the target with a complete configuration. Without a state directory, `stateless` says why.
 fn serve(
     args: &Args,
     config: Config,
@@ -174,10 +174,10 @@ fn serve(
 ) -> anyhow::Result<ExitCode> {
     let set_filter = start_log(&config.log, log.clone())?;
     abort_on_panic(log.clone());
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot install signal handlers")?;
     if let Some(why) = stateless {
         warn!(
-            "reservations do not persist, and hosts that ask for it (Linux's own calls do) are refused: {why}; give --state-dir"
+            "reservations do not persist, and a host that asks for persistence (Linux's own calls do) is refused: {why}; give --state-dir"
         );
     }
     let mut server = Server::start(config).map_err(|error| Error::msg(explain_start(error, args, lines)))?;
@@ -191,7 +191,7 @@ fn serve(
     }
     notify(State::Stopping);
     let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
-    info!(?limit, "ending: commands that came are answered; once more to end at once");
+    info!(?limit, "stopping: outstanding commands are answered; a second signal stops at once");
     let stopper = server.stopper();
     thread::spawn(move || {
         signals.forever().find(|signal| *signal != SIGHUP);
@@ -203,8 +203,7 @@ fn serve(
     })
 }
 
-/// Writes to a pipe that was closed, and to a file that may not grow, are errors that the writer hears of, not the end of the
-/// process.
+/// A write to a closed pipe, or to a file at its size limit, must return an error and not kill the process.
 fn survive_failing_files() -> io::Result<()> {
     for signal in [SIGPIPE, SIGXFSZ] {
         flag::register(signal, Arc::default())?;
@@ -212,31 +211,33 @@ fn survive_failing_files() -> io::Result<()> {
     Ok(())
 }
 
-/// Says on stdout where hosts connect. Whoever started the target may have closed stdout, or may not read it.
+/// Prints the listening addresses on stdout. stdout may be closed, or nobody may read it.
 fn announce(addresses: &[SocketAddr]) {
     let text: String = addresses.iter().map(|address| format!("listening on {address}\n")).collect();
     let (done, is_done) = channel();
     let write = move || {
         if let Err(error) = output::print(&text) {
-            warn!("stdout does not take the addresses that are listened on: {error:#}");
+            warn!("cannot write the listening addresses to stdout: {error:#}");
         }
-        // Nobody waits any more if this fails.
+        // If this fails, the receiver has stopped waiting.
         let _ = done.send(());
     };
     match thread::Builder::new().name("stdout".to_owned()).spawn(write) {
         Ok(_) if is_done.recv_timeout(OUTPUT_GRACE).is_err() => {
-            warn!("nobody reads stdout, where the addresses that are listened on are written");
+            warn!("nobody reads stdout: the listening addresses wait to be written there");
         }
         Ok(_) => {}
-        Err(error) => warn!(%error, "stdout cannot be written: there is no thread for it"),
+        Err(error) => {
+            warn!(%error, "cannot write the listening addresses to stdout: no thread can be started")
+        }
     }
 }
 
-/// Takes over what the configuration file says now. Whatever is wrong is logged, and the target goes on.
+/// Applies the current configuration file. Problems are logged, and the target continues with the old configuration.
 fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
     let Some(file) = &args.config else {
         warn!(
-            "SIGHUP: there is nothing to reload, as the target was started by flags; start it with --config"
+            "SIGHUP: nothing to reload, because the target was started with flags; start it with --config FILE"
         );
         return;
     };
@@ -262,7 +263,7 @@ fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
     }
 }
 
-/// The configuration, and if it is from a file, where in it everything stands.
+/// The configuration, and, if it comes from a file, the lines of its fields.
 fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
     let (mut config, lines) = match (&args.config, &args.device) {
         (Some(file), _) => {
@@ -304,15 +305,21 @@ fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
 fn simple(device: &str, args: &Args) -> anyhow::Result<Config> {
     let kind = device_kind(device, args)?;
     let is_emulated = matches!(kind, DeviceKind::Emulated(_));
-    ensure!(is_emulated || args.speed.is_none(), "--speed is for emulated devices, {device:?} is none");
+    ensure!(
+        is_emulated || args.speed.is_none(),
+        "--speed works only with an emulated device, and {device:?} is none; leave it out"
+    );
     ensure!(
         is_emulated || args.condition.is_none(),
-        "--condition is for emulated devices, {device:?} is none"
+        "--condition works only with an emulated device, and {device:?} is none; leave it out"
     );
     let is_file = matches!(kind, DeviceKind::File { .. });
     let is_on_disk = is_file || matches!(kind, DeviceKind::Block { .. });
-    ensure!(is_file || !args.create, "--create is for files, {device:?} is none");
-    ensure!(is_on_disk || !args.force, "--force is for files and block devices, {device:?} is none");
+    ensure!(is_file || !args.create, "--create works only with a file, and {device:?} is none; leave it out");
+    ensure!(
+        is_on_disk || !args.force,
+        "--force works only with a file or a block device, and {device:?} is none; leave it out"
+    );
     let mut config = Config::simple(kind, DEFAULT_LISTEN);
     config.devices[0].force = args.force;
     if let Some(nqn) = &args.nqn {
@@ -353,7 +360,7 @@ fn device_kind(device: &str, args: &Args) -> anyhow::Result<DeviceKind> {
     if is_block_device(&path) {
         ensure!(
             args.size.is_none(),
-            "--size is for files and emulated devices, {device:?} is a block device"
+            "--size works only with a file or an emulated device, and {device:?} is a block device; leave it out"
         );
         return Ok(DeviceKind::Block { path, direct: true });
     }
@@ -364,12 +371,12 @@ fn is_block_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Logs to stderr, so that stdout says nothing but where hosts connect. Answers what changes the filter later.
+/// Starts the log on stderr; stdout has only the listening addresses. Returns a function that changes the filter later.
 fn start_log(log: &LogConfig, writer: LogWriter) -> anyhow::Result<SetFilter> {
     let filter = filter_of(log).map_err(anyhow::Error::msg)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // They would be written to stderr, by whoever logs.
+        // The thread that logs would write them to stderr itself, and might block.
         .log_internal_errors(false)
         .with_writer(writer);
     Ok(match log.format {
@@ -397,10 +404,10 @@ fn filter_of(log: &LogConfig) -> Result<EnvFilter, String> {
     log.filter().map_err(|error| format!("log.level: {error}"))
 }
 
-/// A panic is a bug of ours. A target that went on without one of its threads would leave hosts waiting for answers that
-/// never come; one that is gone is noticed at once, by them and by whatever starts it again.
+/// A panic is a bug of ours. If the target continued without one of its threads, hosts would wait for answers that never come.
+/// If it exits, hosts and the service manager notice at once.
 ///
-/// The report goes through the log, whose thread writes it: a stderr that nobody reads must not keep the process alive.
+/// The report goes through the thread of the log, because a stderr that nobody reads must not keep the process alive.
 fn abort_on_panic(log: LogWriter) {
     panic::set_hook(Box::new(move |info| {
         let thread = thread::current();
@@ -410,7 +417,7 @@ fn abort_on_panic(log: LogWriter) {
             BacktraceStatus::Captured => format!("\n{backtrace}"),
             _ => String::new(),
         };
-        log.say("ERROR", &format!("thread {name:?} {info}; this is a bug: the target is aborted{backtrace}"));
+        log.say("ERROR", &format!("thread {name:?} {info}; this is a bug: the target aborts{backtrace}"));
         log.drain(OUTPUT_GRACE);
         process::abort();
     }));
@@ -421,9 +428,10 @@ fn size(text: &str) -> Result<Bytes, String> {
 }
 
 fn span(text: &str) -> Result<Nanos, String> {
-    parse_span(text).ok_or_else(|| "not a span of time; write 20us, 0.1ms or 0us".to_owned())
+    parse_span(text).ok_or_else(|| "not a time; write 20us, 0.1ms or 0us".to_owned())
 }
 
 fn speed(text: &str) -> Result<Speed, String> {
-    Speed::parse(text).ok_or_else(|| "not a speed; write 1, 0.1 or 2.5, in whole thousandths".to_owned())
+    Speed::parse(text)
+        .ok_or_else(|| "not a speed; write 1, 0.1 or 2.5, with at most three decimals".to_owned())
 }

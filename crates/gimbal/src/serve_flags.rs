@@ -1,14 +1,14 @@
-//! Problems of a configuration in the words of whoever wrote it: the flag that was typed, or the line of the file.
+//! Reports a problem of the configuration at the place where the user wrote it: a flag, or a line of the file.
 //!
-//! A target that was started by flags has no file, and its user has never heard of `device[0].size`. One that was started with a
-//! file may have flags beside it, which override some fields.
+//! A user who starts the target with flags has no file and does not know `device[0].size`. A user who starts it with a file may
+//! also give flags that override some fields.
 
 use crate::serve::Args;
 use std::path::Path;
 use target::StartError;
 use target::config::{ConfigError, Lines, Problem};
 
-/// The flag that a field comes from when there is no file, and what to do if the advice for a file does not fit.
+/// The flag that sets a field when there is no file, and other advice if the advice for a file does not fit.
 const FLAGS: &[(&str, &str, Option<&str>)] = &[
     ("device[0].path", "--device", None),
     ("device[0].profile", "--device", None),
@@ -24,7 +24,7 @@ const FLAGS: &[(&str, &str, Option<&str>)] = &[
     ("subsystem[0].nqn", "--nqn", None),
 ];
 
-/// What is wrong, as whoever typed `args` wrote it: one line for each problem. `lines` are those of the file in `args`.
+/// The problems, one line each, named by flag or by line of the file. `lines` are those of the file in `args`.
 pub(crate) fn explain_config(error: ConfigError, args: &Args, lines: Option<&Lines>) -> String {
     let ConfigError::Wrong { file: None, problems } = error else { return error.to_string() };
     let shown =
@@ -39,7 +39,7 @@ pub(crate) fn explain_config(error: ConfigError, args: &Args, lines: Option<&Lin
     shown.collect::<Vec<String>>().join("\n")
 }
 
-/// The same for what is found out only at the start.
+/// The same for errors that show only at the start.
 pub(crate) fn explain_start(error: StartError, args: &Args, lines: Option<&Lines>) -> String {
     match error {
         StartError::Config(error) => explain_config(error, args, lines),
@@ -53,7 +53,7 @@ fn in_file(problem: Problem, file: &Path, lines: &Lines) -> String {
     lines.locate(file, ConfigError::Wrong { file: None, problems: vec![problem] }).to_string()
 }
 
-/// The flag that `field` comes from, and its advice.
+/// The flag that sets `field`, and its advice.
 fn flag_of(field: &str, args: &Args) -> Option<(&'static str, Option<&'static str>)> {
     let overriding = [
         ("listen", "--listen", !args.listen.is_empty()),

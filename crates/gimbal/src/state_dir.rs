@@ -1,14 +1,14 @@
-//! Where `gimbal serve` keeps what outlives it, when nobody says where.
+//! The default state directory of `gimbal serve`: where it keeps what must survive a restart.
 //!
 //! ```text
 //!   --state-dir, or state_dir in the file ─► that one, or no start
 //!   $STATE_DIRECTORY (systemd's StateDirectory=) ─► that one, or no start
 //!   root ─► /var/lib/gimbal      others ─► $XDG_STATE_HOME/gimbal or ~/.local/state/gimbal
-//!      └─ cannot be made ─► none: reservations do not persist, and hosts are told so
+//!      └─ cannot be created ─► none: reservations do not persist, and hosts are told so
 //! ```
 //!
-//! The choice goes by who runs the target and not by what happens to be writable, so that it is the same at every start: a
-//! directory that is there and does not serve is an error, as there may be reservations in it.
+//! The choice depends on the user that runs the target, not on what is writable, so it is the same at every start. A directory
+//! that exists and cannot be used is an error, because it may hold reservations.
 //!
 //! Holds: `tests/reservations.rs`.
 
@@ -19,13 +19,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use target::prepare_state_directory;
 
-/// Whom `/var/lib` belongs to.
+/// The user that owns `/var/lib`.
 const ROOT: u32 = 0;
 
-/// The directory of a target that was told none, and what to warn of if there is none.
+/// The default directory; or `None`, and a warning that says why.
 pub(crate) fn default() -> anyhow::Result<(Option<PathBuf>, Option<String>)> {
     if let Some(directories) = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty()) {
-        // systemd separates several by colons; the first is the unit's own.
+        // systemd separates several directories by colons; the first one is the unit's own.
         let first = directories.as_bytes().split(|&byte| byte == b':').next().unwrap_or_default();
         return Ok((Some(PathBuf::from(OsStr::from_bytes(first))), None));
     }
@@ -49,7 +49,7 @@ fn by_user() -> Option<PathBuf> {
     Some(state.join("gimbal"))
 }
 
-/// Whether it is certain that nothing is stored there.
+/// Whether it is certain that the directory does not exist.
 fn is_absent(directory: &Path) -> bool {
     matches!(directory.try_exists(), Ok(false))
 }

@@ -1,4 +1,4 @@
-//! `gimbal bench` as somebody meets it who knows fio.
+//! `gimbal bench` from the point of view of a user who knows fio.
 
 mod process;
 
@@ -26,7 +26,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left behind in the temporary folder harms nobody.
+        // A leftover in the temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -77,7 +77,7 @@ fn a_job_file_of_fio_is_run_and_a_flag_changes_all_of_it() {
     let bs = |words: &[&str]| {
         let output = bench(&target, &[&[file.as_str(), "--json", "-"], words].concat());
         assert!(output.status.success(), "{}", said(&output));
-        assert!(said(&output).contains("without effect here"), "{}", said(&output));
+        assert!(said(&output).contains("these options have no effect over NVMe/TCP"), "{}", said(&output));
         assert!(said(&output).contains("direct, filename, ioengine"), "{}", said(&output));
         let results = json(&output);
         let jobs = results["jobs"].as_array().expect("jobs").clone();
@@ -88,7 +88,7 @@ fn a_job_file_of_fio_is_run_and_a_flag_changes_all_of_it() {
     };
     assert_eq!(bs(&[]), [(Some(4096), Some(16), Some(0)), (Some(16384), Some(0), Some(4))]);
     assert_eq!(bs(&["--bs", "8k"]), [(Some(8192), Some(8), Some(0)), (Some(8192), Some(0), Some(8))]);
-    // The same file in the other place.
+    // The same file, given by -c.
     let output = bench(&target, &["-c", &file]);
     assert!(output.status.success(), "{}", said(&output));
 }
@@ -112,7 +112,7 @@ fn a_rate_is_a_cap() {
         assert!(output.status.success(), "{}", said(&output));
         let job = &json(&output)["jobs"][0];
         assert_eq!(job["read"]["ios"].as_u64(), Some(100));
-        // 99 gaps of a millisecond; a hundred random ones are not that much shorter in any luck.
+        // 99 gaps of a millisecond. A hundred random gaps are never less than half of that together.
         let least = if process == "linear" { 0.099 } else { 0.05 };
         let seconds = job["measured_seconds"].as_f64().expect("a number");
         assert!(seconds >= least, "100 IOs at 1000 per second took {seconds} s ({process})");
@@ -180,7 +180,7 @@ fn control_c_leaves_the_results() {
         let port = format!(":{:04X} 01 ", target.address().port());
         sockets.lines().filter(|line| line.contains(&port)).count()
     };
-    // An admin queue and an IO queue: the handler has long been there.
+    // An admin queue and an IO queue are connected, so the signal handler was installed before.
     while connected() < 2 {
         assert!(child.try_wait().expect("our own child").is_none(), "the run has ended by itself");
         std::thread::yield_now();

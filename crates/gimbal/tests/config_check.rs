@@ -1,4 +1,4 @@
-//! `gimbal config check` says what the library says, on every file that fuzzing has kept.
+//! `gimbal config check` prints the same problems as the library, for every file that fuzzing has kept.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

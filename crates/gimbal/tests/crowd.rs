@@ -1,4 +1,4 @@
-//! Thousands of connections at once: each costs little, and the next host is served all the same.
+//! Thousands of connections at once: each costs little memory, and the next host is still served.
 
 mod process;
 
@@ -57,7 +57,7 @@ fn five_thousand_connections_cost_little_and_the_next_host_is_served() {
     const RESIDENT_MAX: u64 = 64 << 10;
     let limit = reactor::raise_descriptor_limit(CROWD as u64 + 1000).expect("the system tells");
     assert!(limit > CROWD as u64 + 100, "{limit} open files are too few for this test");
-    // The target's soft limit is too low for them, as on most systems: the target raises it.
+    // As on most systems, the target's soft limit of open files is too low: the target raises it.
     let server = serving("connections_waiting = 6000", "ulimit -Sn 1024;");
     let address = server.address();
     greeted(address);
@@ -83,7 +83,7 @@ fn capsule(sqe: Sqe, data: &[u8]) -> Vec<u8> {
     wire
 }
 
-/// Takes a response capsule, which must be a success.
+/// Receives a response capsule and checks that it is a success.
 fn expect_success(stream: &mut TcpStream) {
     let mut response = [0; 24];
     stream.read_exact(&mut response).expect("the target answers");
@@ -116,7 +116,7 @@ fn a_thousand_log_pages_that_nobody_reads_cost_little() {
     const PAGES: u16 = 1000;
     const LENGTH: u32 = 1 << 20;
     const RESIDENT_MAX: u64 = 48 << 20;
-    // Paid for at once, so that only memory holds them back.
+    // No rate limit, so that only memory limits the replies.
     let server = serving("reply_rate = \"1T\"\nstall_timeout = \"3600s\"", "");
     let address = server.address();
     drop(discovery_controller(address));
@@ -131,7 +131,7 @@ fn a_thousand_log_pages_that_nobody_reads_cost_little() {
         }
         deaf.push(stream);
     }
-    // Whoever comes afterwards is answered when what they asked for has been taken in.
+    // An answer to the next host shows that the target has processed all these commands.
     drop(discovery_controller(address));
     let more = resident(server.id()).saturating_sub(before);
     println!("{CONNECTIONS} x {PAGES} log pages of 1 MiB, not read: {more} resident bytes more");

@@ -1,4 +1,4 @@
-//! A target that may not open another file: it says so, goes on with what it has, and takes hosts again as soon as it can.
+//! A target without free file descriptors: it says so, keeps its connections, and accepts new ones as soon as it can.
 
 mod process;
 
@@ -7,13 +7,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-/// Files that the target may have open: more than it needs for itself, fewer than hosts come.
+/// Open files of the target: more than it needs for itself, fewer than the connections of this test.
 const DESCRIPTORS: usize = 64;
 /// ICReq: type, flags, HLEN, PDO, PLEN; the rest is zero.
 const IC_REQ_HEAD: [u8; 8] = [0x00, 0, 128, 0, 128, 0, 0, 0];
 const IC_SIZE: usize = 128;
 
-/// A connection on which ICReq was sent. The system makes it also while the target cannot accept.
+/// A connection on which ICReq was sent. The kernel establishes it even while the target cannot accept.
 fn greeting(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the target listens");
     let mut request = [0; IC_SIZE];
@@ -26,7 +26,7 @@ fn is_answered(mut stream: &TcpStream) -> bool {
     stream.read_exact(&mut [0; IC_SIZE]).is_ok()
 }
 
-/// How often the target's front has woken up.
+/// How often the thread that accepts connections has woken up.
 fn turns_of_the_front(process: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("Linux, and it is alive");
     let status = tasks
@@ -51,7 +51,7 @@ fn a_target_without_descriptors_says_so_once_and_accepts_again_when_some_are_fre
         let mut crowd: Vec<TcpStream> = (0..DESCRIPTORS).map(|_| greeting(target.address())).collect();
         assert!(is_answered(&crowd[0]));
         log.await_line("no connection can be accepted for now");
-        // Nobody comes or goes, so all that wakes it is that it tries again.
+        // No host connects or disconnects, so only its own retries wake the thread.
         let before = turns_of_the_front(target.id());
         while turns_of_the_front(target.id()) < before + 3 {
             std::thread::yield_now();
@@ -63,8 +63,8 @@ fn a_target_without_descriptors_says_so_once_and_accepts_again_when_some_are_fre
 
         let last = crowd.pop().expect("it was among the last");
         drop(crowd);
-        assert!(is_answered(&last), "{backend}: who waited is let in");
-        assert!(is_answered(&greeting(target.address())), "{backend}: and so is who comes");
+        assert!(is_answered(&last), "{backend}: a waiting connection is accepted");
+        assert!(is_answered(&greeting(target.address())), "{backend}: and so is a new one");
         target.signal("-TERM");
         assert!(target.wait().success(), "{backend}");
         log.await_end();

@@ -1,4 +1,4 @@
-//! What `gimbal serve` takes for a device, what it makes, and what it refuses.
+//! Which devices `gimbal serve` accepts, which files it creates, and what it refuses.
 
 mod process;
 
@@ -42,7 +42,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a target says that does not start.
+/// The error of a target that does not start.
 fn refused(command: &mut Command) -> String {
     let output = command.output().expect("the binary was built");
     let said = String::from_utf8(output.stderr).expect("text");
@@ -81,7 +81,7 @@ fn a_device_that_does_not_exist_is_an_error_in_every_form_and_nothing_is_made() 
     }
     let made = &["--device", &link, "--create", "--size", "64M"];
     expect(&refused(&mut serve(made)), &format!("is a symbolic link to {absent}, which does not exist"));
-    assert!(!Path::new(&absent).exists(), "no file was made among the devices");
+    assert!(!Path::new(&absent).exists(), "no file was created in /dev");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_file_is_made_only_when_that_is_asked_for() {
     let made = ["--device", &disk, "--create", "--size", "64M"];
     drop(Process::start(&mut serve(&made)));
     assert_eq!(fs::metadata(&disk).expect("made").len(), 64 << 20);
-    // The same command again: the file is there, and has the size.
+    // The same command again: now the file exists and has the size.
     drop(Process::start(&mut serve(&made)));
     let nowhere = scratch.path("no/such/folder");
     expect(
@@ -129,7 +129,7 @@ fn a_size_that_disagrees_with_the_file_is_an_error_that_says_both() {
     assert_eq!(file.metadata().expect("there").len(), 128 << 20, "and the file stays as it is");
     drop(Process::start(&mut serve(&["--device", &disk])));
     drop(Process::start(&mut serve(&["--device", &disk, "--size", "128M"])));
-    // A target that was killed before it had given a new file its size left this.
+    // The state after a kill between the creation of the file and setting its size.
     file.set_len(0).expect("a shorter file");
     drop(Process::start(&mut serve(&["--device", &disk, "--create", "--size", "64M"])));
     assert_eq!(file.metadata().expect("there").len(), 64 << 20);
@@ -161,7 +161,7 @@ fn what_is_neither_a_file_nor_a_block_device_is_called_what_it_is() {
     expect(&said, "is a regular file, not a block device; write kind = \"file\"");
 }
 
-/// AWUPF promises one block, and cannot say less. On /dev/shm Linux does not say what is written at once.
+/// AWUPF promises one block, its smallest value. On /dev/shm Linux does not say which size is written atomically.
 #[test]
 fn a_namespace_whose_blocks_a_power_failure_may_tear_is_told_of() {
     let scratch = Scratch::new("torn");
@@ -171,7 +171,7 @@ fn a_namespace_whose_blocks_a_power_failure_may_tear_is_told_of() {
     let warning = "subsystem nqn.2025-01.io.example:a, namespace 1: a power failure may tear its blocks of 4096 bytes: device \"a\"";
     let check = || {
         let output = gimbal().args(["config", "check", &file]).output().expect("it runs");
-        assert!(output.status.success(), "it is no error: {output:?}");
+        assert!(output.status.success(), "a warning is not an error: {output:?}");
         String::from_utf8(output.stderr).expect("text")
     };
     expect(&check(), warning);
@@ -189,7 +189,7 @@ fn a_namespace_whose_blocks_a_power_failure_may_tear_is_told_of() {
 fn sparse_files_that_fit_one_by_one_and_not_together_are_told_of() {
     let scratch = Scratch::new("together");
     let stat = rustix::fs::statvfs("/dev/shm").expect("it is mounted");
-    // 60 % of what is free; what other tests do there meanwhile is small.
+    // 60 % of the free space; other tests use little of it.
     let size = stat.f_bavail * stat.f_frsize / 5 * 3 / 4096 * 4096;
     let file = |name: &str| {
         let path = Path::new("/dev/shm").join(format!("gimbal-{name}-{}", std::process::id()));
@@ -222,7 +222,7 @@ fn sparse_files_that_fit_one_by_one_and_not_together_are_told_of() {
 #[test]
 fn a_sparse_file_that_does_not_fit_is_told_of_or_refused() {
     let scratch = Scratch::new("space");
-    // More than any file system of a test machine has: 4 PiB together, and file systems have files of 2.
+    // More than any file system of a test machine has.
     let size = "2048T";
     let shm = Path::new("/dev/shm").join(format!("gimbal-space-{}", std::process::id()));
     let device = |overcommit: &str| {

@@ -1,5 +1,5 @@
-//! Devices that are made to fail, as whoever runs `gimbal serve` sees them: what is said of the configuration, what the log says
-//! and how the process ends. What hosts see is in `crates/target/tests/bad_devices`.
+//! Injected faults from the operator's point of view: warnings about the configuration, log lines, and the exit status. What hosts
+//! see is tested in `crates/target/tests/bad_devices`.
 
 mod process;
 
@@ -15,10 +15,10 @@ use units::{Bytes, Lba};
 const NQN: &str = "nqn.2025-01.io.example:bad";
 const HOST: &str = "nqn.2025-01.io.example:host";
 const BLOCK: usize = 4096;
-/// The block that every fault here is on.
+/// The block that every fault of these tests affects.
 const STRUCK: u64 = 3;
 
-/// A configuration whose only device has `faults`, by their kinds and what else they say.
+/// A configuration whose only device has these `faults`; each is some lines of TOML.
 fn config(name: &str, faults: &[&str]) -> PathBuf {
     let faults: String = faults
         .iter()
@@ -41,7 +41,7 @@ fn serving(name: &str, faults: &[&str]) -> (Process, Log) {
     Process::start_with_log(serve(&["--log", "info", "-c"]).arg(config(name, faults)))
 }
 
-/// A host of the target. It asks once, whatever the answer is.
+/// A host of the target. It never retries.
 fn connect(address: SocketAddr) -> Controller {
     let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("a client");
     let [subsystem, host] = [NQN, HOST].map(|name| Nqn::new(name).expect("valid"));

@@ -1,6 +1,6 @@
-//! An idle switch costs nothing: with hosts connected and nothing to do, its threads sleep.
+//! An idle switch costs nothing: while connected hosts send no commands, its threads sleep.
 //!
-//! What is measured is processor time, which does not depend on how busy or fast the machine is.
+//! The test measures CPU time, which hardly depends on how busy or fast the machine is.
 
 mod process;
 
@@ -13,17 +13,17 @@ use units::Bytes;
 
 /// Controllers connected, each with an admin queue and an IO queue.
 const HOSTS: u128 = 16;
-/// How long the switch is watched.
+/// How long the CPU time is measured.
 const WATCHED: Duration = Duration::from_secs(5);
-/// Of one processor, in thousandths.
+/// The limit, in thousandths of one CPU.
 const LIMIT_PERMILLE: u64 = 10;
 /// Resolution of `/proc/PID/stat`: USER_HZ is 100 on every Linux that we know.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Processor time of a process so far.
+/// CPU time of a process so far.
 fn processor_time(process: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("Linux, and the process is alive");
-    // The name, in parentheses, may hold anything; utime and stime are fields 14 and 15, counted from 1.
+    // The name, in parentheses, may contain anything. utime and stime are fields 14 and 15, counted from 1.
     let after_name = &stat[stat.rfind(')').expect("the name ends") + 2..];
     let ticks: Vec<u32> =
         after_name.split(' ').skip(11).take(2).map(|field| field.parse().expect("a count")).collect();
@@ -55,7 +55,7 @@ fn an_idle_switch_with_sixteen_hosts_uses_less_than_a_hundredth_of_a_processor()
         thread::sleep(WATCHED);
         let used = processor_time(server.id()) - before;
         let limit = WATCHED * LIMIT_PERMILLE as u32 / 1000;
-        assert!(used < limit, "{device}: {used:?} of processor time in {WATCHED:?}, the limit is {limit:?}");
-        println!("{device}: {used:?} of processor time in {WATCHED:?} with {HOSTS} hosts");
+        assert!(used < limit, "{device}: {used:?} of CPU time in {WATCHED:?}, the limit is {limit:?}");
+        println!("{device}: {used:?} of CPU time in {WATCHED:?} with {HOSTS} hosts");
     }
 }

@@ -1,7 +1,7 @@
-//! Disks that somebody uses are not shared, unless they are forced: with real loop devices, file systems, swap and device mapper.
+//! Disks in use are not shared, unless `force` is set. The tests use real loop devices, file systems, swap and the device mapper.
 //!
-//! As root only: these tests fail where there are no loop devices. Not every kernel has a device mapper; where there is none, the
-//! one test of it says that it was not done.
+//! They need root, and fail without loop devices. Not every kernel has a device mapper; without one, its test prints that it was
+//! skipped.
 
 mod process;
 
@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Runs a command, which has to succeed; what it printed.
+/// Runs a command, which must succeed, and returns what it printed.
 fn run(command: &str, arguments: &[&str]) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(command).args(arguments).env("PATH", path).output();
@@ -24,7 +24,7 @@ fn run(command: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
-/// A loop device over a file of 64 MiB, and what was done with it; undone at the end, last thing first.
+/// A loop device over a file of 64 MiB, and the commands that undo what a test did with it; they run at the end, last first.
 struct Disk {
     folder: PathBuf,
     file: String,
@@ -75,7 +75,7 @@ impl Drop for Disk {
     }
 }
 
-/// The target refuses `device`, and says by whom it is used.
+/// The target refuses `device`, and names its user.
 fn refuses(device: &str, by: &str) {
     let output = serve(&["--device", device]).output().expect("the binary was built");
     let said = String::from_utf8(output.stderr).expect("text");
@@ -112,7 +112,7 @@ fn a_mounted_disk_is_refused_unless_forced() {
 #[test]
 fn a_disk_with_a_mounted_partition_is_refused() {
     let mut disk = Disk::new("partition");
-    // Told to the kernel, as not every kernel reads partition tables.
+    // The kernel is told directly, because not every kernel reads partition tables.
     run("addpart", &[&disk.device, "1", "2048", "65536"]);
     disk.undo("delpart", &[&disk.device.clone(), "1"]);
     let partition = format!("{}p1", disk.device);

@@ -1,4 +1,4 @@
-//! `gimbal config check` and `gimbal serve` judge a configuration alike, and say what is wrong in the words of whoever wrote it.
+//! `gimbal config check` and `gimbal serve` find the same problems of a configuration, and name the line or flag that the user wrote.
 
 mod process;
 
@@ -17,7 +17,7 @@ fn output(arguments: &[&str]) -> Output {
     gimbal().args(arguments).output().expect("the binary was built")
 }
 
-/// What is said by somebody who refuses.
+/// The error of a command that must fail.
 fn refused(arguments: &[&str]) -> String {
     let output = output(arguments);
     let said = String::from_utf8(output.stderr).expect("text");
@@ -25,7 +25,7 @@ fn refused(arguments: &[&str]) -> String {
     said
 }
 
-/// What `config check` and `serve` say of a file that both refuse.
+/// The error of `config check` and `serve` for a file that both refuse.
 fn both_refuse(name: &str, text: &str) -> String {
     let file = folder().join(format!("judged-{name}.toml"));
     std::fs::write(&file, text).expect("cargo's folder for tests is writable");
@@ -156,8 +156,14 @@ fn whoever_typed_a_flag_reads_of_the_flag() {
         ),
         (&["--device", "emulated:nothing"], "gimbal: --device: "),
         (&["--device", "emulated", "--speed", "1000"], "gimbal: --speed: 1000 is more than 100"),
-        (&["--device", "null", "--create", "--size", "1G"], "--create is for files, \"null\" is none"),
-        (&["--device", "null", "--force"], "--force is for files and block devices, \"null\" is none"),
+        (
+            &["--device", "null", "--create", "--size", "1G"],
+            "--create works only with a file, and \"null\" is none; leave it out",
+        ),
+        (
+            &["--device", "null", "--force"],
+            "--force works only with a file or a block device, and \"null\" is none; leave it out",
+        ),
         (
             &["--device", "null", "--listen", "127.0.0.1:4420", "--listen", "127.0.0.1:4420"],
             "gimbal: --listen: 127.0.0.1:4420 is there twice",

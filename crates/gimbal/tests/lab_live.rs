@@ -1,14 +1,14 @@
 //! `gimbal lab run --live`: the same experiment in virtual time and over the wire.
 //!
-//! What is checked here does not depend on how fast the machine is: who took part, and that the figures of a run agree with each
-//! other. That product and simulator agree is for a machine with little else to do (the test that is not run by default).
+//! These checks do not depend on the speed of the machine: which tenants took part, and that the figures of a run are consistent.
+//! That product and simulator agree is a long test for a quiet machine (not run by default).
 
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// A scratch folder that goes when the test ends.
+/// A scratch folder that is removed when the test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -27,7 +27,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left behind in the temporary folder harms nobody.
+        // A leftover in the temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -92,7 +92,7 @@ fn both_sides_of_a_tiny_experiment_are_told_run_by_run() {
     }
 }
 
-/// Everybody took part, and what is counted twice is counted alike.
+/// All tenants took part, and what is counted twice agrees.
 fn check_record(line: &Value) {
     let groups = line["groups"].as_array().expect("groups");
     let population: Vec<_> =
@@ -140,7 +140,7 @@ fn what_cannot_be_run_live_is_refused_by_case_and_key() {
     assert!(factor.contains("divides 1000"), "{factor}");
 }
 
-/// How far a group's live share of the bytes may be outside of what the simulator's seeds span, relative to it.
+/// How far a group's live share of the bytes may be outside the range of the simulator's seeds, relative to it.
 const SHARE_DIFFERENCE: f64 = 0.10;
 
 #[test]

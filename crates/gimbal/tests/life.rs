@@ -1,4 +1,4 @@
-//! The life of `gimbal serve` under load, with a client that knows what every block may hold: killed, ended, reloaded.
+//! `gimbal serve` under load: killed, stopped, reloaded. The client knows what every block may contain.
 
 #![cfg(target_os = "linux")]
 
@@ -13,17 +13,17 @@ use std::time::Instant;
 use verify::Verifier;
 
 const TENANTS: u64 = 3;
-/// An IO that is lost more often than this fails; with 100 kills at random, hardly one is.
+/// An IO that is lost more often than this fails; with 100 random kills that is very rare.
 const RETRY: RetryPolicy = RetryPolicy::Again { times: 3 };
 
-/// The target is killed outright (SIGKILL) `kills` times, at points of the IO stream that the seed draws.
+/// Kills the target (SIGKILL) `kills` times, at points of the IO stream that the seed chooses.
 fn killed(kills: u32, seed: u64, retry: RetryPolicy) -> String {
     let scratch = Scratch::new(&format!("killed-{seed}"));
     let mut target = Target::start(&scratch, Medium::File);
     let mut verifier = Verifier::connect(target.address(), NQN, seed, TENANTS, retry);
     let began = Instant::now();
     for kill in 0..kills {
-        // Now and then at once, before the clients are back.
+        // Sometimes at once, before the clients are back.
         let ios = if verifier.draw(0..5) == 0 { verifier.draw(0..20) } else { verifier.draw(100..4000) };
         verifier.run(ios);
         verifier.expect_loss();
@@ -67,13 +67,13 @@ fn nothing_flushed_is_lost_and_nothing_is_wrong_after_four_kills() {
 fn nothing_flushed_is_lost_and_nothing_is_wrong_after_100_kills() {
     for (seed, retry) in [(3, RETRY), (4, RetryPolicy::Never)] {
         let figures = killed(100, seed, retry);
-        // Past the capture of the test's output: the figures are what the long tests are for.
+        // Bypass the capture of test output: the figures are the purpose of the long tests.
         writeln!(std::io::stderr(), "kill -9 under load, {retry:?}: {figures}").expect("stderr");
     }
 }
 
-/// Ended in order, the target loses nothing at all: `Target::stop` insists on its exit status, which says that everything was
-/// answered and flushed within the time limit.
+/// An orderly stop loses nothing: `Target::stop` checks the exit status, which says that everything was answered and flushed within
+/// the time limit.
 #[test]
 fn nothing_acknowledged_is_lost_when_the_target_is_ended_under_load() {
     let scratch = Scratch::new("ended");
@@ -90,7 +90,7 @@ fn nothing_acknowledged_is_lost_when_the_target_is_ended_under_load() {
     assert_eq!(verifier.figures().lost, 0, "no IO is lost more often than it survives");
 }
 
-/// Goes on with IO until the target has reloaded `times` times in all, or refused to.
+/// Continues IO until the target has reloaded `times` times in all, or has refused to.
 fn await_reload(target: &Target, verifier: &mut Verifier, times: usize, result: &str) {
     while target.log().matches(result).count() < times {
         verifier.run(50);

@@ -1,7 +1,7 @@
-//! The walks themselves, tried on the kernel's own target: what they ask for is what Linux gives Linux.
+//! Tests the walks themselves on the kernel's own target: they must expect only what Linux's target gives.
 //!
-//! A walk that failed here would judge our target by a wrong measure. Restarts and reservations are not tried: a guest
-//! that ends takes its RAM disks along, and the targets of these kernels have no reservations.
+//! If a walk fails here, the walk is wrong. Restarts and reservations are not tried: a guest that ends loses its RAM disks, and the
+//! targets of these kernels have no reservations.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -1,4 +1,4 @@
-//! Real Linux hosts use the target: every walk on both kernels, and what only happens between several processes.
+//! Real Linux hosts use the target: every walk on both kernels, and tests that need several processes.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -7,7 +7,7 @@ mod linux;
 use linux::Kernel::{Linux6_1, Linux6_12};
 use linux::{Guest, Kernel, Medium, NQN, Scratch, Target, Walk};
 
-/// A walk against a target of its own.
+/// Runs a walk against its own target.
 fn walk(kernel: Kernel, name: &str, medium: Medium, with: impl FnOnce(Walk) -> Walk) {
     let scratch = Scratch::new(&format!("{name}-{kernel:?}-{medium:?}"));
     let mut target = Target::start(&scratch, medium);
@@ -77,7 +77,7 @@ fn linux_6_12_reserves_by_its_own_call_and_the_target_is_killed_between() {
     reserves_across_a_kill(Linux6_12);
 }
 
-/// Linux's own call asks for persistence through power loss, always.
+/// Linux's own call always asks for persistence through power loss.
 fn reserves_across_a_kill(kernel: Kernel) {
     let scratch = Scratch::new(&format!("pr-{kernel:?}"));
     let mut target = Target::start(&scratch, Medium::File);
@@ -113,7 +113,7 @@ fn linux_6_12_sees_namespaces_come_change_and_go() {
     sees_namespaces_change(Linux6_12);
 }
 
-/// The host does nothing to find out: it is told.
+/// The host does not ask: the target notifies it.
 fn sees_namespaces_change(kernel: Kernel) {
     const THIRD: &str = "\n[[subsystem.namespace]]\nnsid = 3\ndevice = \"ssd\"\noffset = \"128M\"\n";
     let scratch = Scratch::new(&format!("reload-{kernel:?}"));
@@ -122,7 +122,7 @@ fn sees_namespaces_change(kernel: Kernel) {
     let third = |text: String, size: &str| {
         let others = text.split(THIRD).next().expect("the first part").to_owned();
         let third = if size.is_empty() { String::new() } else { format!("{THIRD}size = \"{size}\"\n") };
-        // The file grows to have room, and stays.
+        // The file grows once, and keeps that size.
         format!("{}{third}", others.replace("size = \"128M\"", "size = \"192M\""))
     };
     for _ in 0..2 {
@@ -180,7 +180,7 @@ fn two_hosts_write_to_a_namespace_each() {
     tenants([(1, 0), (2, 0)]);
 }
 
-/// Two hosts at once, each filling 12 MiB of a namespace from an offset in MiB, as `parts` says.
+/// Two hosts at the same time. Each fills 12 MiB of a namespace from an offset in MiB, as `parts` says.
 fn tenants(parts: [(u32, u32); 2]) {
     const GATHER_AT: u32 = 60;
     let scratch = Scratch::new(&format!("tenants-{}", parts[1].0));

@@ -1,4 +1,4 @@
-//! Our initiator uses the kernel's own target: the other end of the interoperability that `linux_host` tests.
+//! Our initiator uses the kernel's own target: the other direction of the interoperability that `linux_host` tests.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -12,7 +12,7 @@ use linux::{Guest, KERNEL_NQN, Kernel, Walk};
 use std::net::SocketAddr;
 use units::{Bytes, Lba, Nanos};
 
-/// Far more than an emulated kernel on a busy machine needs for an answer.
+/// Much longer than an emulated kernel on a busy machine needs for an answer.
 const PATIENCE: Nanos = Nanos::secs(120);
 /// The block size of nvmet.sh's disks.
 const BLOCK: usize = 4096;
@@ -41,7 +41,7 @@ fn options(address: SocketAddr) -> ControllerOptions {
     options
 }
 
-/// Bytes that tell blocks and rounds apart.
+/// Bytes that differ between blocks and rounds.
 fn pattern(seed: u32, blocks: u32) -> Vec<u8> {
     (0..blocks * BLOCK as u32 / 4).flat_map(|word| (seed << 20 ^ word).to_le_bytes()).collect()
 }
@@ -51,7 +51,7 @@ fn do_blocks(controller: &Controller, operation: Operation, lba: u64, blocks: u3
     assert_eq!(outcome.result, Ok(()), "{operation:?} of {blocks} blocks from {lba}");
 }
 
-/// Everything an initiator does, in each combination of digests.
+/// Every operation of an initiator, with each combination of digests.
 fn use_everything(kernel: Kernel) {
     let (guest, address) = kernel_target(|walk| walk, kernel);
     let found = discover(Backend::Auto, address, &host_nqn(), HOST_ID).expect("it answers");
@@ -109,7 +109,7 @@ fn the_initiator_goes_on_when_a_kernel_target_threw_it_out() {
     let block = |io: u64| pattern(io as u32, 1);
     let write = |io: u64| controller.write_blocking(1, Lba(io), &block(io)).expect("it survives");
     (0..WRITES_BEFORE).for_each(write);
-    // From here on the target may throw us out at any write.
+    // From here on the target may disconnect us at any write.
     (WRITES_BEFORE..WRITES).for_each(write);
     guest.wait_for("hosts let in");
     write(WRITES);

@@ -1,4 +1,4 @@
-//! `gimbal serve` whose log cannot be written: it serves, and says later how many lines it lost.
+//! `gimbal serve` with a log that cannot be written: it serves, and later says how many lines were lost.
 
 mod process;
 
@@ -14,7 +14,7 @@ use units::{Bytes, Lba};
 const NQN: &str = "nqn.2025-01.io.gimbal:ssd";
 const BLOCK: usize = 4096;
 
-/// Hosts that come, write, read and go, each of which the log has lines about.
+/// Hosts that connect, write, read and disconnect; the log has lines about each.
 fn hosts_come_and_go(address: SocketAddr, count: usize) {
     let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("a client");
     for number in 0..count {
@@ -60,7 +60,7 @@ fn a_log_whose_reader_has_gone_costs_lines_and_no_service() {
 #[test]
 fn a_log_that_nobody_reads_holds_up_neither_start_nor_hosts_nor_end() {
     let (reader, mut writer) = pipe().expect("a pipe");
-    // It is full before the first line.
+    // The pipe is full before the first line.
     rustix::io::ioctl_fionbio(&writer, true).expect("a pipe can be set so");
     while writer.write(b"somebody else's\n").is_ok() {}
     rustix::io::ioctl_fionbio(&writer, false).expect("and back");
@@ -74,7 +74,7 @@ fn a_log_that_nobody_reads_holds_up_neither_start_nor_hosts_nor_end() {
 fn a_stdout_that_cannot_be_written_holds_up_nothing() {
     let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
     let (target, mut log) = Process::start_unheard(serve(&["--device", "null"]).stdout(full));
-    log.await_line("stdout does not take the addresses");
+    log.await_line("cannot write the listening addresses to stdout");
     assert_eq!(log.saying("the target accepts connections").len(), 1, "which the log has too");
     ends_well(target);
 }
@@ -83,7 +83,7 @@ fn a_stdout_that_cannot_be_written_holds_up_nothing() {
 fn lines_that_a_limit_cost_are_counted_and_told_when_there_is_room_again() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("limited.log");
     let log = File::create(&file).expect("cargo's folder for tests is writable");
-    // A file may grow to a few lines; a write beyond that would end a process that does not expect it (SIGXFSZ).
+    // The file may grow to a few lines; a write beyond that kills a process that does not handle SIGXFSZ.
     let mut target = serve(&["--device", "null", "--log", "info"]);
     let mut limited = Command::new("prlimit");
     limited.arg("--fsize=600:").arg(target.get_program()).args(target.get_args()).stderr(log);
@@ -108,10 +108,10 @@ fn lines_that_a_limit_cost_are_counted_and_told_when_there_is_room_again() {
             before.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).expect("a number")
         })
         .sum();
-    // Each host has a line for each queue it connects, and one when it goes.
+    // Each host has a line for each queue it connects, and one when it disconnects.
     assert!(lost >= 20, "{lost} lines are counted");
     let last = said.lines().last().expect("a line");
-    assert!(last.contains("ending") || last.contains("INFO"), "the log goes on: {last}");
+    assert!(last.contains("stopping") || last.contains("INFO"), "the log continues: {last}");
 }
 
 #[test]

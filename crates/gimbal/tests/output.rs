@@ -1,6 +1,6 @@
-//! What every subcommand does when its output leads nowhere: to a closed pipe, to a full disk.
+//! What every subcommand does when its output goes to a closed pipe or a full disk.
 //!
-//! A closed pipe is one whose reading end is gone before the command starts, so nothing here depends on who is faster.
+//! The reading end of the pipe is closed before the command starts, so nothing here depends on timing.
 
 mod process;
 
@@ -45,7 +45,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left behind in the temporary folder harms nobody.
+        // A leftover in the temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -57,7 +57,7 @@ fn closed_pipe() -> Stdio {
     writer.into()
 }
 
-/// Where every write finds a full disk.
+/// A file on which every write fails with a full disk.
 fn full_disk() -> File {
     OpenOptions::new().write(true).open("/dev/full").expect("Linux has a full disk to try things on")
 }
@@ -175,7 +175,7 @@ fn a_file_that_does_not_fit_is_an_error_that_names_it() {
 
 #[test]
 fn a_target_serves_whether_or_not_its_address_can_be_printed() {
-    // With a port of its own choice nobody would know where: it is told to listen where a socket was a moment ago.
+    // The test cannot read a port that the system chooses, because stdout is broken. So it uses one that was free a moment ago.
     let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
     for stdout in [closed_pipe(), full_disk().into()] {
         let address = free().to_string();
@@ -194,7 +194,7 @@ fn a_target_serves_whether_or_not_its_address_can_be_printed() {
     }
 }
 
-/// A process that ends with the test.
+/// A process that is killed when the test ends.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {
@@ -204,7 +204,7 @@ impl Drop for Ended {
     }
 }
 
-/// Takes twenty seconds: the demo has three schedulers to show, and a warm-up before each.
+/// Takes twenty seconds: the demo runs three schedulers, each after a warm-up.
 #[test]
 #[ignore = "twenty seconds of demo; run by `make test-long`"]
 fn the_demo_writes_its_report_whether_or_not_anybody_reads_the_summary() {
@@ -246,7 +246,7 @@ fn what_cannot_be_done_is_said_before_the_work_with_what_to_do() {
         (&["lab", "calibrate", "--profile", "floppy"], "there is no profile floppy; there are "),
         (&["lab", "run", "floppy"], "there is no experiment floppy; `gimbal lab list` shows"),
         (&["bench", "--json", "/no-such-folder/x"], "/no-such-folder/x cannot be written"),
-        (&["bench", "--addr", "nowhere"], "--addr nowhere is no address; write HOST:PORT"),
+        (&["bench", "--addr", "nowhere"], "--addr nowhere is not an address; write HOST:PORT"),
         (&["bench", "no-such-file.fio"], "cannot read the job file no-such-file.fio: No such file"),
     ] {
         let output = gimbal().args(words).stdin(Stdio::null()).output().expect("the binary was built");

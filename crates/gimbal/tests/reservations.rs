@@ -1,4 +1,4 @@
-//! Reservations of `gimbal serve` across kills, and where it keeps them. The clients are those of the target's own tests.
+//! Reservations of `gimbal serve` survive kills; where it stores them. The clients are those of the target's own tests.
 
 #![cfg(target_os = "linux")]
 
@@ -19,7 +19,7 @@ const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000
 const PERSIST: u32 = 3 << 30;
 const WRITE_EXCLUSIVE: u32 = 1 << 8;
 
-/// A folder that is not there yet.
+/// The path of a folder that does not exist yet.
 fn fresh(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&path);
@@ -43,7 +43,7 @@ fn other(address: SocketAddr) -> Client {
     Client::with(address, &Options { host: OTHER, ..Options::default() })
 }
 
-/// Each change is followed by a kill, so whatever was answered must have been on the disk.
+/// A kill follows each change, so everything that was answered must be on the disk.
 #[test]
 fn what_was_answered_is_there_after_every_kill() {
     let directory = fresh("killed-state");
@@ -57,7 +57,7 @@ fn what_was_answered_is_there_after_every_kill() {
         target = start();
         assert_eq!(report(&mut other(target.address())).0, round as u32, "GEN counts every change");
         let mut holder = Client::connect(target.address());
-        // Replace the key: the old one must be known, so each round depends on the one before.
+        // Replacing the key needs the old one, so each round depends on the one before.
         assert_eq!(reserve(&mut holder, nvm::RESERVATION_REGISTER, 2, [round, round + 1]), Status::SUCCESS);
         if round == 3 {
             let acquired = reserve(&mut holder, nvm::RESERVATION_ACQUIRE, WRITE_EXCLUSIVE, [round + 1, 0]);
@@ -84,7 +84,7 @@ fn what_was_answered_is_there_after_every_kill() {
     assert!(said.contains("are damaged") && said.contains("hosts have to register again"), "{said}");
     fs::remove_file(&file).expect("writable");
     let target = start();
-    assert_eq!(report(&mut other(target.address())), (0, 0, 0), "forgotten because somebody said so");
+    assert_eq!(report(&mut other(target.address())), (0, 0, 0), "gone because the operator removed the file");
     drop(target);
     let _ = fs::remove_dir_all(directory);
 }
@@ -100,7 +100,7 @@ fn the_state_directory_is_the_units_or_the_users() {
     assert!(directory.join("unit/reservations").is_dir());
     drop(target);
 
-    // A file is where the directory would be: what it says cannot be known.
+    // A file is in the place of the directory, so reservations cannot be read.
     fs::write(directory.join("file"), "").expect("writable");
     for arguments in [&["--state-dir"][..], &[]] {
         let path = directory.join("file");

@@ -1,4 +1,4 @@
-//! `gimbal serve` and `gimbal config check` as a user meets them.
+//! `gimbal serve` and `gimbal config check` from the user's point of view.
 
 mod process;
 
@@ -50,7 +50,7 @@ fn a_service_manager_is_told_of_start_reload_and_end() {
 fn a_target_started_by_flags_says_that_it_has_nothing_to_reload() {
     let (mut target, mut log) = Process::start_with_log(&mut serve(&["--device", "null"]));
     target.signal("-HUP");
-    log.await_line("there is nothing to reload");
+    log.await_line("SIGHUP: nothing to reload");
     assert!(log.saying("--config").len() == 1);
     target.signal("-TERM");
     assert!(target.wait().success());
@@ -84,7 +84,7 @@ fn a_problem_at_the_start_is_one_line_that_says_what_to_do() {
     );
     let result = output(&["serve", "--device", "null", "--speed", "2"]);
     let message = String::from_utf8(result.stderr).expect("text");
-    assert!(message.contains("--speed is for emulated devices"), "{message}");
+    assert!(message.contains("--speed works only with an emulated device"), "{message}");
 }
 
 #[test]

@@ -14,29 +14,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use units::Nanos;
 
-/// Loads a target over NVMe/TCP and measures what comes back. Works with any target: ours, Linux's, SPDK's.
+/// Generates load on a target over NVMe/TCP and measures bandwidth and latency. Works with any target: ours, Linux's, SPDK's.
 ///
-/// The options of a job are fio's and mean what fio means; docs/bench.md lists them and says where they differ. Several tenants in
-/// one run: a job file of fio's, or one --job for each. Flags change every job of a file; what a --job says goes before them.
+/// Job options have fio's names and meaning; docs/bench.md lists them and says where they differ. For several tenants in one run,
+/// use a fio job file, or one --job for each. Flags change every job of a file; a --job overrides flags.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Job files of fio's (INI): [global] and a section per tenant
+    /// fio job files (INI): [global] and one section per tenant
     #[arg(value_name = "JOBFILE")]
     files: Vec<PathBuf>,
-    /// A job file, too
+    /// Another way to give a job file
     #[arg(short, long, value_name = "JOBFILE")]
     config: Option<PathBuf>,
     /// One tenant, for example 'name=a,rw=randread,bs=4k,iodepth=32'; may be repeated
     #[arg(long = "job", value_name = "OPTIONS")]
     jobs: Vec<String>,
-    /// Where the target listens
+    /// Address of the target
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
     addr: String,
     /// Run each job alone first and report f-Util = bandwidth / (bandwidth alone / number of jobs)
     #[arg(long)]
     standalone: bool,
-    /// Threads among which the jobs are divided
+    /// Number of threads; the jobs are divided among them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
     /// Protect PDU headers with CRC32C
@@ -48,20 +48,20 @@ pub(crate) struct Args {
     /// Do not ask the target for credits
     #[arg(long)]
     no_credits: bool,
-    /// How to talk to the kernel
+    /// Kernel interface for the network
     #[arg(long, value_enum, default_value_t = BackendName::Auto)]
     backend: BackendName,
     /// Length of an interval of the time series
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Span,
-    /// Write the results as JSON (`-`: to standard output, instead of the table)
+    /// Write the results as JSON to this file (`-`: to standard output, instead of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,
 }
 
-/// The exit code of a run that control-C has ended, as shells have it.
+/// The exit code of a run that control-C ended, as in shells.
 const INTERRUPTED: u8 = 130;
 
 const EXAMPLES: &str = "\
@@ -93,14 +93,14 @@ impl From<BackendName> for Backend {
     }
 }
 
-/// Runs the command. The exit code says whether every IO succeeded, everything verified is right, and every job did something.
+/// Runs the command. The exit code is 0 if every IO succeeded, everything verified is right, and every job did IO.
 pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     let settings = &args.flags.0;
     let files: Vec<PathBuf> = args.files.into_iter().chain(args.config).collect();
     let Collected { jobs, without_effect } = collect(settings, &files, &args.jobs)?;
     if !without_effect.is_empty() {
         output::note(format_args!(
-            "without effect here (docs/bench.md says why): {}",
+            "these options have no effect over NVMe/TCP (see docs/bench.md): {}",
             without_effect.join(", ")
         ));
     }
@@ -119,7 +119,7 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
         credits: !args.no_credits,
         ..Options::default()
     };
-    let mut progress = Progress::new(&jobs).context("signals cannot be handled")?;
+    let mut progress = Progress::new(&jobs).context("cannot install signal handlers")?;
     let results = run(&jobs, &target, &options, &mut progress);
     progress.finish();
     let results = results?;
@@ -127,11 +127,9 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     let results = results.grouped();
     show(&results, args.json.as_deref())?;
     match results.fatal {
-        Some(error) => {
-            Err(error).context("the run ended before its time; the results are of what was done until then")
-        }
+        Some(error) => Err(error).context("the run ended early; the results show what was done until then"),
         None if results.is_stopped => {
-            output::note("interrupted: the results are of what was done until then");
+            output::note("interrupted: the results show what was done until then");
             Ok(ExitCode::from(INTERRUPTED))
         }
         None if is_good => Ok(ExitCode::SUCCESS),
@@ -142,7 +140,8 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
 /// Prints the results, or writes them.
 fn show(results: &Results, json: Option<&Path>) -> Result<()> {
     let Some(path) = json else { return output::line(table::render(results)) };
-    let text = serde_json::to_string_pretty(&json::render(results)).context("the results are no JSON")?;
+    let text =
+        serde_json::to_string_pretty(&json::render(results)).context("cannot make JSON of the results")?;
     if output::is_stdout(path) {
         return output::line(text);
     }
@@ -153,9 +152,9 @@ fn show(results: &Results, json: Option<&Path>) -> Result<()> {
 fn resolve(text: &str) -> Result<SocketAddr> {
     let mut addresses = text.to_socket_addrs().with_context(|| match text.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() => {
-            format!("the host `{host}` of --addr is not found")
+            format!("cannot resolve the host `{host}` of --addr")
         }
-        _ => format!("--addr {text} is no address; write HOST:PORT"),
+        _ => format!("--addr {text} is not an address; write HOST:PORT"),
     })?;
-    addresses.next().with_context(|| format!("`{text}` has no address"))
+    addresses.next().with_context(|| format!("the host of --addr {text} has no IP address"))
 }

@@ -1,6 +1,6 @@
-//! How large IOs are: one size, one per direction (`bs`), or several by weight (`bssplit`).
+//! The sizes of IOs: one size, one per direction (`bs`), or several by weight (`bssplit`).
 //!
-//! All sizes of a job are multiples of its *unit*, their greatest common divisor. A job's region is counted in units.
+//! All sizes of a job are multiples of its *unit*, their greatest common divisor. The region of a job is counted in units.
 //!
 //! Holds: over many IOs the sizes come as often as their weights say (`sizes_come_as_often_as_they_should`).
 
@@ -31,7 +31,7 @@ impl From<Bytes> for BlockSizes {
 }
 
 impl BlockSizes {
-    /// Reads `bs`: `4k`, or `4k,64k` for reads and for the rest. What is not given is `default`.
+    /// Reads `bs`: `4k`, or `4k,64k` for reads and for the rest. A missing value is `default`.
     pub(super) fn parse(text: &str, default: Bytes) -> Result<BlockSizes, String> {
         let sizes = per_direction(text, |part| Ok(part.parse::<Size>().map_err(|why| why.to_string())?.0))?;
         Ok(BlockSizes { per: sizes.map(|size| vec![(size.unwrap_or(default), 1)]) })
@@ -43,7 +43,7 @@ impl BlockSizes {
         Ok(BlockSizes { per: splits.map(|split| split.unwrap_or_else(|| vec![(default, 1)])) })
     }
 
-    /// Forgets the sizes of directions that are not used, so that they count for nothing.
+    /// Ignores the sizes of directions that are not used.
     pub(super) fn only(mut self, used: &[Direction]) -> BlockSizes {
         let kept = self.per[used[0].index()].clone();
         for direction in Direction::ALL.into_iter().filter(|direction| !used.contains(direction)) {
@@ -52,12 +52,12 @@ impl BlockSizes {
         self
     }
 
-    /// Every size there is.
+    /// All sizes.
     pub(crate) fn all(&self) -> impl Iterator<Item = Bytes> {
         self.per.iter().flatten().map(|(size, _)| *size)
     }
 
-    /// What all sizes are multiples of.
+    /// The greatest common divisor of all sizes.
     pub(crate) fn unit(&self) -> Bytes {
         Bytes(self.all().fold(0, |unit, size| greatest_common_divisor(unit, size.get())))
     }
@@ -123,7 +123,7 @@ fn split(text: &str) -> Result<Sizes, String> {
     if given > WHOLE || (open == 0 && given != WHOLE) {
         return Err(format!("the percentages add up to {given}, not to {WHOLE}"));
     }
-    // Multiplied by the number of those that share the rest, so that each of them has a whole weight.
+    // Percentages are multiplied by the number of sizes that share the rest, so that each of those has a whole weight.
     let weight = |percent: Option<u64>| percent.map_or(WHOLE - given, |percent| percent * open.max(1));
     let weighed: Sizes = sizes
         .into_iter()
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_that_is_none_says_why() {
+    fn an_invalid_split_says_why() {
         let why = |text| split(text).expect_err("it is wrong");
         assert!(why("4k/60:8k/50").contains("add up to 110"));
         assert!(why("4k/60:8k/30").contains("add up to 90"));

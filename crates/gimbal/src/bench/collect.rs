@@ -1,4 +1,4 @@
-//! Options become jobs: every value is read, what is not said gets its default, what contradicts itself is an error.
+//! Makes jobs of options: parses every value, fills in defaults, and reports contradictions.
 
 use super::blocks::BlockSizes;
 use super::direction::{Rw, per_direction};
@@ -15,18 +15,19 @@ use units::{Bytes, Nanos};
 
 /// How long each depth is tried in a search for a latency.
 const LATENCY_WINDOW: Nanos = Nanos::secs(5);
-/// How long a job runs of which nothing says how long or how much.
+/// How long a job runs that no option limits.
 const RUNTIME: Nanos = Nanos::secs(10);
-/// The jobs of a run, and what was said of them that has no effect.
+
+/// The jobs of a run, and the options without effect.
 #[derive(Debug)]
 pub(super) struct Collected {
     /// In the order in which they were given.
     pub(super) jobs: Vec<Job>,
-    /// fio's options that change nothing here, each once.
+    /// Options of fio that have no effect here, each once.
     pub(super) without_effect: Vec<String>,
 }
 
-/// All jobs of a run: those of the files, then those given one by one; without either the flags are the only job.
+/// All jobs of a run: first those of the files, then those of `--job`. Without either, the flags are the only job.
 pub(super) fn collect(flags: &Settings, files: &[PathBuf], inline: &[String]) -> Result<Collected, JobError> {
     let mut all = Vec::new();
     for file in files {
@@ -81,7 +82,7 @@ fn span(text: &str) -> Result<Nanos, String> {
     text.parse::<Span>().map(|span| span.0).map_err(|why| why.to_string())
 }
 
-/// As in fio a bare number is microseconds where latencies are meant.
+/// A latency. As in fio, a bare number is microseconds.
 fn latency(text: &str) -> Result<Nanos, String> {
     match text.trim().parse::<u64>() {
         Ok(micros) => span(&format!("{micros}us")),
@@ -96,7 +97,7 @@ fn percent(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Fills in the defaults and checks the whole. `index` names a job without a name.
+/// Fills in the defaults and checks the job. `index` names a job without a name.
 pub(super) fn complete(settings: &Settings, index: usize) -> Result<Job, JobError> {
     let name: String = settings.get("name")?.unwrap_or_else(|| format!("job{index}"));
     let both = |one, other| JobError::Both(name.clone(), one, other);
@@ -129,7 +130,7 @@ pub(super) fn complete(settings: &Settings, index: usize) -> Result<Job, JobErro
     })?;
     settings.read("continue_on_error", |text| match text {
         "all" => Ok(()),
-        _ => Err("an IO that fails never ends a job here; write all, or leave it out".to_owned()),
+        _ => Err("a failed IO never ends a job; write all, or leave the option out".to_owned()),
     })?;
     let verify = verifies && reads_back.unwrap_or(true);
     let amount = Amount {
@@ -167,9 +168,9 @@ pub(super) fn complete(settings: &Settings, index: usize) -> Result<Job, JobErro
     Ok(job)
 }
 
-/// When the job runs.
+/// Sets when the job runs.
 fn set_hours(job: &mut Job, settings: &Settings) -> Result<(), JobError> {
-    // As in fio 0 is no limit.
+    // As in fio, 0 is no limit.
     let mut runtime = settings.read("runtime", span)?.filter(|runtime| *runtime > Nanos::ZERO);
     job.time_based = settings.switch("time_based")?;
     job.start = settings.read("startdelay", span)?.unwrap_or(Nanos::ZERO);
@@ -182,7 +183,7 @@ fn set_hours(job: &mut Job, settings: &Settings) -> Result<(), JobError> {
     if !says_how_much && !job.verify && job.latency_target.is_none() {
         (runtime, job.time_based) = (Some(RUNTIME), true);
     }
-    // A search ends by itself.
+    // A search for a latency ends by itself.
     job.time_based |= job.latency_target.is_some();
     job.stop = runtime.map(|runtime| job.start + job.ramp + runtime);
     Ok(())

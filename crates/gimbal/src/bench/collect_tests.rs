@@ -82,28 +82,28 @@ fn a_mistake_is_named() {
         ("bs=5000", "bs must be a multiple of 512"),
         ("bs=0", "bs must be more than 0"),
         ("rw=randread,verify", "needs a job that writes"),
-        ("rw=randtrimwrite,verify,loops=2", "deallocates blocks more than once"),
-        ("rw=sideways", "rw=sideways: this is none of read, write"),
+        ("rw=randtrimwrite,verify,loops=2", "deallocates a block more than once"),
+        ("rw=sideways", "rw=sideways: write one of read, write"),
         ("rw=randread:8", "not supported"),
         ("rate=1m,rate_iops=4", "give rate or rate_iops, not both"),
         ("rate=0", "rate must be more than 0"),
         ("open_loop", "open_loop needs rate or rate_iops"),
-        ("rate=1m,rate_process=sometimes", "there are linear and poisson"),
+        ("rate=1m,rate_process=sometimes", "write linear or poisson"),
         ("bs=4k,bssplit=4k/50:8k/50", "give bs or bssplit, not both"),
         ("bssplit=4k/50:8k/10", "add up to 60"),
-        ("random_distribution=normal:5", "gimbal bench knows random, zipf:THETA and pareto:H"),
+        ("random_distribution=normal:5", "write random, zipf:THETA or pareto:H"),
         ("latency_window=5", "latency_window needs latency_target"),
         ("latency_target=5,latency_run=1", "latency_run needs a runtime"),
         ("size=120%", "1% to 100%"),
         ("size=2k", "size is smaller than one IO"),
-        ("continue_on_error=none", "never ends a job"),
+        ("continue_on_error=none", "a failed IO never ends a job"),
         ("class=4", "class must be 0 to 3"),
     ] {
         let message = message(text);
         assert!(message.contains(says), "{text}: {message}");
     }
     let twins = collect(&Settings::default(), &[], &["name=a".into(), "name=a".into()]);
-    assert!(twins.expect_err("two jobs of one name").to_string().contains("two jobs are called a"));
+    assert!(twins.expect_err("two jobs of one name").to_string().contains("two jobs have the name a"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a job does, in fio's words, and which way its IOs go.
+//! What a job does, in fio's terms, and the direction of its IOs.
 
 use serde::Serialize;
 
@@ -44,14 +44,14 @@ impl Rw {
         Rw::RandTrimWrite,
     ];
 
-    /// Reads fio's word.
+    /// Parses fio's name.
     pub(crate) fn parse(text: &str) -> Result<Rw, String> {
         let text = if text == "readwrite" { "rw" } else { text };
         Rw::ALL.into_iter().find(|rw| rw.name() == text).ok_or_else(|| {
             let names = Rw::ALL.map(Rw::name).join(", ");
             match text.split_once(':') {
-                Some(_) => format!("a number after `:` is not supported; there are {names}"),
-                None => format!("this is none of {names}"),
+                Some(_) => format!("a number after `:` is not supported; write one of {names}"),
+                None => format!("write one of {names}"),
             }
         })
     }
@@ -87,7 +87,7 @@ impl Rw {
         self.directions().contains(&Direction::Trim)
     }
 
-    /// fio's word.
+    /// fio's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Rw::Read => "read",
@@ -104,7 +104,7 @@ impl Rw {
     }
 }
 
-/// Which way an IO goes.
+/// The direction of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
@@ -138,14 +138,14 @@ impl Direction {
     }
 }
 
-/// Reads values for reads, writes and trims: `8k` is for all, `8k,64k` for reads and for the rest, an empty one is the default.
+/// Parses values for reads, writes and trims: `8k` is for all, `8k,64k` for reads and for the rest; an empty value is the default.
 pub(super) fn per_direction<T: Clone>(
     text: &str,
     mut read: impl FnMut(&str) -> Result<T, String>,
 ) -> Result<[Option<T>; DIRECTIONS], String> {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     if parts.len() > DIRECTIONS {
-        return Err("there are values for reads, writes and trims, not more".to_owned());
+        return Err("write at most three values, for reads, writes and trims".to_owned());
     }
     let mut values = parts
         .iter()

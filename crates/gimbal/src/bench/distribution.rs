@@ -1,18 +1,18 @@
-//! Where random IOs go: evenly, or more often to some places than to others.
+//! Where random IOs go: to all places equally, or to some places more often than to others.
 //!
-//! With `zipf:θ` the k-th most popular place is asked for in proportion to 1/k^θ, with `pareto:h` (0 < h < 1) as in fio, where
-//! h = 0.2 means that 80 % go to 20 % of the places. Popular places are spread over the region by a fixed bijection, as they are
-//! in real data, so the ranks keep their probabilities exactly. All connections of a job have the same popular places.
+//! With `zipf:θ` the k-th most popular place is used in proportion to 1/k^θ. `pareto:h` (0 < h < 1) is as in fio: h = 0.2 means that
+//! 80 % of the IOs go to 20 % of the places. A fixed bijection spreads popular places over the region, as in real data, so each rank
+//! keeps its exact probability. All connections of a job have the same popular places.
 //!
-//! Holds: zipf's ranks come as often as the formula says (`zipf_follows_its_formula`), and as fio's do (`fio_tests`).
+//! Holds: zipf's ranks are as frequent as the formula says (`zipf_follows_its_formula`), and as in fio (`fio_tests`).
 
 use rand::Rng;
 use rand_distr::{Distribution as _, Zipf};
 
-/// What `random_distribution` says.
+/// The value of `random_distribution`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Distribution {
-    /// Every place as often as any other.
+    /// All places equally often.
     #[default]
     Even,
     /// By rank; the exponent.
@@ -22,7 +22,7 @@ pub(crate) enum Distribution {
 }
 
 impl Distribution {
-    /// Reads fio's words.
+    /// Parses fio's syntax.
     pub(super) fn parse(text: &str) -> Result<Distribution, String> {
         let (kind, value) = text.split_once(':').unwrap_or((text, ""));
         let number = || value.parse::<f64>().map_err(|_| format!("`{value}` is not a number"));
@@ -34,9 +34,9 @@ impl Distribution {
             },
             "pareto" => match number()? {
                 h if h > 0.0 && h < 1.0 => Ok(Distribution::Pareto(h)),
-                _ => Err("pareto's h must lie between 0 and 1".to_owned()),
+                _ => Err("pareto's h must be between 0 and 1".to_owned()),
             },
-            _ => Err("gimbal bench knows random, zipf:THETA and pareto:H".to_owned()),
+            _ => Err("write random, zipf:THETA or pareto:H".to_owned()),
         }
     }
 }
@@ -59,7 +59,7 @@ enum Ranks {
 }
 
 impl Places {
-    /// `places` of them, spread as `spread` says.
+    /// A region of `places` places; `spread` shifts the popular ones.
     pub(super) fn new(distribution: Distribution, places: u64, spread: u64) -> Places {
         let ranks = match distribution {
             Distribution::Even => Ranks::Even,
@@ -68,7 +68,7 @@ impl Places {
             }
             Distribution::Pareto(h) => Ranks::Pareto { power: h.ln() / (1.0 - h).ln() },
         };
-        // Near the golden section, so that neighbouring ranks lie far apart, and without a common divisor, so that no two meet.
+        // Near the golden section, so that neighbouring ranks are far apart, and coprime, so that no two ranks share a place.
         let golden = (places as f64 * 0.618_033_988_749_895) as u64;
         let factor = (golden.max(1)..)
             .find(|factor| is_coprime(*factor, places))

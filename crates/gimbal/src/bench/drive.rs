@@ -1,13 +1,13 @@
-//! One thread's jobs on one engine: connects them, keeps their streams going, writes down what completes.
+//! The jobs of one thread on one engine: connects them, keeps their streams busy, records what completes.
 //!
 //! ```text
 //!   stream.next ──Go──► engine.submit        completion ──► recorder, stream.on_completed ──► stream.next …
 //!          └────At(t)──► due ──t──► stream.next
 //! ```
 //!
-//! Holds: a stream whose IO completes sends its next one before anything else happens to it, so a closed loop is as deep as
-//!        it says.
-//! Elsewhere: which IOs, when, how deep is `stream`; starting several threads together is `run`.
+//! Holds: when an IO of a stream completes, the stream sends its next one before anything else happens, so a closed loop always
+//!        keeps its depth.
+//! Elsewhere: `stream` decides which IOs, when, and how many; `run` starts several threads together.
 
 mod connect;
 mod read_back;
@@ -31,7 +31,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Instant, Lba, Nanos};
 
-/// A tag is the stream's number and, in so many low bits, its slot.
+/// A tag is the number of the stream and, in this many low bits, of its slot.
 const SLOT_BITS: u32 = 16;
 
 /// A job of this thread.
@@ -48,11 +48,11 @@ struct Running {
     trouble: Trouble,
     written: Option<Written>,
     verified: Verified,
-    /// The search for a latency, if the job is one.
+    /// The search for a latency, if the job does one.
     search: Option<Search>,
-    /// Streams that have IOs out or will send more.
+    /// Streams that have outstanding IOs or will send more.
     unfinished: u32,
-    /// When the last of them was done.
+    /// When the last of them finished.
     ended: Option<Instant>,
 }
 
@@ -68,23 +68,23 @@ pub(super) struct Drive {
     running: Vec<Running>,
     by_controller: HashMap<ControllerId, usize>,
     streams: Vec<Stream>,
-    /// When streams with a timetable are to be asked again.
+    /// When to ask streams with a timetable again.
     due: Due,
-    /// Streams that have IOs out or will send more.
+    /// Streams that have outstanding IOs or will send more.
     unfinished: usize,
     is_finished: Vec<bool>,
     phase: Phase,
-    /// Marks what this run writes.
+    /// Marks the data that this run writes.
     run_mark: u64,
 }
 
 impl Drive {
-    /// What wakes this thread while it waits for the start.
+    /// Wakes this thread while it waits for the start.
     pub(super) fn waker(&self) -> host::Waker {
         self.engine.waker()
     }
 
-    /// Keeps connections alive until `is_over`; returns at once after each wake-up that makes it so.
+    /// Keeps connections alive until `is_over`, which it checks after every wake-up.
     pub(super) fn idle_until(&mut self, mut is_over: impl FnMut() -> bool) -> Result<(), BenchError> {
         while !is_over() {
             self.step(None)?;
@@ -92,8 +92,8 @@ impl Drive {
         Ok(())
     }
 
-    /// Runs the load from `start` on; `tell` hears of every interval. Answers each job's result with its number, and what ended the
-    /// run before its time, if anything did: the results are then of what was done until then.
+    /// Runs the load from `start` on, and reports every interval to `tell`. Returns each job's result with its number, and the error
+    /// that ended the run early, if any; the results then show what was done until then.
     pub(super) fn run(
         mut self,
         load: &Load,
@@ -166,7 +166,7 @@ impl Drive {
                     .engine
                     .take_buffer(buffer_of(job).get() as usize)
                     .expect("the pool was sized for all slots");
-                // Data that does not compress, as some devices would otherwise cheat.
+                // Data that does not compress, because some devices would compress it.
                 pattern::fill(&mut buffer, Bytes(u64::from(clone) << 32), seed);
                 buffer
             });
@@ -180,7 +180,7 @@ impl Drive {
         }
     }
 
-    /// Lets a stream send what it may.
+    /// Submits every IO that a stream may send now.
     fn fill(&mut self, number: usize, now: Instant) -> Result<(), BenchError> {
         loop {
             match self.streams[number].next(now) {
@@ -240,14 +240,14 @@ impl Drive {
         self.engine.submit(running.controller, request).map_err(refused)
     }
 
-    /// Waits and deals with what happened.
+    /// Waits for events and handles them.
     fn step(&mut self, deadline: Option<Instant>) -> Result<(), BenchError> {
         self.engine.wait(deadline).map_err(BenchError::Io)?;
         let mut refused = None;
         while let Some(event) = self.engine.next_event() {
             match event {
                 Event::Completed { completion, .. } => match self.on_completed(completion) {
-                    // An event to come says why the controller is gone.
+                    // A later event says why the controller is gone.
                     Err(error @ BenchError::Refused(_, Refusal::Gone)) => {
                         refused.get_or_insert(error);
                     }
@@ -314,7 +314,7 @@ impl Drive {
         }
     }
 
-    /// Does what a job's search has found out.
+    /// Acts on the verdict of a job's search.
     fn follow(&mut self, job: usize, verdict: Verdict, now: Instant) -> Result<(), BenchError> {
         match verdict {
             Verdict::Wait => return Ok(()),
@@ -331,7 +331,7 @@ impl Drive {
                 self.streams.iter_mut().filter(|stream| stream.job == job).for_each(Stream::stop);
             }
         }
-        // Others of the job's streams may send more now, or are over.
+        // The other streams of the job may now send more, or are over.
         let of_job = (0..self.streams.len()).filter(|number| self.streams[*number].job == job);
         of_job.collect::<Vec<_>>().into_iter().try_for_each(|number| self.fill(number, now))
     }
@@ -371,10 +371,10 @@ impl Drive {
     }
 }
 
-/// A thread's part of the results: of each of its jobs (by number), and what ended it before its time.
+/// A thread's part of the results: one for each of its jobs (by number), and the error that ended it early.
 pub(super) type Part = (Vec<(usize, JobResult)>, Option<BenchError>);
 
-/// What a thread tells while it runs.
+/// What a thread reports while it runs.
 #[derive(Debug)]
 pub(super) enum Told {
     /// An interval of the job with this number has ended.
@@ -383,13 +383,13 @@ pub(super) enum Told {
     Verifying,
 }
 
-/// The first end of an interval after `now`; `end` was one. Ends keep their timetable, however late they are noticed.
+/// The first end of an interval after `now`; `end` was one. Interval ends do not drift when they are noticed late.
 fn next_end(end: Instant, interval: Nanos, now: Instant) -> Instant {
     let passed = now.saturating_since(end).get() / interval.get() + 1;
     end + Nanos(interval.get().saturating_mul(passed))
 }
 
-/// The size of a job's buffers: that of its largest IO that moves data.
+/// The size of a job's buffers: the size of its largest IO that moves data.
 fn buffer_of(job: &Job) -> Bytes {
     job.bs.largest_transfer(job.rw.directions()).unwrap_or(Bytes(IoBuffer::ALIGNMENT as u64))
 }

@@ -1,9 +1,9 @@
-//! When streams with a timetable are to be asked again.
+//! When to ask streams with a timetable for their next IO.
 //!
-//! A stream is asked whenever an IO of it ends, and each time it answers that its next IO is due at the same moment. It stands here
-//! once all the same: else there would be an entry for every IO that ever ended, and each would ask again.
+//! A stream is asked whenever one of its IOs ends, and each time it may answer that its next IO is due at the same moment. Only one
+//! entry per stream counts. Otherwise every completed IO would add an entry, and each entry would ask again.
 //!
-//! Holds: a stream has at most one entry that counts, the earliest it asked for (`a_stream_is_called_once`).
+//! Holds: a stream has at most one valid entry, the earliest it asked for (`a_stream_is_called_once`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,12 +13,12 @@ use units::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Due {
     heap: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// By stream; an entry of the heap that is not this one is void.
+    /// The valid entry of each stream; other entries of the heap are ignored.
     wanted: Vec<Option<Instant>>,
 }
 
 impl Due {
-    /// The stream wants to be asked at a moment; sooner is as good.
+    /// Asks the stream at this moment, unless an earlier entry exists.
     pub(super) fn at(&mut self, moment: Instant, stream: usize) {
         if self.wanted.len() <= stream {
             self.wanted.resize(stream + 1, None);
@@ -29,12 +29,12 @@ impl Due {
         }
     }
 
-    /// The next moment at which somebody may want to be asked.
+    /// The next moment at which a stream may have to be asked.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((moment, _))| *moment)
     }
 
-    /// A stream that is to be asked now.
+    /// A stream to ask now.
     pub(super) fn pop(&mut self, now: Instant) -> Option<usize> {
         while let Some(&Reverse((moment, stream))) = self.heap.peek()
             && moment <= now

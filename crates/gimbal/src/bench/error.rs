@@ -1,4 +1,4 @@
-//! Why a run did not come about: what happened, to what, what to do.
+//! Why a run did not start or did not end well: what happened, to what, what to do.
 
 use host::{ConnectError, DiscoverError, NqnError, Refusal};
 use std::fmt;
@@ -6,32 +6,32 @@ use std::io;
 use std::net::SocketAddr;
 use units::Bytes;
 
-/// Why a run did not come about, or did not end well.
+/// Why a run did not start, or did not end well.
 #[derive(Debug)]
 pub(crate) enum BenchError {
     /// The discovery log could not be read.
     Discover(DiscoverError),
     /// The discovery log has no subsystem.
     NoSubsystem(SocketAddr),
-    /// The discovery log has more than one: their names.
+    /// The discovery log has more than one subsystem: their NQNs.
     SeveralSubsystems(SocketAddr, Vec<String>),
-    /// A name is none.
+    /// A name is not an NQN.
     Nqn(String, NqnError),
-    /// A controller is not to be had.
+    /// No controller can be connected.
     Connect(Box<ConnectError>),
     /// The subsystem has no such namespace: job, wanted, present.
     Namespace(String, Option<u32>, Vec<u32>),
     /// `bs` or `offset` is not a multiple of the namespace's blocks: job, block size.
     BlockSize(String, Bytes),
-    /// `offset_increment` is no multiple of the block sizes' common divisor: job, divisor.
+    /// `offset_increment` is not a multiple of the common divisor of the sizes: job, divisor.
     Increment(String, Bytes),
     /// `bs` is larger than one command may move: job, limit.
     Transfer(String, Bytes),
-    /// The region does not lie in the namespace: job, size of the namespace.
+    /// The region is not within the namespace: job, size of the namespace.
     Region(String, Bytes),
     /// The initiator refuses an IO: job, why.
     Refused(String, Refusal),
-    /// This machine fails us.
+    /// A system call of this machine failed.
     Io(io::Error),
 }
 
@@ -41,35 +41,41 @@ impl fmt::Display for BenchError {
             BenchError::Discover(error) => error.fmt(f),
             BenchError::NoSubsystem(address) => write!(
                 f,
-                "the target at {address} lists no subsystem for this host; give one with --nqn, or see the target's configuration"
+                "the target at {address} lists no subsystem for this host; give one with --nqn, or check the target's configuration"
             ),
             BenchError::SeveralSubsystems(address, names) => {
                 write!(f, "the target at {address} has several subsystems; choose one with --nqn:")?;
                 names.iter().try_for_each(|name| write!(f, "\n  {name}"))
             }
-            BenchError::Nqn(text, error) => write!(f, "`{text}` is no NQN: {error}"),
+            BenchError::Nqn(text, error) => write!(f, "`{text}` is not an NQN: {error}"),
             BenchError::Connect(error) => error.fmt(f),
             BenchError::Namespace(job, Some(nsid), present) => {
                 write!(f, "job {job}: the subsystem has no namespace {nsid}; it has {present:?}")
             }
             BenchError::Namespace(job, None, _) => write!(f, "job {job}: the subsystem has no namespace"),
             BenchError::BlockSize(job, block) => {
-                write!(f, "job {job}: bs and offset must be multiples of the namespace's blocks of {block}")
+                write!(
+                    f,
+                    "job {job}: bs and offset must be multiples of the namespace's block size of {block}"
+                )
             }
             BenchError::Increment(job, unit) => {
-                write!(f, "job {job}: offset_increment must be a multiple of {unit}, as all of bs are")
+                write!(
+                    f,
+                    "job {job}: offset_increment must be a multiple of {unit}, the common divisor of bs"
+                )
             }
             BenchError::Transfer(job, limit) => {
                 write!(
                     f,
-                    "job {job}: bs is more than the {limit} that one command of this controller may move"
+                    "job {job}: bs is larger than the {limit} that one command of this controller may move"
                 )
             }
             BenchError::Region(job, size) => {
-                write!(f, "job {job}: offset and size leave no room for an IO in a namespace of {size}")
+                write!(f, "job {job}: offset and size do not fit into the namespace of {size}")
             }
             BenchError::Refused(job, why) => write!(f, "job {job}: an IO was refused: {why}"),
-            BenchError::Io(error) => write!(f, "no load can be made on this machine: {error}"),
+            BenchError::Io(error) => write!(f, "cannot generate load on this machine: {error}"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The real fio as the oracle: which blocks it asks for, how large, how often, held against what our streams ask for.
+//! Compares our streams with the real fio: which blocks, how large, how often.
 //!
-//! fio runs with its `null` engine and writes down every IO (`write_iolog`), so nothing here depends on time. Its random numbers
-//! are others than ours: what is compared is counted over many IOs.
+//! fio runs with its `null` engine and logs every IO (`write_iolog`), so nothing here depends on time. Its random numbers differ from
+//! ours, so the tests compare counts over many IOs.
 
 use super::collect::complete;
 use super::direction::Direction;
@@ -12,10 +12,10 @@ use std::fs;
 use std::process::Command;
 use units::Bytes;
 
-/// An IO: which way, where, how long.
+/// An IO: direction, place, length.
 type Io = (Direction, u64, u64);
 
-/// What fio does for options as a `--job` has them, on a region of `size` bytes.
+/// The IOs of fio for the options of a `--job`, on a region of `size` bytes.
 fn fio(options: &str, size: u64) -> Vec<Io> {
     let name = format!("gimbal-fio-{}-{:?}", std::process::id(), std::thread::current().id());
     let folder = std::env::temp_dir().join(name);
@@ -41,7 +41,7 @@ fn fio(options: &str, size: u64) -> Vec<Io> {
     log.lines().filter_map(io).collect()
 }
 
-/// What a stream of ours does for the same options, until it has moved as many bytes.
+/// The IOs of our stream for the same options, until it has moved as many bytes.
 fn ours(options: &str, size: u64) -> Vec<Io> {
     let settings =
         Settings::parse_inline(&options.replace(' ', ",")).expect("they are fio's options and ours");
@@ -61,12 +61,12 @@ fn ours(options: &str, size: u64) -> Vec<Io> {
     all
 }
 
-/// Shares of a whole that are alike to within `apart`.
+/// Checks that two shares differ by at most `apart`.
 fn assert_alike(what: &str, fio: f64, ours: f64, apart: f64) {
     assert!((fio - ours).abs() <= apart, "{what}: {fio:.3} with fio, {ours:.3} with ours");
 }
 
-/// How many different blocks of 4 KiB were done, and how often one was done again.
+/// How many different blocks of 4 KiB were done, and how many were repeated.
 fn coverage(ios: &[Io]) -> (usize, usize) {
     let blocks = ios.iter().flat_map(|(_, offset, length)| (offset / 4096)..(offset + length) / 4096);
     let mut counts: HashMap<u64, usize> = HashMap::new();

@@ -1,7 +1,7 @@
-//! A job: one tenant and what it asks for, complete and checked.
+//! A job: one tenant and its load, complete and checked.
 //!
-//! Elsewhere: how it is made of options is `collect`; where options may stand and which place wins is `settings`; the options are listed in `options`, and what each
-//! means and where that differs from fio in `docs/bench.md`.
+//! Elsewhere: `collect` makes jobs of options; `settings` says where options may be written and which place wins; `options` lists
+//! them; `docs/bench.md` says what each one means and where it differs from fio.
 
 use super::blocks::BlockSizes;
 use super::direction::{DIRECTIONS, Rw};
@@ -14,21 +14,21 @@ use host::Class;
 use std::fmt;
 use units::{Bytes, Nanos};
 
-/// Bytes that every offset and block size must be a multiple of: the smallest logical block there is.
+/// Every offset and block size must be a multiple of this: the smallest logical block.
 const GRAIN: u64 = 512;
-/// The deepest queue that is offered: more would only wait.
+/// The deepest queue: more IOs would only wait.
 const IODEPTH_MAX: u32 = 1024;
 /// The most connections that one job opens.
 const NUMJOBS_MAX: u32 = 256;
-/// Bytes per IO if nothing is said.
+/// Default bytes per IO.
 pub(super) const BS: Bytes = Bytes::kib(4);
 
 /// One tenant's work, complete and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Job {
-    /// What it is called in the results.
+    /// Its name in the results.
     pub(crate) name: String,
-    /// Who it is to the target; jobs of one host NQN are one tenant. `None` makes one up from the name.
+    /// Its host NQN; jobs with one host NQN are one tenant. `None` derives one from the name.
     pub(crate) host_nqn: Option<String>,
     /// The subsystem, if it is not the run's.
     pub(crate) nqn: Option<String>,
@@ -48,9 +48,9 @@ pub(crate) struct Job {
     pub(crate) percentage_random: [u8; DIRECTIONS],
     /// Which places a random job prefers.
     pub(crate) random_distribution: Distribution,
-    /// A random job does not care what it has done.
+    /// A random job chooses blocks independently of those already done.
     pub(crate) norandommap: bool,
-    /// Where its randomness comes from; `None` is the run's.
+    /// Its seed; `None` is the run's.
     pub(crate) seed: Option<u64>,
     /// When its IOs leave.
     pub(crate) pacing: Pacing,
@@ -68,13 +68,13 @@ pub(crate) struct Job {
     pub(crate) credits: bool,
     /// The priority class of its IOs.
     pub(crate) class: Class,
-    /// When it begins, after the start of the run.
+    /// When it starts, after the start of the run.
     pub(crate) start: Nanos,
     /// When it stops, after the start of the run; `None` is the end of the run, or of its work.
     pub(crate) stop: Option<Nanos>,
     /// How long it runs before its IOs count, in addition to the run's ramp.
     pub(crate) ramp: Nanos,
-    /// It begins again when it has done its amount.
+    /// It starts again when it has done its amount.
     pub(crate) time_based: bool,
     /// Write, then read everything back and compare.
     pub(crate) verify: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Job {
     pub(crate) group: usize,
     /// How many jobs before it make all those before it end first.
     pub(crate) stage: usize,
-    /// Bytes per second that it reaches alone, if known: what f-Util is measured against.
+    /// Bytes per second that it reaches alone, if known: the reference of f-Util.
     pub(crate) standalone: Option<u64>,
 }
 
@@ -96,9 +96,9 @@ pub(crate) enum Extent {
     /// Up to the end of the namespace.
     #[default]
     Rest,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(Bytes),
-    /// So many of a hundred parts of the namespace.
+    /// This percentage of the namespace.
     Percent(u8),
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Amount {
     pub(crate) io_size: Option<Bytes>,
     /// IOs; `None` is no limit.
     pub(crate) number_ios: Option<u64>,
-    /// All this so many times.
+    /// How many times.
     pub(crate) loops: u64,
 }
 
@@ -130,13 +130,13 @@ pub(crate) enum JobError {
     Grain(String, &'static str),
     /// The region is smaller than one IO.
     Region(String),
-    /// `verify` without writing.
+    /// `verify` in a job that does not write.
     VerifyReads(String),
-    /// `verify` of blocks that are deallocated again.
+    /// `verify` in a job that may deallocate written blocks.
     VerifyTrims(String),
     /// Two options that exclude each other: job, the options.
     Both(String, &'static str, &'static str),
-    /// An option that means nothing without another: job, the option, what it needs.
+    /// An option that needs another one: job, the option, what it needs.
     Needs(String, &'static str, &'static str),
     /// Two jobs have the same name.
     SameName(String),
@@ -158,13 +158,13 @@ impl fmt::Display for JobError {
             }
             JobError::VerifyTrims(job) => write!(
                 f,
-                "job {job}: verify cannot know what a job leaves that deallocates blocks more than once; \
+                "job {job}: verify cannot check a job that deallocates a block more than once; \
                  leave out time_based, loops, io_size, numjobs, norandommap, percentage_random and random_distribution"
             ),
             JobError::Both(job, one, other) => write!(f, "job {job}: give {one} or {other}, not both"),
             JobError::Needs(job, option, what) => write!(f, "job {job}: {option} needs {what}"),
             JobError::SameName(job) => {
-                write!(f, "two jobs are called {job}; the results need different names")
+                write!(f, "two jobs have the name {job}; give each job its own name")
             }
         }
     }
@@ -216,7 +216,7 @@ impl Job {
         }
     }
 
-    /// A job for callers that build theirs in code.
+    /// A job with defaults, for callers that build theirs in code.
     pub(crate) fn named(name: &str) -> Job {
         Job::bare(name.to_owned())
     }
@@ -226,7 +226,7 @@ impl Job {
         let range = |is_in: bool, field: &'static str, range: &str| {
             if is_in { Ok(()) } else { Err(JobError::Range(self.name.clone(), field, range.to_owned())) }
         };
-        range(!self.name.is_empty(), "name", "a word at least")?;
+        range(!self.name.is_empty(), "name", "at least one character")?;
         range((1..=IODEPTH_MAX).contains(&self.iodepth), "iodepth", &format!("1 to {IODEPTH_MAX}"))?;
         range((1..=NUMJOBS_MAX).contains(&self.numjobs), "numjobs", &format!("1 to {NUMJOBS_MAX}"))?;
         range(self.bs.smallest() > Bytes::ZERO, "bs", "more than 0")?;

@@ -1,4 +1,4 @@
-//! fio's job files, read as they are.
+//! Reads fio's job files.
 //!
 //! ```text
 //!   ; a comment            # another one
@@ -10,15 +10,15 @@
 //!   norandommap            a switch
 //! ```
 //!
-//! The jobs' options are those of the command line. One that `gimbal bench` does not know is an error with file and line, so a
-//! job file never means less than it says; `options::WITHOUT_EFFECT` are those that may stand there all the same.
+//! The options of jobs are those of the command line. An option that `gimbal bench` does not know is an error with file and line,
+//! so no option is ignored silently. Options in `options::WITHOUT_EFFECT` are accepted and reported.
 
 use super::settings::{Origin, SettingError, Settings};
 use ini_core::{Item, Parser};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The section that is no job.
+/// The section that is not a job.
 const GLOBAL: &str = "global";
 
 /// A job file that cannot be read.
@@ -26,15 +26,15 @@ const GLOBAL: &str = "global";
 pub(crate) enum JobFileError {
     /// The file cannot be read.
     Read(PathBuf, std::io::Error),
-    /// A line is not in the form of one: file, line, what is there.
+    /// A line cannot be parsed: file, line, its text.
     Syntax(PathBuf, u32, String),
-    /// An option stands above the first section.
+    /// An option is above the first section.
     NoSection(PathBuf, u32, String),
     /// A variable is not set: file, line, name.
     Variable(PathBuf, u32, String),
     /// An option is wrong.
     Setting(SettingError),
-    /// There is no job in it.
+    /// The file has no job.
     NoJobs(PathBuf),
 }
 
@@ -50,16 +50,16 @@ impl fmt::Display for JobFileError {
             JobFileError::NoSection(path, line, name) => {
                 write!(
                     f,
-                    "{}:{line}: {name} stands above the first section; put [{GLOBAL}] or [a name] before it",
+                    "{}:{line}: {name} is above the first section; put [{GLOBAL}] or [NAME] before it",
                     path.display()
                 )
             }
             JobFileError::Variable(path, line, name) => {
-                write!(f, "{}:{line}: the environment has no variable {name}", path.display())
+                write!(f, "{}:{line}: the environment variable {name} is not set", path.display())
             }
             JobFileError::Setting(error) => error.fmt(f),
             JobFileError::NoJobs(path) => {
-                write!(f, "{} has no job; write [a name] and its options below", path.display())
+                write!(f, "{} has no job; write [NAME] and below it the options of the job", path.display())
             }
         }
     }
@@ -80,20 +80,20 @@ fn parse(
 ) -> Result<Vec<Settings>, JobFileError> {
     let mut global = Settings::default();
     let mut jobs: Vec<Settings> = Vec::new();
-    // Of the section: whether it is a job, `None` above the first.
+    // Whether the current section is a job; `None` above the first section.
     let mut is_job = None;
     let mut parser = Parser::new(text).auto_trim(true);
     while let Some(item) = parser.next() {
         let line = parser.line();
         let (name, value) = match item {
             Item::Blank | Item::Comment(_) | Item::SectionEnd => continue,
-            // The parser knows one sign of a comment, and only at the very start of a line.
+            // The parser knows only one comment character, and only at the very start of a line.
             Item::Property(name, _) if name.starts_with(['#', ';']) => continue,
             Item::Section(name) => {
                 begin(name, path, line, &global, &mut jobs, &mut is_job)?;
                 continue;
             }
-            // Spaces around the brackets are the parser's error and not ours.
+            // The parser does not accept spaces around the brackets; fio does.
             Item::Error(text) | Item::Property(text, None) if is_section(text) => {
                 let text = text.trim();
                 begin(&text[1..text.len() - 1], path, line, &global, &mut jobs, &mut is_job)?;
@@ -144,7 +144,7 @@ fn begin(
     Ok(())
 }
 
-/// Replaces `${NAME}`; answers the name of a variable that there is not.
+/// Replaces `${NAME}`. The error is the name of a variable that is not set.
 fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("${") {
@@ -200,9 +200,9 @@ mod tests {
         assert!(message("[a]\nrw=read\nthinktime=5\n").starts_with("a.fio:3: `thinktime` is not an option"));
         assert!(
             message("[a]\n\n; x\nsize=${LENGTH}\n")
-                .starts_with("a.fio:4: the environment has no variable LENGTH")
+                .starts_with("a.fio:4: the environment variable LENGTH is not set")
         );
-        assert!(message("bs=4k\n[a]\n").starts_with("a.fio:1: bs stands above the first section"));
+        assert!(message("bs=4k\n[a]\n").starts_with("a.fio:1: bs is above the first section"));
         assert!(message("[a\nrw=read\n").starts_with("a.fio:1: `[a` is neither"));
         assert!(message("[[job]]\nrw=read\n").starts_with("a.fio:1: `[[job]"), "{}", message("[[job]]\n"));
         assert!(message("[a]\niodepth\n").starts_with("a.fio:2: iodepth has no value"));

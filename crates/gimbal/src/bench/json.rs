@@ -1,4 +1,4 @@
-//! Results as JSON for programs: bytes, nanoseconds and seconds under names that say so.
+//! Results as JSON for programs. Each name says its unit: bytes, nanoseconds or seconds.
 
 use super::direction::Direction;
 use super::job::Job;

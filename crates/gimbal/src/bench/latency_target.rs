@@ -1,36 +1,36 @@
-//! `latency_target`: which is the largest depth at which a job's IOs stay below a latency?
+//! `latency_target`: finds the largest depth at which a job's IOs stay below a latency.
 //!
-//! fio's search. Each depth is tried for a window; it passes if enough IOs of the window were fast enough.
+//! The search is fio's. Each depth is tried for a window; it passes if enough IOs of the window were fast enough.
 //!
 //! ```text
-//!   1 ─pass─► 2 ─pass─► 4 … doubling until one fails, then halving what is between the best that passed and the least that failed
+//!   1 ─pass─► 2 ─pass─► 4 … double until one fails, then bisect between the largest that passed and the smallest that failed
 //! ```
 //!
-//! The depth that was found runs for one more window, and the results are of that window alone. With `latency_run` the job goes
-//! on instead, and tries one deeper whenever three windows in a row have passed. If even one IO at a time is too slow, the job
-//! fails.
+//! The depth that was found runs for one more window, and the results are from that window alone. With `latency_run` the job
+//! continues instead, and tries one more IO whenever three windows in a row have passed. If even one IO at a time is too slow, the
+//! job fails.
 //!
-//! Holds: the depth that is found passes and the next one fails (`the_search_finds_the_border`).
+//! Holds: the depth that is found passes, and the next one fails (`the_search_finds_the_border`).
 
 use units::{Instant, Nanos};
 
-/// Windows in a row that pass before one more IO is tried (with `latency_run`).
+/// Windows in a row that must pass before one more IO is tried (with `latency_run`).
 const STABLE: u32 = 3;
 
-/// What is asked.
+/// The request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LatencyTarget {
     /// The latency.
     pub(crate) target: Nanos,
     /// How long each depth is tried.
     pub(crate) window: Nanos,
-    /// How many IOs of a hundred must not take longer.
+    /// Percentage of IOs that must not take longer.
     pub(crate) percentile: f64,
-    /// The job goes on after the search.
+    /// The job continues after the search.
     pub(crate) keeps_running: bool,
 }
 
-/// What came of the search.
+/// The result of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The largest depth that passed.
@@ -41,14 +41,14 @@ pub(crate) enum Found {
     Unfinished(Option<u32>),
 }
 
-/// What a completed IO makes of the search.
+/// What to do after a completed IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing yet.
     Wait,
-    /// This depth from now on.
+    /// Use this depth from now on.
     Try(u32),
-    /// This is the depth: results count from now on.
+    /// This depth is the result: measure it from now on.
     Confirm(u32),
     /// The search is over.
     End,
@@ -60,9 +60,9 @@ pub(super) struct Search {
     asked: LatencyTarget,
     depth: u32,
     depth_max: u32,
-    /// The largest that passed; 0 is none.
+    /// The largest depth that passed; 0 is none.
     passed: u32,
-    /// The least that failed.
+    /// The smallest depth that failed.
     failed: Option<u32>,
     is_confirming: bool,
     found: Option<Found>,
@@ -92,7 +92,7 @@ impl Search {
 
     /// An IO that left at `sent` has completed at `now`.
     pub(super) fn on_completed(&mut self, now: Instant, sent: Instant, latency: Nanos) -> Verdict {
-        // What left before the depth was changed says nothing of this depth.
+        // An IO that was sent before the depth changed says nothing about this depth.
         if self.found.is_some() || sent < self.window_start {
             return Verdict::Wait;
         }
@@ -143,7 +143,7 @@ impl Search {
         }
         self.failed = Some(self.depth);
         self.is_confirming = false;
-        // What passed once and fails now has become too deep.
+        // A depth that passed before and fails now is too deep now.
         self.passed = self.passed.min(self.depth - 1);
         self.attempt((self.passed + self.depth) / 2)
     }
@@ -153,12 +153,12 @@ impl Search {
         Verdict::Try(self.depth)
     }
 
-    /// The depth now.
+    /// The current depth.
     pub(super) fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// What came of it.
+    /// The result.
     pub(super) fn found(&self) -> Found {
         self.found.unwrap_or_else(|| match self.asked.keeps_running {
             true if self.passed > 0 => Found::Depth(self.passed),

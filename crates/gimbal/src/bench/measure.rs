@@ -1,37 +1,37 @@
-//! What is written down while a job runs.
+//! Records what completes while a job runs.
 //!
-//! Two latencies per IO, as they answer different questions:
+//! Each IO has two latencies, for two different questions:
 //!
 //! ```text
-//!   meant to leave ──(wait for iodepth, for credit)──> sent ──(network, switch, SSD)──> completed
-//!   └────────────────────── latency ──────────────────────────────────────────────────┘
-//!                                                      └────────── service ───────────┘
+//!   due ──(wait for iodepth, for credit)──> sent ──(network, switch, SSD)──> completed
+//!   └────────────────────── latency ──────────────────────────────────────┘
+//!                                           └────────── service ──────────┘
 //! ```
 //!
-//! `latency` is what the tenant's user feels; `service` is what the network shows, and what papers usually report.
+//! `latency` is what a user of the tenant sees; `service` is what a network trace shows, and what papers usually report.
 //!
-//! Totals hold what completed inside the measured window (after the ramp); the series holds everything, so that a plot shows
-//! how the run settled.
+//! Totals count what completed in the measured window (after the ramp). The time series has everything, so that a plot shows how
+//! the run settled.
 
 use super::direction::{DIRECTIONS, Direction};
 use hdrhistogram::Histogram;
 use units::{Bytes, Instant, Nanos};
 
-/// The shortest latency told apart, the longest recorded (longer ones count as this), and the digits kept.
+/// The shortest latency that is resolved, the longest one recorded (longer ones count as this), and the digits kept.
 const SHORTEST: u64 = 100;
 const LONGEST: u64 = 1_000_000_000_000;
 const DIGITS: u8 = 3;
-/// Intervals are read off a plot, where two digits suffice.
+/// Intervals are for plots, where two digits are enough.
 const INTERVAL_DIGITS: u8 = 2;
 
 /// One completed IO.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completed {
-    /// Which way.
+    /// Its direction.
     pub(crate) direction: Direction,
-    /// How much.
+    /// Its length.
     pub(crate) length: Bytes,
-    /// From when it was meant to leave until its completion.
+    /// From when it was due until its completion.
     pub(crate) latency: Nanos,
     /// From when it was sent until its completion.
     pub(crate) service: Nanos,
@@ -44,7 +44,7 @@ pub(crate) struct Tally {
     pub(crate) ios: u64,
     /// Bytes.
     pub(crate) bytes: Bytes,
-    /// In nanoseconds, from when an IO was meant to leave.
+    /// In nanoseconds, from when an IO was due.
     pub(crate) latency: Histogram<u64>,
     /// In nanoseconds, from when it was sent.
     pub(crate) service: Histogram<u64>,
@@ -74,18 +74,18 @@ pub(crate) struct Interval {
     pub(crate) span: Nanos,
     /// By direction, as [`Direction::index`] orders them.
     pub(crate) slices: [Slice; DIRECTIONS],
-    /// IOs that the switch lets the job have outstanding, if it says so.
+    /// The credit: IOs that the switch allows the job to have outstanding, if it gives credits.
     pub(crate) credit: Option<u32>,
 }
 
 impl Interval {
-    /// Bytes per second, all ways.
+    /// Bytes per second, all directions.
     pub(crate) fn bytes_per_second(&self) -> f64 {
         let bytes: Bytes = self.slices.iter().map(|slice| slice.bytes).sum();
         per_second(bytes.get(), self.span)
     }
 
-    /// IOs per second, all ways.
+    /// IOs per second, all directions.
     pub(crate) fn iops(&self) -> f64 {
         per_second(self.slices.iter().map(|slice| slice.ios).sum(), self.span)
     }
@@ -111,7 +111,7 @@ impl Window {
     }
 }
 
-/// The book of one job.
+/// The records of one job.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     window: Window,
@@ -122,7 +122,7 @@ pub(crate) struct Recorder {
     series: Vec<Interval>,
 }
 
-/// A closed book.
+/// The finished records of one job.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     /// How long the window was.
@@ -136,7 +136,7 @@ pub(crate) struct Recorded {
 #[derive(Debug)]
 struct OpenSlice {
     bytes: Bytes,
-    /// Of all IOs together.
+    /// Total of all IOs.
     service: Nanos,
     latency: Histogram<u64>,
 }
@@ -150,7 +150,7 @@ impl Tally {
         Tally { ios: 0, bytes: Bytes::ZERO, latency: histogram(DIGITS), service: histogram(DIGITS) }
     }
 
-    /// Adds what another one holds.
+    /// Adds another tally.
     pub(super) fn merge(&mut self, other: &Tally) {
         self.ios += other.ios;
         self.bytes += other.bytes;
@@ -187,7 +187,7 @@ impl OpenSlice {
 }
 
 impl Recorder {
-    /// A book that begins at `run_start` and whose totals hold what completes in `window`.
+    /// Begins at `run_start`; the totals count what completes in `window`.
     pub(crate) fn new(run_start: Instant, window: Window) -> Recorder {
         Recorder {
             window,
@@ -210,13 +210,13 @@ impl Recorder {
         }
     }
 
-    /// Forgets what the totals hold: the window begins at `now`.
+    /// Clears the totals: the window begins at `now`.
     pub(crate) fn restart(&mut self, now: Instant) {
         self.window.from = now;
         self.tallies = std::array::from_fn(|_| Tally::new());
     }
 
-    /// The interval ends at `now`. Answers what happened in it; `None` if it has no length.
+    /// Ends the interval at `now`, and returns it; `None` if it has no length.
     pub(crate) fn close_interval(&mut self, now: Instant, credit: Option<u32>) -> Option<Interval> {
         let span = now.saturating_since(self.interval_start);
         if span == Nanos::ZERO {
@@ -233,7 +233,7 @@ impl Recorder {
         Some(interval)
     }
 
-    /// Closes the book at `now`, which may be before the window ends.
+    /// Finishes at `now`, which may be before the window ends.
     pub(crate) fn finish(self, now: Instant) -> Recorded {
         let measured = self.window.until.min(now).saturating_since(self.window.from);
         Recorded { measured, tallies: self.tallies, series: self.series }

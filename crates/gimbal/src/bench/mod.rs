@@ -1,13 +1,14 @@
-//! `gimbal bench`: load over NVMe/TCP in fio's vocabulary, and what came back.
+//! `gimbal bench`: a load generator over NVMe/TCP with fio's options.
 //!
 //! ```text
-//!   args ─► settings, options, job_file ─► collect ─► job (who asks for what) ─► run ─► drive (one thread, one engine) ─► results ─► table · json
-//!                                                                      stream: workload (which IO), pace (when), pattern (what data)
-//!                                                                      workload: blocks, distribution, random_map
-//!                                                                      measure: histograms, time series
+//!   args ─► settings, options, job_file ─► collect ─► job ─► run ─► drive (one thread, one engine) ─► results ─► table · json
+//!
+//!   drive     stream: workload (which IO), pace (when), pattern (what data)
+//!   workload  blocks, distribution, random_map
+//!   measure   histograms, time series
 //! ```
 //!
-//! [`run()`] is for other commands too: it takes [`Job`]s, blocks, shows an [`Observer`] every interval, and gives [`Results`].
+//! Other commands use [`run()`] too: it takes [`Job`]s, blocks, calls an [`Observer`] every interval, and returns [`Results`].
 
 mod args;
 mod blocks;
@@ -45,7 +46,7 @@ pub(crate) use args::{Args, run_command};
 pub(crate) use results::Results;
 #[allow(
     unused_imports,
-    reason = "what a command that drives loads in code needs, whether one does or not"
+    reason = "the interface for commands that build their load in code, also the parts that none uses now"
 )]
 pub(crate) use {
     blocks::BlockSizes,

@@ -1,38 +1,38 @@
-//! What a caller may see, and stop, while a run goes on.
+//! Lets a caller watch a run, and end it early.
 
 use super::measure::Interval;
 use std::ops::ControlFlow;
 use units::Nanos;
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Connections are being made.
     Connecting,
-    /// This job (by its number) runs alone, to find what it reaches alone.
+    /// This job (by its number) runs alone, to measure its standalone bandwidth.
     Alone {
         /// Its number among the jobs.
         job: usize,
-        /// How long it will.
+        /// How long it will run.
         span: Nanos,
     },
     /// All jobs run.
     Running {
-        /// How long they will, the ramp included; `None` if until everything is written once.
+        /// How long they will run, including the ramp; `None` until all work is done.
         span: Option<Nanos>,
     },
     /// What was written is read back.
     Verifying,
 }
 
-/// Looks on while a run goes on. Called on the thread that called `run`, never on one that drives IO.
+/// Watches a run. Called on the thread that called `run`, never on a thread that drives IO.
 pub(crate) trait Observer {
     /// A new phase begins.
     fn on_phase(&mut self, phase: Phase) {
         let _ = phase;
     }
 
-    /// An interval of a job (by its number) has ended. `Break` ends the run early; what was measured so far counts.
+    /// An interval of a job (by its number) has ended. `Break` ends the run early; the results so far are kept.
     fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
         let _ = (job, interval);
         ControlFlow::Continue(())

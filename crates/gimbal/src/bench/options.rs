@@ -1,18 +1,18 @@
-//! The options that a job has: one table for the command line, job files and `--job`, so that an option is spelt and means the
-//! same everywhere.
+//! The options of a job: one table for the command line, job files and `--job`, so that an option has the same name and meaning
+//! everywhere.
 //!
-//! Options are fio's where fio has one of that meaning, with fio's spelling and values; `docs/bench.md` says where ours differ.
+//! If fio has an option with this meaning, ours has fio's name and values; `docs/bench.md` says where ours differ.
 //!
 //! Holds: the docs list every option of the table and nothing else (`the_docs_list_every_option`).
 
 /// An option of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Known {
-    /// fio's name for it, or ours if fio has none.
+    /// fio's name, or ours if fio has no such option.
     pub(super) name: &'static str,
     /// Other spellings of the name.
     pub(super) aliases: &'static [&'static str],
-    /// What the value is; `None` for a switch, whose value may be left out.
+    /// What the value is; `None` for a switch, whose value is optional.
     pub(super) value: Option<&'static str>,
     /// One line of help.
     pub(super) help: &'static str,
@@ -54,43 +54,39 @@ pub(super) const KNOWN: [Known; 42] = [
         "bs",
         &["blocksize"],
         "SIZES",
-        "Bytes per IO; for reads,writes,trims apart: 4k,64k,1m [default: 4k]",
+        "Bytes per IO; separate values for reads,writes,trims: 4k,64k,1m [default: 4k]",
     ),
     fio(
         "bssplit",
         "SPLIT",
-        "Sizes by percentage: 4k/10:64k/50:32k/40; for reads,writes,trims apart with commas",
+        "Sizes by percentage: 4k/10:64k/50:32k/40; separate values for reads,writes,trims with commas",
     ),
     fio("iodepth", "N", "IOs outstanding per connection [default: 1]"),
     fio(
         "numjobs",
         "N",
-        "Connections, each with a stream of its own; one tenant, one line of results [default: 1]",
+        "Number of connections, each with its own stream; together one tenant with one line of results [default: 1]",
     ),
     fio("size", "SIZE", "How much of the namespace to use, in bytes or percent [default: up to its end]"),
     fio_also("io_size", &["io_limit"], "SIZE", "Bytes to move before the job ends [default: size]"),
-    fio("number_ios", "N", "IOs to do before the job ends"),
-    fio("loops", "N", "Do the whole this many times [default: 1]"),
-    fio("offset", "SIZE", "Where in the namespace to begin [default: 0]"),
-    fio("offset_increment", "SIZE", "Connection number n begins n times this further on [default: 0]"),
-    fio("rwmixread", "PERCENT", "Reads in rw and randrw [default: 50]"),
-    fio("rwmixwrite", "PERCENT", "Writes in rw and randrw"),
+    fio("number_ios", "N", "Number of IOs before the job ends"),
+    fio("loops", "N", "How many times to repeat the job [default: 1]"),
+    fio("offset", "SIZE", "Where in the namespace to start [default: 0]"),
+    fio("offset_increment", "SIZE", "Connection n starts n times this value further on [default: 0]"),
+    fio("rwmixread", "PERCENT", "Percentage of reads in rw and randrw [default: 50]"),
+    fio("rwmixwrite", "PERCENT", "Percentage of writes in rw and randrw [default: 50]"),
     fio(
         "percentage_random",
         "PERCENT",
-        "How much of a random job is random; the rest goes on where the IO before ended; with commas for reads,writes,trims [default: 100]",
+        "Percentage of IOs at random places; the others continue where the previous IO ended; separate values for reads,writes,trims with commas [default: 100]",
     ),
     fio("random_distribution", "KIND", "random (evenly), zipf:THETA or pareto:H [default: random]"),
-    fio_switch(
-        "norandommap",
-        &[],
-        "Pick blocks without regard to those already done, instead of each block once per pass",
-    ),
+    fio_switch("norandommap", &[], "Choose random blocks independently, instead of each block once per pass"),
     fio_also("randseed", &["seed"], "N", "Seed of everything random in the job [default: 1]"),
     fio(
         "rate",
         "SIZES",
-        "At most this many bytes per second, per connection and direction; 1m,500k for reads,writes apart",
+        "At most this many bytes per second, per connection and direction; separate values for reads,writes: 1m,500k",
     ),
     fio_also(
         "rate_iops",
@@ -101,70 +97,74 @@ pub(super) const KNOWN: [Known; 42] = [
     fio(
         "rate_process",
         "KIND",
-        "How a rate spaces its IOs: linear (evenly) or poisson (as independent users) [default: linear]",
+        "Spacing of the IOs of a rate: linear (even) or poisson (like independent users) [default: linear]",
     ),
     ours(
         "open_loop",
         None,
-        "IOs are due when rate says, however the target does; latency counts from when they were due",
+        "IOs are due at the times that the rate gives, even if the target is slow; latency counts from when an IO was due",
     ),
     fio_also(
         "runtime",
         &["timeout"],
         "TIME",
-        "How long at most [default: until size is done; 10s if nothing says how much]",
+        "How long the job runs at most [default: until size is done; 10s if nothing limits the job]",
     ),
-    fio_switch("time_based", &[], "Run for the whole runtime: begin again when size is done"),
+    fio_switch("time_based", &[], "Run for the whole runtime: start again when size is done"),
     fio_also("ramp_time", &["ramp-time"], "TIME", "How long to run before measuring [default: 0]"),
-    fio("startdelay", "TIME", "When the job begins, after the start of the run [default: 0]"),
+    fio("startdelay", "TIME", "Delay of the job after the start of the run [default: 0]"),
     fio(
         "verify",
         "METHOD",
-        "Read back what was written and compare [any of fio's methods means our own pattern]",
+        "Read back what was written and compare [every method of fio selects our own pattern]",
     ),
     fio(
         "latency_target",
         "TIME",
-        "Find the largest iodepth at which IOs stay below this; a bare number is microseconds",
+        "Find the largest iodepth at which the latency of IOs stays below this; a bare number is microseconds",
     ),
     fio(
         "latency_window",
         "TIME",
         "How long each iodepth is tried; a bare number is microseconds [default: 5s]",
     ),
-    fio("latency_percentile", "PERCENT", "How many of the IOs have to stay below it [default: 100]"),
+    fio(
+        "latency_percentile",
+        "PERCENT",
+        "Percentage of IOs that must stay below latency_target [default: 100]",
+    ),
     fio(
         "latency_run",
         "0|1",
-        "Go on at the depth that was found until the runtime is over, adjusting it [default: 0]",
+        "Continue at the depth that was found until the runtime is over, and adjust it [default: 0]",
     ),
     fio_switch("group_reporting", &[], "One line of results for all jobs of a group"),
-    fio_switch("new_group", &[], "A new group begins with this job"),
+    fio_switch("new_group", &[], "This job starts a new group"),
     fio_switch(
         "stonewall",
         &["wait_for_previous"],
-        "Begin when all jobs before it have ended; begins a new group",
+        "Start when all earlier jobs have ended; this job starts a new group",
     ),
     ours(
         "hostnqn",
         Some("NQN"),
-        "Host NQN: which tenant the job is to the target [default: made from the name]",
+        "Host NQN; jobs with the same host NQN are one tenant [default: made from the name]",
     ),
-    ours("nqn", Some("NQN"), "Subsystem NQN [default: discovered, if the target has exactly one]"),
-    ours("nsid", Some("ID"), "Namespace [default: the first]"),
+    ours("nqn", Some("NQN"), "NQN of the subsystem [default: discovered, if the target has exactly one]"),
+    ours("nsid", Some("ID"), "Number of the namespace [default: the first one]"),
     ours("class", Some("0-3"), "Priority class of the IOs, 0 (urgent) to 3 (idle) [default: 1]"),
     ours(
         "alone",
         Some("SIZE"),
-        "Bytes per second that the job reaches alone, for f-Util, if --standalone is not to measure it",
+        "Bytes per second that the job reaches alone on the SSD, for f-Util; instead of measuring it with --standalone",
     ),
-    fio_also("description", &[], "TEXT", "For people; not looked at"),
-    fio("do_verify", "0|1", "Whether verify reads back [default: 1]"),
-    fio("continue_on_error", "all", "An IO that fails is counted and the job goes on: the only way here"),
+    fio_also("description", &[], "TEXT", "A text for people; has no effect"),
+    fio("do_verify", "0|1", "0: write the pattern of verify, but do not read it back [default: 1]"),
+    fio("continue_on_error", "all", "A failed IO is counted and the job continues; the only mode"),
 ];
 
-/// Options of fio that change nothing over NVMe/TCP: how a file is opened, which system calls are used, on which processor.
-/// A job file that has them is read; the command says that they have no effect.
+/// Options of fio that have no effect over NVMe/TCP: how a file is opened, which system calls are used, on which CPU.
+/// A job file may contain them; the command prints that they have no effect.
 pub(super) const WITHOUT_EFFECT: [&str; 37] = [
     "allrandrepeat",
     "buffered",
@@ -210,7 +210,7 @@ pub(super) fn known(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|option| option.name == name || option.aliases.contains(&name))
 }
 
-/// Whether fio's option of this name changes nothing here.
+/// Whether fio has an option of this name that has no effect here.
 pub(super) fn is_without_effect(name: &str) -> bool {
     WITHOUT_EFFECT.contains(&name)
 }
@@ -227,7 +227,7 @@ mod tests {
             .chain(WITHOUT_EFFECT)
             .collect();
         for (n, name) in names.iter().enumerate() {
-            assert!(!names[..n].contains(name), "{name} stands there twice");
+            assert!(!names[..n].contains(name), "{name} is there twice");
         }
     }
 

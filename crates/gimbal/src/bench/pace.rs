@@ -1,19 +1,19 @@
-//! When the next IO is meant to leave.
+//! When the next IO is due.
 //!
-//! | | an IO leaves | its latency counts from |
+//! | | an IO is sent | its latency counts from |
 //! |---|---|---|
-//! | closed loop | when fewer than `iodepth` are outstanding | then |
-//! | capped (`rate`) | then, but not before its time in the timetable | when it left |
+//! | closed loop | when fewer than `iodepth` are outstanding | when it was sent |
+//! | capped (`rate`) | the same, but not before its time in the timetable | when it was sent |
 //! | open loop (`rate` with `open_loop`) | the same | its time in the timetable |
-//! | strict | then, but no sooner after the one before than the rate says | when it could leave |
+//! | strict | when fewer than `iodepth` are outstanding, but not sooner after the previous IO than the rate allows | when it could be sent |
 //!
-//! A *capped* loop is fio's: what a slow target held up is made up for afterwards, as far as `iodepth` allows. In an *open* loop a
-//! target that stalls for a second is also charged for everybody who would have come in that second (no coordinated omission). A
-//! *strict* loop is the lab's application, which makes up for nothing.
+//! A *capped* loop is fio's: IOs that a slow target delayed are made up for, as far as `iodepth` allows. In an *open* loop, if the
+//! target stalls for a second, every IO that was due in that second shows it (no coordinated omission). A *strict* loop is the
+//! application of the lab: it never makes up for lost time.
 //!
-//! Rates are per connection and direction, each with a timetable of its own.
+//! Rates are per connection and direction, each with its own timetable.
 //!
-//! Holds: over any prefix a linear timetable is exact to the nanosecond (`a_linear_timetable_does_not_drift`).
+//! Holds: a linear timetable is exact to the nanosecond at every IO (`a_linear_timetable_does_not_drift`).
 
 use super::direction::{DIRECTIONS, Direction};
 use super::job::Job;
@@ -29,7 +29,7 @@ pub(crate) enum Arrival {
     /// Evenly.
     #[default]
     Linear,
-    /// As independent users would: exponentially distributed gaps of the same mean.
+    /// Like independent users: exponentially distributed gaps of the same mean.
     Poisson,
 }
 
@@ -38,7 +38,7 @@ impl Arrival {
         match text {
             "linear" => Ok(Arrival::Linear),
             "poisson" => Ok(Arrival::Poisson),
-            _ => Err("there are linear and poisson".to_owned()),
+            _ => Err("write linear or poisson".to_owned()),
         }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) enum Rate {
     Bytes(u64),
 }
 
-/// What a job holds to.
+/// What limits the rate of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pacing {
     /// Only its depth.
@@ -93,21 +93,21 @@ pub(crate) enum Pace {
     Strict { rate: ByteRate, until: Instant },
 }
 
-/// Moments at which IOs are meant to leave.
+/// The moments at which IOs are due.
 #[derive(Debug)]
 pub(crate) struct Timetable {
     start: Instant,
     rate: Rate,
     arrival: Arrival,
-    /// What counts as one IO.
+    /// The size that counts as one IO.
     smallest: Bytes,
-    /// IOs (or bytes) that have left by the timetable.
+    /// IOs (or bytes) sent so far.
     left: u64,
     next: Instant,
 }
 
 impl Pace {
-    /// The job's, which begins at `start`.
+    /// The pace of a job that begins at `start`.
     pub(crate) fn new(job: &Job, start: Instant) -> Pace {
         match job.pacing {
             Pacing::Closed => Pace::Closed,
@@ -120,7 +120,7 @@ impl Pace {
         }
     }
 
-    /// When the next IO of a direction is meant to leave; `now` in a closed loop. There has been room for it since `room`.
+    /// When the next IO of a direction is due; `now` in a closed loop. A slot for it has been free since `room`.
     pub(crate) fn next(&self, direction: Direction, now: Instant, room: Instant) -> Instant {
         match self {
             Pace::Closed => now,
@@ -133,7 +133,7 @@ impl Pace {
         }
     }
 
-    /// The IO that `next` spoke of, meant to leave at `meant`, has left with this many bytes.
+    /// The IO that `next` announced for `meant` was sent, with this many bytes.
     pub(crate) fn on_sent(
         &mut self,
         direction: Direction,
@@ -158,7 +158,7 @@ impl Pace {
 impl Timetable {
     fn on_sent(&mut self, length: Bytes, random: &mut impl Rng) {
         let (step, per_second) = match self.rate {
-            // As in fio: the smallest size is the measure.
+            // As in fio, a large IO counts as several IOs of the smallest size.
             Rate::Iops(rate) => (length.get().div_ceil(self.smallest.get()), rate),
             Rate::Bytes(rate) => (length.get(), rate),
         };
@@ -259,7 +259,7 @@ mod tests {
         let job = Job { pacing: Pacing::Strict(ByteRate(4096 * 1000)), ..Job::named("a") };
         let mut pace = Pace::new(&job, Instant::ZERO);
         pace.on_sent(READ, ms(0), Bytes::kib(4), &mut random());
-        assert_eq!(pace.next(READ, ms(3), ms(0)), ms(1), "whoever looks late does not slow it down");
+        assert_eq!(pace.next(READ, ms(3), ms(0)), ms(1), "asking late does not slow it down");
         pace.on_sent(READ, ms(1), Bytes::kib(4), &mut random());
         assert_eq!(pace.next(READ, ms(9), ms(9)), ms(9), "what it could not send meanwhile it has lost");
     }

@@ -1,15 +1,15 @@
-//! What `--verify` writes, and how it knows what it reads back.
+//! The data that `--verify` writes, and the check of what it reads back.
 //!
-//! Every 64-byte line of a step names its own place, so that a line that was lost, torn, swapped or left from an earlier run
-//! is found and can be told apart:
+//! Every 64-byte line contains its own address. So lines that were lost, torn, swapped or left from an earlier run are detected and
+//! distinguished:
 //!
-//!   | line number in the namespace (8) | run (8) | 48 bytes mixed from both |
+//!   | line number in the namespace (8) | run (8) | 48 bytes derived from both |
 //!
-//! The run number differs from run to run, so yesterday's data never passes for today's.
+//! The run number differs from run to run, so data of an earlier run never passes the check.
 
 use units::Bytes;
 
-/// Bytes that name their place together.
+/// Bytes per line.
 const LINE: usize = 64;
 const WORD: usize = 8;
 
@@ -25,7 +25,7 @@ pub(crate) struct Mismatch {
 /// What a wrong line looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing but zeros: the write was lost or the place was deallocated.
+    /// Only zeroes: the write was lost, or the place was deallocated.
     Zeros,
     /// A line of this run that belongs at this byte.
     LineOf(Bytes),
@@ -39,7 +39,7 @@ impl std::fmt::Display for Mismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "byte {}: ", self.at.get())?;
         match self.found {
-            Found::Zeros => f.write_str("zeros instead of what was written"),
+            Found::Zeros => f.write_str("zeroes instead of the written data"),
             Found::LineOf(at) => write!(f, "data that was written to byte {}", at.get()),
             Found::Stale => f.write_str("data of an earlier run; this run's write was lost"),
             Found::Garbage => f.write_str("data that was never written there"),
@@ -55,7 +55,7 @@ pub(crate) fn fill(buffer: &mut [u8], offset: Bytes, run: u64) {
     }
 }
 
-/// Checks what was read from byte `offset`; answers the first line that is wrong.
+/// Checks what was read from byte `offset`; the error is the first wrong line.
 pub(crate) fn check(buffer: &[u8], offset: Bytes, run: u64) -> Result<(), Mismatch> {
     let first = offset.get() / LINE as u64;
     for (line, number) in buffer.chunks_exact(LINE).zip(first..) {

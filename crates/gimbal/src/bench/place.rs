@@ -1,4 +1,4 @@
-//! Who a job is to the target, and where in a namespace its IOs go.
+//! The host NQN and host ID of a job, and where in a namespace its IOs go.
 
 use super::error::BenchError;
 use super::job::{Extent, Job};
@@ -20,7 +20,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where a step lies, in bytes from the start of the namespace.
+    /// Where a step begins, in bytes from the start of the namespace.
     pub(super) fn offset_of(&self, step: Step) -> Bytes {
         Bytes(self.region.offset.get() + step.first * self.region.unit.get())
     }
@@ -54,7 +54,7 @@ pub(super) fn host_id(host: &Nqn) -> HostId {
     HostId((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
 }
 
-/// Finds a job's namespace and region, or says why its IOs have no place there.
+/// Finds a job's namespace and region, or says why its IOs do not fit there.
 pub(super) fn locate(engine: &Engine, controller: ControllerId, job: &Job) -> Result<Place, BenchError> {
     let name = || job.name.clone();
     let namespaces = engine.namespaces(controller);
@@ -74,7 +74,7 @@ pub(super) fn locate(engine: &Engine, controller: ControllerId, job: &Job) -> Re
     if job.bs.largest_transfer(job.rw.directions()).is_some_and(|largest| largest > transfer_max) {
         return Err(BenchError::Transfer(name(), transfer_max));
     }
-    // A deallocation counts its blocks in 32 bits.
+    // The block count of a deallocation has 32 bits.
     let trim_max = Bytes(u64::from(u32::MAX) * block_size);
     if job.bs.largest() > trim_max {
         return Err(BenchError::Transfer(name(), trim_max));

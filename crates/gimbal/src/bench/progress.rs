@@ -1,4 +1,4 @@
-//! The progress of a run on a terminal; silent where there is none. Control-C ends the run, and what was measured counts.
+//! Shows the progress of a run on a terminal; silent without a terminal. Control-C ends the run; its results are kept.
 
 use super::job::Job;
 use super::measure::Interval;
@@ -13,29 +13,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use units::Nanos;
 
-/// How often the bar moves between intervals.
+/// How often the bar is redrawn between intervals.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A bar per run with the sum of all jobs.
+/// One bar with the total of all jobs.
 pub(super) struct Progress<'a> {
     jobs: &'a [Job],
     bar: ProgressBar,
     /// The last interval of each job.
     last: Vec<Option<Interval>>,
-    /// Somebody wants the run to end.
+    /// Set by control-C.
     interrupted: Arc<AtomicBool>,
 }
 
 impl Progress<'_> {
     pub(super) fn new(jobs: &[Job]) -> io::Result<Progress<'_>> {
         let interrupted = Arc::new(AtomicBool::new(false));
-        // The second one ends at once, whatever the first one did.
+        // The second signal ends the process at once, whatever the first one did.
         flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
         flag::register(SIGINT, Arc::clone(&interrupted))?;
         Ok(Progress { jobs, bar: ProgressBar::hidden(), last: vec![None; jobs.len()], interrupted })
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,8 +1,8 @@
-//! Which units of a region were done in this pass, so that a random job does each once.
+//! Which units of a region were done in this pass, so that a random job does each unit once.
 //!
-//! A bit per unit, and above it a bit per full word, and so on: the next unit that is free is found in as many looks as there
-//! are levels (four for 16 million units). It takes an eighth of a byte per unit. fio does the same (its `axmap`): a random
-//! number, and from there the next block that is free.
+//! The first level has one bit per unit, the next one has one bit per full word of the first, and so on. So the next free unit is
+//! found in one step per level (four levels for 16 million units). The map takes one bit per unit. fio does the same (its
+//! `axmap`): it draws a random number and takes the next free block from there.
 //!
 //! Holds: a pass does each unit exactly once (`a_pass_does_every_unit_once`).
 
@@ -11,7 +11,7 @@ const BITS: u64 = u64::BITS as u64;
 /// The units of a region.
 #[derive(Debug)]
 pub(super) struct RandomMap {
-    /// The first has a bit per unit, which is set if the unit was done; each other one a bit per word of the one before, which is
+    /// The first level has one bit per unit, set if the unit was done. Each other level has one bit per word of the level before,
     /// set if that word is full.
     levels: Vec<Vec<u64>>,
     units: u64,
@@ -19,7 +19,7 @@ pub(super) struct RandomMap {
 }
 
 impl RandomMap {
-    /// A map on which nothing was done.
+    /// An empty map.
     pub(super) fn new(units: u64) -> RandomMap {
         let mut levels = Vec::new();
         let mut bits = units;
@@ -36,12 +36,12 @@ impl RandomMap {
         map
     }
 
-    /// Forgets what was done.
+    /// Clears the map for the next pass.
     fn begin_pass(&mut self) {
         let mut bits = self.units;
         for level in &mut self.levels {
             level.fill(0);
-            // What lies beyond the end is never free.
+            // Bits beyond the end are never free.
             if !bits.is_multiple_of(BITS) {
                 *level.last_mut().expect("a level has a word") = u64::MAX << (bits % BITS);
             }
@@ -50,7 +50,7 @@ impl RandomMap {
         self.free = self.units;
     }
 
-    /// The first free unit at `from` or after it, going on at the start; begins a new pass if none is free.
+    /// The first free unit at `from` or after it, and after the end from the start on. Begins a new pass if no unit is free.
     pub(super) fn next_free(&mut self, from: u64) -> u64 {
         if self.free == 0 {
             self.begin_pass();

@@ -1,6 +1,6 @@
-//! What a run found, and the fairness computed from it.
+//! The results of a run, and the fairness computed from them.
 //!
-//! f-Util compares what a tenant got with what it would get of the device if everybody received an equal share of it:
+//! f-Util compares the bandwidth of a tenant with its fair share: what it would get if all tenants had equal shares of the device.
 //!
 //!   f-Util = bandwidth / (bandwidth when running alone / number of tenants)          ideal: 1
 //!
@@ -15,25 +15,25 @@ use super::pattern::Mismatch;
 use std::net::SocketAddr;
 use units::Nanos;
 
-/// Everything a run found.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Results {
     /// The target.
     pub(crate) address: SocketAddr,
     /// In the order of the jobs.
     pub(crate) jobs: Vec<JobResult>,
-    /// What ended the run before its time.
+    /// The error that ended the run early.
     pub(crate) fatal: Option<BenchError>,
-    /// Whether the observer has ended the run: jobs that were still to come are not in it.
+    /// Whether the observer ended the run: then later jobs are missing.
     pub(crate) is_stopped: bool,
 }
 
-/// What one job found.
+/// The results of one job.
 #[derive(Clone, Debug)]
 pub(crate) struct JobResult {
     /// The job.
     pub(crate) job: Job,
-    /// The subsystem it worked on.
+    /// The subsystem it used.
     pub(crate) nqn: String,
     /// How long the measured window was.
     pub(crate) measured: Nanos,
@@ -43,13 +43,13 @@ pub(crate) struct JobResult {
     pub(crate) series: Vec<Interval>,
     /// What went wrong.
     pub(crate) trouble: Trouble,
-    /// What `verify` found; `None` if it was not asked for.
+    /// What `verify` found; `None` without `verify`.
     pub(crate) verified: Option<Verified>,
     /// Bytes per second that the job reaches alone, if known.
     pub(crate) standalone: Option<f64>,
     /// Tenants among which the device is shared.
     pub(crate) tenants: usize,
-    /// What the search for a latency found; `None` if there was none.
+    /// What the search for a latency found; `None` without a search.
     pub(crate) found: Option<Found>,
     /// The jobs of a group, of which this is the sum; empty for a single job.
     pub(crate) members: Vec<JobResult>,
@@ -94,7 +94,7 @@ impl Verified {
 }
 
 impl JobResult {
-    /// What one direction did.
+    /// The totals of one direction.
     pub(crate) fn tally(&self, direction: Direction) -> &Tally {
         &self.tallies[direction.index()]
     }
@@ -124,7 +124,7 @@ impl JobResult {
         self.tallies.iter().any(|tally| tally.ios > 0)
     }
 
-    /// One result for the jobs of a group, under the name of the first: sums, and the latencies of all IOs together.
+    /// One result for the jobs of a group, with the name of the first: totals, and the latencies of all IOs together.
     fn of_group(members: Vec<JobResult>) -> JobResult {
         let mut group = JobResult { series: Vec::new(), standalone: None, found: None, ..members[0].clone() };
         for member in &members[1..] {
@@ -150,7 +150,7 @@ impl JobResult {
 }
 
 impl Results {
-    /// Whether the run went to its end, no IO failed, everything verified is right, and every search has found something.
+    /// Whether the run was complete, no IO failed, everything verified is right, and every search found a depth.
     pub(crate) fn is_clean(&self) -> bool {
         let clean = |job: &JobResult| {
             job.trouble.failed == 0

@@ -1,11 +1,11 @@
-//! A whole run: finds the subsystem, measures each job alone if asked, runs all together, on as many threads as wanted.
+//! A whole run: finds the subsystem, measures each job alone if asked to, and runs all jobs together, on one or more threads.
 //!
 //! ```text
 //!   caller's thread: discover ─► [each job alone] ─► threads ──ready──► start together ──intervals──► observer ─► Results
 //!                                     └──────────── once per stage: jobs after a `stonewall` wait for those before it
 //! ```
 //!
-//! Holds: what ends a run before its time does not take away what was measured until then (`a_target_that_is_lost_leaves_results`).
+//! Holds: an error that ends a run early does not lose the results so far (`a_target_that_is_lost_leaves_results`).
 
 use super::drive::{Drive, Part, Told};
 use super::error::BenchError;
@@ -23,48 +23,48 @@ use std::sync::mpsc;
 use std::thread;
 use units::{Instant, Nanos};
 
-/// The time between the word to start and the start, so that all threads have heard it.
+/// The time between the order to start and the start, so that all threads get it in time.
 const START_DELAY: Nanos = Nanos::millis(5);
-/// How many times a lost target is called back: about ten seconds.
+/// How often to reconnect to a lost target: for about ten seconds.
 const BACKOFF: Backoff = Backoff { first: Nanos::millis(100), longest: Nanos::secs(2), tries_max: Some(10) };
-/// Who asks for the discovery log.
+/// The host NQN that reads the discovery log.
 const DISCOVERY_HOST: &str = "nqn.2025-01.io.gimbal:bench";
 
 /// Where the load goes.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// Where the target listens.
+    /// Address of the target.
     pub(crate) address: SocketAddr,
-    /// The subsystem of jobs that name none; `None` asks the target, which must have exactly one.
+    /// The subsystem of jobs that name none; with `None` it is discovered, and the target must have exactly one.
     pub(crate) nqn: Option<String>,
 }
 
-/// How a run goes.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// How long to measure, for callers that build their jobs in code; `None`: each job says itself when it ends.
+    /// How long to measure, for callers that build their jobs in code; `None`: each job decides when it ends.
     pub(crate) runtime: Option<Nanos>,
     /// How long to run before measuring, for callers that build their jobs in code.
     pub(crate) ramp: Nanos,
     /// The length of an interval of the time series.
     pub(crate) interval: Nanos,
-    /// Where everything random comes from.
+    /// The seed of everything random.
     pub(crate) seed: u64,
-    /// Threads among which the jobs are divided.
+    /// Number of threads; the jobs are divided among them.
     pub(crate) threads: usize,
-    /// How the threads talk to the kernel.
+    /// The kernel interface for the network.
     pub(crate) backend: Backend,
-    /// Measure each job alone first, unless what it reaches alone is known.
+    /// Measure each job alone first, unless its standalone bandwidth is known.
     pub(crate) standalone: bool,
     /// Protect PDU headers.
     pub(crate) header_digest: bool,
     /// Protect data.
     pub(crate) data_digest: bool,
-    /// Keep to the switch's credits.
+    /// Obey the switch's credits.
     pub(crate) credits: bool,
-    /// An IO that takes longer means a dead connection.
+    /// A connection with an IO that takes longer is considered dead.
     pub(crate) io_timeout: Nanos,
-    /// How a target that was lost is called back before the run is given up.
+    /// How to reconnect to a lost target before the run is given up.
     pub(crate) backoff: Backoff,
 }
 
@@ -95,11 +95,11 @@ pub(super) struct Load {
     pub(super) nqn: Option<Nqn>,
     pub(super) options: Options,
     pub(super) tenants: usize,
-    /// Marks what this run writes.
+    /// Marks the data that this run writes.
     pub(super) run_mark: u64,
 }
 
-/// Runs `jobs` against `target`; `observer` looks on. Blocks until it is over.
+/// Runs `jobs` against `target`; `observer` watches. Blocks until the run is over.
 pub(crate) fn run(
     jobs: &[Job],
     target: &Target,
@@ -133,17 +133,17 @@ pub(crate) fn run(
     Ok(results)
 }
 
-/// What came of jobs that ran together.
+/// The results of jobs that ran together.
 struct Outcome {
     /// In the order of the jobs.
     results: Vec<JobResult>,
-    /// What ended them before their time.
+    /// The error that ended them early.
     fatal: Option<BenchError>,
-    /// The observer has ended them.
+    /// The observer ended them.
     is_stopped: bool,
 }
 
-/// Runs the jobs of a stage: each alone, if that is asked for, and all together.
+/// Runs the jobs of a stage: first each alone, if asked to, then all together.
 fn run_stage(
     mut jobs: Vec<(usize, Job)>,
     load: &Load,
@@ -173,7 +173,7 @@ fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Op
     if jobs.iter().all(|job| job.nqn.is_some()) {
         return Ok(None);
     }
-    // A target shows a host what it may use, so ask as the first tenant if that has a name of its own.
+    // A target lists only what the host may use. So ask as the first tenant, if it has its own host NQN.
     let host = name(jobs.first().and_then(|job| job.host_nqn.as_deref()).unwrap_or(DISCOVERY_HOST))?;
     let found =
         discover(options.backend, target.address, &host, host_id(&host)).map_err(BenchError::Discover)?;
@@ -190,7 +190,7 @@ fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Op
     }
 }
 
-/// Runs one job by itself, from the start to the end of the run, at its own depth and without its timetable.
+/// Runs one job alone, for the whole run, at its own depth and without its timetable.
 fn run_alone(
     number: usize,
     job: &Job,
@@ -224,13 +224,13 @@ fn run_alone(
     }
 }
 
-/// What a thread says to the caller's.
+/// What a thread tells the caller's thread.
 enum Message {
     /// Its jobs are connected. It waits for the moment to start.
     Ready { start: mpsc::Sender<Instant>, waker: Waker },
-    /// Something to look at.
+    /// A report for the observer.
     Told(Told),
-    /// It is over: the results of its jobs, and what went wrong.
+    /// The thread has finished: the results of its jobs, and what went wrong.
     Done(Vec<(usize, JobResult)>, Option<BenchError>),
 }
 
@@ -253,7 +253,7 @@ fn run_together(
                     Ok(outcome) => outcome,
                     Err(error) => (Vec::new(), Some(error)),
                 };
-                // The caller's thread hears until every thread has said this.
+                // The caller's thread receives until every thread has sent this.
                 let _ = say.send(Message::Done(results, fatal));
             });
         }
@@ -272,7 +272,7 @@ fn work(
     let mut drive = Drive::connect(load, jobs)?;
     let (start, started) = mpsc::channel();
     let tell = |message| {
-        // Nobody hears only if the caller's thread has panicked; then the run does not matter either.
+        // This fails only if the caller's thread has panicked; then the run does not matter.
         let _ = say.send(message);
     };
     tell(Message::Ready { start, waker: drive.waker() });
@@ -291,7 +291,7 @@ fn work(
     }
 }
 
-/// Starts the threads together, passes on what they tell, collects their results in the order of the jobs.
+/// Starts the threads together, forwards their reports, and collects their results in the order of the jobs.
 fn attend(
     threads: usize,
     hear: &mpsc::Receiver<Message>,
@@ -320,7 +320,7 @@ fn attend(
             }
         }
         if failure.is_some() {
-            // Threads that wait for the start learn from the dropped sender that there is none.
+            // The dropped sender tells threads that wait for the start that there is none.
             for (start, waker) in waiting.drain(..) {
                 drop(start);
                 waker.wake();
@@ -328,7 +328,7 @@ fn attend(
         } else if waiting.len() == threads {
             let moment = Clock.now() + START_DELAY;
             for (start, waker) in waiting.drain(..) {
-                // A thread that is gone has said why.
+                // A thread that has ended already sent its error.
                 let _ = start.send(moment);
                 waker.wake();
             }

@@ -1,4 +1,4 @@
-//! Options as somebody wrote them: name, text, and where it stands, so that a mistake is shown where it was made.
+//! Options as the user wrote them: name, text, and place, so that an error names the place.
 //!
 //! The same option may be set in several places. A later one of these wins:
 //!
@@ -6,8 +6,7 @@
 //!   [global] of the job file  <  [job] of the job file  <  flags of the command  <  --job 'name=a,bs=128k'
 //! ```
 //!
-//! So a flag is never lost: it changes every job of a file. A `--job` stands on the same command line as the flags and says
-//! more than they do.
+//! So a flag is never lost: it changes every job of a file. A `--job` is more specific than a flag of the same command line.
 
 use super::options::{self, KNOWN, Known};
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
@@ -19,7 +18,7 @@ use std::str::FromStr;
 /// The value of a switch that is given without one.
 const ON: &str = "1";
 
-/// Where a setting stands.
+/// Where a setting was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A flag of the command.
@@ -47,7 +46,7 @@ pub(crate) enum SettingError {
     Unknown(Origin, String),
     /// The option needs a value.
     NoValue(Origin, &'static Known),
-    /// The value is not one of the option's: why.
+    /// The value is invalid: why.
     Value(Origin, &'static str, String, String),
 }
 
@@ -57,7 +56,7 @@ impl fmt::Display for SettingError {
             SettingError::Unknown(origin, name) => {
                 write!(
                     f,
-                    "{origin}: `{name}` is not an option of gimbal bench; docs/bench.md lists those that are"
+                    "{origin}: `{name}` is not an option of gimbal bench; docs/bench.md lists all options"
                 )
             }
             SettingError::NoValue(origin, option) => {
@@ -71,15 +70,15 @@ impl fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// The settings of one place, or of several laid over each other.
+/// The settings of one place, or the combined settings of several places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     set: BTreeMap<&'static str, (String, Origin)>,
-    /// Options of fio that were given and change nothing.
+    /// Options of fio that were given and have no effect.
     without_effect: Vec<String>,
 }
 
-/// What is set together: the nearer place decides all of it.
+/// Options that are one choice: the place that wins decides all of them.
 const ONE_CHOICE: [&[&str]; 3] = [&["rate", "rate_iops"], &["rwmixread", "rwmixwrite"], &["bs", "bssplit"]];
 
 impl Settings {
@@ -100,7 +99,7 @@ impl Settings {
         let value = match (value, option.value) {
             (Some(value), _) => value,
             (None, None) => ON,
-            // As in `--verify` alone: some method.
+            // `--verify` without a method is valid.
             (None, Some(_)) if option.name == "verify" => ON,
             (None, Some(_)) => return Err(SettingError::NoValue(origin, option)),
         };
@@ -108,8 +107,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Reads `name=a,rw=randread,bs=4k`. A comma also separates the values of an option: what comes after it without a `=` and is
-    /// no option's name belongs to the value before.
+    /// Reads `name=a,rw=randread,bs=4k`. A comma also separates the values of one option: a part without `=` that is not the name
+    /// of an option belongs to the value before it.
     pub(super) fn parse_inline(text: &str) -> Result<Settings, SettingError> {
         let origin = || Origin::Inline(text.to_owned());
         let mut parts: Vec<String> = Vec::new();
@@ -131,7 +130,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// These settings, and `nearer` ones over them.
+    /// These settings, overridden by `nearer` ones.
     pub(super) fn overlaid(&self, nearer: &Settings) -> Settings {
         let mut all = self.clone();
         for choice in ONE_CHOICE {
@@ -144,7 +143,7 @@ impl Settings {
         all
     }
 
-    /// Options of fio that were given and change nothing, each once.
+    /// Options of fio that were given and have no effect.
     pub(super) fn without_effect(&self) -> impl Iterator<Item = &str> {
         self.without_effect.iter().map(String::as_str)
     }
@@ -154,7 +153,7 @@ impl Settings {
         self.set.contains_key(known_name(name))
     }
 
-    /// An option's value, read by `read`, which says what is wrong with it.
+    /// The value of an option, parsed by `read`, which returns why it is invalid.
     pub(super) fn read<T>(
         &self,
         name: &'static str,
@@ -167,7 +166,7 @@ impl Settings {
         }
     }
 
-    /// An option's value as anything that can be read from text.
+    /// The value of an option as any type that can be parsed from text.
     pub(super) fn get<T: FromStr<Err: fmt::Display>>(
         &self,
         name: &'static str,
@@ -175,9 +174,9 @@ impl Settings {
         self.read(name, |text| text.parse().map_err(|why: T::Err| why.to_string()))
     }
 
-    /// An option's value as a number.
+    /// The value of an option as a number.
     pub(super) fn number<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, SettingError> {
-        self.read(name, |text| text.parse().map_err(|_| "this is not a number that fits here".to_owned()))
+        self.read(name, |text| text.parse().map_err(|_| "not a number, or out of range".to_owned()))
     }
 
     /// Whether a switch is on.
@@ -191,7 +190,7 @@ impl Settings {
     }
 }
 
-/// The name, after a check that there is such an option.
+/// The name, after a check that the option exists.
 fn known_name(name: &'static str) -> &'static str {
     assert!(KNOWN.iter().any(|option| option.name == name), "there is no option {name}");
     name
@@ -207,7 +206,7 @@ impl clap::Args for Flags {
             let arg = Arg::new(option.name).long(option.name).aliases(option.aliases).help(option.help);
             let arg = if option.is_fio { arg.help_heading(FIO) } else { arg.help_heading(OURS) };
             match option.value {
-                // `--verify` and switches: the value may be left out, and so has to be written with `=`.
+                // `--verify` and switches: the value is optional, so it must be written with `=`.
                 _ if option.name == "verify" || option.value.is_none() => arg
                     .num_args(0..=1)
                     .require_equals(true)
@@ -226,8 +225,8 @@ impl clap::Args for Flags {
 }
 
 /// Headings of the help.
-const FIO: &str = "What a job does (fio's options)";
-const OURS: &str = "What a job does (not in fio)";
+const FIO: &str = "Options of a job (as in fio)";
+const OURS: &str = "Options of a job (not in fio)";
 
 impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Flags, clap::Error> {
@@ -275,11 +274,11 @@ mod tests {
         let message = |text| Settings::parse_inline(text).expect_err("it is wrong").to_string();
         assert_eq!(
             message("colour=red"),
-            "--job 'colour=red': `colour` is not an option of gimbal bench; docs/bench.md lists those that are"
+            "--job 'colour=red': `colour` is not an option of gimbal bench; docs/bench.md lists all options"
         );
         assert_eq!(message("iodepth"), "--job 'iodepth': iodepth has no value; write iodepth=N");
         let settings = Settings::parse_inline("iodepth=many").expect("an option");
         let why = settings.number::<u32>("iodepth").expect_err("no number").to_string();
-        assert_eq!(why, "--job 'iodepth=many': iodepth=many: this is not a number that fits here");
+        assert_eq!(why, "--job 'iodepth=many': iodepth=many: not a number, or out of range");
     }
 }

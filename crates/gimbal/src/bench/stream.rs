@@ -1,10 +1,10 @@
-//! One stream of a job: its place in the workload, its timetable, its IOs that are out.
+//! One stream of a job: its position in the workload, its timetable, its outstanding IOs.
 //!
 //! ```text
-//!   idle slot --next IO is due, fewer than iodepth are out--> out --completed--> idle slot
+//!   idle slot --next IO is due, fewer than iodepth are outstanding--> outstanding --completed--> idle slot
 //! ```
 //!
-//! A slot owns one buffer for the whole run, so a stream in steady use allocates nothing.
+//! A slot owns one buffer for the whole run, so a stream allocates nothing while it runs.
 //!
 //! Elsewhere: `drive` submits what a stream asks for and tells it what completed.
 
@@ -19,7 +19,7 @@ use units::{Bytes, Instant, Nanos};
 /// A place for one IO.
 #[derive(Debug)]
 struct Slot {
-    /// At home while the IO is not out.
+    /// Present while the slot is idle.
     buffer: Option<IoBuffer>,
     step: Step,
     meant: Instant,
@@ -28,9 +28,9 @@ struct Slot {
 /// An IO to submit.
 #[derive(Debug)]
 pub(super) struct Departure {
-    /// Which slot it comes from.
+    /// The slot it comes from.
     pub(crate) slot: usize,
-    /// What and where.
+    /// Its direction and place.
     pub(crate) step: Step,
     /// The slot's buffer, as long as the IO; `None` if it moves no data.
     pub(crate) buffer: Option<IoBuffer>,
@@ -39,13 +39,13 @@ pub(super) struct Departure {
 /// What the stream may do next.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// Submit this.
+    /// Submit this IO.
     Go(Departure),
-    /// Nothing before this moment.
+    /// Wait until this moment.
     At(Instant),
-    /// Nothing before a completion.
+    /// Wait for a completion.
     Full,
-    /// Nothing any more.
+    /// The stream is over.
     Over,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Turn {
 pub(super) struct Stream {
     /// The job's number on this thread.
     pub(crate) job: usize,
-    /// The IO queue it has to itself.
+    /// Its own IO queue.
     pub(crate) queue: u16,
     workload: Workload,
     pace: Pace,
@@ -62,23 +62,23 @@ pub(super) struct Stream {
     hours: Hours,
     slots: Vec<Slot>,
     idle: Vec<usize>,
-    /// IOs that may be out: all slots, unless a search tries fewer.
+    /// IOs that may be outstanding: all slots, unless a search tries fewer.
     depth: usize,
-    /// Which way the next IO goes, if that was decided and its time has not come.
+    /// The direction of the next IO, if it was decided and the IO is not due yet.
     decided: Option<Direction>,
-    /// Blocks that were deallocated and are to be written (`trimwrite`).
+    /// Blocks that were deallocated and have to be written (`trimwrite`).
     to_write: VecDeque<Step>,
     writes_after_trims: bool,
-    /// Since when there has been room for one more.
+    /// Since when one more IO could be outstanding.
     room: Instant,
 }
 
 /// When a stream runs, and how much it does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hours {
-    /// No IO leaves before.
+    /// No IO is sent before this moment.
     pub(crate) start: Instant,
-    /// No IO leaves at this moment or after.
+    /// No IO is sent at this moment or later.
     pub(crate) stop: Instant,
     /// What is left to do.
     pub(crate) budget: Budget,
@@ -97,7 +97,7 @@ impl Budget {
         let Amount { io_size, number_ios, loops } = amount;
         let once = io_size.map_or_else(|| region.units.saturating_mul(region.unit.get()), Bytes::get);
         Budget {
-            // What is less than a unit cannot be done.
+            // A remainder smaller than a unit cannot be done.
             bytes: Some(once / region.unit.get() * region.unit.get())
                 .map(|bytes| bytes.saturating_mul(loops)),
             ios: number_ios.map(|ios| ios.saturating_mul(loops)),
@@ -113,7 +113,7 @@ impl Budget {
         self.bytes == Some(0) || self.ios == Some(0)
     }
 
-    /// The most bytes that the next IO may have.
+    /// The largest size of the next IO.
     fn most(self) -> Bytes {
         Bytes(self.bytes.unwrap_or(u64::MAX))
     }
@@ -125,7 +125,7 @@ impl Budget {
 }
 
 impl Stream {
-    /// Clone number `queue` of `job`, which is number `number` here. There must be a buffer for each of `iodepth`.
+    /// Connection number `queue` of `job`, which has number `number` on this thread. There must be `iodepth` buffers.
     pub(super) fn new(
         number: usize,
         job: &Job,
@@ -134,7 +134,7 @@ impl Stream {
         hours: Hours,
         buffers: Vec<IoBuffer>,
     ) -> Stream {
-        assert_eq!(buffers.len(), job.iodepth as usize, "one buffer per IO that may be out");
+        assert_eq!(buffers.len(), job.iodepth as usize, "one buffer per outstanding IO");
         let step = Step { direction: Direction::Read, first: 0, units: 0 };
         let slots: Vec<Slot> = buffers
             .into_iter()
@@ -157,11 +157,11 @@ impl Stream {
         }
     }
 
-    /// What may leave at `now`.
+    /// What to do at `now`.
     pub(super) fn next(&mut self, now: Instant) -> Turn {
         let writes = !self.to_write.is_empty();
         if now >= self.hours.stop || (self.hours.budget.is_spent() && !writes) {
-            // The write of a trim that is out is still to come.
+            // An outstanding trim will be followed by its write.
             let waits = now < self.hours.stop && self.writes_after_trims && !self.is_quiet();
             return if waits { Turn::Full } else { Turn::Over };
         }
@@ -187,7 +187,7 @@ impl Stream {
         Turn::Go(self.depart(slot, step, meant))
     }
 
-    /// Which way the next IO goes. As in fio, a direction whose time has not come gives way to one whose time is nearer.
+    /// The direction of the next IO. As in fio, a direction that is not due gives way to the other one if that is due earlier.
     fn decide(&mut self, now: Instant) -> Direction {
         let direction = match self.decided {
             Some(direction) => direction,
@@ -206,7 +206,7 @@ impl Stream {
         Bytes(step.units * self.unit.get())
     }
 
-    /// Takes a slot for an IO that is not of the workload (reading back); `None` if all are out.
+    /// Takes a slot for an IO outside the workload (reading back); `None` if all slots are in use.
     pub(super) fn next_given(&mut self, now: Instant, step: Step) -> Option<Departure> {
         let slot = self.idle.pop()?;
         Some(self.depart(slot, step, now))
@@ -224,8 +224,7 @@ impl Stream {
         Departure { slot, step, buffer }
     }
 
-    /// The IO of `slot` is over, and has succeeded or not. Answers what it was and how long it took from when it was meant to
-    /// leave.
+    /// The IO of `slot` has completed. Returns the IO, and its latency from when it was due.
     pub(super) fn on_completed(
         &mut self,
         now: Instant,
@@ -236,7 +235,7 @@ impl Stream {
         let had_room = self.has_room();
         let place = &mut self.slots[slot];
         if let Some(buffer) = buffer {
-            assert!(place.buffer.is_none(), "slot {slot} completed but was not out");
+            assert!(place.buffer.is_none(), "slot {slot} completed but was not outstanding");
             place.buffer = Some(buffer);
         }
         if !had_room {
@@ -249,27 +248,27 @@ impl Stream {
         (place.step, now.saturating_since(place.meant))
     }
 
-    /// The buffer of a slot whose IO is over.
+    /// The buffer of a slot whose IO has completed.
     pub(super) fn buffer(&self, slot: usize) -> &[u8] {
         self.slots[slot].buffer.as_deref().expect("an idle slot has its buffer")
     }
 
-    /// Whether no IO is out.
+    /// Whether no IO is outstanding.
     pub(super) fn is_quiet(&self) -> bool {
         self.idle.len() == self.slots.len()
     }
 
-    /// Whether one more IO may leave.
+    /// Whether one more IO may be sent.
     pub(super) fn has_room(&self) -> bool {
         self.slots.len() - self.idle.len() < self.depth
     }
 
-    /// Lets so many IOs be out, as far as there are slots.
+    /// Sets how many IOs may be outstanding; the number of slots is the maximum.
     pub(super) fn set_depth(&mut self, depth: u32) {
         self.depth = (depth as usize).min(self.slots.len());
     }
 
-    /// Lets nothing more leave.
+    /// Sends no more IOs.
     pub(super) fn stop(&mut self) {
         self.hours.stop = Instant::ZERO;
     }

@@ -12,7 +12,7 @@ const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99
 /// Columns before the first number.
 const TEXT_COLUMNS: usize = 3;
 
-/// The table, and below it what has to be said in words.
+/// The table, and remarks below it.
 pub(crate) fn render(results: &Results) -> String {
     let with_f_util = results.jobs.iter().any(|job| job.f_util().is_some());
     let mut heading = vec!["job", "what", "", "IOPS", "MB/s", "mean"];
@@ -49,7 +49,7 @@ pub(crate) fn render(results: &Results) -> String {
 fn rows(job: &JobResult, with_f_util: bool) -> impl Iterator<Item = Vec<String>> + '_ {
     let busy = |direction: &Direction| job.tally(*direction).ios > 0;
     let directions: Vec<Direction> = Direction::ALL.into_iter().filter(busy).collect();
-    // A job that did nothing still has its line.
+    // A job without IOs still has its line.
     let directions = if directions.is_empty() { vec![Direction::Read] } else { directions };
     directions.into_iter().enumerate().map(move |(line, direction)| {
         let latency = &job.tally(direction).latency;
@@ -84,7 +84,7 @@ fn remarks(job: &JobResult) -> impl Iterator<Item = String> {
     if let Some(verified) = &job.verified {
         remarks.push(match &verified.first {
             None if verified.is_clean() => {
-                format!("{name}: verified {} × {}: all as written", verified.steps, job.job.bs.unit())
+                format!("{name}: verified {} × {}: all correct", verified.steps, job.job.bs.unit())
             }
             None => {
                 format!("{name}: {} of {} blocks could not be read back", verified.unreadable, verified.steps)
@@ -101,12 +101,12 @@ fn remarks(job: &JobResult) -> impl Iterator<Item = String> {
         let asked = format!("{} % of IOs within {}", asked.percentile, asked.target);
         remarks.push(match found {
             Found::Depth(depth) => format!("{name}: {asked} up to iodepth {depth}"),
-            Found::Nothing => format!("{name}: not even iodepth 1 has {asked}"),
+            Found::Nothing => format!("{name}: even iodepth 1 does not reach {asked}"),
             Found::Unfinished(Some(depth)) => {
-                format!("{name}: {asked} at iodepth {depth}, but the job ended before the search; give it more runtime")
+                format!("{name}: {asked} at iodepth {depth}, but the job ended before the search did; increase runtime")
             }
             Found::Unfinished(None) => {
-                format!("{name}: the job ended before the search had tried iodepth 1; give it more runtime")
+                format!("{name}: the job ended before the search had tried iodepth 1; increase runtime")
             }
         });
     }

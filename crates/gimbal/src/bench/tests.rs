@@ -12,14 +12,14 @@ use target::config::{Config, DeviceKind};
 use target::{Server, ServerHandle};
 use units::{Bytes, Nanos};
 
-/// Looks away.
+/// Ignores everything.
 struct Unobserved;
 
 impl Observer for Unobserved {}
 
 const BACKENDS: [Backend; 2] = [Backend::IoUring, Backend::Epoll];
 
-/// A target on a port that the system chose, with a device that keeps nothing.
+/// A target on a port that the system chose, with a null device.
 fn null_target() -> ServerHandle {
     start(DeviceKind::Null { size: Bytes::gib(1) })
 }
@@ -266,7 +266,7 @@ fn a_search_for_a_latency_ends_by_itself() {
         (results.jobs[0].found, results.is_clean())
     };
     assert_eq!(found(Nanos::secs(1000)), (Some(Found::Depth(4)), true));
-    assert_eq!(found(Nanos(1)), (Some(Found::Nothing), false), "nobody answers in a nanosecond");
+    assert_eq!(found(Nanos(1)), (Some(Found::Nothing), false), "no target answers in a nanosecond");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn what_cannot_run_is_said_before_anything_runs() {
     let nsid = message(Job { nsid: Some(9), ..Job::named("a") }, &target);
     assert!(nsid.contains("no namespace 9"), "{nsid}");
     let region = message(Job { offset: Bytes::gib(1), ..Job::named("a") }, &target);
-    assert!(region.contains("leave no room"), "{region}");
+    assert!(region.contains("do not fit into the namespace"), "{region}");
     let nqn = Some("nqn.test:nowhere".to_string());
     let nowhere = message(Job { nqn, ..Job::named("a") }, &target);
     assert!(nowhere.contains("no subsystem of that name"), "{nowhere}");

@@ -1,13 +1,13 @@
-//! What a stream asks for, IO by IO: which way, where, how much.
+//! The IOs of a stream: direction, place and length of each.
 //!
-//! A stream works on a region of its namespace, counted in the job's unit (see `blocks`). Sequential streams go on from the last
-//! IO of the same direction and start over at the end. Random ones do each unit once per pass (`random_map`), in any order; or
-//! pick without regard to what was done (`norandommap`, and the distributions that prefer some places).
+//! A stream works on a region of its namespace, counted in the job's unit (see `blocks`). A sequential stream continues after the
+//! last IO of the same direction, and starts over at the end. A random stream does each unit once per pass (`random_map`), in
+//! any order; or chooses units independently (`norandommap`, and the distributions that prefer some places).
 //!
-//! Each connection of a job (`numjobs`) does the whole region by itself, as in fio; `offset_increment` moves them apart.
+//! Each connection of a job (`numjobs`) does the whole region, as in fio; `offset_increment` moves the regions apart.
 //!
-//! Holds: no IO leaves the region (`every_io_lies_in_the_region`); the same seed asks for the same (`a_seed_replays`); a random
-//!        pass does every unit once, whatever the sizes (`a_random_pass_does_every_unit_once`).
+//! Holds: every IO is within the region (`every_io_lies_in_the_region`); the same seed gives the same IOs (`a_seed_replays`); a
+//!        random pass does every unit once, whatever the sizes (`a_random_pass_does_every_unit_once`).
 
 use super::blocks::BlockSizes;
 use super::direction::{DIRECTIONS, Direction};
@@ -32,7 +32,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Units that all `connections` together reach.
+    /// Units from the start of the first connection's region to the end of the last one's.
     pub(super) fn reach(&self, connections: u32) -> u64 {
         self.units + u64::from(connections - 1) * self.increment
     }
@@ -41,7 +41,7 @@ impl Region {
 /// One IO to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Which way.
+    /// Its direction.
     pub(crate) direction: Direction,
     /// The first unit, counted from the start of the job's region.
     pub(crate) first: u64,
@@ -78,7 +78,7 @@ impl Workload {
         let Region { unit, units, increment, .. } = region;
         assert!(units > 0, "a workload needs at least one unit to work on");
         let order = if job.rw.is_random() {
-            // What prefers some places does them again, by its nature.
+            // A distribution that prefers some places must be able to repeat them.
             let has_map = !job.norandommap && job.random_distribution == Distribution::Even;
             Order::Random {
                 places: Places::new(job.random_distribution, units, seed),
@@ -95,7 +95,7 @@ impl Workload {
             unit,
             sizes: job.bs.clone(),
             order,
-            // The write of a trim and a write is sent when the trim has ended, and is none of the workload's.
+            // In `trimwrite` the stream sends the write when the trim has ended; the workload has only the trims.
             directions: if job.rw.writes_after_trims() { &[Direction::Trim] } else { directions },
             first_percent: job.rwmixread,
             cursors: [job.first_step * (job.bs.smallest().get() / unit.get()) % units; DIRECTIONS],
@@ -103,7 +103,7 @@ impl Workload {
         }
     }
 
-    /// Which way the next IO is to go.
+    /// The direction of the next IO.
     pub(crate) fn next_direction(&mut self) -> Direction {
         match *self.directions {
             [only] => only,
@@ -118,13 +118,13 @@ impl Workload {
         }
     }
 
-    /// The direction besides this one, in a mix of two that both come.
+    /// The other direction, in a mix in which both occur.
     pub(crate) fn other_direction(&self, direction: Direction) -> Option<Direction> {
         let is_mixed = self.directions.len() == 2 && (1..100).contains(&self.first_percent);
         self.directions.iter().copied().find(|other| is_mixed && *other != direction)
     }
 
-    /// The next IO of a direction; there is always one more. It moves `most` bytes at most, which must be a unit or more.
+    /// The next IO of a direction; there is always one. It moves at most `most` bytes, which must be at least one unit.
     pub(crate) fn next_step(&mut self, direction: Direction, most: Bytes) -> Step {
         let wanted = self.sizes.pick(direction, &mut self.random).min(most).get() / self.unit.get();
         let cursor = &mut self.cursors[direction.index()];
@@ -144,7 +144,7 @@ impl Workload {
                     (true, None) => (places.pick(&mut self.random), wanted),
                     (true, Some(map)) => {
                         let first = map.next_free(places.pick(&mut self.random));
-                        // As in fio an IO ends where a unit begins that was done.
+                        // As in fio, an IO ends before a unit that was already done.
                         let units = map.free_run(first, wanted);
                         (first..first + units).for_each(|unit| map.set_done(unit));
                         (first, units)

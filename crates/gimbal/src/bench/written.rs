@@ -1,10 +1,10 @@
-//! Which units of a region were written, for reading them back.
+//! Which units of a region were written, so that they can be read back.
 
-/// A bit per unit.
+/// One bit per unit.
 #[derive(Debug)]
 pub(super) struct Written {
     words: Vec<u64>,
-    /// Where reading back goes on.
+    /// Where reading back continues.
     cursor: u64,
 }
 
@@ -18,7 +18,7 @@ impl Written {
         self.words[(unit / u64::from(u64::BITS)) as usize] |= 1 << (unit % u64::from(u64::BITS));
     }
 
-    /// The next written unit that was not handed out before.
+    /// The next written unit that was not returned before.
     pub(super) fn next(&mut self) -> Option<u64> {
         let bits = u64::from(u64::BITS);
         while let Some(word) = self.words.get((self.cursor / bits) as usize) {

@@ -1,4 +1,4 @@
-//! A Linux kernel that runs one walk, seen through `tests/guest/guest.sh`.
+//! A Linux guest that runs one walk, started by `tests/guest/guest.sh`.
 
 use super::Scratch;
 use std::io::{BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// How long a guest may run. A walk takes some 15 s; the rest is for a busy machine.
+/// How long a guest may run. A walk takes about 15 s; the rest is for a busy machine.
 const LIMIT_SECONDS: u32 = 600;
 
 /// The subsystem that `nvmet.sh` serves.
@@ -32,7 +32,7 @@ impl Kernel {
     }
 }
 
-/// What a guest is to do.
+/// What a guest does.
 pub(crate) struct Walk {
     kernel: Kernel,
     script: PathBuf,
@@ -74,7 +74,7 @@ impl Walk {
         self
     }
 
-    /// Gives the guest more than one processor, and so more than one IO queue.
+    /// Gives the guest more than one CPU, and so more than one IO queue.
     pub(crate) fn processors(mut self, count: u32) -> Walk {
         self.arguments.extend(["-c".into(), count.to_string()]);
         self
@@ -98,13 +98,13 @@ impl Walk {
         Guest { name, child, lines, transcript: Vec::new() }
     }
 
-    /// Boots the guest and waits for the walk to be right.
+    /// Boots the guest and waits until the walk has succeeded.
     pub(crate) fn run(self) {
         self.start().finish();
     }
 }
 
-/// A guest that runs. Dropping it ends it.
+/// A running guest. Dropping it ends it.
 pub(crate) struct Guest {
     name: String,
     child: Child,
@@ -113,7 +113,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Reads on until a line starts with `mark`; gives the rest of that line.
+    /// Reads until a line starts with `mark`, and returns the rest of that line.
     pub(crate) fn wait_for(&mut self, mark: &str) -> String {
         while let Ok(line) = self.lines.recv() {
             let rest = line.strip_prefix(mark).map(|rest| rest.trim().to_owned());
@@ -125,14 +125,14 @@ impl Guest {
         panic!("{}: ended before it printed {mark:?}\n{}", self.name, self.transcript.join("\n"));
     }
 
-    /// Waits for the walk to be right; panics with all that it printed if it is not.
+    /// Waits for the end of the walk; if it failed, panics with everything it printed.
     pub(crate) fn finish(mut self) {
         self.transcript.extend(self.lines.iter());
         let status = self.child.wait().expect("our own child");
         assert!(status.success(), "{}: {status}\n{}", self.name, self.transcript.join("\n"));
     }
 
-    /// Ends the guest as if its power failed; gives what it had printed.
+    /// Ends the guest like a power failure, and returns what it had printed.
     pub(crate) fn cut_off(mut self) -> Vec<String> {
         self.end();
         self.transcript.extend(self.lines.iter());
@@ -154,7 +154,7 @@ impl Drop for Guest {
     }
 }
 
-/// The program of `tests/guest/SOURCE`, for guests with whatever C library.
+/// Compiles the program of `tests/guest/SOURCE` statically, so that it runs with any C library.
 pub(crate) fn static_program(source: &str, scratch: &Scratch) -> PathBuf {
     let program = scratch.file(source.trim_end_matches(".c"));
     let compiled = Command::new("cc")
@@ -173,7 +173,7 @@ fn guest_folder() -> PathBuf {
 fn forward_lines(from: impl Read + Send + 'static, to: Sender<String>) {
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-            // A receiver that is gone was dropped with its guest.
+            // This fails if the receiver was dropped with its guest.
             let _ = to.send(String::from_utf8_lossy(&line).into_owned());
         }
     });

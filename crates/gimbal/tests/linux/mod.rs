@@ -1,4 +1,4 @@
-//! Real Linux hosts against the real binary: what the `linux_*` tests share.
+//! Common parts of the `linux_*` tests: real Linux hosts use the real binary.
 //!
 //! ```text
 //!   Guest ── a Debian kernel under QEMU, running a walk of tests/guest/walks ──┐
@@ -6,8 +6,8 @@
 //!   127.0.0.1 ── Target: `gimbal serve`, a process of its own                 test
 //! ```
 //!
-//! A walk judges itself and ends with a status; a test arranges who talks to whom, and breaks what is to be broken.
-//! QEMU has to be there: `make test-deps` installs it.
+//! A walk checks its own results and exits with a status. The test connects guests and targets, and injects failures such as a kill.
+//! The tests need QEMU: `make test-deps` installs it.
 
 // Each test binary uses a part of this.
 #![allow(dead_code, unused_imports)]

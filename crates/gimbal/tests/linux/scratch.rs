@@ -1,12 +1,12 @@
-//! A folder for one test, gone with it unless it failed.
+//! A folder for one test, removed at its end unless the test failed.
 
 use std::path::{Path, PathBuf};
 
-/// A fresh folder under cargo's own for tests.
+/// A new folder in cargo's folder for tests.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// `name` tells one test's folder from another's.
+    /// Each test uses its own `name`.
     pub(crate) fn new(name: &str) -> Scratch {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("cargo's folder for tests is writable");

@@ -1,4 +1,4 @@
-//! `gimbal serve` in a process of its own, with a medium that outlives it.
+//! `gimbal serve` in its own process, with a medium that survives it.
 
 use super::Scratch;
 use super::process::{Process, gimbal};
@@ -11,7 +11,7 @@ pub(crate) const NQN: &str = "nqn.2024-06.io.gimbal:tested";
 /// The system chooses the port.
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// What the namespaces lie on.
+/// The device of the namespaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Medium {
     /// A file, direct IO where the file system can.
@@ -77,14 +77,14 @@ block_size = 512
         self.process.address()
     }
 
-    /// Ends it in order (SIGTERM).
+    /// Stops it in order (SIGTERM).
     pub(crate) fn stop(&mut self) {
         self.process.signal("-TERM");
         let status = self.process.wait();
         assert!(status.success(), "gimbal serve ended with {status}\n{}", self.log());
     }
 
-    /// Ends it outright (SIGKILL): nothing that it holds in memory survives.
+    /// Kills it (SIGKILL): nothing in its memory survives.
     pub(crate) fn kill(&mut self) {
         let status = self.process.kill();
         assert!(!status.success(), "it was killed, and not gone before\n{}", self.log());
@@ -97,7 +97,7 @@ block_size = 512
         assert_eq!(self.address(), address);
     }
 
-    /// Edits its configuration and has it read again (SIGHUP). What came of it is in the log.
+    /// Edits its configuration and reloads it (SIGHUP). The log has the result.
     pub(crate) fn reload(&self, edit: impl FnOnce(String) -> String) {
         let text = std::fs::read_to_string(&self.config).expect("written before");
         std::fs::write(&self.config, edit(text)).expect("the scratch folder is writable");

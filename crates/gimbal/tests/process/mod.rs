@@ -1,4 +1,4 @@
-//! `gimbal serve` in a process of its own, which ends with the test.
+//! `gimbal serve` in its own process, which ends with the test.
 
 // Each test binary uses a part of this.
 #![allow(dead_code, unreachable_pub)]
@@ -10,7 +10,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 /// The binary under test.
 pub fn gimbal() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimbal"));
-    // Nothing of a target that somebody else runs on this machine.
+    // Do not use the state of another target on this machine.
     command.env("STATE_DIRECTORY", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
 }
@@ -22,18 +22,18 @@ pub fn serve(arguments: &[&str]) -> Command {
     command
 }
 
-/// A target that serves.
+/// A running target.
 pub struct Process {
     child: Child,
     address: SocketAddr,
 }
 
 impl Process {
-    /// Starts it; back when it has said where it listens.
+    /// Starts it, and returns when it has printed where it listens.
     pub fn start(command: &mut Command) -> Process {
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary was built");
-        // From here on it is ended whatever happens.
+        // From here on the process is killed on drop.
         let mut process = Process { child, address: ([0; 4], 0).into() };
         let mut line = String::new();
         let stdout = process.child.stdout.take().expect("piped");
@@ -43,14 +43,14 @@ impl Process {
         process
     }
 
-    /// As `start`, with the log to be read.
+    /// As `start`, and returns the log.
     pub fn start_with_log(command: &mut Command) -> (Process, Log) {
         let mut process = Process::start(command.stderr(Stdio::piped()));
         let stderr = process.child.stderr.take().expect("piped");
         (process, Log { stderr: BufReader::new(stderr), lines: Vec::new() })
     }
 
-    /// As `start_with_log`, with a stdout that says nothing: back at once, with no address.
+    /// As `start_with_log`, but with another stdout: returns at once, without an address.
     pub fn start_unheard(command: &mut Command) -> (Process, Log) {
         let child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary was built");
@@ -64,7 +64,7 @@ impl Process {
         self.address
     }
 
-    /// Its number in the system.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -80,7 +80,7 @@ impl Process {
         self.child.wait().expect("our own child")
     }
 
-    /// Ends it outright (SIGKILL).
+    /// Kills it (SIGKILL).
     pub fn kill(&mut self) -> ExitStatus {
         self.child.kill().expect("our own child");
         self.wait()
@@ -94,14 +94,14 @@ impl Drop for Process {
     }
 }
 
-/// What a target logs.
+/// The log of a target.
 pub struct Log {
     stderr: BufReader<ChildStderr>,
     lines: Vec<String>,
 }
 
 impl Log {
-    /// Waits until a line says `text`.
+    /// Waits until a line contains `text`.
     pub fn await_line(&mut self, text: &str) {
         while !self.lines.last().is_some_and(|line| line.contains(text)) {
             assert!(self.read_line(), "the target ended without saying {text:?}:\n{}", self.lines.join("\n"));
@@ -113,7 +113,7 @@ impl Log {
         while self.read_line() {}
     }
 
-    /// The lines that came so far and say `text`.
+    /// The lines so far that contain `text`.
     pub fn saying(&self, text: &str) -> Vec<&str> {
         self.lines.iter().map(String::as_str).filter(|line| line.contains(text)).collect()
     }

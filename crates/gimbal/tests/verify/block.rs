@@ -1,4 +1,4 @@
-//! What a block holds: which block it is, which version, and bytes that follow from both and end in a checksum.
+//! The contents of a block: its number, its version, bytes derived from both, and a checksum.
 
 use super::model::Version;
 
@@ -8,7 +8,7 @@ const WORD: usize = 8;
 /// Marks a block that was written by this workload.
 const MAGIC: u64 = 0x6769_6d62_616c_2e76;
 
-/// Fills a block. Version 0 is a block that was never written: zeros.
+/// Fills a block. Version 0 is a block that was never written: zeroes.
 pub(super) fn fill(bytes: &mut [u8], seed: u64, lba: u64, version: Version) {
     let words = bytes.chunks_exact_mut(WORD);
     let last = words.len() - 1;
@@ -28,7 +28,7 @@ pub(super) fn fill(bytes: &mut [u8], seed: u64, lba: u64, version: Version) {
     }
 }
 
-/// The version that a block holds, or what is wrong with it.
+/// The version of a block, or what is wrong with it.
 pub(super) fn read(bytes: &[u8], seed: u64, lba: u64) -> Result<Version, String> {
     if bytes.iter().all(|&byte| byte == 0) {
         return Ok(Version(0));
@@ -37,10 +37,10 @@ pub(super) fn read(bytes: &[u8], seed: u64, lba: u64) -> Result<Version, String>
         u64::from_le_bytes(bytes[index * WORD..][..WORD].try_into().expect("a word is eight bytes"))
     };
     if word(0) != MAGIC ^ seed {
-        return Err(format!("block {lba} holds what was never written: {:016x}…", word(0)));
+        return Err(format!("block {lba} contains data that was never written: {:016x}…", word(0)));
     }
     if word(1) != lba {
-        return Err(format!("block {lba} holds block {}, version {}", word(1), word(2)));
+        return Err(format!("block {lba} contains block {}, version {}", word(1), word(2)));
     }
     let version = Version(word(2));
     let mut expected = vec![0; bytes.len()];

@@ -1,12 +1,12 @@
-//! A workload that knows what every block may hold, whatever happens to the target meanwhile.
+//! A workload that knows what every block may contain, also after kills, stops and reloads of the target.
 //!
 //! ```text
-//!   Verifier ── Engine (our own initiator, which reconnects) ══ target, which is killed, drained, reloaded
+//!   Verifier ── Engine (our own initiator, which reconnects) ══ target, which is killed, stopped, reloaded
 //!      └── Model per tenant: the versions that each block may have
 //! ```
 //!
-//! Everything is drawn from a seed. The order in which IOs end is the machine's, so a run does not replay exactly; what it
-//! checks holds for every order.
+//! Everything is drawn from a seed. The order in which IOs end depends on the machine, so a run does not replay exactly. Its checks
+//! hold for every order.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -28,15 +28,15 @@ use units::{Bytes, Lba, Nanos};
 
 pub(crate) use block::BLOCK;
 
-/// Blocks that each tenant works on.
+/// Blocks that each tenant uses.
 const BLOCKS: u64 = 2048;
 /// Blocks of the longest IO.
 const LENGTH_MAX: u64 = 8;
-/// IOs of each tenant under way at a time.
+/// Outstanding IOs of each tenant.
 const DEPTH: usize = 24;
-/// Of so many IOs, one is a flush.
+/// One in this many IOs is a flush.
 const FLUSH_EVERY: u32 = 40;
-/// Memory for everything that is under way.
+/// Memory for all outstanding IOs.
 const MEMORY: Bytes = Bytes::mib(64);
 
 /// What has happened so far.
@@ -45,13 +45,13 @@ pub(crate) struct Figures {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) flushes: u64,
-    /// IOs that ended without an answer, after their connection was lost more often than they survive.
+    /// IOs that ended without an answer, because their connection was lost too often.
     pub(crate) lost: u64,
-    /// Blocks that were read back all at once, over all such times.
+    /// Blocks read back by complete checks, over all checks.
     pub(crate) swept: u64,
-    /// Writes that were acknowledged, were not flushed, and were gone after the target was.
+    /// Writes that were acknowledged, not flushed, and lost with the target.
     pub(crate) unflushed_and_gone: u64,
-    /// From each loss of a connection to the next answer of the target, longest last.
+    /// Time from each loss of a connection to the next answer of the target, longest last.
     pub(crate) reconnects: Vec<Duration>,
 }
 
@@ -62,25 +62,25 @@ impl Figures {
     }
 }
 
-/// One host and what it knows of its blocks.
+/// One host and what it knows about its blocks.
 struct Tenant {
     controller: ControllerId,
     nsid: u32,
     first: u64,
     model: Model,
-    /// IOs under way.
+    /// Outstanding IOs.
     under_way: usize,
     /// When its connection was lost, until the next answer of the target.
     lost_at: Option<Instant>,
-    /// Whether it has noticed. Before, answers that were on the way still come in.
+    /// Whether the host has noticed. Before that, answers that were already sent still arrive.
     has_noticed: bool,
     is_ready: bool,
 }
 
-/// What an IO under way was asked for.
+/// An outstanding IO.
 struct Asked {
     tenant: usize,
-    /// The first block, as the model counts.
+    /// The first block, in the numbering of the model.
     block: u64,
     kind: Kind,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Verifier {
 }
 
 impl Verifier {
-    /// `tenants` hosts, each with `BLOCKS` blocks of its own in namespace 1 of `subsystem`, which hold zeros.
+    /// `tenants` hosts, each with its own `BLOCKS` blocks in namespace 1 of `subsystem`; all blocks are zero.
     pub(crate) fn connect(
         address: SocketAddr,
         subsystem: &str,
@@ -150,7 +150,7 @@ impl Verifier {
         verifier
     }
 
-    /// Goes on until so many more IOs were answered.
+    /// Continues until this many more IOs were answered.
     pub(crate) fn run(&mut self, ios: u64) {
         let until = self.figures.ios() + ios;
         while self.figures.ios() < until {
@@ -159,14 +159,14 @@ impl Verifier {
         }
     }
 
-    /// Waits until everything under way has ended.
+    /// Waits until all outstanding IOs have ended.
     pub(crate) fn settle(&mut self) {
         while !self.asked.is_empty() {
             self.turn();
         }
     }
 
-    /// Ends what is under way, and reads every block.
+    /// Waits for all outstanding IOs, and reads every block.
     pub(crate) fn sweep(&mut self) {
         self.settle();
         for tenant in 0..self.tenants.len() {
@@ -181,7 +181,7 @@ impl Verifier {
         self.settle();
     }
 
-    /// The connections are about to be lost, and with them what was not flushed.
+    /// The connections will be lost now, and with them what was not flushed.
     pub(crate) fn expect_loss(&mut self) {
         for tenant in &mut self.tenants {
             (tenant.lost_at, tenant.has_noticed) = (Some(Instant::now()), false);
@@ -189,7 +189,7 @@ impl Verifier {
         }
     }
 
-    /// A number that decides something of the test's, such as when to strike.
+    /// A random number for a decision of the test, such as when to kill.
     pub(crate) fn draw(&mut self, range: std::ops::Range<u64>) -> u64 {
         self.random.random_range(range)
     }
@@ -214,7 +214,7 @@ impl Verifier {
                 } else if self.random.random_bool(0.5) {
                     self.submit_read(tenant, block, blocks, class);
                 } else if !self.submit_write(tenant, block, blocks, class) {
-                    // Another write to these blocks is under way.
+                    // Another write to these blocks is outstanding.
                     break;
                 }
             }
@@ -267,7 +267,7 @@ impl Verifier {
         self.asked.insert(tag, Asked { tenant, block, kind });
     }
 
-    /// Waits for events and takes them.
+    /// Waits for events and handles them.
     fn turn(&mut self) {
         self.engine.wait(None).expect("the engine works");
         while let Some(event) = self.engine.next_event() {

@@ -1,22 +1,22 @@
-//! What each block may hold: the naive model.
+//! What each block may contain: the naive model.
 //!
-//! Every write of a block is a new *version* of it, and a block has at most one write under way. So what a read finds has to
-//! be one of the versions from the oldest that may still be there up to the newest that was submitted:
+//! Every write of a block is a new *version* of it, and a block has at most one outstanding write. So a read must find one of the
+//! versions from the oldest that may still be there up to the newest that was submitted:
 //!
 //! ```text
 //!     flushed ≤ acknowledged ≤ submitted           a read: acknowledged … submitted
-//!                                                  after a loss: flushed … submitted; what was seen then stays
+//!                                                  after a loss: flushed … submitted; what a read found then stays
 //! ```
 //!
-//! Holds: a version that was lost, or came back, is found out (`what_was_flushed_may_not_be_lost` and others).
+//! Holds: the model detects a version that was lost or came back (`what_was_flushed_may_not_be_lost` and others).
 
-/// A version of a block; 0 is what it held at first.
+/// A version of a block; 0 is its first content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(pub(super) u64);
 
 #[derive(Clone, Copy)]
 struct Block {
-    /// Would survive a loss of the target.
+    /// The version that survives a loss of the target.
     flushed: Version,
     /// The oldest that a read may find.
     oldest: Version,
@@ -25,7 +25,7 @@ struct Block {
     /// The newest that was submitted.
     submitted: Version,
     is_being_written: bool,
-    /// The target was lost since `acknowledged` was, and the block was not read since.
+    /// The target was lost after `acknowledged`, and the block was not read since.
     is_unsure: bool,
 }
 
@@ -63,7 +63,7 @@ impl Model {
         Model { blocks: vec![block; blocks as usize], crashes: 0, unflushed_and_gone: 0 }
     }
 
-    /// A write of `count` blocks; the version of each, or `None` if another write to one of them is under way.
+    /// A write of `count` blocks. Returns the version of each, or `None` if another write to one of them is outstanding.
     pub(super) fn on_write_submitted(&mut self, block: u64, count: u64) -> Option<Vec<Version>> {
         let blocks = &mut self.blocks[block as usize..][..count as usize];
         if blocks.iter().any(|block| block.is_being_written) {
@@ -77,7 +77,7 @@ impl Model {
         Some(blocks.iter_mut().map(submit).collect())
     }
 
-    /// A write has been acknowledged, or has ended without an answer: then it may have been done or not.
+    /// A write was acknowledged, or ended without an answer: then it may or may not have been done.
     pub(super) fn on_write_ended(&mut self, block: u64, versions: &[Version], is_acknowledged: bool) {
         for (block, version) in self.blocks[block as usize..].iter_mut().zip(versions) {
             block.is_being_written = false;
@@ -91,10 +91,10 @@ impl Model {
         Flushing { acknowledged: self.blocks.iter().map(|block| block.oldest).collect() }
     }
 
-    /// A flush has been acknowledged: so all that was acknowledged before it was submitted is there to stay.
+    /// A flush was acknowledged: everything that was acknowledged before its submission is durable.
     pub(super) fn on_flushed(&mut self, flushing: Flushing) {
         for (block, acknowledged) in self.blocks.iter_mut().zip(flushing.acknowledged) {
-            // Unless the block was seen to be older after a loss in between, which that read has refused already.
+            // A read after a loss in between may have found an older version; that read reported the error already.
             block.flushed = block.flushed.max(acknowledged);
             block.oldest = block.oldest.max(block.flushed);
         }
@@ -105,7 +105,7 @@ impl Model {
         Reading { block, oldest: blocks.iter().map(|block| block.oldest).collect(), crashes: self.crashes }
     }
 
-    /// A read has ended, with these versions if it was answered. The error says what should not have been there.
+    /// A read has ended, with these versions if it was answered. The error says which version is wrong.
     pub(super) fn on_read_ended(
         &mut self,
         reading: Reading,
@@ -118,8 +118,8 @@ impl Model {
             let oldest = if no_loss { oldest } else { block.flushed.min(oldest) };
             if *found < oldest || *found > block.submitted {
                 return Err(format!(
-                    "block {number} holds version {}, but {} was to be found at the oldest, {} at the newest; {} was \
-                     acknowledged, {} flushed",
+                    "block {number} has version {}, but the oldest possible is {} and the newest {}; {} was acknowledged, \
+                     {} flushed",
                     found.0, oldest.0, block.submitted.0, block.acknowledged.0, block.flushed.0
                 ));
             }
@@ -132,7 +132,7 @@ impl Model {
         Ok(())
     }
 
-    /// The target is lost, and may have lost with it whatever was not flushed.
+    /// The target is lost, and everything that was not flushed may be lost with it.
     pub(super) fn on_crash(&mut self) {
         self.crashes += 1;
         for block in &mut self.blocks {

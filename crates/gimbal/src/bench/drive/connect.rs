@@ -1,4 +1,4 @@
-//! The start of a thread's part of a run: an engine with memory for all buffers, a controller per job, a place for its IOs.
+//! The start of a thread's part of a run: an engine with memory for all buffers, one controller per job, and where its IOs go.
 
 use super::super::error::BenchError;
 use super::super::job::Job;
@@ -10,8 +10,9 @@ use host::{ConnectError, ControllerOptions, Engine, Event, IoBuffer, Nqn};
 use std::collections::HashMap;
 use units::Bytes;
 
-/// Memory of the pool beyond the IOs' own buffers: none is needed, this only rounds up.
+/// Memory of the pool beyond the buffers of the IOs; it only rounds up.
 const MEMORY_SLACK: Bytes = Bytes::mib(1);
+
 impl Drive {
     /// Connects the jobs (each with its number in the run), and returns when all are ready.
     pub(in crate::bench) fn connect(load: &Load, jobs: Vec<(usize, Job)>) -> Result<Drive, BenchError> {
@@ -39,7 +40,7 @@ impl Drive {
             while let Some(event) = drive.engine.next_event() {
                 match event {
                     Event::Ready { first: true, .. } => missing -= 1,
-                    // At the start of a run a target that is not there is a mistake to report, not a thing to wait for.
+                    // At the start of a run, a missing target is an error of the user. Report it instead of waiting.
                     Event::Down { controller, fault, .. } => {
                         let running = &drive.running[drive.by_controller[&controller]];
                         return Err(BenchError::Connect(Box::new(ConnectError {
@@ -100,7 +101,7 @@ impl Drive {
     }
 }
 
-/// Bytes of memory behind a buffer of `bs` bytes: pools lend powers of two, a page at least.
+/// Memory that a buffer of `bs` bytes takes: the pool rounds up to a power of two, at least a page.
 fn memory_of(bs: Bytes) -> u64 {
     bs.get().next_power_of_two().max(IoBuffer::ALIGNMENT as u64)
 }

@@ -1,4 +1,4 @@
-//! The end of a run with `verify`: what was written is read, and compared when it comes (in `on_completed`).
+//! The end of a run with `verify`: reads back what was written; `on_completed` compares it.
 
 use super::super::direction::Direction;
 use super::super::error::BenchError;
