@@ -42,7 +42,7 @@ const PACE: Nanos = Nanos::micros(20);
 const LOADS: [(&str, u32); 2] = [("light", 2), ("backlogged", 512)];
 
 fn decision(bench: &Bench) -> Result<Vec<Reading>> {
-    let mut dearest: Option<(Rounds, Rounds)> = None;
+    let mut highest: Option<(Rounds, Rounds)> = None;
     let (mut costs, mut scales) = (Vec::new(), Vec::new());
     for (name, depth) in LOADS {
         let (mut few, mut crowd) = (Switch::new(ACTIVE, depth), Switch::new(CROWD, depth));
@@ -57,16 +57,16 @@ fn decision(bench: &Bench) -> Result<Vec<Reading>> {
         let (nanos, ratios) = (Rounds::new(nanos), Rounds::new(ratios));
         costs.push(format!("{name} {:.0}", nanos.median()));
         scales.push(format!("{name} {:.2}", ratios.median()));
-        dearest = Some(match dearest {
+        highest = Some(match highest {
             None => (nanos, ratios),
-            Some((cost, scale)) => (dearer(cost, nanos), dearer(scale, ratios)),
+            Some((cost, scale)) => (higher(cost, nanos), higher(scale, ratios)),
         });
     }
-    let (cost, scale) = dearest.expect("there are loads");
+    let (cost, scale) = highest.expect("there are loads");
     Ok(vec![Reading::new(cost, costs.join(", ")), Reading::new(scale, scales.join(", "))])
 }
 
-fn dearer(a: Rounds, b: Rounds) -> Rounds {
+fn higher(a: Rounds, b: Rounds) -> Rounds {
     if a.median() >= b.median() { a } else { b }
 }
 

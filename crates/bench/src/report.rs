@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_begins_with_what_was_asked_for() {
+    fn a_line_of_json_starts_with_the_documented_fields() {
         let text = serde_json::to_string(&entry(&[0.95], 0.0).json()).expect("JSON");
         let begin = r#"{"name":"bulk_read","value":0.95,"unit":"ratio","goal":"≥ 0.9","holds":true,"least""#;
         assert!(text.starts_with(begin), "{text}");
     }
 
     #[test]
-    fn a_noisy_machine_is_told_and_leaves_the_verdict_open() {
+    fn a_noisy_machine_is_reported_and_leaves_the_verdict_open() {
         let quiet = entry(&[0.91, 0.92, 0.93], 0.01);
         assert_eq!((quiet.verdict(), quiet.noisy()), ("holds", None));
         let busy = entry(&[0.91, 0.92, 0.93], 0.5);

@@ -35,8 +35,8 @@ impl Programs {
     /// Finds them in the folder of this program.
     pub(crate) fn find() -> Result<Programs> {
         let own = std::env::current_exe().context("cannot find the path of this program")?;
-        let beside = own.parent().unwrap_or(Path::new("."));
-        let programs = Programs { gimbal: beside.join("gimbal"), floor: beside.join("examples/floor") };
+        let folder = own.parent().unwrap_or(Path::new("."));
+        let programs = Programs { gimbal: folder.join("gimbal"), floor: folder.join("examples/floor") };
         for program in [&programs.gimbal, &programs.floor] {
             if !program.exists() {
                 bail!("{} does not exist; `make bench` builds it", program.display());

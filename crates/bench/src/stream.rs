@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_asked_for_and_counted_however_their_answers_are_cut() {
+    fn reads_are_sent_and_counted_however_their_answers_are_split() {
         let (mut stream, mut server) = pair(LOAD);
         stream.fill();
         stream.flush().expect("sent");
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_gives_its_data_when_it_is_asked_and_not_before() {
+    fn a_write_sends_its_data_after_the_r2t_and_not_before() {
         let (mut stream, mut server) =
             pair(Load { direction: Direction::Write, depth: 1, digest: true, ..LOAD });
         stream.fill();

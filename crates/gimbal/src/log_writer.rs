@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_pipe_that_is_not_read_and_what_does_not_fit_is_counted() {
+    fn logging_never_waits_for_an_unread_pipe_and_counts_what_does_not_fit() {
         const CAPACITY: usize = 10_000;
         let (reader, writer) = pipe().expect("a pipe");
         let log = LogWriter::with_capacity(file(writer), LogFormat::Json, CAPACITY).expect("a thread");

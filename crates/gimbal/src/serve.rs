@@ -3,7 +3,7 @@
 //! Prints `listening on ADDRESS` on stdout for each address when hosts may connect. Everything else goes to the log on stderr.
 //! The first SIGTERM or SIGINT stops the target in order, the second one at once. SIGHUP reloads the configuration file.
 //!
-//! Holds: stdout and stderr never delay or stop the target, whatever reads them (`tests/log_trouble.rs`).
+//! Holds: stdout and stderr never delay or stop the target, even if nobody reads them (`tests/log_trouble.rs`).
 //! Elsewhere: how the log is written is `log_writer`.
 
 use crate::log_writer::LogWriter;

@@ -85,7 +85,7 @@ fn a_device_that_does_not_exist_is_an_error_in_every_form_and_nothing_is_made() 
 }
 
 #[test]
-fn a_file_is_made_only_when_that_is_asked_for() {
+fn a_file_is_created_only_on_request() {
     let scratch = Scratch::new("made");
     let disk = scratch.path("disk");
     let said = refused(&mut serve(&["--device", &disk, "--size", "64M"]));
@@ -136,7 +136,7 @@ fn a_size_that_disagrees_with_the_file_is_an_error_that_says_both() {
 }
 
 #[test]
-fn what_is_neither_a_file_nor_a_block_device_is_called_what_it_is() {
+fn an_error_names_the_type_of_what_is_neither_a_file_nor_a_block_device() {
     let scratch = Scratch::new("kinds");
     let (fifo, socket) = (scratch.path("fifo"), scratch.path("socket"));
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo(1) is everywhere").success());
@@ -163,7 +163,7 @@ fn what_is_neither_a_file_nor_a_block_device_is_called_what_it_is() {
 
 /// AWUPF promises one block, its smallest value. On /dev/shm Linux does not say which size is written atomically.
 #[test]
-fn a_namespace_whose_blocks_a_power_failure_may_tear_is_told_of() {
+fn the_operator_is_warned_of_blocks_that_a_power_failure_may_tear() {
     let scratch = Scratch::new("torn");
     let shm = Path::new("/dev/shm").join(format!("gimbal-torn-{}", std::process::id()));
     let device = format!("kind = \"file\"\npath = {shm:?}\nsize = \"64M\"\ncreate = true\ndirect = false");
@@ -186,7 +186,7 @@ fn a_namespace_whose_blocks_a_power_failure_may_tear_is_told_of() {
 }
 
 #[test]
-fn sparse_files_that_fit_one_by_one_and_not_together_are_told_of() {
+fn sparse_files_that_fit_only_one_at_a_time_get_a_warning() {
     let scratch = Scratch::new("together");
     let stat = rustix::fs::statvfs("/dev/shm").expect("it is mounted");
     // 60 % of the free space; other tests use little of it.
@@ -220,7 +220,7 @@ fn sparse_files_that_fit_one_by_one_and_not_together_are_told_of() {
 }
 
 #[test]
-fn a_sparse_file_that_does_not_fit_is_told_of_or_refused() {
+fn a_sparse_file_that_does_not_fit_gets_a_warning_or_is_refused() {
     let scratch = Scratch::new("space");
     // More than any file system of a test machine has.
     let size = "2048T";

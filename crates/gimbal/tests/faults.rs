@@ -70,7 +70,7 @@ fn a_check_of_the_configuration_warns_of_faults_and_finds_nothing_wrong() {
 }
 
 #[test]
-fn the_start_warns_of_faults_and_errors_are_told_ever_more_rarely() {
+fn the_start_warns_of_faults_and_repeated_errors_are_logged_less_often() {
     let (mut target, mut log) = serving("errors", &["kind = \"error\"", "kind = \"gone\"\nskip = 999"]);
     let controller = connect(target.address());
     for _ in 0..9 {
@@ -95,7 +95,7 @@ fn the_start_warns_of_faults_and_errors_are_told_ever_more_rarely() {
 }
 
 #[test]
-fn a_device_that_hangs_is_told_of_once_and_once_more_when_it_answers() {
+fn a_hanging_device_is_logged_once_and_again_when_it_answers() {
     const RELEASE_AT: u64 = 20;
     let fault = format!("kind = \"hang\"\nrelease_at = {RELEASE_AT}");
     let (mut target, mut log) = serving("hangs", &[&fault]);
@@ -114,7 +114,7 @@ fn a_device_that_hangs_is_told_of_once_and_once_more_when_it_answers() {
 }
 
 #[test]
-fn a_device_that_hangs_at_the_end_is_not_waited_for_and_makes_the_exit_status_1() {
+fn a_stop_does_not_wait_for_a_hanging_device_and_exits_with_status_1() {
     let (mut target, mut log) = serving("ended", &["kind = \"hang\""]);
     let controller = connect(target.address());
     let stuck = read(&controller, STRUCK);

@@ -134,7 +134,7 @@ fn swap_is_refused() {
 }
 
 #[test]
-fn a_disk_that_another_device_is_made_of_is_refused() {
+fn a_disk_under_a_mapped_device_is_refused() {
     if !Path::new("/sys/class/misc/device-mapper").exists() {
         eprintln!(
             "NOT TESTED: this kernel has no device mapper (the test of `device::in_use` reads a made-up /sys)"

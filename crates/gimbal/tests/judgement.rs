@@ -141,7 +141,7 @@ fn a_device_that_is_not_here_is_a_warning_of_the_check() {
 }
 
 #[test]
-fn whoever_typed_a_flag_reads_of_the_flag() {
+fn a_problem_of_a_flag_names_the_flag() {
     for (arguments, expected) in [
         (&["--device", "null", "--size", "10001"][..], "gimbal: --size: 10001 B is not a multiple of 4 KiB"),
         (

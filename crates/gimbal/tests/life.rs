@@ -39,7 +39,7 @@ fn killed(kills: u32, seed: u64, retry: RetryPolicy) -> String {
     let figures = verifier.figures();
     assert!(figures.flushes > 0 && figures.reads > 0 && figures.writes > 0);
     let back = &figures.reconnects;
-    assert!(!back.is_empty(), "nobody noticed");
+    assert!(!back.is_empty(), "no host noticed a kill");
     format!(
         "{kills} kills: {} reads, {} writes, {} flushes answered, {} without an answer, {} blocks read back, {} unflushed writes \
          gone, in {:.1?}; back after {:.0?} in the median, {:.0?} at most (of {})",

@@ -96,7 +96,7 @@ fn the_initiator_uses_linux_6_12_as_a_target() {
 }
 
 #[test]
-fn the_initiator_goes_on_when_a_kernel_target_threw_it_out() {
+fn the_initiator_continues_after_a_kernel_target_disconnected_it() {
     const WRITES_BEFORE: u64 = 50;
     const WRITES: u64 = 400;
     let (mut guest, address) = kernel_target(|walk| walk.variable("NVMET_OUTAGE", WRITES_BEFORE), Linux6_12);

@@ -80,7 +80,7 @@ fn a_stdout_that_cannot_be_written_holds_up_nothing() {
 }
 
 #[test]
-fn lines_that_a_limit_cost_are_counted_and_told_when_there_is_room_again() {
+fn lines_lost_to_a_size_limit_are_counted_and_reported_when_there_is_room_again() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("limited.log");
     let log = File::create(&file).expect("cargo's folder for tests is writable");
     // The file may grow to a few lines; a write beyond that kills a process that does not handle SIGXFSZ.

@@ -120,7 +120,7 @@ fn every_command_ends_quietly_when_nobody_reads_what_it_prints() {
 }
 
 #[test]
-fn every_command_says_that_the_disk_it_prints_to_is_full_and_fails() {
+fn every_command_fails_and_says_why_when_its_output_goes_to_a_full_disk() {
     let (scratch, target) = (Scratch::new("full"), null_target());
     for words in commands(&scratch, &target) {
         let output = run(&words, full_disk().into());
@@ -132,7 +132,7 @@ fn every_command_says_that_the_disk_it_prints_to_is_full_and_fails() {
 }
 
 #[test]
-fn no_command_minds_that_nobody_can_read_what_it_complains_about() {
+fn every_command_works_without_standard_error() {
     let (scratch, target) = (Scratch::new("complaints"), null_target());
     for words in commands(&scratch, &target) {
         for stderr in [closed_pipe(), full_disk().into()] {
@@ -226,7 +226,7 @@ fn the_demo_writes_its_report_whether_or_not_anybody_reads_the_summary() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_before_the_work_with_what_to_do() {
+fn an_impossible_request_fails_before_the_work_and_says_what_to_do() {
     let scratch = Scratch::new("before");
     let report = scratch.path("demo.html");
     for (words, says) in [

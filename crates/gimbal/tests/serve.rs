@@ -26,7 +26,7 @@ fn it_says_where_it_listens_and_ends_in_order_on_a_signal() {
 }
 
 #[test]
-fn a_service_manager_is_told_of_start_reload_and_end() {
+fn a_service_manager_is_notified_of_start_reload_and_stop() {
     let name = format!("gimbal-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("a short name");
     let manager = UnixDatagram::bind_addr(&address).expect("nobody else has this name");

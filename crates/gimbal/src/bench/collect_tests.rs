@@ -11,14 +11,14 @@ fn inline(text: &str) -> Result<Job, JobError> {
 }
 
 #[test]
-fn nothing_said_is_ten_seconds_of_4k_random_reads_one_at_a_time() {
+fn the_default_is_ten_seconds_of_4k_random_reads_one_at_a_time() {
     let jobs = collect(&Settings::default(), &[], &[]).expect("the defaults are a job").jobs;
     assert_eq!(jobs, [Job { time_based: true, stop: Some(Nanos::secs(10)), ..Job::named("job0") }]);
     assert_eq!((jobs[0].rw, jobs[0].bs.clone(), jobs[0].iodepth), (Rw::RandRead, Bytes(4096).into(), 1));
 }
 
 #[test]
-fn a_job_on_the_command_line_says_more_than_the_flags_beside_it() {
+fn a_job_on_the_command_line_overrides_the_flags() {
     let jobs =
         collect(&settings("bs=8k,rate_iops=5"), &[], &["name=a".into(), "name=b,bs=128k,rate=1m".into()])
             .expect("two jobs")

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_distributions_are_refused() {
         for text in ["zipf", "zipf:0", "zipf:x", "pareto:1", "normal:10", "zoned:50/5:50/95", "random:1"] {
             assert!(Distribution::parse(text).is_err(), "{text}");
         }

@@ -29,7 +29,7 @@ pub(super) struct Progress<'a> {
 impl Progress<'_> {
     pub(super) fn new(jobs: &[Job]) -> io::Result<Progress<'_>> {
         let interrupted = Arc::new(AtomicBool::new(false));
-        // The second signal ends the process at once, whatever the first one did.
+        // The second signal ends the process at once, even if the run does not react to the first.
         flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
         flag::register(SIGINT, Arc::clone(&interrupted))?;
         Ok(Progress { jobs, bar: ProgressBar::hidden(), last: vec![None; jobs.len()], interrupted })

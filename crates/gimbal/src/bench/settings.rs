@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_one_choice_is_decided_by_the_nearer_place() {
+    fn options_that_are_one_choice_are_decided_by_the_place_that_wins() {
         let parse = |text| Settings::parse_inline(text).expect("all are options");
         let all = parse("rate=1m,bs=4k,iodepth=8").overlaid(&parse("rate_iops=5,iodepth=9"));
         assert!(!all.has("rate") && all.has("rate_iops") && all.has("bs"));

@@ -165,7 +165,7 @@ fn a_stream_keeps_its_hours_and_its_budget() {
 }
 
 #[test]
-fn an_amount_is_bytes_or_ios_so_many_times() {
+fn an_amount_is_bytes_or_ios_times_loops() {
     let region = Region { offset: Bytes::ZERO, unit: Bytes::kib(4), units: 10, increment: 0 };
     let amount = |io_size, number_ios, loops| Budget::new(Amount { io_size, number_ios, loops }, &region);
     assert_eq!(amount(None, None, 1), Budget { bytes: Some(40 << 10), ios: None });

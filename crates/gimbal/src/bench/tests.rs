@@ -270,7 +270,7 @@ fn a_search_for_a_latency_ends_by_itself() {
 }
 
 #[test]
-fn what_cannot_run_is_said_before_anything_runs() {
+fn a_job_that_cannot_run_is_an_error_before_anything_runs() {
     let server = null_target();
     let message = |job: Job, target: &Target| {
         run(&[job], target, &once(Backend::Auto), &mut Unobserved).expect_err("it cannot run").to_string()

@@ -7,7 +7,7 @@
 //! Each connection of a job (`numjobs`) does the whole region, as in fio; `offset_increment` moves the regions apart.
 //!
 //! Holds: every IO is within the region (`every_io_lies_in_the_region`); the same seed gives the same IOs (`a_seed_replays`); a
-//!        random pass does every unit once, whatever the sizes (`a_random_pass_does_every_unit_once`).
+//!        random pass does every unit once, for any sizes (`a_random_pass_does_every_unit_once`).
 
 use super::blocks::BlockSizes;
 use super::direction::{DIRECTIONS, Direction};
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn percentage_random_is_how_many_ios_leave_the_line() {
+    fn percentage_random_is_the_share_of_ios_that_jump() {
         for (percent, expected) in [(0, 0..=0), (30, 28_500..=31_500), (100, 99_000..=100_000)] {
             let job =
                 Job { percentage_random: [percent; DIRECTIONS], norandommap: true, ..job(Rw::RandRead) };

@@ -60,7 +60,7 @@ fn mix(state: u64) -> u64 {
 }
 
 #[test]
-fn a_block_of_another_place_another_run_or_with_a_wrong_byte_is_found_out() {
+fn a_block_of_another_place_another_run_or_with_a_wrong_byte_is_detected() {
     let mut bytes = vec![0; BLOCK];
     assert_eq!(read(&bytes, 1, 7), Ok(Version(0)));
     fill(&mut bytes, 1, 7, Version(3));

@@ -5,7 +5,7 @@
 //! file system, and held against its free space, when a device comes or grows.
 //!
 //! Holds: two files that fit one by one and not together are told of
-//!        (`sparse_files_that_fit_one_by_one_and_not_together_are_told_of` in `crates/gimbal/tests/devices.rs`).
+//!        (`sparse_files_that_fit_only_one_at_a_time_get_a_warning` in `crates/gimbal/tests/devices.rs`).
 
 use super::error::Shortage;
 use super::usage::allocated;
