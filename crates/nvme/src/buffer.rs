@@ -1,23 +1,25 @@
-//! Memory for payloads: who owns it, where it comes from, how it leaves.
+//! Memory for payloads: who owns it, where it comes from, where it goes.
 //!
-//! A connection neither allocates payload memory nor writes to a socket. It asks a `BufferSource` when data is about to
-//! arrive, moves the filled buffer upwards with the command, and moves reply buffers into an `Outgoing` that a socket can
-//! gather from. A payload is copied once, from the receive buffer into its own; on the way out it is not copied at all.
+//! A connection neither allocates payload memory nor writes to a socket. It asks a `BufferSource` for a
+//! buffer when data is about to arrive and passes the filled buffer up with the command. It moves reply
+//! buffers into an `Outgoing`, from which a socket can gather. A received payload is copied once, from the
+//! receive buffer into its own buffer. A sent payload is not copied.
 //!
 //!   receive buffer --copy--> Buffer (from BufferSource) --move--> the layer above --move--> Outgoing --gather--> socket
 //!
-//! Why two uses: a buffer for in-capsule data is wanted only when the whole command is already on the way, while a buffer
-//! for a solicited transfer is wanted before the peer is asked to send. A source that has run dry may refuse either: the
-//! first stops the parse, the second only delays that command. Commands that are complete give their buffers back without
-//! needing another one, so a refusal never leads to a deadlock.
+//! A buffer has one of two uses. One for in-capsule data is needed when the whole command is already on its
+//! way. One for a transfer is needed before the peer is asked to send (R2T). A source without memory may
+//! refuse either. The first refusal stops the parsing of this connection; the second delays only that
+//! command. A complete command returns its buffer without needing another one, so a refusal cannot cause a
+//! deadlock.
 
 use core::ops::Range;
 
-/// Memory that holds one command's data.
+/// Memory for the data of one command.
 pub trait Buffer {
-    /// The bytes held. At least as many as were asked of the source.
+    /// The bytes held. May be longer than the length that was requested.
     fn bytes(&self) -> &[u8];
-    /// The bytes held, for filling.
+    /// The same bytes, to be filled.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
@@ -31,37 +33,37 @@ impl Buffer for Vec<u8> {
     }
 }
 
-/// What a buffer is wanted for.
+/// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferUse {
-    /// Data inside a command capsule: a refusal stops the parse of this connection until the next call.
+    /// Data inside a command capsule. If refused, the connection stops parsing until the next call.
     InCapsule,
-    /// Data to be asked for with R2T: a refusal parks the command, the connection goes on.
+    /// Data to request with R2T. If refused, only this command waits; the connection continues.
     Transfer,
 }
 
 /// Where buffers for arriving data come from.
 pub trait BufferSource {
-    /// The memory handed out.
+    /// The type of buffer that this source hands out.
     type Buffer: Buffer;
 
     /// A buffer of at least `length` bytes (never 0), or `None` when there is none now.
     fn take(&mut self, length: usize, purpose: BufferUse) -> Option<Self::Buffer>;
 }
 
-/// Zeroes to be sent: whatever a reply has behind its last byte.
+/// Zeroes to send as padding after the last byte of a reply.
 pub(crate) static ZEROES: [u8; 4096] = [0; 4096];
 
-/// Where outgoing PDUs are laid, in the order in which they go to the socket.
+/// Collects outgoing PDUs in the order in which they go to the socket.
 pub trait Outgoing<B> {
     /// Appends bytes that are copied: PDU headers, padding, digests.
     fn header(&mut self, bytes: &[u8]);
 
-    /// Appends `range` of a buffer, which moves here and may be reused once it was sent.
+    /// Appends `range` of a buffer. The buffer moves here and may be reused once it is sent.
     fn payload(&mut self, buffer: B, range: Range<usize>);
 
-    /// Appends `range` of a buffer that the connection still needs (a transfer the peer asks for in pieces). Copies, unless
-    /// the implementation knows a cheaper way.
+    /// Appends `range` of a buffer that the connection still needs, because the peer requests the transfer in
+    /// pieces. Copies, unless the implementation knows a cheaper way.
     fn payload_piece(&mut self, buffer: &B, range: Range<usize>)
     where
         B: Buffer,
@@ -69,18 +71,18 @@ pub trait Outgoing<B> {
         self.header(&buffer.bytes()[range]);
     }
 
-    /// Appends `count` zeroes, which nobody holds.
+    /// Appends `count` zeroes. They need no buffer.
     fn zeroes(&mut self, count: usize) {
         for from in (0..count).step_by(ZEROES.len()) {
             self.header(&ZEROES[..ZEROES.len().min(count - from)]);
         }
     }
 
-    /// Whether one more PDU may be laid.
+    /// Whether there is room for one more PDU.
     fn room(&self) -> bool;
 }
 
-/// All of it end to end, copied: for whoever sends little.
+/// Copies everything into one byte vector: for callers that send little.
 impl Outgoing<Vec<u8>> for Vec<u8> {
     fn header(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);

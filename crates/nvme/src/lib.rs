@@ -1,12 +1,12 @@
 //! NVMe and NVMe/TCP without sockets.
 //!
-//! Bytes come in, events go out; buffers and time belong to the caller. The same crate holds both ends, so that they can be
-//! run against each other without a network.
+//! Bytes come in, events go out. The caller owns the buffers and the clock. Both ends, host and target, live
+//! in this crate, so tests can run one against the other without a network.
 //!
 //!   bytes -> `pdu` (framing, digests) -> `connection` (commands and their data) -> `subsystem` (what they mean)
 //!
-//! `spec` has the structures of the NVM Express specifications, `buffer` the traits through which payloads move without
-//! being copied.
+//! `spec` holds the structures of the NVM Express specifications. `buffer` holds the traits that let payloads
+//! move without a copy.
 
 extern crate alloc;
 
@@ -17,7 +17,8 @@ pub mod pdu;
 pub mod spec;
 pub mod subsystem;
 
-/// Random cases for a property: as many as asked for, but few under Miri, which looks at how and not at what.
+/// How a property test draws random cases. Miri runs few of them: it checks how the code runs, not what it
+/// computes.
 #[cfg(test)]
 fn random_cases(count: u32) -> proptest::test_runner::Config {
     const UNDER_MIRI: u32 = 2;

@@ -1,8 +1,10 @@
-//! The tables of clauses: what the specifications demand, and which test of the tree shows that it is kept.
+//! Checks the tables of clauses: what the specifications require, and which tests show that we do it.
 //!
-//! `docs/clauses/*.toml` have the clauses, `docs/clauses.md` says how to read them. A clause names tests, or says why there is none.
+//! `docs/clauses/*.toml` has the clauses, `docs/clauses.md` explains them. A clause names its tests, or says
+//! why there are none.
 //!
-//! Holds: a test that is renamed, moved or deleted is missed here, and the page's totals are those of the tables.
+//! Holds: if a named test is renamed, moved or deleted, a test here fails. The totals on the page are those
+//!        of the tables.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +26,7 @@ struct Table {
 #[serde(deny_unknown_fields)]
 struct Section {
     title: String,
-    /// Only where it is certain; titles hardly change between revisions, numbers do.
+    /// Only if it is certain. Titles hardly ever change between revisions, numbers do.
     number: Option<String>,
     clause: Vec<Clause>,
 }
@@ -51,20 +53,20 @@ struct Clause {
     id: String,
     side: Side,
     level: Level,
-    /// The demand in our words.
+    /// The requirement in our words.
     says: String,
     /// `file::test`, the file by its short name.
     #[serde(default)]
     tests: Vec<String>,
-    /// Where the code cannot but keep it, and why no test is needed.
+    /// Why the code cannot violate it, so no test is needed.
     by_construction: Option<String>,
     /// What we do instead, and why.
     not_kept: Option<String>,
-    /// Why it does not concern us.
+    /// Why it does not apply to us.
     not_claimed: Option<String>,
 }
 
-/// How many clauses end in which way.
+/// Number of clauses per kind of answer.
 #[derive(Clone, Copy, Default)]
 struct Count {
     tested: usize,
@@ -110,7 +112,7 @@ impl Table {
     }
 }
 
-/// The repository.
+/// Root folder of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate is in crates/").to_path_buf()
 }
@@ -119,7 +121,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All tables, by the names of their files.
+/// All tables, by file name.
 fn tables() -> BTreeMap<String, Table> {
     let folder = root().join("docs/clauses");
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -131,8 +133,8 @@ fn tables() -> BTreeMap<String, Table> {
     entries.map(|entry| table(entry.expect("a readable folder").path())).collect()
 }
 
-/// The functions of `source` that are marked as tests. Line by line, as `rustfmt` lays them: inside macros there is nothing to
-/// parse.
+/// The functions of `source` that are marked as tests. Works on lines, as `rustfmt` formats them, because the
+/// contents of macros cannot be parsed.
 fn tests_of(source: &str) -> BTreeSet<&str> {
     let mut is_marked = false;
     let mut names = BTreeSet::new();
@@ -149,7 +151,7 @@ fn tests_of(source: &str) -> BTreeSet<&str> {
     names
 }
 
-/// Whether the file is part of a crate: a test of its own, or a module of its neighbour.
+/// Whether the file is part of a crate: a test of its own, or a module of a file next to it.
 fn is_compiled(path: &Path) -> bool {
     let (Some(folder), Some(stem)) = (path.parent(), path.file_stem().and_then(|stem| stem.to_str())) else {
         return false;
@@ -167,21 +169,21 @@ fn is_compiled(path: &Path) -> bool {
         || mentions(folder.with_extension("rs"))
 }
 
-/// Paths of the tree that a text names.
+/// Paths in the repository that a text mentions.
 fn paths_in(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|byte: char| byte.is_whitespace() || "`():,;".contains(byte));
     words.filter(|word| word.starts_with("crates/")).map(|word| word.trim_end_matches('.'))
 }
 
 #[test]
-fn every_clause_is_shown_or_explained_and_has_a_name_of_its_own() {
+fn every_clause_is_tested_or_explained_and_has_a_unique_id() {
     let (mut ids, mut wrong) = (BTreeSet::new(), Vec::new());
     for (file, table) in &tables() {
         assert!(!table.spec.is_empty());
         for section in &table.section {
             assert!(
                 !section.title.is_empty() && section.number.as_deref() != Some(""),
-                "{file}: a section without a name"
+                "{file}: a section has no title or an empty number"
             );
         }
         for clause in table.clauses() {
@@ -203,7 +205,7 @@ fn every_clause_is_shown_or_explained_and_has_a_name_of_its_own() {
                 }
             }
             if !ids.insert(id.clone()) {
-                wrong.push(format!("{file}: {id} is there twice"));
+                wrong.push(format!("{file}: {id} exists twice"));
             }
         }
     }
@@ -218,7 +220,7 @@ fn every_test_that_a_clause_names_is_in_the_tree() {
         for path in table.files.values() {
             let whole = root().join(path);
             if !is_compiled(&whole) {
-                wrong.push(format!("{file}: {} is no part of a crate", path.display()));
+                wrong.push(format!("{file}: {} is not part of a crate", path.display()));
             }
             sources.entry(path.clone()).or_insert_with(|| fs::read_to_string(whole).unwrap_or_default());
         }
@@ -230,7 +232,7 @@ fn every_test_that_a_clause_names_is_in_the_tree() {
                     Some((sources.get(table.files.get(short)?)?, name))
                 });
                 if !found.is_some_and(|(source, name)| tests_of(source).contains(name)) {
-                    wrong.push(format!("{file}: {} names {test}, which is no test", clause.id));
+                    wrong.push(format!("{file}: {} names {test}, which is not a test", clause.id));
                 }
                 if !named.insert(test) {
                     wrong.push(format!("{file}: {} names {test} twice", clause.id));
@@ -257,7 +259,7 @@ fn the_page_has_the_totals_of_the_tables() {
 }
 
 #[test]
-fn a_test_that_was_renamed_is_missed() {
+fn a_renamed_test_is_noticed() {
     let source = "
         #[test]
         fn plain() {}

@@ -1,7 +1,7 @@
-//! Both ends of the transport, against each other and against peers that break the protocol.
+//! Tests both ends of the transport, against each other and against peers that violate the protocol.
 //!
-//! `world` is what the tests share: a byte pipe that can be cut anywhere, a memory that executes reads and writes, buffers
-//! that run out, and a peer that sends what it is told to.
+//! `world` has the shared parts: a byte pipe that can be cut anywhere, a memory that executes reads and
+//! writes, buffers that run out, and a peer that sends arbitrary PDUs.
 
 mod transport {
     mod bounds;

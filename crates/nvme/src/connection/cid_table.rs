@@ -1,22 +1,22 @@
-//! Finds an outstanding command by its identifier.
+//! Finds an outstanding command by its identifier (CID).
 //!
-//! Identifiers are any 16-bit values the host likes; Linux keeps a dense index in the low 12 bits and a generation in the
-//! upper 4. So nothing is ever indexed by an identifier itself: this is a table with linear probing, at most half full.
-//! Identifiers are spread by multiplication with the golden ratio, which puts dense ones evenly apart. (Hashed by their low
-//! bits they would lie side by side in one long run, and every removal would walk it: a third of all instructions per
-//! command at queue depth 64.)
+//! A CID can be any 16-bit value. Linux keeps a dense index in the low 12 bits and a generation in the upper
+//! 4. So a CID must not be used as an index: this is a hash table with linear probing, at most half full. The
+//! hash multiplies by the golden ratio, which spreads dense CIDs evenly. (Hashed by their low bits, they
+//! would form one long run, and every removal would walk it: a third of all instructions per command at queue
+//! depth 64.)
 //!
 //! Holds: the table behaves like a map (`behaves_like_a_map`).
 
 /// 2^16 divided by the golden ratio, made odd.
 const GOLDEN_RATIO: u16 = 0x9e37;
 
-/// A map from command identifier to `V` of bounded size.
+/// A map from command identifier to `V`, of limited size.
 #[derive(Debug)]
 pub(super) struct CidTable<V> {
-    /// A power of two long, at least twice `capacity`.
+    /// The length is a power of two and at least twice `capacity`.
     buckets: Box<[Option<(u16, V)>]>,
-    /// What is left of a spread identifier after this shift is a bucket.
+    /// The hash shifted right by this is a bucket index.
     shift: u32,
     length: usize,
     capacity: usize,
@@ -26,12 +26,12 @@ impl<V: Copy> CidTable<V> {
     /// A table for at most `capacity` commands.
     pub(super) fn new(capacity: usize) -> Self {
         let buckets = vec![None; (capacity.max(1) * 2).next_power_of_two()].into_boxed_slice();
-        // A table of more buckets than there are identifiers uses the first 65536.
+        // A table with more buckets than there are identifiers uses only the first 65536.
         let shift = u16::BITS.saturating_sub(buckets.len().ilog2());
         CidTable { buckets, shift, length: 0, capacity }
     }
 
-    /// Changes how many commands fit. Those present stay, even if there are more of them.
+    /// Changes the capacity. Commands that are present stay, even if they are more than the new capacity.
     pub(super) fn set_capacity(&mut self, capacity: usize) {
         let mut resized = CidTable::new(capacity.max(self.length));
         for (cid, value) in self.buckets.iter().copied().flatten() {
@@ -41,17 +41,17 @@ impl<V: Copy> CidTable<V> {
         *self = resized;
     }
 
-    /// How many commands are present.
+    /// Number of commands present.
     pub(super) fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether no further command fits.
+    /// Whether the table is full.
     pub(super) fn is_full(&self) -> bool {
         self.length >= self.capacity
     }
 
-    /// What is known of `cid`.
+    /// The value of `cid`, if present.
     pub(super) fn get(&self, cid: u16) -> Option<V> {
         self.buckets[self.bucket_of(cid)].map(|(_, value)| value)
     }
@@ -65,20 +65,20 @@ impl<V: Copy> CidTable<V> {
         self.length += 1;
     }
 
-    /// Replaces what is known of `cid`, which must be present.
+    /// Replaces the value of `cid`, which must be present.
     pub(super) fn set(&mut self, cid: u16, value: V) {
         let bucket = self.bucket_of(cid);
-        debug_assert!(self.buckets[bucket].is_some(), "command {cid:#x} is not there");
+        debug_assert!(self.buckets[bucket].is_some(), "command {cid:#x} is not present");
         self.buckets[bucket] = Some((cid, value));
     }
 
-    /// Takes `cid` out.
+    /// Removes `cid` and returns its value.
     pub(super) fn remove(&mut self, cid: u16) -> Option<V> {
         let mask = self.buckets.len() - 1;
         let mut hole = self.bucket_of(cid);
         let (_, removed) = self.buckets[hole].take()?;
         self.length -= 1;
-        // Entries behind the hole move up unless that would put them before their first probe.
+        // Entries behind the hole move up, unless that would put them before their first probe.
         let mut at = (hole + 1) & mask;
         while let Some((cid, _)) = self.buckets[at] {
             let first_probe = self.first_probe(cid);
@@ -91,12 +91,12 @@ impl<V: Copy> CidTable<V> {
         Some(removed)
     }
 
-    /// Where the search for `cid` begins: the upper bits of the spread identifier.
+    /// The first bucket to probe for `cid`: the upper bits of its hash.
     fn first_probe(&self, cid: u16) -> usize {
         usize::from(cid.wrapping_mul(GOLDEN_RATIO)) >> self.shift
     }
 
-    /// Where `cid` is, or the empty bucket where it would go.
+    /// The bucket of `cid`, or the empty bucket where it would be inserted.
     fn bucket_of(&self, cid: u16) -> usize {
         let mask = self.buckets.len() - 1;
         let mut at = self.first_probe(cid);
@@ -116,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Of one case; few under Miri.
+    /// Steps of one case; few under Miri.
     const STEPS_MAX: usize = if cfg!(miri) { 20 } else { 200 };
 
     proptest! {

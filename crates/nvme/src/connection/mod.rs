@@ -1,15 +1,16 @@
-//! One NVMe/TCP connection, from either end: commands and their data out of a byte stream, and back into one.
+//! One end of an NVMe/TCP connection: turns a byte stream into commands and their data, and back.
 //!
-//! A connection is one queue pair. It knows nothing of what commands mean, only where their data goes:
+//! A connection is one queue pair. It does not know what commands mean, only where their data goes:
 //!
 //!   `target`   bytes in -> Command { sqe, write data } -> the layer above -> reply [with read data] -> bytes out
 //!   `host`     submit { sqe, write data | read buffer } -> bytes out ... bytes in -> Completed { cqe, read data }
 //!
-//! No sockets and no time: bytes are handed in as they come, PDUs are polled out when there is room. Everything is bounded by
-//! the queue size, whatever the peer does. A peer that breaks the protocol ends the connection: a TermReq is queued and
-//! `Fatal` returned, now and ever after.
+//! There are no sockets and no clock: the caller passes in bytes as they arrive and polls PDUs out when there
+//! is room. The queue size limits everything, whatever the peer does. A peer that violates the protocol ends
+//! the connection: a TermReq is queued, and this call and all later ones return `Fatal`.
 //!
-//! Shared here: `cid_table` finds a command by its identifier, `slots` holds what is under way.
+//! Both ends use `cid_table`, which finds a command by its identifier, and `slots`, which holds what is in
+//! progress.
 
 mod cid_table;
 pub mod host;
@@ -21,12 +22,12 @@ pub use target::{Cancel, FlowControl, Pause, TargetConnection, TargetEvent, Targ
 
 use crate::pdu::Violation;
 
-/// Why a connection is over.
+/// Why a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fatal {
-    /// The peer broke the protocol. A TermReq saying so is waiting to be sent; close after it.
+    /// The peer violated the protocol. A TermReq that says so waits to be sent; close after sending it.
     Violation(Violation),
-    /// The peer says that we did. Nothing more will be sent; close.
+    /// The peer sent a TermReq: it says that this end violated the protocol. Nothing more is sent; close.
     Terminated {
         /// Fatal error status (FES) as received.
         status: u16,
@@ -38,7 +39,7 @@ pub enum Fatal {
 impl core::fmt::Display for Fatal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Fatal::Violation(violation) => write!(f, "the peer broke the protocol: {violation}"),
+            Fatal::Violation(violation) => write!(f, "the peer violated the protocol: {violation}"),
             Fatal::Terminated { status, information } => {
                 write!(
                     f,

@@ -1,8 +1,8 @@
-//! Numbered places for what is under way; a number is good until its place is emptied.
+//! A slab: values with 16-bit numbers. A number is valid until its slot is emptied.
 //!
-//! Grows to the most that were ever under way at once and then allocates no more.
+//! It grows to the largest number of values ever held at once, then allocates no more.
 
-/// Values under 16-bit numbers.
+/// A slab of values with 16-bit numbers.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     places: Vec<Option<T>>,
@@ -10,12 +10,12 @@ pub(super) struct Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// No places yet.
+    /// An empty slab.
     pub(super) fn new() -> Self {
         Slots { places: Vec::new(), free: Vec::new() }
     }
 
-    /// Puts `value` into a free place.
+    /// Puts `value` into a free slot and returns its number.
     pub(super) fn insert(&mut self, value: T) -> u16 {
         match self.free.pop() {
             Some(number) => {
@@ -30,17 +30,17 @@ impl<T> Slots<T> {
         }
     }
 
-    /// What is at `number`, which may be anything.
+    /// The value at `number`, if `number` is in use.
     pub(super) fn find(&mut self, number: u16) -> Option<&mut T> {
         self.places.get_mut(usize::from(number))?.as_mut()
     }
 
-    /// What is at `number`, which must be in use.
+    /// The value at `number`, which must be in use.
     pub(super) fn at(&mut self, number: u16) -> &mut T {
         self.find(number).unwrap_or_else(|| panic!("slot {number} is empty"))
     }
 
-    /// Empties `number`, which must be in use.
+    /// Empties slot `number`, which must be in use.
     pub(super) fn remove(&mut self, number: u16) -> T {
         let value =
             self.places[usize::from(number)].take().unwrap_or_else(|| panic!("slot {number} is empty"));
@@ -48,12 +48,12 @@ impl<T> Slots<T> {
         value
     }
 
-    /// Everything there is.
+    /// All values.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
     }
 
-    /// Empties everything.
+    /// Removes all values.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.free.clear();
         self.places.drain(..).flatten()

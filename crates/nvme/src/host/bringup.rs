@@ -1,4 +1,4 @@
-//! From a fresh admin queue to a controller that is ready and understood, one command at a time.
+//! Bring-up: from a new admin queue to a controller that is ready and identified, one command at a time.
 //!
 //! ```text
 //!   Connect > CAP > CC.EN = 0 > CSTS until not ready > CC.EN = 1 > CSTS until ready > Identify Controller
@@ -6,8 +6,8 @@
 //!     discovery controller: > events > done
 //! ```
 //!
-//! Linux writes CC with EN 0 first but does not wait; waiting costs one command and suits controllers that a former
-//! association has left enabled.
+//! Linux also writes CC with EN 0 first, but does not wait. Waiting costs one command, and works with
+//! controllers that an earlier association has left enabled.
 //!
 //! NVM Express Base Specification: "Controller Initialization".
 
@@ -24,11 +24,11 @@ use crate::spec::property::{Capabilities, Configuration, ControllerStatus, Prope
 use units::{Instant, Nanos};
 use zerocopy::FromBytes;
 
-/// Entries of the admin queue, as Linux has them.
+/// Entries of the admin queue, the same as Linux uses.
 const ADMIN_ENTRIES: u16 = 32;
-/// How often CSTS is looked at.
+/// Interval at which CSTS is polled.
 pub(super) const STATUS_POLL: Nanos = Nanos::millis(10);
-/// CAP.TO counts in half seconds; 0 is taken for the least.
+/// Unit of CAP.TO. A CAP.TO of 0 is treated as 1.
 const TIMEOUT_UNIT: Nanos = Nanos::millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +44,11 @@ enum Stage {
     Done,
 }
 
-/// What comes next.
+/// The next step.
 pub(super) enum Progress {
-    /// A command, as soon as this instant is reached.
+    /// Send a command at this time or later.
     Send(Instant),
-    /// Nothing more.
+    /// Bring-up is complete.
     Done,
 }
 
@@ -81,7 +81,7 @@ impl Bringup {
         }
     }
 
-    /// Whether the controller has become ready, so that it expects signs of life.
+    /// Whether the controller is ready, so that keep-alive must run.
     pub(super) fn is_enabled(&self) -> bool {
         matches!(self.stage, Stage::Identify | Stage::Queues | Stage::Credits | Stage::Events | Stage::Done)
     }
@@ -103,7 +103,7 @@ impl Bringup {
             }
             Stage::Credits => AdminCommand::ask_for_credits(),
             Stage::Events => AdminCommand::set_feature(feature::ASYNC_EVENT_CONFIGURATION, self.info.events),
-            Stage::Done => unreachable!("a finished bring-up was asked for a command"),
+            Stage::Done => unreachable!("a finished bring-up has no command"),
         }
     }
 
@@ -173,7 +173,7 @@ impl Bringup {
                 if options.credits { Stage::Credits } else { self.events_or_done() }
             }
             Stage::Credits => {
-                // Any failure means that the controller does not know credits, which is fine.
+                // Any failure means that the controller does not support credits. That is not an error.
                 self.info.credit = cqe.status().is_success().then(|| cqe.dw0());
                 self.events_or_done()
             }
@@ -181,7 +181,7 @@ impl Bringup {
                 done(Doing::AskingForEvents)?;
                 Stage::Done
             }
-            Stage::Done => unreachable!("an answer came to a finished bring-up"),
+            Stage::Done => unreachable!("a finished bring-up got an answer"),
         };
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Bringup {
     }
 }
 
-/// The result of a Connect, or why it was refused.
+/// The result of a Connect, or the reason why it was refused.
 pub(super) fn connect_result(cqe: &Cqe) -> Result<ConnectResult, HostError> {
     let refused = |refusal| Err(HostError::ConnectRefused(refusal));
     if !cqe.status().is_success() {

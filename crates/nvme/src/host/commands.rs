@@ -1,4 +1,4 @@
-//! The admin commands that a host sends, without their command identifiers: those are the driver's.
+//! The admin commands that a host sends. The driver chooses their command identifiers.
 
 use crate::spec::connect::{ConnectCommand, ConnectData};
 use crate::spec::feature;
@@ -17,11 +17,11 @@ pub enum AdminData {
     None,
     /// These bytes go to the controller.
     ToController(Vec<u8>),
-    /// So many bytes come from the controller.
+    /// This many bytes come from the controller.
     FromController(u32),
 }
 
-/// A command to send. The driver gives it an identifier and a data pointer.
+/// A command to send. The driver sets its identifier and data pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminCommand {
     /// The command.
@@ -72,19 +72,19 @@ impl AdminCommand {
     }
 }
 
-/// Who connects to what.
+/// The names of host and subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// The subsystem.
     pub subsystem: Nqn,
     /// This host.
     pub host: Nqn,
-    /// This host, in 128 bits; stable, as reservations belong to it.
+    /// This host's 128-bit identifier. It must stay the same, because reservations belong to it.
     pub host_id: HostId,
 }
 
 impl Names {
-    /// The Connect of a queue of `entries` entries.
+    /// The Connect command of a queue with `entries` entries.
     pub(super) fn connect(&self, queue_id: u16, entries: u16, controller_id: u16, kato: u32) -> AdminCommand {
         let command = ConnectCommand {
             record_format: 0,

@@ -1,4 +1,4 @@
-//! Reading the discovery log: a page that may change between two commands.
+//! Reads the discovery log page, which may change between two commands.
 //!
 //! ```text
 //!   header > entries, as many at a time as fit > header again: same generation? done : from the start
@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 use units::Bytes;
 use zerocopy::FromBytes;
 
-/// Entries that are read: more than anybody lists, and a bound on memory.
+/// Most entries to read: more than any real target lists. Bounds the memory.
 const ENTRIES_MAX: u64 = 4096;
-/// Times that a log which changes under us is read.
+/// How often to read a log page that changes while it is read.
 const ATTEMPTS_MAX: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl DiscoveryReader {
         }
     }
 
-    /// What was read, once done.
+    /// The entries, once reading is complete.
     pub(super) fn done(&mut self) -> Option<Vec<DiscoveryEntry>> {
         (self.stage == Stage::Done).then(|| core::mem::take(&mut self.entries))
     }
@@ -61,9 +61,10 @@ impl DiscoveryReader {
         let (offset, length) = match self.stage {
             Stage::Header | Stage::Check => (0, record),
             Stage::Entries => ((1 + read) * record, (self.count - read).min(self.at_a_time) * record),
-            Stage::Done => unreachable!("a finished reader was asked for a command"),
+            Stage::Done => unreachable!("a finished reader has no command"),
         };
-        // The event is let out again only by the last read, or a change in between would go untold.
+        // Only the last read re-enables the event (RAE 0). Otherwise a change in between would not be
+        // reported.
         let retain = self.stage != Stage::Check;
         AdminCommand::log(LogRequest { retain, ..LogRequest::read(DISCOVERY, offset, length) }, 0)
     }
@@ -98,7 +99,7 @@ impl DiscoveryReader {
             Stage::Check if header()?.generation.get() == self.generation => Stage::Done,
             Stage::Check if self.attempts < ATTEMPTS_MAX => Stage::Header,
             Stage::Check => return Err(HostError::DiscoveryUnsteady),
-            Stage::Done => unreachable!("an answer came to a finished reader"),
+            Stage::Done => unreachable!("a finished reader got an answer"),
         };
         Ok(())
     }
@@ -110,7 +111,7 @@ mod tests {
     use crate::spec::Sqe;
     use zerocopy::{FromZeros, IntoBytes};
 
-    /// Answers what the reader asks for: a page of `records` empty entries in generation `generation`.
+    /// Answers the reader's command from a page of `records` empty entries with generation `generation`.
     fn answer(reader: &mut DiscoveryReader, generation: u64, records: u64) -> (Result<(), HostError>, Sqe) {
         let sqe = reader.command().sqe;
         let request = LogRequest::parse(&sqe);
@@ -129,18 +130,18 @@ mod tests {
         let mut reader = DiscoveryReader::new(Bytes::kib(4));
         for generation in [1, 1, 2] {
             assert_eq!(answer(&mut reader, generation, 3).0, Ok(()));
-            assert_eq!(reader.done(), None, "the last header tells of a change");
+            assert_eq!(reader.done(), None, "the last header has another generation");
         }
         for _ in 0..2 {
             assert_eq!(answer(&mut reader, 2, 2).0, Ok(()));
         }
         let (result, sqe) = answer(&mut reader, 2, 2);
         assert_eq!((result, reader.done().map(|entries| entries.len())), (Ok(()), Some(2)));
-        assert!(!LogRequest::parse(&sqe).retain, "the last read lets the next event out");
+        assert!(!LogRequest::parse(&sqe).retain, "the last read re-enables the event");
     }
 
     #[test]
-    fn a_log_that_never_rests_is_given_up() {
+    fn a_log_that_keeps_changing_is_given_up() {
         let mut reader = DiscoveryReader::new(Bytes::kib(4));
         let end = (0..1000).find_map(|generation| answer(&mut reader, generation, 0).0.err());
         assert_eq!(end, Some(HostError::DiscoveryUnsteady));

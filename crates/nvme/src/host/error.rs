@@ -1,11 +1,11 @@
-//! Why a host could not use a controller, in words that say what to do.
+//! Why a host cannot use a controller, and what to do about it.
 
 use crate::spec::Status;
 use crate::spec::connect::Culprit;
 use core::fmt;
 use units::Nanos;
 
-/// What a host was about when it failed.
+/// The step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Doing {
     /// Connecting a queue.
@@ -16,11 +16,11 @@ pub enum Doing {
     Configuring,
     /// Identify Controller.
     IdentifyingController,
-    /// Set Features Number of Queues.
+    /// Set Features, Number of Queues.
     AskingForQueues,
-    /// Set Features Asynchronous Event Configuration.
+    /// Set Features, Asynchronous Event Configuration.
     AskingForEvents,
-    /// Reading the namespace list or a namespace.
+    /// Reading the namespace list or Identify Namespace.
     ReadingNamespaces,
     /// Reading a log page.
     ReadingLog,
@@ -47,17 +47,17 @@ impl fmt::Display for Doing {
 /// Why a target refused a Connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectRefusal {
-    /// It has no subsystem of that name.
+    /// It has no subsystem with this NQN.
     UnknownSubsystem,
-    /// This host may not use the subsystem.
+    /// This host has no access to the subsystem.
     HostNotAllowed,
     /// No controller is free now.
     Busy,
-    /// It wants the host to authenticate.
+    /// The host must authenticate.
     AuthenticationRequired,
-    /// It found another parameter wrong.
+    /// It refused another parameter.
     InvalidParameter(Culprit),
-    /// Something else.
+    /// Any other status.
     Other(Status),
 }
 
@@ -80,42 +80,42 @@ impl fmt::Display for ConnectRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectRefusal::UnknownSubsystem => {
-                f.write_str("the target has no subsystem of that name; discovery lists those it has")
+                f.write_str("the target has no subsystem with this NQN; use discovery to list its subsystems")
             }
             ConnectRefusal::HostNotAllowed => {
                 f.write_str("the target does not allow this host NQN; add it to the subsystem's hosts")
             }
-            ConnectRefusal::Busy => f.write_str("the target has no controller free; try again later"),
+            ConnectRefusal::Busy => f.write_str("the target has no free controller; try again later"),
             ConnectRefusal::AuthenticationRequired => {
-                f.write_str("the target demands authentication, which this host does not do")
+                f.write_str("the target requires authentication, which this host does not support")
             }
             ConnectRefusal::InvalidParameter(Culprit::Command(at)) => {
-                write!(f, "the target finds byte {at} of the Connect command wrong")
+                write!(f, "the target refused the parameter at byte {at} of the Connect command")
             }
             ConnectRefusal::InvalidParameter(Culprit::Data(at)) => {
-                write!(f, "the target finds byte {at} of the Connect data wrong")
+                write!(f, "the target refused the parameter at byte {at} of the Connect data")
             }
             ConnectRefusal::Other(status) => write!(f, "the target answered {status} to Connect"),
         }
     }
 }
 
-/// Why a host cannot go on with a controller.
+/// Why a host cannot continue with a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostError {
     /// A queue was refused.
     ConnectRefused(ConnectRefusal),
-    /// A command that has to succeed failed.
+    /// A required command failed.
     Failed(Doing, Status),
-    /// CSTS.CFS: the controller is broken.
+    /// CSTS.CFS: the controller has failed.
     ControllerFatal,
-    /// CSTS did not show what was waited for in the time that CAP.TO allows.
+    /// CSTS did not reach the expected state within the time of CAP.TO.
     NotReady(Nanos),
-    /// The controller lacks something that cannot be done without.
+    /// The controller does not have something that this host needs.
     Lacking(&'static str),
-    /// An answer has less data than its command must have.
+    /// An answer has less data than its command requires.
     ShortData(Doing),
-    /// The discovery log changed whenever it was read.
+    /// The discovery log changed every time it was read.
     DiscoveryUnsteady,
     /// A Keep Alive was not answered within the keep-alive timeout.
     KeepAliveTimeout(Nanos),
@@ -127,11 +127,11 @@ impl fmt::Display for HostError {
             HostError::ConnectRefused(refusal) => refusal.fmt(f),
             HostError::Failed(doing, status) => write!(f, "{doing} failed with {status}"),
             HostError::ControllerFatal => f.write_str("the controller reports a fatal state (CSTS.CFS)"),
-            HostError::NotReady(waited) => write!(f, "the controller did not get ready in {waited}"),
-            HostError::Lacking(what) => write!(f, "the controller lacks {what}"),
+            HostError::NotReady(waited) => write!(f, "the controller was not ready within {waited}"),
+            HostError::Lacking(what) => write!(f, "this host cannot use the controller: {what}"),
             HostError::ShortData(doing) => write!(f, "the answer to {doing} is too short"),
-            HostError::DiscoveryUnsteady => f.write_str("the discovery log changed whenever it was read"),
-            HostError::KeepAliveTimeout(timeout) => write!(f, "no answer to Keep Alive in {timeout}"),
+            HostError::DiscoveryUnsteady => f.write_str("the discovery log changed every time it was read"),
+            HostError::KeepAliveTimeout(timeout) => write!(f, "no answer to Keep Alive within {timeout}"),
         }
     }
 }

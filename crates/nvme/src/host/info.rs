@@ -1,4 +1,4 @@
-//! What a host has learned about a controller and its namespaces.
+//! What a host knows about a controller and its namespaces.
 
 use super::error::HostError;
 use crate::spec::connect::ConnectResult;
@@ -10,9 +10,10 @@ use units::Bytes;
 
 /// MDTS counts in the controller's smallest memory page, which is 4 KiB on every controller over fabrics.
 const MDTS_UNIT: u64 = 4096;
-/// What is taken for the longest transfer of a controller that names none, and the most that is used of any.
+/// Longest transfer to use: with a controller that reports no limit, and with one that reports a larger
+/// limit.
 const TRANSFER_MAX: Bytes = Bytes::mib(4);
-/// IOCCSZ and IORCSZ count in 16 bytes.
+/// IOCCSZ and IORCSZ count in units of 16 bytes.
 const CAPSULE_UNIT: u32 = 16;
 /// SGLS bits 1:0.
 const SGLS_SUPPORTED: u32 = 3;
@@ -36,21 +37,21 @@ pub struct ControllerInfo {
     pub in_capsule_max: u32,
     /// IO queues granted.
     pub io_queues: u16,
-    /// Entries that a queue may have.
+    /// Most entries of a queue.
     pub queue_entries_max: u32,
     /// Optional commands: ONCS.
     pub optional_commands: u16,
-    /// Whether completed writes need a Flush to be stable.
+    /// Whether completed writes need a Flush to be on stable media.
     pub volatile_write_cache: bool,
-    /// Whether any command counts as a sign of life.
+    /// Whether any command counts as keep-alive traffic.
     pub traffic_based_keep_alive: bool,
-    /// Whether access states are reported.
+    /// Whether the controller reports ANA states.
     pub ana: bool,
-    /// Bytes of the longest access state log page.
+    /// Bytes of the longest ANA log page.
     pub(super) ana_log_length: u64,
-    /// Events it tells, of those we know; as feature 0Bh has them.
+    /// Events that the controller reports and this host knows; bits as in feature 0Bh.
     pub events: u32,
-    /// The first credit; `None` if the controller does not know credits or was not asked.
+    /// The first credit. `None` if the controller does not support credits or was not asked.
     pub credit: Option<u32>,
 }
 
@@ -59,7 +60,7 @@ impl ControllerInfo {
         ControllerInfo { controller_id: result.controller_id, ..ControllerInfo::default() }
     }
 
-    /// Takes in Identify Controller; the error names what the controller lacks.
+    /// Stores the data of Identify Controller. The error says why this host cannot use the controller.
     pub(super) fn learn(
         &mut self,
         identify: &IdentifyController,
@@ -67,10 +68,10 @@ impl ControllerInfo {
         io: bool,
     ) -> Result<(), HostError> {
         if identify.cntlid.get() != self.controller_id {
-            return Err(HostError::Lacking("the controller identifier that its Connect answered"));
+            return Err(HostError::Lacking("CNTLID of Connect and of Identify Controller differ"));
         }
         if keep_alive && identify.kas.get() == 0 {
-            return Err(HostError::Lacking("keep-alive (KAS is 0); ask for none"));
+            return Err(HostError::Lacking("no keep-alive (KAS is 0); turn keep-alive off"));
         }
         let limit = match identify.mdts {
             0 => TRANSFER_MAX,
@@ -93,14 +94,15 @@ impl ControllerInfo {
         self.events = identify.oaes.get() & wanted;
         if io {
             if identify.sgls.get() & SGLS_SUPPORTED == 0 {
-                return Err(HostError::Lacking("SGLs (SGLS is 0)"));
+                return Err(HostError::Lacking("no SGLs (SGLS is 0)"));
             }
             if identify.iorcsz.get() == 0 {
-                return Err(HostError::Lacking("response capsules (IORCSZ is 0)"));
+                return Err(HostError::Lacking("no response capsules (IORCSZ is 0)"));
             }
             let capsule = identify.ioccsz.get().saturating_mul(CAPSULE_UNIT);
             let without_data = capsule.checked_sub(Sqe::SIZE as u32);
-            self.in_capsule_max = without_data.ok_or(HostError::Lacking("capsules of 64 bytes (IOCCSZ)"))?;
+            self.in_capsule_max =
+                without_data.ok_or(HostError::Lacking("capsules shorter than 64 bytes (IOCCSZ)"))?;
             if identify.maxcmd.get() != 0 {
                 self.queue_entries_max = self.queue_entries_max.min(u32::from(identify.maxcmd.get()));
             }
@@ -116,7 +118,7 @@ impl ControllerInfo {
     }
 }
 
-/// A namespace as a host sees it.
+/// A namespace, as this host sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceView {
     /// Its identifier within the subsystem.
@@ -129,14 +131,14 @@ pub struct NamespaceView {
     pub nguid: Option<[u8; 16]>,
     /// UUID, if it has one.
     pub uuid: Option<[u8; 16]>,
-    /// Whether only reading is allowed.
+    /// Whether the namespace is write protected.
     pub read_only: bool,
-    /// How it can be reached through this controller.
+    /// Its access state through this controller.
     pub ana: AnaState,
 }
 
 impl NamespaceView {
-    /// Whether `other`, seen later under the same identifier, is the same namespace as far as identifiers tell.
+    /// Whether `other`, seen later with the same NSID, is the same namespace by its identifiers.
     pub fn is_same(&self, other: &NamespaceView) -> bool {
         (self.nsid, self.block_size, self.nguid, self.uuid)
             == (other.nsid, other.block_size, other.nguid, other.uuid)
@@ -149,7 +151,7 @@ mod tests {
     use crate::spec::identify_controller::SGLS_TCP;
     use zerocopy::FromZeros;
 
-    /// A controller that has what a host needs.
+    /// A controller that supports everything a host needs.
     fn good() -> IdentifyController {
         let mut identify = IdentifyController::new_zeroed();
         identify.cntlid = 7.into();
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_controller_says_of_its_limits_is_kept_to() {
+    fn the_limits_of_a_controller_are_obeyed() {
         let info = learn(|_| {}, true).expect("a good controller");
         assert_eq!((info.in_capsule_max, info.transfer_max, info.queue_entries_max), (0, TRANSFER_MAX, 1024));
         let change = |identify: &mut IdentifyController| {

@@ -1,11 +1,12 @@
-//! When a host shows that it is alive.
+//! When a host sends Keep Alive commands.
 //!
-//! A Keep Alive goes out every half timeout. Where any command counts as a sign of life (TBKAS), the host looks every
-//! quarter, and sends one only if nothing was sent since: a target that checks at its own pace then always finds something.
-//! A Keep Alive that is not answered within the timeout means that the target is gone.
+//! A Keep Alive goes out every half timeout. If any command counts as keep-alive traffic (TBKAS), the host
+//! checks every quarter of the timeout, and sends a Keep Alive only if it sent nothing since the last check.
+//! So the target, at whatever times it checks, always finds traffic. If a Keep Alive is not answered within
+//! the timeout, the target is gone.
 //!
-//! Holds: without other traffic the target hears something at least every half timeout (`silence_is_at_most_half_the_timeout`).
-//! NVM Express Base Specification: "Keep Alive".
+//! Holds: without other traffic, the target gets a Keep Alive at least every half timeout
+//!        (`silence_is_at_most_half_the_timeout`). NVM Express Base Specification: "Keep Alive".
 
 use super::error::HostError;
 use units::{Instant, Nanos};
@@ -20,7 +21,7 @@ pub(super) struct KeepAliveSchedule {
 }
 
 impl KeepAliveSchedule {
-    /// `timeout` zero is off.
+    /// A `timeout` of zero turns keep-alive off.
     pub(super) fn new(now: Instant, timeout: Nanos) -> KeepAliveSchedule {
         let mut schedule =
             KeepAliveSchedule { timeout, traffic_counts: false, traffic: false, next: now, sent_at: None };
@@ -28,7 +29,7 @@ impl KeepAliveSchedule {
         schedule
     }
 
-    /// The controller was identified.
+    /// Whether any command counts as keep-alive traffic; known after Identify Controller.
     pub(super) fn set_traffic_counts(&mut self, traffic_counts: bool) {
         self.traffic_counts = traffic_counts;
     }
@@ -62,7 +63,7 @@ impl KeepAliveSchedule {
         self.sent_at = None;
     }
 
-    /// When to ask `is_due` next.
+    /// When to call `is_due` next.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let next = self.sent_at.map_or(self.next, |sent_at| sent_at + self.timeout);
         (self.timeout > Nanos::ZERO).then_some(next)
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unanswered_keep_alive_ends_it() {
+    fn an_unanswered_keep_alive_is_an_error() {
         let mut schedule = KeepAliveSchedule::new(at(0), Nanos::millis(1000));
         assert_eq!(schedule.is_due(at(500)), Ok(true));
         assert_eq!(schedule.next_timeout(), Some(at(1500)));
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn no_timeout_no_keep_alive() {
+    fn without_a_timeout_no_keep_alive_is_sent() {
         let mut schedule = KeepAliveSchedule::new(at(0), Nanos::ZERO);
         assert_eq!((schedule.next_timeout(), schedule.is_due(at(1 << 40))), (None, Ok(false)));
     }

@@ -1,7 +1,8 @@
 //! The host side of one controller: bring-up, namespaces, discovery, keep-alive, events, shutdown.
 //!
-//! [`HostController`] decides what goes over the admin queue; sockets, command identifiers and IO belong to the driver. At
-//! most three commands are outstanding: one of whatever sequence is running, one Keep Alive, one Asynchronous Event Request.
+//! [`HostController`] decides what goes over the admin queue. Sockets, command identifiers and IO belong to
+//! the driver. At most three commands are outstanding: one of the current sequence, one Keep Alive, one
+//! Asynchronous Event Request.
 //!
 //! ```text
 //!   bring-up > Ready (the driver connects IO queues) > scan > Namespaces ... events > scan again > Namespaces
@@ -9,12 +10,13 @@
 //!   shut_down > CC.SHN > CSTS until complete > ShutDown
 //! ```
 //!
-//! The driver sends what `poll` gives it, hands every answer with its tag to `on_completed`, and takes what happened from
-//! `poll_event`; all three after every call and at `next_timeout`. After an error the controller is of no use: close its
-//! connections and start anew.
+//! The driver sends the commands that `poll` returns, passes every answer with its tag to `on_completed`, and
+//! takes events from `poll_event`. It calls `poll` and `poll_event` after every other call and at
+//! `next_timeout`. After an error the controller cannot be used any more: close its connections and start
+//! again.
 //!
-//! Holds: works against our own subsystem (`tests/controller/bringup.rs`), in the order that Linux keeps.
-//! NVM Express Base Specification: "Controller Initialization", "Association".
+//! Holds: it works with our own subsystem (`tests/controller/bringup.rs`), in the same order as Linux. NVM
+//!        Express Base Specification: "Controller Initialization", "Association".
 
 mod bringup;
 mod commands;
@@ -42,23 +44,23 @@ use keep_alive::KeepAliveSchedule;
 use scan::{Scan, apply_ana};
 use units::{Instant, Nanos};
 
-/// What a controller is wanted for.
+/// What a controller is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// IO.
     Io,
-    /// Finding subsystems.
+    /// Discovery.
     Discovery,
 }
 
-/// What a host wants of a controller.
+/// What a host requests from a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminOptions {
-    /// What for.
+    /// What the controller is used for.
     pub purpose: Purpose,
-    /// IO queues to ask for; the target may grant fewer.
+    /// IO queues to request; the target may grant fewer.
     pub io_queues: u16,
-    /// Whether to ask for credits; a target that does not know them is used without.
+    /// Whether to request credits. A target that does not support them is used without.
     pub credits: bool,
     /// The keep-alive timeout, rounded up to milliseconds; zero turns it off.
     pub keep_alive: Nanos,
@@ -71,10 +73,10 @@ impl AdminOptions {
     }
 }
 
-/// Which of the outstanding commands an answer belongs to.
+/// Which outstanding command an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tag {
-    /// The sequence.
+    /// The command of the current sequence.
     Sequence,
     /// The Keep Alive.
     KeepAlive,
@@ -82,22 +84,24 @@ pub enum Tag {
     EventRequest,
 }
 
-/// What happened.
+/// An event for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminEvent {
-    /// The controller is ready: IO queues may be connected, 1 to `info.io_queues`.
+    /// The controller is ready. The driver may connect IO queues 1 to `info.io_queues`.
     Ready(ControllerInfo),
-    /// All namespaces there are now: after the bring-up, and whenever one came, went, changed its size or how it is reached.
+    /// All namespaces: after bring-up, and each time one is added or removed or its size or access state
+    /// changes.
     Namespaces(Vec<NamespaceView>),
-    /// All that can be discovered now: after the bring-up, and whenever it changed.
+    /// All discovery entries: after bring-up, and each time they change.
     Discovered(Vec<DiscoveryEntry>),
-    /// Another host touched a reservation or registration of this one; here is the Reservation Notification page.
+    /// Another host changed a reservation or registration of this host. The data is the Reservation
+    /// Notification page.
     ReservationNotification(Vec<u8>),
     /// The shutdown is complete: close the connections.
     ShutDown,
 }
 
-/// The sequence that runs.
+/// The current sequence.
 #[derive(Clone, Debug)]
 enum Activity {
     Bringup(Bringup),
@@ -110,19 +114,19 @@ enum Activity {
     ShutDown,
 }
 
-/// The host side of one controller. See the module.
+/// The host side of one controller. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct HostController {
     names: Names,
     options: AdminOptions,
     activity: Activity,
     is_answer_due: bool,
-    /// Kept from the bring-up.
+    /// Set by the bring-up.
     info: ControllerInfo,
     configuration: crate::spec::property::Configuration,
     ready_timeout: Nanos,
     keep_alive: Option<KeepAliveSchedule>,
-    /// Events told whose log pages are to be read.
+    /// Reported events whose log pages are still to be read.
     told: BTreeSet<EventKind>,
     wants_scan: bool,
     wants_shutdown: bool,
@@ -132,7 +136,8 @@ pub struct HostController {
 }
 
 impl HostController {
-    /// A controller to be; its admin connection is open and initialized, nothing was sent on it.
+    /// A controller that is not brought up yet. Its admin connection is open and initialized; no command was
+    /// sent on it.
     pub fn new(names: Names, options: AdminOptions) -> HostController {
         HostController {
             names,
@@ -152,18 +157,18 @@ impl HostController {
         }
     }
 
-    /// What is known about the controller; complete once `AdminEvent::Ready` came.
+    /// What is known about the controller; complete after `AdminEvent::Ready`.
     pub fn info(&self) -> &ControllerInfo {
         &self.info
     }
 
-    /// The namespaces as last told.
+    /// The namespaces last reported.
     pub fn namespaces(&self) -> &[NamespaceView] {
         &self.namespaces
     }
 
-    /// The Connect of IO queue `queue_id`, to be sent first on its own connection. Its answer goes to
-    /// [`HostController::on_io_queue_answer`].
+    /// The Connect command of IO queue `queue_id`. It must be the first command on that queue's connection.
+    /// Pass its answer to [`HostController::on_io_queue_answer`].
     pub fn connect_io_queue(&self, queue_id: u16, entries: u16) -> AdminCommand {
         self.names.connect(queue_id, entries, self.info.controller_id, 0)
     }
@@ -173,17 +178,17 @@ impl HostController {
         bringup::connect_result(cqe).map(|_| ())
     }
 
-    /// Shuts the controller down as soon as no sequence is running. IO queues should be idle.
+    /// Shuts the controller down when no sequence is running. IO queues should be idle.
     pub fn shut_down(&mut self) {
         self.wants_shutdown = true;
     }
 
-    /// Looks at the namespaces again although no event told so.
+    /// Reads the namespaces again without an event.
     pub fn rescan(&mut self) {
         self.wants_scan = true;
     }
 
-    /// An IO command was sent, which may spare a Keep Alive.
+    /// An IO command was sent. It may make a Keep Alive unnecessary.
     #[inline]
     pub fn on_traffic(&mut self) {
         if let Some(keep_alive) = &mut self.keep_alive {
@@ -191,7 +196,7 @@ impl HostController {
         }
     }
 
-    /// A command to send on the admin queue now. Call until it gives none.
+    /// The next command to send on the admin queue. Call it until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Result<Option<(Tag, AdminCommand)>, HostError> {
         if let Some(keep_alive) = &mut self.keep_alive
             && keep_alive.is_due(now)?
@@ -208,7 +213,7 @@ impl HostController {
             Activity::Bringup(bringup) => match bringup.progress() {
                 Progress::Send(at) if now >= at => bringup.command(&self.names, &self.options),
                 Progress::Send(_) => return Ok(None),
-                Progress::Done => unreachable!("a finished bring-up is left at once"),
+                Progress::Done => unreachable!("a finished bring-up is not the current activity"),
             },
             Activity::Scan(scan) => scan.command(),
             Activity::Discovery(reader) => reader.command(),
@@ -237,7 +242,7 @@ impl HostController {
         Ok(Some((Tag::Sequence, command)))
     }
 
-    /// The answer to a command that `poll` gave, with the data that came.
+    /// The answer to a command from `poll`, with its data.
     pub fn on_completed(&mut self, now: Instant, tag: Tag, cqe: &Cqe, data: &[u8]) -> Result<(), HostError> {
         match tag {
             Tag::KeepAlive if !cqe.status().is_success() => {
@@ -250,7 +255,7 @@ impl HostController {
                 Ok(())
             }
             Tag::EventRequest => {
-                // A target that fails it has no events to tell, and is not asked again.
+                // If the target fails the request, it has no events to report. Do not send another one.
                 if cqe.status().is_success() {
                     self.has_event_request = false;
                     self.told.extend(EventKind::from_dw0(cqe.dw0()).filter(|&kind| self.understands(kind)));
@@ -258,19 +263,19 @@ impl HostController {
                 Ok(())
             }
             Tag::Sequence => {
-                assert!(self.is_answer_due, "an answer came though nothing was asked");
+                assert!(self.is_answer_due, "an answer without a command");
                 self.is_answer_due = false;
                 self.on_sequence_answer(now, cqe, data)
             }
         }
     }
 
-    /// What happened. Call until it gives none.
+    /// The next event for the driver. Call it until it returns `None`.
     pub fn poll_event(&mut self) -> Option<AdminEvent> {
         self.events.pop_front()
     }
 
-    /// When `poll` may have a command or an error although nothing else happened.
+    /// When to call `poll` next if nothing else happens.
     pub fn next_timeout(&self) -> Option<Instant> {
         let waiting = match &self.activity {
             _ if self.is_answer_due => None,
@@ -285,7 +290,7 @@ impl HostController {
         waiting.into_iter().chain(keep_alive).min()
     }
 
-    /// Whether an event of this kind leads anywhere here, whatever a target may tell.
+    /// Whether this host handles events of this kind.
     fn understands(&self, kind: EventKind) -> bool {
         match kind {
             EventKind::ReservationNotification => self.options.purpose == Purpose::Io,
@@ -383,7 +388,7 @@ impl HostController {
                 *not_before = now + STATUS_POLL;
                 false
             }
-            Activity::Idle | Activity::ShutDown => unreachable!("nothing was asked"),
+            Activity::Idle | Activity::ShutDown => unreachable!("no command was outstanding"),
         };
         if done {
             self.on_activity_done();

@@ -1,10 +1,11 @@
-//! Finding the namespaces: the list, each of them, and how they can be reached.
+//! Finds the namespaces: reads the list, each namespace, and the ANA states.
 //!
 //! ```text
 //!   [Changed Namespace List] > active list (again from the last one while full) > per namespace: 00h > 03h > [ANA log]
 //! ```
 //!
-//! A namespace that vanishes meanwhile is passed over. Targets without descriptors (03h) have identifiers in 00h.
+//! A namespace that is removed meanwhile is skipped. If a target has no descriptors (03h), the identifiers in
+//! 00h are used.
 //!
 //! NVM Express Base Specification: "Identify command", "Changed Namespace List".
 
@@ -21,7 +22,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerocopy::FromBytes;
 
-/// Namespaces that are looked at: a bound on time and memory.
+/// Most namespaces to read. Bounds time and memory.
 const NAMESPACES_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +40,13 @@ pub(super) struct Scan {
     stage: Stage,
     to_do: VecDeque<u32>,
     found: Vec<NamespaceView>,
-    /// Bytes of the ANA log page; 0 for a controller without.
+    /// Bytes of the ANA log page; 0 if the controller has none.
     ana_length: u64,
 }
 
 impl Scan {
-    /// `changed`: the controller told that namespaces changed, so the log page that lets it tell again is read first.
+    /// `changed`: the controller reported a change. Then the Changed Namespace List is read first, which
+    /// re-enables the event.
     pub(super) fn new(info: &ControllerInfo, changed: bool) -> Scan {
         let ana_length = if info.ana { info.ana_log_length.min(info.transfer_max.get()) } else { 0 };
         Scan {
@@ -55,7 +57,7 @@ impl Scan {
         }
     }
 
-    /// What was found, once done.
+    /// The namespaces, once the scan is complete.
     pub(super) fn done(&mut self) -> Option<Vec<NamespaceView>> {
         (self.stage == Stage::Done).then(|| core::mem::take(&mut self.found))
     }
@@ -73,14 +75,14 @@ impl Scan {
                 self.found.last().map_or(0, |found| found.nsid),
             ),
             Stage::Ana => AdminCommand::log(LogRequest::read(log::ANA, 0, self.ana_length), NSID_ALL),
-            Stage::Done => unreachable!("a finished scan was asked for a command"),
+            Stage::Done => unreachable!("a finished scan has no command"),
         }
     }
 
     pub(super) fn on_answer(&mut self, cqe: &Cqe, data: &[u8]) -> Result<(), HostError> {
         let success = cqe.status().is_success();
         self.stage = match self.stage {
-            // Optional; the scan finds what changed anyway.
+            // The list is optional: the scan finds every change anyway.
             Stage::ChangedList => Stage::List { after: 0 },
             Stage::List { .. } if !success => {
                 return Err(HostError::Failed(Doing::ReadingNamespaces, cqe.status()));
@@ -118,7 +120,7 @@ impl Scan {
                 }
                 Stage::Done
             }
-            Stage::Done => unreachable!("an answer came to a finished scan"),
+            Stage::Done => unreachable!("a finished scan got an answer"),
         };
         Ok(())
     }
@@ -132,7 +134,7 @@ impl Scan {
     }
 }
 
-/// Takes the access states of a log page over into `namespaces`.
+/// Copies the access states of a log page into `namespaces`.
 pub(super) fn apply_ana(namespaces: &mut [NamespaceView], page: &[u8]) {
     for (nsid, state) in ana::parse(page) {
         for namespace in namespaces.iter_mut().filter(|namespace| namespace.nsid == nsid) {
@@ -141,7 +143,7 @@ pub(super) fn apply_ana(namespaces: &mut [NamespaceView], page: &[u8]) {
     }
 }
 
-/// `None` for a namespace that is not there or makes no sense.
+/// `None` for a namespace that is inactive or has invalid data.
 fn view(nsid: u32, data: &[u8]) -> Option<NamespaceView> {
     let (identify, _) = IdentifyNamespace::ref_from_prefix(data).ok()?;
     if identify.nsze.get() == 0 {

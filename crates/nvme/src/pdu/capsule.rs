@@ -1,4 +1,4 @@
-//! CapsuleCmd and CapsuleResp: a queue entry with a PDU header in front.
+//! CapsuleCmd and CapsuleResp: a PDU header followed by a queue entry.
 
 use super::common::{CommonHeader, Header, PduType};
 use crate::spec::{Cqe, Sqe};

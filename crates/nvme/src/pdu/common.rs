@@ -1,6 +1,7 @@
-//! What all PDUs begin with, and what the types are.
+//! The common header of all PDUs, and the PDU types.
 //!
-//! Eight bytes: type, flags, and the three lengths by which a receiver finds its way without knowing the type.
+//! Eight bytes: type, flags, and three lengths. With the lengths, a receiver can find the parts of a PDU
+//! without knowing its type.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -75,7 +76,7 @@ impl PduType {
         })
     }
 
-    /// Which end this type is sent to.
+    /// The end that receives this type.
     pub fn receiver(self) -> End {
         match self {
             PduType::IcReq | PduType::H2cTermReq | PduType::CapsuleCmd | PduType::H2cData => End::Controller,
@@ -109,7 +110,7 @@ pub struct CommonHeader {
     pub flags: u8,
     /// Header length in bytes, without the header digest.
     pub hlen: u8,
-    /// Where data starts, in bytes from the start of the PDU.
+    /// Where the data starts, in bytes from the start of the PDU.
     pub pdo: u8,
     /// Length of the whole PDU in bytes.
     pub plen: U32,
@@ -125,6 +126,6 @@ pub trait Header: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
     /// The type whose header this is.
     const TYPE: PduType;
 
-    /// The first 8 bytes, for filling in.
+    /// The common header, to be filled in.
     fn common_mut(&mut self) -> &mut CommonHeader;
 }

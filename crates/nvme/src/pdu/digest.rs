@@ -1,21 +1,22 @@
 //! CRC32C, the digest of headers and data.
 //!
-//! Headers and whole payloads are digested in one go. A payload that arrives in fragments is digested as it comes, so that
-//! nothing is read twice: only the register is kept between fragments.
+//! The digest of a header or a whole payload is computed in one call. The digest of a payload that arrives in
+//! fragments is updated with each fragment, so nothing is read twice: only the CRC register is kept between
+//! fragments.
 //!
-//! Holds: fragments give what the whole gives (`fragments_digest_like_the_whole`).
+//! Holds: fragments give the same digest as the whole (`fragments_digest_like_the_whole`).
 
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Bytes of a digest on the wire.
 pub const DIGEST_SIZE: usize = 4;
 
-/// Which digests a connection uses, agreed by ICReq and ICResp.
+/// Digests that a connection uses, negotiated by ICReq and ICResp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
-    /// Headers carry one.
+    /// Headers have a digest.
     pub header: bool,
-    /// Data carries one.
+    /// Data has a digest.
     pub data: bool,
 }
 
@@ -41,7 +42,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// A CRC32C that grows fragment by fragment.
+/// A CRC32C that is updated fragment by fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crc32c {
     /// `None` before the first fragment.
@@ -49,7 +50,7 @@ pub struct Crc32c {
 }
 
 impl Crc32c {
-    /// Takes in the next fragment.
+    /// Adds the next fragment.
     pub fn update(&mut self, fragment: &[u8]) {
         let mut digest = match self.register {
             None => Digest::new(CrcAlgorithm::Crc32Iscsi),
@@ -59,7 +60,7 @@ impl Crc32c {
         self.register = Some(digest.get_state());
     }
 
-    /// The digest of everything so far.
+    /// The digest of all fragments so far.
     pub fn value(&self) -> u32 {
         match self.register {
             None => crc32c(&[]),

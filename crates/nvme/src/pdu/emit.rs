@@ -1,22 +1,24 @@
-//! Lays PDUs for sending: lengths, digests, padding.
+//! Writes outgoing PDUs: lengths, digests, padding.
 //!
-//! A PDU goes out in up to three parts: header with its digest and padding (copied), payload (moved), data digest (copied).
+//! A PDU goes out in up to three parts: header with its digest and padding (copied), payload (moved), data
+//! digest (copied).
 //!
-//! Holds: what is laid here, `rules` and `reader` accept (`every_layout_round_trips`).
+//! Holds: `rules` and `reader` accept what is written here (`every_layout_round_trips`).
 
 use super::common::{FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, Header};
 use super::digest::{Crc32c, DIGEST_SIZE, Digests, crc32c};
 use crate::buffer::{Outgoing, ZEROES};
 
-/// Longest header with digest and padding: a command capsule with its digest (76 bytes), its data aligned to 72.
+/// Longest header with digest and padding. A command capsule with its digest has 76 bytes; its data may be
+/// aligned to 72 bytes, so it starts at 144.
 const LAID_MAX: usize = 144;
 
-/// How this end sends.
+/// How this end writes PDUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Framing {
-    /// Digests agreed.
+    /// Negotiated digests.
     pub digests: Digests,
-    /// What PDO must be a multiple of: the alignment the peer asked for, in bytes.
+    /// Alignment of PDO that the peer requested, in bytes.
     pub alignment: u8,
 }
 
@@ -24,8 +26,8 @@ impl Framing {
     /// For the handshake: no digests yet.
     pub const HANDSHAKE: Framing = Framing { digests: Digests { header: false, data: false }, alignment: 4 };
 
-    /// Lays `header` (its common part is filled in) for a PDU with `data_length` bytes of data and the given transfer
-    /// flags. The data and `data_digest` must follow if `data_length` is not 0.
+    /// Writes `header` (and fills in its common part) for a PDU with `data_length` bytes of data and the
+    /// given transfer flags. If `data_length` is not 0, the data and its `data_digest` must follow.
     pub fn header<B, H: Header>(
         &self,
         out: &mut impl Outgoing<B>,
@@ -67,7 +69,7 @@ impl Framing {
         out.header(&laid[..end]);
     }
 
-    /// As `data_digest`, of `data` with as many zeroes behind it as make `length` bytes.
+    /// Like `data_digest`, for `data` followed by zeroes up to `length` bytes.
     pub fn filled_digest(&self, data: &[u8], length: usize) -> Option<[u8; DIGEST_SIZE]> {
         if !self.digests.data || data.len() == length {
             return self.data_digest(data);
@@ -80,7 +82,7 @@ impl Framing {
         Some(digest.value().to_le_bytes())
     }
 
-    /// The digest of `data`, to be laid after it; `None` if data carries none.
+    /// The digest of `data`, to be written after it; `None` if data digests are off.
     pub fn data_digest(&self, data: &[u8]) -> Option<[u8; DIGEST_SIZE]> {
         self.digests.data.then(|| crc32c(data).to_le_bytes())
     }

@@ -1,17 +1,17 @@
-//! ICReq and ICResp: the handshake, one PDU each way.
+//! ICReq and ICResp: the handshake, one PDU in each direction.
 //!
-//! What is agreed: the digests, how the receiver wants data aligned (HPDA, CPDA: dwords, 0-based), how many R2Ts may be
-//! outstanding per command, and how long one H2CData may be.
+//! They negotiate the digests, the alignment of data that each receiver needs (HPDA, CPDA: dwords, 0-based),
+//! the outstanding R2Ts per command, and the longest H2CData.
 
 use super::common::{CommonHeader, Header, PduType};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The only PDU format version there is.
+/// The only defined PDU format version.
 pub const PDU_FORMAT_VERSION: u16 = 0;
 /// Largest HPDA or CPDA: 128-byte alignment.
 pub const ALIGNMENT_FIELD_MAX: u8 = 31;
-/// Smallest MAXH2CDATA a controller may name.
+/// Smallest MAXH2CDATA that a controller may send.
 pub const MAXH2CDATA_MIN: u32 = 4096;
 
 /// Byte offset of PFV, for the FEI of a TermReq.
@@ -23,7 +23,7 @@ pub const OFFSET_DGST: u32 = 11;
 /// Byte offset of MAXH2CDATA in ICResp.
 pub const OFFSET_MAXH2CDATA: u32 = 12;
 
-/// Alignment in bytes that an HPDA or CPDA field asks for.
+/// Alignment in bytes that an HPDA or CPDA field requests.
 pub fn alignment_from_wire(field: u8) -> u8 {
     debug_assert!(field <= ALIGNMENT_FIELD_MAX, "alignment field {field} out of range");
     (field + 1) * 4
@@ -36,11 +36,11 @@ pub struct IcReq {
     common: CommonHeader,
     /// PDU format version.
     pub pfv: U16,
-    /// How the host wants data in PDUs to it aligned.
+    /// HPDA: alignment of data in PDUs to the host.
     pub hpda: u8,
-    /// Digests asked for.
+    /// Digests requested.
     pub dgst: u8,
-    /// R2Ts outstanding per command, 0-based.
+    /// Outstanding R2Ts per command, 0-based.
     pub maxr2t: U32,
     reserved: [u8; 112],
 }
@@ -74,11 +74,11 @@ pub struct IcResp {
     common: CommonHeader,
     /// PDU format version.
     pub pfv: U16,
-    /// How the controller wants data in PDUs to it aligned.
+    /// CPDA: alignment of data in PDUs to the controller.
     pub cpda: u8,
     /// Digests granted.
     pub dgst: u8,
-    /// Longest data of one H2CData, in bytes.
+    /// Longest data of one H2CData PDU, in bytes.
     pub maxh2cdata: U32,
     reserved: [u8; 112],
 }

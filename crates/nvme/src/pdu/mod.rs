@@ -1,9 +1,9 @@
-//! NVMe/TCP PDUs: how bytes become headers and payload, and headers become bytes.
+//! NVMe/TCP PDUs: parses bytes into headers and payload, and writes headers as bytes.
 //!
-//! Every PDU has the same shape; PLEN counts all of it, PDO says where the data starts:
+//! Every PDU has the same shape. PLEN counts all of it, PDO says where the data starts:
 //!
 //!   | common header 8 | specific part | HDGST 4 | padding | data | DDGST 4 |
-//!   |<----------- HLEN -------------->|         ^ PDO
+//!   |<----------- HLEN -------------->|                   ^ PDO
 //!
 //! | type        | HLEN | to         | data          | file       |
 //! |-------------|------|------------|---------------|------------|
@@ -17,9 +17,9 @@
 //! | C2HData     | 24   | host       | yes           | `transfer` |
 //! | R2T         | 24   | host       | no            | `transfer` |
 //!
-//! Each layout is one zerocopy struct, used to parse, to emit and in the round-trip tests. `rules` says which headers a
-//! receiver accepts and where the parts lie, `reader` cuts a byte stream by them, `emit` lays PDUs for sending, `digest`
-//! computes CRC32C.
+//! Each layout is one zerocopy struct that is used to parse, to emit and in the round-trip tests. `rules`
+//! says which headers a receiver accepts and where the parts of a PDU are, `reader` splits a byte stream into
+//! them, `emit` writes PDUs, `digest` computes CRC32C.
 //!
 //! NVM Express NVMe/TCP Transport Specification, "NVMe/TCP PDU definitions".
 

@@ -1,13 +1,14 @@
-//! Cuts a byte stream into headers and payload, wherever the network happened to break it.
+//! Splits a byte stream into headers and payload, however the network has fragmented it.
 //!
 //!   bytes --> [header] --> [padding] --> [payload ...] --> [data digest] --+
 //!                ^---------------------------------------------------------+
 //!
-//! A header is collected here (it is short) and checked as soon as it can be: the first 8 bytes decide where everything
-//! lies, the header digest follows. Payload is never collected: it is handed on as slices of the input, digested as it
-//! passes. A PDU without data is its header and nothing else.
+//! A header is short and is collected here. It is checked as early as possible: the first 8 bytes determine
+//! the layout, then the header digest is checked. Payload is never collected: it is passed on as slices of
+//! the input, and its digest is updated on the way. A PDU without data is only a header.
 //!
-//! Holds: every way to cut the input gives the same steps, payload joined (`any_fragmentation_reads_the_same`).
+//! Holds: however the input is fragmented, the steps are the same once payload is joined
+//!        (`any_fragmentation_reads_the_same`).
 
 use super::common::CommonHeader;
 use super::digest::{Crc32c, DIGEST_SIZE, crc32c};
@@ -18,13 +19,14 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 /// Longest header with its digest: ICReq and ICResp have none, all others are shorter.
 const HEADER_MAX: usize = 128;
 
-/// Most bytes that are digested and handed on in one step: whoever copies them then finds them in the first-level cache.
+/// Most payload bytes to digest and pass on in one step. They are then still in the first-level cache when
+/// the caller copies them.
 const DIGESTED_AT_ONCE: usize = 8 << 10;
 
-/// What comes next in the stream.
+/// The next step in the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// A header is complete; its fields are in `PduReader::header`. Payload follows if `data_length` is not 0.
+    /// A header is complete; read it with `PduReader::header`. Payload follows if `data_length` is not 0.
     Header(Layout),
     /// The next bytes of the payload.
     Payload(&'a [u8]),
@@ -32,7 +34,7 @@ pub enum Step<'a> {
     End {
         /// The layout of its PDU.
         layout: Layout,
-        /// The data digest, if there is one, fits.
+        /// Whether the data digest matches; true if there is none.
         intact: bool,
     },
 }
@@ -43,7 +45,7 @@ enum State {
     Common,
     /// Collecting the rest of the header.
     Specific(Layout),
-    /// Skipping what lies before the data.
+    /// Skipping the bytes before the data.
     Padding { layout: Layout, left: usize },
     /// Passing on data.
     Payload { layout: Layout, left: u32 },
@@ -51,7 +53,7 @@ enum State {
     Digest { layout: Layout, bytes: [u8; DIGEST_SIZE], filled: usize },
 }
 
-/// The framing of one direction of a connection.
+/// Parses one direction of a connection.
 #[derive(Debug)]
 pub struct PduReader {
     rules: Rules,
@@ -67,44 +69,45 @@ impl PduReader {
         PduReader { rules, state: State::Common, header: [0; HEADER_MAX], filled: 0, crc: Crc32c::default() }
     }
 
-    /// Changes the rules, from the next header on.
+    /// Changes the rules, starting with the next header.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
     }
 
-    /// The rules in force.
+    /// The current rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// Whether the next byte begins a PDU.
+    /// Whether the next byte starts a PDU.
     pub fn at_boundary(&self) -> bool {
         matches!(self.state, State::Common) && (self.filled == 0 || self.header_just_delivered())
     }
 
-    /// The header of the last `Step::Header`, read as type `H`, which must be the one its layout names.
+    /// The header of the last `Step::Header`, as type `H`. `H` must be the type in its layout.
     pub fn header<H: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> &H {
         let (header, _) =
             H::ref_from_prefix(&self.header).expect("every header fits into the collected bytes");
         header
     }
 
-    /// The bytes of the current header as far as they were collected, without the digest.
+    /// The bytes of the current header collected so far, without the digest.
     pub fn header_bytes(&self) -> &[u8] {
         if self.filled <= CommonHeader::SIZE {
             return &self.header[..self.filled];
         }
-        // HLEN was checked before a ninth byte was taken.
+        // HLEN was checked before the ninth byte was taken.
         &self.header[..self.filled.min(usize::from(self.header[2]))]
     }
 
-    /// Whether what was collected is a complete header with nothing behind it. (Eight bytes alone never stay in
-    /// `State::Common`: they become a layout or end the connection.)
+    /// Whether a complete header without data was just delivered. (Eight bytes never stay in `State::Common`:
+    /// they become a layout or end the connection.)
     fn header_just_delivered(&self) -> bool {
         self.filled >= CommonHeader::SIZE
     }
 
-    /// The next step, taking from the front of `input`; `None` when more bytes are needed (all of `input` is then taken).
+    /// The next step; consumes bytes from the front of `input`. `None` if more bytes are needed; all of
+    /// `input` is then consumed.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, Violation> {
         loop {
             match self.state {
@@ -179,13 +182,13 @@ impl PduReader {
         }
     }
 
-    /// The PDU is over; the next byte begins another one.
+    /// The PDU is complete; the next byte starts another one.
     fn finish(&mut self) {
         self.state = State::Common;
         self.filled = 0;
     }
 
-    /// Collects header bytes up to `wanted`; whether they are there.
+    /// Collects header bytes until there are `wanted`. Returns whether there are.
     fn collect_header(&mut self, input: &mut &[u8], wanted: usize) -> bool {
         let taken = (wanted - self.filled).min(input.len());
         self.header[self.filled..self.filled + taken].copy_from_slice(&input[..taken]);
@@ -194,7 +197,7 @@ impl PduReader {
         self.filled == wanted
     }
 
-    /// Compares the digest that lies behind the `length` bytes of the header.
+    /// Checks the digest after the `length` bytes of the header.
     fn check_header_digest(&self, length: usize) -> Result<(), Violation> {
         let (header, digest) = self.header.split_at(length);
         let received = u32::from_le_bytes(digest[..DIGEST_SIZE].try_into().expect("4 bytes"));

@@ -1,11 +1,12 @@
-//! Which headers a receiver accepts, and where the parts of the PDU then lie.
+//! Which headers a receiver accepts, and where the parts of the PDU are.
 //!
-//! The common header alone decides: once type, flags, HLEN, PDO and PLEN agree with each other and with the handshake, the
-//! rest of the PDU can be cut without looking at it. Reserved bits are not looked at. A digest flag must be set exactly when
-//! that digest was agreed and the part it covers is there. PDO counts only when data follows.
+//! The common header decides alone. If type, flags, HLEN, PDO and PLEN match each other and the handshake,
+//! the PDU can be split without looking at the rest. Reserved bits are ignored. A digest flag must be set if
+//! and only if that digest was negotiated and the part that it covers is present. PDO counts only if there is
+//! data.
 //!
-//! Holds: what `emit` lays, these rules accept and find again (`every_layout_round_trips`).
-//! Elsewhere: what the specific fields say is checked by `connection`, which knows the commands.
+//! Holds: these rules accept what `emit` writes and find its parts again (`every_layout_round_trips`).
+//! Elsewhere: `connection` knows the commands and checks the type specific fields.
 
 use super::common::{
     CommonHeader, End, FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, FLAG_LAST, FLAG_SUCCESS, OFFSET_FLAGS,
@@ -14,29 +15,29 @@ use super::common::{
 use super::digest::{DIGEST_SIZE, Digests};
 use super::term::{HEADER_COPY_MAX, Violation};
 
-/// What a receiver insists on.
+/// What a receiver accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Which end receives.
+    /// The end that receives.
     pub receiver: End,
     /// Whether the handshake is still to come.
     pub handshake: bool,
-    /// Digests agreed.
+    /// Negotiated digests.
     pub digests: Digests,
-    /// What PDO must be a multiple of: the alignment this end asked for, in bytes.
+    /// Alignment of PDO that this end requested, in bytes.
     pub alignment: u8,
     /// Longest in-capsule data, in bytes.
     pub in_capsule_max: u32,
 }
 
-/// Where the parts of one PDU lie.
+/// Where the parts of one PDU are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Type.
     pub pdu_type: PduType,
     /// FLAGS, as received or to be sent.
     pub flags: u8,
-    /// Bytes of header and header digest.
+    /// Bytes of header plus header digest.
     pub header_end: u8,
     /// Bytes of padding between header and data.
     pub padding: u8,
@@ -45,7 +46,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Whether a header digest ends the header.
+    /// Whether a header digest follows the header.
     pub fn header_digest(&self) -> bool {
         self.flags & FLAG_HEADER_DIGEST != 0
     }
@@ -67,7 +68,7 @@ impl Layout {
 }
 
 impl Rules {
-    /// Where the parts of the PDU lie that begins with `header`.
+    /// The layout of the PDU that starts with `header`.
     pub fn layout(&self, header: &CommonHeader) -> Result<Layout, Violation> {
         let pdu_type = PduType::from_wire(header.pdu_type)
             .filter(|pdu_type| pdu_type.receiver() == self.receiver)
@@ -115,7 +116,7 @@ impl Rules {
         }
     }
 
-    /// The layout of a PDU that has data in the `after_header` bytes that follow its header.
+    /// The layout of a PDU whose data is in the `after_header` bytes after its header.
     fn data_layout(
         &self,
         header: &CommonHeader,

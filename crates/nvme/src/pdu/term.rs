@@ -1,6 +1,7 @@
-//! H2CTermReq and C2HTermReq: the last PDU before a connection is closed, saying why.
+//! H2CTermReq and C2HTermReq: the last PDU before a connection is closed; it says why.
 //!
-//! It carries a fatal error status (FES), information that depends on it (FEI), and a copy of the header that was at fault.
+//! It carries a fatal error status (FES), information that depends on it (FEI), and a copy of the faulty
+//! header.
 //!
 //! NVM Express NVMe/TCP Transport Specification, "Transport Specific Fatal Error Handling".
 
@@ -10,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Longest copy of the faulty header that a TermReq may carry.
 pub const HEADER_COPY_MAX: usize = 128;
-/// Bytes of a TermReq without the copy.
+/// Bytes of a TermReq without that copy.
 pub const TERM_REQ_SIZE: usize = 24;
 
 /// Fatal error status (FES).
@@ -19,13 +20,13 @@ pub const TERM_REQ_SIZE: usize = 24;
 pub enum FatalStatus {
     /// A header field has an impossible value; FEI is its byte offset.
     InvalidHeaderField = 0x01,
-    /// A PDU, or its data, came when it was not due.
+    /// A PDU or its data is out of sequence.
     SequenceError = 0x02,
-    /// The header digest does not fit; FEI is the digest received.
+    /// The header digest does not match; FEI is the received digest.
     HeaderDigest = 0x03,
-    /// Data lies outside what the command or the R2T covers.
+    /// Data is outside the range of the command or R2T.
     OutOfRange = 0x04,
-    /// More than allowed: H2CData beyond MAXH2CDATA, seen by a controller, or R2Ts beyond MAXR2T, seen by a host.
+    /// A limit is exceeded: MAXH2CDATA (seen by a controller) or MAXR2T (seen by a host).
     LimitExceeded = 0x05,
     /// A parameter that is not supported; FEI is its byte offset.
     UnsupportedParameter = 0x06,
@@ -46,7 +47,7 @@ impl FatalStatus {
     }
 }
 
-/// What the peer did wrong, as the TermReq tells it.
+/// A protocol violation of the peer, as reported in a TermReq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// FES.
@@ -66,16 +67,16 @@ impl Violation {
         Violation { status: FatalStatus::UnsupportedParameter, information: offset }
     }
 
-    /// The header digest received does not fit.
+    /// The received header digest does not match.
     pub const fn header_digest(received: u32) -> Self {
         Violation { status: FatalStatus::HeaderDigest, information: received }
     }
 
-    /// A PDU, or its data, came when it was not due.
+    /// A PDU or its data is out of sequence.
     pub const SEQUENCE: Violation = Violation { status: FatalStatus::SequenceError, information: 0 };
-    /// Data lies outside what was agreed.
+    /// Data is outside the range of the command or R2T.
     pub const OUT_OF_RANGE: Violation = Violation { status: FatalStatus::OutOfRange, information: 0 };
-    /// More than allowed.
+    /// A limit is exceeded.
     pub const LIMIT: Violation = Violation { status: FatalStatus::LimitExceeded, information: 0 };
 }
 
@@ -85,7 +86,7 @@ impl core::fmt::Display for Violation {
         match self.status {
             FatalStatus::InvalidHeaderField => write!(f, "invalid PDU header field at byte {information}"),
             FatalStatus::SequenceError => f.write_str("PDU out of sequence"),
-            FatalStatus::HeaderDigest => write!(f, "header digest {information:#010x} does not fit"),
+            FatalStatus::HeaderDigest => write!(f, "header digest {information:#010x} does not match"),
             FatalStatus::OutOfRange => f.write_str("data transfer out of range"),
             FatalStatus::LimitExceeded => f.write_str("data transfer or R2T limit exceeded"),
             FatalStatus::UnsupportedParameter => write!(f, "unsupported parameter at byte {information}"),
@@ -93,7 +94,7 @@ impl core::fmt::Display for Violation {
     }
 }
 
-/// Terminate connection request, the same layout both ways.
+/// Terminate connection request, with the same layout in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct TermReq {
@@ -110,7 +111,7 @@ impl TermReq {
     }
 }
 
-/// A TermReq ready to be sent: header, copy of the faulty header.
+/// A TermReq ready to send: header and copy of the faulty header.
 #[derive(Clone, Copy, Debug)]
 pub struct TermReqImage {
     bytes: [u8; TERM_REQ_SIZE + HEADER_COPY_MAX],
@@ -118,7 +119,8 @@ pub struct TermReqImage {
 }
 
 impl TermReqImage {
-    /// What `sender` sends because of `violation` in the PDU that starts with `faulty` (cut to what may be carried).
+    /// The TermReq that `sender` sends because of `violation` in the PDU that starts with `faulty` (truncated
+    /// if too long).
     pub fn new(sender: End, violation: Violation, faulty: &[u8]) -> Self {
         let faulty = &faulty[..faulty.len().min(HEADER_COPY_MAX)];
         let length = TERM_REQ_SIZE + faulty.len();

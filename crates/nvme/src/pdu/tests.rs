@@ -1,4 +1,4 @@
-//! Round trips of every layout through emit, rules and reader; every way a common header can be wrong.
+//! Tests: every layout survives emit, rules and reader; every wrong common header is refused.
 
 use super::common::{FLAG_LAST, FLAG_SUCCESS};
 use super::*;
@@ -31,7 +31,7 @@ fn lay<H: Header>(framing: Framing, header: H, flags: u8, data: &[u8]) -> Vec<u8
     wire
 }
 
-/// What the reader made of a stream: headers and joined payloads.
+/// The steps of the reader, with payloads joined.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Header(Layout, Vec<u8>),
@@ -54,17 +54,18 @@ fn read(rules: Rules, pieces: &[&[u8]]) -> Result<Vec<Seen>, Violation> {
                 Step::End { intact, .. } => seen.push(Seen::End(intact)),
             }
         }
-        assert!(input.is_empty(), "the reader takes all it is given");
+        assert!(input.is_empty(), "the reader consumes all of its input");
     }
     Ok(seen)
 }
 
-/// Lays `header`, reads it back, and checks that nothing but the common part changed.
+/// Writes `header`, reads it back, and checks that only the common part changed.
 fn round_trip<H: Header + Copy>(header: H, receiver: End, flags: u8, data: &[u8]) {
     for digests in ALL_DIGESTS {
         for alignment in (0..=ic::ALIGNMENT_FIELD_MAX).map(ic::alignment_from_wire) {
             let bytes = lay(Framing { digests, alignment }, header, flags, data);
-            let seen = read(rules(receiver, digests, alignment), &[&bytes]).expect("own PDUs are accepted");
+            let seen =
+                read(rules(receiver, digests, alignment), &[&bytes]).expect("our own PDUs are accepted");
             let Seen::Header(layout, raw) = &seen[0] else { panic!("{seen:?}") };
             assert_eq!(raw[8..], header.as_bytes()[8..]);
             assert_eq!(layout.pdu_type, H::TYPE);
@@ -163,10 +164,10 @@ fn an_impossible_common_header_is_refused_at_the_field_that_is_wrong() {
         ("PLEN ends before PDO",                controller(none), [0x06, 4, 24, 32, 28, 0, 0, 0],      field(4)),
         ("PLEN ends at PDO",                    controller(none), [0x06, 4, 24, 32, 32, 0, 0, 0],      field(4)),
         ("H2CData without data",                controller(none), [0x06, 4, 24, 24, 24, 0, 0, 0],      field(4)),
-        ("response with something behind it",   host,             [0x05, 0, 24, 0, 28, 0, 0, 0],       field(4)),
+        ("response with bytes after it",        host,             [0x05, 0, 24, 0, 28, 0, 0, 0],       field(4)),
         ("in-capsule data beyond the limit",    controller(none), [0x04, 0, 72, 72, 73, 32, 0, 0],     field(4)),
         ("PLEN at its largest",                 controller(none), [0x04, 0, 72, 72, 255, 255, 255, 255], field(4)),
-        ("ICReq longer than it is",             early,            [0x00, 0, 128, 0, 132, 0, 0, 0],     field(4)),
+        ("ICReq with extra bytes",              early,            [0x00, 0, 128, 0, 132, 0, 0, 0],     field(4)),
         ("TermReq with too long a copy",        controller(none), [0x02, 0, 24, 0, 153, 0, 0, 0],      field(4)),
         ("command before the handshake",        early,            [0x04, 0, 72, 0, 72, 0, 0, 0],       Violation::SEQUENCE),
         ("data before the handshake",           early,            [0x06, 4, 24, 24, 28, 0, 0, 0],      Violation::SEQUENCE),
@@ -179,7 +180,7 @@ fn an_impossible_common_header_is_refused_at_the_field_that_is_wrong() {
 }
 
 #[test]
-fn a_spoiled_header_is_noticed_and_a_spoiled_payload_is_reported() {
+fn a_corrupt_header_is_refused_and_a_corrupt_payload_is_reported() {
     let digests = Digests { header: true, data: true };
     let framing = Framing { digests, alignment: 4 };
     let rules = rules(End::Controller, digests, 4);
@@ -193,12 +194,12 @@ fn a_spoiled_header_is_noticed_and_a_spoiled_payload_is_reported() {
     for at in 28..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 0x10;
-        let seen = read(rules, &[&bad]).expect("a spoiled payload does not end the connection");
+        let seen = read(rules, &[&bad]).expect("a corrupt payload does not end the connection");
         assert_eq!(seen.last(), Some(&Seen::End(false)), "byte {at}");
     }
 }
 
-/// A stream of PDUs to a controller, with digests and a padding of its own.
+/// A stream of PDUs to a controller, with digests and padding.
 fn stream() -> (Rules, Vec<u8>) {
     let digests = Digests { header: true, data: true };
     let framing = Framing { digests, alignment: 16 };

@@ -3,8 +3,7 @@
 //!   write   controller --R2T(tag, offset, length)--> host --H2CData(tag) ... H2CData(tag, LAST)--> controller
 //!   read    controller --C2HData ... C2HData(LAST[, SUCCESS])--> host
 //!
-//! The transfer tag is the controller's own name for a transfer, the command identifier the host's. Both come back in
-//! H2CData.
+//! The controller chooses the transfer tag, the host the command identifier. H2CData carries both.
 
 use super::common::{CommonHeader, Header, PduType};
 use zerocopy::little_endian::{U16, U32};
@@ -28,7 +27,7 @@ pub struct H2cData {
     pub cccid: U16,
     /// Transfer tag, from the R2T.
     pub ttag: U16,
-    /// Where this data lies in the command's data, in bytes.
+    /// Offset of this data in the command's data, in bytes.
     pub datao: U32,
     /// Bytes of data.
     pub datal: U32,
@@ -65,7 +64,7 @@ pub struct C2hData {
     /// Command identifier.
     pub cccid: U16,
     reserved_tag: [u8; 2],
-    /// Where this data lies in the command's data, in bytes.
+    /// Offset of this data in the command's data, in bytes.
     pub datao: U32,
     /// Bytes of data.
     pub datal: U32,
@@ -101,17 +100,17 @@ pub struct R2t {
     common: CommonHeader,
     /// Command identifier.
     pub cccid: U16,
-    /// Transfer tag, to come back in H2CData.
+    /// Transfer tag; H2CData returns it.
     pub ttag: U16,
-    /// Where the wanted data lies in the command's data, in bytes.
+    /// Offset of the requested data in the command's data, in bytes.
     pub r2to: U32,
-    /// Bytes wanted.
+    /// Bytes requested.
     pub r2tl: U32,
     reserved: [u8; 4],
 }
 
 impl R2t {
-    /// Asks for data of command `cid` under transfer tag `ttag`.
+    /// Requests data of command `cid` with transfer tag `ttag`.
     pub fn new(cid: u16, ttag: u16, offset: u32, length: u32) -> Self {
         R2t {
             common: CommonHeader::default(),

@@ -8,27 +8,27 @@ use alloc::vec::Vec;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// LSP bit 0: groups without their namespaces.
+/// LSP bit 0: return groups without their namespaces.
 pub const GROUPS_ONLY: u8 = 1;
 
 /// An access state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AnaState {
-    /// The best way there.
+    /// Reachable on the best path.
     #[default]
     Optimized,
-    /// A way there, not the best.
+    /// Reachable, but not on the best path.
     NonOptimized,
-    /// Not now.
+    /// Not reachable now.
     Inaccessible,
-    /// Never again.
+    /// Never reachable again on this path.
     PersistentLoss,
-    /// Changing.
+    /// The state is changing.
     Change,
 }
 
 impl AnaState {
-    /// As the page has it.
+    /// The value in the log page.
     pub const fn to_wire(self) -> u8 {
         match self {
             AnaState::Optimized => 0x1,
@@ -52,7 +52,7 @@ impl AnaState {
         known.into_iter().find(|known| known.to_wire() == state & STATE_MASK)
     }
 
-    /// The answer to an IO command in this state; `None` if it may go on.
+    /// The status for an IO command in this state; `None` if the command may proceed.
     pub const fn refusal(self) -> Option<Status> {
         match self {
             AnaState::Optimized | AnaState::NonOptimized => None,
@@ -63,7 +63,7 @@ impl AnaState {
     }
 }
 
-/// The start of the page.
+/// The header of the page.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -73,27 +73,27 @@ pub struct AnaHeader {
     pub change_count: U64,
     /// Group descriptors that follow.
     pub groups: U16,
-    /// Not used.
+    /// Reserved.
     pub reserved: [u8; 6],
 }
 
 const _: () = assert!(size_of::<AnaHeader>() == 16);
 
-/// A group descriptor; the identifiers of its namespaces follow.
+/// A group descriptor. The identifiers of its namespaces follow it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct AnaGroupDescriptor {
-    /// Group.
+    /// ANAGRPID.
     pub group: U32,
-    /// Namespaces that follow.
+    /// Number of namespace identifiers that follow.
     pub namespaces: U32,
     /// Counts changes.
     pub change_count: U64,
     /// `AnaState` in bits 3:0.
     pub state: u8,
-    /// Not used.
+    /// Reserved.
     pub reserved: [u8; 15],
 }
 
@@ -122,7 +122,7 @@ pub fn emit(change_count: u64, groups: &[(u32, AnaState, Vec<u32>)], groups_only
     page
 }
 
-/// The namespaces of a page, with the state of each. What is cut short or of unknown state is left out.
+/// The namespaces of a page with their states. Truncated descriptors and unknown states are left out.
 pub fn parse(page: &[u8]) -> Vec<(u32, AnaState)> {
     let mut states = Vec::new();
     let Ok((header, mut rest)) = AnaHeader::ref_from_prefix(page) else { return states };

@@ -1,7 +1,7 @@
 //! The Connect command and its 1024 bytes of data: a host asks for a queue.
 //!
-//! The fields of the command lie at byte offsets that are not dword aligned, so they are taken from dwords 10 to 12 here
-//! and nowhere else. The offsets double as the answer to "which parameter was wrong" (`Culprit`).
+//! The fields of the command are not dword aligned. Only this file extracts them from dwords 10 to 12.
+//! `Culprit` uses the byte offsets to tell the host which parameter was wrong.
 //!
 //! Holds: data is 1024 bytes, every field where the specification has it (`fields_lie_where_the_specification_has_them`).
 //! NVM Express Base Specification: "Connect Command and Response".
@@ -13,9 +13,9 @@ use core::mem::offset_of;
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// CNTLID of a Connect that asks for any new controller.
+/// CNTLID of a Connect that requests a new controller.
 pub const CNTLID_DYNAMIC: u16 = 0xffff;
-/// Largest controller identifier that may be given out.
+/// Largest controller identifier that may be assigned.
 pub const CNTLID_MAX: u16 = 0xffef;
 
 /// A host's 128-bit identifier.
@@ -23,7 +23,7 @@ pub const CNTLID_MAX: u16 = 0xffef;
 pub struct HostId(pub [u8; 16]);
 
 impl HostId {
-    /// No identifier: the host gives none.
+    /// The host gave no identifier.
     pub const NONE: HostId = HostId([0; 16]);
 }
 
@@ -51,7 +51,8 @@ impl ConnectData {
     /// Bytes on the wire.
     pub const SIZE: usize = 1024;
 
-    /// A host that asks `subsystem` for a queue of controller `controller_id` (`CNTLID_DYNAMIC`: of a new one).
+    /// Data of a host that asks `subsystem` for a queue of controller `controller_id`, or of a new controller
+    /// (`CNTLID_DYNAMIC`).
     pub fn new(host_id: HostId, host: &Nqn, subsystem: &Nqn, controller_id: u16) -> ConnectData {
         ConnectData {
             host_id: host_id.0,
@@ -72,13 +73,13 @@ impl ConnectData {
         self.controller_id.get()
     }
 
-    /// SUBNQN, if it is a name.
+    /// SUBNQN, if it is a valid NQN.
     pub fn subsystem_nqn(&self) -> Option<Nqn> {
         Nqn::from_field(&self.subsystem_nqn).ok()
     }
 
-    /// HOSTNQN, if it is a name. A host that gives none and has an identifier is called by that, as SPDK's performance test is
-    /// unless it is told a name.
+    /// HOSTNQN, if it is a valid NQN. A host that sends an empty one gets a name from its host identifier.
+    /// (SPDK's perf tool sends an empty one unless it is given a name.)
     pub fn host_nqn(&self) -> Option<Nqn> {
         match Nqn::from_field(&self.host_nqn) {
             Err(NqnError::Empty) if self.host_id() != HostId::NONE => Some(Nqn::of_uuid(self.host_id)),
@@ -101,15 +102,15 @@ impl fmt::Debug for ConnectData {
 /// The fields of a Connect command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectCommand {
-    /// RECFMT; 0 is the only one there is.
+    /// RECFMT; only 0 is defined.
     pub record_format: u16,
     /// QID; 0 is the admin queue.
     pub queue_id: u16,
-    /// SQSIZE, one less than the entries of the queue.
+    /// SQSIZE: entries of the queue, minus one.
     pub sqsize: u16,
     /// CATTR.
     pub attributes: u8,
-    /// KATO in milliseconds; 0 is no keep-alive. Admin queue only.
+    /// KATO in milliseconds; 0 turns keep-alive off. Admin queue only.
     pub keep_alive_timeout: u32,
 }
 
@@ -141,7 +142,7 @@ impl ConnectCommand {
     }
 }
 
-/// Which field of a Connect was wrong, as dword 0 of a Connect Invalid Parameters answer has it.
+/// The wrong field of a Connect, as encoded in dword 0 of Connect Invalid Parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Culprit {
     /// A field of the command, at this byte.
@@ -183,7 +184,7 @@ impl Culprit {
         }
     }
 
-    /// The refusal of the Connect `cid` because of this field.
+    /// The completion that refuses Connect `cid` because of this field.
     pub fn refuse(self, cid: u16) -> Cqe {
         Cqe::new(cid, Status::CONNECT_INVALID_PARAMETERS).with_dw0(self.to_dw0())
     }
@@ -194,7 +195,7 @@ impl Culprit {
 pub struct ConnectResult {
     /// The controller the queue belongs to.
     pub controller_id: u16,
-    /// The host has to authenticate before it may do anything else.
+    /// The host must authenticate before any other command.
     pub authentication_required: bool,
 }
 
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_a_name_is_called_by_its_identifier() {
+    fn a_host_without_a_name_is_named_by_its_identifier() {
         let name = Nqn::new("subsystem").expect("a good name");
         let nameless = |host_id| {
             let data = ConnectData::new(host_id, &name, &name, CNTLID_DYNAMIC);

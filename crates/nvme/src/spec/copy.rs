@@ -1,4 +1,4 @@
-//! Copy: where blocks come from, in source range entries of 32 bytes, and where they go.
+//! Copy: source range entries of 32 bytes say which blocks to copy, the command says where they go.
 //!
 //! Holds: a range and a command survive their bytes (`a_range_survives_its_bytes`, `a_command_survives_its_dwords`).
 //! NVM Command Set Specification: "Copy command", "Copy - Source Range Entries Descriptor Format 0h".
@@ -13,7 +13,7 @@ pub const SOURCE_RANGE_SIZE: usize = 32;
 
 /// CDW12 bit 30: Force Unit Access.
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
-/// CDW12: where the descriptor format lies, four bits.
+/// CDW12: position of the descriptor format (four bits).
 const FORMAT_SHIFT: u32 = 8;
 
 /// A range of blocks to be copied, descriptor format 0.
@@ -25,17 +25,17 @@ pub struct SourceRange {
     reserved_0: [u8; 8],
     /// First block.
     pub lba: U64,
-    /// Length in blocks, one less.
+    /// Length in blocks, minus one.
     pub blocks: U16,
     reserved_18: [u8; 6],
-    /// Protection information, of which there is none here.
+    /// Protection information; not supported here.
     protection: [u8; 8],
 }
 
 const _: () = assert!(size_of::<SourceRange>() == SOURCE_RANGE_SIZE);
 
 impl SourceRange {
-    /// `blocks` blocks from `lba`; 1 to 65536.
+    /// `blocks` blocks from `lba`; `blocks` is 1 to 65536.
     pub fn new(lba: u64, blocks: u32) -> SourceRange {
         SourceRange { lba: lba.into(), blocks: ((blocks - 1) as u16).into(), ..SourceRange::default() }
     }
@@ -53,9 +53,9 @@ pub struct CopyCommand {
     pub destination: u64,
     /// Number of source ranges, 1 to 256.
     pub ranges: usize,
-    /// Format of their descriptors.
+    /// Format of the range descriptors.
     pub format: u8,
-    /// Must be on stable media when it completes.
+    /// The data must be on stable media when the command completes.
     pub force_unit_access: bool,
 }
 

@@ -1,6 +1,7 @@
 //! The completion queue entry: 16 bytes that say how a command ended.
 //!
-//! The phase tag does not exist on fabrics and stays 0; SQHD is filled in by the connection, which alone knows it.
+//! The phase tag does not exist on fabrics and stays 0. The connection fills in SQHD, because only the
+//! connection knows it.
 //!
 //! Holds: what is written is read back (`a_completion_reads_back`).
 //! NVM Express Base Specification: "Completion Queue Entry".
@@ -37,14 +38,14 @@ impl Cqe {
         Cqe::new(cid, Status::SUCCESS)
     }
 
-    /// With this result in dword 0.
+    /// Sets dword 0, the result.
     #[must_use]
     pub fn with_dw0(mut self, dw0: u32) -> Self {
         self.dw0 = dw0.into();
         self
     }
 
-    /// With this 8-byte result in dwords 0 and 1.
+    /// Sets dwords 0 and 1, an 8-byte result.
     #[must_use]
     pub fn with_result(mut self, result: u64) -> Self {
         self.dw0 = (result as u32).into();
@@ -52,7 +53,7 @@ impl Cqe {
         self
     }
 
-    /// With this submission queue head pointer.
+    /// Sets the submission queue head pointer.
     #[must_use]
     pub fn with_sqhd(mut self, sqhd: u16) -> Self {
         self.sqhd = sqhd.into();

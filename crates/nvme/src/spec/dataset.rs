@@ -6,9 +6,9 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Most ranges of one command: NR is eight bits, one less than the number.
+/// Most ranges in one command: NR has eight bits and is zero-based.
 pub const RANGES_MAX: usize = 256;
-/// CDW11: the ranges are no longer needed. The other attributes are hints.
+/// CDW11: deallocate the ranges. The other attributes are hints.
 pub const DEALLOCATE: u32 = 1 << 2;
 
 /// A range of blocks.
@@ -27,17 +27,17 @@ pub struct DatasetRange {
 
 const _: () = assert!(size_of::<DatasetRange>() == 16);
 
-/// CDW13 bits 5:4 of Read and Write: how soon the host wants it.
+/// CDW13 bits 5:4 of Read and Write: the latency that the host needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessLatency {
     /// As soon as possible.
     Low,
-    /// The host says nothing.
+    /// The host gives no hint.
     #[default]
     Unspecified,
-    /// A typical time will do.
+    /// Typical latency is acceptable.
     Normal,
-    /// A long time will do.
+    /// Long latency is acceptable.
     Idle,
 }
 

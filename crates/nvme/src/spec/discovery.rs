@@ -1,7 +1,7 @@
-//! The Discovery log page: which subsystems there are, and at which addresses.
+//! The Discovery log page: which subsystems exist, and at which addresses.
 //!
-//! A header of 1024 bytes, then one entry of 1024 bytes for each way to a subsystem. A reader checks the generation counter
-//! before and after, as the page may change between two commands.
+//! A header of 1024 bytes, then one entry of 1024 bytes for each path to a subsystem. A reader checks the
+//! generation counter before and after, because the page may change between two commands.
 //!
 //! Holds: an entry survives its bytes (`an_entry_survives_its_bytes`).
 //! NVM Express Base Specification: "Discovery Log Page"; TCP Transport Specification: "TSAS".
@@ -20,34 +20,34 @@ pub const RECORD_SIZE: usize = 1024;
 const TRANSPORT_TCP: u8 = 3;
 const FAMILY_IPV4: u8 = 1;
 const FAMILY_IPV6: u8 = 2;
-/// TREQ: nothing is said about a secure channel; flow control may be off.
+/// TREQ: secure channel not specified; the host may turn flow control off.
 const TREQ_FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
-/// CNTLID: whichever controller is free.
+/// CNTLID: any free controller.
 const CNTLID_DYNAMIC: u16 = 0xffff;
-/// EFLAGS: a connection to this entry's subsystem tells the same entries again, so nobody need follow it to learn more.
+/// EFLAGS bit 0: this subsystem returns the same entries, so a host need not connect to it to learn more.
 const SAME_INFORMATION: u16 = 1;
-/// EFLAGS: a host may keep its connection, with a keep-alive, and is told of changes.
+/// EFLAGS bit 1: a host may keep its connection (with a keep-alive) and gets events about changes.
 const PERSISTENT_CONNECTIONS: u16 = 1 << 1;
-/// Smallest largest admin queue that a target must offer.
+/// ASQSZ: entries of the admin queue. Every target must support at least this many.
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
 /// The start of the page.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DiscoveryHeader {
-    /// GENCTR: counts changes.
+    /// GENCTR: changes each time the page changes.
     pub generation: U64,
     /// NUMREC: entries that follow.
     pub records: U64,
     /// RECFMT: 0.
     pub record_format: U16,
-    /// Not used.
+    /// Reserved.
     pub reserved: [u8; 1006],
 }
 
 const _: () = assert!(size_of::<DiscoveryHeader>() == RECORD_SIZE);
 
-/// What an entry leads to.
+/// What an entry refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubsystemType {
     /// Another discovery subsystem.
@@ -107,12 +107,12 @@ impl DiscoveryEntry {
         }
     }
 
-    /// Whether a connection there would tell the same entries as the one that told this (EFLAGS bit 0).
+    /// Whether a connection there would return the same entries as this page (EFLAGS bit 0).
     pub fn tells_the_same(&self) -> bool {
         self.flags.get() & SAME_INFORMATION != 0
     }
 
-    /// What it leads to; `None` if that is nothing we know.
+    /// What it refers to; `None` for an unknown type.
     pub fn subsystem_type(&self) -> Option<SubsystemType> {
         match self.subsystem_type {
             1 => Some(SubsystemType::Referral),
@@ -127,12 +127,12 @@ impl DiscoveryEntry {
         self.transport == TRANSPORT_TCP
     }
 
-    /// The subsystem's name, if it is one.
+    /// The subsystem's NQN, if it is valid.
     pub fn subsystem_nqn(&self) -> Option<Nqn> {
         Nqn::from_field(&self.subsystem_nqn).ok()
     }
 
-    /// TRADDR: an IP address or whatever the target wrote there.
+    /// TRADDR: an IP address, or any other text the target wrote there.
     pub fn address(&self) -> String {
         unpadded(&self.address).into()
     }

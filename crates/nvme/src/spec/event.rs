@@ -1,8 +1,10 @@
-//! Asynchronous events: what a controller tells unasked, in dword 0 of an Asynchronous Event Request's completion.
+//! Asynchronous events: what a controller reports unasked, in dword 0 of an Asynchronous Event Request's
+//! completion.
 //!
-//! Each kind names the log page that says more and the bit of feature 0Bh that lets it through.
+//! Each kind has a log page with the details. Most kinds have a bit in feature 0Bh that enables them.
 //!
-//! Holds: every kind survives dword 0 and matches what Linux was seen to expect (`dword_0_is_what_was_captured`).
+//! Holds: every kind survives dword 0, and the values are those captured from Linux hosts
+//!        (`dword_0_is_what_was_captured`).
 //! NVM Express Base Specification: "Asynchronous Event Request command", "Asynchronous Event Configuration".
 
 use super::log;
@@ -10,13 +12,13 @@ use super::log;
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
-    /// Namespaces came, went or changed size.
+    /// Namespaces were added or removed, or their size changed.
     NamespaceChanged,
     /// A namespace's access state changed.
     AnaChanged,
-    /// What can be discovered changed.
+    /// The discovery log page changed.
     DiscoveryChanged,
-    /// A reservation or registration of this host was touched by another.
+    /// Another host changed a reservation or registration of this host.
     ReservationNotification,
 }
 
@@ -29,7 +31,7 @@ impl EventKind {
         EventKind::ReservationNotification,
     ];
 
-    /// A small number, for tables.
+    /// A small number to index tables with.
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -45,13 +47,14 @@ impl EventKind {
         (self.log_page() as u32) << 16 | information << 8 | kind
     }
 
-    /// From dword 0; `None` for an event that means nothing to us.
+    /// From dword 0; `None` for an event that this crate does not know.
     pub fn from_dw0(dw0: u32) -> Option<EventKind> {
         const TYPE_AND_INFORMATION: u32 = 0xff07;
         EventKind::ALL.into_iter().find(|kind| (kind.to_dw0() ^ dw0) & TYPE_AND_INFORMATION == 0)
     }
 
-    /// The log page whose reading (without Retain Asynchronous Event) lets the next event of this kind out.
+    /// The log page of the event. Reading it without Retain Asynchronous Event allows the next event of this
+    /// kind.
     pub const fn log_page(self) -> u8 {
         match self {
             EventKind::NamespaceChanged => log::CHANGED_NAMESPACES,
@@ -61,7 +64,7 @@ impl EventKind {
         }
     }
 
-    /// The bits of OAES and of feature 0Bh that stand for the kind; 0 if it is not configured there.
+    /// The kind's bit in OAES and in feature 0Bh; 0 if it has none.
     pub const fn configuration_bit(self) -> u32 {
         match self {
             EventKind::NamespaceChanged => 1 << 8,

@@ -42,16 +42,16 @@ pub const CREDITS_ENABLED: u32 = 1;
 /// Feature 81h CDW11 bit 0: the 128-bit host identifier.
 pub const EXTENDED_HOST_ID: u32 = 1;
 
-/// Get Features CDW10 bits 10:8: which value is asked for.
+/// Get Features CDW10 bits 10:8: which value to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {
-    /// The value in force.
+    /// The value in effect.
     Current,
-    /// The value after a reset.
+    /// The default value.
     Default,
-    /// The value kept across restarts; the default one where nothing is kept.
+    /// The saved value, or the default if none was saved.
     Saved,
-    /// What can be done with the feature, as `Supported`.
+    /// What can be done with the feature: see `supported`.
     Supported,
 }
 
@@ -76,7 +76,8 @@ pub mod supported {
     pub const CHANGEABLE: u32 = 1 << 2;
 }
 
-/// Feature 07h: numbers of submission and completion queues, each one less than the number, low and high half.
+/// Feature 07h: numbers of submission queues (low half) and completion queues (high half). Zero-based on the
+/// wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueCounts {
     /// Submission queues; never zero.
@@ -86,7 +87,7 @@ pub struct QueueCounts {
 }
 
 impl QueueCounts {
-    /// As many of each.
+    /// The same number of each.
     pub const fn both(count: u16) -> QueueCounts {
         QueueCounts { submission: count as u32, completion: count as u32 }
     }
@@ -110,7 +111,7 @@ pub mod notification_mask {
     pub const RESERVATION_RELEASED: u32 = 1 << 2;
     /// Reservation preempted.
     pub const RESERVATION_PREEMPTED: u32 = 1 << 3;
-    /// All bits that mean something.
+    /// All defined bits.
     pub const ALL: u32 = REGISTRATION_PREEMPTED | RESERVATION_RELEASED | RESERVATION_PREEMPTED;
 }
 

@@ -1,6 +1,7 @@
-//! Identify: what is asked for (CNS), and the lists that answer the shorter questions.
+//! Identify: the CNS values, and the lists that answer the short questions.
 //!
-//! The large structures have files of their own: `identify_controller`, `identify_namespace`. Every answer is 4096 bytes.
+//! The large structures have their own files: `identify_controller`, `identify_namespace`. Every answer has
+//! 4096 bytes.
 //!
 //! Holds: lists end where the specification says and read back (`lists_read_back`).
 //! NVM Express Base Specification: "Identify command".
@@ -11,7 +12,7 @@ use alloc::vec::Vec;
 /// Bytes of every Identify answer.
 pub const IDENTIFY_SIZE: usize = 4096;
 
-/// CSI of the NVM command set, the only one here.
+/// CSI of the NVM command set, the only one supported.
 pub const CSI_NVM: u8 = 0;
 
 /// NSID that means all namespaces.
@@ -23,7 +24,7 @@ pub mod cns {
     pub const NAMESPACE: u8 = 0x00;
     /// Identify Controller.
     pub const CONTROLLER: u8 = 0x01;
-    /// Active namespaces after NSID.
+    /// Active namespaces with an identifier above NSID.
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
     /// Namespace Identification Descriptors.
     pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
@@ -31,17 +32,17 @@ pub mod cns {
     pub const NAMESPACE_OF_COMMAND_SET: u8 = 0x05;
     /// Identify Controller, of an IO command set.
     pub const CONTROLLER_OF_COMMAND_SET: u8 = 0x06;
-    /// Active namespaces after NSID, of an IO command set.
+    /// Active namespaces of an IO command set with an identifier above NSID.
     pub const ACTIVE_NAMESPACES_OF_COMMAND_SET: u8 = 0x07;
     /// Identify Namespace, independent of the IO command set.
     pub const NAMESPACE_INDEPENDENT: u8 = 0x08;
-    /// Allocated namespaces after NSID.
+    /// Allocated namespaces with an identifier above NSID.
     pub const ALLOCATED_NAMESPACES: u8 = 0x10;
     /// Identify Namespace of an allocated one.
     pub const ALLOCATED_NAMESPACE: u8 = 0x11;
-    /// Controllers attached to a namespace, from CNTID on.
+    /// Controllers attached to a namespace, starting at CNTID.
     pub const CONTROLLERS_OF_NAMESPACE: u8 = 0x12;
-    /// Controllers of the subsystem, from CNTID on.
+    /// Controllers of the subsystem, starting at CNTID.
     pub const CONTROLLERS: u8 = 0x13;
     /// IO Command Set combinations.
     pub const IO_COMMAND_SETS: u8 = 0x1c;
@@ -52,7 +53,7 @@ pub mod cns {
 pub struct IdentifyCommand {
     /// CNS.
     pub cns: u8,
-    /// CNTID: where a list of controllers starts, or whose combinations are asked for.
+    /// CNTID: where a list of controllers starts, or the controller whose combinations are requested.
     pub controller_id: u16,
     /// CSI.
     pub command_set: u8,
@@ -84,7 +85,7 @@ impl IdentifyCommand {
 /// Namespaces in a namespace list.
 pub const NAMESPACE_LIST_ENTRIES: usize = IDENTIFY_SIZE / 4;
 
-/// A namespace list: ascending identifiers, the rest zero. Takes what fits.
+/// A namespace list: ascending identifiers, then zeroes. Identifiers that do not fit are left out.
 pub fn namespace_list(nsids: impl Iterator<Item = u32>) -> Vec<u8> {
     let mut list = Vec::with_capacity(IDENTIFY_SIZE);
     for nsid in nsids.take(NAMESPACE_LIST_ENTRIES) {
@@ -101,7 +102,7 @@ pub fn read_namespace_list(list: &[u8]) -> impl Iterator<Item = u32> {
         .take_while(|&nsid| nsid != 0)
 }
 
-/// A controller list: how many, then ascending identifiers. Takes what fits.
+/// A controller list: a count, then ascending identifiers. Identifiers that do not fit are left out.
 pub fn controller_list(ids: impl Iterator<Item = u16>) -> Vec<u8> {
     const ENTRIES_MAX: usize = IDENTIFY_SIZE / 2 - 1;
     let mut list = vec![0; 2];
@@ -115,7 +116,7 @@ pub fn controller_list(ids: impl Iterator<Item = u16>) -> Vec<u8> {
     list
 }
 
-/// The IO command set combinations of a controller that has the NVM command set and nothing else.
+/// The IO command set combinations of a controller that supports only the NVM command set.
 pub fn io_command_sets() -> Vec<u8> {
     let mut combinations = vec![0; IDENTIFY_SIZE];
     combinations[0] = 1 << CSI_NVM;
@@ -132,16 +133,16 @@ pub mod descriptor {
     const NIDT_UUID: u8 = 3;
     const NIDT_CSI: u8 = 4;
 
-    /// What identifies a namespace wherever it is seen.
+    /// The globally unique identifiers of a namespace.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NamespaceIds {
         /// EUI64.
         pub eui64: Option<[u8; 8]>,
         /// NGUID.
         pub nguid: Option<[u8; 16]>,
-        /// UUID, big-endian as text has it.
+        /// UUID, big-endian as in its text form.
         pub uuid: Option<[u8; 16]>,
-        /// IO command set; the NVM command set where no descriptor says otherwise.
+        /// IO command set. The NVM command set if there is no descriptor for it.
         pub command_set: u8,
     }
 
@@ -166,7 +167,7 @@ pub mod descriptor {
         list
     }
 
-    /// Reads descriptors; those of unknown type or wrong length are passed over.
+    /// Reads descriptors. Skips those with an unknown type or a wrong length.
     pub fn parse(mut list: &[u8]) -> NamespaceIds {
         let mut ids = NamespaceIds { command_set: CSI_NVM, ..NamespaceIds::default() };
         while let &[kind, length, _, _, ref rest @ ..] = list {

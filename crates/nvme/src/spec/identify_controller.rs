@@ -1,8 +1,8 @@
-//! Identify Controller: the 4096 bytes in which a controller says what it is and what it can do.
+//! Identify Controller: 4096 bytes that describe a controller and its capabilities.
 //!
-//! Holds: fields that hosts insist on lie where the specification has them (`fields_lie_where_hosts_look`).
-//! NVM Express Base Specification: "Identify Controller data structure"; the last 1 KiB but one of the first half is for
-//! fabrics. NVM Command Set Specification: "I/O Command Set specific Identify Controller".
+//! Holds: fields that hosts depend on lie where the specification has them (`fields_lie_where_hosts_look`).
+//! NVM Express Base Specification: "Identify Controller data structure" (bytes 1792 to 2047 are for fabrics).
+//! NVM Command Set Specification: "I/O Command Set specific Identify Controller".
 
 use super::nqn::NQN_FIELD_SIZE;
 use core::mem::offset_of;
@@ -25,7 +25,7 @@ pub struct IdentifyController {
     pub rab: u8,
     pub ieee: [u8; 3],
     pub cmic: u8,
-    /// Longest transfer: 4 KiB to the power of this; 0 is no limit.
+    /// Longest transfer: 4 KiB × 2^MDTS; 0 is no limit.
     pub mdts: u8,
     pub cntlid: U16,
     pub ver: U32,
@@ -58,7 +58,7 @@ pub struct IdentifyController {
     pub edstt: U16,
     pub dsto: u8,
     pub fwug: u8,
-    /// Keep-alive granularity in 100 ms; 0 is no keep-alive.
+    /// Keep-alive granularity in units of 100 ms; 0 means that keep-alive is not supported.
     pub kas: U16,
     pub reserved_322: [u8; 20],
     pub anatt: u8,
@@ -66,7 +66,8 @@ pub struct IdentifyController {
     pub anagrpmax: U32,
     pub nanagrpid: U32,
     pub reserved_352: [u8; 34],
-    /// How long the controller needs at the most, in ms, to have ended all commands of a host that it has lost.
+    /// After the controller loses a host, the longest time in ms until it has ended all commands of that
+    /// host.
     pub cqt: U16,
     pub reserved_388: [u8; 124],
     pub sqes: u8,
@@ -88,9 +89,10 @@ pub struct IdentifyController {
     pub reserved_544: [u8; 224],
     pub subnqn: [u8; NQN_FIELD_SIZE],
     pub reserved_1024: [u8; 768],
-    /// Command capsule of an IO queue in 16 bytes: 4 for the command, the rest for in-capsule data.
+    /// Command capsule size of an IO queue, in units of 16 bytes: 4 for the command, the rest for in-capsule
+    /// data.
     pub ioccsz: U32,
-    /// Response capsule of an IO queue in 16 bytes.
+    /// Response capsule size of an IO queue, in units of 16 bytes.
     pub iorcsz: U32,
     pub icdoff: U16,
     pub fcatt: u8,
@@ -113,7 +115,7 @@ const _: () = assert!(offset_of!(IdentifyController, subnqn) == 768);
 const _: () = assert!(offset_of!(IdentifyController, ioccsz) == 1792);
 const _: () = assert!(offset_of!(IdentifyController, power_states) == 2048);
 
-/// CMIC: what a subsystem may have more than one of.
+/// CMIC: the subsystem may have more than one of these.
 pub mod cmic {
     /// Ports.
     pub const PORTS: u8 = 1;
@@ -127,7 +129,7 @@ pub mod cmic {
 pub mod ctratt {
     /// 128-bit host identifiers.
     pub const HOST_ID_128: u32 = 1;
-    /// Any command counts as a sign of life.
+    /// Any command counts as keep-alive traffic.
     pub const TRAFFIC_BASED_KEEP_ALIVE: u32 = 1 << 6;
 }
 
@@ -143,7 +145,7 @@ pub mod controller_type {
 pub mod lpa {
     /// The Commands Supported and Effects log page.
     pub const COMMANDS_SUPPORTED: u8 = 1 << 1;
-    /// Offsets and long lengths.
+    /// Log page offsets, and lengths of more than 16 bits.
     pub const EXTENDED: u8 = 1 << 2;
     /// The Supported Log Pages and Feature Identifiers log pages.
     pub const SUPPORTED_PAGES: u8 = 1 << 5;
@@ -179,42 +181,43 @@ pub const CDFS_FORMAT_0: u16 = 1;
 pub mod vwc {
     /// There is a volatile write cache.
     pub const PRESENT: u8 = 1;
-    /// Flush takes one namespace, not all of them.
+    /// Flush with NSID FFFFFFFFh is not supported (bits 2:1 = 10b).
     pub const FLUSH_ONE_NAMESPACE: u8 = 2 << 1;
 }
 
-/// ANACAP: the access states that a namespace may have, and that groups do not change.
+/// ANACAP: the access states that a namespace may report, and whether its group may change.
 pub mod anacap {
-    /// Every state, and ANAGRPID stays while the namespace is attached.
+    /// Every state; ANAGRPID does not change while the namespace is attached.
     pub const ALL_STATES: u8 = 0x5f;
 }
 
-/// SGLS: SGLs are supported without alignment needs (bits 1:0), as offsets into the capsule (20) and by the transport (21).
+/// SGLS: SGLs are supported without alignment requirement (bits 1:0), as offsets into the capsule (bit 20)
+/// and as transport data blocks (bit 21).
 pub const SGLS_TCP: u32 = 1 | 1 << 20 | 1 << 21;
 
-/// CNS 06h for the NVM command set; a limit of 0 is none beyond that of the command.
+/// CNS 06h for the NVM command set. A limit of 0 means no limit other than that of the command itself.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's field names")]
 pub struct IdentifyNvmController {
-    /// Longest Verify, as a power of two of 4 KiB, like MDTS.
+    /// Longest Verify, as a power of two of 4 KiB (as in MDTS).
     pub vsl: u8,
-    /// Longest Write Zeroes, the same way.
+    /// Longest Write Zeroes, in the same unit.
     pub wzsl: u8,
-    /// Longest Write Uncorrectable, the same way.
+    /// Longest Write Uncorrectable, in the same unit.
     pub wusl: u8,
-    /// Most ranges of a Dataset Management.
+    /// Most ranges in one Dataset Management command.
     pub dmrl: u8,
-    /// Most blocks of one range of a Dataset Management.
+    /// Most blocks in one range of a Dataset Management command.
     pub dmrsl: U32,
-    /// Most blocks of a Dataset Management.
+    /// Most blocks in one Dataset Management command.
     pub dmsl: U64,
     pub reserved: [u8; 4080],
 }
 
 const _: () = assert!(size_of::<IdentifyNvmController>() == super::identify::IDENTIFY_SIZE);
 
-/// `text` as a field of fixed length, padded with spaces and cut if too long.
+/// `text` as a fixed-length field: padded with spaces, truncated if too long.
 pub fn padded<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
     let mut field = [b' '; LENGTH];
     let printable = text.bytes().map(|byte| if (0x20..0x7f).contains(&byte) { byte } else { b'?' });

@@ -1,4 +1,4 @@
-//! Identify Namespace: how large a namespace is, how its blocks are formatted, what may be done with it.
+//! Identify Namespace: the size of a namespace, its block format, and its capabilities.
 //!
 //! Holds: fields lie where the specification has them (`fields_lie_where_hosts_look`).
 //! NVM Command Set Specification: "Identify Namespace data structure"; Base Specification: "I/O Command Set Independent
@@ -9,15 +9,15 @@ use core::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One way to format blocks.
+/// One block format.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct LbaFormat {
-    /// Metadata bytes of a block.
+    /// Metadata bytes per block.
     pub metadata_size: U16,
-    /// Bytes of a block, as a power of two.
+    /// Bytes per block, as a power of two.
     pub data_size_log2: u8,
     /// Relative performance; 0 is best.
     pub relative_performance: u8,
@@ -79,7 +79,7 @@ const _: () = assert!(offset_of!(IdentifyNamespace, nguid) == 104);
 const _: () = assert!(offset_of!(IdentifyNamespace, lbaf) == 128);
 
 impl IdentifyNamespace {
-    /// Bytes of a block in the format in use; `None` if the structure contradicts itself.
+    /// Block size in bytes of the format in use; `None` if it is below 512 or too large.
     pub fn block_size(&self) -> Option<u32> {
         let format = usize::from(self.flbas & 0x0f) | usize::from(self.flbas >> 5 & 0x3) << 4;
         1u32.checked_shl(u32::from(self.lbaf[format].data_size_log2)).filter(|&size| size >= 512)
@@ -106,21 +106,21 @@ pub struct IdentifyNamespaceIndependent {
 
 const _: () = assert!(size_of::<IdentifyNamespaceIndependent>() == IDENTIFY_SIZE);
 
-/// NSFEAT: blocks may have no storage yet, and NUSE counts those that have (THINP).
+/// NSFEAT: thin provisioning; NUSE counts the allocated blocks only (THINP).
 pub const NSFEAT_THIN_PROVISIONING: u8 = 1;
-/// NSFEAT: NPWG, NPWA, NPDG, NPDA and NOWS mean something.
+/// NSFEAT: NPWG, NPWA, NPDG, NPDA and NOWS are defined.
 pub const NSFEAT_OPTIMAL_PERFORMANCE: u8 = 1 << 4;
-/// NMIC: several controllers may have the namespace at once.
+/// NMIC: more than one controller may attach the namespace.
 pub const NMIC_SHARED: u8 = 1;
-/// RESCAP: every type of reservation, and Ignore Existing Key as of version 1.3.
+/// RESCAP: all reservation types, and Ignore Existing Key as defined since version 1.3.
 pub const RESCAP_ALL_TYPES: u8 = 0xfe;
-/// RESCAP: reservations can persist through power loss.
+/// RESCAP: reservations can persist through power loss (PTPL).
 pub const RESCAP_PERSISTENCE: u8 = 1;
 /// DLFEAT: deallocated blocks read as zeroes.
 pub const DLFEAT_READS_ZEROES: u8 = 1;
 /// DLFEAT: Write Zeroes can deallocate.
 pub const DLFEAT_WRITE_ZEROES_DEALLOCATES: u8 = 1 << 3;
-/// NSATTR: the namespace may only be read.
+/// NSATTR: the namespace is write protected.
 pub const NSATTR_WRITE_PROTECTED: u8 = 1;
 /// NSTAT: ready.
 pub const NSTAT_READY: u8 = 1;

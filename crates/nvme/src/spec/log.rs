@@ -1,6 +1,6 @@
 //! Log pages: their numbers, the Get Log Page command, and the pages of fixed layout.
 //!
-//! Pages that grow have files of their own: `ana`, `discovery`.
+//! Pages of variable length have their own files: `ana`, `discovery`.
 //!
 //! Holds: a request survives its dwords (`a_request_survives_its_dwords`), layouts have their sizes (assertions).
 //! NVM Express Base Specification: "Get Log Page command" and the log pages after it.
@@ -30,17 +30,17 @@ pub const DISCOVERY: u8 = 0x70;
 /// Reservation Notification.
 pub const RESERVATION_NOTIFICATION: u8 = 0x80;
 
-/// Bytes of the Supported Log Pages and of the Feature Identifiers page: a dword for each of 256 numbers.
+/// Bytes of the Supported Log Pages and Feature Identifiers pages: a dword for each of 256 identifiers.
 pub const SUPPORTED_TABLE_SIZE: usize = 1024;
-/// Bit 0 of a dword in those tables, and in Commands Supported: there is such a thing.
+/// Bit 0 of a dword in those tables and in Commands Supported: supported.
 pub const SUPPORTED: u32 = 1;
 /// Commands Supported: the command may change the contents of logical blocks.
 pub const EFFECT_CONTENT_CHANGES: u32 = 1 << 1;
 /// Bytes of the Commands Supported and Effects page.
 pub const COMMANDS_SUPPORTED_SIZE: usize = 4096;
-/// Where the dwords of IO commands start in it; those of admin commands start at 0.
+/// Where the dwords of IO commands start in that page; those of admin commands start at 0.
 pub const COMMANDS_SUPPORTED_IO: usize = 1024;
-/// Most identifiers in the Changed Namespace List; more are told by a first entry of all ones.
+/// Most identifiers in the Changed Namespace List. If more changed, the first entry is FFFFFFFFh.
 pub const CHANGED_NAMESPACES_MAX: usize = 1024;
 
 /// The fields of a Get Log Page command.
@@ -48,15 +48,15 @@ pub const CHANGED_NAMESPACES_MAX: usize = 1024;
 pub struct LogRequest {
     /// LID.
     pub page: u8,
-    /// LSP: means something different for each page.
+    /// LSP: its meaning depends on the page.
     pub specific: u8,
-    /// RAE: leave the event that pointed here armed off, and what the page lists uncleared.
+    /// RAE: reading clears neither the event nor the page's list of changes.
     pub retain: bool,
-    /// Bytes wanted, a multiple of 4; at most 16 GiB, so that nothing overflows.
+    /// Length in bytes, a multiple of 4. At most 16 GiB, because NUMD has 32 bits.
     pub length: u64,
     /// LPO in bytes.
     pub offset: u64,
-    /// OT: the offset counts entries, not bytes.
+    /// OT: the offset counts entries instead of bytes.
     pub offset_is_index: bool,
     /// CSI.
     pub command_set: u8,
@@ -96,9 +96,13 @@ impl LogRequest {
     /// As a command on namespace `nsid`.
     ///
     /// # Panics
-    /// Unless the length is a positive multiple of 4: our own bug.
+    /// If the length is not a positive multiple of 4. That is a bug of the caller.
     pub fn to_sqe(self, nsid: u32) -> Sqe {
-        assert!(self.length >= 4 && self.length.is_multiple_of(4), "log length {} is no dwords", self.length);
+        assert!(
+            self.length >= 4 && self.length.is_multiple_of(4),
+            "log length {} is not a positive multiple of 4",
+            self.length
+        );
         let dwords = self.length / 4 - 1;
         let retain = if self.retain { LogRequest::RETAIN } else { 0 };
         let index = if self.offset_is_index { LogRequest::OFFSET_IS_INDEX } else { 0 };
@@ -127,30 +131,30 @@ pub struct ErrorEntry {
     pub command_id: U16,
     /// The status field of the completion.
     pub status: U16,
-    /// Which byte and bit of the command was wrong; all ones if no particular one.
+    /// Byte and bit of the wrong parameter; FFFFh if there is none in particular.
     pub parameter_error_location: U16,
-    /// First block concerned.
+    /// First block affected.
     pub lba: U64,
     /// The namespace.
     pub nsid: U32,
-    /// Not used.
+    /// Vendor specific log page; none here.
     pub vendor_specific_page: u8,
     /// Transport type.
     pub transport_type: u8,
-    /// Not used.
+    /// Reserved.
     pub reserved_30: [u8; 2],
-    /// Not used.
+    /// Command specific information; unused here.
     pub command_specific: U64,
-    /// Not used.
+    /// Transport specific information; unused here.
     pub transport_specific: U16,
-    /// Not used.
+    /// Reserved.
     pub reserved_42: [u8; 22],
 }
 
 const _: () = assert!(size_of::<ErrorEntry>() == 64);
 
 impl ErrorEntry {
-    /// Parameter error location: no particular byte.
+    /// Parameter error location: none in particular.
     pub const NO_LOCATION: u16 = 0xffff;
 }
 
@@ -187,9 +191,9 @@ pub struct HealthPage {
     pub percentage_used: u8,
     pub endurance_group_critical_warning: u8,
     pub reserved_7: [u8; 25],
-    /// Thousands of 512 bytes, rounded up.
+    /// In units of 1,000 × 512 bytes, rounded up.
     pub data_units_read: Counter128,
-    /// Thousands of 512 bytes, rounded up.
+    /// In units of 1,000 × 512 bytes, rounded up.
     pub data_units_written: Counter128,
     pub host_read_commands: Counter128,
     pub host_write_commands: Counter128,
@@ -209,13 +213,13 @@ const _: () = assert!(size_of::<HealthPage>() == 512);
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct FirmwareSlots {
-    /// AFI: the slot that runs.
+    /// AFI: the active slot.
     pub active: u8,
-    /// Not used.
+    /// Reserved.
     pub reserved_1: [u8; 7],
     /// The revision in each slot, ASCII.
     pub revisions: [[u8; 8]; 7],
-    /// Not used.
+    /// Reserved.
     pub reserved_64: [u8; 448],
 }
 
@@ -225,17 +229,17 @@ const _: () = assert!(size_of::<FirmwareSlots>() == 512);
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ReservationNotificationPage {
-    /// Counts up from 1 and skips 0, which is an empty page.
+    /// Counts up from 1. 0 marks an empty page and is skipped.
     pub count: U64,
     /// What happened.
     pub kind: u8,
-    /// Further pages waiting.
+    /// Further pages that wait to be read.
     pub available: u8,
-    /// Not used.
+    /// Reserved.
     pub reserved_10: [u8; 2],
     /// The namespace.
     pub nsid: U32,
-    /// Not used.
+    /// Reserved.
     pub reserved_16: [u8; 48],
 }
 

@@ -1,7 +1,7 @@
-//! The structures of the NVM Express specifications, as they lie on the wire.
+//! The structures of the NVM Express specifications, as they are on the wire.
 //!
-//! One file per structure. Layouts are zerocopy structs of little-endian, unaligned fields: the same definition parses and
-//! emits. Nothing here decides anything.
+//! One file per structure. Layouts are zerocopy structs with little-endian, unaligned fields, so one
+//! definition parses and emits. Nothing here makes decisions.
 
 pub mod ana;
 pub mod connect;

@@ -1,8 +1,8 @@
-//! NVMe Qualified Names: who a host is, what a subsystem is called.
+//! NVMe Qualified Names: the names of hosts and subsystems.
 //!
-//! On the wire a name is a 256-byte field, ended by a zero byte. Up to 223 bytes of UTF-8; the prefix is not checked, as
-//! hosts in the field use names without one. Control characters (a newline, an escape) are refused: no name in the field has one,
-//! and whoever shows such a name, in a log or on a terminal, would show what a stranger wants to be seen.
+//! On the wire a name is a 256-byte field that ends with a zero byte: up to 223 bytes of UTF-8. The prefix is
+//! not checked, because some hosts use names without one. Control characters (newline, escape) are refused:
+//! no real name has one, and a log or terminal that prints it would show what an attacker wants.
 //!
 //! Holds: a name survives its field, and a field without an end is refused (`a_name_survives_its_field`).
 //! NVM Express Base Specification: "NVMe Qualified Names".
@@ -16,13 +16,13 @@ pub const NQN_FIELD_SIZE: usize = 256;
 /// Longest name, in bytes.
 pub const NQN_LENGTH_MAX: usize = 223;
 
-/// What the name of something begins with that has a UUID and no other name; the UUID follows.
+/// Prefix of an NQN that is made from a UUID; the UUID follows.
 const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 
-/// Why a name is none.
+/// Why an NQN is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NqnError {
-    /// No characters at all.
+    /// No characters.
     Empty,
     /// Longer than 223 bytes, or a field without its ending zero byte.
     TooLong,
@@ -35,7 +35,7 @@ impl fmt::Display for NqnError {
         f.write_str(match self {
             NqnError::Empty => "the NQN is empty",
             NqnError::TooLong => "the NQN is longer than 223 bytes",
-            NqnError::NotText => "the NQN is not UTF-8 text without control characters",
+            NqnError::NotText => "the NQN is not UTF-8 text, or has control characters",
         })
     }
 }
@@ -47,15 +47,15 @@ impl core::error::Error for NqnError {}
 pub struct Nqn(Box<str>);
 
 impl Nqn {
-    /// The name under which every discovery subsystem answers.
+    /// The well-known name of every discovery subsystem.
     pub const DISCOVERY: &'static str = "nqn.2014-08.org.nvmexpress.discovery";
 
-    /// The name under which every discovery subsystem answers.
+    /// The well-known name of every discovery subsystem.
     pub fn discovery() -> Nqn {
         Nqn(Nqn::DISCOVERY.into())
     }
 
-    /// The name of a host that has an identifier and no other name.
+    /// The name of a host that sends an identifier but no name.
     pub fn of_uuid(uuid: [u8; 16]) -> Nqn {
         let text = format!("{:032x}", u128::from_be_bytes(uuid));
         let [a, b, c, d, e] = [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]];

@@ -1,4 +1,4 @@
-//! Command opcodes, one module per set: the same number means different things on different queues.
+//! Command opcodes, one module per set: one opcode means different things on different queues.
 //!
 //! NVM Express Base Specification: "Admin Command Set", "Fabrics Command Set"; NVM Command Set Specification: "Opcodes".
 

@@ -1,4 +1,4 @@
-//! Controller properties: what were registers on PCIe and are Property Get and Set on fabrics.
+//! Controller properties: registers on PCIe, Property Get and Property Set on fabrics.
 //!
 //! NVM Express Base Specification: "Controller Properties".
 
@@ -8,7 +8,7 @@ pub mod offset {
     pub const CAP: u32 = 0x00;
     /// Version, 4 bytes.
     pub const VS: u32 = 0x08;
-    /// Controller Configuration, 4 bytes; the only one a host sets.
+    /// Controller Configuration, 4 bytes; the only property that a host sets.
     pub const CC: u32 = 0x14;
     /// Controller Status, 4 bytes.
     pub const CSTS: u32 = 0x1c;
@@ -16,7 +16,7 @@ pub mod offset {
     pub const CRTO: u32 = 0x68;
 }
 
-/// Property Get and Set, CDW10 bits 2:0: how long the property is.
+/// Property Get and Set, CDW10 bits 2:0: size of the property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropertySize {
     /// Four bytes.
@@ -69,7 +69,8 @@ impl Capabilities {
     const CSS_IO_COMMAND_SETS: u64 = 1 << 43;
     const CRMS_WITH_MEDIA: u64 = 1 << 59;
 
-    /// A fabrics controller with queues of up to `queue_entries` entries that is ready within `timeout` half seconds.
+    /// A fabrics controller with queues of up to `queue_entries` entries. It becomes ready within `timeout` ×
+    /// 500 ms.
     pub const fn fabrics(queue_entries: u16, timeout: u8) -> Capabilities {
         Capabilities(
             (queue_entries - 1) as u64
@@ -86,12 +87,12 @@ impl Capabilities {
         (self.0 as u16) as u32 + 1
     }
 
-    /// Longest time to become ready or not ready, in half seconds.
+    /// Longest time to become ready or not ready, in units of 500 ms.
     pub const fn timeout(self) -> u8 {
         (self.0 >> Capabilities::TO_SHIFT) as u8
     }
 
-    /// Whether the host may choose "all supported IO command sets".
+    /// Whether the host may select "all supported I/O command sets".
     pub const fn io_command_sets(self) -> bool {
         self.0 & Capabilities::CSS_IO_COMMAND_SETS != 0
     }
@@ -102,12 +103,12 @@ impl Capabilities {
     }
 }
 
-/// Shutdown as asked for (CC.SHN).
+/// Requested shutdown (CC.SHN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownNotification {
-    /// None asked for.
+    /// None requested.
     None,
-    /// Normal or abrupt: on fabrics they mean the same to us.
+    /// Normal or abrupt: this target treats both the same.
     Shutdown,
 }
 
@@ -116,7 +117,7 @@ pub enum ShutdownNotification {
 pub struct Configuration(pub u32);
 
 impl Configuration {
-    /// 64-byte submission and 16-byte completion entries, as powers of two.
+    /// 64-byte submission and 16-byte completion queue entries, as powers of two.
     const ENTRY_SIZES: u32 = 6 << 16 | 4 << 20;
     const ENTRY_SIZES_MASK: u32 = 0xff << 16;
     const ENABLE: u32 = 1;
@@ -127,7 +128,7 @@ impl Configuration {
     const SHN_MASK: u32 = 3 << 14;
     const SHN_NORMAL: u32 = 1 << 14;
 
-    /// What a host writes: entry sizes of the NVM command set, memory page 4 KiB, not enabled.
+    /// What a host writes: entry sizes of the NVM command set, 4 KiB memory pages, not enabled.
     pub const fn host(all_command_sets: bool) -> Configuration {
         let css = if all_command_sets { Configuration::CSS_ALL } else { Configuration::CSS_NVM };
         Configuration(Configuration::ENTRY_SIZES | css << Configuration::CSS_SHIFT)
@@ -139,7 +140,7 @@ impl Configuration {
         Configuration(self.0 | Configuration::ENABLE)
     }
 
-    /// The same, asking for a normal shutdown.
+    /// The same, requesting a normal shutdown.
     #[must_use]
     pub const fn shutting_down(self) -> Configuration {
         Configuration(self.0 & !Configuration::SHN_MASK | Configuration::SHN_NORMAL)
@@ -158,7 +159,7 @@ impl Configuration {
         }
     }
 
-    /// Whether a controller of the NVM command set can run so.
+    /// Whether a controller of the NVM command set supports these settings.
     pub const fn is_supported(self) -> bool {
         let css = self.0 >> Configuration::CSS_SHIFT & 0x7;
         self.0 & Configuration::ENTRY_SIZES_MASK == Configuration::ENTRY_SIZES
@@ -176,7 +177,7 @@ impl ControllerStatus {
     pub const RDY: u32 = 1;
     /// Controller Fatal Status.
     pub const CFS: u32 = 1 << 1;
-    /// Shutdown status: where it lies.
+    /// Position of the shutdown status.
     pub const SHST_MASK: u32 = 3 << 2;
     /// Shutdown status: complete.
     pub const SHST_COMPLETE: u32 = 2 << 2;
@@ -186,7 +187,7 @@ impl ControllerStatus {
         self.0 & ControllerStatus::RDY != 0
     }
 
-    /// Broken until it is reset.
+    /// Failed until it is reset.
     pub const fn fatal(self) -> bool {
         self.0 & ControllerStatus::CFS != 0
     }

@@ -12,20 +12,20 @@ pub const IGNORE_EXISTING_KEY: u32 = 1 << 3;
 /// Report, CDW11 bit 0: Extended Data Structure, with 128-bit host identifiers.
 pub const EXTENDED_REPORT: u32 = 1;
 
-/// What a reservation lets other hosts do.
+/// What a reservation allows other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReservationType {
-    /// Others read.
+    /// Others may read.
     WriteExclusive,
-    /// Others do nothing.
+    /// Others may neither read nor write.
     ExclusiveAccess,
-    /// Others read; registrants write.
+    /// Others may read; registrants may also write.
     WriteExclusiveRegistrantsOnly,
-    /// Registrants read and write.
+    /// Only registrants may read and write.
     ExclusiveAccessRegistrantsOnly,
-    /// Others read; all registrants hold it.
+    /// Others may read; all registrants hold the reservation.
     WriteExclusiveAllRegistrants,
-    /// All registrants hold it; others do nothing.
+    /// All registrants hold the reservation; others may neither read nor write.
     ExclusiveAccessAllRegistrants,
 }
 
@@ -50,7 +50,7 @@ impl ReservationType {
         ReservationType::ALL.into_iter().find(|kind| kind.to_wire() == rtype)
     }
 
-    /// Whether every registrant holds it.
+    /// Whether all registrants hold the reservation.
     pub const fn held_by_all(self) -> bool {
         matches!(
             self,
@@ -58,12 +58,12 @@ impl ReservationType {
         )
     }
 
-    /// Whether registrants other than the holder may do what the holder may.
+    /// Whether the other registrants have the same access as the holder.
     pub const fn shared_with_registrants(self) -> bool {
         !matches!(self, ReservationType::WriteExclusive | ReservationType::ExclusiveAccess)
     }
 
-    /// Whether hosts that are shut out may still read.
+    /// Whether hosts without write access may still read.
     pub const fn others_may_read(self) -> bool {
         matches!(
             self,
@@ -88,31 +88,31 @@ pub enum RegisterAction {
 /// RACQA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AcquireAction {
-    /// Get the reservation.
+    /// Acquire the reservation.
     Acquire,
-    /// Take registrations, and the reservation, from others.
+    /// Remove registrations of other hosts, and take over the reservation.
     Preempt,
-    /// The same, and take their commands away too.
+    /// The same, and abort their commands too.
     PreemptAndAbort,
 }
 
 /// RRELA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseAction {
-    /// Give the reservation up.
+    /// Release the reservation.
     Release,
-    /// Drop the reservation and all registrations.
+    /// Remove the reservation and all registrations.
     Clear,
 }
 
-/// CPTPL: whether reservations are to survive a power loss.
+/// CPTPL: whether reservations shall survive a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PersistChange {
-    /// As it is.
+    /// No change.
     Keep,
-    /// They are not.
+    /// They shall not.
     Clear,
-    /// They are.
+    /// They shall.
     Set,
 }
 
@@ -154,7 +154,7 @@ impl RegisterCommand {
 pub struct AcquireCommand {
     /// RACQA.
     pub action: AcquireAction,
-    /// IEKEY, which must not be set since version 1.3.
+    /// IEKEY; must be 0 since version 1.3.
     pub ignore_existing_key: bool,
     /// RTYPE.
     pub kind: ReservationType,
@@ -182,9 +182,9 @@ impl AcquireCommand {
 pub struct ReleaseCommand {
     /// RRELA.
     pub action: ReleaseAction,
-    /// IEKEY, which must not be set since version 1.3.
+    /// IEKEY; must be 0 since version 1.3.
     pub ignore_existing_key: bool,
-    /// RTYPE; means nothing to Clear.
+    /// RTYPE; Clear ignores it.
     pub kind: Option<ReservationType>,
 }
 
@@ -218,7 +218,7 @@ pub struct ReservationKeys {
 
 const _: () = assert!(size_of::<ReservationKeys>() == 16);
 
-/// The start of the extended report.
+/// The header of the extended report.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ReportHeader {
@@ -228,11 +228,11 @@ pub struct ReportHeader {
     pub kind: u8,
     /// REGCTL: entries that follow.
     pub registrants: U16,
-    /// Not used.
+    /// Reserved.
     pub reserved_7: [u8; 2],
     /// PTPLS: 1 if reservations survive a power loss.
     pub persists: u8,
-    /// Not used.
+    /// Reserved.
     pub reserved_10: [u8; 54],
 }
 
@@ -242,17 +242,17 @@ const _: () = assert!(size_of::<ReportHeader>() == 64);
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ReportEntry {
-    /// CNTLID; all ones where controllers come and go.
+    /// CNTLID; FFFFh with dynamic controllers.
     pub controller_id: U16,
     /// RCSTS bit 0: holds the reservation.
     pub status: u8,
-    /// Not used.
+    /// Reserved.
     pub reserved_3: [u8; 5],
     /// RKEY.
     pub key: U64,
     /// HOSTID.
     pub host_id: [u8; 16],
-    /// Not used.
+    /// Reserved.
     pub reserved_32: [u8; 32],
 }
 
@@ -261,11 +261,11 @@ const _: () = assert!(size_of::<ReportEntry>() == 64);
 /// What the Reservation Notification page reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotificationKind {
-    /// Another host took this host's registration away.
+    /// Another host removed this host's registration.
     RegistrationPreempted,
-    /// A reservation was released that this host was a registrant of.
+    /// A reservation was released while this host was a registrant.
     ReservationReleased,
-    /// Another host took the reservation away.
+    /// Another host took over the reservation.
     ReservationPreempted,
 }
 

@@ -1,7 +1,7 @@
-//! The submission queue entry: 64 bytes that say what the host wants.
+//! The submission queue entry: 64 bytes that describe a command.
 //!
-//! The wire layout is the struct itself, so that a command is read where it lies and built where it is sent. On fabrics the
-//! data pointer is always one SGL descriptor, and byte 4 of a fabrics command is its type instead of a namespace.
+//! The struct has the layout of the wire, so a command is read in place and built in place. On fabrics the
+//! data pointer is always one SGL descriptor, and byte 4 of a fabrics command is its type, not a namespace.
 //!
 //! Holds: the struct is 64 bytes, and every accessor reads what its setter wrote (`accessors_read_what_setters_wrote`).
 //! NVM Express Base Specification: "Submission Queue Entry", "SGL descriptors".
@@ -12,23 +12,24 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Opcode of every fabrics command; which one is in `Sqe::fctype`.
 pub const OPCODE_FABRICS: u8 = 0x7f;
 
-/// Byte 1, bits 7:6: data described by SGLs, metadata contiguous. The only choice on fabrics.
+/// Byte 1, bits 7:6: SGLs for data, contiguous metadata. The only choice on fabrics.
 pub const FLAGS_PSDT_SGL: u8 = 0x40;
-/// Byte 1, bits 7:6: where PSDT lies.
+/// Byte 1, bits 7:6: mask of PSDT.
 pub const FLAGS_PSDT_MASK: u8 = 0xc0;
-/// Byte 1, bits 1:0: fused operation.
+/// Byte 1, bits 1:0: mask of the fused operation.
 pub const FLAGS_FUSE_MASK: u8 = 0x03;
 /// The first command of a fused operation.
 pub const FLAGS_FUSE_FIRST: u8 = 0x01;
 /// The second command of a fused operation.
 pub const FLAGS_FUSE_SECOND: u8 = 0x02;
 
-/// SGL descriptor identifier: data block (type 0), offset (subtype 1): data is in the capsule.
+/// SGL descriptor identifier: data block (type 0h), offset (subtype 1h). The data is in the capsule.
 const SGL_IN_CAPSULE: u8 = 0x01;
-/// SGL descriptor identifier: transport data block (type 5), transport specific (subtype Ah): data moves by the transport.
+/// SGL descriptor identifier: transport data block (type 5h), transport specific (subtype Ah). The transport
+/// moves the data.
 const SGL_TRANSPORT: u8 = 0x5a;
 
-/// Which way a command's data goes: bits 1:0 of the opcode, or of the fabrics command type.
+/// Direction of a command's data: bits 1:0 of the opcode, or of the fabrics command type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// No data.
@@ -37,26 +38,26 @@ pub enum Direction {
     ToController,
     /// Controller to host.
     FromController,
-    /// Both ways, which no command over fabrics is.
+    /// Both directions; no command over fabrics does this.
     Both,
 }
 
-/// One SGL descriptor, decoded as far as NVMe/TCP knows it.
+/// A decoded SGL descriptor, as far as NVMe/TCP defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sgl {
-    /// Data lies in the capsule, `offset` bytes after its data start.
+    /// The data is in the capsule, `offset` bytes after the start of the in-capsule data.
     InCapsule {
         /// From the start of the in-capsule data, in bytes.
         offset: u64,
         /// In bytes.
         length: u32,
     },
-    /// Data is moved by H2CData or C2HData PDUs.
+    /// H2CData or C2HData PDUs move the data.
     Transport {
-        /// In bytes; 0 is a command without data.
+        /// In bytes; 0 for a command without data.
         length: u32,
     },
-    /// A descriptor that NVMe/TCP does not have; its identifier byte.
+    /// Any descriptor that NVMe/TCP does not define; this is its identifier byte.
     Other(u8),
 }
 
@@ -120,7 +121,7 @@ impl Sqe {
     /// Bytes on the wire.
     pub const SIZE: usize = 64;
 
-    /// A command of this opcode, everything else 0 but the SGL mark that fabrics insists on.
+    /// A command with this opcode. All else is 0, except the SGL flag that fabrics requires.
     pub fn new(opcode: u8) -> Self {
         Sqe { opcode, flags: FLAGS_PSDT_SGL, sgl: Sgl::Transport { length: 0 }.into(), ..Sqe::default() }
     }
@@ -140,7 +141,7 @@ impl Sqe {
         self.flags
     }
 
-    /// Command identifier, any 16-bit value the host likes.
+    /// Command identifier: any 16-bit value that the host chooses.
     pub fn cid(&self) -> u16 {
         self.cid.get()
     }
@@ -160,7 +161,7 @@ impl Sqe {
         self.nsid.as_bytes()[0]
     }
 
-    /// Which way data goes.
+    /// Direction of the data.
     pub fn direction(&self) -> Direction {
         let coded = if self.is_fabrics() { self.fctype() } else { self.opcode };
         match coded & 0x03 {
@@ -176,7 +177,7 @@ impl Sqe {
         self.sgl.decode()
     }
 
-    /// Bytes of data the command's descriptor asks to move; 0 for a descriptor that NVMe/TCP does not have.
+    /// Data length in the SGL descriptor; 0 for a descriptor that NVMe/TCP does not define.
     pub fn sgl_length(&self) -> u32 {
         match self.sgl() {
             Sgl::InCapsule { length, .. } | Sgl::Transport { length } => length,
@@ -184,7 +185,8 @@ impl Sqe {
         }
     }
 
-    /// Command dwords 10 and 11 as one number: the starting LBA of most IO commands, the offset of some admin ones.
+    /// Command dwords 10 and 11 as one number: the starting LBA of most IO commands, the offset of some admin
+    /// commands.
     pub fn cdw10_11(&self) -> u64 {
         u64::from(self.cdw11()) << 32 | u64::from(self.cdw10())
     }
@@ -229,35 +231,35 @@ impl Sqe {
         self.cdw15.get()
     }
 
-    /// With this command identifier.
+    /// Sets the command identifier.
     #[must_use]
     pub fn with_cid(mut self, cid: u16) -> Self {
         self.cid = cid.into();
         self
     }
 
-    /// With this namespace identifier.
+    /// Sets the namespace identifier.
     #[must_use]
     pub fn with_nsid(mut self, nsid: u32) -> Self {
         self.nsid = nsid.into();
         self
     }
 
-    /// With these flags (fused operation, PSDT).
+    /// Sets the flags (fused operation, PSDT).
     #[must_use]
     pub fn with_flags(mut self, flags: u8) -> Self {
         self.flags = flags;
         self
     }
 
-    /// With this data pointer.
+    /// Sets the data pointer.
     #[must_use]
     pub fn with_sgl(mut self, sgl: Sgl) -> Self {
         self.sgl = sgl.into();
         self
     }
 
-    /// With these command dwords 10 to 15.
+    /// Sets command dwords 10 to 15.
     #[must_use]
     pub fn with_cdw10_15(mut self, dwords: [u32; 6]) -> Self {
         [self.cdw10, self.cdw11, self.cdw12, self.cdw13, self.cdw14, self.cdw15] = dwords.map(U32::new);

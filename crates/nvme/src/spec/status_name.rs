@@ -1,7 +1,9 @@
-//! A status in the words of the specification, for logs and messages: `Capacity Exceeded (sct 0x0, sc 0x81, do not retry)`.
+//! A status as the specification calls it, for logs and messages: `Capacity Exceeded (sct 0x0, sc 0x81, do
+//! not retry)`.
 //!
-//! The numbers follow the name, as two statuses may share one: what code 80h and above of type 1h mean depends on whether the command
-//! was a Fabrics command or an IO, which a status alone does not tell. Then both names are there.
+//! The numbers follow the name, because two statuses may share one name: a code of 80h or above of type 1h
+//! means one thing after a Fabrics command and another after an IO. The status alone does not tell which, so
+//! both names are shown.
 //!
 //! Holds: every status that this crate sends has a name (`every_status_that_is_sent_has_a_name`).
 //! NVM Express Base Specification: "Status Code"; NVM Command Set Specification: "Status Codes".
@@ -13,7 +15,7 @@ use core::fmt;
 const SCT_VENDOR: u8 = 7;
 
 impl Status {
-    /// What the specification calls it.
+    /// The name in the specification.
     pub const fn name(self) -> Option<&'static str> {
         match self.sct {
             SCT_GENERIC => generic(self.sc),
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_status_that_is_sent_has_a_name() {
-        // The constants of `status` are what this crate knows to send.
+        // The constants of `status` are all the statuses that this crate sends.
         let source = include_str!("status.rs");
         let mut known = 0;
         for line in source.lines().filter(|line| line.contains(": Status = Status::")) {

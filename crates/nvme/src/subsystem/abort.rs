@@ -1,18 +1,19 @@
-//! Abort: a host gives up a command that it has sent.
+//! Abort: a host asks to abort a command that it has sent.
 //!
-//! Admin commands are answered at once, so the only ones to find are event requests, which are given back. An IO can be kept
-//! from its device while it waits for its data, for memory or in the scheduler; there the caller has to look. What is with a
-//! device ends by itself: dword 0 of the answer says that it was not aborted.
+//! Admin commands complete at once, so the only ones left to abort are Asynchronous Event Requests. They are
+//! completed with Command Abort Requested. An IO can be aborted while it waits for its data, for memory or in
+//! the scheduler; the caller has to look there. An IO on a device is not aborted: dword 0 of the answer says
+//! so.
 //!
-//! Holds: an event request that was aborted is answered once and tells no event (`an_aborted_event_request_is_answered` in
-//!        `tests/controller/abort.rs`).
+//! Holds: an aborted event request gets one completion and reports no event
+//!        (`an_aborted_event_request_is_answered` in `tests/controller/abort.rs`).
 //! NVM Express Base Specification: "Abort command".
 
 use super::Subsystem;
 use super::action::{Action, Output};
 use crate::spec::{Cqe, Sqe, Status};
 
-/// Abort commands of a controller that may be under way at a time: ACL says one less. More are refused.
+/// Most outstanding Abort commands of a controller; further ones are refused. ACL is this number minus one.
 pub const ABORTS_MAX: usize = 4;
 
 /// Dword 0 of the answer: the command was not aborted.

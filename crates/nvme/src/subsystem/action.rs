@@ -1,7 +1,8 @@
-//! What goes in and out of a subsystem besides the structures of the specification.
+//! Input and output of a subsystem, other than the structures of the specification.
 //!
-//! The caller owns sockets, devices and time. It hands every command over and does what the answer says: send a completion,
-//! do an IO, or nothing yet. What the subsystem wants unasked comes out of `Subsystem::poll`.
+//! The caller owns sockets, devices and time. It passes in every command and does what the answer says: send
+//! a completion, do an IO, or nothing yet. `Subsystem::poll` returns what the subsystem wants done without a
+//! command.
 
 use super::reservation_terms::SavedReservations;
 use crate::spec::dataset::AccessLatency;
@@ -9,16 +10,16 @@ use crate::spec::{Cqe, HostId, Nqn};
 use alloc::vec::Vec;
 use units::Lba;
 
-/// The caller's name for a connection, which is a queue once its Connect succeeded.
+/// The caller's identifier of a connection. The connection is a queue once its Connect has succeeded.
 ///
-/// `slot` indexes a table, so that finding the queue of a command costs one load: give small numbers and reuse them, as a
-/// slab does. `generation` tells apart the connections that have had the slot; the caller may leave it 0 if no call for a
-/// closed connection can come after its slot was given to another.
+/// `slot` is an index into a table, so finding the queue of a command costs one load. Use small numbers and
+/// reuse them, as a slab does. `generation` distinguishes connections that used the same slot one after the
+/// other. It may stay 0 if the caller makes no call for a closed connection after its slot was reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueKey {
     /// Index in the caller's table of connections.
     pub slot: u32,
-    /// Which of the connections that had this index.
+    /// Distinguishes connections that used the same slot.
     pub generation: u32,
 }
 
@@ -31,42 +32,45 @@ pub struct Connected {
     pub controller_id: u16,
     /// 0 is the admin queue.
     pub queue_id: u16,
-    /// Entries of the queue: the commands that may be outstanding.
+    /// Entries of the queue: the most commands that may be outstanding.
     pub entries: u32,
-    /// Whether the host asked for no submission queue flow control (SQHD means nothing then).
+    /// Whether the host turned submission queue flow control off; SQHD is then not used.
     pub flow_control_disabled: bool,
-    /// Who it is.
+    /// The host's NQN.
     pub host_nqn: Nqn,
-    /// Who it is, in 128 bits.
+    /// The host's 128-bit identifier.
     pub host_id: HostId,
-    /// Whether completions on this queue carry credits from the start (an IO queue of a host that asked before).
+    /// Whether completions on this queue carry credits from the start: an IO queue of a host that has enabled
+    /// credits.
     pub credits: bool,
 }
 
-/// What to do about a command.
+/// What to do with a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send this.
     Reply {
         /// The completion.
         cqe: Cqe,
-        /// The data before it, never more than the command's descriptor takes. Where it ends before, zeroes follow, which nobody has
-        /// to hold: a host may ask for a megabyte of a page that has 64 bytes.
+        /// The data to send before it, never longer than the length in the command's descriptor. If it is
+        /// shorter, zeroes follow. They are not stored: a host may request a megabyte of a page that has 64
+        /// bytes.
         data: Option<Vec<u8>>,
     },
-    /// Do this IO, answer the command when it is done, and tell `Subsystem::on_io_completed`.
+    /// Do this IO, complete the command when it is done, and call `Subsystem::on_io_completed`.
     Io(IoCommand),
-    /// Credits were switched on or off for all queues of this controller, or asked for: put the tenant's current credit
-    /// into dword 0 of the completion (leave it 0 if `enabled` is false) and send it.
+    /// The host enabled or disabled credits for all queues of this controller, or read the setting. Put the
+    /// tenant's current credit into dword 0 of the completion (leave it 0 if `enabled` is false) and send it.
     Credits {
         /// Whether completions carry credits from now on.
         enabled: bool,
         /// The completion.
         cqe: Cqe,
     },
-    /// Another host was preempted with abort: of the commands on `queues` in namespace `nsid`, answer those that have not
-    /// reached a device with `Status::PREEMPTED_AND_ABORTED`, wait for the others to end, and only then send `cqe`. The
-    /// host that asked relies on no write of the preempted host coming after it.
+    /// Another host was preempted with Preempt and Abort. Among the commands on `queues` for namespace
+    /// `nsid`, complete those that have not reached a device with `Status::PREEMPTED_AND_ABORTED`, and wait
+    /// for the others to end. Only then send `cqe`: the preempting host relies on it that no write of the
+    /// preempted host follows.
     Fence {
         /// The namespace.
         nsid: u32,
@@ -75,8 +79,9 @@ pub enum Action {
         /// The completion.
         cqe: Cqe,
     },
-    /// The host wants this IO aborted: if it can still be kept from its device, answer it with `Status::ABORT_REQUESTED` and
-    /// then send `cqe`; if not, or if there is none, send `cqe` with `abort_failed`.
+    /// The host wants this IO aborted. If it has not reached its device, complete it with
+    /// `Status::ABORT_REQUESTED` and then send `cqe`. If it has, or if there is no such IO, send `cqe` with
+    /// `abort_failed`.
     Abort {
         /// The IO's queue.
         queue: QueueKey,
@@ -85,33 +90,33 @@ pub enum Action {
         /// The completion of the Abort.
         cqe: Cqe,
     },
-    /// Nothing now; the completion comes out of `Subsystem::poll` when there is something to tell.
+    /// Nothing now. `Subsystem::poll` returns the completion when there is an event to report.
     Pending,
-    /// Nothing now; the completion comes out of `Subsystem::poll` when the reservations that it changes are stored.
+    /// Nothing now. `Subsystem::poll` returns the completion when the changed reservations are stored.
     Storing,
 }
 
-/// What to do about two commands that are one.
+/// What to do with the two commands of a fused operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FusedAction {
-    /// Send these, the first command's first.
+    /// Send these two, the completion of the first command first.
     Reply([Cqe; 2]),
-    /// Do this IO, answer both commands when it is done, and tell `Subsystem::on_fused_completed`.
+    /// Do this IO, complete both commands when it is done, and call `Subsystem::on_fused_completed`.
     Io(IoCommand),
 }
 
-/// What the subsystem wants without a command having asked.
+/// What the subsystem wants done without a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send this completion of a command that was `Action::Pending` or `Action::Storing`.
     Complete {
-        /// On this queue.
+        /// The queue.
         queue: QueueKey,
         /// The completion.
         cqe: Cqe,
     },
-    /// As `Action::Fence`, for a command that was `Action::Storing`. Its queue may be gone; the fence is to be raised all the
-    /// same.
+    /// Like `Action::Fence`, for a command that was `Action::Storing`. Fence even if the queue of the command
+    /// is gone.
     Fence {
         /// The queue of the command.
         queue: QueueKey,
@@ -122,23 +127,25 @@ pub enum Output {
         /// The completion.
         cqe: Cqe,
     },
-    /// Bring a namespace's reservations to stable storage, in place of what is stored of them, and call `Subsystem::on_stored`.
+    /// Bring the reservations of a namespace to stable storage, replacing what is stored, and call
+    /// `Subsystem::on_stored`.
     Store {
         /// The namespace.
         nsid: u32,
-        /// To be told to `on_stored`.
+        /// Pass it to `on_stored`.
         ticket: u64,
-        /// What to store; nothing is to be stored of them any more if `None`.
+        /// What to store. `None`: delete what is stored.
         saved: Option<SavedReservations>,
     },
-    /// Forget this command, which was `Action::Pending`: a reset has taken it back, and it is not answered.
+    /// Drop this command, which was `Action::Pending`, without a completion: a reset took it back.
     Forget {
-        /// On this queue.
+        /// The queue.
         queue: QueueKey,
         /// The command.
         cid: u16,
     },
-    /// Close this connection, and call `Subsystem::on_disconnect` for it when no command of it is on a device any more.
+    /// Close this connection. Call `Subsystem::on_disconnect` when none of its commands is on a device any
+    /// more.
     CloseQueue {
         /// The connection.
         queue: QueueKey,
@@ -150,35 +157,35 @@ pub enum Output {
 /// Why a connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The host reset the controller; its IO queues end, its admin queue stays.
+    /// The host reset the controller. Its IO queues are closed, its admin queue stays.
     ControllerReset,
-    /// Nothing was heard from the host for its keep-alive timeout.
+    /// The host sent nothing for its keep-alive timeout.
     KeepAliveTimeout,
-    /// The controller's admin queue is gone.
+    /// The controller's admin queue was closed.
     AdminQueueClosed,
-    /// The host may not use the subsystem any more.
+    /// The host no longer has access to the subsystem.
     AccessRevoked,
 }
 
-/// An IO that was checked: the namespace exists, the blocks are in it, the data has the right length, no reservation and no
-/// access state forbids it.
+/// An IO that passed all checks: the namespace exists, the blocks are in range, the data length is right, and
+/// neither a reservation nor the access state forbids it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoCommand {
     /// The namespace.
     pub nsid: u32,
-    /// What to do.
+    /// The operation.
     pub op: IoOp,
-    /// First block; the lowest one of a Deallocate, 0 of a Flush, the first of the destination of a Copy.
+    /// First block. Deallocate: the lowest block. Flush: 0. Copy: the first block of the destination.
     pub lba: Lba,
-    /// Blocks; the sum (at most `u32::MAX`) of a Deallocate, 0 of a Flush.
+    /// Blocks. Deallocate: the sum, at most `u32::MAX`. Flush: 0.
     pub blocks: u32,
-    /// Must be on stable media when it completes.
+    /// The data must be on stable media when the command completes.
     pub fua: bool,
-    /// How urgent it is among this host's commands.
+    /// Its priority among this host's commands.
     pub priority: PriorityClass,
 }
 
-/// What an IO does.
+/// The operation of an IO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IoOp {
     /// Reads into the reply's data.
@@ -189,20 +196,20 @@ pub enum IoOp {
     Flush,
     /// Writes zeroes.
     WriteZeroes {
-        /// Deallocating the blocks will do, if they then read as zeroes.
+        /// Whether the blocks may be deallocated instead, if they then read as zeroes.
         deallocate: bool,
     },
-    /// Compares with the command's data; `Status::COMPARE_FAILURE` if it differs.
+    /// Compares with the command's data; fails with `Status::COMPARE_FAILURE` if it differs.
     Compare,
-    /// Compares with the first command's data and writes the second one's if they are the same, with no other write to these
-    /// blocks between the two.
+    /// Compares with the data of the first command. If equal, writes the data of the second. No other write
+    /// to these blocks may happen in between.
     CompareAndWrite,
-    /// Reads without moving data.
+    /// Reads without transferring data to the host.
     Verify,
-    /// Writes the blocks of these ranges, one after the other, from `lba` on. At least one range; none is empty, none of them
-    /// overlaps what is written.
+    /// Writes the blocks of these ranges, one after the other, starting at `lba`. At least one range. No
+    /// range is empty or overlaps the destination.
     Copy(Vec<BlockRange>),
-    /// The blocks are no longer needed. At least one range; none is empty.
+    /// Deallocates these ranges. At least one range; none is empty.
     Deallocate(Vec<BlockRange>),
 }
 
@@ -215,20 +222,20 @@ pub struct BlockRange {
     pub blocks: u32,
 }
 
-/// A host's own ordering of its IOs: class 0 is the most urgent of four.
+/// The host's priority for one of its IOs. There are four classes; class 0 is the most urgent.
 ///
-/// It travels in the Access Latency bits (5:4) of the dataset management field of Read and Write: low is class 0, none
-/// given is class 1, normal is class 2, idle is class 3. These bits are standard, hosts that do not know of classes leave
-/// them 0 (Linux does, even in read-ahead), and nothing vendor specific has to be agreed upon. Commands without that field
-/// are class 1.
+/// The class comes from the Access Latency bits (5:4) of the dataset management field of Read and Write: low
+/// is class 0, no hint is class 1, normal is class 2, idle is class 3. These bits are standard, so no vendor
+/// specific agreement is needed. A host that does not use them leaves them 0 (Linux does, even for
+/// read-ahead). Commands without that field are class 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PriorityClass(u8);
 
 impl PriorityClass {
-    /// Of commands that say nothing.
+    /// Class of a command without a hint.
     pub const UNSPECIFIED: PriorityClass = PriorityClass(1);
 
-    /// The number, 0 to 3.
+    /// The class, 0 to 3.
     pub const fn index(self) -> u8 {
         self.0
     }

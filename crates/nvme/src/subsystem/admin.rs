@@ -1,6 +1,6 @@
-//! Commands of the admin queue: which there are, and in which states they may come.
+//! Commands of the admin queue: which ones are supported, and in which controller state.
 //!
-//! Before the controller is ready only fabrics commands are allowed, as nothing else is set up yet.
+//! Before the controller is ready, only fabrics commands are allowed.
 //!
 //! NVM Express Base Specification: "Admin Command Set".
 

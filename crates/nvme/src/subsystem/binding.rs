@@ -1,20 +1,21 @@
 //! Which host NQN a host identifier belongs to.
 //!
-//! Reservations know a host by its identifier, and the report of one tells every host the identifiers of the others. So an
-//! identifier belongs to the host NQN that used it first, for as long as a connection uses it or a namespace of the subsystem
-//! has it registered; a Connect by another name is refused. A name may use several identifiers, and each of its connections
-//! stands for one entry here, so a stranger holds no more entries than it has connections. No identifier (all zero) belongs to
-//! nobody: such a host can do IO and read reports, but not register.
+//! Reservations identify a host by its host identifier, and the reservation report shows every host the
+//! identifiers of all others. So an identifier could be stolen. It therefore belongs to the host NQN that
+//! used it first, as long as a connection uses it or a namespace of the subsystem has it registered. A
+//! Connect with another NQN is refused. One NQN may use several identifiers. Each connection adds at most one
+//! entry here, so a host cannot hold more entries than connections. The all-zero identifier belongs to no
+//! host: such a host can do IO and read reports, but not register.
 //!
-//! Holds: two names never use one identifier at a time, and a binding ends with its last connection and registration
-//!        (`an_identifier_belongs_to_the_name_that_used_it_first` in `tests/controller/binding.rs`).
+//! Holds: two NQNs never use one identifier at the same time, and a binding ends with its last connection and
+//!        registration (`an_identifier_belongs_to_the_name_that_used_it_first` in `tests/controller/binding.rs`).
 //! NVM Express Base Specification: "Host Identifier", "Connect Command and Response".
 
 use super::Subsystem;
 use crate::spec::{HostId, Nqn};
 use alloc::collections::BTreeMap;
 
-/// The identifiers that connections use.
+/// The identifiers in use by connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bindings(BTreeMap<HostId, Binding>);
 
@@ -35,7 +36,7 @@ impl Bindings {
         binding.connections += 1;
     }
 
-    /// A connection that used `id` has gone.
+    /// A connection that used `id` was closed.
     pub(super) fn release(&mut self, id: HostId) {
         if let Some(binding) = self.0.get_mut(&id) {
             binding.connections -= 1;
@@ -51,9 +52,10 @@ impl Bindings {
 }
 
 impl Subsystem {
-    /// Whether `id` belongs to another name than `nqn`.
+    /// Whether `id` belongs to an NQN other than `nqn`.
     ///
-    /// Namespaces that were apart when their hosts registered can have it under two names; each then keeps what is its own.
+    /// If two namespaces were in different subsystems when their hosts registered, one identifier may be
+    /// registered with two NQNs. Each NQN then keeps its own registration.
     pub(super) fn belongs_to_another(&self, id: HostId, nqn: &Nqn) -> bool {
         if id == HostId::NONE {
             return false;

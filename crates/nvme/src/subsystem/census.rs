@@ -1,9 +1,10 @@
-//! Controllers and queues by what they are looked up by.
+//! Indexes of controllers and queues.
 //!
-//! Strangers connect and disconnect as often as they like, so nothing that happens then may look at everybody who is there.
+//! A host may connect and disconnect as often as it likes, so none of this may cost a walk over all
+//! controllers.
 //!
 //! Holds: the timers, counts and names are those that a walk over all controllers would find
-//!        (`a_crowd_that_comes_and_goes_is_counted_rightly` in `tests/controller/subsystem.rs`).
+//!        (`the_indexes_of_controllers_match_a_plain_list` in `tests/controller/subsystem.rs`).
 
 use super::action::QueueKey;
 use crate::spec::{HostId, Nqn};
@@ -11,39 +12,39 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use units::Instant;
 
-/// See the module.
+/// Indexes of the controllers and queues of a subsystem.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Census {
-    /// Places of controllers by their identifiers.
+    /// Table index of each controller, by controller identifier.
     by_id: BTreeMap<u16, usize>,
-    /// Controllers of each host.
+    /// Number of controllers per host.
     of_host: BTreeMap<Nqn, usize>,
-    /// Places that no controller has, below the highest that one ever had.
+    /// Free table indexes, below the highest index ever used.
     free: Vec<usize>,
     places: usize,
-    /// When which controller is to be asked whether its host is gone.
+    /// When to check the keep-alive timer of which controller.
     deadlines: BTreeSet<(Instant, usize)>,
-    /// IO queues of each host.
+    /// IO queues, by host.
     io_queues: BTreeMap<([u8; 16], u32), QueueKey>,
 }
 
 impl Census {
-    /// Controllers.
+    /// Number of controllers.
     pub(super) fn controllers(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Controllers of a host.
+    /// Number of controllers of a host.
     pub(super) fn controllers_of(&self, host: &Nqn) -> usize {
         self.of_host.get(host).copied().unwrap_or(0)
     }
 
-    /// Where the controller of that identifier is.
+    /// Table index of the controller with this identifier.
     pub(super) fn place_of(&self, id: u16) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
 
-    /// A controller comes; answers its place.
+    /// Adds a controller; returns its table index.
     pub(super) fn add(&mut self, id: u16, host: &Nqn) -> usize {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places += 1;
@@ -54,7 +55,7 @@ impl Census {
         place
     }
 
-    /// A controller goes.
+    /// Removes a controller.
     pub(super) fn remove(&mut self, id: u16, host: &Nqn, watched: Option<Instant>) {
         let place = self.by_id.remove(&id).expect("a controller has come before it goes");
         self.free.push(place);
@@ -67,7 +68,7 @@ impl Census {
         }
     }
 
-    /// The controller in `place` is to be asked at another moment.
+    /// Changes the time at which the controller at `place` is checked.
     pub(super) fn watch(&mut self, place: usize, before: Option<Instant>, after: Option<Instant>) {
         if let Some(before) = before {
             self.deadlines.remove(&(before, place));
@@ -77,22 +78,23 @@ impl Census {
         }
     }
 
-    /// The earliest moment at which a controller is to be asked, and where it is.
+    /// The earliest time at which a controller is to be checked, and its table index.
     pub(super) fn first_deadline(&self) -> Option<(Instant, usize)> {
         self.deadlines.first().copied()
     }
 
-    /// An IO queue of a host is connected.
+    /// Adds an IO queue of a host.
     pub(super) fn add_queue(&mut self, host: HostId, key: QueueKey) {
         self.io_queues.insert((host.0, key.slot), key);
     }
 
-    /// An IO queue of a host has gone, and its commands with it.
+    /// Removes an IO queue of a host; none of its commands is left.
     pub(super) fn remove_queue(&mut self, host: HostId, key: QueueKey) {
         self.io_queues.remove(&(host.0, key.slot));
     }
 
-    /// IO queues of a host, with those whose controller has ended: their commands may still be on a device.
+    /// IO queues of a host. Includes queues whose controller has ended: their commands may still be on a
+    /// device.
     pub(super) fn io_queues_of(&self, host: HostId) -> impl Iterator<Item = QueueKey> {
         self.io_queues.range((host.0, 0)..=(host.0, u32::MAX)).map(|(_, key)| *key)
     }

@@ -1,7 +1,7 @@
-//! What a subsystem is told when it is made: its name, its limits, its namespaces, who may come.
+//! The configuration of a subsystem: its name, its limits, its namespaces, the hosts that may connect.
 //!
-//! Everything a peer could make grow has a limit here. A configuration that contradicts itself is refused by
-//! `Subsystem::new`, so nothing further in has to doubt it.
+//! Everything that a peer could make grow has a limit here. `Subsystem::new` refuses an inconsistent
+//! configuration, so the other files need not check it.
 
 use crate::spec::{Nqn, connect::CNTLID_MAX};
 use alloc::collections::BTreeMap;
@@ -15,7 +15,8 @@ use units::Bytes;
 pub enum Role {
     /// Namespaces and IO queues.
     Io,
-    /// Tells where subsystems are. Answers to its own name and to the well-known one; no IO queues, no namespaces.
+    /// Reports where subsystems are. Answers to its own NQN and to the well-known one. No IO queues, no
+    /// namespaces.
     Discovery,
 }
 
@@ -29,7 +30,7 @@ pub enum HostAccess {
 }
 
 impl HostAccess {
-    /// Whether `host` may.
+    /// Whether `host` may connect.
     pub fn allows(&self, host: &Nqn) -> bool {
         match self {
             HostAccess::Any => true,
@@ -38,16 +39,16 @@ impl HostAccess {
     }
 }
 
-/// Bounds on everything that a host can ask for more of.
+/// Limits of everything that a host can request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest transfer of one command: 4 KiB times a power of two.
+    /// Longest transfer of one command: a power of two, at least 4 KiB.
     pub transfer_max: Bytes,
     /// In-capsule data of an IO queue, a multiple of 16 bytes. Fabrics and admin commands always have 8 KiB.
     pub in_capsule_max: u32,
     /// IO queues of a controller.
     pub io_queues_max: u16,
-    /// Entries of a queue; also the number of commands that a host may have outstanding on one.
+    /// Entries of a queue: also the most commands that a host may have outstanding on it.
     pub queue_entries_max: u16,
     /// Controllers of the subsystem.
     pub controllers_max: u16,
@@ -55,23 +56,25 @@ pub struct Limits {
     pub controllers_per_host_max: u16,
     /// Largest namespace identifier.
     pub namespaces_max: u32,
-    /// Groups of namespaces that change their access state together.
+    /// ANA groups. The namespaces of a group change their access state together.
     pub ana_groups_max: u32,
-    /// The longest keep-alive time-out that a host may ask for, in milliseconds. None at all is another matter.
+    /// Longest keep-alive timeout that a host may request, in milliseconds. A host may always turn keep-alive
+    /// off (0).
     pub keep_alive_max: u32,
-    /// Asynchronous Event Requests kept for a controller.
+    /// Outstanding Asynchronous Event Requests per controller.
     pub event_requests_max: u8,
-    /// Failed commands remembered for a controller; 1 to 256.
+    /// Entries of a controller's error log; 1 to 256.
     pub error_log_entries: u16,
-    /// Registrants of a namespace; hosts that `HostAccess::Only` names are not kept out by it.
+    /// Registrants of a namespace. Does not limit hosts that `HostAccess::Only` names.
     pub registrants_max: usize,
     /// Registrants of a namespace with one host NQN, so that one tenant cannot lock out the others.
     pub registrants_per_host_max: usize,
 }
 
 impl Default for Limits {
-    /// 1 MiB transfers: a large one is then no longer than 8 of the scheduler's 128 KiB slots. 8 KiB in-capsule data: a
-    /// 4 KiB write and a Dataset Management command need no round trip. The rest is what Linux hosts are used to.
+    /// 1 MiB transfers: a large one then covers no more than 8 of the scheduler's 128 KiB slots. 8 KiB
+    /// in-capsule data: a 4 KiB write and a Dataset Management command need no round trip. The rest is what
+    /// Linux hosts are used to.
     fn default() -> Limits {
         Limits {
             transfer_max: Bytes::mib(1),
@@ -91,7 +94,7 @@ impl Default for Limits {
     }
 }
 
-/// Commands that a subsystem offers only if the devices behind it can do them. Reservations need no device.
+/// Commands that a subsystem supports only if its devices can do them. Reservations need no device support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionalCommands {
     /// Compare, and Compare and Write.
@@ -121,7 +124,7 @@ impl Default for OptionalCommands {
     }
 }
 
-/// Bytes of a logical block.
+/// Size of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockSize {
     /// 512 bytes.
@@ -152,26 +155,28 @@ pub struct NamespaceInfo {
     pub block_size: BlockSize,
     /// Blocks; not zero.
     pub blocks: u64,
-    /// UUID, in the order of its text; derived from the subsystem's name and the namespace's identifier if `None`.
+    /// UUID, big-endian as in its text form. If `None`, it is derived from the subsystem's NQN and the
+    /// namespace identifier.
     pub uuid: Option<[u8; 16]>,
-    /// NGUID, if it has one.
+    /// NGUID, if any.
     pub nguid: Option<[u8; 16]>,
-    /// EUI64, if it has one.
+    /// EUI64, if any.
     pub eui64: Option<[u8; 8]>,
-    /// Group for asymmetric access, 1 to `Limits::ana_groups_max`.
+    /// ANA group, 1 to `Limits::ana_groups_max`.
     pub ana_group: u32,
-    /// Whether writes are refused.
+    /// Whether the namespace is write protected.
     pub read_only: bool,
-    /// Whether blocks get their storage when they are written: NUSE is what [`super::Subsystem::set_allocated`] was told last.
+    /// Whether blocks are allocated when they are written. NUSE is then the last value passed to
+    /// [`super::Subsystem::set_allocated`].
     pub thin: bool,
     /// Whether deallocated blocks read as zeroes.
     pub zeroes_after_deallocate: bool,
-    /// Blocks that are best written together and at multiples of themselves, if there is such a number (at most 65536).
+    /// Preferred number of blocks to write at once, and their alignment, if there is one (at most 65536).
     pub optimal_write_blocks: Option<u32>,
 }
 
 impl NamespaceInfo {
-    /// `blocks` blocks of `block_size`; writable, identified by what it is derived from, in group 1.
+    /// `blocks` blocks of `block_size`; writable, with a derived UUID, in group 1.
     pub fn new(block_size: BlockSize, blocks: u64) -> NamespaceInfo {
         NamespaceInfo {
             block_size,
@@ -191,7 +196,7 @@ impl NamespaceInfo {
 /// A subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubsystemConfig {
-    /// Its name.
+    /// Its NQN.
     pub nqn: Nqn,
     /// What it is for.
     pub role: Role,
@@ -201,22 +206,22 @@ pub struct SubsystemConfig {
     pub model: String,
     /// Firmware revision, at most 8 characters.
     pub firmware: String,
-    /// Who may connect.
+    /// The hosts that may connect.
     pub hosts: HostAccess,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
     /// What the devices can do.
     pub commands: OptionalCommands,
-    /// Whether completed writes may be lost with power until a Flush. Hosts then send Flush and FUA.
+    /// Whether a power loss may lose completed writes until a Flush. Hosts then send Flush and FUA.
     pub volatile_write_cache: bool,
-    /// Whether the caller stores reservations that persist through power loss: `Output::Store`.
+    /// Whether the caller stores reservations that persist through power loss (`Output::Store`).
     pub persistence: bool,
     /// Namespaces at the start.
     pub namespaces: BTreeMap<u32, NamespaceInfo>,
 }
 
 impl SubsystemConfig {
-    /// A subsystem with namespaces to be, open to every host.
+    /// An IO subsystem without namespaces yet, open to every host.
     pub fn io(nqn: Nqn, serial: &str) -> SubsystemConfig {
         SubsystemConfig {
             nqn,
@@ -238,7 +243,7 @@ impl SubsystemConfig {
         SubsystemConfig { role: Role::Discovery, ..SubsystemConfig::io(Nqn::discovery(), serial) }
     }
 
-    /// With one more namespace.
+    /// Adds a namespace.
     #[must_use]
     pub fn with_namespace(mut self, nsid: u32, info: NamespaceInfo) -> SubsystemConfig {
         self.namespaces.insert(nsid, info);
@@ -300,31 +305,31 @@ impl SubsystemConfig {
 
 /// MDTS counts in units of the smallest memory page, 4 KiB.
 pub(super) const MDTS_UNIT: u64 = 4096;
-/// IOCCSZ counts in 16 bytes.
+/// IOCCSZ counts in units of 16 bytes.
 pub(super) const CAPSULE_UNIT: u32 = 16;
-/// More in-capsule data than this wastes receive memory.
+/// More in-capsule data than this would waste receive memory.
 const IN_CAPSULE_LARGEST: u32 = 1 << 20;
-/// Entries that every admin queue must be able to have.
+/// Entries that every admin queue must support.
 const ADMIN_QUEUE_ENTRIES: u32 = 32;
-/// Namespaces are kept in a table indexed by their identifier.
+/// Namespaces are in a table indexed by their identifier.
 const NAMESPACES_LARGEST: u32 = 1 << 16;
 
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// `transfer_max` is no power of two from 4 KiB to 2 GiB.
+    /// `transfer_max` is not a power of two from 4 KiB to 2 GiB.
     TransferLimit(Bytes),
-    /// `in_capsule_max` is no multiple of 16 up to 1 MiB.
+    /// `in_capsule_max` is not a multiple of 16 up to 1 MiB.
     InCapsuleLimit(u32),
-    /// A limit is out of its own limits.
+    /// A limit is out of range.
     Limit {
         /// Field of `Limits`.
         name: &'static str,
         /// As given.
         value: u32,
-        /// Least allowed.
+        /// Smallest allowed value.
         least: u32,
-        /// Most allowed.
+        /// Largest allowed value.
         most: u32,
     },
     /// A namespace identifier is 0 or too large.
@@ -334,9 +339,9 @@ pub enum ConfigError {
         /// `Limits::namespaces_max`.
         most: u32,
     },
-    /// There is such a namespace already.
+    /// A namespace with this identifier exists already.
     NamespaceExists(u32),
-    /// There is no such namespace.
+    /// No namespace has this identifier.
     NoSuchNamespace(u32),
     /// A namespace is empty or larger than 2^64 bytes.
     NamespaceSize {
@@ -345,7 +350,7 @@ pub enum ConfigError {
         /// As given.
         blocks: u64,
     },
-    /// There is no such group.
+    /// The ANA group is out of range.
     AnaGroup {
         /// As given.
         group: u32,
@@ -360,24 +365,29 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::TransferLimit(bytes) => {
-                write!(f, "the transfer limit {bytes} is not a power of two from 4 KiB to 2 GiB")
+                write!(f, "the transfer limit {bytes} must be a power of two from 4 KiB to 2 GiB")
             }
             ConfigError::InCapsuleLimit(bytes) => {
-                write!(f, "the in-capsule limit {bytes} is not a multiple of 16 up to 1 MiB")
+                write!(f, "the in-capsule limit {bytes} must be a multiple of 16, at most 1 MiB")
             }
             ConfigError::Limit { name, value, least, most } => {
-                write!(f, "{name} is {value}, but must be from {least} to {most}")
+                write!(f, "{name} is {value}; it must be from {least} to {most}")
             }
             ConfigError::NamespaceId { nsid, most } => {
-                write!(f, "namespace identifier {nsid} is not from 1 to {most}")
+                write!(f, "namespace identifier {nsid} is out of range (1 to {most})")
             }
-            ConfigError::NamespaceExists(nsid) => write!(f, "namespace {nsid} exists already"),
+            ConfigError::NamespaceExists(nsid) => write!(f, "namespace {nsid} already exists"),
             ConfigError::NoSuchNamespace(nsid) => write!(f, "there is no namespace {nsid}"),
             ConfigError::NamespaceSize { nsid, blocks } => {
-                write!(f, "namespace {nsid} cannot have {blocks} blocks")
+                write!(
+                    f,
+                    "namespace {nsid} has {blocks} blocks; it must have at least 1 block and be smaller than 2^64 bytes"
+                )
             }
-            ConfigError::AnaGroup { group, most } => write!(f, "ANA group {group} is not from 1 to {most}"),
-            ConfigError::NamespaceOfDiscovery => f.write_str("a discovery subsystem has no namespaces"),
+            ConfigError::AnaGroup { group, most } => {
+                write!(f, "ANA group {group} is out of range (1 to {most})")
+            }
+            ConfigError::NamespaceOfDiscovery => f.write_str("a discovery subsystem cannot have namespaces"),
         }
     }
 }

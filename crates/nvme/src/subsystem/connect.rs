@@ -1,14 +1,16 @@
 //! Connect: a connection becomes a queue of a controller.
 //!
-//! The Connect on queue 0 makes a controller, the others add IO queues to it. Controllers are dynamic: identifiers go round
-//! from 1 and are not given again soon, so a late Connect of a dead association does not hit its successor's controller.
+//! Connect on queue 0 creates a controller; the others add IO queues to it. Controllers are dynamic. Their
+//! identifiers count up from 1 and wrap around, so an identifier is not reused soon: a late Connect of a
+//! closed association does not reach a newer controller.
 //!
 //!   Connect 0 -> controller --> Connect 1..n -> IO queues; the end of queue 0 ends the controller and all its queues
 //!
-//! Elsewhere: whose a host identifier is, says `binding`.
-//! Holds: no identifier is given twice at a time, and the numbers of controllers, in all and of one host, are bounded
-//!        (`controllers_are_bounded_and_never_alike` in `tests/controller/subsystem.rs`).
-//! NVM Express Base Specification: "Connect Command and Response", "Association".
+//! Elsewhere: which host NQN a host identifier belongs to is in `binding`.
+//! Holds: no two controllers have the same identifier at the same time, and the number of controllers is
+//!        limited, in total and per host (`the_number_of_controllers_is_limited_and_their_identifiers_differ` in
+//!        `tests/controller/subsystem.rs`). NVM Express Base Specification: "Connect Command and Response",
+//!        "Association".
 
 use super::action::{CloseReason, Connected, QueueKey};
 use super::config::Role;
@@ -21,8 +23,8 @@ use crate::spec::{Cqe, Nqn, Sqe, Status};
 use units::Instant;
 use zerocopy::FromBytes;
 
-/// Reads the first command of a connection, which must be a Connect with its 1024 bytes of data. The error is the answer to
-/// send before closing.
+/// Reads the first command of a connection. It must be a Connect with 1024 bytes of data. An error is the
+/// completion to send before closing.
 pub fn read_connect(sqe: &Sqe, data: Option<&[u8]>) -> Result<ConnectData, Cqe> {
     if !sqe.is_fabrics() || sqe.fctype() != fabrics::CONNECT {
         return Err(Cqe::new(sqe.cid(), Status::COMMAND_SEQUENCE_ERROR));
@@ -33,16 +35,17 @@ pub fn read_connect(sqe: &Sqe, data: Option<&[u8]>) -> Result<ConnectData, Cqe> 
     Ok(data)
 }
 
-/// The answer to a Connect to a subsystem that does not exist here.
+/// The completion of a Connect to a subsystem that does not exist here.
 pub fn unknown_subsystem(sqe: &Sqe) -> Cqe {
     Culprit::SUBSYSTEM_NQN.refuse(sqe.cid())
 }
 
 impl Subsystem {
-    /// A connection's Connect command, read by [`read_connect`]. The error is the answer to send before closing.
+    /// A connection's Connect command, read by [`read_connect`]. An error is the completion to send before
+    /// closing.
     ///
     /// # Panics
-    /// If `key.slot` belongs to a queue that is still connected: a bug of the caller's.
+    /// If `key.slot` belongs to a queue that is still connected. That is a bug of the caller.
     pub fn on_connect(
         &mut self,
         now: Instant,
@@ -51,7 +54,7 @@ impl Subsystem {
         data: &ConnectData,
     ) -> Result<Connected, Cqe> {
         if let Some(queue) = self.queues.get(key.slot as usize).and_then(Option::as_ref) {
-            panic!("slot {} is given to {key:?} while {:?} still has it", key.slot, queue.key);
+            panic!("slot {} is given to {key:?}, but {:?} still uses it", key.slot, queue.key);
         }
         let command = ConnectCommand::parse(sqe);
         let refusal = |status| Cqe::new(sqe.cid(), status);
@@ -169,8 +172,8 @@ impl Subsystem {
         Ok(slot)
     }
 
-    /// The next identifier in the round that no controller has. There is one, as there are fewer controllers than
-    /// identifiers.
+    /// The next identifier that no controller uses. There always is one, because there are fewer controllers
+    /// than identifiers.
     fn next_controller_id(&mut self) -> u16 {
         loop {
             self.controller_id_last = self.controller_id_last % CNTLID_MAX + 1;
@@ -181,7 +184,8 @@ impl Subsystem {
         }
     }
 
-    /// A connection has ended, and no command of it is on a device any more. Ends the controller if it was its admin queue.
+    /// A connection was closed, and none of its commands is on a device any more. Ends the controller if this
+    /// was its admin queue.
     pub fn on_disconnect(&mut self, _now: Instant, key: QueueKey) {
         let Some(queue) = self.queue(key) else { return };
         let Queue { controller: slot, queue_id, host_id, resets, .. } = *queue;
@@ -203,7 +207,7 @@ impl Subsystem {
         }
     }
 
-    /// Changes who may connect. Controllers of hosts that may no longer are ended.
+    /// Changes which hosts may connect. Ends the controllers of hosts that may not any more.
     pub fn set_hosts(&mut self, hosts: super::HostAccess) {
         self.config.hosts = hosts;
         for slot in 0..self.controllers.len() {

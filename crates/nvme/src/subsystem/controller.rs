@@ -1,20 +1,21 @@
-//! One controller: what a host has set up here, and the states CC and CSTS go through.
+//! One controller: its settings, and the states of CC and CSTS.
 //!
-//!   disabled --EN 1--> ready --EN 0--> disabled          (reset: IO queues close, settings and events are forgotten)
+//!   disabled --EN 1--> ready --EN 0--> disabled          (reset: IO queues close, settings and events are dropped)
 //!      ready --SHN--> shut down --EN 0--> disabled       (IO commands are refused; the host closes its connections)
-//!      shut down --SHN 0--> shut down                    (only a reset brings a controller back)
-//!   disabled --EN 1 with settings we do not have--> fatal --EN 0--> disabled
+//!      shut down --SHN 0--> shut down                    (only a reset revives the controller)
+//!   disabled --EN 1 with unsupported settings--> fatal --EN 0--> disabled
 //!
-//! A reset is over, and CSTS.RDY 0, when the commands of the controller's IO queues have ended: those that have not reached a
-//! device are taken back at once, the others end in the device's time. A device that hangs would keep the host waiting for ever, so
-//! after CAP.TO it is told that the reset is over all the same; whoever carries out commands holds those of the host back until the
-//! old ones have ended. All other changes are immediate. As CC is the host's alone to write, a
-//! controller never leaves `ready` by itself; a host that is gone loses the whole controller.
+//! A reset is complete, and CSTS.RDY is 0, when all commands of the controller's IO queues have ended.
+//! Commands that have not reached a device are taken back at once; the others end when the device completes
+//! them. If the device hangs, the host must not wait forever: after CAP.TO, RDY becomes 0 anyway. The caller
+//! then holds back new commands of this host until the old ones have ended. All other state changes are
+//! immediate. Only the host writes CC, so a controller never leaves `ready` by itself. If the host is gone,
+//! the whole controller ends.
 //!
-//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller`), and a controller that was shut
-//!        down stays so until it is reset (`only_a_reset_revives_a_controller_that_was_shut_down`, both in
-//!        `tests/controller/subsystem.rs`).
-//! NVM Express Base Specification: "Controller Configuration", "Controller Status", "Shutdown".
+//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller`), and a controller
+//!        that was shut down stays so until it is reset (`only_a_reset_revives_a_controller_that_was_shut_down`,
+//!        both in `tests/controller/subsystem.rs`). NVM Express Base Specification: "Controller Configuration",
+//!        "Controller Status", "Shutdown".
 
 use super::action::QueueKey;
 use super::events::Events;
@@ -39,16 +40,16 @@ pub(super) struct Controller {
     pub(super) host_nqn: Nqn,
     pub(super) host_id: HostId,
     pub(super) admin: QueueKey,
-    /// IO queues that are connected: identifier and connection.
+    /// Connected IO queues: identifier and connection.
     pub(super) io_queues: Vec<(u16, QueueKey)>,
     /// Whether an IO queue was connected since the last reset.
     pub(super) has_had_io_queues: bool,
     configuration: Configuration,
     status: ControllerStatus,
     pub(super) keep_alive: KeepAlive,
-    /// When the keep-alive timer is to be looked at.
+    /// When to check the keep-alive timer.
     pub(super) watched: Option<Instant>,
-    /// IO queues that the latest resets have closed, and that have commands on a device.
+    /// IO queues that resets have closed and that still have commands on a device.
     pub(super) unfinished: usize,
     /// When the latest reset began.
     reset_at: Option<Instant>,
@@ -59,18 +60,18 @@ pub(super) struct Controller {
     pub(super) notifications: Notifications,
     /// The target's address that the host connected to.
     pub(super) local: Option<SocketAddr>,
-    /// Where the host is, as strangers are counted.
+    /// The host's address, in the unit in which addresses are counted (`network_of`).
     pub(super) peer: Option<IpAddr>,
 }
 
-/// What a write of CC did.
+/// The effect of a write to CC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
-    /// Nothing that anybody else has to know.
+    /// None that other parts need to know.
     None,
     /// The controller became ready.
     Enabled,
-    /// The controller was reset. These event requests are taken back without an answer.
+    /// The controller was reset. These event requests are dropped without a completion.
     Reset(Vec<u16>),
 }
 
@@ -116,18 +117,18 @@ impl Controller {
         ControllerStatus(self.status.0 | if resets { ControllerStatus::RDY } else { 0 })
     }
 
-    /// Who it belongs to, as reservations know it.
+    /// The host, as reservations identify it.
     #[inline]
     pub(super) fn identity(&self) -> Identity<'_> {
         Identity { id: self.host_id, nqn: &self.host_nqn }
     }
 
-    /// Whether admin commands other than those of fabrics may come.
+    /// Whether admin commands are accepted (fabrics commands always are).
     pub(super) fn is_ready(&self) -> bool {
         self.status.ready()
     }
 
-    /// Whether IO commands may come.
+    /// Whether IO commands are accepted.
     #[inline]
     pub(super) fn accepts_io(&self) -> bool {
         self.status.0 & (ControllerStatus::RDY | ControllerStatus::SHST_MASK) == ControllerStatus::RDY
@@ -139,7 +140,8 @@ impl Controller {
         let mut transition = Transition::None;
         match (before.enable(), configuration.enable()) {
             (false, true) if configuration.is_supported() => {
-                // A shutdown that came while the controller was disabled ends here: it starts anew.
+                // A shutdown that was requested while the controller was disabled ends here: the controller
+                // starts again.
                 self.status.0 &= !ControllerStatus::SHST_MASK;
                 self.status.0 |= ControllerStatus::RDY;
                 self.keep_alive.restart(now);
@@ -189,7 +191,7 @@ impl ChangedNamespaces {
         *self = ChangedNamespaces::default();
     }
 
-    /// The log page: a namespace list, or a first entry of all ones if there were too many.
+    /// The log page: a namespace list, or a single FFFFFFFFh if there were too many.
     pub(super) fn page(&self) -> Vec<u8> {
         use crate::spec::identify::{NSID_ALL, namespace_list};
         match self.overflowed {
@@ -205,7 +207,7 @@ mod tests {
     use crate::spec::identify::read_namespace_list;
 
     #[test]
-    fn too_many_changes_are_told_as_all() {
+    fn too_many_changes_are_reported_as_all() {
         let mut changed = ChangedNamespaces::default();
         (1..=1024).for_each(|nsid| changed.add(nsid));
         changed.add(7);

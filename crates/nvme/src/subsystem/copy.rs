@@ -1,14 +1,14 @@
-//! Copy: blocks of a namespace to another place in it, without moving them to the host.
+//! Copy: copies blocks inside a namespace without moving them to the host.
 //!
-//! Descriptor format 0 only: sources in the same namespace, no protection information. How much one command may copy is
-//! bounded by the transfer limit, so that it costs the others no more than a write of that length would.
+//! Only descriptor format 0: sources in the same namespace, no protection information. The transfer limit
+//! bounds how much one command may copy, so it costs other hosts no more than a write of that length.
 //!
-//! Source and destination may not overlap: the copy is made piece by piece, and a later piece would read what an earlier one
-//! has written.
+//! Source and destination may not overlap. The copy is done piece by piece, so a later piece would read what
+//! an earlier piece has written.
 //!
-//! Holds: a Copy that is given out reads and writes within its namespace, no more than MCL, and writes nothing that it reads
-//!        (`a_copy_is_within_its_limits` in `tests/controller/copy.rs`).
-//! NVM Command Set Specification: "Copy command".
+//! Holds: a Copy that is passed on reads and writes within its namespace, copies at most MCL blocks, and
+//!        never writes blocks that it reads (`a_copy_is_within_its_limits` in `tests/controller/copy.rs`). NVM
+//!        Command Set Specification: "Copy command".
 
 use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass};
 use super::config::Limits;
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use units::Lba;
 use zerocopy::FromBytes;
 
-/// Most ranges of one command: as many as a capsule of an admin queue would hold twice.
+/// Most ranges of one command (MSRC): their descriptors take 4 KiB.
 pub(super) const RANGES_MAX: usize = 128;
 
 /// MCL: most blocks of one command.

@@ -1,11 +1,12 @@
-//! The discovery role: which subsystems a host is told of.
+//! The discovery role: which subsystems a host can discover.
 //!
-//! A host sees only what it may connect to. A target that listens on every address does not know which of them a host can
-//! reach, but the host has just reached one: such records tell the address of its own connection back.
+//! A host sees only the subsystems that it may connect to. A target that listens on all addresses does not
+//! know which of them the host can reach. But the host has just connected to one, so such a record returns
+//! that address.
 //!
-//! Holds: the generation counter moves with every change, and hosts that asked are told
-//!        (`a_discovery_change_is_told_and_counted` in `tests/controller/subsystem.rs`).
-//! NVM Express Base Specification: "Discovery Log Page".
+//! Holds: the generation counter changes with every change, and hosts that enabled the event get it
+//!        (`a_discovery_change_is_reported_and_counted` in `tests/controller/subsystem.rs`). NVM Express Base
+//! Specification: "Discovery Log Page".
 
 use super::Subsystem;
 use super::config::HostAccess;
@@ -21,24 +22,24 @@ use zerocopy::{FromZeros, IntoBytes};
 pub enum DiscoveryAddress {
     /// At this address.
     At(SocketAddr),
-    /// At the IP address that the asking host connected to (`Subsystem::set_local_address`), and this port. Left out for a
-    /// connection whose address was not set.
+    /// The IP address that the host connected to (`Subsystem::set_local_address`), with this port. The record
+    /// is left out if no address was set for the connection.
     AsReached {
         /// TCP port.
         port: u16,
     },
 }
 
-/// A way to a subsystem.
+/// A path to a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveryRecord {
     /// The subsystem.
     pub subsystem: Nqn,
-    /// What it is.
+    /// Its type.
     pub kind: SubsystemType,
-    /// Where it is.
+    /// Its address.
     pub address: DiscoveryAddress,
-    /// Who is told.
+    /// The hosts that can see it.
     pub hosts: HostAccess,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct Records {
 }
 
 impl Subsystem {
-    /// Replaces what can be discovered here and tells the hosts, if it differs.
+    /// Replaces the discovery records. Sends an event to the hosts if they changed.
     pub fn set_discovery_records(&mut self, records: Vec<DiscoveryRecord>) {
         if self.discovery.records == records {
             return;

@@ -1,14 +1,15 @@
-//! Asynchronous events of one controller: which are told, and when.
+//! Asynchronous events of one controller: which are reported, and when.
 //!
-//! A host leaves Asynchronous Event Requests behind; an event completes one. The same kind is not told again until the host
-//! has read the log page it points to, so a flood of changes costs one completion. Kinds that the host switched off in
-//! feature 0Bh are dropped. A request arriving while something is waiting completes at once.
+//! A host leaves Asynchronous Event Requests outstanding; an event completes one. The next event of the same
+//! kind is reported only after the host has read the log page, so many changes cost one completion. Kinds
+//! that the host disabled in feature 0Bh are dropped. If an event is waiting, a new request completes at
+//! once.
 //!
 //!   quiet --raise--> waiting --a request is there--> told --log page read--> quiet
 //!
-//! Holds: at most `requests_max` requests are kept (`a_request_too_many_is_refused`), and no event is told twice before its
-//!        log page was read (`an_event_is_told_once_until_its_log_page_is_read`).
-//! NVM Express Base Specification: "Asynchronous Event Request command".
+//! Holds: at most `requests_max` requests are kept (`a_request_too_many_is_refused`), and no event is
+//!        reported twice before its log page was read (`an_event_is_reported_once_until_its_log_page_is_read`). NVM
+//!        Express Base Specification: "Asynchronous Event Request command".
 
 use crate::spec::event::EventKind;
 use crate::spec::{Cqe, Status};
@@ -36,7 +37,8 @@ impl Events {
         Events { requests: Vec::new(), requests_max, enabled: 0, states: Default::default() }
     }
 
-    /// Forgets requests, events and configuration: the controller was reset. The requests, which are not answered any more.
+    /// The controller was reset: drops events and configuration. Returns the requests, which get no
+    /// completion.
     pub(super) fn reset(&mut self) -> Vec<u16> {
         core::mem::replace(self, Events::new(self.requests_max)).requests
     }
@@ -46,7 +48,7 @@ impl Events {
         self.enabled
     }
 
-    /// Sets feature 0Bh. What was waiting and is now off is dropped.
+    /// Sets feature 0Bh. Drops waiting events that are now disabled.
     pub(super) fn configure(&mut self, enabled: u32) {
         self.enabled = enabled;
         for kind in EventKind::ALL {
@@ -56,7 +58,7 @@ impl Events {
         }
     }
 
-    /// Command `cid` waits for an event; the completion if there is one already.
+    /// Command `cid` waits for an event. Returns its completion if an event is already waiting.
     pub(super) fn on_request(&mut self, cid: u16) -> Result<Option<Cqe>, Status> {
         if self.requests.len() == self.requests_max {
             return Err(Status::ASYNC_EVENT_LIMIT_EXCEEDED);
@@ -65,14 +67,14 @@ impl Events {
         Ok(EventKind::ALL.into_iter().find_map(|kind| self.tell(kind)))
     }
 
-    /// The host has given its request `cid` up; whether there was one.
+    /// The host aborted its request `cid`. Returns whether there was one.
     pub(super) fn give_up(&mut self, cid: u16) -> bool {
         let before = self.requests.len();
         self.requests.retain(|request| *request != cid);
         self.requests.len() < before
     }
 
-    /// Something happened; the completion to send if the host is to be told now.
+    /// An event happened. Returns the completion to send, if any.
     pub(super) fn raise(&mut self, kind: EventKind) -> Option<Cqe> {
         let state = &mut self.states[kind.index()];
         if *state == State::Quiet {
@@ -84,7 +86,7 @@ impl Events {
         self.tell(kind)
     }
 
-    /// The log page was read, and the host did not ask to retain the event.
+    /// The host read the log page without Retain Asynchronous Event.
     pub(super) fn on_log_read(&mut self, page: u8) {
         for kind in EventKind::ALL {
             if kind.log_page() == page {
@@ -103,7 +105,7 @@ impl Events {
         Some(Cqe::success(cid).with_dw0(kind.to_dw0()))
     }
 
-    /// Kinds without a bit in feature 0Bh are always on.
+    /// Kinds without a bit in feature 0Bh are always enabled.
     fn is_enabled(&self, kind: EventKind) -> bool {
         let bit = kind.configuration_bit();
         bit == 0 || self.enabled & bit != 0
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_told_once_until_its_log_page_is_read() {
+    fn an_event_is_reported_once_until_its_log_page_is_read() {
         let mut events = events();
         assert_eq!(events.on_request(0x1f), Ok(None));
         let told = events.raise(NamespaceChanged).expect("a request is there");
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_given_up_is_not_completed() {
+    fn an_aborted_request_gets_no_event() {
         let mut events = events();
         for cid in [7, 8] {
             assert_eq!(events.on_request(cid), Ok(None));

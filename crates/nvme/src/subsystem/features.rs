@@ -1,12 +1,14 @@
-//! Features: the settings of a controller, and what getting and setting them answers.
+//! Features: the settings of a controller, and the answers to Get and Set Features.
 //!
-//! No feature is kept across restarts, so "saved" answers the default and Save is refused. Features that mean nothing to a
-//! target of this kind (arbitration, temperature, atomicity) are still kept and told back where the specification makes
-//! them mandatory; those that fabrics forbids (interrupts) do not exist.
+//! No feature is saved across restarts, so "saved" returns the default, and Save is refused. The
+//! specification makes some features mandatory that have no effect here (arbitration, temperature,
+//! atomicity): they are stored and read back. Features that do not exist on fabrics (interrupts) are not
+//! supported.
 //!
-//! Holds: what is changeable reads back as set, what is not refuses (`features_read_back_or_refuse` in
-//!        `tests/controller/subsystem.rs`); the Feature Identifiers page lists exactly what Get Features answers (`SUPPORTED`).
-//! NVM Express Base Specification: "Get Features command", "Set Features command".
+//! Holds: a changeable feature reads back as set, any other refuses to be set (`features_read_back_or_refuse`
+//!        in `tests/controller/subsystem.rs`); the Feature Identifiers page lists exactly the features that Get
+//!        Features supports (`SUPPORTED`). NVM Express Base Specification: "Get Features command", "Set Features
+//!        command".
 
 use super::action::Action;
 use super::config::Role;
@@ -32,7 +34,7 @@ const fn known(id: u8, capabilities: u32, discovery: bool) -> Known {
     Known { id, capabilities, discovery }
 }
 
-/// All features there are. The last column: discovery controllers have it too.
+/// All supported features. The last column: discovery controllers support it too.
 const SUPPORTED: [Known; 15] = [
     known(feature::ARBITRATION, supported::CHANGEABLE, false),
     known(feature::POWER_MANAGEMENT, supported::CHANGEABLE, false),
@@ -57,9 +59,9 @@ const SUPPORTED: [Known; 15] = [
 
 /// Arbitration burst (bits 2:0): no limit.
 const ARBITRATION_DEFAULT: u32 = 0x7;
-/// Power Management: where the power state lies; there is only state 0.
+/// Power Management: mask of the power state. Only state 0 exists.
 const POWER_STATE_MASK: u32 = 0x1f;
-/// Temperature Threshold: which sensor; 0 is the composite temperature, Fh in a Set means all.
+/// Temperature Threshold: the sensor. 0 is the composite temperature; Fh in Set Features means all.
 const SENSOR_SHIFT: u32 = 16;
 const SENSOR_MASK: u32 = 0xf;
 /// Temperature Threshold: over (0) or under (1).
@@ -67,15 +69,15 @@ const THRESHOLD_TYPE_SHIFT: u32 = 20;
 const THRESHOLD_TYPE_MASK: u32 = 0x3;
 /// Write Atomicity: Disable Normal.
 const WRITE_ATOMICITY_MASK: u32 = 1;
-/// Host Behavior Support: bytes of data, of which the first (ACRE) means something here.
+/// Host Behavior Support: bytes of data. Only the first (ACRE) is supported.
 const HOST_BEHAVIOR_SIZE: usize = 512;
-/// Timestamp: bytes of data; 48 bits of milliseconds, then the origin.
+/// Timestamp: bytes of data; 48 bits of milliseconds, then attributes.
 const TIMESTAMP_SIZE: usize = 8;
 const TIMESTAMP_MASK: u64 = (1 << 48) - 1;
 /// Timestamp origin (byte 6 bits 3:1): set by the host.
 const TIMESTAMP_SET_BY_HOST: u8 = 1 << 1;
 
-/// A controller's settings, but for those that live with what they set (keep-alive, events).
+/// A controller's settings, except keep-alive and events, which have their own structs.
 #[derive(Clone, Debug)]
 pub(super) struct Features {
     arbitration: u32,
@@ -124,7 +126,7 @@ impl Features {
     }
 }
 
-/// A feature's value as Get Features tells it.
+/// The value that Get Features returns.
 enum Value {
     Dword(u32),
     Bytes(Vec<u8>),
@@ -204,7 +206,7 @@ impl Subsystem {
                 let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
                 u32::from(namespace.reservations.persists())
             }
-            // Power state 0, no error recovery limit; defaults of persistence, of events and keep-alive.
+            // Power state 0, no error recovery limit; the defaults of persistence, events and keep-alive.
             _ => 0,
         }))
     }
@@ -230,7 +232,7 @@ impl Subsystem {
             _ => {}
         }
         if id == feature::HOST_IDENTIFIER {
-            // On fabrics the Connect command has set it.
+            // On fabrics, the Connect command has set it.
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
         if capabilities & supported::CHANGEABLE == 0 {
@@ -272,7 +274,7 @@ impl Subsystem {
                 *threshold.ok_or(Status::INVALID_FIELD)? = value as u16;
             }
             feature::VOLATILE_WRITE_CACHE => features.write_cache = value & feature::WRITE_CACHE_ENABLED != 0,
-            // Queues are counted once, before there are any.
+            // The number of queues is negotiated once, before there are any.
             feature::NUMBER_OF_QUEUES if controller.has_had_io_queues => {
                 return Err(Status::COMMAND_SEQUENCE_ERROR);
             }
@@ -286,7 +288,7 @@ impl Subsystem {
             }
             feature::WRITE_ATOMICITY => features.write_atomicity = value & WRITE_ATOMICITY_MASK,
             feature::ASYNC_EVENT_CONFIGURATION => {
-                // The low byte asks for health warnings, of which there are none to give.
+                // The low byte enables health warnings; this target has none to report.
                 const HEALTH_WARNINGS: u32 = 0xff;
                 if value & !(event_bits | HEALTH_WARNINGS) != 0 {
                     return Err(Status::INVALID_FIELD);
@@ -328,7 +330,7 @@ impl Subsystem {
         Ok(Action::reply(cqe))
     }
 
-    /// Events that this subsystem may tell: OAES, and the bits of feature 0Bh.
+    /// Events that this subsystem can report: OAES, and the bits of feature 0Bh.
     pub(super) fn event_bits(&self) -> u32 {
         match self.config.role {
             Role::Io => {

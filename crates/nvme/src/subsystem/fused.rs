@@ -1,16 +1,18 @@
-//! Compare and Write: a Compare and a Write that are one operation, which no other command of the namespace comes between.
+//! Compare and Write: two fused commands that are one atomic operation. No other command of the namespace
+//! runs in between.
 //!
-//! Hosts that share a namespace take locks with it: ESXi does nothing else to a shared file system's metadata. The pair is
-//! checked here as two commands, and given out as one IO; the transport has found out that the two belong together.
+//! Hosts use it for locks in a shared namespace; ESXi locks the metadata of shared file systems with it. The
+//! transport has found that the two commands belong together. Here they are checked as two commands and
+//! passed on as one IO.
 //!
 //!   first   Compare  its own status, or Failed Fused Command if the Write is refused
 //!   second  Write    its own status, or Failed Fused Command if the Compare is refused or finds a difference
 //!
-//! One block, no more: that is what can be written so that a power failure does not tear it, and ACWU means that as well.
+//! Only one block is allowed: a power failure does not tear a single block, and ACWU promises that as well.
 //!
-//! Holds: a pair is given out only if each half would be by itself (`a_pair_is_as_good_as_its_halves` in
-//!        `tests/controller/fused.rs`).
-//! NVM Command Set Specification: "Fused Operation"; Base Specification: "Fused Operations".
+//! Holds: a pair is passed on only if each command alone would be (`a_pair_is_accepted_only_if_each_half_would_be` in
+//!        `tests/controller/fused.rs`). NVM Command Set Specification: "Fused Operation"; Base Specification: "Fused
+//!        Operations".
 
 use super::action::{Action, FusedAction, IoCommand, IoOp, QueueKey};
 use super::health::FailedCommand;
@@ -20,13 +22,13 @@ use crate::spec::sqe::FLAGS_FUSE_MASK;
 use crate::spec::{Cqe, Sqe, Status};
 use units::Bytes;
 
-/// Blocks of a Compare and Write: ACWU and NACWU say one less.
+/// Most blocks of a Compare and Write. ACWU and NACWU are this number minus one.
 const BLOCKS_MAX: u32 = 1;
 /// ACWU and NACWU.
 pub(super) const ATOMIC_COMPARE_AND_WRITE_UNIT: u16 = BLOCKS_MAX as u16 - 1;
 
 impl Subsystem {
-    /// Two commands of an IO queue that the host has fused, each with its data as in `on_command`.
+    /// Two fused commands of an IO queue, each with its data as in `on_command`.
     pub fn on_fused_commands(
         &mut self,
         key: QueueKey,
@@ -67,12 +69,12 @@ impl Subsystem {
         compare.map_err(|status| [status, Status::FAILED_FUSED])?;
         match self.on_io_command(key, slot, &alone(second), written) {
             Ok(Action::Io(write)) => Ok(IoCommand { op: IoOp::CompareAndWrite, ..write }),
-            Ok(other) => unreachable!("a Write became {other:?}"),
+            Ok(other) => unreachable!("a Write gave {other:?} instead of an IO"),
             Err(status) => Err([Status::FAILED_FUSED, status]),
         }
     }
 
-    /// A `FusedAction::Io` of the commands `cids` has ended with these statuses; as `on_io_completed`.
+    /// The `FusedAction::Io` of commands `cids` has ended with these statuses; see `on_io_completed`.
     pub fn on_fused_completed(
         &mut self,
         key: QueueKey,

@@ -1,9 +1,10 @@
-//! What a controller remembers of its work: counters for the health page, and the commands that failed.
+//! Statistics of a controller: counters for the health page, and the failed commands.
 //!
-//! Kept for each controller, so that a tenant sees its own work and not its neighbours'.
+//! Kept per controller, so that a tenant sees its own work and not that of its neighbours.
 //!
-//! Holds: the error log keeps the newest entries, newest first, and counts all (`the_newest_errors_are_kept`).
-//! NVM Express Base Specification: "SMART / Health Information log page", "Error Information log page".
+//! Holds: the error log keeps the newest entries, newest first, and counts all
+//!        (`the_newest_errors_are_kept`). NVM Express Base Specification: "SMART / Health Information log page",
+//!        "Error Information log page".
 
 use crate::spec::log::{ErrorEntry, HealthPage};
 use crate::spec::{Sqe, Status};
@@ -14,14 +15,14 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// A data unit is 1000 blocks of 512 bytes.
 const DATA_UNIT: u64 = 1000 * 512;
-/// Spare capacity is not ours to know: all of it is there.
+/// The target does not know the spare capacity of its devices: report all of it.
 const SPARE_PERCENT: u8 = 100;
-/// The threshold below which spare capacity is worth a warning.
+/// Threshold below which hosts warn about spare capacity.
 const SPARE_THRESHOLD_PERCENT: u8 = 10;
 /// Transport type of an error entry: TCP.
 const TRANSPORT_TCP: u8 = 3;
 
-/// Which command failed, for the error log.
+/// The failed command, for the error log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FailedCommand {
     pub(super) queue_id: u16,
@@ -42,7 +43,7 @@ impl FailedCommand {
     }
 }
 
-/// A controller's memory of its work.
+/// Statistics of a controller.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     created: Instant,
@@ -110,7 +111,8 @@ impl Health {
         page
     }
 
-    /// The health page. Temperature and wear are the devices' business and stay "not reported".
+    /// The health page. The target does not know temperature and wear of its devices; those fields stay 0
+    /// (not reported).
     pub(super) fn page(&self, now: Instant) -> Vec<u8> {
         const HOUR: Nanos = Nanos::secs(3600);
         let page = HealthPage {

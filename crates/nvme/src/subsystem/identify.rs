@@ -1,7 +1,8 @@
-//! Identify: what this subsystem, its controllers and its namespaces are.
+//! Identify: describes the subsystem, its controllers and its namespaces.
 //!
-//! Holds: what Linux insists on (`linux_insists_on_what_identify_says` in `tests/controller/linux.rs`).
-//! NVM Express Base Specification: "Identify command"; NVM Command Set Specification likewise.
+//! Holds: the fields that Linux depends on (`identify_has_what_linux_requires` in
+//!        `tests/controller/linux.rs`). NVM Express Base Specification: "Identify command"; NVM Command Set
+//! Specification likewise.
 
 use super::abort::ABORTS_MAX;
 use super::action::Action;
@@ -30,28 +31,29 @@ use alloc::vec;
 use alloc::vec::Vec;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// CQT: commands of a host that is gone have been taken back or ended after so long, on a device that works. What a device that
-/// does not work still has is waited for before the host's next commands, whatever it was told here.
+/// CQT: within this time all commands of a lost host have ended or been taken back, if the device works. If a
+/// device hangs, the host's next commands wait until its old ones have ended, even after this time.
 const COMMAND_QUIESCE_MILLIS: u16 = 1000;
 
 /// SQES and CQES: 64 and 16 bytes, required and largest.
 const SQES: u8 = 0x66;
 const CQES: u8 = 0x44;
-/// FRMW: one slot, read only.
+/// FRMW: one firmware slot, read only.
 const FRMW_ONE_SLOT: u8 = 1 << 1 | 1;
-/// ANATT: seconds a transition may take.
+/// ANATT: longest time of an ANA transition, in seconds.
 const ANATT_SECONDS: u8 = 10;
-/// ACL: concurrent Aborts, one less than the number.
+/// ACL: outstanding Aborts, minus one.
 const ABORT_LIMIT: u8 = ABORTS_MAX as u8 - 1;
-/// Descriptors of a capsule: the one in the command.
+/// MSDBD: SGL descriptors per capsule. Only the one in the command.
 const MSDBD: u8 = 1;
-/// Bytes of a submission queue entry, which is part of a command capsule.
+/// Bytes of a submission queue entry, which is the first part of a command capsule.
 const SQE_BYTES: u32 = 64;
-/// DCTYPE: a discovery subsystem that other targets do not register with.
+/// DCTYPE: Direct Discovery Controller; other targets do not register with it.
 const DISCOVERY_CONTROLLER_DIRECT: u8 = 1;
 
-/// Blocks of one range of a Deallocate that hosts are asked to stay below (DMRSL): a GiB of 4 KiB. A device that has to free all of
-/// them takes a while; hosts give up a command after 30 s, and Linux would send 2 TiB in one. Longer ranges are carried out all the same.
+/// DMRSL: blocks of one Deallocate range that hosts should not exceed: 1 GiB of 4 KiB blocks. A device may
+/// take long to free a large range. Hosts time out after 30 s, and Linux would send 2 TiB in one range.
+/// Longer ranges are carried out nevertheless.
 const DEALLOCATE_BLOCKS_MAX: u32 = 1 << 18;
 
 impl Subsystem {
@@ -88,7 +90,7 @@ impl Subsystem {
             cns::NAMESPACE_OF_COMMAND_SET => {
                 of_nvm()?;
                 self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
-                // No protection information, no storage tags: all fields are 0.
+                // No protection information and no storage tags: all fields are 0.
                 vec![0; IDENTIFY_SIZE]
             }
             cns::CONTROLLER_OF_COMMAND_SET => {
@@ -109,7 +111,7 @@ impl Subsystem {
         })
     }
 
-    /// The longest transfer as MDTS and VSL tell it.
+    /// The longest transfer, as encoded in MDTS and VSL.
     fn transfer_limit(&self) -> u8 {
         (self.config.limits.transfer_max.get() / MDTS_UNIT).trailing_zeros() as u8
     }
@@ -187,12 +189,13 @@ impl Subsystem {
         page.vwc = vwc::FLUSH_ONE_NAMESPACE | if config.volatile_write_cache { vwc::PRESENT } else { 0 };
     }
 
-    /// A namespace that is not there is all zero, unless it could never be.
+    /// The page of an inactive namespace is all zeroes. An NSID out of range is refused.
     fn identify_namespace(&self, nsid: u32) -> Result<Vec<u8>, Status> {
         let capabilities = self.reservation_capabilities();
         let mut page = IdentifyNamespace::new_zeroed();
         if nsid == NSID_ALL {
-            // What all namespaces have in common; there is no namespace management, so hardly anything.
+            // NSID FFFFFFFFh asks for the capabilities that all namespaces have in common. That is for
+            // controllers with Namespace Management.
             return Err(Status::INVALID_NAMESPACE);
         }
         let Some(namespace) = self.namespaces.get(nsid) else {
@@ -206,7 +209,7 @@ impl Subsystem {
         page.ncap = namespace.blocks.into();
         let in_use = namespace.allocated.map_or(namespace.blocks, |blocks| blocks.min(namespace.blocks));
         page.nuse = in_use.into();
-        // Blocks of a file that was whole may have been deallocated since.
+        // A file that was fully allocated may have had blocks deallocated since.
         if namespace.info.thin || in_use < namespace.blocks {
             page.nsfeat |= NSFEAT_THIN_PROVISIONING;
         }

@@ -1,18 +1,19 @@
-//! Identifiers that nobody configured, the same after every restart.
+//! Identifiers that are not configured. They are the same after every restart.
 //!
-//! A host that sees other identifiers after a reconnect refuses the namespace ("identifiers changed for nsid 1"). So a
-//! namespace without a UUID gets one computed from the subsystem's name and the namespace's identifier: 128 bits of FNV-1a
-//! over both, marked as an RFC 9562 version 8 UUID (vendor specific contents). FNV is enough: nobody gains from forging it,
-//! and names differ in few bytes, which FNV-1a spreads well.
+//! A host refuses a namespace whose identifiers change on reconnect ("identifiers changed for nsid 1"). So a
+//! namespace without a configured UUID gets a computed one: 128 bits of FNV-1a over the subsystem's NQN and
+//! the namespace identifier, marked as an RFC 9562 version 8 UUID (vendor specific contents). FNV is enough:
+//! forging it gains nothing, and it spreads names that differ in few bytes well.
 //!
-//! Holds: same input, same UUID; another name or namespace, another UUID (`derived_identifiers_are_stable_and_differ`).
+//! Holds: same input, same UUID; another name or namespace, another UUID
+//!        (`derived_identifiers_are_stable_and_differ`).
 
 use crate::spec::Nqn;
 
 const FNV_OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
-/// The UUID of a namespace that was given none.
+/// The UUID of a namespace without a configured one.
 pub fn derived_uuid(subsystem: &Nqn, nsid: u32) -> [u8; 16] {
     let mut hash = FNV_OFFSET;
     for byte in subsystem.as_str().bytes().chain([0]).chain(nsid.to_be_bytes()) {
@@ -35,7 +36,8 @@ mod tests {
         let uuid = derived_uuid(&name("nqn.2024-01.test:a"), 1);
         assert_eq!(uuid, derived_uuid(&name("nqn.2024-01.test:a"), 1));
         assert_eq!((uuid[6] >> 4, uuid[8] >> 6), (8, 2), "version 8, variant 10b");
-        // Written down, so that a change of the derivation is noticed: it would break every host's mounts.
+        // A fixed value, so that a change of the derivation fails here: it would break the mounts of every
+        // host.
         let text: alloc::string::String = uuid.iter().map(|byte| alloc::format!("{byte:02x}")).collect();
         assert_eq!(text, "69d361b0b66e838b80f470172cc0ef62");
         let all: BTreeSet<_> =

@@ -1,20 +1,19 @@
-//! Keep-alive: a host that says nothing for too long is gone.
+//! Keep-alive: a host that sends nothing for too long is considered gone.
 //!
-//! The timer restarts with every Keep Alive command. When it runs out and any command came since (traffic based keep
-//! alive), it runs once more; so a silent host is let go after one to two timeouts, and a busy one needs no Keep Alive.
-//! The IO path only sets a flag.
+//! A Keep Alive command restarts the timer. If the timer expires and any command came since its start
+//! (traffic based keep-alive), it restarts once more. So a silent host is dropped after one to two timeouts,
+//! and a busy host needs no Keep Alive commands. The IO path only sets a flag.
 //!
-//! Holds: never earlier than the timeout after the last sign of life, never later than twice that
-//!        (`a_silent_host_is_gone_after_one_to_two_timeouts`).
-//! NVM Express Base Specification: "Keep Alive".
+//! Holds: a host is dropped no earlier than one timeout after its last command, and no later than two
+//!        (`a_silent_host_is_gone_after_one_to_two_timeouts`). NVM Express Base Specification: "Keep Alive".
 
 use units::{Instant, Nanos};
 
-/// Units of KATO that the timer distinguishes, in 100 ms: KAS.
+/// KAS: granularity of the timer, in units of 100 ms.
 pub(super) const GRANULARITY: u16 = 1;
 const GRANULARITY_MILLIS: u32 = 100 * GRANULARITY as u32;
 
-/// A discovery controller whose host asks for no keep-alive is let go after this much idleness (Base Specification,
+/// A discovery controller whose host disables keep-alive is dropped after this idle time (Base Specification,
 /// "Discovery controller initialization").
 const DISCOVERY_IDLE_MILLIS: u32 = 120_000;
 
@@ -23,19 +22,19 @@ const DISCOVERY_IDLE_MILLIS: u32 = 120_000;
 pub(super) struct KeepAlive {
     /// In milliseconds; 0 is off.
     timeout: u32,
-    /// What applies when `timeout` is 0, in milliseconds; 0 is nothing.
+    /// Used when `timeout` is 0; in milliseconds; 0 is off.
     idle_timeout: u32,
     deadline: Instant,
     traffic: bool,
 }
 
 impl KeepAlive {
-    /// Of an IO controller.
+    /// The timer of an IO controller.
     pub(super) fn new(now: Instant, kato: u32) -> KeepAlive {
         KeepAlive::with_idle_timeout(now, kato, 0)
     }
 
-    /// Of a discovery controller.
+    /// The timer of a discovery controller.
     pub(super) fn of_discovery(now: Instant, kato: u32) -> KeepAlive {
         KeepAlive::with_idle_timeout(now, kato, DISCOVERY_IDLE_MILLIS)
     }
@@ -46,18 +45,18 @@ impl KeepAlive {
         timer
     }
 
-    /// Takes a new timeout in milliseconds, rounds it up to what the timer distinguishes, and restarts.
+    /// Sets a new timeout in milliseconds, rounded up to the granularity, and restarts the timer.
     pub(super) fn set_timeout(&mut self, now: Instant, kato: u32) {
         self.timeout = kato.checked_next_multiple_of(GRANULARITY_MILLIS).unwrap_or(kato);
         self.restart(now);
     }
 
-    /// The timeout in milliseconds, as feature 0Fh tells it.
+    /// The timeout in milliseconds, as feature 0Fh returns it.
     pub(super) fn timeout(&self) -> u32 {
         self.timeout
     }
 
-    /// A Keep Alive came, or the controller was enabled.
+    /// A Keep Alive command arrived, or the controller was enabled.
     pub(super) fn restart(&mut self, now: Instant) {
         self.traffic = false;
         self.deadline = match self.span() {
@@ -66,13 +65,13 @@ impl KeepAlive {
         };
     }
 
-    /// Any command came.
+    /// Any command arrived.
     #[inline]
     pub(super) fn on_traffic(&mut self) {
         self.traffic = true;
     }
 
-    /// When to ask `has_expired` again at the latest.
+    /// The latest time to call `has_expired` again.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_timeout_never_expires_but_for_discovery() {
+    fn without_a_timeout_only_a_discovery_controller_expires() {
         assert!(!KeepAlive::new(at(0), 0).has_expired(Instant(u64::MAX - 1)));
         let mut discovery = KeepAlive::of_discovery(at(0), 0);
         assert_eq!(discovery.timeout(), 0);

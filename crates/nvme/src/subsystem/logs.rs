@@ -1,12 +1,13 @@
-//! Get Log Page: which pages there are, and which part of one was asked for.
+//! Get Log Page: the supported pages, and the part of a page that was requested.
 //!
-//! A page is made whole and then cut, so offset and length have one rule for all: an offset beyond the end is refused, and
-//! what lies behind the end reads as zeroes. Reading without Retain Asynchronous Event lets the next event of that kind out
-//! and clears what the page lists.
+//! A page is built whole and then cut. So there is one rule for offset and length: an offset beyond the end
+//! is refused, and bytes beyond the end read as zeroes. Reading without Retain Asynchronous Event allows the
+//! next event of that kind and clears what the page lists.
 //!
-//! Holds: pieces of a page put together are the page (`a_log_page_can_be_read_in_pieces` in `tests/controller/subsystem.rs`).
-//! Elsewhere: contents with a story of their own are `health`, `features`, `admin` (commands), `discovery`, `notification`.
-//! NVM Express Base Specification: "Get Log Page command".
+//! Holds: pieces of a page put together are the page (`a_log_page_can_be_read_in_pieces` in
+//!        `tests/controller/subsystem.rs`).
+//! Elsewhere: larger pages are built in `health`, `features`, `admin` (commands), `discovery`,
+//!        `notification`. NVM Express Base Specification: "Get Log Page command".
 
 use super::action::Action;
 use super::config::Role;
@@ -90,7 +91,7 @@ impl Subsystem {
                 page
             }
             log::ERROR_INFORMATION => controller.health.error_page(),
-            // Of the whole controller only: there is no health page of a namespace.
+            // For the whole controller only; there is no health page per namespace.
             log::HEALTH if nsid != 0 && nsid != NSID_ALL => return Err(Status::INVALID_FIELD),
             log::HEALTH => controller.health.page(now),
             log::FIRMWARE_SLOTS => {
@@ -129,7 +130,7 @@ impl Subsystem {
     }
 }
 
-/// `length` bytes of `page` from `offset`; fewer at its end, where zeroes follow.
+/// `length` bytes of `page` from `offset`. Shorter at the end of the page; zeroes follow there.
 fn cut(page: &[u8], offset: u64, length: usize) -> Result<Vec<u8>, Status> {
     let offset = usize::try_from(offset).map_err(|_| Status::INVALID_FIELD)?;
     let rest = page.get(offset..).ok_or(Status::INVALID_FIELD)?;

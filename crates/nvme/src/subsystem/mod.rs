@@ -1,20 +1,21 @@
-//! The target side of one subsystem: controllers, namespaces, and what every command to them means.
+//! The target side of one subsystem: its controllers and namespaces, and what every command means.
 //!
-//! Transport, devices and time are the caller's. A connection's first command goes to [`Subsystem::on_connect`], all others
-//! to [`Subsystem::on_command`], whose answer says what to do; [`Subsystem::poll`] says what to do unasked. The same machine
-//! is the discovery subsystem, with another role. One thread owns a subsystem; it can be moved to another.
+//! The caller owns transport, devices and time. A connection's first command goes to
+//! [`Subsystem::on_connect`], all others to [`Subsystem::on_command`]; the answer says what to do.
+//! [`Subsystem::poll`] says what to do without a command. The discovery subsystem is the same struct with
+//! another role. One thread owns a subsystem; it can be moved to another thread.
 //!
 //!   Connect --> on_connect --> Connected | refusal
 //!   SQE, data --> on_command --> Reply | Io --(device)--> on_io_completed
 //!   time --> poll --> Complete (an event) | CloseQueue
 //!   namespaces, addresses, hosts change --> events to the hosts
 //!
-//! An IO command on an IO queue is checked with two table look-ups and no allocation (`io`). Admin commands come rarely and
-//! may cost what they like, within `Limits`.
+//! An IO command costs a few table look-ups and no allocation (`io`). Admin commands are rare; `Limits`
+//! bounds what they may cost.
 //!
 //! Holds: every command gets exactly one answer, whatever its bytes (`any_command_gets_an_answer` in
 //!        `tests/controller/robustness.rs`).
-//! Elsewhere: structures are `spec`, PDUs and data transfer `connection`.
+//! Elsewhere: structures are in `spec`, PDUs and data transfer in `connection`.
 
 mod abort;
 mod action;
@@ -69,7 +70,7 @@ use health::FailedCommand;
 use namespaces::Namespaces;
 use units::{Bytes, Instant};
 
-/// A subsystem. See the module.
+/// A subsystem. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Subsystem {
     config: SubsystemConfig,
@@ -89,12 +90,12 @@ pub struct Subsystem {
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     key: QueueKey,
-    /// `None` once the controller has ended: the connection is about to be closed.
+    /// `None` once the controller has ended; the connection is then about to be closed.
     controller: Option<usize>,
     queue_id: u16,
-    /// Whose it is; outlives the controller, as commands on devices do.
+    /// The host. Outlives the controller, because commands on devices do too.
     host_id: HostId,
-    /// The controller that was reset and waits for the commands of this queue to end: its place and identifier.
+    /// A reset controller that waits for the commands of this queue to end: its table index and identifier.
     resets: Option<(usize, u16)>,
 }
 
@@ -116,22 +117,23 @@ impl Subsystem {
         })
     }
 
-    /// Its name.
+    /// Its NQN.
     pub fn nqn(&self) -> &Nqn {
         &self.config.nqn
     }
 
-    /// Its bounds.
+    /// Its limits.
     pub fn limits(&self) -> &Limits {
         &self.config.limits
     }
 
-    /// Changes the longest keep-alive time-out that hosts may ask for from now on.
+    /// Changes the longest keep-alive timeout that hosts may request from now on.
     pub fn set_keep_alive_max(&mut self, millis: u32) {
         self.config.limits.keep_alive_max = millis;
     }
 
-    /// A command of a connected queue, with its data if the host sends some. The data may lie in a longer buffer.
+    /// A command of a connected queue, with its data if the host sends any. The buffer may be longer than the
+    /// data.
     #[inline]
     pub fn on_command(&mut self, now: Instant, key: QueueKey, sqe: &Sqe, data: Option<&[u8]>) -> Action {
         let Some(&Queue { controller: Some(slot), queue_id, .. }) = self.queue(key) else {
@@ -150,7 +152,7 @@ impl Subsystem {
         Action::reply(Cqe::new(sqe.cid(), status))
     }
 
-    /// An `Action::Io` has ended with `status`; keeps the controller's counters and its error log.
+    /// An `Action::Io` has ended with `status`. Updates the controller's counters and error log.
     #[inline]
     pub fn on_io_completed(&mut self, key: QueueKey, cid: u16, command: &IoCommand, status: Status) {
         let Some(&Queue { controller: Some(slot), queue_id, .. }) = self.queue(key) else { return };
@@ -173,7 +175,7 @@ impl Subsystem {
         }
     }
 
-    /// A host has given up the command `cid`, which was `Action::Pending`: it is not to be completed.
+    /// The host aborted command `cid`, which was `Action::Pending`. It gets no completion from here.
     pub fn on_given_up(&mut self, key: QueueKey, cid: u16) {
         let Some(&Queue { controller: Some(slot), .. }) = self.queue(key) else { return };
         self.controller_mut(slot).events.give_up(cid);
@@ -182,13 +184,14 @@ impl Subsystem {
         );
     }
 
-    /// What the subsystem wants unasked. Call until it answers `None`, after every other call and at `next_timeout`.
+    /// What the subsystem wants done without a command. Call it until it returns `None`: after every other
+    /// call, and at `next_timeout`.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         self.expire(now);
         self.outputs.pop_front()
     }
 
-    /// When `poll` may have something to say although nothing else happened.
+    /// When to call `poll` next if nothing else happens.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.census.first_deadline().map(|(at, _)| at)
     }
@@ -204,7 +207,8 @@ impl Subsystem {
         }
     }
 
-    /// A controller's keep-alive timer was started. That it was put off meanwhile is found out when it would have run out.
+    /// A controller's keep-alive timer was started. If traffic postpones the deadline, that is noticed when
+    /// the old deadline passes.
     fn expect_timeout(&mut self, slot: usize) {
         let controller = self.controller(slot);
         let deadline = controller.keep_alive.deadline();
@@ -218,14 +222,14 @@ impl Subsystem {
         self.census.watch(slot, before, at);
     }
 
-    /// The address that a connection came to, for discovery records that tell it back.
+    /// The local address of a connection, for discovery records that return it.
     pub fn set_local_address(&mut self, key: QueueKey, local: SocketAddr) {
         if let Some(&Queue { controller: Some(slot), .. }) = self.queue(key) {
             self.controller_mut(slot).local = Some(local);
         }
     }
 
-    /// Where a connection comes from, which hosts that nobody has named are counted by.
+    /// The peer address of a connection. Hosts that the configuration does not name are counted by it.
     pub fn set_peer_address(&mut self, key: QueueKey, peer: IpAddr) {
         if let Some(&Queue { controller: Some(slot), .. }) = self.queue(key) {
             self.controller_mut(slot).peer = Some(network_of(peer));
@@ -238,22 +242,22 @@ impl Subsystem {
         slot.is_some_and(|slot| self.controller(slot).features.credits)
     }
 
-    /// Controllers now, with the host of each.
+    /// All controllers, each with its host.
     pub fn controllers(&self) -> impl Iterator<Item = (u16, &Nqn)> {
         self.controllers.iter().flatten().map(|controller| (controller.id, &controller.host_nqn))
     }
 
-    /// A namespace's reservations, if there is such a namespace.
+    /// The reservations of a namespace, if it exists.
     pub fn reservations(&self, nsid: u32) -> Option<&Reservations> {
         Some(&self.namespaces.get(nsid)?.reservations)
     }
 
-    /// Namespaces now, with the UUID each is known by.
+    /// All namespaces, each with its UUID.
     pub fn namespaces(&self) -> impl Iterator<Item = (u32, &NamespaceInfo, [u8; 16])> {
         self.namespaces.iter().map(|(nsid, namespace)| (nsid, &namespace.info, namespace.uuid))
     }
 
-    /// Adds a namespace and tells the hosts.
+    /// Adds a namespace and sends the hosts an event.
     pub fn add_namespace(&mut self, nsid: u32, info: NamespaceInfo) -> Result<(), ConfigError> {
         self.config.check_namespace(nsid, &info)?;
         if self.namespaces.get(nsid).is_some() {
@@ -264,7 +268,8 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Removes a namespace, with its reservations (but for what is stored), and tells the hosts. IO that was already given out may still end.
+    /// Removes a namespace and its reservations (what is stored of them stays), and sends the hosts an event.
+    /// IO that was already passed on may still end.
     pub fn remove_namespace(&mut self, nsid: u32) -> Result<(), ConfigError> {
         self.namespaces.remove(nsid)?;
         self.orphan_reservations(nsid);
@@ -272,7 +277,7 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Changes a namespace's size in blocks and tells the hosts.
+    /// Changes the size of a namespace (in blocks) and sends the hosts an event.
     pub fn resize_namespace(&mut self, nsid: u32, blocks: u64) -> Result<(), ConfigError> {
         let namespace = self.namespaces.get(nsid).ok_or(ConfigError::NoSuchNamespace(nsid))?;
         let info = NamespaceInfo { blocks, ..namespace.info.clone() };
@@ -285,14 +290,15 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Tells how many blocks of a namespace have storage now, for Identify. Nothing happens if there is no such namespace.
+    /// Sets the number of allocated blocks of a namespace, for Identify. Does nothing if the namespace does
+    /// not exist.
     pub fn set_allocated(&mut self, nsid: u32, blocks: u64) {
         if let Some(namespace) = self.namespaces.get_mut(nsid) {
             namespace.allocated = Some(blocks);
         }
     }
 
-    /// Changes how the namespaces of a group can be reached and tells the hosts.
+    /// Changes the access state of an ANA group and sends the hosts an event.
     pub fn set_ana_state(&mut self, group: u32, state: AnaState) -> Result<(), ConfigError> {
         let most = self.config.limits.ana_groups_max;
         if group == 0 || group > most {
@@ -317,12 +323,13 @@ impl Subsystem {
         }
     }
 
-    /// IO queues of a host, with those whose controller has ended: their commands may still be on a device.
+    /// IO queues of a host. Includes queues whose controller has ended: their commands may still be on a
+    /// device.
     fn io_queues_of(&self, host: HostId) -> impl Iterator<Item = QueueKey> {
         self.census.io_queues_of(host)
     }
 
-    /// Ends a controller: its connections are to be closed, but for the one that is gone already.
+    /// Ends a controller. Its connections are to be closed, except `gone`, which is closed already.
     fn end_controller(&mut self, slot: usize, reason: CloseReason, gone: Option<QueueKey>) {
         self.close_io_queues(slot, reason);
         let Some(controller) = self.controllers[slot].take() else { return };
@@ -374,12 +381,12 @@ impl Subsystem {
 
     #[inline]
     fn controller(&self, slot: usize) -> &Controller {
-        self.controllers[slot].as_ref().expect("a queue names a controller that lives")
+        self.controllers[slot].as_ref().expect("a queue refers to an existing controller")
     }
 
     #[inline]
     fn controller_mut(&mut self, slot: usize) -> &mut Controller {
-        self.controllers[slot].as_mut().expect("a queue names a controller that lives")
+        self.controllers[slot].as_mut().expect("a queue refers to an existing controller")
     }
 }
 
@@ -388,7 +395,7 @@ impl Action {
         Action::Reply { cqe, data: None }
     }
 
-    /// Zeroes at the end are not kept: they are what a reply has behind its data anyway.
+    /// Drops zeroes at the end: bytes after the data of a reply are zeroes anyway.
     fn reply_with(cqe: Cqe, mut data: Vec<u8>) -> Action {
         let length = data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         data.truncate(length);
@@ -397,7 +404,8 @@ impl Action {
     }
 }
 
-/// What somebody has who has one address: of IPv6, a whole network.
+/// The unit in which peer addresses are counted: an IPv4 address, or an IPv6 /64 network, because one IPv6
+/// host can use all of it.
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -408,12 +416,12 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Refuses a command whose descriptor does not take exactly `length` bytes.
+/// Refuses a command whose descriptor has another length than `length` bytes.
 fn exact_length(sqe: &Sqe, length: usize) -> Result<(), Status> {
     if sqe.sgl_length() as usize == length { Ok(()) } else { Err(Status::DATA_SGL_LENGTH_INVALID) }
 }
 
-/// The first `length` bytes of what a host sent; refused if its descriptor says that there are fewer.
+/// The first `length` bytes that the host sent. Refused if its descriptor has fewer.
 fn write_data<'a>(sqe: &Sqe, data: Option<&'a [u8]>, length: usize) -> Result<&'a [u8], Status> {
     let sent = (sqe.sgl_length() as usize).min(data.map_or(0, <[u8]>::len));
     data.and_then(|data| data[..sent].get(..length)).ok_or(Status::DATA_SGL_LENGTH_INVALID)

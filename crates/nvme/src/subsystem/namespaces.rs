@@ -1,7 +1,8 @@
-//! The namespaces of a subsystem, in a table indexed by their identifier.
+//! The namespaces of a subsystem, in a table indexed by namespace identifier.
 //!
-//! The IO path needs a namespace's size, block size and access state for every command, so these lie together and one load
-//! finds them. Access states belong to groups; each namespace keeps a copy of its group's.
+//! Every IO command needs the size, block size and access state of its namespace. They are stored together,
+//! so one load finds them. An access state belongs to an ANA group; each namespace keeps a copy of its
+//! group's state.
 //!
 //! Holds: a namespace's access state is that of its group (`a_new_namespace_has_the_state_of_its_group` in
 //!        `tests/controller/subsystem.rs`).
@@ -22,17 +23,17 @@ pub(super) struct Namespace {
     pub(super) ana: AnaState,
     pub(super) reservations: Reservations,
     pub(super) uuid: [u8; 16],
-    /// Blocks with storage, if somebody has counted them; perhaps more than it has now.
+    /// Allocated blocks at the last count, if there was one. Can be more than the namespace has now.
     pub(super) allocated: Option<u64>,
     pub(super) info: NamespaceInfo,
 }
 
-/// All of them.
+/// All namespaces.
 #[derive(Clone, Debug)]
 pub(super) struct Namespaces {
     /// Namespace `nsid` is at `nsid - 1`.
     table: Vec<Option<Namespace>>,
-    /// Groups that are not optimized.
+    /// Groups that are not Optimized.
     states: BTreeMap<u32, AnaState>,
     ana_changes: u64,
 }
@@ -60,17 +61,17 @@ impl Namespaces {
         (1..).zip(&self.table).filter_map(|(nsid, namespace)| Some((nsid, namespace.as_ref()?)))
     }
 
-    /// Identifiers above `after`.
+    /// Identifiers of namespaces above `after`.
     pub(super) fn ids_after(&self, after: u32) -> impl Iterator<Item = u32> {
         self.iter().map(|(nsid, _)| nsid).filter(move |&nsid| nsid > after)
     }
 
-    /// Bytes of all of them.
+    /// Total size in bytes.
     pub(super) fn capacity(&self) -> u128 {
         self.iter().map(|(_, namespace)| u128::from(namespace.blocks) << namespace.block_shift).sum()
     }
 
-    /// Adds a namespace that `SubsystemConfig::check_namespace` has passed.
+    /// Adds a namespace that has passed `SubsystemConfig::check_namespace`.
     pub(super) fn insert(&mut self, config: &SubsystemConfig, nsid: u32, info: NamespaceInfo) {
         let namespace = Namespace {
             blocks: info.blocks,
@@ -101,7 +102,7 @@ impl Namespaces {
         }
     }
 
-    /// Sets a group's state; whether it is another than before.
+    /// Sets a group's state. Returns whether it changed.
     pub(super) fn set_state(&mut self, group: u32, state: AnaState) -> bool {
         if self.state_of(group) == state {
             return false;
@@ -115,7 +116,7 @@ impl Namespaces {
         true
     }
 
-    /// Groups with namespaces, ascending, for the log page.
+    /// Groups that have namespaces, ascending, for the log page.
     pub(super) fn groups(&self) -> Vec<(u32, AnaState, Vec<u32>)> {
         let mut groups = BTreeMap::<u32, Vec<u32>>::new();
         for (nsid, namespace) in self.iter() {
@@ -124,7 +125,7 @@ impl Namespaces {
         groups.into_iter().map(|(group, nsids)| (group, self.state_of(group), nsids)).collect()
     }
 
-    /// Counts changes of the above.
+    /// Counts changes of the ANA log page.
     pub(super) fn ana_changes(&self) -> u64 {
         self.ana_changes
     }

@@ -1,10 +1,11 @@
 //! Reservation notifications of one controller: a queue of small log pages.
 //!
-//! Reading the page takes the oldest notification away (unless the host retains the event), and an event tells that there
-//! is something to read. A host that never reads loses the oldest ones, which shows as a gap in the count.
+//! Reading the page removes the oldest notification, unless the host retains the event. An event tells the
+//! host that there is something to read. A host that never reads loses the oldest notifications; it sees a
+//! gap in the count.
 //!
-//! Holds: at most 255 are kept (`the_newest_notifications_are_kept`).
-//! NVM Express Base Specification: "Reservation Notification log page".
+//! Holds: at most 255 are kept (`the_newest_notifications_are_kept`). NVM Express Base Specification:
+//!        "Reservation Notification log page".
 
 use crate::spec::log::ReservationNotificationPage;
 use crate::spec::reservation::NotificationKind;
@@ -12,7 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The page counts what is waiting in one byte.
+/// The page has one byte for the number of waiting notifications.
 const WAITING_MAX: usize = 255;
 
 #[derive(Clone, Debug, Default)]
@@ -30,22 +31,22 @@ impl Notifications {
         self.waiting.push_back((self.count, kind, nsid));
     }
 
-    /// Counts all there ever were.
+    /// Counts all notifications ever made.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The oldest one was read.
+    /// Removes the oldest one, which was read.
     pub(super) fn pop(&mut self) {
         self.waiting.pop_front();
     }
 
-    /// Whether there is one.
+    /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The page of the oldest one; all zero if there is none.
+    /// The page of the oldest one; all zeroes if there is none.
     pub(super) fn page(&self) -> Vec<u8> {
         let mut page = ReservationNotificationPage::new_zeroed();
         if let Some((count, kind, nsid)) = self.waiting.front() {

@@ -1,19 +1,20 @@
-//! Reservations that outlive the target: a change of them is answered when it is stored.
+//! Reservations that survive a restart: a change is answered after it is stored.
 //!
 //!   command --> applied to a copy --> Output::Store --(the caller's disk)--> on_stored --> in force, answered
 //!                                          |                                    |
 //!                  commands that come meanwhile are parked               not stored: all of them fail, nothing changes
 //!                                          '------ applied together, stored at once ------'
 //!
-//! Until the copy is stored, IO and reports go by what was in force before. At most one copy of a namespace is under way, and
-//! what was parked meanwhile shares the next one, so that a command waits for two writes at most, whoever else sends some.
-//! Each host NQN may have a few commands parked for a namespace; more are refused for now.
+//! Until the copy is stored, IO and reports use the reservations that were in force before. At most one copy
+//! per namespace is being stored. Commands that arrive meanwhile are parked and share the next copy, so a
+//! command waits for two writes at most, no matter what other hosts send. Each host NQN may park a few
+//! commands per namespace; further ones are refused with a status that allows a retry.
 //!
-//! Holds: a command is answered when its change is stored and not before, and changes nothing if it cannot be
-//!        (`a_change_is_answered_when_it_is_stored`, `what_cannot_be_stored_does_not_happen` in
+//! Holds: a command is answered only after its change is stored, and changes nothing if it cannot be stored
+//!        (`a_change_is_answered_when_it_is_stored`, `a_change_that_cannot_be_stored_has_no_effect` in
 //!        `tests/controller/persistence.rs`).
-//! Elsewhere: the rules are `reservation`.
-//! NVM Express Base Specification: "Reservations", "Reservation Persistence".
+//! Elsewhere: the rules are in `reservation`. NVM Express Base Specification: "Reservations", "Reservation
+//!        Persistence".
 
 use super::action::{Action, Output, QueueKey};
 use super::health::FailedCommand;
@@ -29,13 +30,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// Commands of one host NQN that wait for a namespace's reservations to be stored.
+/// Most parked commands of one host NQN per namespace.
 const PARKED_OF_HOST_MAX: u8 = 4;
 
-/// One address has at most this part of the registrants of hosts that nobody has named: a quarter.
+/// One address may have at most 1/4 of the registrants of hosts that the configuration does not name.
 const ADDRESS_PART: usize = 4;
 
-/// Copies that are being stored, by namespace.
+/// Copies that are being stored, per namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnderWay {
     by_namespace: BTreeMap<u32, Storing>,
@@ -48,15 +49,15 @@ pub(super) struct UnderWay {
 struct Storing {
     ticket: u64,
     next: Reservations,
-    /// The commands that made it.
+    /// Completions of the commands that made this copy.
     answers: Vec<Answer>,
     parked: Vec<Asked>,
     parked_of: BTreeMap<Nqn, u8>,
-    /// The namespace that it was of has been removed.
+    /// The namespace was removed meanwhile.
     is_orphan: bool,
 }
 
-/// A command that asks for a change.
+/// A command that requests a change.
 #[derive(Clone, Debug)]
 struct Asked {
     queue: QueueKey,
@@ -74,7 +75,7 @@ struct Answer {
     result: Result<Outcome, Status>,
 }
 
-/// A command that is answered when all of its namespaces are.
+/// A command for several namespaces. It is answered when all of them are done.
 #[derive(Clone, Debug)]
 struct Spread {
     queue: QueueKey,
@@ -100,7 +101,7 @@ impl Asked {
         reservations.apply(Identity { id: self.host, nqn: &self.nqn }, &self.change, grant)
     }
 
-    /// Whether reservations that did not persist do so afterwards.
+    /// Whether the change turns persistence on.
     fn wants_persistence(&self) -> bool {
         match &self.change {
             ReservationChange::Register(command, _) => command.persist == PersistChange::Set,
@@ -115,15 +116,15 @@ impl Asked {
 }
 
 impl Subsystem {
-    /// What was stored of a namespace's reservations before the target was started again.
+    /// Restores the reservations of a namespace that were stored before a restart.
     pub fn restore_reservations(&mut self, nsid: u32, saved: SavedReservations) -> Result<(), RestoreError> {
         let namespace = self.namespaces.get_mut(nsid).ok_or(RestoreError::NoSuchNamespace(nsid))?;
         namespace.reservations = Reservations::restore(saved)?;
         Ok(())
     }
 
-    /// The copy that `Output::Store` named by `ticket` is on stable storage now, or could not be brought there: then what was
-    /// stored before still is.
+    /// Storing the copy of `Output::Store` with this `ticket` has succeeded or failed. If it failed, the old
+    /// contents must still be stored.
     pub fn on_stored(&mut self, nsid: u32, ticket: u64, is_stored: bool) {
         let found = self.under_way.by_namespace.get(&nsid);
         if found.is_none_or(|storing| storing.ticket != ticket) {
@@ -143,7 +144,7 @@ impl Subsystem {
         self.take_up(nsid, storing.parked);
     }
 
-    /// A command on a namespace that exists.
+    /// A reservation command for an existing namespace.
     pub(super) fn change_reservations(
         &mut self,
         key: QueueKey,
@@ -188,12 +189,12 @@ impl Subsystem {
         Ok(Action::Storing)
     }
 
-    /// Reservations that are being stored and not in force yet.
+    /// Reservations that are being stored and are not yet in force.
     pub(super) fn reservations_under_way(&self) -> impl Iterator<Item = &Reservations> {
         self.under_way.by_namespace.values().map(|storing| &storing.next)
     }
 
-    /// The namespace has been removed: what is under way for it is stored, and what is parked is refused.
+    /// The namespace was removed: the copy under way is still stored, parked commands are refused.
     pub(super) fn orphan_reservations(&mut self, nsid: u32) {
         let Some(storing) = self.under_way.by_namespace.get_mut(&nsid) else { return };
         storing.is_orphan = true;
@@ -209,7 +210,7 @@ impl Subsystem {
         Asked { queue, cid, host, nqn, address: controller.peer, change }
     }
 
-    /// Does a change at once, or begins to store it: then there is no outcome yet.
+    /// Applies a change at once, or starts to store it; then there is no outcome yet.
     fn submit(&mut self, nsid: u32, asked: Asked) -> Result<Option<Outcome>, Status> {
         let grant = self.grant(&asked);
         let namespace = self.namespaces.get_mut(nsid).ok_or(Status::INVALID_NAMESPACE)?;
@@ -244,7 +245,7 @@ impl Subsystem {
         self.under_way.by_namespace.insert(nsid, storing);
     }
 
-    /// Applies what was parked, all in one copy.
+    /// Applies all parked commands in one copy.
     fn take_up(&mut self, nsid: u32, parked: Vec<Asked>) {
         let Some(namespace) = self.namespaces.get(nsid) else { return };
         let mut next = namespace.reservations.clone();
@@ -254,7 +255,7 @@ impl Subsystem {
                 let result = asked.apply(&mut next, &self.grant(&asked));
                 answers.push(asked.answer(result));
             } else {
-                // Its controller has ended or was reset meanwhile: it has no effect.
+                // Its controller was reset or has ended meanwhile: the command has no effect.
                 self.answer(nsid, asked.answer(Err(Status::COMMAND_SEQUENCE_ERROR)));
             }
         }
@@ -291,7 +292,7 @@ impl Subsystem {
         }
         let cqe = Cqe::new(cid, status);
         if !fenced.is_empty() {
-            // Also if nobody is there any more to be told.
+            // The fence is needed even if the host that asked for it is gone.
             return self.outputs.push_back(Output::Fence { queue, nsid, queues: fenced, cqe });
         }
         let Some(&super::Queue { controller: Some(slot), queue_id, .. }) = self.queue(queue) else { return };
@@ -302,7 +303,7 @@ impl Subsystem {
         self.outputs.push_back(Output::Complete { queue, cqe });
     }
 
-    /// IO queues whose commands a preemption takes away.
+    /// IO queues whose commands a Preempt and Abort removes.
     fn fenced_by(&self, outcome: &Outcome) -> Vec<QueueKey> {
         outcome.abort.iter().flat_map(|&preempted| self.io_queues_of(preempted)).collect()
     }

@@ -1,8 +1,8 @@
 //! Property Get and Property Set.
 //!
-//! Version 2.0 is reported: Linux then reads CNS 08h and 05h, which tell more than CNS 00h read twice, and nvme-cli asks for
-//! the pages (00h, 12h) that 2.0 made mandatory and we have; older hosts look at nothing beyond 1.3. What 2.0 demands in
-//! turn, the ready timeouts (CRTO), is there.
+//! VS reports version 2.0. Linux then reads CNS 08h and 05h, which tell more than CNS 00h, and nvme-cli reads
+//! the log pages (00h, 12h) that 2.0 made mandatory. Older hosts check for nothing later than 1.3. 2.0 in
+//! turn requires the ready timeouts (CRTO), which are supported.
 //!
 //! NVM Express Base Specification: "Property Get command", "Property Set command".
 
@@ -13,13 +13,13 @@ use crate::spec::property::{Capabilities, Configuration, PropertySize, Version, 
 use crate::spec::{Cqe, Sqe, Status};
 use units::{Instant, Nanos};
 
-/// What VS and the Identify data say.
+/// The version in VS and in Identify.
 pub(super) const VERSION: Version = Version::V2_0;
 
-/// CAP.TO and CRTO in half seconds. A controller is ready at once; its reset takes as long as a device needs for what it has,
+/// CAP.TO and CRTO in units of 500 ms. A controller is ready at once. A reset waits for commands on devices,
 /// but no longer than this (`controller`).
 const READY_TIMEOUT: u8 = 15;
-/// The same.
+/// The same as a time span.
 pub(super) const READY_TIMEOUT_SPAN: Nanos = Nanos::millis(500 * READY_TIMEOUT as u64);
 
 impl Subsystem {

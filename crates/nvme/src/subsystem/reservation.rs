@@ -1,21 +1,22 @@
-//! Reservations of one namespace: who is registered, who holds it, what others may still do.
+//! Reservations of one namespace: the registrants, the holder, and what other hosts may do.
 //!
-//! A registrant is a 128-bit host identifier together with the host NQN that it is bound to (`binding`), so all controllers
-//! of a host share a registration, and another name gets nothing by using the same identifier. Registrants are bounded for
-//! each host NQN and in all, so that none can keep the owner out.
+//! A registrant is a 128-bit host identifier together with the host NQN that it is bound to (`binding`). So
+//! all controllers of a host share a registration, and another NQN gains nothing by using the same
+//! identifier. The number of registrants is limited, in total and per host NQN, so that no host can lock out
+//! the owner.
 //!
-//! A namespace whose reservations persist (PTPL) has them stored by the caller: `saved` is what to store, `restore` what comes
-//! back after a restart. Without PTPL they are as old as the process.
+//! If the reservations of a namespace persist (PTPL), the caller stores them: `saved` is what to store,
+//! `restore` brings it back after a restart. Without PTPL they end with the process.
 //!
 //!   no registrant --Register--> registrant --Acquire--> holder --Release--> registrant --Unregister--> no registrant
 //!                                    ^------- Preempt takes registrations and the reservation from others -------|
 //!
-//! Holds: a holder is a registrant (`check`, run by the tests after every step), and every command does what a naive model
-//!        written from the specification's text does (`tests/controller/reservation.rs`).
-//!        What was saved and restored is what was there (`what_persists_is_restored_as_it_was`, ibidem).
-//! Elsewhere: fields and layouts are `spec::reservation`; who is told is decided by the subsystem from `Outcome`; when a change
-//!            that has to be stored is answered is `persistence`.
-//! NVM Express Base Specification: "Reservations".
+//! Holds: a holder is a registrant (`check`, which the tests run after every step); every command does what a
+//!        naive model written from the specification does (`tests/controller/reservation.rs`); what was saved is
+//!        restored unchanged (`saved_reservations_are_restored_unchanged`, same file).
+//! Elsewhere: fields and layouts are in `spec::reservation`; the subsystem decides from `Outcome` which hosts
+//!        to notify; `persistence` answers changes that must be stored first. NVM Express Base Specification:
+//!        "Reservations".
 
 use super::reservation_terms::{
     Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, RestoreError, SavedReservations,
@@ -39,12 +40,12 @@ pub struct Reservations {
     held: Option<Held>,
     /// PTPL.
     persists: bool,
-    /// Where those registrants came from that the configuration does not name.
+    /// Addresses of registrants that the configuration does not name.
     strangers: BTreeMap<HostId, IpAddr>,
 }
 
 impl Reservations {
-    /// Nobody registered.
+    /// No registrants.
     pub const fn new() -> Reservations {
         Reservations {
             generation: 0,
@@ -55,7 +56,7 @@ impl Reservations {
         }
     }
 
-    /// As they were saved.
+    /// Restores saved reservations.
     pub fn restore(saved: SavedReservations) -> Result<Reservations, RestoreError> {
         let SavedReservations { generation, registrants: listed, held } = saved;
         let mut registrants = BTreeMap::new();
@@ -74,7 +75,7 @@ impl Reservations {
         }
     }
 
-    /// What has to be stored; nothing if they do not persist.
+    /// What to store; `None` if they do not persist.
     pub fn saved(&self) -> Option<SavedReservations> {
         let registrants = || self.registrants.values().cloned().collect();
         let saved =
@@ -97,7 +98,7 @@ impl Reservations {
         self.registrants.values()
     }
 
-    /// The name that a registered identifier is bound to.
+    /// The NQN that a registered identifier is bound to.
     pub fn name_of(&self, host: &HostId) -> Option<&Nqn> {
         self.registrants.get(host).map(|registrant| &registrant.nqn)
     }
@@ -107,7 +108,7 @@ impl Reservations {
         self.held
     }
 
-    /// Whether `host` may touch the namespace so.
+    /// Whether `host` has this access to the namespace.
     #[inline]
     pub fn allows(&self, host: Identity<'_>, access: Access) -> bool {
         match &self.held {
@@ -121,7 +122,7 @@ impl Reservations {
             || (held.by == host.id || held.kind.shared_with_registrants()) && self.key_of(host).is_some()
     }
 
-    /// Does what a command says, or nothing if it is refused.
+    /// Applies a command, or changes nothing if it is refused.
     pub fn apply(
         &mut self,
         host: Identity<'_>,
@@ -270,9 +271,9 @@ impl Reservations {
         report
     }
 
-    /// Takes registrations of key `prkey`, and the reservation if the key is its holder's, from others. Where no
-    /// reservation is taken, the host's own registration goes too if it has that key: the specification excepts the host
-    /// only where it becomes the holder.
+    /// Removes the registrations with key `prkey` from other hosts, and takes over the reservation if its
+    /// holder has that key. If no reservation is taken over, the host's own registration is removed too if it
+    /// has that key: the specification exempts the host only when it becomes the holder.
     fn preempt(&mut self, host: HostId, kind: ReservationType, prkey: u64) -> Result<Outcome, Status> {
         let mut outcome = Outcome::default();
         match self.held {
@@ -295,7 +296,8 @@ impl Reservations {
         Ok(outcome)
     }
 
-    /// Unregisters the chosen ones on behalf of `host`, which is neither told nor loses commands.
+    /// Unregisters the chosen registrants on behalf of `host`. `host` itself gets no notification and loses
+    /// no commands.
     fn unregister_where(
         &mut self,
         host: HostId,
@@ -313,7 +315,7 @@ impl Reservations {
         self.strangers.retain(|host, _| self.registrants.contains_key(host));
     }
 
-    /// A reservation held by all registrants outlives every one but the last.
+    /// A reservation held by all registrants lasts until the last one is gone.
     fn pass_on(&mut self) {
         if let Some(held) = self.held
             && held.kind.held_by_all()
@@ -322,7 +324,7 @@ impl Reservations {
         }
     }
 
-    /// The reservation becomes one of `host`; the registrants left over learn of a change of type.
+    /// `host` becomes the holder. The remaining registrants are notified if the type changes.
     fn take_over(&mut self, host: HostId, kind: ReservationType, before: Held, outcome: &mut Outcome) {
         self.held = Some(Held { by: host, kind });
         if before.kind != kind {
@@ -349,10 +351,10 @@ impl Reservations {
         outcome.notify.extend(others.map(|&other| (other, kind)));
     }
 
-    /// A host that is refused for want of room can try again when others have gone.
+    /// A host that is refused because of the limits may try again later, when other registrants are gone.
     fn add(&mut self, host: Identity<'_>, key: u64, grant: &Grant) -> Result<(), Status> {
         if self.registrants.contains_key(&host.id) {
-            // Somebody else's, by another name.
+            // The identifier is registered with another NQN.
             return Err(Status::RESERVATION_CONFLICT);
         }
         let of_host = self.registrants.values().filter(|registrant| registrant.nqn == *host.nqn).count();
@@ -395,23 +397,26 @@ impl Reservations {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Panics if the state contradicts itself: our own bug.
+    /// Panics if the state is inconsistent: that is a bug of this crate.
     pub fn check(&self) {
         if let Some(held) = self.held {
             assert!(
                 self.registrants.contains_key(&held.by),
-                "holder {:?} is no registrant of {:?}",
+                "holder {:?} is not one of the registrants {:?}",
                 held.by,
                 self.registrants
             );
         }
         assert!(
             self.strangers.keys().all(|host| self.registrants.contains_key(host)),
-            "{:?}",
+            "an address is recorded of a host that is not registered: {:?}",
             self.strangers
         );
         for (host, registrant) in &self.registrants {
-            assert!(*host == registrant.host && *host != HostId::NONE, "{host:?} is filed as {registrant:?}");
+            assert!(
+                *host == registrant.host && *host != HostId::NONE,
+                "{host:?} is the key of {registrant:?}"
+            );
         }
     }
 }

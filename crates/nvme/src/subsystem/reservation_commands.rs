@@ -1,7 +1,7 @@
-//! The four reservation commands: from a command to `Reservations`, and from its outcome to the hosts concerned.
+//! The four reservation commands: decodes them for `Reservations`, and notifies the affected hosts.
 //!
-//! Elsewhere: the rules are `reservation`, how a change comes into force `persistence`, layouts `spec::reservation`.
-//! NVM Express Base Specification: "Reservations".
+//! Elsewhere: the rules are in `reservation`, storing a change is in `persistence`, layouts are in
+//!        `spec::reservation`. NVM Express Base Specification: "Reservations".
 
 use super::action::{Action, Output, QueueKey};
 use super::reservation::Reservations;
@@ -58,7 +58,7 @@ impl Subsystem {
         self.change_reservations(key, slot, sqe, ReservationChange::Release(command, keys))
     }
 
-    /// Identifiers have 128 bits here, so only the extended report can hold them.
+    /// Identifiers have 128 bits here; only the extended report has room for them.
     pub(super) fn reservation_report(&self, slot: usize, sqe: &Sqe) -> Result<Action, Status> {
         let length = (u64::from(sqe.cdw10()) + 1) * 4;
         if length > self.config.limits.transfer_max.get() {
@@ -73,8 +73,8 @@ impl Subsystem {
         Ok(Action::reply_with(Cqe::success(sqe.cid()), report))
     }
 
-    /// The reservations a command is about, if they can be reached this way now. A host without an identifier cannot be told from
-    /// another.
+    /// The reservations that a command is for, if the namespace is reachable now. A host without an
+    /// identifier is refused: it could not be told from other such hosts.
     fn reserving(&self, slot: usize, sqe: &Sqe) -> Result<&Reservations, Status> {
         let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
         if let Some(refusal) = namespace.ana.refusal() {
@@ -86,7 +86,7 @@ impl Subsystem {
         Ok(&namespace.reservations)
     }
 
-    /// Tells the hosts concerned.
+    /// Notifies the affected hosts.
     pub(super) fn announce(&mut self, nsid: u32, outcome: &Outcome) {
         if outcome.notify.is_empty() {
             return;

@@ -1,6 +1,6 @@
-//! What is said of reservations: hosts, changes, what comes of them, what is stored.
+//! The vocabulary of reservations: hosts, changes, outcomes, and what is stored.
 //!
-//! Elsewhere: the rules are `reservation`.
+//! Elsewhere: the rules are in `reservation`.
 
 use crate::spec::reservation::{
     AcquireCommand, NotificationKind, RegisterCommand, ReleaseCommand, ReservationKeys, ReservationType,
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-/// How a command touches a namespace, as far as reservations care.
+/// The access that a command needs, as far as reservations distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Read, Compare, Verify.
@@ -19,12 +19,12 @@ pub enum Access {
     Write,
 }
 
-/// A host as reservations know it.
+/// A host, as reservations identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
     /// Its identifier.
     pub id: HostId,
-    /// The name that goes with it.
+    /// The host NQN that the identifier is bound to.
     pub nqn: &'a Nqn,
 }
 
@@ -33,7 +33,7 @@ pub struct Identity<'a> {
 pub struct Registrant {
     /// The host.
     pub host: HostId,
-    /// Its name; the identifier alone is no registrant.
+    /// Its NQN; the identifier alone does not make a registrant.
     pub nqn: Nqn,
     /// Its key.
     pub key: u64,
@@ -42,9 +42,10 @@ pub struct Registrant {
 /// A reservation in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Who acquired it. Of the types held by all registrants this is no more a holder than the others.
+    /// The host that acquired it. If all registrants hold the reservation, this one has no more rights than
+    /// the others.
     pub by: HostId,
-    /// What it forbids.
+    /// The type: what it forbids.
     pub kind: ReservationType,
 }
 
@@ -55,35 +56,36 @@ pub enum ReservationChange {
     Register(RegisterCommand, ReservationKeys),
     /// Reservation Acquire.
     Acquire(AcquireCommand, ReservationKeys),
-    /// Reservation Release, its one key as `current`.
+    /// Reservation Release; its only key is `current`.
     Release(ReleaseCommand, ReservationKeys),
     /// Set Features, Reservation Persistence.
     Persistence(bool),
 }
 
-/// What a namespace grants the host that sends a command.
+/// Limits that apply to the host that sends a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Registrants of one host NQN.
+    /// Most registrants of one host NQN.
     pub of_host_max: usize,
-    /// For a host that the configuration does not name. The others are not kept out by anybody.
+    /// Limits of a host that the configuration does not name. `None` for a named host: other hosts cannot
+    /// lock it out.
     pub stranger: Option<StrangerGrant>,
     /// Whether reservations can persist.
     pub persistence: bool,
 }
 
-/// What all hosts that are not named have together.
+/// Limits shared by all hosts that the configuration does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrangerGrant {
-    /// Registrants of all hosts.
+    /// Most registrants in total.
     pub all_max: usize,
-    /// Where the host is. Names cost nothing, addresses do.
+    /// The host's address. Hosts can invent names but not addresses.
     pub address: Option<IpAddr>,
-    /// Registrants from one address since the target was started.
+    /// Most registrants from one address since the target was started.
     pub of_address_max: usize,
 }
 
-/// Reservations that persist, to be stored and restored.
+/// Persistent reservations, as stored and restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedReservations {
     /// Counts changes.
@@ -94,10 +96,10 @@ pub struct SavedReservations {
     pub held: Option<Held>,
 }
 
-/// Why saved reservations cannot be ones.
+/// Why saved reservations are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreError {
-    /// There is no such namespace.
+    /// The namespace does not exist.
     NoSuchNamespace(u32),
     /// A registrant has no identifier.
     NoIdentifier,
@@ -120,10 +122,10 @@ impl fmt::Display for RestoreError {
 
 impl core::error::Error for RestoreError {}
 
-/// What a command did to others.
+/// What a command did to other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Hosts to be told, and what.
+    /// Hosts to notify, and of what.
     pub notify: Vec<(HostId, NotificationKind)>,
     /// Hosts whose commands are to be aborted.
     pub abort: Vec<HostId>,

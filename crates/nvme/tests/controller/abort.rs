@@ -1,4 +1,4 @@
-//! Abort: event requests are given back, IOs are the caller's to look for.
+//! Abort: event requests are aborted here, the caller has to find IOs.
 
 use crate::world::{World, host};
 use nvme::spec::identify::cns;
@@ -24,9 +24,9 @@ fn an_aborted_event_request_is_answered() {
     let [Output::Complete { queue, cqe }] = outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((queue, cqe.cid(), cqe.status()), (remote, 0x101f, Status::ABORT_REQUESTED));
     let (cqe, _) = world.ask(remote, abort(0, 0x101f), 0);
-    assert_eq!(cqe.dw0(), 1, "there is none any more");
+    assert_eq!(cqe.dw0(), 1, "no such request any more");
     world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
-    assert_eq!(world.outputs(), [], "nobody waits for events");
+    assert_eq!(world.outputs(), [], "no request is outstanding");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whose a host identifier is: the name's that used it first, for as long as it is connected or registered.
+//! The owner of a host identifier: the host NQN that used it first, as long as it is connected or registered.
 
 use crate::world::{Host, NQN, World, connect_command};
 use nvme::spec::connect::{CNTLID_DYNAMIC, Culprit};
@@ -19,9 +19,9 @@ fn try_admin(world: &mut World, host: &Host) -> Result<QueueKey, Cqe> {
 
 #[track_caller]
 fn is_refused(world: &mut World, host: &Host) {
-    let refusal = try_admin(world, host).expect_err("the identifier is another's");
+    let refusal = try_admin(world, host).expect_err("the identifier belongs to another host");
     assert_eq!(refusal.status(), Status::CONNECT_INVALID_PARAMETERS);
-    assert_eq!(refusal.dw0(), Culprit::HOST_ID.to_dw0(), "HOSTID is named");
+    assert_eq!(refusal.dw0(), Culprit::HOST_ID.to_dw0(), "the answer points to HOSTID");
 }
 
 fn register(world: &mut World, io: QueueKey, action: u32, current: u64, new: u64) -> Status {
@@ -38,17 +38,17 @@ fn an_identifier_belongs_to_the_name_that_used_it_first() {
     let second = world.admin(&owner);
     world.subsystem.on_disconnect(world.now, first.admin);
     world.subsystem.on_disconnect(world.now, second);
-    // The admin queues have gone; a command of the IO queue may still be on the device.
+    // The admin queues are closed; a command of the IO queue may still be on the device.
     is_refused(&mut world, &thief);
     world.subsystem.on_disconnect(world.now, first.io);
-    let stolen = try_admin(&mut world, &thief).expect("nobody uses it any more");
+    let stolen = try_admin(&mut world, &thief).expect("no other host uses it any more");
     is_refused(&mut world, &owner);
     world.subsystem.on_disconnect(world.now, stolen);
-    try_admin(&mut world, &owner).expect("nobody uses it any more");
+    try_admin(&mut world, &owner).expect("no other host uses it any more");
 }
 
 #[test]
-fn a_registered_identifier_stays_its_owners_while_nobody_is_connected() {
+fn a_registered_identifier_stays_with_its_owner_without_connections() {
     let mut world = World::io();
     let (owner, thief) = (host("nqn.test:owner", 7), host("nqn.test:thief", 7));
     let remote = world.remote(&owner);
@@ -60,17 +60,17 @@ fn a_registered_identifier_stays_its_owners_while_nobody_is_connected() {
     assert_eq!(register(&mut world, remote.io, 1, 0xa, 0), Status::SUCCESS);
     world.subsystem.on_disconnect(world.now, remote.admin);
     world.subsystem.on_disconnect(world.now, remote.io);
-    try_admin(&mut world, &thief).expect("it is registered no more");
+    try_admin(&mut world, &thief).expect("it is not registered any more");
 }
 
 #[test]
-fn a_restored_identifier_is_its_owners() {
+fn a_restored_identifier_belongs_to_its_owner() {
     let mut world = World::io();
     let (owner, thief) = (host("nqn.test:owner", 7), host("nqn.test:thief", 7));
     let registrant = Registrant { host: owner.id, nqn: owner.nqn.clone(), key: 0xa };
     let held = Some(Held { by: owner.id, kind: ReservationType::ExclusiveAccess });
     let saved = SavedReservations { generation: 4, registrants: vec![registrant], held };
-    world.subsystem.restore_reservations(1, saved).expect("it was saved so");
+    world.subsystem.restore_reservations(1, saved).expect("the saved data is valid");
     is_refused(&mut world, &thief);
     let stranger = world.remote(&host("nqn.test:thief", 8));
     let read = crate::world::io_command(nvm::READ, 0, 1);
@@ -79,7 +79,7 @@ fn a_restored_identifier_is_its_owners() {
 }
 
 #[test]
-fn nobody_owns_an_identifier_where_nothing_can_be_reserved() {
+fn on_discovery_an_identifier_has_no_owner() {
     let mut world = World::new(SubsystemConfig::discovery("gimbal-d"));
     let queues = ["nqn.test:a", "nqn.test:b"].map(|name| world.admin(&host(name, 7)));
     for queue in queues {
@@ -89,7 +89,7 @@ fn nobody_owns_an_identifier_where_nothing_can_be_reserved() {
 }
 
 #[test]
-fn one_name_may_have_several_identifiers_and_many_none() {
+fn a_name_may_use_several_identifiers_or_none() {
     let mut world = World::io();
     for id in 1..=3 {
         world.remote(&host("nqn.test:cluster", id));
@@ -100,18 +100,20 @@ fn one_name_may_have_several_identifiers_and_many_none() {
     }
 }
 
-/// There is nothing to reserve, and who asks first must not keep others from finding their subsystem.
+/// Nothing can be reserved on a discovery subsystem. A host that uses an identifier first must not keep
+/// others from discovery.
 #[test]
-fn discovery_does_not_mind_whose_an_identifier_is() {
+fn discovery_accepts_one_identifier_from_two_names() {
     let mut world = World::new(SubsystemConfig::discovery("gimbal-d"));
     for name in ["nqn.test:a", "nqn.test:b"] {
         world.admin(&host(name, 7));
     }
 }
 
-/// Namespaces that were served apart can know an identifier by two names. Each keeps what is its own, and neither is the other.
+/// Two namespaces that were in different subsystems before may have one identifier registered with two NQNs.
+/// Each NQN keeps its own registration and gets nothing of the other.
 #[test]
-fn a_name_that_is_registered_too_is_not_kept_out_and_gets_nothing_of_the_other() {
+fn if_two_names_registered_one_identifier_each_keeps_its_own_registration() {
     let config = SubsystemConfig::io(Nqn::new(NQN).expect("a good name"), "gimbal-1")
         .with_namespace(1, NamespaceInfo::new(BlockSize::B512, 1000))
         .with_namespace(2, NamespaceInfo::new(BlockSize::B512, 1000));
@@ -120,7 +122,7 @@ fn a_name_that_is_registered_too_is_not_kept_out_and_gets_nothing_of_the_other()
         let registrant = Registrant { host: HostId([7; 16]), nqn: host(name, 7).nqn, key: 1 };
         let held = Some(Held { by: HostId([7; 16]), kind: ReservationType::ExclusiveAccess });
         let saved = SavedReservations { generation: 1, registrants: vec![registrant], held };
-        world.subsystem.restore_reservations(nsid, saved).expect("it was saved so");
+        world.subsystem.restore_reservations(nsid, saved).expect("the saved data is valid");
     }
     is_refused(&mut world, &host("nqn.test:c", 7));
     let remote = world.remote(&host("nqn.test:b", 7));

@@ -1,4 +1,4 @@
-//! The host side against our own subsystem, command by command.
+//! Runs the host side against our own subsystem, command by command.
 
 use crate::world::{BLOCKS, NQN, World, config, host};
 use nvme::host::{
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use units::Nanos;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A host's admin queue to a world's subsystem.
+/// A host's admin queue to the subsystem of a world.
 struct Link {
     controller: HostController,
     admin: Option<QueueKey>,
@@ -43,7 +43,7 @@ impl Link {
         Link { controller, admin: None, outstanding: BTreeMap::new(), cid: 0x1000, sent: Vec::new() }
     }
 
-    /// Passes commands, answers and events until neither side has anything to say now.
+    /// Passes commands, answers and events until both sides are idle.
     fn run(&mut self, world: &mut World) -> Result<Vec<AdminEvent>, HostError> {
         let mut events = Vec::new();
         loop {
@@ -69,7 +69,7 @@ impl Link {
     }
 
     fn send(&mut self, world: &mut World, tag: Tag, command: AdminCommand) -> Result<(), HostError> {
-        // The event request keeps its identifier for as long as it takes.
+        // An outstanding event request keeps its identifier.
         while self.outstanding.contains_key(&self.cid) {
             self.cid = self.cid.wrapping_add(1);
         }
@@ -100,7 +100,7 @@ impl Link {
             }
             Action::Credits { cqe, enabled: true } => self.complete(world, cqe.with_dw0(CREDIT), &[]),
             Action::Pending => Ok(()),
-            other => panic!("an admin command became {other:?}"),
+            other => panic!("an admin command gave {other:?}"),
         }
     }
 
@@ -121,12 +121,12 @@ fn the_host_brings_up_our_controller() {
     assert_eq!((info.io_queues, info.credit), (4, Some(CREDIT)));
     assert_eq!((info.in_capsule_max, info.transfer_max.get()), (8192, 1 << 20));
     assert!(info.ana && info.volatile_write_cache && info.traffic_based_keep_alive);
-    // The ANA log is asked for whole: a header, a descriptor for each group, a number for each namespace.
+    // The host requests the whole ANA log: a header, a descriptor per group, a number per namespace.
     let page = world.identify(link.admin.expect("connected"), cns::CONTROLLER, 0).expect("CNS 01h");
     let controller = IdentifyController::read_from_bytes(&page).expect("4096 bytes");
     let length = 16 + 32 * controller.nanagrpid.get() + 4 * controller.mnan.get();
     let is_ana = |sqe: &&Sqe| sqe.opcode() == admin::GET_LOG_PAGE && sqe.cdw10() & 0xff == 0x0c;
-    let asked = link.sent.iter().find(is_ana).expect("the host asks for the ANA log");
+    let asked = link.sent.iter().find(is_ana).expect("the host reads the ANA log");
     assert_eq!((asked.cdw10() >> 16) + 1, length / 4, "dwords");
     let [namespace] = &namespaces[..] else { panic!("{namespaces:?}") };
     assert_eq!((namespace.nsid, namespace.block_size, namespace.blocks), (1, 512, BLOCKS));
@@ -138,7 +138,7 @@ fn the_host_brings_up_our_controller() {
         let key = world.next_key();
         let connected =
             world.subsystem.on_connect(world.now, key, &command.sqe, &data).expect("a good Connect");
-        assert!(connected.credits, "asked for before");
+        assert!(connected.credits, "credits were enabled before");
         assert_eq!(link.controller.on_io_queue_answer(&connected.cqe), Ok(()));
     }
     assert_eq!(link.outstanding.values().collect::<Vec<_>>(), [&Tag::EventRequest]);
@@ -156,7 +156,7 @@ fn the_host_wants_no_more_queues_than_it_is_granted() {
 }
 
 #[test]
-fn a_target_without_credits_is_used_without() {
+fn credits_are_not_requested_unless_wanted() {
     let mut world = World::io();
     let mut link = Link::new(1, NQN, AdminOptions { credits: false, ..options() });
     let events = link.run(&mut world).expect("a bring-up");
@@ -166,7 +166,7 @@ fn a_target_without_credits_is_used_without() {
 }
 
 #[test]
-fn namespaces_that_come_and_go_are_noticed() {
+fn namespace_changes_are_noticed() {
     let mut world = World::io();
     let mut link = Link::new(1, NQN, options());
     link.run(&mut world).expect("a bring-up");
@@ -183,7 +183,7 @@ fn namespaces_that_come_and_go_are_noticed() {
     world.subsystem.set_ana_state(1, AnaState::Inaccessible).expect("a group");
     let gone = AnaState::Inaccessible;
     assert_eq!(seen(&mut link, &mut world), [(1, BLOCKS, gone), (9, 200, gone)]);
-    world.subsystem.remove_namespace(1).expect("it is there");
+    world.subsystem.remove_namespace(1).expect("namespace 1 exists");
     assert_eq!(seen(&mut link, &mut world), [(9, 200, gone)]);
 }
 
@@ -224,7 +224,7 @@ fn discovery_is_read_again_when_it_changes() {
     assert_eq!(ports(&events), [1, 2, 3]);
     world.subsystem.set_discovery_records((1..=2000).map(record).collect());
     let events = link.run(&mut world).expect("no error");
-    assert_eq!(ports(&events), (1..=2000).collect::<Vec<_>>(), "more than one transfer holds");
+    assert_eq!(ports(&events), (1..=2000).collect::<Vec<_>>(), "more than fit into one transfer");
     world.subsystem.set_discovery_records(vec![]);
     let events = link.run(&mut world).expect("no error");
     assert_eq!(ports(&events), [0; 0]);
@@ -272,7 +272,7 @@ fn refusals_say_what_to_do() {
 }
 
 #[test]
-fn a_controller_that_does_not_get_ready_is_given_up() {
+fn a_controller_that_is_not_ready_in_time_is_given_up() {
     let mut world = World::io();
     let mut controller = Link::new(1, NQN, options()).controller;
     let mut answer = |world: &mut World, cqe: Cqe| {
@@ -284,7 +284,7 @@ fn a_controller_that_does_not_get_ready_is_given_up() {
     };
     let success = Cqe::success(0);
     answer(&mut world, success).expect("Connect");
-    answer(&mut world, success.with_result(0x0820_0200_03ff)).expect("CAP, 1 s to get ready");
+    answer(&mut world, success.with_result(0x0820_0200_03ff)).expect("CAP, CAP.TO is 1 s");
     answer(&mut world, success).expect("CC");
     answer(&mut world, success).expect("CSTS not ready");
     answer(&mut world, success).expect("CC");

@@ -1,4 +1,4 @@
-//! Demands of the NVMe specifications that no story of the other files comes by, one claim each.
+//! Requirements of the NVMe specifications that the other files do not cover, one claim each.
 
 use crate::world::{NQN, World, config, connect_command, host, io_command, property_set};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand};
@@ -9,7 +9,7 @@ use nvme::spec::property::offset;
 use nvme::spec::{AnaState, Nqn, Sqe, Status};
 use nvme::subsystem::{Action, BlockSize, IoOp, NamespaceInfo, Output, SubsystemConfig};
 
-/// What a command was answered at once; whatever else comes of it is no refusal.
+/// The status of the immediate completion. Any other action is not a refusal and counts as success.
 fn status_of(action: &Action) -> Status {
     match action {
         Action::Reply { cqe, .. } => cqe.status(),
@@ -39,7 +39,11 @@ fn properties_have_one_size_and_only_cc_is_written() {
         }
     }
     assert_eq!(world.ask(admin, get(0x04, 0), 0).0.status(), Status::INVALID_FIELD, "half of CAP");
-    assert_eq!(world.ask(admin, get(0x30, 0), 0).0.status(), Status::INVALID_FIELD, "AQA is not of fabrics");
+    assert_eq!(
+        world.ask(admin, get(0x30, 0), 0).0.status(),
+        Status::INVALID_FIELD,
+        "AQA does not exist on fabrics"
+    );
 }
 
 #[test]
@@ -64,7 +68,7 @@ fn the_capabilities_are_those_of_a_controller_over_fabrics() {
 }
 
 #[test]
-fn only_properties_are_to_be_had_before_the_controller_is_ready() {
+fn before_ready_only_properties_can_be_accessed() {
     let mut world = World::io();
     let admin = world.admin(&host(1));
     for opcode in
@@ -98,10 +102,10 @@ fn a_second_connect_on_a_queue_is_out_of_sequence() {
 }
 
 #[test]
-fn fabrics_commands_that_are_not_there_are_invalid_opcodes() {
+fn unsupported_fabrics_commands_are_invalid_opcodes() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
-    // Authentication Send and Receive, Disconnect, reserved and vendor specific ones.
+    // Authentication Send and Receive, Disconnect, reserved and vendor specific commands.
     for fctype in [0x05, 0x06, 0x08, 0x0c, 0x80, 0xc0] {
         assert_eq!(
             world.ask(admin, Sqe::fabrics(fctype), 0).0.status(),
@@ -112,7 +116,7 @@ fn fabrics_commands_that_are_not_there_are_invalid_opcodes() {
 }
 
 #[test]
-fn exactly_the_commands_that_are_listed_are_known() {
+fn exactly_the_listed_commands_are_supported() {
     for (role, mut world) in
         [("io", World::io()), ("discovery", World::new(SubsystemConfig::discovery("gimbal-d")))]
     {
@@ -133,9 +137,9 @@ fn exactly_the_commands_that_are_listed_are_known() {
 }
 
 #[test]
-fn a_connect_for_a_controller_that_a_host_wants_back_is_refused() {
+fn a_connect_that_names_a_controller_is_refused() {
     let mut world = World::io();
-    // FFFEh asks for any controller of the static model.
+    // FFFEh requests any controller in the static model.
     for wanted in [0, 0xfffe, 0xfff0, 7] {
         let refused =
             world.connect_with(&host(1), NQN, wanted, connect_command(0)).expect_err("no such controller");
@@ -159,7 +163,7 @@ fn an_admin_queue_may_have_as_many_entries_as_a_controller_must_offer() {
 }
 
 #[test]
-fn the_keep_alive_of_an_io_queue_means_nothing() {
+fn the_keep_alive_timeout_of_an_io_queue_is_ignored() {
     let mut world = World::io();
     let admin = ConnectCommand { keep_alive_timeout: 0, ..connect_command(0) };
     let (admin, connected) =
@@ -180,14 +184,14 @@ fn a_new_keep_alive_timeout_counts_from_when_it_is_set() {
         let silent = next.since(world.now);
         world.now = next;
         if !world.outputs().is_empty() {
-            return assert!(silent.get() >= 20_000_000_000 / 2, "let go {silent} after the last look");
+            return assert!(silent.get() >= 20_000_000_000 / 2, "dropped {silent} after the last check");
         }
     }
-    panic!("a silent host is let go");
+    panic!("a silent host is dropped");
 }
 
 #[test]
-fn a_flush_takes_one_namespace_that_is_there() {
+fn a_flush_takes_one_existing_namespace() {
     let read_only = NamespaceInfo { read_only: true, ..NamespaceInfo::new(BlockSize::B4096, 8) };
     let mut world = World::new(config().with_namespace(2, read_only));
     let io = world.remote(&host(1)).io;
@@ -202,7 +206,7 @@ fn a_flush_takes_one_namespace_that_is_there() {
 }
 
 #[test]
-fn a_namespace_that_may_only_be_read_refuses_everything_that_writes() {
+fn a_write_protected_namespace_refuses_every_write() {
     let read_only = NamespaceInfo { read_only: true, ..NamespaceInfo::new(BlockSize::B4096, 8) };
     let mut world = World::new(config().with_namespace(2, read_only));
     let io = world.remote(&host(1)).io;
@@ -217,7 +221,7 @@ fn a_namespace_that_may_only_be_read_refuses_everything_that_writes() {
 }
 
 #[test]
-fn every_command_with_blocks_is_held_to_the_size_of_the_namespace() {
+fn every_block_command_is_checked_against_the_size_of_the_namespace() {
     let mut world = World::new(config().with_namespace(2, NamespaceInfo::new(BlockSize::B4096, 8)));
     let io = world.remote(&host(1)).io;
     let commands = [
@@ -262,13 +266,13 @@ fn a_dataset_command_is_checked_range_by_range() {
     assert_eq!(ask(DEALLOCATE, &[(8, 0), (1, 1000)]), Err(Status::LBA_OUT_OF_RANGE), "the second range");
     assert_eq!(ask(DEALLOCATE, &[(u32::MAX, u64::MAX)]), Err(Status::LBA_OUT_OF_RANGE), "no wrap-around");
     assert_eq!(ask(DEALLOCATE, &[(1, 5); 256]), Ok(256), "as many ranges as there can be");
-    assert_eq!(ask(DEALLOCATE, &[(0, 0), (4, 4)]), Ok(1), "a range of no blocks is nothing to do");
-    assert_eq!(ask(DEALLOCATE, &[(0, 0)]), Err(Status::SUCCESS), "nor is a whole command of them");
-    assert_eq!(ask(3, &[(8, 0)]), Err(Status::SUCCESS), "hints are taken and not followed");
+    assert_eq!(ask(DEALLOCATE, &[(0, 0), (4, 4)]), Ok(1), "an empty range is skipped");
+    assert_eq!(ask(DEALLOCATE, &[(0, 0)]), Err(Status::SUCCESS), "a command with only empty ranges succeeds");
+    assert_eq!(ask(3, &[(8, 0)]), Err(Status::SUCCESS), "hints are accepted and ignored");
 }
 
 #[test]
-fn a_namespace_list_starts_behind_the_identifier_given() {
+fn a_namespace_list_starts_after_the_given_identifier() {
     let small = || NamespaceInfo::new(BlockSize::B4096, 8);
     let mut world = World::new(config().with_namespace(3, small()).with_namespace(9, small()));
     let admin = world.remote(&host(1)).admin;
@@ -285,7 +289,7 @@ fn a_namespace_list_starts_behind_the_identifier_given() {
 }
 
 #[test]
-fn a_controller_list_starts_at_the_identifier_given() {
+fn a_controller_list_starts_at_the_given_identifier() {
     let mut world = World::io();
     let ids: Vec<u16> = (1..=4).map(|number| world.remote(&host(number)).id).collect();
     let admin = world.admin(&host(5));
@@ -298,13 +302,13 @@ fn a_controller_list_starts_at_the_identifier_given() {
     };
     for cns in [cns::CONTROLLERS, cns::CONTROLLERS_OF_NAMESPACE] {
         assert_eq!(list(cns, 0), [&ids[..], &[5]].concat());
-        assert_eq!(list(cns, ids[2]), [ids[2], ids[3], 5], "from this one on, ascending");
+        assert_eq!(list(cns, ids[2]), [ids[2], ids[3], 5], "starting with this one, ascending");
         assert_eq!(list(cns, 6), [0; 0]);
     }
 }
 
 #[test]
-fn a_namespace_that_is_not_there_is_all_zero_and_one_that_cannot_be_is_refused() {
+fn an_inactive_namespace_is_all_zeroes_and_an_invalid_one_is_refused() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     assert_eq!(world.identify(admin, cns::NAMESPACE, 7), Ok(vec![0; 4096]));
@@ -317,11 +321,7 @@ fn a_namespace_that_is_not_there_is_all_zero_and_one_that_cannot_be_is_refused()
         );
     }
     let sqe = IdentifyCommand { cns: cns::CONTROLLER, controller_id: 0, command_set: 0 }.to_sqe(0);
-    assert_eq!(
-        world.ask(admin, sqe, 4092).0.status(),
-        Status::DATA_SGL_LENGTH_INVALID,
-        "4096 bytes, no less"
-    );
+    assert_eq!(world.ask(admin, sqe, 4092).0.status(), Status::DATA_SGL_LENGTH_INVALID, "exactly 4096 bytes");
 }
 
 #[test]
@@ -343,11 +343,11 @@ fn namespace_descriptors_name_the_command_set_and_end_with_zeroes() {
     };
     assert!(kinds.iter().all(|&(kind, length)| length == length_of(kind)), "{kinds:?}");
     assert!(kinds.contains(&(3, 16)), "a UUID");
-    assert!(kinds.contains(&(4, 1)), "CSI, as there are command sets to choose");
+    assert!(kinds.contains(&(4, 1)), "CSI, because command sets can be selected");
 }
 
 #[test]
-fn a_group_out_of_reach_refuses_every_io_command_and_no_question() {
+fn an_unreachable_group_refuses_io_commands_but_no_queries() {
     let mut world = World::io();
     let remote = world.remote(&host(1));
     for (state, status) in [
@@ -416,7 +416,7 @@ fn there_is_no_health_page_of_one_namespace() {
 }
 
 #[test]
-fn as_many_event_requests_wait_as_the_controller_has_told() {
+fn as_many_event_requests_may_wait_as_aerl_says() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     let told = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h")[259];
@@ -428,13 +428,13 @@ fn as_many_event_requests_wait_as_the_controller_has_told() {
 }
 
 #[test]
-fn an_event_is_told_when_a_request_comes_if_none_was_there() {
+fn an_event_without_a_request_is_reported_to_the_next_request() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     world.set_feature(admin, 0x0b, 0x900);
     world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
     assert_eq!(world.outputs(), []);
-    let told = world.request_event(admin).expect("the event waits");
+    let told = world.request_event(admin).expect("the event was waiting");
     assert_eq!((told.status(), told.dw0()), (Status::SUCCESS, 0x0c0302));
 }
 
@@ -454,7 +454,7 @@ fn a_reset_takes_back_event_requests_without_an_answer() {
 }
 
 #[test]
-fn numbers_of_queues_beyond_what_can_be_are_invalid() {
+fn invalid_numbers_of_queues_are_refused() {
     let mut world = World::io();
     let admin = world.admin(&host(1));
     world.configure(admin, 0x460061);
@@ -483,7 +483,7 @@ fn a_discovery_controller_has_no_namespaces_and_nothing_of_them() {
             "{page:#x}"
         );
     }
-    assert_eq!(world.set_feature(admin, 0x07, 0).status(), Status::INVALID_FIELD, "no queues to ask for");
+    assert_eq!(world.set_feature(admin, 0x07, 0).status(), Status::INVALID_FIELD, "there are no IO queues");
     assert_eq!(world.tell(admin, Sqe::new(admin::KEEP_ALIVE), &[]), Status::SUCCESS);
 }
 
@@ -508,12 +508,12 @@ fn commands_that_fuse_or_use_prps_are_refused_on_the_admin_queue() {
 }
 
 #[test]
-fn features_take_no_values_that_mean_nothing() {
+fn features_refuse_reserved_values() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     let refused = [
         (0x02, 1, "a power state beyond NPSS"),
-        (0x04, 1 << 16, "a temperature sensor that is not there"),
+        (0x04, 1 << 16, "a temperature sensor that does not exist"),
         (0x04, 2 << 20, "a reserved kind of threshold"),
         (0xc0, 2, "a reserved bit of credits"),
     ];
@@ -523,11 +523,15 @@ fn features_take_no_values_that_mean_nothing() {
     assert_eq!(
         world.set_feature(admin, 0x04, 1 << 20 | 300).status(),
         Status::SUCCESS,
-        "an under temperature"
+        "an under temperature threshold"
     );
     let under = Sqe::new(admin::GET_FEATURES).with_cdw10_15([0x04, 1 << 20, 0, 0, 0, 0]);
     assert_eq!(world.ask(admin, under, 0).0.dw0(), 300);
-    assert_eq!(world.get_feature(admin, 0x04, 0, 0).0.dw0(), 0xffff, "the over temperature is another");
+    assert_eq!(
+        world.get_feature(admin, 0x04, 0, 0).0.dw0(),
+        0xffff,
+        "the over temperature threshold is separate"
+    );
     let behavior = Sqe::new(admin::SET_FEATURES).with_cdw10_15([0x16, 0, 0, 0, 0, 0]);
     let mut bytes = [0; 512];
     bytes[0] = 1;
@@ -538,7 +542,7 @@ fn features_take_no_values_that_mean_nothing() {
 }
 
 #[test]
-fn a_command_set_that_is_not_there_is_refused_everywhere() {
+fn an_unsupported_command_set_is_refused_everywhere() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     let asked = [
@@ -557,12 +561,12 @@ fn a_command_set_that_is_not_there_is_refused_everywhere() {
 }
 
 #[test]
-fn the_firmware_page_names_what_runs() {
+fn the_firmware_page_has_the_active_slot() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     let page = world.log(admin, LogRequest::read(log::FIRMWARE_SLOTS, 0, 512), NSID_ALL).expect("log 03h");
     let identify = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h");
-    assert_eq!((page[0] & 7, &page[8..16]), (1, &identify[64..72]), "slot 1 runs, and holds FR");
+    assert_eq!((page[0] & 7, &page[8..16]), (1, &identify[64..72]), "slot 1 is active and has FR");
     assert_eq!(identify[260] >> 1 & 7, 1, "FRMW: one slot");
 }
 
@@ -580,9 +584,9 @@ fn the_sizes_of_a_namespace_agree() {
 }
 
 #[test]
-fn a_host_is_told_how_long_its_commands_may_outlive_its_connection() {
+fn identify_says_how_long_commands_may_outlive_their_connection() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     let page = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h");
-    assert_ne!(u16::from_le_bytes([page[386], page[387]]), 0, "CQT in milliseconds; 0 tells nothing");
+    assert_ne!(u16::from_le_bytes([page[386], page[387]]), 0, "CQT in milliseconds; 0 is not reported");
 }

@@ -1,4 +1,4 @@
-//! Copy: what is given out, and what is refused.
+//! Copy: what is passed on, and what is refused.
 
 use crate::world::{BLOCKS, World, config, host};
 use nvme::spec::Status;
@@ -40,7 +40,7 @@ fn a_copy_is_within_its_limits() {
     let forced = CopyCommand { force_unit_access: true, ..to(1000, 1) };
     assert!(copy(&mut world, io, forced, &[(8, 4)]).expect("a good copy").fua);
 
-    // 1 MiB in 512-byte blocks, however it is cut.
+    // 1 MiB in 512-byte blocks, in any number of ranges.
     assert!(copy(&mut world, io, to(4096, 1), &[(0, 2048)]).is_ok());
     let mut refused =
         |command, sources: &[(u64, u32)]| copy(&mut world, io, command, sources).expect_err("refused");
@@ -57,7 +57,7 @@ fn a_copy_is_within_its_limits() {
 }
 
 #[test]
-fn what_is_written_is_not_read_as_well() {
+fn the_sources_of_a_copy_may_not_overlap_its_destination() {
     let mut world = World::io();
     let io = world.remote(&host(1)).io;
     for (destination, sources, is_good) in [
@@ -66,7 +66,7 @@ fn what_is_written_is_not_read_as_well() {
         (100, &[(110, 10)][..], true),
         (100, &[(109, 10)][..], false),
         (100, &[(100, 1)][..], false),
-        // The second range makes the destination reach the first.
+        // With the second range, the destination overlaps the first.
         (100, &[(105, 5), (0, 5)][..], false),
         (100, &[(105, 5)][..], true),
         (100, &[(0, 5), (0, 5)][..], true),
@@ -80,7 +80,7 @@ fn what_is_written_is_not_read_as_well() {
 }
 
 #[test]
-fn copy_is_told_with_its_limits() {
+fn copy_is_reported_with_its_limits() {
     let large = NamespaceInfo::new(BlockSize::B4096, 1000);
     let mut world = World::new(config().with_namespace(2, large));
     let remote = world.remote(&host(1));
@@ -103,7 +103,7 @@ fn copy_is_told_with_its_limits() {
     assert_eq!(world.identify(remote.admin, cns::NAMESPACE, 1).expect("CNS 00h")[74..81], [0; 7]);
 }
 
-/// What it would mark would be readable again, with old data, after a restart.
+/// After a restart, the blocks that it marks would be readable again, with old data.
 #[test]
 fn write_uncorrectable_is_not_offered() {
     let mut world = World::io();

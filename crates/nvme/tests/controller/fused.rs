@@ -1,4 +1,4 @@
-//! Compare and Write: when two commands are one IO, and what each is told when they are not.
+//! Compare and Write: when two commands become one IO, and their statuses when they do not.
 
 use crate::world::{World, config, host, io_command};
 use nvme::spec::identify::cns;
@@ -30,7 +30,7 @@ fn send(world: &mut World, io: QueueKey, [first, second]: [Sqe; 2]) -> Result<Io
 }
 
 #[test]
-fn a_pair_is_as_good_as_its_halves() {
+fn a_pair_is_accepted_only_if_each_half_would_be() {
     let read_only = NamespaceInfo { read_only: true, ..NamespaceInfo::new(BlockSize::B512, 10) };
     let mut world = World::new(config().with_namespace(2, read_only));
     let io = world.remote(&host(1)).io;
@@ -47,7 +47,7 @@ fn a_pair_is_as_good_as_its_halves() {
     assert_eq!(send(&mut world, io, pair(9, 2)), both(Status::ATOMIC_WRITE_UNIT_EXCEEDED));
     assert_eq!(send(&mut world, io, [first, pair(8, 1)[1]]), both(Status::INVALID_FIELD), "another block");
     assert_eq!(send(&mut world, io, [first, second.with_nsid(2)]), both(Status::INVALID_FIELD));
-    assert_eq!(send(&mut world, io, [second, first]), both(Status::INVALID_FIELD), "the other way round");
+    assert_eq!(send(&mut world, io, [second, first]), both(Status::INVALID_FIELD), "in the wrong order");
     let write = io_command(nvm::WRITE, 9, 1).with_sgl(first.sgl());
     assert_eq!(send(&mut world, io, [write, second]), both(Status::INVALID_FIELD), "two writes");
 
@@ -69,7 +69,7 @@ fn reservations_hold_for_both_halves() {
     let register = Sqe::new(nvm::RESERVATION_REGISTER).with_nsid(1);
     let keys = [0u64, 5].map(u64::to_le_bytes).concat();
     assert_eq!(world.tell(owner.io, register, &keys), Status::SUCCESS);
-    // Write Exclusive: others may read, so that it is the Write that fails.
+    // Write Exclusive: others may read, so it is the Write that fails.
     let acquire = Sqe::new(nvm::RESERVATION_ACQUIRE).with_nsid(1).with_cdw10_15([1 << 8, 0, 0, 0, 0, 0]);
     assert_eq!(world.tell(owner.io, acquire, &[5u64, 0].map(u64::to_le_bytes).concat()), Status::SUCCESS);
     assert!(send(&mut world, owner.io, pair(0, 1)).is_ok());
@@ -94,7 +94,7 @@ fn a_pair_is_counted_and_its_failures_are_logged() {
 }
 
 #[test]
-fn fused_commands_are_told_in_identify_and_refused_where_they_are_not() {
+fn fused_commands_are_reported_in_identify_or_refused() {
     let mut world = World::io();
     let remote = world.remote(&host(1));
     let page = world.identify(remote.admin, cns::CONTROLLER, 0).expect("CNS 01h");
@@ -108,5 +108,5 @@ fn fused_commands_are_told_in_identify_and_refused_where_they_are_not() {
     assert_eq!(send(&mut world, remote.io, pair(9, 1)), Err([Status::INVALID_FIELD; 2]));
     assert_eq!(send(&mut world, remote.admin, pair(9, 1)), Err([Status::INVALID_FIELD; 2]));
     let [compare, _] = pair(9, 1);
-    assert_eq!(world.tell(remote.io, compare, &BLOCK), Status::INVALID_FIELD, "one half by itself");
+    assert_eq!(world.tell(remote.io, compare, &BLOCK), Status::INVALID_FIELD, "one half alone");
 }

@@ -1,4 +1,4 @@
-//! What the pages of Identify tell that hosts reckon with.
+//! Fields of the Identify pages that hosts depend on.
 
 use crate::world::{World, config, host};
 use nvme::spec::identify::cns;
@@ -26,9 +26,9 @@ fn the_capacity_of_a_subsystem_is_that_of_its_namespaces() {
     assert_eq!(u128::from_le_bytes(controller.tnvmcap), (sizes[0] + sizes[1]).into());
 }
 
-/// Linux takes from this page alone whether a namespace is ready, may be written and is shared.
+/// From this page alone, Linux takes whether a namespace is ready, write protected and shared.
 #[test]
-fn the_page_of_no_command_set_agrees_with_that_of_the_namespace() {
+fn the_independent_page_agrees_with_the_page_of_the_namespace() {
     let writable = NamespaceInfo::new(BlockSize::B512, 100);
     let mut world = World::new(config().with_namespace(2, NamespaceInfo { read_only: true, ..writable }));
     let admin = world.remote(&host(1)).admin;
@@ -43,7 +43,7 @@ fn the_page_of_no_command_set_agrees_with_that_of_the_namespace() {
     }
 }
 
-/// NSFEAT bit 0 and NUSE, with NSZE and NCAP, as they lie in the page.
+/// NSFEAT bit 0, and NSZE, NCAP and NUSE, from the page.
 fn provisioning(world: &mut World, nsid: u32) -> (u8, [u64; 3]) {
     let admin = world.remote(&host(1)).admin;
     let page = world.identify(admin, cns::NAMESPACE, nsid).expect("CNS 00h");
@@ -52,10 +52,10 @@ fn provisioning(world: &mut World, nsid: u32) -> (u8, [u64; 3]) {
 }
 
 #[test]
-fn a_thin_namespace_tells_how_many_blocks_have_storage() {
+fn a_thin_namespace_reports_its_allocated_blocks() {
     let thin = NamespaceInfo { thin: true, ..NamespaceInfo::new(BlockSize::B4096, 1000) };
     let mut world = World::new(config().with_namespace(2, thin));
-    assert_eq!(provisioning(&mut world, 2), (1, [1000, 1000, 1000]), "nobody has counted yet");
+    assert_eq!(provisioning(&mut world, 2), (1, [1000, 1000, 1000]), "not counted yet");
     for (counted, told) in [(0, 0), (17, 17), (1000, 1000), (5000, 1000), (3, 3)] {
         world.subsystem.set_allocated(2, counted);
         assert_eq!(provisioning(&mut world, 2), (1, [1000, 1000, told]));

@@ -1,7 +1,7 @@
-//! Transcripts of Linux hosts and nvme-cli, as captured on the wire, against our subsystem.
+//! Transcripts of Linux hosts and nvme-cli, captured on the wire, against our subsystem.
 //!
-//! Every command of the captures has its fields here; what the kernel's own target answered is the yardstick, but for
-//! optional things that we have and it has not.
+//! The fields of every captured command are here. The answers are compared with those of the kernel's own
+//! target, except for optional features that only we have.
 
 use crate::world::{BLOCKS, NQN, World, config, connect_command, host, io_command, property_set};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand};
@@ -21,7 +21,7 @@ use nvme::subsystem::{
 use units::Lba;
 use zerocopy::FromBytes;
 
-/// PropertyGet CAP to PropertyGet VS, as Linux 6.1 does it. CRTO because CAP.CRMS says so.
+/// PropertyGet CAP to PropertyGet VS, as Linux 6.1 does it. It reads CRTO because of CAP.CRMS.
 fn enable_like_linux_6_1(world: &mut World, admin: QueueKey) {
     let cap = world.property(admin, offset::CAP).expect("CAP");
     assert_eq!(cap & 0xffff, 1023, "MQES");
@@ -38,7 +38,7 @@ fn enable_like_linux_6_1(world: &mut World, admin: QueueKey) {
 fn scan_like_linux(world: &mut World, admin: QueueKey) -> [u8; 16] {
     let page = world.identify(admin, cns::CONTROLLER_OF_COMMAND_SET, 0).expect("CNS 06h");
     assert_eq!(page[0], 8, "VSL: a verify of at most 1 MiB");
-    assert_eq!(page[4..8], (1u32 << 18).to_le_bytes(), "DMRSL: Linux sends no longer ranges");
+    assert_eq!(page[4..8], (1u32 << 18).to_le_bytes(), "DMRSL: Linux sends no ranges longer than this");
     let list = world.identify(admin, cns::ACTIVE_NAMESPACES, 0).expect("CNS 02h");
     assert!(read_namespace_list(&list).eq([1]));
     let ids = descriptor::parse(&world.identify(admin, cns::NAMESPACE_DESCRIPTORS, 1).expect("CNS 03h"));
@@ -84,7 +84,7 @@ fn linux_6_1_brings_up_an_io_controller() {
 }
 
 #[test]
-fn linux_insists_on_what_identify_says() {
+fn identify_has_what_linux_requires() {
     let mut world = World::io();
     let remote = world.remote(&host(1));
     let page = world.identify(remote.admin, cns::CONTROLLER, 0).expect("CNS 01h");
@@ -109,7 +109,7 @@ fn io_of_the_block_layer_arrives_as_it_was_meant() {
         let sqe = Sqe::new(opcode).with_nsid(1).with_cdw10_15([8, 0, cdw12, cdw13, 0, 0]);
         match world.send(io, sqe, length, &vec![0; length]) {
             Action::Io(command) => command,
-            other => panic!("{opcode:#x} became {other:?}"),
+            other => panic!("{opcode:#x} gave {other:?}"),
         }
     };
     let synchronous = action(nvm::WRITE, 0x4000_0007, 0, 4096);
@@ -135,7 +135,7 @@ fn a_discard_of_one_range_comes_with_4096_bytes() {
     let Action::Io(command) = world.send(io, sqe, 4096, &ranges) else { panic!("no IO") };
     let IoOp::Deallocate(given) = &command.op else { panic!("{command:?}") };
     assert_eq!((given.len(), given[0].lba, given[0].blocks), (1, Lba(64), 128));
-    // nvme-cli sends exactly its ranges.
+    // nvme-cli sends only its ranges.
     let two = [&ranges[..16], &[0; 16][..]].concat();
     let sqe = Sqe::new(nvm::DATASET_MANAGEMENT).with_nsid(1).with_cdw10_15([1, 4, 0, 0, 0, 0]);
     assert!(matches!(world.send(io, sqe, 32, &two), Action::Io(_)));
@@ -166,16 +166,16 @@ fn nvme_cli_discovers() {
     world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h");
     assert_eq!(world.set_feature(admin, 0x0b, 0x8000_0000).dw0(), 0x8000_0000);
     assert_eq!(world.request_event(admin), None);
-    // Version 2.3: a header with RAE, then everything at once.
+    // Version 2.3: a header with RAE, then everything in one command.
     let header = LogRequest { retain: true, ..LogRequest::read(log::DISCOVERY, 0, 1024) };
     let header = world.log(admin, header, 0).expect("log 70h");
     let header = DiscoveryHeader::read_from_bytes(&header).expect("1024 bytes");
-    assert_eq!((header.records.get(), header.record_format.get()), (2, 0), "the third is not for this host");
+    assert_eq!((header.records.get(), header.record_format.get()), (2, 0), "this host may not see the third");
     let all = world.log(admin, LogRequest::read(log::DISCOVERY, 0, 3072), 0).expect("log 70h");
     let entry = DiscoveryEntry::read_from_bytes(&all[2048..]).expect("1024 bytes");
     assert_eq!((entry.address().as_str(), entry.port()), ("10.0.2.2", Some(4420)));
     assert_eq!(entry.subsystem_nqn().map(|name| name.to_string()), Some(NQN.into()));
-    // Version 2.13: 20 bytes, the entries at an offset, 20 bytes again.
+    // Version 2.13: 20 bytes, the entries at an offset, then 20 bytes again.
     let start = world.log(admin, LogRequest::read(log::DISCOVERY, 0, 20), 0).expect("log 70h");
     let entries = world.log(admin, LogRequest::read(log::DISCOVERY, 1024, 2048), 0).expect("log 70h");
     assert_eq!(entries, all[1024..]);
@@ -203,14 +203,14 @@ fn a_reset_closes_io_queues_and_forgets_settings() {
     let (cqe, _) = world.ask(remote.io, io_command(nvm::READ, 0, 8), 4096);
     assert_eq!(cqe.status(), Status::COMMAND_SEQUENCE_ERROR);
     world.subsystem.on_disconnect(world.now, remote.io);
-    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0), "the reset is over");
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0), "the reset is complete");
     world.configure(remote.admin, 0x460061);
     assert_eq!(world.get_feature(remote.admin, 0x0b, 0, 0).0.dw0(), 0);
     let io = world.connect(&linux, 1, remote.id);
     assert!(matches!(world.send(io, io_command(nvm::READ, 0, 8), 4096, &[]), Action::Io(_)));
 }
 
-/// A device may never end what it has; the host is told after CAP.TO at the latest that it may go on.
+/// A device may never complete its commands. After CAP.TO at the latest, the reset is reported as complete.
 #[test]
 fn a_reset_takes_no_longer_than_cap_to() {
     let mut world = World::io();
@@ -220,12 +220,12 @@ fn a_reset_takes_no_longer_than_cap_to() {
     let half_seconds = world.property(remote.admin, offset::CAP).expect("CAP") >> 24 & 0xff;
     world.configure(remote.admin, 0x460060);
     world.advance(500 * half_seconds - 1);
-    // One of its two queues is done.
+    // One of the two queues is done.
     world.subsystem.on_disconnect(world.now, second);
     assert_eq!(world.property(remote.admin, offset::CSTS), Ok(1));
     world.advance(1);
     assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0));
-    // The next association of that controller is not kept by what the first has left.
+    // The leftovers of the first association do not delay the next one on that controller.
     world.configure(remote.admin, 0x460061);
     world.configure(remote.admin, 0x460060);
     assert_eq!(world.property(remote.admin, offset::CSTS), Ok(1));
@@ -339,7 +339,7 @@ fn nvme_cli_gets_an_answer_to_everything_it_asks() {
         let answer = world.log(admin, LogRequest::read(page, 0, length), u32::MAX);
         assert_eq!(answer, Err(Status::INVALID_LOG_PAGE), "log {page:#x}");
     }
-    // get-feature of what we have, and of interrupts and thermal management, which we do not.
+    // get-feature of supported features, and of interrupts and thermal management, which are not supported.
     for (feature, length) in
         [(1, 0), (2, 0), (4, 0), (5, 0), (6, 0), (7, 0), (0xa, 0), (0xb, 0), (0xe, 8), (0xf, 0), (0x16, 512)]
     {
@@ -354,7 +354,7 @@ fn nvme_cli_gets_an_answer_to_everything_it_asks() {
     // set-feature -f 0xf --value=10000.
     assert_eq!(world.set_feature(admin, 0x0f, 10_000).status(), Status::SUCCESS);
     assert_eq!(world.get_feature(admin, 0x0f, 0, 0).0.dw0(), 10_000);
-    // show-regs: NSSR is not there.
+    // show-regs: NSSR does not exist.
     assert_eq!(world.property(admin, 0x20), Err(Status::INVALID_FIELD));
     assert_eq!(world.tell(admin, property_set(0x20, 0), &[]), Status::INVALID_FIELD);
     // format, sanitize, device-self-test, create-ns, get-lba-status on the admin queue.
@@ -362,11 +362,11 @@ fn nvme_cli_gets_an_answer_to_everything_it_asks() {
         assert_eq!(world.ask(admin, Sqe::new(opcode), 0).0.status(), Status::INVALID_OPCODE);
     }
     assert_eq!(world.tell(admin, Sqe::new(0x0d), &[0; 4096]), Status::INVALID_OPCODE);
-    // write-uncor, and a copy of a block to itself, on the IO queue.
+    // write-uncor, and a copy of a block onto itself, on the IO queue.
     assert_eq!(world.ask(remote.io, io_command(0x04, 64, 8), 0).0.status(), Status::INVALID_OPCODE);
     let itself = Sqe::new(0x19).with_nsid(1);
     assert_eq!(world.tell(remote.io, itself, &[0; 32]), Status::OVERLAPPING_IO_RANGE);
-    // error-log: all those refusals are in it.
+    // error-log: has all those refusals.
     let errors =
         world.log(admin, LogRequest::read(log::ERROR_INFORMATION, 0, 64), u32::MAX).expect("log 01h");
     assert_eq!((errors[0], errors[8]), (22, 1), "the 22nd error came on queue 1");

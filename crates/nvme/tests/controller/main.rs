@@ -1,4 +1,4 @@
-//! The command layer from outside: a subsystem as hosts see it, and the two ends against each other.
+//! Tests the command layer from outside: a subsystem as hosts see it, and the two ends against each other.
 
 #![allow(missing_docs, reason = "tests are not an interface")]
 

@@ -1,4 +1,4 @@
-//! Reservations that persist through power loss: stored before they are answered, restored as they were.
+//! Reservations that persist through power loss: stored before they are answered, restored unchanged.
 
 use crate::world::{Host, World, config, host, io_command};
 use nvme::spec::opcode::{admin, nvm};
@@ -23,7 +23,7 @@ fn command(opcode: u8, cdw10: u32) -> Sqe {
     Sqe::new(opcode).with_nsid(1).with_cdw10_15([cdw10, 0, 0, 0, 0, 0])
 }
 
-/// Register as Linux's own call has it.
+/// Register as Linux sends it.
 fn register(world: &mut World, io: QueueKey, key: u64) -> Action {
     world.send(io, command(nvm::RESERVATION_REGISTER, PERSIST), 16, &keys(0, key))
 }
@@ -32,16 +32,16 @@ fn acquire(world: &mut World, io: QueueKey, key: u64) -> Action {
     world.send(io, command(nvm::RESERVATION_ACQUIRE, 2 << 8), 16, &keys(key, 0))
 }
 
-/// What is to be stored, and its ticket.
+/// The copy to store, and its ticket.
 #[track_caller]
 fn to_store(world: &mut World) -> (u64, Option<SavedReservations>) {
     match &world.outputs()[..] {
         [Output::Store { nsid: 1, ticket, saved }] => (*ticket, saved.clone()),
-        other => panic!("expected one copy to store, not {other:?}"),
+        other => panic!("expected one copy to store, got {other:?}"),
     }
 }
 
-/// Says that it is stored, and answers the statuses of the commands that complete, in their order.
+/// Reports the result of storing. Returns the statuses of the completed commands, in order.
 fn stored(world: &mut World, ticket: u64, is_stored: bool) -> Vec<(QueueKey, Status)> {
     world.subsystem.on_stored(1, ticket, is_stored);
     completions(&world.outputs())
@@ -59,7 +59,7 @@ fn registrants(world: &World) -> usize {
     world.subsystem.reservations(1).expect("namespace 1").registrants().len()
 }
 
-/// Registers and stores.
+/// Registers, and stores that.
 fn registered(world: &mut World, io: QueueKey, key: u64) {
     assert_eq!(register(world, io, key), Action::Storing);
     let (ticket, _) = to_store(world);
@@ -71,11 +71,11 @@ fn a_change_is_answered_when_it_is_stored() {
     let mut world = World::new(persistent());
     let [one, two] = [1, 2].map(|number| world.remote(&host(number)));
     assert_eq!(register(&mut world, one.io, 0xa), Action::Storing);
-    assert_eq!(registrants(&world), 0, "nothing is in force before it is stored");
+    assert_eq!(registrants(&world), 0, "nothing takes effect before it is stored");
     let (ticket, saved) = to_store(&mut world);
     assert_eq!(saved.expect("they persist").registrants[0].host, host(1).id);
     world.subsystem.on_stored(1, ticket + 1, true);
-    assert_eq!(world.outputs(), [], "another ticket is not this one");
+    assert_eq!(world.outputs(), [], "an unknown ticket is ignored");
     assert_eq!(stored(&mut world, ticket, true), [(one.io, Status::SUCCESS)]);
     assert_eq!(registrants(&world), 1);
 
@@ -85,7 +85,7 @@ fn a_change_is_answered_when_it_is_stored() {
     assert!(matches!(write, Action::Io(_)), "the reservation is not in force yet: {write:?}");
     assert_eq!(stored(&mut world, ticket, true), [(one.io, Status::SUCCESS)]);
     assert_eq!(world.tell(two.io, io_command(nvm::WRITE, 0, 1), &[0; 512]), Status::RESERVATION_CONFLICT);
-    // What changes nothing is not stored.
+    // A change without effect is not stored.
     assert!(
         matches!(acquire(&mut world, one.io, 0xa), Action::Reply { cqe, .. } if cqe.status().is_success())
     );
@@ -93,7 +93,7 @@ fn a_change_is_answered_when_it_is_stored() {
 }
 
 #[test]
-fn what_cannot_be_stored_does_not_happen() {
+fn a_change_that_cannot_be_stored_has_no_effect() {
     let mut world = World::new(persistent());
     let [one, two] = [1, 2].map(|number| world.remote(&host(number)));
     registered(&mut world, one.io, 0xa);
@@ -103,15 +103,15 @@ fn what_cannot_be_stored_does_not_happen() {
     assert_eq!(stored(&mut world, ticket, false), [(one.io, Status::INTERNAL_ERROR)]);
     assert_eq!(world.subsystem.reservations(1), Some(&before));
     assert!(matches!(world.send(two.io, io_command(nvm::WRITE, 0, 1), 512, &[0; 512]), Action::Io(_)));
-    // And the next attempt may succeed.
+    // The next attempt may succeed.
     assert_eq!(acquire(&mut world, one.io, 0xa), Action::Storing);
     let (ticket, _) = to_store(&mut world);
     assert_eq!(stored(&mut world, ticket, true), [(one.io, Status::SUCCESS)]);
 }
 
-/// However many others send commands, one waits for two writes at most.
+/// A command waits for two writes at most, no matter how many commands other hosts send.
 #[test]
-fn what_comes_meanwhile_is_stored_together() {
+fn commands_that_arrive_meanwhile_are_stored_together() {
     let mut world = World::new(persistent());
     let remotes: Vec<_> = (1..=20).map(|number| world.remote(&host(number))).collect();
     assert_eq!(register(&mut world, remotes[0].io, 1), Action::Storing);
@@ -119,7 +119,7 @@ fn what_comes_meanwhile_is_stored_together() {
     for remote in &remotes[1..] {
         assert_eq!(register(&mut world, remote.io, 2), Action::Storing);
     }
-    assert_eq!(world.outputs(), [], "one copy at a time is under way");
+    assert_eq!(world.outputs(), [], "one copy at a time is being stored");
     world.subsystem.on_stored(1, ticket, true);
     let outputs = world.outputs();
     let [Output::Complete { .. }, Output::Store { ticket, saved: Some(saved), .. }] = &outputs[..] else {
@@ -128,7 +128,7 @@ fn what_comes_meanwhile_is_stored_together() {
     assert_eq!(saved.registrants.len(), 20);
     let answered = stored(&mut world, *ticket, true);
     let expected: Vec<_> = remotes[1..].iter().map(|remote| (remote.io, Status::SUCCESS)).collect();
-    assert_eq!(answered, expected, "in the order in which they came");
+    assert_eq!(answered, expected, "in the order of arrival");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn one_host_parks_a_few_commands_and_no_more() {
     assert!(actions[4..].iter().all(
         |action| matches!(action, Action::Reply { cqe, .. } if cqe.status() == Status::COMMAND_INTERRUPTED)
     ));
-    assert_eq!(register(&mut world, other.io, 2), Action::Storing, "another host is not concerned");
+    assert_eq!(register(&mut world, other.io, 2), Action::Storing, "another host is not affected");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_preemption_fences_when_it_is_stored() {
     let preempt = command(nvm::RESERVATION_ACQUIRE, 1 << 8 | 2);
     assert_eq!(world.send(two.io, preempt, 16, &keys(0xb, 0xa)), Action::Storing);
     let (ticket, _) = to_store(&mut world);
-    // A queue that the preempted host opens meanwhile is fenced as well.
+    // A queue that the preempted host opens meanwhile is fenced too.
     let late = world.connect(&host(1), 2, one.id);
     world.subsystem.on_stored(1, ticket, true);
     let outputs = world.outputs();
@@ -188,7 +188,7 @@ fn persistence_is_a_feature_of_the_namespace_and_in_the_report() {
     assert_eq!(rescap, 0xff, "RESCAP: all types, and through power loss");
     let persists = |world: &mut World| world.get_feature(one.admin, 0x83, 1, 0).0.dw0();
     assert_eq!(persists(&mut world), 0);
-    assert_eq!(world.get_feature(one.admin, 0x383, 1, 0).0.dw0(), 6, "changeable, of a namespace");
+    assert_eq!(world.get_feature(one.admin, 0x383, 1, 0).0.dw0(), 6, "changeable, namespace specific");
     registered(&mut world, one.io, 0xa);
     assert_eq!(persists(&mut world), 1);
     let report = command(nvm::RESERVATION_REPORT, 0).with_cdw10_15([1023, 1, 0, 0, 0, 0]);
@@ -196,9 +196,9 @@ fn persistence_is_a_feature_of_the_namespace_and_in_the_report() {
     let set = |value| Sqe::new(admin::SET_FEATURES).with_nsid(1).with_cdw10_15([0x83, value, 0, 0, 0, 0]);
     assert_eq!(world.send(one.admin, set(0), 0, &[]), Action::Storing);
     let (ticket, saved) = to_store(&mut world);
-    assert_eq!(saved, None, "nothing is to be stored any more");
+    assert_eq!(saved, None, "what is stored is deleted");
     assert_eq!(stored(&mut world, ticket, true), [(one.admin, Status::SUCCESS)]);
-    assert_eq!((persists(&mut world), registrants(&world)), (0, 1), "registrants stay until the power goes");
+    assert_eq!((persists(&mut world), registrants(&world)), (0, 1), "registrants stay until a power loss");
     assert_eq!(world.send(one.admin, set(1), 0, &[]), Action::Storing);
     let (ticket, saved) = to_store(&mut world);
     assert_eq!(saved.expect("they persist again").registrants.len(), 1);
@@ -242,12 +242,16 @@ fn persistence_of_all_namespaces_is_answered_when_the_last_is_stored() {
         assert_eq!(completions(&world.outputs()), [(one.admin, status)]);
     }
     assert!(
-        [1, 2, 5].iter().all(|nsid| world.subsystem.reservations(*nsid).expect("it is there").persists())
+        [1, 2, 5].iter().all(|nsid| world
+            .subsystem
+            .reservations(*nsid)
+            .expect("the namespace exists")
+            .persists())
     );
 }
 
 #[test]
-fn without_a_place_to_store_them_reservations_do_not_persist_and_say_so() {
+fn without_storage_reservations_do_not_persist_and_report_it() {
     let mut world = World::io();
     let one = world.remote(&host(1));
     assert_eq!(world.identify(one.admin, 0, 1).expect("namespace 1")[31], 0xfe, "RESCAP");
@@ -256,26 +260,26 @@ fn without_a_place_to_store_them_reservations_do_not_persist_and_say_so() {
     let set = Sqe::new(admin::SET_FEATURES).with_nsid(1).with_cdw10_15([0x83, 1, 0, 0, 0, 0]);
     let (cqe, _): (Cqe, _) = world.ask(one.admin, set, 0);
     assert_eq!(cqe.status(), Status::FEATURE_NOT_CHANGEABLE);
-    assert_eq!(world.get_feature(one.admin, 0x383, 1, 0).0.dw0(), 2, "of a namespace, not changeable");
+    assert_eq!(world.get_feature(one.admin, 0x383, 1, 0).0.dw0(), 2, "namespace specific, not changeable");
 }
 
 #[test]
-fn a_namespace_that_goes_meanwhile_takes_nothing_along() {
+fn a_namespace_removed_while_storing_leaves_no_reservations_behind() {
     let mut world = World::new(persistent());
     let [one, two] = [1, 2].map(|number| world.remote(&host(number)));
     assert_eq!(register(&mut world, one.io, 1), Action::Storing);
     let (ticket, _) = to_store(&mut world);
     assert_eq!(register(&mut world, two.io, 2), Action::Storing);
-    world.subsystem.remove_namespace(1).expect("it is there");
+    world.subsystem.remove_namespace(1).expect("namespace 1 exists");
     assert_eq!(completions(&world.outputs()), [(two.io, Status::INVALID_NAMESPACE)]);
     world.subsystem.add_namespace(1, NamespaceInfo::new(BlockSize::B512, 1000)).expect("there is room");
     assert_eq!(stored(&mut world, ticket, true), [(one.io, Status::SUCCESS)]);
-    assert_eq!(registrants(&world), 0, "the new namespace has what was restored for it, if anything");
+    assert_eq!(registrants(&world), 0, "the new namespace has no reservations");
 }
 
-/// Another name cannot slip in between a registration and the end of its storing.
+/// Another NQN cannot take the identifier while its registration is being stored.
 #[test]
-fn an_identifier_that_is_being_stored_is_its_owners() {
+fn an_identifier_being_stored_belongs_to_its_owner() {
     let mut world = World::new(persistent());
     let owner = Host { nqn: Nqn::new("nqn.test:owner").expect("a good name"), id: HostId([9; 16]) };
     let thief = Host { nqn: Nqn::new("nqn.test:thief").expect("a good name"), id: owner.id };
@@ -287,7 +291,7 @@ fn an_identifier_that_is_being_stored_is_its_owners() {
     world.outputs();
     let connect = crate::world::connect_command(0);
     assert!(world.connect_with(&thief, crate::world::NQN, 0xffff, connect).is_err());
-    assert_eq!(stored(&mut world, ticket, true), [], "nobody is there to be told");
+    assert_eq!(stored(&mut world, ticket, true), [], "the host is gone, so there is no completion");
     assert_eq!(registrants(&world), 1);
     assert_eq!(
         world

@@ -1,4 +1,4 @@
-//! Reservations: the specification's matrix word by word, and random sequences against a naive model.
+//! Reservations: the specification's matrix, and random sequences against a naive model.
 
 use crate::world::{NQN, Remote, World, config, connect_command, host, io_command};
 use nvme::spec::connect::CNTLID_DYNAMIC;
@@ -20,9 +20,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const ALLOWED: bool = true;
 const CONFLICT: bool = false;
 
-/// NVM Express Base Specification, "Command Behavior in the Presence of a Reservation": for each type, what the read and
-/// the write command group do for a host that is neither holder nor registrant, and for a registrant that is no holder. A
-/// holder may do everything. All registrants hold a reservation of the last two types.
+/// NVM Express Base Specification, "Command Behavior in the Presence of a Reservation". For each type:
+/// whether read and write commands are allowed for a host that is not registered, and for a registrant that
+/// is not the holder. A holder may do everything. All registrants hold a reservation of the last two types.
 const MATRIX: [(ReservationType, [bool; 2], [bool; 2]); 6] = [
     (ReservationType::WriteExclusive, [ALLOWED, CONFLICT], [ALLOWED, CONFLICT]),
     (ReservationType::ExclusiveAccess, [CONFLICT, CONFLICT], [CONFLICT, CONFLICT]),
@@ -83,7 +83,7 @@ fn the_matrix_of_the_specification_holds() {
             };
             assert_eq!(!refused, may[group], "{kind:?}: {opcode:#x} on {io:?}");
         }
-        // Report and Register are open to everybody, Acquire and Release only to registrants.
+        // Report and Register are open to all hosts, Acquire and Release only to registrants.
         let report = command(nvm::RESERVATION_REPORT, 63).with_cdw10_15([63, 1, 0, 0, 0, 0]);
         assert_eq!(world.ask(outsider, report, 256).0.status(), Status::SUCCESS);
         assert_eq!(acquire(&mut world, outsider, kind, 0), Status::RESERVATION_CONFLICT);
@@ -111,7 +111,7 @@ fn the_report_lists_registrants_and_holders() {
 }
 
 #[test]
-fn what_would_have_to_survive_a_power_loss_is_refused() {
+fn without_storage_a_request_for_persistence_is_refused() {
     let mut world = World::io();
     let io = world.remote(&host(1)).io;
     for (cptpl, status) in
@@ -124,7 +124,8 @@ fn what_would_have_to_survive_a_power_loss_is_refused() {
     assert_eq!(page, 1);
 }
 
-/// One tenant must not be able to use up what all have, and a host that the configuration names always finds room.
+/// One tenant must not use up the registrants of all. A host that the configuration names always can
+/// register.
 #[test]
 fn registrants_are_bounded_for_each_host_name() {
     let mut limited = config();
@@ -140,13 +141,21 @@ fn registrants_are_bounded_for_each_host_name() {
     };
     let greedy: Vec<Status> = (1..=6).map(|id| register_as(&mut world, "nqn.test:greedy", id)).collect();
     assert_eq!(greedy[..4], [Status::SUCCESS; 4]);
-    assert_eq!(greedy[4..], [Status::INTERNAL_ERROR; 2], "four registrants are enough for one name");
-    assert_eq!(register_as(&mut world, "nqn.test:other", 11), Status::SUCCESS, "the others have room");
+    assert_eq!(greedy[4..], [Status::INTERNAL_ERROR; 2], "at most four registrants per host NQN");
+    assert_eq!(
+        register_as(&mut world, "nqn.test:other", 11),
+        Status::SUCCESS,
+        "other hosts can still register"
+    );
     assert_eq!(register_as(&mut world, "nqn.test:third", 12), Status::SUCCESS);
-    assert_eq!(register_as(&mut world, "nqn.test:fourth", 13), Status::INTERNAL_ERROR, "six in all");
+    assert_eq!(
+        register_as(&mut world, "nqn.test:fourth", 13),
+        Status::INTERNAL_ERROR,
+        "at most six in total"
+    );
     world.subsystem.set_hosts(HostAccess::Only(vec![named.nqn.clone()]));
     let io = world.remote(&named).io;
-    assert_eq!(register(&mut world, io, 7), Status::SUCCESS, "a named host is not kept out by others");
+    assert_eq!(register(&mut world, io, 7), Status::SUCCESS, "other hosts cannot lock out a named host");
     world.subsystem.set_hosts(everybody);
     world.subsystem.reservations(1).expect("namespace 1").check();
 }
@@ -166,7 +175,7 @@ fn ignoring_the_existing_key_is_for_register_only() {
 }
 
 #[test]
-fn a_preempted_host_is_told() {
+fn a_preempted_host_is_notified() {
     let mut world = World::io();
     let [one, two] = [1, 2].map(|number| world.remote(&host(number)));
     register(&mut world, one.io, 0xa);
@@ -213,7 +222,7 @@ fn a_fence_waits_for_connections_that_are_being_closed() {
     let [dead, alive] = [1, 2].map(|number| world.remote(&host(number)));
     register(&mut world, dead.io, 0xa);
     register(&mut world, alive.io, 0xb);
-    // The admin queue is gone, but a write of the IO queue may still be on the device.
+    // The admin queue is closed, but a write of the IO queue may still be on the device.
     world.subsystem.on_disconnect(world.now, dead.admin);
     let sqe = command(nvm::RESERVATION_ACQUIRE, 1 << 8 | 2);
     let Action::Fence { queues, .. } = world.send(alive.io, sqe, 16, &keys(0xb, 0xa)) else {
@@ -222,9 +231,9 @@ fn a_fence_waits_for_connections_that_are_being_closed() {
     assert_eq!(queues, [dead.io]);
 }
 
-/// Names cost nothing: who makes them up has a quarter of the room from each address.
+/// Hosts can invent NQNs. So each address may have only a quarter of the registrants.
 #[test]
-fn made_up_names_of_one_address_have_a_quarter_of_the_room() {
+fn unnamed_hosts_of_one_address_may_have_a_quarter_of_the_registrants() {
     let mut limited = config();
     limited.limits.registrants_max = 8;
     let mut world = World::new(limited);
@@ -242,12 +251,20 @@ fn made_up_names_of_one_address_have_a_quarter_of_the_room() {
         [register_from(in_network(1, 1), 4), register_from(in_network(1, 2), 5)],
         [Status::SUCCESS; 2]
     );
-    assert_eq!(register_from(in_network(1, 3), 6), Status::INTERNAL_ERROR, "a whole IPv6 network is one");
+    assert_eq!(
+        register_from(in_network(1, 3), 6),
+        Status::INTERNAL_ERROR,
+        "an IPv6 /64 network counts as one address"
+    );
     assert_eq!(register_from(in_network(2, 3), 7), Status::SUCCESS);
-    assert_eq!(register_from(Ipv4Addr::new(10, 0, 0, 2).into(), 8), Status::SUCCESS, "others have room");
+    assert_eq!(
+        register_from(Ipv4Addr::new(10, 0, 0, 2).into(), 8),
+        Status::SUCCESS,
+        "other addresses can still register"
+    );
 }
 
-/// A model that keeps what the text of the specification says, and nothing else.
+/// A model that does what the text of the specification says, and nothing else.
 #[derive(Clone, Debug, Default)]
 struct Model {
     keys: BTreeMap<u8, u64>,
@@ -290,7 +307,8 @@ impl Model {
             .extend(self.keys.keys().filter(|&&other| other != host).map(|&other| (other, kind.to_wire())));
     }
 
-    /// Room for one more registration of `host`, counted by name: hosts 0 and 1 have the same.
+    /// Whether `host` may register under the limits per NQN, per address and in total. Hosts 0 and 1 have the
+    /// same NQN.
     fn has_room(&self, host: u8, grant: &Grant) -> bool {
         let of_name = self.keys.keys().filter(|&&other| nqn(other) == nqn(host)).count();
         let of_address = self.keys.keys().filter(|&&other| address(other) == address(host)).count();
@@ -484,7 +502,7 @@ fn kind() -> impl Strategy<Value = ReservationType> {
     prop::sample::select(ReservationType::ALL.to_vec())
 }
 
-/// Few hosts and few keys, so that keys are often right and often shared. Key 0 is one of them.
+/// Few hosts and few keys, so keys are often right and often shared. Key 0 is one of them.
 fn steps() -> impl Strategy<Value = Vec<(u8, Step)>> {
     use {AcquireAction as A, PersistChange as P, RegisterAction as R, ReleaseAction as L};
     let key = || 0u64..3;
@@ -519,7 +537,7 @@ fn grant() -> impl Strategy<Value = Grant> {
 }
 
 #[test]
-fn what_contradicts_itself_is_not_restored() {
+fn inconsistent_reservations_are_not_restored() {
     let registrant = |number: u8| Registrant { host: host_id(number), nqn: nqn(number), key: 1 };
     let saved = |registrants, held| SavedReservations { generation: 1, registrants, held };
     let held = Held { by: host_id(2), kind: ReservationType::WriteExclusive };
@@ -549,7 +567,7 @@ proptest! {
             let before = reservations.clone();
             let found = run(&mut reservations, number, step, &grant);
             prop_assert_eq!(&found, &expected, "host {} {:?}", number, step);
-            prop_assert!(found.is_ok() || reservations == before, "what is refused changes nothing");
+            prop_assert!(found.is_ok() || reservations == before, "a refused command changes nothing");
             reservations.check();
             let registered: BTreeMap<u8, u64> =
                 reservations.registrants().map(|r| (r.host.0[0] - 1, r.key)).collect();
@@ -571,14 +589,14 @@ proptest! {
                 let outsider = reservations.allows(unknown, access);
                 for number in 0..4 {
                     let disguised = Identity { id: host_id(number), nqn: &stranger };
-                    prop_assert_eq!(reservations.allows(disguised, access), outsider, "an identifier is not a host");
+                    prop_assert_eq!(reservations.allows(disguised, access), outsider, "the identifier alone does not make a registrant");
                 }
             }
         }
     }
 
     #[test]
-    fn what_persists_is_restored_as_it_was(steps in steps()) {
+    fn saved_reservations_are_restored_unchanged(steps in steps()) {
         let grant = Grant { of_host_max: 4, stranger: None, persistence: true };
         let (mut reservations, mut model) = (Reservations::new(), Model::default());
         for (number, step) in steps {
@@ -592,20 +610,20 @@ proptest! {
                 && let (Some(expected), Some(held)) = (&mut expected.held, saved.held)
                 && ALL_REGISTRANTS.contains(&held.kind)
             {
-                // Of all registrants, none is more of a holder than the others.
+                // If all registrants hold the reservation, any of them may be recorded as the holder.
                 expected.by = held.by;
             }
             prop_assert_eq!(&saved, &expected);
             if let Some(saved) = saved {
                 let restored = Reservations::restore(saved);
                 prop_assert_eq!(restored.as_ref(), Ok(&reservations));
-                // What goes on, goes on from there.
+                // Continue with the restored state.
                 reservations = restored.expect("compared above");
             }
         }
     }
 
-    /// Preempting with abort fences exactly the IO queues of the hosts that lost their registration.
+    /// Preempt and Abort fences exactly the IO queues of the hosts that lost their registration.
     #[test]
     fn preempt_and_abort_fences_the_preempted(
         hosts_keys in prop::collection::vec(1u64..4, 4),
@@ -619,7 +637,7 @@ proptest! {
         for queue in 0..extra_queues {
             world.connect(&host(1), 2 + queue, remotes[1].id);
         }
-        // A second controller of host 2: its commands are host 2's as well.
+        // A second controller of host 2: its commands belong to host 2 too.
         let second = world.connect_with(&host(2), NQN, CNTLID_DYNAMIC, connect_command(0)).expect("room");
         world.configure(second.0, 0x460061);
         world.connect(&host(2), 1, second.1.controller_id);
@@ -644,7 +662,7 @@ proptest! {
                 for number in &lost {
                     prop_assert!(fenced.contains(&remotes[usize::from(*number)].io));
                 }
-                prop_assert!(!fenced.contains(&remotes[3].io), "never one's own");
+                prop_assert!(!fenced.contains(&remotes[3].io), "a host never fences its own queue");
             }
             Action::Reply { .. } => prop_assert_eq!(lost.len(), 0),
             other => prop_assert!(false, "{:?}", other),

@@ -1,4 +1,4 @@
-//! Whatever bytes a host sends, on a queue in whatever state: one answer, no panic, nothing out of bounds.
+//! Whatever a host sends, in any state of the queue: one answer, no panic, nothing out of range.
 
 use crate::world::{World, config, host};
 use nvme::spec::opcode::nvm;
@@ -50,7 +50,7 @@ fn any_sqe() -> impl Strategy<Value = Sqe> {
     prop_oneof![1 => noise, 6 => shaped]
 }
 
-/// Which queue, which command, with how many bytes of data, after which time.
+/// Each step: the queue, the command, its bytes of data, and the time that passes before it.
 fn steps() -> impl Strategy<Value = Vec<(usize, Sqe, Option<usize>, u64)>> {
     let data = prop::option::of(prop_oneof![Just(16usize), Just(4096), Just(8), 0usize..9000]);
     prop::collection::vec((0usize..6, any_sqe(), data, 0u64..3000), 1..80)
@@ -110,7 +110,7 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
         let data = length.map(|length| &bytes[..length]);
         match world.subsystem.on_command(world.now, queues[queue], &sqe, data) {
             Action::Reply { cqe, data } => {
-                // An event may answer an earlier request than this one.
+                // The completion may be that of an earlier event request.
                 assert!(cqe.cid() == sqe.cid() || sqe.opcode() == 0x0c, "{sqe:?} answered as {cqe:?}");
                 if let Some(data) = data {
                     assert!(cqe.status().is_success() && data.len() <= sqe.sgl_length() as usize);
@@ -132,7 +132,7 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
             }
             Action::Storing => storing.push(sqe.cid()),
             Action::Io(command) => {
-                assert!(queue == 1 || queue == 3, "an IO came of queue {queue}");
+                assert!(queue == 1 || queue == 3, "queue {queue} gave an IO");
                 check_io(&world, &sqe, &command);
                 world.subsystem.on_io_completed(
                     queues[queue],
@@ -147,7 +147,7 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
             outputs.len() <= 5 + pending + storing.len(),
             "more output than there are queues and requests"
         );
-        // Every other copy cannot be stored.
+        // Storing fails for every other copy.
         while let Some(output) = outputs.pop() {
             match output {
                 Output::Store { nsid, ticket, .. } => {
@@ -194,7 +194,7 @@ proptest! {
         }
     }
 
-    /// Right commands of any length and place, so that the checks are met from both sides.
+    /// Valid commands of any length and position, so both outcomes of each check are tested.
     #[test]
     fn an_io_command_is_within_its_namespace(
         opcode in prop::sample::select(vec![nvm::READ, nvm::WRITE, nvm::COMPARE, nvm::VERIFY, nvm::WRITE_ZEROES]),

@@ -1,7 +1,8 @@
-//! What SPDK's host sends (24.01: `spdk_nvme_perf`), as captured on the wire, against our subsystem.
+//! What SPDK's host sends (24.01: `spdk_nvme_perf`), captured on the wire, against our subsystem.
 //!
-//! It differs from Linux in what may surprise a target: it need not have a name, it asks for the Zoned Namespace command set
-//! and lives with a refusal, leaves four event requests behind, and uses their identifiers again when it shuts down.
+//! It differs from Linux in four ways that may surprise a target. It may have no name, it asks for the Zoned
+//! Namespace command set and accepts a refusal, it leaves four event requests outstanding, and it reuses
+//! their identifiers when it shuts down.
 
 use crate::world::{BLOCKS, NQN, World, property_set};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
@@ -19,7 +20,7 @@ const ID: HostId = HostId([0xb4; 16]);
 /// Identifiers of the event requests.
 const REQUESTS: [u16; 4] = [0, 1, 2, 3];
 
-/// Connect as it comes without a `hostnqn`: HOSTNQN is all zero.
+/// Connect without a `hostnqn`: HOSTNQN is all zeroes.
 fn connect(world: &mut World, queue_id: u16, controller_id: u16, sqsize: u16) -> QueueKey {
     let name = Nqn::new(NQN).expect("a good name");
     let mut bytes = [0; ConnectData::SIZE];
@@ -78,8 +79,8 @@ fn a_host_without_a_name_scans_and_connects_its_queues() {
 fn the_identifiers_of_event_requests_are_used_again_to_shut_down() {
     let mut world = World::io();
     let admin = bring_up(&mut world);
-    // An event is on its way to request 0 as the host gives it up, and then all others.
-    world.subsystem.set_ana_state(1, AnaState::Inaccessible).expect("group 1 is there");
+    // While the host drops request 0 and then all others, an event is on its way.
+    world.subsystem.set_ana_state(1, AnaState::Inaccessible).expect("group 1 exists");
     for cid in REQUESTS {
         world.subsystem.on_given_up(admin, cid);
     }
@@ -89,7 +90,7 @@ fn the_identifiers_of_event_requests_are_used_again_to_shut_down() {
         matches!(world.raw(admin, &shut_down, &[]), Action::Reply { cqe, .. } if cqe.status().is_success())
     );
     assert_eq!(world.property(admin, offset::CSTS).map(|csts| csts & 0xc), Ok(0x8), "SHST is complete");
-    world.subsystem.set_ana_state(1, AnaState::Optimized).expect("group 1 is there");
+    world.subsystem.set_ana_state(1, AnaState::Optimized).expect("group 1 exists");
     let completions = world.outputs().into_iter().filter(|output| matches!(output, Output::Complete { .. }));
-    assert_eq!(completions.count(), 0, "nothing waits for events any more");
+    assert_eq!(completions.count(), 0, "no event request is outstanding any more");
 }

@@ -1,4 +1,4 @@
-//! What a subsystem does beyond one host's bring-up: limits, timers, events, features, logs.
+//! A subsystem beyond the bring-up of one host: limits, timers, events, features, logs.
 
 use crate::world::{BLOCKS, NQN, World, config, connect_command, host, io_command, property_set};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand};
@@ -41,22 +41,22 @@ fn only_a_reset_revives_a_controller_that_was_shut_down() {
     world.configure(remote.admin, 0x464061);
     assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0x9), "ready, SHST complete");
     world.configure(remote.admin, 0x460061);
-    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0x9), "SHN 0 is no start");
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0x9), "SHN 0 does not restart it");
     let (cqe, _) = world.ask(remote.io, io_command(nvm::READ, 0, 1), 512);
     assert_eq!(cqe.status(), Status::COMMAND_SEQUENCE_ERROR);
     let refused = world.connect_with(&linux, NQN, remote.id, connect_command(2)).expect_err("shut down");
     assert_eq!(refused.status(), Status::COMMAND_SEQUENCE_ERROR);
     world.configure(remote.admin, 0x460060);
     world.subsystem.on_disconnect(world.now, remote.io);
-    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0), "nothing of the IO queue is left");
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0), "the IO queue has ended");
     world.configure(remote.admin, 0x464060);
     assert_eq!(world.property(remote.admin, offset::CSTS), Ok(0x8), "shut down while it is disabled");
     world.configure(remote.admin, 0x460061);
-    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(1), "enabled anew");
+    assert_eq!(world.property(remote.admin, offset::CSTS), Ok(1), "enabled again");
 }
 
 #[test]
-fn queues_are_counted_before_there_are_any() {
+fn the_number_of_queues_is_set_before_the_first_queue() {
     let mut world = World::io();
     let linux = host(1);
     let admin = world.admin(&linux);
@@ -73,7 +73,7 @@ fn queues_are_counted_before_there_are_any() {
 }
 
 #[test]
-fn a_namespace_tells_all_its_identifiers() {
+fn a_namespace_reports_all_its_identifiers() {
     let info = NamespaceInfo {
         nguid: Some([7; 16]),
         eui64: Some([5; 8]),
@@ -89,7 +89,7 @@ fn a_namespace_tells_all_its_identifiers() {
 }
 
 #[test]
-fn settings_we_do_not_have_are_fatal_until_a_reset() {
+fn unsupported_settings_are_fatal_until_a_reset() {
     let mut world = World::io();
     let admin = world.admin(&host(1));
     world.configure(admin, 0x450061);
@@ -100,7 +100,7 @@ fn settings_we_do_not_have_are_fatal_until_a_reset() {
 }
 
 #[test]
-fn controllers_are_bounded_and_never_alike() {
+fn the_number_of_controllers_is_limited_and_their_identifiers_differ() {
     let mut small = config();
     small.limits = Limits { controllers_max: 3, controllers_per_host_max: 2, ..Limits::default() };
     let mut world = World::new(small);
@@ -111,20 +111,20 @@ fn controllers_are_bounded_and_never_alike() {
     let (first, id) = connect(&mut world, 1).expect("room for the first");
     assert_eq!(id, 1);
     assert_eq!(connect(&mut world, 1).map(|(_, id)| id), Ok(2));
-    assert_eq!(connect(&mut world, 1), Err(Status::CONNECT_CONTROLLER_BUSY), "two of one host");
+    assert_eq!(connect(&mut world, 1), Err(Status::CONNECT_CONTROLLER_BUSY), "at most two of one host");
     assert_eq!(connect(&mut world, 2).map(|(_, id)| id), Ok(3));
-    assert_eq!(connect(&mut world, 3), Err(Status::CONNECT_CONTROLLER_BUSY), "three in all");
+    assert_eq!(connect(&mut world, 3), Err(Status::CONNECT_CONTROLLER_BUSY), "at most three in total");
     world.subsystem.on_disconnect(world.now, first);
-    assert_eq!(connect(&mut world, 3).map(|(_, id)| id), Ok(4), "1 is not given again soon");
+    assert_eq!(connect(&mut world, 3).map(|(_, id)| id), Ok(4), "1 is not reused soon");
 }
 
-/// Hosts come, go, and fall silent; a walk over a plain list says who is there.
+/// Hosts connect, disconnect and fall silent at random. A plain list says which controllers must exist.
 #[test]
-fn a_crowd_that_comes_and_goes_is_counted_rightly() {
+fn the_indexes_of_controllers_match_a_plain_list() {
     let mut crowd = config();
     crowd.limits = Limits { controllers_max: 20, controllers_per_host_max: 5, ..Limits::default() };
     let mut world = World::new(crowd);
-    // Who is there: host, admin queue, identifier, and when its timer runs out.
+    // The controllers: host, admin queue, identifier, and when the timer expires.
     let mut there: Vec<(u8, QueueKey, u16, Instant)> = Vec::new();
     let mut dice = 1u64;
     let mut roll = |sides: u64| {
@@ -151,7 +151,7 @@ fn a_crowd_that_comes_and_goes_is_counted_rightly() {
                 world.subsystem.on_disconnect(world.now, key);
             }
             3 if !there.is_empty() => {
-                // Its timer is put off by as long as it asked for, which it asks for anew.
+                // Set Features sets a new timeout, which restarts the timer.
                 let index = roll(there.len() as u64) as usize;
                 let millis = 1000 * (1 + roll(5) as u32);
                 world.configure(there[index].1, Configuration::host(true).enabled().0);
@@ -186,7 +186,7 @@ fn a_crowd_that_comes_and_goes_is_counted_rightly() {
 }
 
 #[test]
-fn identifiers_go_round_past_those_in_use() {
+fn controller_identifiers_wrap_around_past_those_in_use() {
     let mut world = World::io();
     let stays = world.admin(&host(1));
     let mut last = 1;
@@ -221,9 +221,12 @@ fn a_host_that_falls_silent_loses_its_controller() {
     let close = |queue| Output::CloseQueue { queue, reason: CloseReason::KeepAliveTimeout };
     assert_eq!(closed, [close(silent.io), close(silent.admin)]);
     let after = world.now.since(units::Instant(1_000_000_000));
-    assert!((Nanos::secs(5)..=Nanos::secs(10)).contains(&after), "gone after {after} of 5 s");
+    assert!(
+        (Nanos::secs(5)..=Nanos::secs(10)).contains(&after),
+        "dropped after {after} with a timeout of 5 s"
+    );
     assert!(world.subsystem.controllers().map(|(id, _)| id).eq([busy.id]));
-    // The connections close later; nothing else may come of it.
+    // The connections close later; nothing else must follow.
     world.subsystem.on_disconnect(world.now, silent.io);
     world.subsystem.on_disconnect(world.now, silent.admin);
     assert_eq!(world.outputs(), []);
@@ -262,7 +265,7 @@ fn hosts_that_are_no_longer_allowed_are_closed() {
 }
 
 #[test]
-fn a_namespace_change_is_told_once_until_the_list_is_read() {
+fn a_namespace_change_is_reported_once_until_the_list_is_read() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     world.set_feature(admin, 0x0b, 0x900);
@@ -271,7 +274,7 @@ fn a_namespace_change_is_told_once_until_the_list_is_read() {
     world.subsystem.add_namespace(2, info.clone()).expect("a good namespace");
     assert_eq!(world.events(), [0x040002]);
     world.subsystem.add_namespace(3, info).expect("a good namespace");
-    assert_eq!(world.events(), [0; 0], "not before the list is read");
+    assert_eq!(world.events(), [0; 0], "no event before the list is read");
     let peek = LogRequest { retain: true, ..LogRequest::read(log::CHANGED_NAMESPACES, 0, 4096) };
     for request in [peek, LogRequest { retain: false, ..peek }] {
         let list = world.log(admin, request, u32::MAX).expect("log 04h");
@@ -286,7 +289,7 @@ fn a_namespace_change_is_told_once_until_the_list_is_read() {
 }
 
 #[test]
-fn events_are_told_only_to_hosts_that_asked() {
+fn events_go_only_to_hosts_that_enabled_them() {
     let mut world = World::io();
     let (asked, not) = (world.remote(&host(1)).admin, world.remote(&host(2)).admin);
     world.set_feature(asked, 0x0b, 0x900);
@@ -302,7 +305,7 @@ fn events_are_told_only_to_hosts_that_asked() {
 }
 
 #[test]
-fn a_discovery_change_is_told_and_counted() {
+fn a_discovery_change_is_reported_and_counted() {
     let mut world = World::new(SubsystemConfig::discovery("gimbal-d"));
     let linux = host(1);
     let admin = world.admin(&linux);
@@ -320,7 +323,7 @@ fn a_discovery_change_is_told_and_counted() {
     assert_eq!(world.events(), [0x70f002]);
     let page = world.log(admin, LogRequest::read(log::DISCOVERY, 0, 2048), 0).expect("log 70h");
     assert_eq!((page[0], page[8]), (1, 1), "generation 1, one record");
-    assert_eq!(&page[1024 + 512..1024 + 516], b"::1 ", "the address this host reached");
+    assert_eq!(&page[1024 + 512..1024 + 516], b"::1 ", "the address that this host connected to");
     world.subsystem.set_discovery_records(vec![record]);
     let same = world.log(admin, LogRequest::read(log::DISCOVERY, 0, 1024), 0).expect("log 70h");
     assert_eq!(same[0], 1, "nothing changed");
@@ -387,7 +390,11 @@ fn features_read_back_or_refuse() {
         let default = world.get_feature(admin, 0x100 | id, 0, 0).0.dw0();
         assert_eq!(world.set_feature(admin, id as u8, value).status(), Status::SUCCESS);
         assert_eq!(world.get_feature(admin, id, 0, 0).0.dw0(), read, "feature {id:#x}");
-        assert_eq!(world.get_feature(admin, 0x100 | id, 0, 0).0.dw0(), default, "the default stays");
+        assert_eq!(
+            world.get_feature(admin, 0x100 | id, 0, 0).0.dw0(),
+            default,
+            "the default does not change"
+        );
         assert_eq!(world.get_feature(admin, 0x200 | id, 0, 0).0.dw0(), default, "nothing is saved");
     }
     assert_eq!(world.get_feature(admin, 0x407, 0, 0).0.status(), Status::INVALID_FIELD, "no such SEL");
@@ -420,11 +427,11 @@ fn credits_are_switched_per_controller() {
     let later = world.connect_with(&host(1), NQN, with.id, connect_command(2)).expect("a good Connect");
     assert!(later.1.credits);
     world.configure(with.admin, 0x460060);
-    assert!(!world.subsystem.credits(with.admin), "a reset forgets it");
+    assert!(!world.subsystem.credits(with.admin), "a reset turns credits off");
 }
 
 #[test]
-fn the_write_cache_switched_off_makes_writes_durable() {
+fn with_the_write_cache_off_every_write_has_fua() {
     let mut world = World::io();
     let remote = world.remote(&host(1));
     let fua = |world: &mut World, opcode, length: usize| match world.send(
@@ -457,7 +464,7 @@ fn priority_travels_in_the_access_latency() {
 }
 
 #[test]
-fn commands_beyond_what_is_there_are_refused() {
+fn commands_out_of_range_are_refused() {
     let mut world = World::io();
     let io = world.remote(&host(1)).io;
     let mut status = |sqe: Sqe, length: usize| match world.send(io, sqe, length, &vec![0; length]) {
@@ -481,7 +488,7 @@ fn commands_beyond_what_is_there_are_refused() {
 }
 
 #[test]
-fn what_a_device_cannot_do_is_not_offered() {
+fn commands_that_the_device_does_not_support_are_not_offered() {
     let mut bare = config();
     bare.commands.compare = false;
     bare.commands.deallocate = false;
@@ -530,7 +537,7 @@ fn a_new_namespace_has_the_state_of_its_group() {
     assert!(matches!(world.send(io, read, 4096, &[]), Action::Io(_)));
     assert!(
         matches!(world.send(io, io_command(nvm::READ, 0, 1), 512, &[]), Action::Io(_)),
-        "group 1 is apart"
+        "group 1 is not affected"
     );
 }
 
@@ -583,7 +590,7 @@ fn io_allocates_nothing() {
 fn the_first_command_of_a_connection_is_a_connect() {
     let connect = connect_command(0).to_sqe().with_cid(3);
     let in_capsule = connect.with_sgl(nvme::spec::Sgl::InCapsule { offset: 0, length: 1024 });
-    assert!(read_connect(&in_capsule, Some(&[0; 1024])).is_ok(), "names are judged later");
+    assert!(read_connect(&in_capsule, Some(&[0; 1024])).is_ok(), "names are checked later");
     let refused =
         |sqe: &Sqe, data: Option<&[u8]>| read_connect(sqe, data).map_err(|cqe| (cqe.cid(), cqe.status()));
     let too_short = Err((3, Status::DATA_SGL_LENGTH_INVALID));
@@ -595,7 +602,7 @@ fn the_first_command_of_a_connection_is_a_connect() {
 }
 
 #[test]
-fn configurations_that_contradict_themselves_are_refused() {
+fn inconsistent_configurations_are_refused() {
     let refused = |change: fn(&mut SubsystemConfig)| {
         let mut wrong = config();
         change(&mut wrong);
@@ -607,7 +614,7 @@ fn configurations_that_contradict_themselves_are_refused() {
     );
     assert_eq!(refused(|config| config.limits.in_capsule_max = 8), ConfigError::InCapsuleLimit(8));
     let none = refused(|config| config.limits.io_queues_max = 0);
-    assert_eq!(none.to_string(), "io_queues_max is 0, but must be from 1 to 65534");
+    assert_eq!(none.to_string(), "io_queues_max is 0; it must be from 1 to 65534");
     let nsid = 1025;
     assert_eq!(
         refused(|config| {

@@ -1,4 +1,4 @@
-//! A subsystem with hosts that talk to it in commands, without any transport.
+//! A subsystem and hosts that send it commands, without a transport.
 
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData};
 use nvme::spec::identify::{IDENTIFY_SIZE, IdentifyCommand};
@@ -12,7 +12,7 @@ use nvme::subsystem::{
 use units::{Instant, Nanos};
 
 pub(crate) const NQN: &str = "nqn.2024-01.test:a";
-/// Blocks of namespace 1: 64 MiB of 512-byte blocks, as the captures have it.
+/// Blocks of namespace 1: 64 MiB of 512-byte blocks, as in the captures.
 pub(crate) const BLOCKS: u64 = 131_072;
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct World {
     cid: u16,
 }
 
-/// A controller that a host has set up.
+/// An enabled controller of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
     pub(crate) id: u16,
@@ -66,7 +66,7 @@ impl World {
         QueueKey { slot: self.slots, generation: 7 }
     }
 
-    /// A Connect to any subsystem name, with any parameters.
+    /// A Connect to any subsystem NQN, with any parameters.
     pub(crate) fn connect_with(
         &mut self,
         host: &Host,
@@ -88,7 +88,7 @@ impl World {
         self.connect_with(host, &subsystem, controller_id, command).expect("a good Connect").0
     }
 
-    /// An admin queue, not enabled.
+    /// An admin queue of a controller that is not enabled.
     pub(crate) fn admin(&mut self, host: &Host) -> QueueKey {
         self.connect(host, 0, CNTLID_DYNAMIC)
     }
@@ -115,31 +115,31 @@ impl World {
         if cqe.status().is_success() { Ok(cqe.result()) } else { Err(cqe.status()) }
     }
 
-    /// Sends a command as it is, with the data of its descriptor's length if it sends some.
+    /// Sends a command unchanged. If it has data to the controller, `data` goes with it.
     pub(crate) fn raw(&mut self, key: QueueKey, sqe: &Sqe, data: &[u8]) -> Action {
         let sends = sqe.direction() == Direction::ToController && sqe.sgl_length() != 0;
         self.subsystem.on_command(self.now, key, sqe, sends.then_some(data))
     }
 
-    /// Sends a command that moves `length` bytes to it or from it.
+    /// Sends a command that transfers `length` bytes in either direction.
     pub(crate) fn send(&mut self, key: QueueKey, sqe: Sqe, length: usize, data: &[u8]) -> Action {
         self.cid = self.cid.wrapping_add(1);
         let sqe = sqe.with_cid(self.cid).with_sgl(Sgl::Transport { length: length as u32 });
         self.raw(key, &sqe, data)
     }
 
-    /// Sends a command and expects its answer at once.
+    /// Sends a command that must be answered at once.
     pub(crate) fn ask(&mut self, key: QueueKey, sqe: Sqe, length: usize) -> (Cqe, Vec<u8>) {
         let action = self.send(key, sqe, length, &[]);
         let (cqe, mut data) = self.answer(action);
-        // What is not held is zeroes, as the transport sends them.
+        // A reply need not contain the zeroes at its end; the transport adds them.
         if !data.is_empty() || cqe.status().is_success() {
             data.resize(length, 0);
         }
         (cqe, data)
     }
 
-    /// Sends a command with data and expects its status at once.
+    /// Sends a command with data that must be answered at once. Returns its status.
     pub(crate) fn tell(&mut self, key: QueueKey, sqe: Sqe, data: &[u8]) -> Status {
         let action = self.send(key, sqe, data.len(), data);
         self.answer(action).0.status()
@@ -148,11 +148,11 @@ impl World {
     fn answer(&mut self, action: Action) -> (Cqe, Vec<u8>) {
         match action {
             Action::Reply { cqe, data } => {
-                assert_eq!(cqe.cid(), self.cid, "the answer names another command");
+                assert_eq!(cqe.cid(), self.cid, "the answer belongs to another command");
                 (cqe, data.unwrap_or_default())
             }
             Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => (cqe, Vec::new()),
-            other => panic!("expected an answer, not {other:?}"),
+            other => panic!("expected an answer, got {other:?}"),
         }
     }
 
@@ -183,7 +183,7 @@ impl World {
         self.ask(admin, sqe, 0).0
     }
 
-    /// Leaves an Asynchronous Event Request; its completion if there is one at once.
+    /// Sends an Asynchronous Event Request. Returns its completion, if it completes at once.
     pub(crate) fn request_event(&mut self, admin: QueueKey) -> Option<Cqe> {
         match self.send(admin, Sqe::new(admin::ASYNC_EVENT_REQUEST), 0, &[]) {
             Action::Pending => None,
@@ -196,11 +196,11 @@ impl World {
         core::iter::from_fn(|| self.subsystem.poll(self.now)).collect()
     }
 
-    /// Completions of event requests that came out, as dword 0.
+    /// Dword 0 of the event requests that completed.
     pub(crate) fn events(&mut self) -> Vec<u32> {
         let dword = |output| match output {
             Output::Complete { cqe, .. } => cqe.dw0(),
-            other => panic!("expected an event, not {other:?}"),
+            other => panic!("expected an event, got {other:?}"),
         };
         self.outputs().into_iter().map(dword).collect()
     }

@@ -1,4 +1,4 @@
-//! Whatever the peer does: no panic, no growth.
+//! Whatever the peer does, a connection neither panics nor grows without limit.
 
 use super::world::{ALL_DIGESTS, FLUSH, Peer, READ, Source, Victim, WRITE, World, command, pattern, whole};
 use core::ops::Range;
@@ -16,7 +16,7 @@ use units::Bytes;
 const PLAIN: Digests = Digests { header: false, data: false };
 
 #[test]
-fn a_peer_that_does_not_read_is_not_listened_to() {
+fn a_peer_that_does_not_read_is_paused() {
     let mut victim = Victim::new(PLAIN);
     let sqe = command(READ, 1, 0).with_sgl(Sgl::Other(0));
     let refused = victim.peer.pdu(CapsuleCmd::new(sqe), 0, &[]);
@@ -27,10 +27,10 @@ fn a_peer_that_does_not_read_is_not_listened_to() {
     assert!(victim.target.transmit_pending() <= 16, "8 entries and a few");
     assert_eq!(victim.send(&flood[taken..]), Ok(0));
     victim.sent();
-    assert!(victim.send(&flood[taken..]).expect("no violation") > 0, "once it reads, it is heard again");
+    assert!(victim.send(&flood[taken..]).expect("no violation") > 0, "after it reads, parsing continues");
 }
 
-/// Room for one PDU at a time.
+/// Has room for one PDU at a time.
 #[derive(Default)]
 struct Narrow {
     wire: Vec<u8>,
@@ -53,7 +53,7 @@ impl Outgoing<Vec<u8>> for Narrow {
 }
 
 #[test]
-fn no_more_is_laid_than_there_is_room_for() {
+fn no_more_pdus_are_written_than_there_is_room_for() {
     let options = HostOptions { in_capsule_max: 0, ..HostOptions::default() };
     let mut world = World::new(options, TargetLimits { maxh2cdata: 4096, ..TargetLimits::default() });
     world.run(&mut whole);
@@ -76,13 +76,13 @@ fn no_more_is_laid_than_there_is_room_for() {
 }
 
 #[test]
-fn data_on_its_way_is_counted_at_both_ends() {
+fn pending_data_is_counted_at_both_ends() {
     let mut victim = Victim { source: Source { in_capsule: 0, transfer: 1 }, ..Victim::new(PLAIN) };
     let ttag = victim.solicited_write(1, 8192);
     victim.command(command(WRITE, 2, 0).with_sgl(Sgl::Transport { length: 512 }), &[]);
-    assert_eq!(victim.target.pending_bytes(), Bytes(8192), "what is parked was not asked for");
+    assert_eq!(victim.target.pending_bytes(), Bytes(8192), "data of a parked write is not requested yet");
     let data = victim.peer.pdu(H2cData::new(1, ttag, 0, 4096), 0, &[0; 4096]);
-    victim.send(&data).expect("the data asked for");
+    victim.send(&data).expect("the requested data");
     victim.command(command(READ, 3, 0).with_sgl(Sgl::Transport { length: 100 }), &[]);
     victim.target.reply_with_data(Cqe::success(3), vec![0; 100], 100);
     assert_eq!(victim.target.pending_bytes(), Bytes(4096 + 100));
@@ -95,13 +95,13 @@ fn data_on_its_way_is_counted_at_both_ends() {
     world.read(3, 0, 500);
     assert_eq!(world.host.pending_bytes(), Bytes(64 + 10_000 + 500));
     world.host.poll_transmit(&mut Vec::new());
-    assert_eq!(world.host.pending_bytes(), Bytes(64 + 10_000 + 500), "nothing leaves before the handshake");
+    assert_eq!(world.host.pending_bytes(), Bytes(64 + 10_000 + 500), "nothing is sent before the handshake");
     world.host.on_bytes(&Peer::new(PLAIN).ic_resp(4096), &mut Vec::new()).expect("a proper handshake");
     world.host.poll_transmit(&mut Vec::new());
     assert_eq!(world.host.pending_bytes(), Bytes(10_000 + 500));
 }
 
-/// Buffers that go round: taken, moved up, moved out, given back.
+/// Buffers that circulate: taken, moved up, moved out, returned.
 struct Ring(Vec<Vec<u8>>);
 
 impl BufferSource for Ring {
@@ -183,7 +183,7 @@ fn nothing_is_allocated_per_command_once_the_queue_has_been_busy() {
     assert_eq!(allocations.count_total, 0);
 }
 
-/// What may follow the handshake: proper PDUs, spoiled ones, and noise.
+/// What may follow the handshake: valid PDUs, corrupt PDUs, and noise.
 fn anything() -> impl Strategy<Value = Vec<u8>> {
     let peer = Peer::new(PLAIN);
     let in_capsule = |length| Sgl::InCapsule { offset: 0, length };

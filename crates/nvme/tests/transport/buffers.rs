@@ -1,4 +1,4 @@
-//! Buffers that run out: what waits, what goes on, and that everything comes through in the end.
+//! Tests buffers that run out: what waits, what continues, and that everything completes in the end.
 
 use super::world::{FLUSH, READ, Source, Victim, WRITE, World, command, pattern, whole};
 use nvme::connection::{HostOptions, Pause, TargetEvent, TargetLimits};
@@ -16,7 +16,7 @@ fn a_large_write_without_a_buffer_is_parked_and_the_rest_goes_on() {
     victim.command(command(FLUSH, 4, 0), &[]);
     assert!(matches!(&victim.events[..], [TargetEvent::Command { sqe, .. }] if sqe.cid() == 4));
     assert_eq!((victim.target.parked(), victim.target.paused()), (3, None));
-    assert!(victim.sent().is_empty(), "nobody was asked for data");
+    assert!(victim.sent().is_empty(), "no data was requested");
 
     victim.source.transfer = 1;
     victim.target.resume(&mut victim.source);
@@ -102,7 +102,7 @@ fn a_dropped_connection_gives_every_buffer_back() {
     let mut lengths = Vec::new();
     victim.target.into_buffers(|buffer| lengths.push(buffer.len()));
     lengths.sort_unstable();
-    assert_eq!(lengths, [512, 4096, 4096, 4096], "one in a capsule, two asked for, one to be sent");
+    assert_eq!(lengths, [512, 4096, 4096, 4096], "one in a capsule, two of requested transfers, one to send");
 }
 
 #[test]

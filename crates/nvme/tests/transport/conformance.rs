@@ -1,4 +1,5 @@
-//! Demands of the NVMe/TCP specification that no story of the other files comes by: reserved fields, tags, SGLs, flow control.
+//! Requirements of the NVMe/TCP specification that the other files do not cover: reserved fields, tags, SGLs,
+//! flow control.
 
 use super::world::{FLUSH, Peer, READ, Victim, WRITE, command, pattern};
 use nvme::connection::{FlowControl, HostConnection, HostEvent, HostOptions, TargetLimits, Transfer};
@@ -9,10 +10,10 @@ use std::collections::BTreeSet;
 
 const PLAIN: Digests = Digests { header: false, data: false };
 const BOTH: Digests = Digests { header: true, data: true };
-/// Header flags that mean nothing.
+/// Header flags that are reserved.
 const RESERVED_FLAGS: u8 = 0xf0;
 
-/// A host after the handshake, and what it has sent since.
+/// A host after the handshake.
 fn greeted(options: HostOptions) -> HostConnection<Vec<u8>> {
     let mut host = HostConnection::new(options);
     host.poll_transmit(&mut Vec::new());
@@ -26,7 +27,8 @@ fn sent(host: &mut HostConnection<Vec<u8>>) -> Vec<u8> {
     wire
 }
 
-/// Lays `header` with every digest and the widest alignment, and gives what lies between header and data.
+/// Writes `header` with all digests and the largest alignment. Returns the header and the bytes between
+/// header digest and data.
 fn padding<H: nvme::pdu::common::Header>(header: H, data: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let framing = Framing { digests: BOTH, alignment: 128 };
     let wire = Peer { framing }.pdu(header, 0, data);
@@ -35,7 +37,7 @@ fn padding<H: nvme::pdu::common::Header>(header: H, data: &[u8]) -> (Vec<u8>, Ve
 }
 
 #[test]
-fn what_is_reserved_and_what_pads_is_sent_as_zero() {
+fn reserved_fields_and_padding_are_sent_as_zero() {
     let (command, between) = padding(CapsuleCmd::new(Sqe::new(WRITE)), &[0xff; 64]);
     assert_eq!((command.len(), between), (72, vec![0; 128 - 76]));
     let (data, between) = padding(H2cData::new(u16::MAX, u16::MAX, u32::MAX, u32::MAX), &[0xff; 64]);
@@ -46,14 +48,14 @@ fn what_is_reserved_and_what_pads_is_sent_as_zero() {
     assert_eq!(peer.pdu(R2t::new(u16::MAX, u16::MAX, u32::MAX, u32::MAX), 0, &[])[20..], [0; 4]);
     assert_eq!(peer.pdu(IcReq::new(31, 3, u32::MAX), 0, &[])[16..], [0; 112]);
     assert_eq!(peer.ic_resp(u32::MAX)[16..], [0; 112]);
-    // CapsuleResp: SQID is reserved on TCP, and there is no phase.
+    // CapsuleResp: SQID is reserved on TCP, and there is no phase tag.
     let response =
         peer.pdu(CapsuleResp::new(Cqe::success(u16::MAX).with_result(u64::MAX).with_sqhd(9)), 0, &[]);
     assert_eq!(response[8 + 10..8 + 12], [0; 2]);
 }
 
 #[test]
-fn a_receiver_does_not_look_at_what_is_reserved() {
+fn reserved_fields_are_ignored() {
     let mut victim = Victim::new(PLAIN);
     let ttag = victim.solicited_write(1, 8);
     let mut data = victim.peer.pdu(H2cData::new(1, ttag, 0, 8), FLAG_LAST, &[5; 8]);
@@ -62,7 +64,7 @@ fn a_receiver_does_not_look_at_what_is_reserved() {
     assert_eq!(victim.send(&data), Ok(data.len()));
     let mut capsule = victim.peer.pdu(CapsuleCmd::new(command(FLUSH, 2, 0)), RESERVED_FLAGS, &[]);
     capsule[3] = 200;
-    assert_eq!(victim.send(&capsule), Ok(capsule.len()), "PDO means nothing without data");
+    assert_eq!(victim.send(&capsule), Ok(capsule.len()), "PDO is ignored without data");
     assert_eq!(victim.events.len(), 2);
 
     let mut host = greeted(HostOptions::default());
@@ -78,30 +80,30 @@ fn a_receiver_does_not_look_at_what_is_reserved() {
 }
 
 #[test]
-fn transfers_under_way_have_tags_of_their_own() {
+fn outstanding_transfers_have_different_tags() {
     let mut victim = Victim::new(PLAIN);
     let tags: BTreeSet<u16> = (0..8).map(|cid| victim.solicited_write(cid, 4096)).collect();
     assert_eq!(tags.len(), 8);
 }
 
 #[test]
-fn a_write_is_asked_for_once_and_from_its_start() {
+fn the_data_of_a_write_is_requested_by_one_r2t() {
     for length in [4, 4096, 1 << 20] {
         let mut victim = Victim::new(PLAIN);
-        // Checks that R2TO is 0 and R2TL the whole length; no second R2T follows.
+        // Checks that R2TO is 0 and R2TL is the whole length. No second R2T follows.
         victim.solicited_write(1, length);
         assert!(victim.sent().is_empty());
     }
 }
 
 #[test]
-fn the_host_greets_with_what_it_was_told_to_ask_for() {
+fn the_ic_req_carries_the_options_of_the_host() {
     for (hpda, digests, dgst) in [(0, PLAIN, 0), (31, BOTH, 3), (7, Digests { header: true, data: false }, 1)]
     {
         let mut host =
             HostConnection::<Vec<u8>>::new(HostOptions { hpda, digests, ..HostOptions::default() });
         let request = sent(&mut host);
-        assert_eq!(request.len(), 128, "nothing else before the answer");
+        assert_eq!(request.len(), 128, "nothing else is sent before ICResp");
         assert_eq!(request[..16], [0, 0, 128, 0, 128, 0, 0, 0, 0, 0, hpda, dgst, 0, 0, 0, 0]);
     }
 }
@@ -131,7 +133,7 @@ fn a_host_describes_its_data_by_one_descriptor() {
     assert_eq!(
         capsule(connect, to(8192)),
         (IN_CAPSULE, 8192, 8192),
-        "fabrics commands have 8 KiB everywhere"
+        "a fabrics command may always carry 8 KiB"
     );
     assert_eq!(capsule(connect.with_cid(6), to(8193)), (TRANSPORT, 8193, 0));
 }
@@ -152,7 +154,7 @@ fn a_host_that_obeys_the_head_is_never_left_without_room_in_its_queue() {
         victim.target.set_queue(entries, FlowControl::Enabled);
         let (mut tail, mut head, mut alone) = (0, 0, 0);
         for round in 0..1000u32 {
-            assert_ne!((tail + 1) % entries, head, "round {round}: the queue of {entries} is full for ever");
+            assert_ne!((tail + 1) % entries, head, "round {round}: the queue of {entries} is full forever");
             tail = (tail + 1) % entries;
             victim.command(command(READ, 1, 0).with_sgl(Sgl::Transport { length: 512 }), &[]);
             victim.events.clear();
@@ -185,7 +187,7 @@ fn without_flow_control_every_success_rides_on_its_data() {
 }
 
 #[test]
-fn data_says_whose_it_is_where_it_belongs_and_that_it_is_the_last() {
+fn c2h_data_has_its_command_offset_and_last_flag() {
     let mut victim = Victim::new(BOTH);
     victim.command(command(READ, 0x101a, 0).with_sgl(Sgl::Transport { length: 4096 }), &[]);
     victim.target.reply_with_data(Cqe::success(0x101a), pattern(1, 4096), 4096);
@@ -193,7 +195,7 @@ fn data_says_whose_it_is_where_it_belongs_and_that_it_is_the_last() {
     assert_eq!(
         wire[..4],
         [7, 0x0f, 24, 28],
-        "both digests, LAST and SUCCESS; data right behind the header digest"
+        "both digests, LAST and SUCCESS; data directly after the header digest"
     );
     assert_eq!(wire[8..24], [0x1a, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire.len(), 28 + 4096 + 4);

@@ -1,4 +1,4 @@
-//! The two ends against each other: what is written is read back, however the bytes are cut.
+//! Runs the two ends against each other: what is written is read back, however the bytes are cut.
 
 use super::world::{ALL_DIGESTS, FLUSH, World, command, pattern, whole};
 use nvme::connection::{HostOptions, TargetLimits, Transfer};
@@ -15,7 +15,8 @@ fn options(digests: Digests) -> HostOptions {
     HostOptions { digests, in_capsule_max: 512, ..HostOptions::default() }
 }
 
-/// A handshake, an in-capsule write, a solicited write in two pieces, a read of both, a command without data.
+/// A handshake, an in-capsule write, a solicited write in two pieces, a read of both, and a command without
+/// data.
 fn session(digests: Digests, success_without_response: bool, cut: &mut dyn FnMut(usize) -> usize) -> World {
     let mut world = World::new(options(digests), small_limits());
     world.target.set_success_without_response(success_without_response);
@@ -46,7 +47,7 @@ fn what_is_written_is_read_back_with_every_digest_and_either_kind_of_success() {
         let with = session(digests, true, &mut whole).sent_to_host.len();
         let without = session(digests, false, &mut whole).sent_to_host.len();
         let response = if digests.header { 28 } else { 24 };
-        assert_eq!(without - with, 2 * response, "a success that rides on its data saves a capsule each");
+        assert_eq!(without - with, 2 * response, "each SUCCESS flag saves a response capsule");
     }
 }
 
@@ -64,7 +65,7 @@ fn every_cut_in_two_makes_no_difference() {
     let digests = Digests { header: true, data: true };
     let longest = session(digests, true, &mut whole).sent_to_host.len();
     for at in 1..longest {
-        // Whatever is handed over is cut at the same place, then whole.
+        // Each delivery is cut at the same place; the rest follows whole.
         let mut front = true;
         session(digests, true, &mut |length| {
             front = !front || length <= at;
@@ -131,7 +132,7 @@ proptest! {
     ) {
         let mut world = World::new(options(ALL_DIGESTS[digests]), small_limits());
         let mut cuts = cuts.into_iter().cycle();
-        let mut cut = move |length: usize| length.min(cuts.next().expect("cycles for ever"));
+        let mut cut = move |length: usize| length.min(cuts.next().expect("cycles forever"));
         for (index, (write, length)) in sizes.iter().enumerate() {
             let (cid, at) = ((index as u16).wrapping_mul(0x1001), index as u32 * 20_000);
             if *write {

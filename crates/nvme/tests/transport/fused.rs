@@ -1,4 +1,4 @@
-//! Fused operations on the wire: two commands, side by side, handed out together or refused both.
+//! Fused operations on the wire: two adjacent commands are passed on together, or both are refused.
 
 use super::world::{FLUSH, Source, Victim, WRITE, command};
 use nvme::connection::{Cancel, TargetEvent};
@@ -30,10 +30,10 @@ fn solicited(opcode: u8, cid: u16, fuse: u8) -> Sqe {
     command(opcode, cid, 0).with_flags(fuse).with_sgl(Sgl::Transport { length: 512 })
 }
 
-/// Commands that were answered, with their statuses; commands that were asked for their data, with the transfer tags.
+/// Answered commands with their statuses; commands whose data was requested, with the transfer tags.
 type Answers = (Vec<(u16, Status)>, Vec<(u16, u16)>);
 
-/// Response capsules that were sent, and R2Ts by their command.
+/// Response capsules that were sent, and R2Ts by command.
 fn answers(victim: &mut Victim) -> Answers {
     let bytes = victim.sent();
     let (mut responses, mut r2ts) = (Vec::new(), Vec::new());
@@ -53,13 +53,13 @@ fn answers(victim: &mut Victim) -> Answers {
     (responses, r2ts)
 }
 
-/// The commands handed out as one, and the first byte of each one's data.
+/// The commands of the fused operation, each with the first byte of its data.
 fn pair(victim: &mut Victim) -> [(u16, u8); 2] {
     let halves = match victim.events.pop() {
         Some(TargetEvent::Fused { halves }) if victim.events.is_empty() => halves,
         other => panic!("{other:?} after {:?}", victim.events),
     };
-    halves.map(|(sqe, data)| (sqe.cid(), data.expect("both bring data")[0]))
+    halves.map(|(sqe, data)| (sqe.cid(), data.expect("both have data")[0]))
 }
 
 fn data(victim: &mut Victim, (cid, ttag): (u16, u16), byte: u8) {
@@ -67,7 +67,7 @@ fn data(victim: &mut Victim, (cid, ttag): (u16, u16), byte: u8) {
     assert_eq!(victim.send(&pdu), Ok(pdu.len()));
 }
 
-/// Nothing is left of what was tried: the next pair gets through.
+/// Nothing is left of what was tried before: the next pair succeeds.
 fn a_pair_gets_through(victim: &mut Victim) {
     assert_eq!(victim.target.outstanding(), 0);
     victim.events.clear();
@@ -83,7 +83,7 @@ fn a_pair_gets_through(victim: &mut Victim) {
 fn both_halves_come_at_once_or_not_at_all() {
     let mut victim = victim();
     victim.command(in_capsule(COMPARE, 1, FIRST), &[7; 512]);
-    assert!(victim.events.is_empty(), "one half is nothing: {:?}", victim.events);
+    assert!(victim.events.is_empty(), "one half alone is not passed on: {:?}", victim.events);
     assert_eq!(victim.target.outstanding(), 1);
     victim.command(in_capsule(WRITE, 2, SECOND), &[8; 512]);
     assert_eq!(pair(&mut victim), [(1, 7), (2, 8)]);
@@ -93,7 +93,7 @@ fn both_halves_come_at_once_or_not_at_all() {
     a_pair_gets_through(&mut victim);
 }
 
-/// What belongs together is decided by the order of the commands, not by that of their data.
+/// The order of the commands decides which belong together, not the order of their data.
 #[test]
 fn data_may_come_in_any_order() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
@@ -117,7 +117,7 @@ fn data_may_come_in_any_order() {
 }
 
 #[test]
-fn a_half_without_the_other_beside_it_is_refused() {
+fn a_half_without_the_other_next_to_it_is_refused() {
     let mut victim = victim();
     victim.command(in_capsule(WRITE, 1, SECOND), &[0; 512]);
     assert_eq!(answers(&mut victim).0, [(1, Status::MISSING_FUSED)], "nothing came before it");
@@ -126,7 +126,7 @@ fn a_half_without_the_other_beside_it_is_refused() {
     victim.command(in_capsule(COMPARE, 2, FIRST), &[0; 512]);
     victim.command(command(FLUSH, 3, 0), &[]);
     assert_eq!(answers(&mut victim).0, [(2, Status::MISSING_FUSED)]);
-    assert!(matches!(victim.events[..], [TargetEvent::Command { .. }]), "the flush is a command as any");
+    assert!(matches!(victim.events[..], [TargetEvent::Command { .. }]), "the Flush is an ordinary command");
     victim.target.reply(Cqe::success(3));
     victim.command(in_capsule(WRITE, 4, SECOND), &[0; 512]);
     assert_eq!(answers(&mut victim).0, [(3, Status::SUCCESS), (4, Status::MISSING_FUSED)]);
@@ -145,7 +145,7 @@ fn a_half_without_the_other_beside_it_is_refused() {
 }
 
 #[test]
-fn a_missing_half_refuses_one_whose_data_is_on_the_way_once_it_came() {
+fn a_half_without_its_other_half_is_refused_after_its_data_arrived() {
     let mut victim = victim();
     victim.command(solicited(COMPARE, 1, FIRST), &[]);
     let (_, r2ts) = answers(&mut victim);
@@ -159,7 +159,7 @@ fn a_missing_half_refuses_one_whose_data_is_on_the_way_once_it_came() {
 }
 
 #[test]
-fn what_spoils_one_half_fails_the_other() {
+fn an_error_in_one_half_fails_the_other() {
     let digests = Digests { header: false, data: true };
     for spoilt in [0, 1] {
         let mut victim = victim_with(digests);
@@ -194,7 +194,7 @@ fn what_spoils_one_half_fails_the_other() {
     }
 }
 
-/// The second half has the first one's identifier, or that of another command.
+/// The second half has the identifier of the first, or of another command.
 #[test]
 fn an_identifier_in_use_fails_both_halves() {
     let mut victim = victim();
@@ -215,7 +215,7 @@ fn a_cancelled_half_takes_the_other_with_it() {
     assert_eq!(answers(&mut victim).0, [(2, Status::FAILED_FUSED)]);
     a_pair_gets_through(&mut victim);
 
-    // Complete, with the other half asked for its data.
+    // Complete; the data of the other half is requested.
     victim.command(in_capsule(COMPARE, 1, FIRST), &[0; 512]);
     victim.command(solicited(WRITE, 2, SECOND), &[]);
     let (_, r2ts) = answers(&mut victim);
@@ -236,9 +236,9 @@ fn a_cancelled_half_takes_the_other_with_it() {
     a_pair_gets_through(&mut victim);
 }
 
-/// Admin commands are never fused: the layer above refuses each by itself.
+/// Admin commands are never fused: the layer above refuses each one.
 #[test]
-fn a_queue_that_knows_no_fused_operations_hands_each_half_out() {
+fn a_queue_without_fused_operations_passes_each_half_on() {
     let mut victim = Victim::new(NONE);
     victim.command(in_capsule(COMPARE, 1, FIRST), &[0; 512]);
     victim.command(in_capsule(WRITE, 2, SECOND), &[0; 512]);

@@ -1,4 +1,4 @@
-//! What a controller can do wrong, and what the host makes of it.
+//! What a controller can do wrong, and how the host reacts.
 
 use super::world::{FLUSH, Peer, READ, WRITE, command, pattern};
 use nvme::connection::{Fatal, HostConnection, HostEvent, HostOptions, Refusal, SubmitError, Transfer};
@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 const PLAIN: Digests = Digests { header: false, data: false };
 const BOTH: Digests = Digests { header: true, data: true };
 
-/// A host facing a controller that may break the protocol.
+/// A host that faces a controller that may violate the protocol.
 struct Victim {
     host: HostConnection<Vec<u8>>,
     events: Vec<HostEvent<Vec<u8>>>,
@@ -19,14 +19,14 @@ struct Victim {
 }
 
 impl Victim {
-    /// Handshake not sent.
+    /// The handshake is not sent yet.
     fn fresh(digests: Digests) -> Self {
         let options = HostOptions { digests, commands_max: 4, in_capsule_max: 0, ..HostOptions::default() };
         Victim { host: HostConnection::new(options), events: Vec::new(), peer: Peer::new(digests) }
     }
 
-    /// Handshake done, MAXH2CDATA 4096; a read of 8192 bytes is command 1, a write of 8192 bytes command 2, a flush command
-    /// 3. Command 4 was submitted but not sent.
+    /// The handshake is done, MAXH2CDATA is 4096. Command 1 is a read of 8192 bytes, command 2 a write of
+    /// 8192 bytes, command 3 a Flush. Command 4 was submitted but not sent.
     fn new(digests: Digests) -> Self {
         let mut victim = Victim::fresh(digests);
         victim.sent();
@@ -70,7 +70,7 @@ impl Victim {
 }
 
 #[test]
-fn a_handshake_that_cannot_be_is_refused() {
+fn an_invalid_handshake_is_refused() {
     let response = |cpda, dgst, maxh2cdata| Peer::new(PLAIN).pdu(IcResp::new(cpda, dgst, maxh2cdata), 0, &[]);
     let mut future = response(0, 0, 4096);
     future[9] = 1;
@@ -80,7 +80,7 @@ fn a_handshake_that_cannot_be_is_refused() {
         ("digest not asked for", response(0, 2, 4096), Violation::field(11)),
         ("reserved digest", response(0, 8, 4096), Violation::field(11)),
         ("MAXH2CDATA too small", response(0, 0, 4092), Violation::field(12)),
-        ("MAXH2CDATA no multiple of 4", response(0, 0, 4098), Violation::field(12)),
+        ("MAXH2CDATA not a multiple of 4", response(0, 0, 4098), Violation::field(12)),
     ];
     for (what, bytes, violation) in cases {
         let mut victim = Victim::fresh(Digests { header: true, data: false });
@@ -103,7 +103,7 @@ fn data_that_does_not_fit_its_command_ends_the_connection() {
         ("a command not sent yet", data(4, 0, 4, FLAG_LAST, 4), Violation::field(8)),
         ("a write", data(2, 0, 4, FLAG_LAST, 4), Violation::field(8)),
         ("a command without data", data(3, 0, 4, FLAG_LAST, 4), Violation::field(8)),
-        ("more said than came", data(1, 0, 8, FLAG_LAST, 4), Violation::field(16)),
+        ("DATAL longer than the data", data(1, 0, 8, FLAG_LAST, 4), Violation::field(16)),
         ("beyond the end", data(1, 0, 8196, FLAG_LAST, 8196), Violation::OUT_OF_RANGE),
         ("far beyond the end", data(1, u32::MAX, 4, FLAG_LAST, 4), Violation::OUT_OF_RANGE),
         ("not the next bytes", data(1, 4, 4, FLAG_LAST, 4), Violation::SEQUENCE),
@@ -154,7 +154,7 @@ fn a_response_to_no_command_ends_the_connection() {
 }
 
 #[test]
-fn a_spoiled_header_ends_the_connection_and_a_spoiled_payload_fails_the_command() {
+fn a_corrupt_header_ends_the_connection_and_a_corrupt_payload_fails_the_command() {
     let mut response = Peer::new(BOTH).pdu(CapsuleResp::new(Cqe::success(3)), 0, &[]);
     response[24] ^= 1;
     let digest = u32::from_le_bytes(response[24..28].try_into().expect("4 bytes"));
@@ -165,7 +165,7 @@ fn a_spoiled_header_ends_the_connection_and_a_spoiled_payload_fails_the_command(
         let flags = if success { FLAG_LAST | FLAG_SUCCESS } else { FLAG_LAST };
         let mut data = victim.peer.pdu(C2hData::new(1, 0, 8192), flags, &pattern(1, 8192));
         data[5000] ^= 1;
-        victim.receive(&data).expect("the connection goes on");
+        victim.receive(&data).expect("the connection continues");
         if !success {
             victim.receive(&victim.peer.pdu(CapsuleResp::new(Cqe::success(1)), 0, &[])).expect("the answer");
         }
@@ -177,7 +177,7 @@ fn a_spoiled_header_ends_the_connection_and_a_spoiled_payload_fails_the_command(
 }
 
 #[test]
-fn data_in_pieces_is_put_together_and_its_count_told() {
+fn data_in_pieces_is_joined_and_counted() {
     let mut victim = Victim::new(BOTH);
     let bytes = pattern(1, 6000);
     for (offset, length, flags) in [(0, 1000, 0), (1000, 4000, 0), (5000, 1000, FLAG_LAST)] {
@@ -229,7 +229,7 @@ fn a_write_that_fails_before_its_data_was_asked_for_gives_the_buffer_back() {
 fn a_write_that_fails_while_its_data_waits_sends_no_more_of_it() {
     let mut victim = Victim::new(PLAIN);
     victim.sent();
-    victim.receive(&victim.peer.pdu(R2t::new(2, 0, 0, 8192), 0, &[])).expect("asked for");
+    victim.receive(&victim.peer.pdu(R2t::new(2, 0, 0, 8192), 0, &[])).expect("the data is requested");
     victim
         .receive(&victim.peer.pdu(CapsuleResp::new(Cqe::new(2, Status::INTERNAL_ERROR)), 0, &[]))
         .expect("ok");
@@ -238,7 +238,7 @@ fn a_write_that_fails_while_its_data_waits_sends_no_more_of_it() {
 }
 
 #[test]
-fn a_submission_that_cannot_be_taken_gives_its_buffer_back() {
+fn a_refused_submission_returns_its_buffer() {
     let mut victim = Victim::new(PLAIN);
     let again = victim.host.submit(command(FLUSH, 3, 0), Transfer::None);
     assert_eq!(again.map_err(|error| error.refusal), Err(Refusal::IdentifierInUse));

@@ -1,4 +1,4 @@
-//! What ends a connection at the target: every violation, and the C2HTermReq that tells it.
+//! What ends a connection at the target: every violation, and the C2HTermReq that reports it.
 
 use super::world::{ALL_DIGESTS, Peer, READ, Source, Victim, WRITE, command, pattern};
 use nvme::connection::{Fatal, TargetConnection, TargetLimits};
@@ -11,8 +11,8 @@ use zerocopy::FromBytes;
 const PLAIN: Digests = Digests { header: false, data: false };
 const BOTH: Digests = Digests { header: true, data: true };
 
-/// Checks that `faulty` ends the connection with `violation`, told by a C2HTermReq with a copy of the header (of
-/// `header_length` bytes), and that nothing is taken or sent afterwards.
+/// Checks that `faulty` ends the connection with `violation`, that a C2HTermReq reports it with a copy of the
+/// header (of `header_length` bytes), and that nothing is taken or sent afterwards.
 fn ends_with(victim: &mut Victim, faulty: &[u8], header_length: usize, violation: Violation) {
     let fatal = Fatal::Violation(violation);
     assert_eq!(victim.send(faulty), Err(fatal));
@@ -22,19 +22,19 @@ fn ends_with(victim: &mut Victim, faulty: &[u8], header_length: usize, violation
     assert_eq!(bytes[4..8], (24 + header_length as u32).to_le_bytes(), "its length");
     let (term_req, copy) = TermReq::ref_from_prefix(&bytes).expect("a TermReq");
     assert_eq!(term_req.reason(), (violation.status as u16, violation.information));
-    assert_eq!(copy, &faulty[..header_length], "the header at fault");
-    assert_eq!(victim.send(&[0; 8]), Err(fatal), "it stays over");
+    assert_eq!(copy, &faulty[..header_length], "the faulty header");
+    assert_eq!(victim.send(&[0; 8]), Err(fatal), "the connection stays closed");
     assert!(victim.sent().is_empty());
-    assert!(victim.events.is_empty(), "nothing of it reaches the layer above");
+    assert!(victim.events.is_empty(), "nothing reaches the layer above");
 }
 
-/// A target on which nothing was received yet.
+/// A target that has received nothing yet.
 fn fresh() -> Victim {
     Victim { target: TargetConnection::new(TargetLimits::default()), ..Victim::new(PLAIN) }
 }
 
 #[test]
-fn a_handshake_that_cannot_be_is_refused() {
+fn an_invalid_handshake_is_refused() {
     let peer = Peer::new(PLAIN);
     let mut future = peer.ic_req();
     future[8] = 1;
@@ -57,7 +57,7 @@ fn the_handshake_comes_first_and_once() {
 }
 
 #[test]
-fn impossible_common_headers_are_told_by_the_field_that_is_wrong() {
+fn an_impossible_common_header_is_reported_by_the_wrong_field() {
     let cases: [([u8; 8], u32); 7] = [
         ([0xff, 0, 24, 0, 24, 0, 0, 0], 0),
         ([0x07, 4, 24, 24, 28, 0, 0, 0], 0),
@@ -73,7 +73,7 @@ fn impossible_common_headers_are_told_by_the_field_that_is_wrong() {
 }
 
 #[test]
-fn a_spoiled_header_is_told_by_the_digest_received() {
+fn a_corrupt_header_is_reported_by_the_received_digest() {
     let mut victim = Victim::new(BOTH);
     let mut capsule = victim.peer.pdu(CapsuleCmd::new(command(READ, 7, 0)), 0, &[]);
     let digest = u32::from_le_bytes(capsule[72..76].try_into().expect("4 bytes"));
@@ -94,37 +94,37 @@ fn more_commands_than_the_queue_has_entries_are_out_of_sequence() {
 }
 
 #[test]
-fn data_nobody_asked_for_is_told_by_its_tag() {
+fn unrequested_data_is_reported_by_its_tag() {
     let mut victim = Victim::new(PLAIN);
     let data = victim.peer.pdu(H2cData::new(1, 0, 0, 4), FLAG_LAST, &[0; 4]);
     ends_with(&mut victim, &data, 24, Violation::field(10));
 
-    // A write that is parked was not asked for its data yet.
+    // The data of a parked write is not requested yet.
     let mut victim = Victim { source: Source { in_capsule: 1, transfer: 0 }, ..Victim::new(PLAIN) };
     victim.command(command(WRITE, 1, 0).with_sgl(Sgl::Transport { length: 4096 }), &[]);
     ends_with(&mut victim, &data, 24, Violation::field(10));
 
-    // Nor was one whose R2T is not sent yet.
+    // The same if its R2T is not sent yet.
     let mut victim = Victim::new(PLAIN);
     victim.command(command(WRITE, 1, 0).with_sgl(Sgl::Transport { length: 4096 }), &[]);
     ends_with(&mut victim, &data, 24, Violation::field(10));
 
-    // And a transfer that is over was served already.
+    // And a transfer that is complete was served already.
     let mut victim = Victim::new(PLAIN);
     let ttag = victim.solicited_write(1, 4);
     let data = victim.peer.pdu(H2cData::new(1, ttag, 0, 4), FLAG_LAST, &[0; 4]);
-    victim.send(&data).expect("the data asked for");
+    victim.send(&data).expect("the requested data");
     victim.events.clear();
     ends_with(&mut victim, &data, 24, Violation::field(10));
 }
 
 #[test]
 fn data_that_does_not_fit_its_transfer_ends_the_connection() {
-    // What the host says of data for a transfer of 8192 bytes: (what, cid, offset, DATAL, flags, bytes that come), told as.
+    // Wrong data for a transfer of 8192 bytes: (what, cid, offset, DATAL, flags, bytes sent, violation).
     let cases: [(&str, u16, u32, u32, u8, usize, Violation); 10] = [
         ("another command", 2, 0, 4096, 0, 4096, Violation::field(8)),
-        ("more said than came", 1, 0, 4096, 0, 4092, Violation::field(16)),
-        ("less said than came", 1, 0, 4092, 0, 4096, Violation::field(16)),
+        ("DATAL longer than the data", 1, 0, 4096, 0, 4092, Violation::field(16)),
+        ("DATAL shorter than the data", 1, 0, 4092, 0, 4096, Violation::field(16)),
         ("beyond MAXH2CDATA", 1, 0, 4100, 0, 4100, Violation::LIMIT),
         ("not from the start", 1, 4096, 4096, FLAG_LAST, 4096, Violation::SEQUENCE),
         ("a gap", 1, 4, 4, 0, 4, Violation::SEQUENCE),
@@ -146,7 +146,7 @@ fn data_that_does_not_fit_its_transfer_ends_the_connection() {
 fn the_second_piece_is_held_to_the_same_rules() {
     let cases = [
         ("the first again", 0, FLAG_LAST, Violation::SEQUENCE),
-        ("last not said", 4096, 0, Violation::SEQUENCE),
+        ("LAST is missing", 4096, 0, Violation::SEQUENCE),
         ("overrun", 4100, FLAG_LAST, Violation::OUT_OF_RANGE),
     ];
     for (what, offset, flags, violation) in cases {

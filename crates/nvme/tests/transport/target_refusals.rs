@@ -1,4 +1,5 @@
-//! What the target refuses without ending the connection, and commands called off while their data is on the way.
+//! What the target refuses without ending the connection, and commands that are cancelled while their data is
+//! on its way.
 
 use super::world::{FLUSH, READ, Source, Victim, WRITE, command, pattern};
 use nvme::connection::{Cancel, FlowControl, TargetConnection, TargetEvent, TargetLimits};
@@ -9,7 +10,7 @@ use nvme::spec::{Cqe, Sgl, Sqe, Status};
 const PLAIN: Digests = Digests { header: false, data: false };
 const BOTH: Digests = Digests { header: true, data: true };
 
-/// Takes what was told of a refused command; nothing else may have come out.
+/// Takes the event of a refused command; there must be no other event.
 fn refusal_told(victim: &mut Victim) -> (u16, Status) {
     let told = match victim.events[..] {
         [TargetEvent::Refused { sqe, status }] => (sqe.cid(), status),
@@ -19,7 +20,7 @@ fn refusal_told(victim: &mut Victim) -> (u16, Status) {
     told
 }
 
-/// The next command must pass: the connection took no harm.
+/// The next command must succeed: the connection still works.
 fn still_works(victim: &mut Victim) {
     victim.command(command(FLUSH, 0x7fff, 0), &[]);
     assert!(matches!(victim.events[..], [TargetEvent::Command { data: None, .. }]));
@@ -60,7 +61,7 @@ fn an_identifier_in_use_is_a_conflict_and_the_first_command_lives_on() {
     assert_eq!((cqe.cid(), cqe.status()), (0x101a, Status::COMMAND_ID_CONFLICT));
     assert_eq!(refusal_told(&mut victim), (0x101a, Status::COMMAND_ID_CONFLICT));
     let data = victim.peer.pdu(H2cData::new(0x101a, ttag, 0, 8), FLAG_LAST, &[5; 8]);
-    victim.send(&data).expect("the data asked for");
+    victim.send(&data).expect("the requested data");
     assert!(matches!(&victim.events[..], [TargetEvent::Command { data: Some(data), .. }] if data == &[5; 8]));
     victim.events.clear();
     victim.target.reply(Cqe::success(0x101a));
@@ -78,7 +79,7 @@ fn identifiers_that_differ_only_in_their_generation_are_different_commands() {
 }
 
 #[test]
-fn spoiled_data_in_a_capsule_fails_the_command() {
+fn corrupt_data_in_a_capsule_fails_the_command() {
     let mut victim = Victim::new(BOTH);
     let sqe = command(WRITE, 3, 0).with_sgl(Sgl::InCapsule { offset: 0, length: 512 });
     let mut capsule = victim.peer.pdu(CapsuleCmd::new(sqe), 0, &pattern(0, 512));
@@ -90,7 +91,7 @@ fn spoiled_data_in_a_capsule_fails_the_command() {
 }
 
 #[test]
-fn spoiled_data_of_a_transfer_fails_the_command_once_all_of_it_came() {
+fn corrupt_data_of_a_transfer_fails_the_command_after_all_of_it_arrived() {
     let mut victim = Victim::new(BOTH);
     let ttag = victim.solicited_write(3, 8192);
     let mut first = victim.peer.pdu(H2cData::new(3, ttag, 0, 4096), 0, &pattern(0, 4096));
@@ -105,7 +106,7 @@ fn spoiled_data_of_a_transfer_fails_the_command_once_all_of_it_came() {
 }
 
 #[test]
-fn a_held_command_is_given_up_when_its_identifier_comes_again() {
+fn a_command_on_hold_is_dropped_when_its_identifier_is_reused() {
     let mut victim = Victim::new(PLAIN);
     victim.command(command(FLUSH, 3, 0), &[]);
     victim.target.hold(3);
@@ -128,7 +129,7 @@ fn a_held_command_is_given_up_when_its_identifier_comes_again() {
 }
 
 #[test]
-fn a_held_command_that_is_forgotten_leaves_its_place() {
+fn a_forgotten_command_frees_its_queue_entry() {
     let mut victim = Victim::new(PLAIN);
     for round in 0..20u16 {
         for cid in 4 * round..4 * round + 4 {
@@ -140,7 +141,7 @@ fn a_held_command_that_is_forgotten_leaves_its_place() {
     }
     victim.events.clear();
     victim.command(command(FLUSH, 1, 0), &[]);
-    assert!(!victim.target.forget(1), "it is not held");
+    assert!(!victim.target.forget(1), "it is not on hold");
     victim.target.reply(Cqe::success(1));
     assert_eq!(victim.response().sqhd(), (80 + 1) % 8, "the head has moved with them");
     victim.events.clear();
@@ -148,7 +149,7 @@ fn a_held_command_that_is_forgotten_leaves_its_place() {
 }
 
 #[test]
-fn a_parked_write_is_called_off_at_once() {
+fn a_parked_write_is_cancelled_at_once() {
     let mut victim = Victim { source: Source { in_capsule: 0, transfer: 0 }, ..Victim::new(PLAIN) };
     victim.command(command(WRITE, 5, 0).with_sgl(Sgl::Transport { length: 8192 }), &[]);
     assert_eq!(victim.target.parked(), 1);
@@ -160,7 +161,7 @@ fn a_parked_write_is_called_off_at_once() {
 }
 
 #[test]
-fn a_write_whose_data_is_on_the_way_is_called_off_when_it_came() {
+fn a_write_whose_data_is_on_its_way_is_cancelled_after_it_arrived() {
     let mut victim = Victim::new(PLAIN);
     let ttag = victim.solicited_write(5, 8192);
     let first = victim.peer.pdu(H2cData::new(5, ttag, 0, 4096), 0, &[1; 4096]);
@@ -177,7 +178,7 @@ fn a_write_whose_data_is_on_the_way_is_called_off_when_it_came() {
 }
 
 #[test]
-fn a_command_handed_out_is_not_called_off_here() {
+fn a_command_that_was_passed_on_is_not_cancelled_here() {
     let mut victim = Victim::new(PLAIN);
     victim.command(command(FLUSH, 5, 0), &[]);
     assert_eq!(victim.target.cancel(5, Status::ABORT_REQUESTED), Cancel::Delivered);
@@ -233,8 +234,8 @@ fn a_failed_read_sends_no_data_and_a_result_needs_a_capsule() {
 }
 
 #[test]
-#[should_panic(expected = "which was not handed out")]
-fn answering_twice_is_our_bug() {
+#[should_panic(expected = "which was not passed on")]
+fn answering_twice_panics() {
     let mut victim = Victim::new(PLAIN);
     victim.command(Sqe::new(FLUSH).with_cid(1), &[]);
     victim.target.reply(Cqe::success(1));
@@ -242,7 +243,7 @@ fn answering_twice_is_our_bug() {
 }
 
 #[test]
-fn a_stranger_moves_no_more_than_a_capsule_holds() {
+fn before_connect_a_transfer_is_no_longer_than_a_capsule() {
     let limits = TargetLimits { in_capsule_max: 8192, ..TargetLimits::default() };
     let mut stranger = Victim { target: TargetConnection::new(limits), ..Victim::new(PLAIN) };
     stranger.send(&stranger.peer.ic_req()).expect("a proper handshake");

@@ -1,4 +1,4 @@
-//! "Send this, expect that": what Linux hosts were seen to send, byte by byte, and what they insist on getting back.
+//! Transcripts: what Linux hosts send, byte by byte, and what they require in return.
 
 use super::world::{Source, pattern};
 use nvme::connection::{FlowControl, TargetConnection, TargetEvent, TargetLimits};
@@ -6,7 +6,7 @@ use nvme::pdu::Digests;
 use nvme::pdu::digest::crc32c;
 use nvme::spec::Cqe;
 
-/// A conversation with a target.
+/// A dialogue with a target.
 struct Script {
     target: TargetConnection<Vec<u8>>,
     source: Source,
@@ -19,16 +19,18 @@ impl Script {
         Script { target, source: Source::plenty(), digests: Digests::default() }
     }
 
-    /// The host sends `bytes`; what the layer above sees.
+    /// The host sends `bytes`. Returns the events for the layer above.
     fn send(&mut self, bytes: &[u8]) -> Vec<TargetEvent<Vec<u8>>> {
         let mut events = Vec::new();
-        let taken =
-            self.target.on_bytes(bytes, &mut self.source, &mut events).expect("a Linux host is no violator");
+        let taken = self
+            .target
+            .on_bytes(bytes, &mut self.source, &mut events)
+            .expect("a Linux host keeps to the protocol");
         assert_eq!(taken, bytes.len());
         events
     }
 
-    /// The host sends a command capsule, as Linux lays it; the data that came up with it.
+    /// The host sends a command capsule, as Linux writes it. Returns the data that was passed up.
     fn capsule(&mut self, opcode: u8, cid: u16, nsid: u32, sgl: [u8; 5], data: &[u8]) -> Option<Vec<u8>> {
         let Digests { header, data: data_digest } = self.digests;
         let header_end = if header { 76u8 } else { 72 };
@@ -68,7 +70,7 @@ impl Script {
         wire
     }
 
-    /// ICReq as Linux lays it, with this DGST; ICResp must be as Linux wants it.
+    /// ICReq as Linux writes it, with this DGST. ICResp must be what Linux expects.
     fn handshake(&mut self, dgst: u8) {
         let mut request = vec![0x00, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, dgst, 0, 0, 0, 0];
         request.resize(128, 0);
@@ -81,7 +83,7 @@ impl Script {
         assert!(maxh2cdata >= 4096 && maxh2cdata % 4 == 0);
     }
 
-    /// Connect, 1024 bytes in the capsule, answered by a queue of `entries`.
+    /// Connect, 1024 bytes in the capsule; the queue gets `entries` entries.
     fn connect(&mut self, entries: u32) {
         let data = self.capsule(0x7f, 0x0000, 0x01, in_capsule(1024), &pattern(9, 1024));
         assert_eq!(data, Some(pattern(9, 1024)));
@@ -91,13 +93,13 @@ impl Script {
     }
 }
 
-/// SGL of a data block in the capsule: identifier, length.
+/// SGL of data in the capsule: identifier, length.
 fn in_capsule(length: u32) -> [u8; 5] {
     let [a, b, c, d] = length.to_le_bytes();
     [0x01, a, b, c, d]
 }
 
-/// SGL of data moved by the transport: identifier, length.
+/// SGL of data that the transport moves: identifier, length.
 fn transport(length: u32) -> [u8; 5] {
     let [a, b, c, d] = length.to_le_bytes();
     [0x5a, a, b, c, d]

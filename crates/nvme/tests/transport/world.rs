@@ -1,4 +1,4 @@
-//! What the transport tests share.
+//! Shared parts of the transport tests.
 
 use nvme::buffer::{BufferSource, BufferUse};
 use nvme::connection::{
@@ -20,7 +20,7 @@ pub(crate) const ALL_DIGESTS: [Digests; 4] = [
     Digests { header: true, data: true },
 ];
 
-/// Buffers of each use that may still be taken.
+/// How many buffers of each use are left.
 pub(crate) struct Source {
     pub(crate) in_capsule: usize,
     pub(crate) transfer: usize,
@@ -36,7 +36,7 @@ impl BufferSource for Source {
     type Buffer = Vec<u8>;
 
     fn take(&mut self, length: usize, purpose: BufferUse) -> Option<Vec<u8>> {
-        assert!(length > 0, "no buffer is needed for nothing");
+        assert!(length > 0, "no buffer is needed for 0 bytes");
         let left = match purpose {
             BufferUse::InCapsule => &mut self.in_capsule,
             BufferUse::Transfer => &mut self.transfer,
@@ -46,17 +46,17 @@ impl BufferSource for Source {
     }
 }
 
-/// The bytes of a pattern that tells where it lies.
+/// A byte pattern in which every position is different from its neighbours.
 pub(crate) fn pattern(seed: u32, length: u32) -> Vec<u8> {
     (0..length).map(|at| ((at * 31) ^ (at >> 8) ^ seed) as u8).collect()
 }
 
-/// A read or write of `length` bytes at byte `at`.
+/// A read or write at byte `at`.
 pub(crate) fn command(opcode: u8, cid: u16, at: u32) -> Sqe {
     Sqe::new(opcode).with_cid(cid).with_nsid(1).with_cdw10_15([at, 0, 0, 0, 0, 0])
 }
 
-/// Host, target, and a memory behind it.
+/// Host, target, and a memory behind the target.
 pub(crate) struct World {
     pub(crate) host: HostConnection<Vec<u8>>,
     pub(crate) target: TargetConnection<Vec<u8>>,
@@ -65,7 +65,7 @@ pub(crate) struct World {
     pub(crate) completed: Vec<(Cqe, Option<Vec<u8>>, u32)>,
     pub(crate) initialized: Option<Digests>,
     to_target: Vec<u8>,
-    /// Everything that went each way.
+    /// Everything that was sent in each direction.
     pub(crate) sent_to_target: Vec<u8>,
     pub(crate) sent_to_host: Vec<u8>,
 }
@@ -97,7 +97,8 @@ impl World {
         self.host.submit(command(READ, cid, at), transfer).expect("the queue has room");
     }
 
-    /// Moves bytes until neither end has anything more to say. `cut` is asked how much of so many bytes to hand over next.
+    /// Moves bytes until both ends are idle. `cut` gets the number of bytes there are, and returns how many
+    /// to deliver next.
     pub(crate) fn run(&mut self, cut: &mut dyn FnMut(usize) -> usize) {
         loop {
             let mut wire = Vec::new();
@@ -162,7 +163,7 @@ impl World {
             }
             (READ, None) => {
                 let mut data = self.memory[at..at + length as usize].to_vec();
-                // A reply need not hold the zeroes at its end.
+                // A reply need not contain the zeroes at its end.
                 data.truncate(data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
                 self.target.reply_with_data(Cqe::success(sqe.cid()), data, length);
             }
@@ -175,12 +176,12 @@ impl World {
     }
 }
 
-/// All at once.
+/// Delivers everything at once.
 pub(crate) fn whole(length: usize) -> usize {
     length
 }
 
-/// Lays PDUs as a peer that may break the protocol would.
+/// Writes PDUs for a peer that may violate the protocol.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) framing: Framing,
@@ -211,7 +212,7 @@ impl Peer {
     }
 }
 
-/// A target after the handshake, facing a peer that may break the protocol.
+/// A target after the handshake that faces a peer that may violate the protocol.
 pub(crate) struct Victim {
     pub(crate) target: TargetConnection<Vec<u8>>,
     pub(crate) source: Source,
@@ -240,13 +241,13 @@ impl Victim {
         self.target.on_bytes(bytes, &mut self.source, &mut self.events)
     }
 
-    /// Sends a command, with in-capsule data if there is any; all of it must be taken.
+    /// Sends a command, with in-capsule data if any. The target must take all of it.
     pub(crate) fn command(&mut self, sqe: Sqe, data: &[u8]) {
         let capsule = self.peer.pdu(CapsuleCmd::new(sqe), 0, data);
         assert_eq!(self.send(&capsule), Ok(capsule.len()));
     }
 
-    /// Sends a write of `length` bytes to be solicited; the transfer tag of the R2T that comes back.
+    /// Sends a write of `length` bytes that needs an R2T. Returns the transfer tag of that R2T.
     pub(crate) fn solicited_write(&mut self, cid: u16, length: u32) -> u16 {
         self.command(command(WRITE, cid, 0).with_sgl(Sgl::Transport { length }), &[]);
         let bytes = self.sent();

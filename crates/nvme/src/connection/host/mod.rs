@@ -4,14 +4,15 @@
 //!   bytes in --> R2T --> H2CData pieces of at most MAXH2CDATA --> bytes out
 //!   bytes in --> C2HData (copied into the command's buffer) --> CapsuleResp, or SUCCESS --> Completed event
 //!
-//! The handshake is queued by `new`; commands may be submitted at once and leave after it. Write data travels in the capsule
-//! when it is short enough, else when the controller asks. A buffer comes back with the completion unless it was moved out to
-//! be sent.
+//! `new` queues the handshake. Commands may be submitted at once; they are sent after it. Write data travels
+//! in the capsule if it is short enough, otherwise when the controller requests it (R2T). The completion
+//! returns the buffer, unless it was moved out to be sent.
 //!
-//! Holds: at most `commands_max` are outstanding, and nothing is queued but for those, whatever the peer does
-//!        (`a_host_survives_anything`); a write's data is sent as it was asked for
+//! Holds: at most `commands_max` commands are outstanding, and nothing else is queued, whatever the peer does
+//!        (`a_host_survives_anything`); write data is sent as the controller requested it
 //!        (`data_asked_for_in_pieces_is_sent_in_pieces`).
-//! Elsewhere: `receive` takes PDUs in, `transmit` lays them. Identifiers are chosen by the caller.
+//! Elsewhere: `receive` handles incoming PDUs, `transmit` writes outgoing ones. The caller chooses command
+//!        identifiers.
 
 mod receive;
 mod transmit;
@@ -27,17 +28,17 @@ use std::collections::VecDeque;
 use transmit::Outbound;
 use units::Bytes;
 
-/// In-capsule data that every controller takes with a fabrics command, in bytes.
+/// In-capsule data that every controller accepts with a fabrics command, in bytes.
 const FABRICS_IN_CAPSULE_MAX: u32 = 8192;
 
-/// What this host asks for.
+/// What this host requests.
 #[derive(Clone, Copy, Debug)]
 pub struct HostOptions {
-    /// Digests to ask for.
+    /// Digests to request.
     pub digests: Digests,
-    /// How data in PDUs to us shall be aligned: HPDA, dwords, 0-based, at most 31.
+    /// HPDA: alignment of data in PDUs to this host. In dwords, 0-based, at most 31.
     pub hpda: u8,
-    /// Most commands outstanding at once: one less than the queue's entries if the controller uses flow control.
+    /// Most outstanding commands. If the controller uses flow control: one less than the queue's entries.
     pub commands_max: u16,
     /// Longest write data to put into a capsule, in bytes: (IOCCSZ * 16) - 64 on IO queues, 8192 on admin queues.
     /// Fabrics commands may always carry 8192.
@@ -66,81 +67,81 @@ pub enum Transfer<B> {
     FromController(B, u32),
 }
 
-/// Why a command was not taken.
+/// Why a command was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many are outstanding as may be.
+    /// The limit of outstanding commands is reached.
     Full,
-    /// One with the same identifier is outstanding.
+    /// A command with the same identifier is outstanding.
     IdentifierInUse,
-    /// The connection is over.
+    /// The connection has ended.
     Over,
 }
 
-/// A command that was not taken, and its data back.
+/// A command that was not accepted; returns its data.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SubmitError<B> {
     /// Why.
     pub refusal: Refusal,
-    /// The data it would have moved.
+    /// The data of the command.
     pub transfer: Transfer<B>,
 }
 
-/// What a connection has to tell the layer above.
+/// Events for the layer above.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HostEvent<B> {
     /// The handshake is done.
     Initialized {
         /// Digests in use: those asked for, less what the controller does not do.
         digests: Digests,
-        /// Longest data of one H2CData, in bytes.
+        /// Longest data of one H2CData PDU, in bytes.
         maxh2cdata: u32,
     },
     /// A command is complete.
     Completed {
-        /// How it ended. Data that its digest does not fit makes this Transient Transport Error, whatever the controller
-        /// said.
+        /// How the command ended. If a data digest did not match, this is Transient Transport Error, whatever
+        /// the controller said.
         cqe: Cqe,
         /// Its buffer, unless it was moved out to be sent.
         data: Option<B>,
-        /// Bytes of data that came from the controller, from the start of the buffer.
+        /// Bytes of data received from the controller, from the start of the buffer.
         received: u32,
     },
 }
 
-/// Which way the data of an outstanding command goes.
+/// Direction of an outstanding command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     /// No data, or in the capsule.
     Capsule,
-    /// The controller asks for it.
+    /// The controller requests it with R2T.
     Solicited,
     /// The controller sends it.
     Incoming,
 }
 
-/// One command under way.
+/// A command in progress.
 #[derive(Debug)]
 struct Command<B> {
     sqe: Sqe,
     flow: Flow,
     buffer: Option<B>,
-    /// Bytes of data there are or may come.
+    /// Bytes of data to send, or most bytes to receive.
     length: u32,
     /// Bytes of data sent or received, outside the capsule.
     moved: u32,
-    /// Solicited: where the R2T in force ends, and its transfer tag.
+    /// Solicited: the end of the current R2T, and its transfer tag.
     asked: u32,
     ttag: u16,
-    /// Whether the capsule was laid.
+    /// Whether the capsule was written out.
     sent: bool,
-    /// Incoming: whether the last data came.
+    /// Incoming: whether the last data has arrived.
     ended: bool,
-    /// Incoming: whether some data does not fit its digest.
+    /// Incoming: whether a data digest did not match.
     spoiled: bool,
 }
 
-/// One connection, the host's end.
+/// The host's end of one connection.
 #[derive(Debug)]
 pub struct HostConnection<B> {
     options: HostOptions,
@@ -149,7 +150,7 @@ pub struct HostConnection<B> {
     maxh2cdata: u32,
     /// Whether the handshake is done.
     ready: bool,
-    /// The command that the payload under way belongs to.
+    /// The command that the current payload belongs to.
     receiving: Option<u16>,
     numbers: CidTable<u16>,
     commands: Slots<Command<B>>,
@@ -159,7 +160,7 @@ pub struct HostConnection<B> {
 }
 
 impl<B: Buffer> HostConnection<B> {
-    /// A connection whose handshake waits to be sent.
+    /// A connection whose handshake is queued.
     pub fn new(options: HostOptions) -> Self {
         let rules = Rules {
             receiver: End::Host,
@@ -183,12 +184,12 @@ impl<B: Buffer> HostConnection<B> {
         }
     }
 
-    /// Changes how much write data fits into a capsule, once Identify Controller has told IOCCSZ.
+    /// Sets how much write data fits into a capsule: known once Identify Controller has returned IOCCSZ.
     pub fn set_in_capsule_max(&mut self, bytes: u32) {
         self.options.in_capsule_max = bytes;
     }
 
-    /// Submits a command; its SGL is filled in here, its identifier is the caller's.
+    /// Submits a command. Its SGL is filled in here; the caller has chosen its identifier.
     pub fn submit(&mut self, sqe: Sqe, transfer: Transfer<B>) -> Result<(), SubmitError<B>> {
         let refusal = if self.fatal.is_some() {
             Some(Refusal::Over)
@@ -234,7 +235,7 @@ impl<B: Buffer> HostConnection<B> {
         Ok(())
     }
 
-    /// Why the connection is over, if it is.
+    /// Why the connection has ended, if it has.
     pub fn fatal(&self) -> Option<Fatal> {
         self.fatal
     }
@@ -249,12 +250,12 @@ impl<B: Buffer> HostConnection<B> {
         self.numbers.len()
     }
 
-    /// Things that wait to be sent.
+    /// PDUs (and groups of PDUs) that wait to be sent.
     pub fn transmit_pending(&self) -> usize {
         self.transmit.len()
     }
 
-    /// Bytes of data of outstanding commands that were neither sent nor received yet.
+    /// Bytes of data of outstanding commands that are neither sent nor received yet.
     pub fn pending_bytes(&self) -> Bytes {
         let left = self.commands.iter().map(|command| match command.flow {
             Flow::Capsule if command.sent => 0,
@@ -263,12 +264,12 @@ impl<B: Buffer> HostConnection<B> {
         Bytes(left.sum())
     }
 
-    /// The submission queue head the controller told last.
+    /// The submission queue head that the controller sent last.
     pub fn sqhd(&self) -> u16 {
         self.sqhd
     }
 
-    /// Gives back every command outstanding and its buffer, for a connection that is about to be dropped.
+    /// Returns every outstanding command and its buffer, for a connection that is about to be dropped.
     pub fn into_outstanding(mut self, mut give: impl FnMut(Sqe, Option<B>)) {
         for command in self.commands.drain() {
             give(command.sqe, command.buffer);
@@ -284,7 +285,7 @@ impl<B: Buffer> HostConnection<B> {
         }
     }
 
-    /// Ends the connection: after a violation nothing but the TermReq is sent.
+    /// Ends the connection. After a violation, only the TermReq is sent.
     fn end(&mut self, fatal: Fatal) -> Fatal {
         self.transmit.clear();
         if let Fatal::Violation(violation) = fatal {

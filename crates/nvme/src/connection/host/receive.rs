@@ -1,19 +1,19 @@
-//! Takes PDUs in: the handshake, data, requests for data, completions.
+//! Handles incoming PDUs: the handshake, data, R2T, completions.
 //!
-//! What each mistake of the controller leads to:
+//! What each violation by the controller leads to:
 //!
-//! | mistake                                                     | TermReq                                     |
+//! | violation                                                   | TermReq                                     |
 //! |-------------------------------------------------------------|---------------------------------------------|
 //! | impossible common header, header digest                     | as `pdu::rules` says                        |
-//! | handshake: PFV; CPDA, DGST not asked for, MAXH2CDATA        | unsupported parameter; invalid field        |
+//! | handshake: PFV; CPDA, DGST not requested, MAXH2CDATA        | unsupported parameter; invalid field        |
 //! | identifier of no command that was sent, or of one whose     | invalid field at the identifier             |
 //! | data goes the other way                                     |                                             |
-//! | data: DATAL other than what came                            | invalid field at DATAL                      |
-//! | data or R2T: beyond what the command covers                 | out of range                                |
+//! | data: DATAL differs from the data received                  | invalid field at DATAL                      |
+//! | data or R2T: beyond the length of the command               | out of range                                |
 //! | data or R2T: not the next bytes; data after LAST            | sequence error                              |
 //! | R2T: for nothing; while another is not served               | invalid field at R2TL; R2T limit exceeded   |
 //!
-//! A data digest that does not fit fails the command, not the connection.
+//! A data digest that does not match fails the command, not the connection.
 
 use super::transmit::Outbound;
 use super::{Command, Flow, HostConnection, HostEvent};
@@ -27,11 +27,11 @@ use crate::pdu::{
 };
 use crate::spec::{Cqe, Status};
 
-/// What MAXH2CDATA is a multiple of.
+/// MAXH2CDATA must be a multiple of this.
 const MAXH2CDATA_UNIT: u32 = 4;
 
 impl<B: Buffer> HostConnection<B> {
-    /// Takes bytes in and appends what they mean to `events`.
+    /// Takes received bytes and appends the resulting events to `events`.
     pub fn on_bytes(&mut self, bytes: &[u8], events: &mut Vec<HostEvent<B>>) -> Result<(), Fatal> {
         if let Some(fatal) = self.fatal {
             return Err(fatal);
@@ -90,7 +90,7 @@ impl<B: Buffer> HostConnection<B> {
         Ok(())
     }
 
-    /// The command of this identifier, if its capsule was sent.
+    /// The command with this identifier, if its capsule was sent.
     fn sent_command(&mut self, cid: u16) -> Option<(u16, &mut Command<B>)> {
         let number = self.numbers.get(cid)?;
         let command = self.commands.at(number);
@@ -148,7 +148,7 @@ impl<B: Buffer> HostConnection<B> {
         let command = self.commands.remove(number);
         self.numbers.remove(cqe.cid());
         if command.flow == Flow::Solicited && command.moved < command.asked {
-            // The controller no longer wants what it asked for.
+            // The controller completed the command before it received all data that it had requested.
             self.transmit
                 .retain(|outbound| !matches!(outbound, Outbound::Data(waiting) if *waiting == number));
         }

@@ -1,7 +1,7 @@
-//! Lays what waits to be sent.
+//! Writes the PDUs that wait to be sent.
 //!
-//! Solicited data goes out in pieces of at most MAXH2CDATA; the buffer moves with the last piece of the command's data, the
-//! pieces before it are laid from the buffer while it stays here.
+//! Data requested by R2T goes out in pieces of at most MAXH2CDATA. The buffer moves out with the last piece
+//! of the command's data; earlier pieces leave it here.
 
 use super::{Command, Flow, HostConnection};
 use crate::buffer::{Buffer, Outgoing};
@@ -10,24 +10,24 @@ use crate::pdu::term::TermReqImage;
 use crate::pdu::{CapsuleCmd, Framing, H2cData, IcReq};
 use core::ops::Range;
 
-/// R2Ts outstanding per command, 0-based: one.
+/// Outstanding R2Ts per command, 0-based: one.
 const MAXR2T: u32 = 0;
 
-/// One thing to be sent.
+/// Something that waits to be sent.
 #[derive(Debug)]
 pub(super) enum Outbound {
     /// The handshake.
     IcReq,
     /// The capsule of the command with this number.
     Command(u16),
-    /// What is left to send of the R2T of the command with this number.
+    /// The unsent rest of the R2T of the command with this number.
     Data(u16),
     /// The last PDU of a connection.
     TermReq(Box<TermReqImage>),
 }
 
 impl<B: Buffer> HostConnection<B> {
-    /// Lays as many waiting PDUs as there is room for; whether any were.
+    /// Writes as many waiting PDUs as there is room for. Returns whether it wrote any.
     pub fn poll_transmit(&mut self, out: &mut impl Outgoing<B>) -> bool {
         let mut laid = false;
         while out.room() {
@@ -57,11 +57,11 @@ impl<B: Buffer> HostConnection<B> {
     }
 }
 
-/// Lays a command's capsule, with its data if that travels there.
+/// Writes a command's capsule, with its data if the data travels in the capsule.
 fn lay_command<B: Buffer>(framing: &Framing, command: &mut Command<B>, out: &mut impl Outgoing<B>) {
     command.sent = true;
     if command.flow == Flow::Capsule && command.length > 0 {
-        let buffer = command.buffer.take().expect("write data stays until it is laid");
+        let buffer = command.buffer.take().expect("write data stays until it is sent");
         framing.header(out, CapsuleCmd::new(command.sqe), 0, command.length);
         lay_payload(framing, buffer, 0..command.length as usize, out);
     } else {
@@ -69,7 +69,7 @@ fn lay_command<B: Buffer>(framing: &Framing, command: &mut Command<B>, out: &mut
     }
 }
 
-/// Lays the next H2CData of the R2T in force.
+/// Writes the next H2CData of the current R2T.
 fn lay_data<B: Buffer>(
     framing: &Framing,
     maxh2cdata: u32,
@@ -83,10 +83,10 @@ fn lay_data<B: Buffer>(
     framing.header(out, H2cData::new(command.sqe.cid(), command.ttag, from, length), flags, length);
     let range = from as usize..command.moved as usize;
     if command.moved == command.length {
-        let buffer = command.buffer.take().expect("write data stays until its last piece is laid");
+        let buffer = command.buffer.take().expect("write data stays until its last piece is sent");
         lay_payload(framing, buffer, range, out);
     } else {
-        let buffer = command.buffer.as_ref().expect("write data stays until its last piece is laid");
+        let buffer = command.buffer.as_ref().expect("write data stays until its last piece is sent");
         let digest = framing.data_digest(&buffer.bytes()[range.clone()]);
         out.payload_piece(buffer, range);
         if let Some(digest) = digest {
@@ -95,7 +95,7 @@ fn lay_data<B: Buffer>(
     }
 }
 
-/// Moves a buffer out, with its digest behind it.
+/// Moves a buffer out, followed by its digest.
 fn lay_payload<B: Buffer>(framing: &Framing, buffer: B, range: Range<usize>, out: &mut impl Outgoing<B>) {
     let digest = framing.data_digest(&buffer.bytes()[range.clone()]);
     out.payload(buffer, range);

@@ -1,17 +1,17 @@
-//! Fused operations: two commands that are one, of which the second comes right behind the first.
+//! Fused operations: two commands that form one operation. The second follows directly after the first.
 //!
 //!   capsule, FUSE 01b --> [first] --the next capsule, FUSE 10b--> [first, second] --data of both complete--> Fused event
 //!                            |                                        |
 //!                            +--the next capsule is another one       +--one of them is refused, or cancelled
 //!                               first: Missing Fused Command              the other: Failed Fused Command
 //!
-//! Which commands belong together is known only here: above, commands come in the order in which their data is complete. So
-//! the layer above gets both halves at once or neither. A half whose data is complete waits for the other one; the host owes
-//! the rest, as it does with any write that it has announced.
+//! Only this layer knows which commands belong together: the layer above gets commands in the order in which
+//! their data is complete. So it gets both halves at once or neither. A half whose data is complete waits for
+//! the other; the host must send the rest, as for any announced write.
 //!
-//! Holds: every half is answered once, whatever becomes of the other (`both_halves_come_at_once_or_not_at_all` and the tests
-//!        beside it in `tests/transport/fused.rs`); commands that are not fused pay one comparison.
-//! NVM Express Base Specification: "Fused Operations".
+//! Holds: every half gets one answer, whatever happens to the other (`both_halves_come_at_once_or_not_at_all`
+//!        and the other tests in `tests/transport/fused.rs`); a command that is not fused costs one comparison. NVM
+//!        Express Base Specification: "Fused Operations".
 
 use super::{Cancel, TargetConnection, TargetEvent};
 use crate::buffer::Buffer;
@@ -19,7 +19,7 @@ use crate::connection::slots::Slots;
 use crate::spec::sqe::{FLAGS_FUSE_FIRST, FLAGS_FUSE_MASK, FLAGS_FUSE_SECOND};
 use crate::spec::{Cqe, Sqe, Status};
 
-/// Which half of a pair.
+/// The first or second command of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Half {
     First,
@@ -42,16 +42,16 @@ pub(super) struct Place {
     half: Half,
 }
 
-/// How far a half has come.
+/// Progress of a half.
 #[derive(Debug)]
 enum Progress<B> {
-    /// It has not come: the first is the last capsule that did.
+    /// Not received; the first half was the last capsule.
     Absent,
-    /// Its data is not complete.
+    /// Received, but its data is not complete.
     Awaited(u16),
     /// Its data is complete.
     Ready(Sqe, Option<B>),
-    /// It was answered here, or will be when its data has come.
+    /// Answered here, or will be answered here when its data has arrived.
     Failed,
 }
 
@@ -73,10 +73,10 @@ impl<B> Pair<B> {
 /// The pairs of one connection.
 #[derive(Debug)]
 pub(super) struct Fused<B> {
-    /// Whether this queue knows fused operations; the admin queue does not.
+    /// Whether this queue supports fused operations; the admin queue does not.
     allowed: bool,
     pairs: Slots<Pair<B>>,
-    /// The pair whose first half was the last capsule.
+    /// The pair whose first half was the last capsule received.
     open: Option<u16>,
 }
 
@@ -85,7 +85,7 @@ impl<B> Fused<B> {
         Fused { allowed: false, pairs: Slots::new(), open: None }
     }
 
-    /// Buffers of halves that wait.
+    /// Buffers of halves that wait for the other half.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = B> + '_ {
         self.pairs.drain().flat_map(|pair| [pair.first, pair.second]).filter_map(|half| match half {
             Progress::Ready(_, data) => data,
@@ -95,13 +95,13 @@ impl<B> Fused<B> {
 }
 
 impl<B: Buffer> TargetConnection<B> {
-    /// Lets the host fuse commands: this is an IO queue.
+    /// Allows fused commands: this is an IO queue.
     pub fn allow_fused(&mut self) {
         self.fused.allowed = true;
     }
 
-    /// A capsule has come: where in a pair it belongs, if it is fused. The error is what it is to be answered: its other half
-    /// is missing, or was refused.
+    /// A capsule arrived. Returns its place in a pair if it is fused. An error is the status to complete it
+    /// with: its other half is missing or was refused.
     #[inline]
     pub(super) fn pair_up(&mut self, sqe: &Sqe) -> Result<Option<Place>, Status> {
         if sqe.flags() & FLAGS_FUSE_MASK == 0 && self.fused.open.is_none() || !self.fused.allowed {
@@ -141,7 +141,8 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// The data of a command is complete: it goes to the layer above, with its other half if it is fused.
+    /// The data of a command is complete. Passes the command to the layer above; if it is fused, together
+    /// with its other half.
     #[inline]
     pub(super) fn deliver(
         &mut self,
@@ -179,23 +180,23 @@ impl<B: Buffer> TargetConnection<B> {
         let Pair { first: Progress::Ready(first, compared), second: Progress::Ready(second, written) } =
             self.fused.pairs.remove(pair)
         else {
-            unreachable!("both halves were just looked at")
+            unreachable!("both halves are ready: checked above")
         };
         for cid in [first.cid(), second.cid()] {
-            let command = self.commands.get(cid).expect("a half that waits is outstanding");
+            let command = self.commands.get(cid).expect("a waiting half is outstanding");
             self.commands.set(cid, super::Outstanding { fused: None, ..command });
         }
         events.push(TargetEvent::Fused { halves: [(first, compared), (second, written)] });
     }
 
-    /// A command that was to be one half is refused, and answered by the caller: so is the other half.
+    /// One half is refused and answered by the caller. The other half must be answered too.
     #[cold]
     pub(super) fn on_half_refused(&mut self, Place { pair, half }: Place) {
         let Some(found) = self.fused.pairs.find(pair) else { return };
         *found.half(half) = Progress::Failed;
         let other = core::mem::replace(found.half(half.other()), Progress::Failed);
         match other {
-            // Its capsule may come next, and is answered then.
+            // Its capsule may come next; it is answered then.
             Progress::Absent => found.second = Progress::Absent,
             Progress::Failed => {
                 self.fused.pairs.remove(pair);
@@ -205,7 +206,8 @@ impl<B: Buffer> TargetConnection<B> {
                 self.fail(other, Status::FAILED_FUSED);
             }
             Progress::Awaited(cid) => {
-                // If its data is in the capsule under way, or asked for, it is answered when that has come.
+                // If its data is in the current capsule or was requested, it is answered when the data has
+                // arrived.
                 if self.cancel(cid, Status::FAILED_FUSED) == Cancel::Answered {
                     self.forget_pair(pair);
                 }
@@ -213,7 +215,7 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Takes the answer of a half that waits here forward; false if the command is none.
+    /// Answers a half that waits here for the other. Returns false if the command is not such a half.
     pub(super) fn cancel_half(&mut self, cid: u16, place: Place, status: Status) -> bool {
         let found = self.fused.pairs.at(place.pair);
         if !matches!(found.half(place.half), Progress::Ready(..)) {
@@ -235,7 +237,7 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Answers a half that is not to be executed.
+    /// Answers a half that will not be executed.
     fn fail(&mut self, half: Progress<B>, status: Status) {
         match half {
             Progress::Ready(sqe, data) => {

@@ -6,19 +6,21 @@
 //!                                                                                            v
 //!   bytes out <-- CapsuleResp, or C2HData [+ CapsuleResp] <-- transmit queue <-- reply / reply_with_data
 //!
-//! The layer above sees a command when its write data is complete, and answers it exactly once. Commands that the transport
-//! itself must refuse (an identifier in use, an impossible SGL, spoiled data) are answered here; above they are only told of.
+//! The layer above gets a command when its write data is complete, and answers it exactly once. Commands that
+//! the transport must refuse (identifier in use, impossible SGL, corrupt data) are answered here; the layer
+//! above only gets a `Refused` event.
 //!
-//! Buffers may run out. In-capsule data then stops the parse (`on_bytes` takes less than it was given) until a later call
-//! finds a buffer; a larger write is parked without its data and the parse goes on (`resume` asks again). Too many answers
-//! not taken by the socket also stop the parse: a peer that sends without reading is slowed, not stored.
+//! Buffers may run out. Then in-capsule data stops parsing (`on_bytes` takes less than it was given) until a
+//! later call gets a buffer. A larger write is parked without its data and parsing continues; `resume` asks
+//! for its buffer again. Parsing also stops when too many answers wait for the socket, so a peer that sends
+//! without reading is slowed down and cannot fill memory.
 //!
-//! Holds: at most the queue's entries are outstanding and little more than twice that waits to be sent, whatever the peer
-//!        does (`a_target_survives_anything_and_stays_within_its_bounds`);
-//!        one buffer of each kind is enough to get through (`one_buffer_of_each_kind_is_enough_for_a_full_queue`);
+//! Holds: the number of outstanding commands is at most the queue's entries, and little more than twice that
+//!        waits to be sent, whatever the peer does (`a_target_survives_anything_and_stays_within_its_bounds`);
+//!        one buffer of each kind is enough to make progress (`one_buffer_of_each_kind_is_enough_for_a_full_queue`);
 //!        nothing is allocated per command (`nothing_is_allocated_per_command_once_the_queue_has_been_busy`).
-//! Elsewhere: `fused` holds the halves of a fused operation together, `plan` decides where a command's data is, `receive` takes PDUs in, `transmit` lays them,
-//!            `submission_queue` knows SQHD.
+//! Elsewhere: `fused` keeps the halves of a fused operation together, `plan` decides where a command's data
+//!        is, `receive` handles incoming PDUs, `transmit` writes outgoing ones, `submission_queue` computes SQHD.
 
 mod fused;
 mod plan;
@@ -40,23 +42,24 @@ use submission_queue::SubmissionQueue;
 use transmit::Outbound;
 use units::{Bytes, Instant};
 
-/// Commands accepted before Connect has told the size of the queue.
+/// Most outstanding commands before Connect has set the size of the queue.
 const COMMANDS_BEFORE_CONNECT: u32 = 8;
-/// Answers that may wait beyond one per queue entry before the parse stops: refusals, the handshake.
+/// Parsing stops when this many answers more than the queue has entries wait to be sent. Covers refusals and
+/// the handshake.
 const TRANSMIT_SLACK: usize = 8;
-/// What data in PDUs must at least be aligned to, in bytes.
+/// Smallest alignment of data in PDUs, in bytes.
 const ALIGNMENT_MIN: u8 = 4;
 
-/// What this controller grants every connection.
+/// What this controller allows on every connection.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLimits {
     /// Longest in-capsule data, in bytes: (IOCCSZ * 16) - 64, and at least 8192 if it serves Linux admin queues.
     pub in_capsule_max: u32,
     /// Longest transfer, in bytes: MDTS.
     pub transfer_max: u32,
-    /// Longest data of one H2CData, in bytes: MAXH2CDATA, a multiple of 4, at least 4096.
+    /// MAXH2CDATA: longest data of one H2CData PDU, in bytes. A multiple of 4, at least 4096.
     pub maxh2cdata: u32,
-    /// How data in PDUs to us shall be aligned: CPDA, dwords, 0-based, at most 31.
+    /// CPDA: alignment of data in PDUs to this controller. In dwords, 0-based, at most 31.
     pub cpda: u8,
 }
 
@@ -66,7 +69,7 @@ impl Default for TargetLimits {
     }
 }
 
-/// What a connection has to tell the layer above.
+/// Events for the layer above.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TargetEvent<B> {
     /// The handshake is done.
@@ -74,26 +77,27 @@ pub enum TargetEvent<B> {
         /// Digests in use.
         digests: Digests,
     },
-    /// A command to be executed and then answered with `reply` or `reply_with_data`.
+    /// A command to execute and then answer with `reply` or `reply_with_data`.
     Command {
         /// The command.
         sqe: Sqe,
         /// Its write data: the first `sqe.sgl_length()` bytes of the buffer.
         data: Option<B>,
     },
-    /// Two commands to be executed as one, and then answered both: each with its data, as in `Command`.
+    /// Two commands to execute as one, each with its data as in `Command`. Answer both.
     Fused {
         /// The first and the second.
         halves: [(Sqe, Option<B>); 2],
     },
-    /// A command was answered here and will not be seen: for whoever keeps account of what hosts do wrong.
+    /// A command was answered here and is not passed on. For statistics of host errors.
     Refused {
         /// The command.
         sqe: Sqe,
-        /// What it was answered.
+        /// The status of its completion.
         status: Status,
     },
-    /// The host has used the identifier of a command that was told to `hold`: it is not to be answered any more.
+    /// The host has reused the identifier of a command that is on `hold`. Do not answer that command any
+    /// more.
     GivenUp {
         /// The identifier.
         cid: u16,
@@ -103,80 +107,81 @@ pub enum TargetEvent<B> {
 /// Why `on_bytes` took less than it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// There is no buffer for in-capsule data.
+    /// No buffer for in-capsule data.
     Buffers,
     /// Too many answers wait to be sent.
     Transmit,
 }
 
-/// What became of a request to cancel a command.
+/// Result of cancelling a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// It had not been asked for its data, or waited for its other half: answered now.
+    /// Answered now: its data was not requested yet, or it waited for its other half.
     Answered,
-    /// Its data is on the way: it will be thrown away, then the command answered. The layer above never sees it.
+    /// Its data is on the way. The data will be discarded, then the command is answered. The layer above
+    /// never gets it.
     Draining,
-    /// It was handed to the layer above, whose business it is (or it is about to be).
+    /// The layer above has the command (or is about to get it) and must answer it.
     Delivered,
     /// There is no such command.
     Unknown,
 }
 
-/// What is known of every outstanding command.
+/// State of an outstanding command.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     /// Its transfer, until its data is complete.
     transfer: Option<u16>,
-    /// Most bytes it may be answered with.
+    /// Most bytes of data in its answer.
     read_length: u32,
-    /// Whether it waits for something that may never happen.
+    /// Whether it waits for an event that may never happen.
     held: bool,
-    /// Its place in a fused operation that was not handed out yet.
+    /// Its place in a fused operation that was not passed on yet.
     fused: Option<fused::Place>,
 }
 
-/// How far a write's transfer has come.
+/// Progress of a write's data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Waits for a buffer.
     Parked,
-    /// R2T in the transmit queue.
+    /// R2T is in the transmit queue.
     Asked,
-    /// R2T sent: data may come.
+    /// R2T is sent: data may arrive.
     Open,
 }
 
-/// A write whose data is moved by R2T and H2CData. Its number is the transfer tag.
+/// A write whose data moves by R2T and H2CData. Its number is the transfer tag (TTAG).
 #[derive(Debug)]
 struct Transfer<B> {
     sqe: Sqe,
     length: u32,
     received: u32,
-    /// `None` while parked, or when what comes is thrown away.
+    /// `None` while parked, or if the data is to be discarded.
     buffer: Option<B>,
     stage: Stage,
-    /// When the R2T was laid, once it was.
+    /// When the R2T was written out.
     asked_at: Instant,
-    /// Set when the command will not be executed: what it will be answered instead.
+    /// Set if the command will not be executed: the status of its completion.
     refused: Option<Status>,
 }
 
-/// What the payload under way belongs to.
+/// What the current payload belongs to.
 #[derive(Debug)]
 enum Receiving<B> {
-    /// There is none.
+    /// No payload.
     Nothing,
-    /// In-capsule data for which there is no buffer yet, and whether one was asked for in vain.
+    /// In-capsule data without a buffer. `starved`: a buffer was requested, but there was none.
     Unbuffered { length: u32, starved: bool },
     /// In-capsule data.
     InCapsule { buffer: B, filled: usize },
     /// Data of the transfer with this number.
     Transfer(u16),
-    /// Data of a command that was refused.
+    /// Data of a refused command.
     Discarded,
 }
 
-/// One connection, the controller's end.
+/// The controller's end of one connection.
 #[derive(Debug)]
 pub struct TargetConnection<B> {
     limits: TargetLimits,
@@ -187,21 +192,21 @@ pub struct TargetConnection<B> {
     transfers: Slots<Transfer<B>>,
     parked: VecDeque<u16>,
     fused: Fused<B>,
-    /// Buffers of commands that were refused here after they had got one.
+    /// Buffers of commands that were refused after they got a buffer.
     discarded: Vec<B>,
     transmit: VecDeque<Outbound<B>>,
     transmit_pause: usize,
-    /// Longest transfer of a command now: a stranger, who has not connected, moves no more than fits a capsule.
+    /// Longest transfer of a command now. Before Connect, no more than fits into a capsule.
     transfer_max: u32,
     queue: SubmissionQueue,
     success_without_response: bool,
-    /// As the caller told it last.
+    /// The time that the caller set last.
     now: Instant,
     fatal: Option<Fatal>,
 }
 
 impl<B: Buffer> TargetConnection<B> {
-    /// A connection on which nothing was received yet.
+    /// A connection that has received nothing yet.
     pub fn new(limits: TargetLimits) -> Self {
         let rules = Rules {
             receiver: End::Controller,
@@ -230,8 +235,8 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Tells what Connect asked for, before it is answered: the number of submission queue entries (1-based, at most 65536),
-    /// and whether SQHD is used.
+    /// Sets what the Connect command requested; call it before answering the Connect. `entries`: number of
+    /// submission queue entries (1-based, at most 65536). `flow_control`: whether SQHD is used.
     pub fn set_queue(&mut self, entries: u32, flow_control: FlowControl) {
         assert!((1..=1 << 16).contains(&entries), "a queue of {entries} entries");
         self.commands.set_capacity(entries as usize);
@@ -240,33 +245,35 @@ impl<B: Buffer> TargetConnection<B> {
         self.queue = SubmissionQueue::connected(entries, flow_control);
     }
 
-    /// Whether a successful read may be answered by its data alone (the default). Results that say more than success always
-    /// travel in a response capsule, and so does the submission queue head now and then.
+    /// Whether the data of a successful read may be its own completion (SUCCESS flag; the default). A result
+    /// other than plain success always needs a response capsule, and so does the submission queue head from
+    /// time to time.
     pub fn set_success_without_response(&mut self, allowed: bool) {
         self.success_without_response = allowed;
     }
 
-    /// Tells the time, by which `awaited_since` counts. It may stand still while the caller takes no bytes in.
+    /// Sets the time that `awaited_since` uses. It may stand still while the caller passes in no bytes.
     pub fn set_time(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// When the host was asked for the data that it has owed for longest: an R2T was laid, and not all that it asks for has come.
-    /// However much of it has come, and whatever else: only the last byte ends the wait.
+    /// When the oldest outstanding R2T was written out whose data is not complete. Only the last byte of the
+    /// data ends the wait, no matter what else arrives.
     pub fn awaited_since(&self) -> Option<Instant> {
         let open = self.transfers.iter().filter(|transfer| transfer.stage == Stage::Open);
         open.map(|transfer| transfer.asked_at).min()
     }
 
-    /// Tells that a command which was handed out will be answered only if something happens, as an event request is. A host that
-    /// uses its identifier again has given it up: SPDK's does with its event requests before it shuts a controller down.
+    /// Marks a passed-on command that is answered only if an event happens (an Asynchronous Event Request). A
+    /// host that reuses its identifier has given it up: SPDK does this with its event requests before it
+    /// shuts a controller down.
     pub fn hold(&mut self, cid: u16) {
         if let Some(command) = self.commands.get(cid).filter(|command| command.transfer.is_none()) {
             self.commands.set(cid, Outstanding { held: true, ..command });
         }
     }
 
-    /// Takes back a command that was told to `hold`, which is then not answered; whether it was there.
+    /// Drops a command that is on `hold`; it gets no answer. Returns whether there was one.
     pub fn forget(&mut self, cid: u16) -> bool {
         let is_held = self.commands.get(cid).is_some_and(|command| command.held);
         if is_held {
@@ -276,7 +283,7 @@ impl<B: Buffer> TargetConnection<B> {
         is_held
     }
 
-    /// Asks again for buffers for parked writes, oldest first.
+    /// Requests buffers for parked writes again, oldest first.
     pub fn resume(&mut self, source: &mut impl BufferSource<Buffer = B>) {
         while let Some(&number) = self.parked.front() {
             let transfer = self.transfers.at(number);
@@ -288,14 +295,14 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Answers a command. Read data that was asked for is not sent, so this is for commands without, and for failures.
+    /// Answers a command without read data, or one that failed. Requested read data is not sent.
     pub fn reply(&mut self, cqe: Cqe) {
         self.take_delivered(cqe.cid());
         self.answer(cqe);
     }
 
-    /// Answers a command with the first `length` bytes of `buffer`, and zeroes where it ends before, then `cqe`. A `cqe` that is
-    /// no success goes alone.
+    /// Answers a command with the first `length` bytes of `buffer`, then `cqe`. If the buffer is shorter,
+    /// zeroes follow. If `cqe` is not a success, only `cqe` is sent.
     pub fn reply_with_data(&mut self, cqe: Cqe, buffer: B, length: u32) {
         let command = self.take_delivered(cqe.cid());
         if length == 0 || !cqe.status().is_success() {
@@ -303,7 +310,7 @@ impl<B: Buffer> TargetConnection<B> {
         }
         assert!(
             length <= command.read_length,
-            "{length} bytes for a command that asked for {}",
+            "{length} bytes for a command that requested {}",
             command.read_length
         );
         if self.fatal.is_none() {
@@ -313,7 +320,8 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Answers the command `cid` with `status` if the layer above has not seen it yet, because its data is not complete.
+    /// Answers the command `cid` with `status` if the layer above has not got it yet, because its data is not
+    /// complete.
     pub fn cancel(&mut self, cid: u16, status: Status) -> Cancel {
         let Some(command) = self.commands.get(cid) else { return Cancel::Unknown };
         let Some(number) = command.transfer else {
@@ -336,17 +344,17 @@ impl<B: Buffer> TargetConnection<B> {
         Cancel::Draining
     }
 
-    /// Gives back the buffers of commands that were refused here: look after `on_bytes` and `cancel`.
+    /// Returns the buffers of commands that were refused here. Call it after `on_bytes` and `cancel`.
     pub fn take_discarded(&mut self, give: impl FnMut(B)) {
         self.discarded.drain(..).for_each(give);
     }
 
-    /// Why the connection is over, if it is.
+    /// Why the connection has ended, if it has.
     pub fn fatal(&self) -> Option<Fatal> {
         self.fatal
     }
 
-    /// Why `on_bytes` would take nothing now, if so.
+    /// Why `on_bytes` would take no bytes now, if so.
     pub fn paused(&self) -> Option<Pause> {
         if matches!(self.receiving, Receiving::Unbuffered { starved: true, .. }) {
             Some(Pause::Buffers)
@@ -362,7 +370,7 @@ impl<B: Buffer> TargetConnection<B> {
         self.commands.len()
     }
 
-    /// Writes that wait for a buffer; `resume` when there may be some.
+    /// Writes that wait for a buffer; call `resume` when buffers are free.
     pub fn parked(&self) -> usize {
         self.parked.len()
     }
@@ -372,7 +380,8 @@ impl<B: Buffer> TargetConnection<B> {
         self.transmit.len()
     }
 
-    /// Bytes of data on their way: asked of the host and not received, and answered and not laid.
+    /// Bytes of data in transfer: requested from the host and not yet received, or answered and not yet
+    /// written out.
     pub fn pending_bytes(&self) -> Bytes {
         let asked = self.transfers.iter().filter(|transfer| transfer.stage != Stage::Parked);
         let awaited = asked.map(|transfer| u64::from(transfer.length - transfer.received)).sum::<u64>();
@@ -383,7 +392,7 @@ impl<B: Buffer> TargetConnection<B> {
         Bytes(awaited + waiting.sum::<u64>())
     }
 
-    /// Gives back every buffer held, for a connection that is about to be dropped.
+    /// Returns every buffer, for a connection that is about to be dropped.
     pub fn into_buffers(mut self, mut give: impl FnMut(B)) {
         if let Receiving::InCapsule { buffer, .. } = self.receiving {
             give(buffer);
@@ -398,11 +407,11 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Takes a command out that the layer above was given and now answers.
+    /// Removes a command that the layer above has got and now answers.
     fn take_delivered(&mut self, cid: u16) -> Outstanding {
         match self.commands.remove(cid) {
             Some(command) if command.transfer.is_none() => command,
-            other => panic!("answer to command {cid:#x}, which was not handed out: {other:?}"),
+            other => panic!("answer to command {cid:#x}, which was not passed on: {other:?}"),
         }
     }
 
@@ -414,7 +423,7 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Ends the connection. Answers not laid yet are dropped: after a violation nothing but the TermReq is sent.
+    /// Ends the connection. Drops waiting answers: after a violation, only the TermReq is sent.
     fn end(&mut self, fatal: Fatal) -> Fatal {
         self.transmit.clear();
         if let Fatal::Violation(violation) = fatal {

@@ -1,28 +1,29 @@
-//! Where a command's data is, read off its SGL.
+//! Where a command's data is, as its SGL says.
 //!
-//! On NVMe/TCP there are two places: in the capsule, or moved by the transport. The SGL says which and how much, the opcode
-//! which way. A command whose SGL does not fit is refused with a status; the connection goes on, because the PDU itself told
-//! how long it was.
+//! NVMe/TCP has two places: in the capsule, or moved by the transport. The SGL says which one and how much;
+//! the opcode says which direction. A command whose SGL does not match is refused with a status. The
+//! connection continues, because the length of the PDU is known.
 //!
 //! NVMe/TCP Transport Specification: "Data Transfer Mechanism"; Base Specification: "SGL descriptors".
 
 use crate::spec::sqe::{FLAGS_PSDT_MASK, FLAGS_PSDT_SGL};
 use crate::spec::{Direction, Sgl, Sqe, Status};
 
-/// What the data of a command needs.
+/// What to do about the data of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     /// Nothing: the command is complete.
     Complete,
-    /// To be taken from the capsule: this many bytes.
+    /// Take this many bytes from the capsule.
     InCapsule(u32),
-    /// To be asked for: this many bytes.
+    /// Request this many bytes with R2T.
     Solicit(u32),
-    /// To be sent with the answer: up to this many bytes.
+    /// Send up to this many bytes with the answer.
     Send(u32),
 }
 
-/// The plan for a command that came with `in_capsule` bytes of data and may move `transfer_max` by itself.
+/// The plan for a command that came with `in_capsule` bytes of data. A transfer may have up to `transfer_max`
+/// bytes.
 pub(super) fn plan(sqe: &Sqe, in_capsule: u32, transfer_max: u32) -> Result<Plan, Status> {
     if sqe.flags() & FLAGS_PSDT_MASK != FLAGS_PSDT_SGL {
         return Err(Status::INVALID_FIELD);
@@ -74,7 +75,7 @@ mod tests {
             ("SGL longer than the data",     write,   capsule(4096),              512,  Err(Status::DATA_SGL_LENGTH_INVALID)),
             ("SGL shorter than the data",    write,   capsule(512),               4096, Err(Status::DATA_SGL_LENGTH_INVALID)),
             ("in-capsule SGL, no data",      write,   capsule(512),               0,    Err(Status::DATA_SGL_LENGTH_INVALID)),
-            ("data beside a transport SGL",  write,   transport(512),             512,  Err(Status::DATA_SGL_LENGTH_INVALID)),
+            ("data with a transport SGL",    write,   transport(512),             512,  Err(Status::DATA_SGL_LENGTH_INVALID)),
             ("read into the capsule",        read,    capsule(512),               512,  Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
             ("keyed SGL",                    write,   Sgl::Other(0x40),           0,    Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
             ("offset into the capsule",      write,   Sgl::InCapsule { offset: 8, length: 8 }, 8, Err(Status::SGL_OFFSET_INVALID)),

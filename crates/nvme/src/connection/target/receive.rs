@@ -1,4 +1,4 @@
-//! Takes PDUs in: the handshake, commands, their data.
+//! Handles incoming PDUs: the handshake, commands, their data.
 //!
 //! What each mistake of the peer leads to:
 //!
@@ -8,14 +8,15 @@
 //! | handshake: PFV; HPDA, DGST                                     | unsupported parameter; invalid field           |
 //! | more commands than the queue has entries                       | sequence error                                 |
 //! | identifier of an outstanding command                           | status Command ID Conflict                     |
-//! | identifier of a command that is held                           | the held one is given up                       |
+//! | identifier of a command on hold                                | the one on hold is dropped                     |
 //! | impossible SGL                                                 | status as `plan` says                          |
-//! | half of a fused operation without the other right beside it    | status Missing Fused Command                   |
+//! | half of a fused operation without the other directly before or | status Missing Fused Command                   |
+//! | after it                                                       |                                                |
 //! | H2CData: unknown tag; identifier that is not the tag's         | invalid field at TTAG; at CCCID                |
-//! | H2CData: DATAL other than what came, longer than MAXH2CDATA    | invalid field at DATAL; limit exceeded         |
+//! | H2CData: DATAL differs from the data, or exceeds MAXH2CDATA    | invalid field at DATAL; limit exceeded         |
 //! | H2CData: beyond the transfer; not the next bytes; LAST wrong   | out of range; sequence error                   |
-//! | data digest                                                    | status Transient Transport Error, once all data|
-//! |                                                                | of the command has come                        |
+//! | data digest                                                    | status Transient Transport Error, after all    |
+//! |                                                                | data of the command has arrived                |
 
 use super::plan::{Plan, plan};
 use super::{Outbound, Outstanding, Receiving, Stage, TargetConnection, TargetEvent, Transfer};
@@ -30,8 +31,8 @@ use crate::pdu::{
 use crate::spec::{Cqe, Sqe, Status};
 
 impl<B: Buffer> TargetConnection<B> {
-    /// Takes bytes in and appends what they mean to `events`. The answer is how many were taken; fewer than given if the
-    /// connection is `paused`: give the rest again when the reason is gone.
+    /// Takes received bytes and appends the resulting events to `events`. Returns how many bytes were taken.
+    /// If fewer than given, the connection is `paused`: pass in the rest again when the reason is gone.
     pub fn on_bytes<S: BufferSource<Buffer = B>>(
         &mut self,
         bytes: &[u8],
@@ -169,7 +170,8 @@ impl<B: Buffer> TargetConnection<B> {
         Ok(())
     }
 
-    /// Asks the host for a write's data, or parks the write if there is no buffer, or if others wait for one already.
+    /// Requests a write's data. Parks the write if there is no buffer, or if other writes already wait for
+    /// one.
     fn solicit<S: BufferSource<Buffer = B>>(&mut self, sqe: Sqe, length: u32, source: &mut S) -> u16 {
         let buffer =
             if self.parked.is_empty() { source.take(length as usize, BufferUse::Transfer) } else { None };
@@ -218,13 +220,13 @@ impl<B: Buffer> TargetConnection<B> {
         Ok(())
     }
 
-    /// Answers a command that will not be seen above.
+    /// Answers a command that is not passed on.
     fn refuse(&mut self, sqe: Sqe, status: Status, events: &mut Vec<TargetEvent<B>>) {
         self.answer(Cqe::new(sqe.cid(), status));
         events.push(TargetEvent::Refused { sqe, status });
     }
 
-    /// Forgets a command that was held. Its entry of the submission queue is free, as if it had been answered.
+    /// Drops a command on hold. Its submission queue entry is free, as if it had been answered.
     fn give_up(&mut self, cid: u16, events: &mut Vec<TargetEvent<B>>) {
         self.forget(cid);
         events.push(TargetEvent::GivenUp { cid });
@@ -256,12 +258,12 @@ impl<B: Buffer> TargetConnection<B> {
             }
             Receiving::Discarded => {}
             Receiving::Nothing | Receiving::Unbuffered { .. } => {
-                unreachable!("a payload ended that had not begun")
+                unreachable!("a payload ended but never started")
             }
         }
     }
 
-    /// All data of a write has come.
+    /// All data of a write has arrived.
     fn on_transfer_end(&mut self, number: u16, events: &mut Vec<TargetEvent<B>>) {
         let Transfer { sqe, buffer, refused, .. } = self.transfers.remove(number);
         let fused = self.place_of(&sqe);
@@ -281,7 +283,7 @@ impl<B: Buffer> TargetConnection<B> {
 }
 
 impl<B: Buffer> Receiving<B> {
-    /// Copies the next bytes of the payload to where they belong.
+    /// Copies the next bytes of the payload into their buffer.
     fn take_in(&mut self, transfers: &mut Slots<Transfer<B>>, chunk: &[u8]) {
         match self {
             Receiving::InCapsule { buffer, filled } => {
@@ -298,7 +300,7 @@ impl<B: Buffer> Receiving<B> {
             }
             Receiving::Discarded => {}
             Receiving::Nothing | Receiving::Unbuffered { .. } => {
-                unreachable!("payload that belongs to nothing")
+                unreachable!("payload that belongs to no command")
             }
         }
     }

@@ -1,27 +1,29 @@
-//! SQHD: how far the controller has come in the submission queue, told with every completion.
+//! SQHD: the submission queue head, sent with every completion.
 //!
-//! The head moves when a command is answered, not when it is read: a host that obeys it then never has more commands under
-//! way than the queue has entries. Without flow control the answer to Connect says FFFFh and all later ones 0.
+//! The head moves when a command is answered, not when it is read. A host that obeys it never has more
+//! outstanding commands than the queue has entries. Without flow control, the answer to Connect has FFFFh and
+//! all later ones have 0.
 //!
-//! Read data that is its own completion (SUCCESS) tells no head. A host that obeys the head and only reads would then find its
-//! queue full for ever, so at most a quarter of the queue is answered in a row without telling.
+//! Read data that is its own completion (SUCCESS) carries no head. A host that obeys the head and only reads
+//! would then find its queue full forever. So at most a quarter of the queue is answered in a row without
+//! sending the head.
 //!
-//! Holds: `a_host_that_obeys_the_head_is_never_left_without_room_in_its_queue`.
-//! NVM Express Base Specification: "Submission Queue Flow Control" (fabrics).
+//! Holds: `a_host_that_obeys_the_head_is_never_left_without_room_in_its_queue`. NVM Express Base
+//! Specification: "Submission Queue Flow Control" (fabrics).
 
-/// Whether completions tell the submission queue head.
+/// Whether completions carry the submission queue head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowControl {
     /// They do.
     Enabled,
-    /// The host asked in Connect that they do not.
+    /// They do not: the host requested this in Connect.
     Disabled,
 }
 
-/// One part of so many of a queue may be answered without telling the head.
+/// At most 1/4 of the queue may be answered without sending the head.
 const UNTOLD_PART: u32 = 4;
 
-/// SQHD of a Connect that granted no flow control.
+/// SQHD in the answer to a Connect that turns flow control off.
 const SQHD_NO_FLOW_CONTROL: u16 = 0xffff;
 
 /// The head of one submission queue.
@@ -29,10 +31,10 @@ const SQHD_NO_FLOW_CONTROL: u16 = 0xffff;
 pub(super) struct SubmissionQueue {
     entries: u32,
     head: u32,
-    /// Answers since the head was told last.
+    /// Answers since the head was last sent.
     untold: u32,
     flow_control: FlowControl,
-    /// Whether the absence of flow control was told.
+    /// Without flow control: whether the answer to Connect has been sent.
     told: bool,
 }
 
@@ -47,7 +49,7 @@ impl SubmissionQueue {
         SubmissionQueue { entries, head: 0, untold: 0, flow_control, told: false }
     }
 
-    /// One command is answered: the SQHD to tell.
+    /// One command is answered. Returns the SQHD to send.
     pub(super) fn complete(&mut self) -> u16 {
         match self.flow_control {
             FlowControl::Enabled => {
@@ -63,8 +65,8 @@ impl SubmissionQueue {
         }
     }
 
-    /// One command is to be answered by its data alone. If that must not be, as the host has to learn where the head is,
-    /// nothing has happened.
+    /// One command is to be answered by its data alone. Returns false, and changes nothing, if the host must
+    /// get the head now.
     pub(super) fn complete_by_data(&mut self) -> bool {
         if self.flow_control == FlowControl::Enabled {
             if self.untold >= self.entries / UNTOLD_PART {
@@ -75,7 +77,7 @@ impl SubmissionQueue {
         true
     }
 
-    /// One command is over without any answer.
+    /// One command ends without an answer.
     pub(super) fn complete_silently(&mut self) {
         self.advance();
         self.untold += 1;
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_queue_is_answered_untold_at_most() {
+    fn at_most_a_quarter_of_the_queue_is_answered_without_the_head() {
         let mut queue = SubmissionQueue::connected(8, FlowControl::Enabled);
         assert_eq!([(); 3].map(|()| queue.complete_by_data()), [true, true, false]);
         assert_eq!(queue.complete(), 3, "two untold, and this one");

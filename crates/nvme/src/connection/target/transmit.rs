@@ -1,9 +1,10 @@
-//! Lays what waits to be sent.
+//! Writes the PDUs that wait to be sent.
 //!
-//! Reads are one C2HData each, the whole payload moved; a success with nothing more to say rides on it. What a reply has behind
-//! the end of its buffer is zeroes: a page of a megabyte that says little costs no more than what it says.
+//! A read is answered with one C2HData PDU. Its payload is moved, not copied; a plain success is a flag in
+//! it. If a reply is longer than its buffer, zeroes follow: a mostly empty page of a megabyte costs no more
+//! memory than its contents.
 //!
-//! Holds: a reply that ends before its length reads as if it had been filled, digests included
+//! Holds: a reply that is longer than its buffer reads as if zeroes had been stored, digests included
 //!        (`a_reply_that_ends_early_reads_as_zeroes` in `tests/transport/buffers.rs`).
 
 use super::{Stage, TargetConnection};
@@ -13,14 +14,14 @@ use crate::pdu::term::TermReqImage;
 use crate::pdu::{C2hData, CapsuleResp, Framing, IcResp, R2t};
 use crate::spec::Cqe;
 
-/// One thing to be sent.
+/// Something that waits to be sent.
 #[derive(Debug)]
 pub(super) enum Outbound<B> {
     /// A response capsule.
     Response(Cqe),
-    /// Read data, then a response capsule unless it goes alone.
+    /// Read data, then a response capsule unless `alone`.
     Data { cqe: Cqe, buffer: B, length: u32, alone: bool },
-    /// Asks for the data of the transfer with this number.
+    /// R2T for the transfer with this number.
     R2t(u16),
     /// The answer to the handshake.
     IcResp(Box<IcResp>),
@@ -29,7 +30,7 @@ pub(super) enum Outbound<B> {
 }
 
 impl<B: Buffer> TargetConnection<B> {
-    /// Lays as many waiting PDUs as there is room for; whether any were.
+    /// Writes as many waiting PDUs as there is room for. Returns whether it wrote any.
     pub fn poll_transmit(&mut self, out: &mut impl Outgoing<B>) -> bool {
         let before = self.transmit.len();
         while out.room() {
