@@ -1,40 +1,40 @@
-//! When to try again: exponential back-off with jitter, and when to stop trying.
+//! When to try again after a failure: exponential back-off with jitter, and a limit of tries.
 //!
-//! Each wait is drawn evenly from [d/2, d], where d doubles from `first` up to `longest`. Half of every wait is certain, so
-//! a target that comes back is not hit at once; half is random, so that a hundred hosts that lost it together do not come
-//! back together.
+//! Each wait is drawn evenly from [d/2, d]; d doubles from `first` up to `longest`. The fixed half gives a
+//! target that comes back some time. The random half spreads a hundred hosts that lost it at the same time.
 //!
-//! Holds: a wait is never shorter than `first`/2 nor longer than `longest` (`waits_stay_between_their_bounds`);
-//!        the same seed waits the same (`a_seed_replays_its_waits`).
+//! Holds: a wait is never shorter than `first`/2 nor longer than `longest`
+//!        (`waits_stay_between_their_bounds`);
+//!        the same seed gives the same waits (`a_seed_replays_its_waits`).
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Nanos;
 
-/// How patiently a lost controller is called back.
+/// How long and how often to try to reconnect to a lost controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The wait before the second try; the first is made at once.
+    /// The wait before the second try. The first try has no wait.
     pub first: Nanos,
-    /// Waits do not grow beyond this.
+    /// The longest wait.
     pub longest: Nanos,
-    /// After this many failed tries in a row the controller is given up; `None` never gives up.
+    /// Give the controller up after this many failed tries in a row; `None` never gives up.
     pub tries_max: Option<u32>,
 }
 
 impl Default for Backoff {
-    /// 100 ms, doubling to 10 s; given up after 30 tries, which is a little less than five minutes.
+    /// 100 ms, doubling to 10 s; gives up after 30 tries, a little less than five minutes.
     fn default() -> Self {
         Backoff { first: Nanos::millis(100), longest: Nanos::secs(10), tries_max: Some(30) }
     }
 }
 
 impl Backoff {
-    /// One try, no second.
+    /// One try only.
     pub const NEVER_RETRY: Backoff = Backoff { first: Nanos::ZERO, longest: Nanos::ZERO, tries_max: Some(1) };
 }
 
-/// The tries since the last success.
+/// Tries since the last success.
 #[derive(Debug)]
 pub(crate) struct Retries {
     backoff: Backoff,
@@ -47,7 +47,7 @@ impl Retries {
         Retries { backoff, failed: 0, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
     }
 
-    /// A try has failed. Answers how long to wait before the next, `None` when there is to be none.
+    /// A try has failed. Returns how long to wait before the next one; `None` if there is no next one.
     pub(crate) fn on_failure(&mut self) -> Option<Nanos> {
         self.failed = self.failed.saturating_add(1);
         if self.backoff.tries_max.is_some_and(|max| self.failed >= max) {
@@ -59,12 +59,12 @@ impl Retries {
         Some(Nanos(self.random.random_range(wait / 2..=wait)))
     }
 
-    /// The controller is up: the next failure is a first one again.
+    /// The controller is ready: the next failure counts as the first.
     pub(crate) fn on_success(&mut self) {
         self.failed = 0;
     }
 
-    /// Tries failed in a row.
+    /// Failed tries in a row.
     pub(crate) fn failed(&self) -> u32 {
         self.failed
     }
@@ -82,7 +82,7 @@ mod tests {
         let mut retries = Retries::new(BACKOFF, 1);
         let mut limit = BACKOFF.first;
         while let Some(wait) = retries.on_failure() {
-            assert!(wait >= Nanos(limit.0 / 2) && wait <= limit, "waited {wait} where {limit} was the limit");
+            assert!(wait >= Nanos(limit.0 / 2) && wait <= limit, "waited {wait} but the limit was {limit}");
             limit = Nanos(limit.0 * 2).min(BACKOFF.longest);
         }
         assert_eq!(retries.failed(), 100);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_starts_the_waits_anew() {
+    fn a_success_resets_the_waits() {
         let mut retries = Retries::new(BACKOFF, 1);
         for _ in 0..10 {
             retries.on_failure();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn one_try_is_one_try() {
+    fn never_retry_means_one_try() {
         assert_eq!(Retries::new(Backoff::NEVER_RETRY, 1).on_failure(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Discovery: what a target has, and asking for it in one blocking call.
+//! Discovery: the subsystems of a target, read by one blocking call.
 
 use crate::engine::Engine;
 use crate::event::Event;
@@ -16,16 +16,16 @@ use units::Bytes;
 /// A subsystem that discovery found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovered {
-    /// Its name.
+    /// Its NQN.
     pub subsystem: Nqn,
-    /// The address the target gives for it: an IP address or what else it wrote there.
+    /// The address that the target reports: an IP address, or other text.
     pub address: String,
     /// The port.
     pub port: Option<u16>,
 }
 
 impl Discovered {
-    /// `None` for what is no subsystem with namespaces or not reached over TCP.
+    /// `None` if it is not a subsystem with namespaces, or not reached over TCP.
     pub(crate) fn from_entry(entry: &DiscoveryEntry) -> Option<Discovered> {
         let is_usable = entry.is_tcp() && entry.subsystem_type() == Some(SubsystemType::Nvm);
         let subsystem = entry.subsystem_nqn().filter(|_| is_usable)?;
@@ -33,19 +33,19 @@ impl Discovered {
     }
 }
 
-/// Why nothing was discovered.
+/// Why discovery failed.
 #[derive(Debug)]
 pub enum DiscoverError {
-    /// This machine does not let us.
+    /// An error of this machine.
     Io(io::Error),
-    /// The target does not.
+    /// An error with the target.
     Connect(Box<ConnectError>),
 }
 
 impl fmt::Display for DiscoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DiscoverError::Io(error) => write!(f, "no reactor: {error}"),
+            DiscoverError::Io(error) => write!(f, "cannot start the IO backend (io_uring or epoll): {error}"),
             DiscoverError::Connect(error) => error.fmt(f),
         }
     }
@@ -53,7 +53,7 @@ impl fmt::Display for DiscoverError {
 
 impl std::error::Error for DiscoverError {}
 
-/// Asks the target at `address` which subsystems it has, once. Blocks for a few seconds at most.
+/// Asks the target at `address` once which subsystems it has. Blocks for a few seconds at most.
 pub fn discover(
     backend: Backend,
     address: SocketAddr,

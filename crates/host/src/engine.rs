@@ -1,4 +1,4 @@
-//! Many controllers and connections on one thread: the shell that gives sessions their sockets and the time.
+//! Many controllers and connections on one thread: gives sessions their sockets and the time.
 //!
 //! ```text
 //!   loop {
@@ -7,10 +7,10 @@
 //!   }
 //! ```
 //!
-//! What is submitted between two calls of `wait` goes out in one batch per connection. A connection has one batch in flight;
-//! what comes up meanwhile forms the next.
+//! What is submitted between two calls of `wait` is sent in one batch per connection. A connection has one
+//! batch in flight; later submissions form the next batch.
 //!
-//! Elsewhere: everything that is decided is decided in `session`.
+//! Elsewhere: `session` makes all decisions.
 
 use crate::event::{ControllerId, Event};
 use crate::fault::Fault;
@@ -27,9 +27,9 @@ use std::io;
 use std::sync::Arc;
 use units::{Bytes, Instant, Nanos};
 
-/// How long a closed connection is kept for its last words (a TermReq) to leave.
+/// How long a closed connection stays open so that its TermReq can be sent.
 const LINGER: Nanos = Nanos::millis(200);
-/// Batches kept for use again.
+/// Batches kept for reuse.
 const SPARE_BATCHES: usize = 256;
 
 #[derive(Debug)]
@@ -38,9 +38,9 @@ struct Place {
     session: Option<Session>,
     /// The sockets of its links.
     sockets: Vec<Option<Token>>,
-    /// It is on the list of those that may have something to send.
+    /// Whether it is in `touched`: it may have something to send.
     is_touched: bool,
-    /// The earliest time under which it is among the alarms.
+    /// The earliest time at which it is in `alarms`.
     armed: Instant,
 }
 
@@ -51,16 +51,16 @@ struct Socket {
     is_sending: bool,
 }
 
-/// Drives many controllers on the thread that made it.
+/// Drives many controllers on the thread that created it.
 pub struct Engine {
     reactor: Reactor,
     pool: BufferPool,
     places: Vec<Place>,
     free: Vec<usize>,
     sockets: HashMap<Token, Socket>,
-    /// Closed connections whose last words are still leaving, and until when.
+    /// Closed connections whose TermReq is still being sent, and until when.
     lingering: Vec<(Instant, Token)>,
-    /// May hold times that have been overtaken; never lacks one.
+    /// May have entries that are no longer needed; never lacks one that is.
     alarms: BinaryHeap<Reverse<(Instant, usize)>>,
     touched: Vec<usize>,
     events: VecDeque<Event>,
@@ -71,12 +71,12 @@ impl Engine {
     /// An engine whose pool lends up to `memory` for IO buffers.
     ///
     /// # Errors
-    /// The backend asked for is not available, or the process is out of descriptors.
+    /// If the requested backend is not available, or the process has no file descriptors left.
     pub fn new(backend: Backend, memory: Bytes) -> io::Result<Engine> {
         Ok(Engine::with_reactor(Reactor::new(backend)?, memory))
     }
 
-    /// An engine on a reactor that was made with options of its own.
+    /// An engine on an existing reactor.
     pub fn with_reactor(reactor: Reactor, memory: Bytes) -> Engine {
         Engine {
             reactor,
@@ -92,13 +92,14 @@ impl Engine {
         }
     }
 
-    /// Begins to connect, and keeps the controller connected from then on. [`Event::Ready`] or [`Event::GaveUp`] follows.
+    /// Starts to connect, and then keeps the controller connected. [`Event::Ready`] or [`Event::GaveUp`]
+    /// follows.
     pub fn connect(&mut self, options: ControllerOptions) -> ControllerId {
         self.add(options, Purpose::Io)
     }
 
-    /// Begins to read the discovery log of the target; `options.subsystem` is usually [`nvme::spec::nqn::Nqn::discovery`].
-    /// [`Event::Discovered`] or [`Event::GaveUp`] follows.
+    /// Starts to read the discovery log of the target; `options.subsystem` is usually
+    /// [`nvme::spec::nqn::Nqn::discovery`]. [`Event::Discovered`] or [`Event::GaveUp`] follows.
     pub fn discover(&mut self, options: ControllerOptions) -> ControllerId {
         self.add(options, Purpose::Discovery)
     }
@@ -123,10 +124,10 @@ impl Engine {
         id
     }
 
-    /// Submits an IO. It ends in exactly one [`Event::Completed`].
+    /// Submits an IO. Exactly one [`Event::Completed`] follows.
     ///
     /// # Errors
-    /// The request itself with the reason why it was not accepted; nothing has happened then.
+    /// Returns the request with the reason why it was not accepted. Then nothing has happened.
     pub fn submit(&mut self, controller: ControllerId, request: Request) -> Result<(), Box<Refused>> {
         let now = Clock.now();
         let Some(session) = self.session_mut(controller) else {
@@ -137,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends all IOs of a controller and takes leave of it; [`Event::Closed`] follows.
+    /// Ends all IOs of a controller and shuts it down; [`Event::Closed`] follows.
     pub fn close(&mut self, controller: ControllerId) {
         let now = Clock.now();
         if let Some(session) = self.session_mut(controller) {
@@ -146,32 +147,33 @@ impl Engine {
         }
     }
 
-    /// A buffer of exactly `length` bytes with unspecified contents; `None` while the pool's limit does not allow for it.
+    /// A buffer of exactly `length` bytes with unspecified contents; `None` while the limit of the pool is
+    /// reached.
     pub fn take_buffer(&mut self, length: usize) -> Option<IoBuffer> {
         self.pool.take(length)
     }
 
-    /// Takes a buffer back (dropping it does too, a little slower).
+    /// Returns a buffer to the pool. (Dropping it does the same, a little slower.)
     pub fn give_buffer(&mut self, buffer: IoBuffer) {
         self.pool.give(buffer);
     }
 
-    /// The namespaces of a controller: empty before it was ready, kept while it is down.
+    /// The namespaces of a controller: empty before it is ready, kept while it is disconnected.
     pub fn namespaces(&self, controller: ControllerId) -> &[Namespace] {
         self.session(controller).map_or(&[], Session::namespaces)
     }
 
-    /// What is known of a controller that has been ready.
+    /// Information about a controller that has been ready.
     pub fn info(&self, controller: ControllerId) -> Option<&ControllerInfo> {
         self.session(controller).map(Session::info)
     }
 
-    /// The virtual view of a controller's SSD; `None` once it is gone.
+    /// The virtual view of a controller's SSD; `None` if the controller is gone.
     pub fn view(&self, controller: ControllerId) -> Option<View> {
         self.session(controller).map(Session::view)
     }
 
-    /// What wakes this engine from other threads, as [`Event::Woken`].
+    /// Wakes this engine from other threads, as [`Event::Woken`].
     pub fn waker(&self) -> Waker {
         self.reactor.waker()
     }
@@ -186,10 +188,10 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// Sends what was submitted; returns when there is an event to take or `deadline` has passed.
+    /// Sends what was submitted. Returns when there is an event to take, or when `deadline` has passed.
     ///
     /// # Errors
-    /// The reactor's own: a broken machine.
+    /// An error of the reactor: the machine does not work.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.send_touched();
         loop {
@@ -221,7 +223,7 @@ impl Engine {
         place.session.as_mut()
     }
 
-    /// Handles what the reactor has to report; answers the time.
+    /// Handles the events of the reactor. Returns the time.
     fn take_in(&mut self) -> Instant {
         let mut now = Clock.now();
         while let Some(event) = self.reactor.next_event() {
@@ -237,7 +239,7 @@ impl Engine {
                     self.on_broken(now, token, fault);
                 }
                 reactor::Event::Woken => self.events.push_back(Event::Woken),
-                // Nobody here listens, detaches or uses a disk.
+                // An engine never listens, detaches or uses a disk.
                 reactor::Event::Accepted { .. }
                 | reactor::Event::AcceptFailed { .. }
                 | reactor::Event::Detached { .. }
@@ -330,7 +332,7 @@ impl Engine {
         });
     }
 
-    /// Does what a session wants after something was put into it, and passes on what it has to tell.
+    /// Handles the outputs of a session after it got input.
     fn after_input(&mut self, now: Instant, index: usize) {
         while let Some(session) = &mut self.places[index].session
             && let Some(output) = session.poll_output()
@@ -433,7 +435,7 @@ impl Engine {
             }
             match self.reactor.send(token, batch) {
                 Ok(()) => socket.is_sending = true,
-                // The connection has just broken; its event is on the way.
+                // The connection has just broken; its event follows.
                 Err(refused) => drop(refused),
             }
         }

@@ -1,65 +1,68 @@
-//! What an engine reports, and the name it gives to a controller.
+//! Events of an engine, and the identifier of a controller.
 
 use crate::discover::Discovered;
 use crate::fault::{ConnectError, Fault};
 use crate::request::Completion;
 use units::Nanos;
 
-/// Names a controller of one engine, from `connect` until it is given up or closed.
+/// Identifies a controller of one engine, from `connect` until it is given up or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// What an engine reports.
+/// An event of an engine.
 #[derive(Debug)]
 pub enum Event {
     /// An IO has ended.
     Completed {
-        /// Where it was submitted.
+        /// The controller.
         controller: ControllerId,
-        /// How it ended.
+        /// The result.
         completion: Completion,
     },
-    /// IOs can go out. Its namespaces are known from the first time on.
+    /// IOs can be sent. The namespaces are known from the first time on.
     Ready {
-        /// Which.
+        /// The controller.
         controller: ControllerId,
-        /// Whether for the first time, or again after it was lost.
+        /// Whether this is the first time, or the controller was lost before.
         first: bool,
     },
-    /// The controller was lost, or an attempt to connect failed; the engine tries again. IOs wait meanwhile.
+    /// The controller was lost, or a connection attempt failed. The engine tries again; IOs wait.
     Down {
-        /// Which.
+        /// The controller.
         controller: ControllerId,
         /// Why.
         fault: Fault,
-        /// When the next attempt begins.
+        /// Time until the next attempt.
         retry_in: Nanos,
     },
-    /// The engine does not try again; every IO has ended before this event. The identifier is of no further use.
+    /// The engine gives the controller up. Every IO has ended before this event. The identifier is no longer
+    /// valid.
     GaveUp {
-        /// Which.
+        /// The controller.
         controller: ControllerId,
         /// Why.
         error: Box<ConnectError>,
     },
-    /// Namespaces came, went or changed size: see [`Engine::namespaces`](crate::Engine::namespaces).
+    /// Namespaces were added or removed or changed size: see
+    /// [`Engine::namespaces`](crate::Engine::namespaces).
     NamespacesChanged {
-        /// Which.
+        /// The controller.
         controller: ControllerId,
     },
-    /// What a discovery controller told. It closes by itself.
+    /// The subsystems that a discovery controller lists. The controller closes by itself.
     Discovered {
-        /// Which.
+        /// The controller.
         controller: ControllerId,
         /// The subsystems reachable over TCP.
         subsystems: Vec<Discovered>,
     },
-    /// A controller was closed as asked; every IO has ended before this event. The identifier is of no further use.
+    /// A controller was closed by the caller. Every IO has ended before this event. The identifier is no
+    /// longer valid.
     Closed {
-        /// Which.
+        /// The controller.
         controller: ControllerId,
     },
     /// The engine's [`Waker`](crate::Waker) was used.

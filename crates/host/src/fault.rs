@@ -1,7 +1,8 @@
-//! Why a controller is not to be had: what happened, to what, and what to do about it.
+//! Why a controller cannot be used: what happened, to what, and what to do about it.
 //!
-//! Two kinds. A [`Fault`] that may pass (a lost connection, a silent target) is met with another try after a while; one that
-//! will not (an unknown subsystem, a host that is not allowed) gives the controller up at once.
+//! There are two kinds of [`Fault`]. After one that may pass (a lost connection, a target that does not
+//! answer), the host tries again later. After one that will not pass (an unknown subsystem, a host without
+//! access), it gives the controller up at once.
 
 use nvme::connection::Fatal;
 use nvme::host::{ConnectRefusal, HostError};
@@ -19,24 +20,24 @@ pub enum Fault {
     Unreachable(Arc<io::Error>),
     /// The target closed the connection.
     Closed,
-    /// The connection broke.
+    /// The connection failed.
     Broken(Arc<io::Error>),
-    /// One end broke the protocol.
+    /// One end violated the protocol.
     Protocol(Fatal),
-    /// The target completed a command that is not out.
+    /// The target completed a command that is not outstanding.
     UnknownCommand(u16),
-    /// The target reported success for a read but sent less than was asked for.
+    /// The target reported success for a read, but sent fewer bytes than requested.
     ShortRead {
-        /// Bytes that came.
+        /// Bytes received.
         received: u32,
-        /// Bytes that were asked for.
+        /// Bytes requested.
         expected: u32,
     },
-    /// The target does not protect what it was asked to protect.
+    /// The target did not accept the requested digests.
     NoDigests,
-    /// The controller was not ready in time: how long, and what was waited for.
+    /// The controller was not ready in time: the limit, and the step it was waiting for.
     NotReady(Nanos, &'static str),
-    /// A command got no answer in time: how long, and which.
+    /// A command was not answered in time: the limit, and the command.
     Silent(Nanos, &'static str),
     /// The target refused a Connect.
     Refused(ConnectRefusal),
@@ -54,7 +55,7 @@ impl From<HostError> for Fault {
 }
 
 impl Fault {
-    /// Whether another try may do better.
+    /// Whether another try may succeed.
     pub fn may_pass(&self) -> bool {
         match self {
             Fault::Refused(ConnectRefusal::Busy) => true,
@@ -73,20 +74,22 @@ impl Fault {
         }
     }
 
-    /// What to do about it, where the fault itself does not say.
+    /// What to do about it, if the message does not say it.
     fn advice(&self) -> Option<&'static str> {
         match self {
-            Fault::Unreachable(_) => Some("is the target running, and is this its address and port?"),
-            Fault::Protocol(_) | Fault::UnknownCommand(_) | Fault::ShortRead { .. } => {
-                Some("is an NVMe/TCP target listening there? If so, this is a bug in one of the two")
+            Fault::Unreachable(_) => {
+                Some("check that the target is running and that this is its address and port")
             }
-            Fault::NoDigests => Some("switch digests on at the target, or off here"),
+            Fault::Protocol(_) | Fault::UnknownCommand(_) | Fault::ShortRead { .. } => {
+                Some("check that an NVMe/TCP target listens there; if so, this host or the target has a bug")
+            }
+            Fault::NoDigests => Some("turn digests on at the target, or turn them off here"),
             Fault::Refused(_) | Fault::Controller(HostError::Lacking(_)) => None,
             Fault::Closed
             | Fault::Broken(_)
             | Fault::Silent(..)
             | Fault::NotReady(..)
-            | Fault::Controller(_) => Some("look at the target's log and at the network between"),
+            | Fault::Controller(_) => Some("check the target's log and the network"),
         }
     }
 }
@@ -94,19 +97,19 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Unreachable(error) => write!(f, "no connection: {error}"),
+            Fault::Unreachable(error) => write!(f, "cannot connect: {error}"),
             Fault::Closed => f.write_str("the target closed the connection"),
-            Fault::Broken(error) => write!(f, "the connection broke: {error}"),
+            Fault::Broken(error) => write!(f, "the connection failed: {error}"),
             Fault::Protocol(fatal) => fatal.fmt(f),
             Fault::UnknownCommand(cid) => {
-                write!(f, "the target completed command {cid:#06x}, which is not out")
+                write!(f, "the target completed command {cid:#06x}, which is not outstanding")
             }
             Fault::ShortRead { received, expected } => {
                 write!(f, "the target reported success for a read but sent {received} of {expected} bytes")
             }
-            Fault::NoDigests => f.write_str("the target does not use the digests asked for"),
+            Fault::NoDigests => f.write_str("the target did not accept the requested digests"),
             Fault::NotReady(waited, what) => write!(f, "not ready within {waited}: {what}"),
-            Fault::Silent(waited, what) => write!(f, "no answer to a command ({what}) within {waited}"),
+            Fault::Silent(waited, what) => write!(f, "no answer to {what} within {waited}"),
             Fault::Refused(refusal) => refusal.fmt(f),
             Fault::Controller(error) => error.fmt(f),
         }
@@ -120,11 +123,11 @@ pub struct ConnectError {
     pub address: SocketAddr,
     /// The subsystem.
     pub subsystem: Nqn,
-    /// Who we were.
+    /// This host.
     pub host: Nqn,
-    /// Tries since the controller was last up.
+    /// Tries since the controller was last ready.
     pub tries: u32,
-    /// What ended the last of them.
+    /// What ended the last try.
     pub fault: Fault,
 }
 
@@ -152,7 +155,7 @@ mod tests {
     use nvme::spec::Status;
 
     #[test]
-    fn a_user_reads_what_happened_to_what_and_what_to_do() {
+    fn an_error_says_what_happened_to_what_and_what_to_do() {
         let error = ConnectError {
             address: ([127, 0, 0, 1], 4420).into(),
             subsystem: Nqn::new("nqn.test:missing").expect("a name"),
@@ -162,14 +165,14 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "nqn.test:missing at 127.0.0.1:4420 (as host nqn.test:me): the target has no subsystem of that name; \
-             discovery lists those it has"
+            "nqn.test:missing at 127.0.0.1:4420 (as host nqn.test:me): the target has no subsystem with this NQN; \
+             use discovery to list its subsystems"
         );
         assert!(!error.fault.may_pass());
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_faults_that_may_pass_are_tried_again() {
         let refused = |status, dw0| Fault::Refused(ConnectRefusal::of(status, dw0)).may_pass();
         assert!(refused(Status::CONNECT_CONTROLLER_BUSY, 0));
         assert!(!refused(Status::CONNECT_INVALID_HOST, 0));

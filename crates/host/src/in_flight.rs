@@ -1,22 +1,24 @@
-//! The commands that are out on one queue, oldest first.
+//! The outstanding commands of one queue, oldest first.
 //!
-//! A table of as many slots as the queue is deep. Its slots are chained in the order of submission, so that the oldest
-//! command (the next to time out) is known at once, and a lost connection's commands come back in their order.
+//! A table with as many slots as the queue has depth. The slots are linked in order of submission. So the
+//! oldest command, the next to time out, is found at once, and the commands of a lost connection come back in
+//! order.
 //!
 //!   command identifier:  | generation (4 bits) | slot (12 bits) |
 //!
-//! The generation changes with each use of a slot: a completion that comes twice, or late, names a command that is not out.
+//! The generation changes each time a slot is used. So a duplicate or late completion refers to a command
+//! that is not outstanding.
 //!
 //! Holds: a stale identifier finds nothing (`a_completion_that_comes_twice_finds_nothing`);
-//!        the order is that of submission whatever the order of completion (`the_oldest_is_always_known`).
+//!        the order is that of submission, whatever the order of completion (`the_oldest_is_always_known`).
 
 use units::Instant;
 
 const SLOT_BITS: u32 = 12;
 const SLOT_MASK: u16 = (1 << SLOT_BITS) - 1;
-/// The deepest queue that command identifiers can name.
+/// The deepest queue that command identifiers allow.
 pub(crate) const DEPTH_MAX: u16 = 1 << SLOT_BITS;
-/// End of a chain.
+/// End of the list.
 const NONE: u16 = u16::MAX;
 
 #[derive(Debug)]
@@ -28,7 +30,7 @@ struct Slot<T> {
     command: Option<T>,
 }
 
-/// The commands out on one queue.
+/// The outstanding commands of one queue.
 #[derive(Debug)]
 pub(crate) struct InFlight<T> {
     slots: Vec<Slot<T>>,
@@ -38,12 +40,9 @@ pub(crate) struct InFlight<T> {
 }
 
 impl<T> InFlight<T> {
-    /// Room for `depth` commands.
+    /// A table for `depth` commands.
     pub(crate) fn new(depth: u16) -> InFlight<T> {
-        assert!(
-            (1..=DEPTH_MAX).contains(&depth),
-            "a queue of {depth} commands, 1 to {DEPTH_MAX} can be named"
-        );
+        assert!((1..=DEPTH_MAX).contains(&depth), "a queue depth of {depth}; it must be 1 to {DEPTH_MAX}");
         let slot = |_| Slot { generation: 0, sent: Instant::ZERO, older: NONE, newer: NONE, command: None };
         InFlight {
             slots: (0..depth).map(slot).collect(),
@@ -53,7 +52,7 @@ impl<T> InFlight<T> {
         }
     }
 
-    /// Takes in a command that goes out now; answers its identifier, or gives it back if the queue is full.
+    /// Adds a command that is sent now. Returns its identifier, or the command itself if the queue is full.
     pub(crate) fn insert(&mut self, now: Instant, command: T) -> Result<u16, T> {
         let Some(index) = self.free.pop() else { return Err(command) };
         let newest = self.newest;
@@ -75,13 +74,13 @@ impl<T> InFlight<T> {
         (slot.command.is_some() && slot.generation == identifier & !SLOT_MASK).then_some(index)
     }
 
-    /// A command that is out.
+    /// An outstanding command.
     pub(crate) fn get_mut(&mut self, identifier: u16) -> Option<&mut T> {
         let index = self.slot(identifier)?;
         self.slots[usize::from(index)].command.as_mut()
     }
 
-    /// Takes out a command and the time at which it went out.
+    /// Removes a command. Returns it with the time at which it was sent.
     pub(crate) fn remove(&mut self, identifier: u16) -> Option<(T, Instant)> {
         let index = self.slot(identifier)?;
         let slot = &mut self.slots[usize::from(index)];
@@ -99,13 +98,13 @@ impl<T> InFlight<T> {
         Some((command, sent))
     }
 
-    /// The command that has been out longest: its identifier and since when.
+    /// The identifier of the oldest command, and when it was sent.
     pub(crate) fn oldest(&self) -> Option<(u16, Instant)> {
         let slot = self.slots.get(usize::from(self.oldest))?;
         Some((slot.generation | self.oldest, slot.sent))
     }
 
-    /// Takes out everything, oldest first.
+    /// Removes all commands, oldest first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| {
             let (identifier, _) = self.oldest()?;
@@ -113,12 +112,12 @@ impl<T> InFlight<T> {
         })
     }
 
-    /// Commands that are out.
+    /// Number of outstanding commands.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether no more can go out.
+    /// Whether the queue is full.
     pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty()
     }

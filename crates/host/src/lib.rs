@@ -1,4 +1,5 @@
-//! The NVMe/TCP initiator: controllers that stay connected, IOs that end exactly once, credit that is kept.
+//! The NVMe/TCP initiator: controllers that stay connected, IOs that complete exactly once, credit that is
+//! obeyed.
 //!
 //! ```text
 //!   your thread ── Client (blocking, async) ──► its own thread ┐
@@ -6,13 +7,14 @@
 //!                                                             sockets, clock     sans-IO: decides all     protocol state
 //! ```
 //!
-//! [`Engine`] is for whoever has a loop of its own (a load generator, a server): submit, wait, take events; hundreds of
-//! connections on one thread. An IO that the switch gave no credit for waits in the client in its order; an IO whose
-//! connection breaks goes out again on the next one, or fails, as [`RetryPolicy`] says.
+//! [`Engine`] is for programs with their own event loop (a load generator, a server): submit, wait, take
+//! events; one thread drives hundreds of connections. An IO without credit waits in the client, in order. An
+//! IO whose connection breaks is sent again on the next connection, or fails, as [`RetryPolicy`] says.
 //!
-//! [`Client`] is for everybody else: it has a thread of its own, and its calls block or are awaited.
+//! [`Client`] is for all other programs: it has its own thread, and its calls block or are awaited.
 //!
-//! Elsewhere: PDUs and data transfer are `nvme::connection`; bringing a controller up is `nvme::host`; the credit window is `sched::CreditWindow`.
+//! Elsewhere: PDUs and data transfer are in `nvme::connection`, bring-up of a controller in `nvme::host`, the
+//!        credit window in `sched::CreditWindow`.
 
 mod backoff;
 mod client;

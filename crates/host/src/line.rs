@@ -1,19 +1,20 @@
-//! IOs that wait in the client, in the order in which they were asked for.
+//! IOs that wait in the client, in order of submission.
 //!
-//! Where the switch gives too little credit, or the controller is being reconnected, IOs queue up here: where they can still
-//! be counted, withdrawn or sent elsewhere. The line is bounded; who finds it full is told so.
+//! IOs wait here if the switch gives too little credit, or while the controller reconnects. Here they can
+//! still be counted, withdrawn or sent elsewhere. The line has a limit; a caller that finds it full gets an
+//! error.
 //!
-//! Holds: IOs leave in the order in which they came, also those that were out and came back
-//!        (`what_comes_back_keeps_its_place`).
+//! Holds: IOs leave in order of submission, even those that were sent and came back
+//!        (`an_io_that_comes_back_keeps_its_place`).
 
 use crate::link::Outstanding;
 use crate::request::Request;
 use std::collections::VecDeque;
 
-/// The line of one controller.
+/// The waiting IOs of one controller.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// Ascending by sequence.
+    /// In ascending order of sequence.
     waiting: VecDeque<Outstanding>,
     next_sequence: u64,
     limit: usize,
@@ -24,7 +25,8 @@ impl Line {
         Line { waiting: VecDeque::new(), next_sequence: 0, limit }
     }
 
-    /// Whether a new IO finds no place. (IOs that come back always do: they had one before.)
+    /// Whether there is no room for a new IO. (IOs that come back always have room, because they had it
+    /// before.)
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() >= self.limit
     }
@@ -33,14 +35,14 @@ impl Line {
         self.waiting.len()
     }
 
-    /// A new IO, at the end.
+    /// Adds a new IO at the end.
     pub(crate) fn push(&mut self, request: Request) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.waiting.push_back(Outstanding { request, sequence, losses: 0, sent: None });
     }
 
-    /// An IO that was out, at its old place.
+    /// Puts an IO that was sent back at its old position.
     pub(crate) fn put_back(&mut self, io: Outstanding) {
         let place = self.waiting.partition_point(|waiting| waiting.sequence < io.sequence);
         self.waiting.insert(place, io);
@@ -54,7 +56,7 @@ impl Line {
         self.waiting.pop_front()
     }
 
-    /// Takes out those IOs for which `gone` answers true, in order.
+    /// Removes the IOs for which `gone` is true, in order.
     pub(crate) fn extract(&mut self, gone: impl Fn(&Request) -> bool) -> Vec<Outstanding> {
         let (out, stay) = self.waiting.drain(..).partition(|io| gone(&io.request));
         self.waiting = stay;
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_keeps_its_place() {
+    fn an_io_that_comes_back_keeps_its_place() {
         let mut line = line();
         assert!(line.is_full());
         let out: Vec<_> = (0..3).map_while(|_| line.pop()).collect();
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn some_can_be_taken_out_without_disturbing_the_others() {
+    fn some_ios_can_be_removed_without_changing_the_order_of_the_others() {
         let mut line = line();
         let taken: Vec<u64> =
             line.extract(|request| request.nsid == 2).iter().map(|io| io.request.tag).collect();

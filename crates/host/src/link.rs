@@ -1,11 +1,11 @@
-//! One connection of a controller: its protocol state and the commands that are out on it.
+//! One connection of a controller: its protocol state and its outstanding commands.
 //!
 //! ```text
-//!   opening --socket connected--> greeting --ICResp--> up          (an IO queue is of use only after its own Connect: `joined`)
+//!   opening --socket connected--> greeting --ICResp--> up          (an IO queue is usable only after its own Connect: `joined`)
 //! ```
 //!
-//! Write data is copied into the batch that goes to the socket, so the caller's buffer is never away from here when the
-//! connection is lost, and the IO can go out again on the next one.
+//! Write data is copied into the batch that goes to the socket. So the caller's buffer is still here if the
+//! connection is lost, and the IO can be sent again on the next one.
 
 use crate::in_flight::InFlight;
 use crate::request::{Movement, Request};
@@ -18,29 +18,29 @@ use reactor::{IoBuffer, SendBatch};
 use std::ops::Range;
 use units::Instant;
 
-/// A batch to a socket is closed when it has this many bytes: large enough to make system calls rare, small enough that the
-/// first command in it does not wait for the last.
+/// Bytes after which a batch to a socket is closed: large enough to make system calls rare, small enough that
+/// the first command does not wait for the last.
 const BATCH_BYTES: usize = 256 << 10;
-/// The identifier of the Asynchronous Event Request. It may stay out for ever, so it is not among the commands that time out;
-/// no slot of the admin queue has this number.
+/// The identifier of the Asynchronous Event Request. It may stay outstanding forever, so it is not among the
+/// commands that time out. No slot of the admin queue has this number.
 const EVENT_REQUEST_CID: u16 = 0xfff;
 
-/// An IO that is out, or waits to go out again.
+/// An IO that is outstanding, or waits to be sent again.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
     pub(crate) request: Request,
-    /// Its place among all IOs of the controller.
+    /// Its position among all IOs of the controller.
     pub(crate) sequence: u64,
-    /// Connections that were lost under it.
+    /// How often its connection was lost.
     pub(crate) losses: u32,
-    /// When it last went out.
+    /// When it was last sent.
     pub(crate) sent: Option<Instant>,
 }
 
-/// What an admin command is for.
+/// The purpose of an admin command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errand {
-    /// What the host controller asks.
+    /// A command of the host controller.
     Ask(Tag),
     /// Connect of an IO queue.
     Join,
@@ -62,7 +62,7 @@ enum Command {
     Admin(Errand),
 }
 
-/// Memory on loan to the connection.
+/// Memory that the connection has borrowed.
 #[derive(Debug)]
 struct Payload {
     /// The command it belongs to.
@@ -92,16 +92,16 @@ impl Buffer for Payload {
     }
 }
 
-/// What happened on a link.
+/// An event on a link.
 #[derive(Debug)]
 pub(crate) enum LinkEvent {
     /// The handshake is done, with these digests.
     Greeted(Digests),
-    /// An IO has ended.
+    /// An IO has completed.
     Io { io: Outstanding, cqe: Cqe, received: u32 },
-    /// An admin command has ended, with the data that came.
+    /// An admin command has completed, with the data received.
     Admin { errand: Errand, cqe: Cqe, data: Vec<u8> },
-    /// A completion for nothing that is out.
+    /// A completion for no outstanding command.
     Unknown(u16),
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Link {
     pub(crate) is_open: bool,
     /// Its queue exists in the controller.
     pub(crate) is_joined: bool,
-    /// It is on the list of links that have something to send.
+    /// Whether it is in the list of links that have something to send.
     pub(crate) is_marked: bool,
 }
 
@@ -124,7 +124,7 @@ impl Link {
     /// A link for `depth` commands, not open yet.
     pub(crate) fn new(options: HostOptions, depth: u16) -> Link {
         Link {
-            // One more than can be out, for the event request.
+            // One more than the depth, for the event request.
             connection: HostConnection::new(HostOptions { commands_max: depth + 1, ..options }),
             commands: InFlight::new(depth),
             arrived: Vec::new(),
@@ -135,17 +135,17 @@ impl Link {
         }
     }
 
-    /// Whether another command can go out.
+    /// Whether another command can be sent.
     pub(crate) fn has_room(&self) -> bool {
         !self.commands.is_full()
     }
 
-    /// Commands that are out.
+    /// Number of outstanding commands.
     pub(crate) fn in_flight(&self) -> usize {
         self.commands.len()
     }
 
-    /// Since when the oldest command is out, and its name.
+    /// When the oldest command was sent, and its name.
     pub(crate) fn oldest(&mut self) -> Option<(Instant, &'static str)> {
         let (cid, sent) = self.commands.oldest()?;
         let name = match self.commands.get_mut(cid)? {
@@ -208,14 +208,14 @@ impl Link {
     }
 
     fn send(&mut self, sqe: Sqe, transfer: Transfer<Payload>) {
-        // The connection takes as many commands as there are identifiers; once it is over, the session closes the link
-        // before anything else is sent.
+        // The connection accepts as many commands as there are identifiers. After it has ended, the session
+        // closes the link before it sends anything else.
         if let Err(refused) = self.connection.submit(sqe, transfer) {
             panic!("the connection refused {sqe:?}: {:?}", refused.refusal);
         }
     }
 
-    /// Takes bytes in and appends what they mean to `events`, in order.
+    /// Takes received bytes and appends the resulting events to `events`, in order.
     pub(crate) fn on_bytes(&mut self, bytes: &[u8], events: &mut Vec<LinkEvent>) -> Result<(), Fatal> {
         let mut arrived = std::mem::take(&mut self.arrived);
         let result = self.connection.on_bytes(bytes, &mut arrived);
@@ -256,7 +256,7 @@ impl Link {
         self.is_open && self.connection.transmit_pending() > 0
     }
 
-    /// Lays what waits to be sent into `batch`.
+    /// Writes what waits to be sent into `batch`.
     pub(crate) fn poll_transmit(&mut self, batch: &mut impl Batch) {
         let mut returned = std::mem::take(&mut self.returned);
         self.connection.poll_transmit(&mut Gather { batch, returned: &mut returned });
@@ -272,7 +272,7 @@ impl Link {
         }
     }
 
-    /// The connection is over: everything that was out, with its buffers, oldest first.
+    /// The connection has ended. Returns all outstanding IOs with their buffers, oldest first.
     pub(crate) fn into_outstanding(mut self) -> Vec<Outstanding> {
         let mut payloads = Vec::new();
         self.connection.into_outstanding(|_, payload| payloads.extend(payload));
@@ -289,7 +289,7 @@ impl Link {
     }
 }
 
-/// Bytes on their way to a socket.
+/// Bytes to be sent to a socket.
 pub(crate) trait Batch {
     /// Appends a copy of `bytes`.
     fn push(&mut self, bytes: &[u8]);
@@ -317,7 +317,7 @@ impl Batch for Vec<u8> {
     }
 }
 
-/// Lays PDUs into a batch by copying.
+/// Writes PDUs into a batch by copying.
 struct Gather<'a, T> {
     batch: &'a mut T,
     returned: &'a mut Vec<Payload>,

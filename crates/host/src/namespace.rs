@@ -1,4 +1,4 @@
-//! A namespace as the users of this crate see it.
+//! A namespace, as the users of this crate see it.
 
 use nvme::host::NamespaceView;
 use units::{Bytes, Lba};
@@ -12,11 +12,11 @@ pub struct Namespace {
     pub block_size: Bytes,
     /// Blocks.
     pub blocks: u64,
-    /// Its globally unique identifier, if it has one.
+    /// Its NGUID, if it has one.
     pub nguid: Option<[u8; 16]>,
     /// Its UUID, if it has one.
     pub uuid: Option<[u8; 16]>,
-    /// Whether only reading is allowed.
+    /// Whether it is write protected.
     pub read_only: bool,
 }
 
@@ -33,12 +33,13 @@ impl Namespace {
         Bytes(self.blocks.saturating_mul(self.block_size.get()))
     }
 
-    /// Whether the blocks lie inside, and there is at least one.
+    /// Whether the blocks are in range, and there is at least one.
     pub fn contains(&self, lba: Lba, blocks: u32) -> bool {
         blocks > 0 && lba.0.checked_add(u64::from(blocks)).is_some_and(|end| end <= self.blocks)
     }
 
-    /// Whether `other`, seen under the same identifier later, is the same namespace as far as can be told. It may have grown.
+    /// Whether `other`, seen later with the same NSID, is the same namespace by its identifiers. Its size may
+    /// have changed.
     pub fn is_same(&self, other: &Namespace) -> bool {
         self.block_size == other.block_size && self.nguid == other.nguid && self.uuid == other.uuid
     }

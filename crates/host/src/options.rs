@@ -1,4 +1,4 @@
-//! How a host wants its controllers: who it is, how many queues, how patient.
+//! Options of a host for its controllers: identity, number of queues, timeouts.
 
 use crate::Backoff;
 use nvme::spec::connect::HostId;
@@ -6,15 +6,16 @@ use nvme::spec::nqn::Nqn;
 use std::net::SocketAddr;
 use units::Nanos;
 
-/// What to do with IOs that were out when their connection was lost.
+/// What to do with IOs that are outstanding when their connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// They fail; whoever asked decides.
+    /// They fail; the caller decides what to do.
     Never,
-    /// They go out again on the next connection, at most so many times each. Reads, writes of the same data, flushes, write
-    /// zeroes and deallocations may safely happen twice; a Compare may not have its answer changed by it either.
+    /// They are sent again on the next connection, a limited number of times each. A read, a write of the
+    /// same data, a Flush, a Write Zeroes or a deallocation may safely happen twice. A Compare that is sent
+    /// twice also gives the same answer.
     Again {
-        /// Losses that one IO survives.
+        /// Number of losses that one IO survives.
         times: u32,
     },
 }
@@ -22,42 +23,43 @@ pub enum RetryPolicy {
 /// One controller to connect to and keep connected.
 #[derive(Clone, Debug)]
 pub struct ControllerOptions {
-    /// Where the target listens.
+    /// Address of the target.
     pub address: SocketAddr,
     /// The subsystem.
     pub subsystem: Nqn,
-    /// Who we are: the target's tenant.
+    /// This host's NQN: the tenant, for the target.
     pub host: Nqn,
-    /// Which machine we are; stable, as reservations belong to it.
+    /// This host's identifier. It must stay the same, because reservations belong to it.
     pub host_id: HostId,
-    /// IO queues, a connection each. The target may grant fewer.
+    /// IO queues, each with its own connection. The target may grant fewer.
     pub io_queues: u16,
     /// Commands per IO queue. The target may grant fewer.
     pub queue_depth: u16,
-    /// IOs that may wait in the client beyond what is out; more are refused.
+    /// IOs that may wait in the client, in addition to those outstanding. More are refused.
     pub waiting_max: usize,
     /// Protect PDU headers with CRC32C.
     pub header_digest: bool,
     /// Protect data with CRC32C.
     pub data_digest: bool,
-    /// Ask for credits. A target that does not know them is used without.
+    /// Request credits. A target that does not support them is used without.
     pub credits: bool,
     /// The keep-alive timeout; zero turns it off.
     pub keep_alive: Nanos,
-    /// A connection (socket, handshake, bring-up) that takes longer counts as failed.
+    /// A connection attempt (socket, handshake, bring-up) that takes longer has failed.
     pub connect_timeout: Nanos,
-    /// An IO that takes longer shows that the connection is dead.
+    /// If an IO takes longer, the connection is considered dead.
     pub io_timeout: Nanos,
-    /// How patiently to connect again.
+    /// How to reconnect.
     pub backoff: Backoff,
-    /// What happens to IOs when the connection is lost.
+    /// What happens to outstanding IOs when the connection is lost.
     pub retry: RetryPolicy,
     /// Seed of the jitter.
     pub seed: u64,
 }
 
 impl ControllerOptions {
-    /// One IO queue of 128 commands, no digests, credits on, 5 s keep-alive, 30 s for an IO; IOs survive three losses.
+    /// One IO queue of 128 commands, no digests, credits on, 5 s keep-alive, 30 s IO timeout; IOs survive
+    /// three losses.
     pub fn new(address: SocketAddr, subsystem: Nqn, host: Nqn, host_id: HostId) -> ControllerOptions {
         ControllerOptions {
             address,

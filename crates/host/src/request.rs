@@ -1,4 +1,4 @@
-//! An IO as a caller asks for it, and as it goes on the wire.
+//! An IO as a caller requests it, and as an NVMe command.
 
 use nvme::spec::dataset::{AccessLatency, DEALLOCATE, DatasetRange};
 use nvme::spec::opcode::nvm;
@@ -12,35 +12,35 @@ use zerocopy::IntoBytes;
 const FUA: u32 = 1 << 30;
 /// CDW12 of Write Zeroes: the blocks may be deallocated.
 const DEAC: u32 = 1 << 25;
-/// NLB is 16 bits, one less than the number.
+/// NLB has 16 bits and is zero-based.
 const BLOCKS_MAX: u32 = 1 << 16;
 
-/// What an IO does to its blocks.
+/// The operation of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Fills the buffer from the blocks.
+    /// Reads the blocks into the buffer.
     Read,
-    /// Puts the buffer on the blocks.
+    /// Writes the buffer to the blocks.
     Write {
-        /// Complete only when it would survive a loss of power (force unit access).
+        /// Complete only when the data survives a power loss (Force Unit Access).
         durable: bool,
     },
-    /// Makes everything completed before survive a loss of power. No blocks, no buffer.
+    /// Makes all completed writes survive a power loss. No blocks, no buffer.
     Flush,
     /// Makes the blocks read as zeroes.
     WriteZeroes {
         /// The blocks may be deallocated.
         deallocate: bool,
     },
-    /// Says that nobody needs the blocks any more.
+    /// Deallocates the blocks.
     Deallocate,
-    /// Compares the buffer with the blocks; a difference ends as `COMPARE_FAILURE`.
+    /// Compares the buffer with the blocks; fails with `COMPARE_FAILURE` if they differ.
     Compare,
-    /// Checks that the blocks can be read, without moving them.
+    /// Checks that the blocks can be read, without transferring them.
     Verify,
 }
 
-/// Which way an operation's buffer moves.
+/// The direction in which an operation moves its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Movement {
     Nothing,
@@ -49,7 +49,7 @@ pub(crate) enum Movement {
 }
 
 impl Operation {
-    /// Whether the operation needs a buffer of its blocks' size.
+    /// Whether the operation needs a buffer of the size of its blocks.
     pub fn has_buffer(self) -> bool {
         self.movement() != Movement::Nothing
     }
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// Most blocks of one command, whatever the transfer limit.
+    /// Most blocks of one command, independent of the transfer limit.
     pub(crate) fn blocks_max(self) -> u32 {
         match self {
             Operation::Deallocate => u32::MAX,
@@ -89,30 +89,30 @@ impl Operation {
 /// One IO.
 #[derive(Debug)]
 pub struct Request {
-    /// The caller's own name for it; not looked at.
+    /// The caller's identifier of the IO; the engine does not use it.
     pub tag: u64,
     /// The namespace.
     pub nsid: u32,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// The first block.
     pub lba: Lba,
     /// The number of blocks: 0 for a flush, at least 1 for everything else.
     pub blocks: u32,
-    /// The data, exactly as long as the blocks; `None` where the operation moves none.
+    /// The data, exactly as long as the blocks; `None` if the operation has none.
     pub buffer: Option<IoBuffer>,
     /// The tenant's own priority class.
     pub class: Class,
-    /// The IO queue to use, counted from 0; `None` picks the emptiest.
+    /// The IO queue to use, counted from 0; `None` picks the next one with room.
     pub queue: Option<u16>,
 }
 
-/// A tenant's own ordering of its IOs. Travels as the access latency hint of reads and writes.
+/// The priority of an IO among those of this tenant. Sent as the access latency hint of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Before everything else.
     Urgent,
-    /// What an IO without a hint gets.
+    /// An IO without a hint.
     #[default]
     Normal,
     /// After the normal ones.
@@ -136,19 +136,19 @@ impl Class {
 }
 
 impl Request {
-    /// A request without a buffer: a flush, or an operation on `blocks` blocks that moves none.
+    /// A request without a buffer: a Flush, or an operation on `blocks` blocks that transfers no data.
     pub fn new(tag: u64, nsid: u32, operation: Operation, lba: Lba, blocks: u32) -> Request {
         Request { tag, nsid, operation, lba, blocks, buffer: None, class: Class::Normal, queue: None }
     }
 
-    /// With this data.
+    /// Sets the data.
     #[must_use]
     pub fn with_buffer(mut self, buffer: IoBuffer) -> Request {
         self.buffer = Some(buffer);
         self
     }
 
-    /// The command, without identifier and SGL, which the connection adds.
+    /// The command. The connection adds identifier and SGL.
     pub(crate) fn to_sqe(&self) -> Sqe {
         let (low, high) = (self.lba.0 as u32, (self.lba.0 >> 32) as u32);
         let count = self.blocks.wrapping_sub(1) & 0xffff;
@@ -169,23 +169,25 @@ impl Request {
         Sqe::new(opcode).with_nsid(self.nsid).with_cdw10_15(dwords)
     }
 
-    /// What a deallocation sends along: its one range.
+    /// The data of a deallocation: its one range.
     pub(crate) fn dataset_range(&self) -> Option<Vec<u8>> {
         let range = DatasetRange { context: 0.into(), blocks: self.blocks.into(), lba: self.lba.0.into() };
         (self.operation == Operation::Deallocate).then(|| range.as_bytes().to_vec())
     }
 }
 
-/// Why an IO was not done.
+/// Why an IO failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoError {
-    /// The controller says so.
+    /// The controller returned this status.
     Status(Status),
-    /// The connection was lost while the IO was out, and it had no more tries left. Whether it was done is unknown.
+    /// The connection was lost while the IO was outstanding, and it had no tries left. It is unknown whether
+    /// it was done.
     ConnectionLost,
-    /// The controller was given up (or closed by the caller) before the IO was done. Whether it was done is unknown.
+    /// The controller was given up, or closed by the caller, before the IO completed. It is unknown whether
+    /// it was done.
     ControllerGone,
-    /// After a reconnect the namespace is gone or another. The IO may have been done before.
+    /// After a reconnect, the namespace is gone or a different one. The IO may have been done before.
     NamespaceChanged,
 }
 
@@ -194,13 +196,13 @@ impl fmt::Display for IoError {
         match self {
             IoError::Status(status) => write!(f, "the target failed the command: {status}"),
             IoError::ConnectionLost => {
-                f.write_str("the connection was lost; whether the command was done is unknown")
+                f.write_str("the connection was lost; it is unknown whether the command was done")
             }
             IoError::ControllerGone => {
-                f.write_str("the controller was given up; whether the command was done is unknown")
+                f.write_str("the controller was given up; it is unknown whether the command was done")
             }
             IoError::NamespaceChanged => {
-                f.write_str("after reconnecting, the namespace is gone or another one")
+                f.write_str("after the reconnect, the namespace is gone or a different one")
             }
         }
     }
@@ -208,43 +210,43 @@ impl fmt::Display for IoError {
 
 impl std::error::Error for IoError {}
 
-/// An IO that has ended. Every request that was accepted ends in exactly one of these.
+/// The end of an IO. Every accepted request has exactly one.
 #[derive(Debug)]
 pub struct Completion {
-    /// The caller's own name for it.
+    /// The caller's identifier of the IO.
     pub tag: u64,
-    /// What was asked.
+    /// The operation requested.
     pub operation: Operation,
-    /// Done, or why not.
+    /// Success, or why it failed.
     pub result: Result<(), IoError>,
-    /// The request's buffer, filled if it was a read that succeeded.
+    /// The request's buffer, filled if a read succeeded.
     pub buffer: Option<IoBuffer>,
-    /// When the command last went out; `None` if it never did.
+    /// When the command was last sent; `None` if it never was.
     pub sent: Option<Instant>,
-    /// When the completion was seen.
+    /// When the completion arrived.
     pub ended: Instant,
 }
 
 impl Completion {
-    /// From when it last went out until its completion: network, switch and SSD, without waiting in the client.
+    /// Time from sending to completion: network, switch and SSD, without waiting in the client.
     pub fn service_time(&self) -> Nanos {
         self.sent.map_or(Nanos::ZERO, |sent| self.ended.saturating_since(sent))
     }
 }
 
-/// A request that was not accepted, with the request itself.
+/// A request that was not accepted; returns the request itself.
 #[derive(Debug)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub why: Refusal,
-    /// For another try, or for its buffer.
+    /// The request, to try again or to get its buffer.
     pub request: Request,
 }
 
 /// Why a request is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many IOs wait as may: try again after the next completion.
+    /// The limit of waiting IOs is reached: try again after the next completion.
     Busy,
     /// The controller has never been ready yet: wait for `Event::Ready`.
     NotReady,
@@ -252,19 +254,19 @@ pub enum Refusal {
     Gone,
     /// The controller has no such namespace.
     NoSuchNamespace,
-    /// Some blocks lie beyond the end of the namespace, or there are none.
+    /// Some blocks are beyond the end of the namespace, or there are none.
     OutOfRange,
-    /// More blocks than one command may have; the number it may have.
+    /// More blocks than one command may have.
     TooLarge {
-        /// Blocks.
+        /// Most blocks of one command.
         blocks_max: u32,
     },
-    /// The buffer does not have this many bytes.
+    /// The buffer has the wrong length.
     BufferLength {
-        /// Bytes.
+        /// The right length in bytes.
         needed: usize,
     },
-    /// The controller does not do this operation.
+    /// The controller does not support this operation.
     Unsupported,
     /// The controller has no such queue.
     NoSuchQueue,
@@ -273,12 +275,16 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Busy => f.write_str("as many IOs wait as may; try again after a completion"),
+            Refusal::Busy => f.write_str("the limit of waiting IOs is reached; try again after a completion"),
             Refusal::NotReady => f.write_str("the controller is not ready yet"),
             Refusal::Gone => f.write_str("the controller was given up or closed"),
             Refusal::NoSuchNamespace => f.write_str("the controller has no such namespace"),
-            Refusal::OutOfRange => f.write_str("the blocks do not lie inside the namespace"),
-            Refusal::TooLarge { blocks_max } => write!(f, "one command may have {blocks_max} blocks"),
+            Refusal::OutOfRange => {
+                f.write_str("the blocks are out of range of the namespace, or there are none")
+            }
+            Refusal::TooLarge { blocks_max } => {
+                write!(f, "too many blocks for one command; it may have at most {blocks_max}")
+            }
             Refusal::BufferLength { needed } => write!(f, "the buffer must have exactly {needed} bytes"),
             Refusal::Unsupported => f.write_str("the controller does not support the operation"),
             Refusal::NoSuchQueue => f.write_str("the controller has no such IO queue"),

@@ -1,29 +1,30 @@
-//! The virtual view: what a client knows of each SSD it uses, as a snapshot for its application.
+//! The virtual view: a snapshot of what a client knows about each SSD that it uses, for its application.
 //!
-//! The switch speaks only through completions: how much credit they carry, how long they took, how much they moved. That is
-//! enough to prefer one replica to another, or to place a new blob where there is room.
+//! The switch tells it only through completions: the credit they carry, how long they took, how much they
+//! moved. That is enough to prefer one replica to another, or to place new data where there is room.
 //!
 //! Paper: Gimbal §3.7.
 
 use crate::request::Operation;
 use units::{ByteRate, Bytes, Instant, Nanos};
 
-/// Latency is averaged with weight 1/8 per completion: it follows a change within some twenty IOs and does not jump at one.
+/// Weight 1/8 per completion of the mean latency: it follows a change within some twenty IOs, and one IO does
+/// not make it jump.
 const EWMA_SHIFT: u32 = 3;
-/// Bandwidth is measured over windows at least this long.
+/// Shortest window for measuring bandwidth.
 const BANDWIDTH_WINDOW: Nanos = Nanos::millis(100);
 
-/// One SSD (one controller of ours) as its client sees it.
+/// One SSD (one controller), as its client sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Whether IOs can go out at present.
+    /// Whether IOs can be sent now.
     pub is_ready: bool,
-    /// IOs that may be outstanding, as the switch last said; `None` if it does not speak of credit. The more, the less loaded
-    /// is the SSD.
+    /// Credit: most outstanding IOs, as the switch last reported; `None` if it reports no credit. The higher,
+    /// the less loaded the SSD is.
     pub credit: Option<u32>,
-    /// IOs outstanding.
+    /// Outstanding IOs.
     pub in_flight: u32,
-    /// IOs waiting in the client.
+    /// IOs that wait in the client.
     pub waiting: usize,
     /// Recent mean latency of reads, from sending to completion; `None` before the first.
     pub read_latency: Option<Nanos>,
@@ -34,13 +35,13 @@ pub struct View {
 }
 
 impl View {
-    /// IOs that could go out at once beyond those that are out; `None` if the switch does not speak of credit.
+    /// How many more IOs could be sent now; `None` if the switch reports no credit.
     pub fn room(&self) -> Option<u32> {
         self.credit.map(|credit| credit.saturating_sub(self.in_flight))
     }
 }
 
-/// What a view is made from.
+/// Measures what a view shows.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     read_latency: Option<Nanos>,
@@ -71,7 +72,7 @@ impl Meter {
         }
     }
 
-    /// Fills in what was measured.
+    /// Copies the measurements into `view`.
     pub(crate) fn show(&self, view: &mut View) {
         view.read_latency = self.read_latency;
         view.write_latency = self.write_latency;

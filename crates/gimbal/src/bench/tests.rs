@@ -282,7 +282,7 @@ fn a_job_that_cannot_run_is_an_error_before_anything_runs() {
     assert!(region.contains("do not fit into the namespace"), "{region}");
     let nqn = Some("nqn.test:nowhere".to_string());
     let nowhere = message(Job { nqn, ..Job::named("a") }, &target);
-    assert!(nowhere.contains("no subsystem of that name"), "{nowhere}");
+    assert!(nowhere.contains("no subsystem with this NQN"), "{nowhere}");
     // A port that was free a moment ago.
     let address =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");

@@ -1,13 +1,14 @@
-//! An engine on a thread of its own, behind handles that any thread may clone and use, blocking or async.
+//! An engine on its own thread, behind handles that any thread may clone and use, blocking or async.
 //!
 //! ```text
 //!   Controller::submit ──► [ orders ] ──wake──► client's thread: Engine ──► Completer ──► Pending: wait() or .await
 //! ```
 //!
-//! [`Pending`] is a plain future: it needs no particular executor, and none at all for `wait`. Every order is answered, also
-//! when the thread comes to a bad end: whoever holds the other end of a [`Pending`] answers it when dropped.
+//! [`Pending`] is a plain future: it works with any executor, and `wait` needs none. Every order is answered,
+//! even if the thread dies: a [`Completer`] that is dropped answers its [`Pending`].
 //!
-//! Bounded: a controller takes as many IOs as its options let wait; more are refused. Buffers come from one pool.
+//! Limits: a controller accepts as many IOs as its options let wait; further ones are refused. All buffers
+//! come from one pool.
 
 mod pending;
 mod thread;
@@ -28,14 +29,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thread::Worker;
 use units::{Bytes, Lba, Nanos};
 
-/// Why an IO through a client was not done.
+/// Why an IO through a client failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientError {
     /// It was not accepted; nothing has happened.
     Refused(Refusal),
     /// It was accepted and failed.
     Failed(IoError),
-    /// The client's pool has no memory left for its buffer; nothing has happened.
+    /// The client's pool has no memory for its buffer; nothing has happened.
     NoMemory,
 }
 
@@ -45,7 +46,7 @@ impl fmt::Display for ClientError {
             ClientError::Refused(refusal) => refusal.fmt(f),
             ClientError::Failed(error) => error.fmt(f),
             ClientError::NoMemory => {
-                f.write_str("the client's buffers are all in use; drop some or give it more memory")
+                f.write_str("all buffers of the client are in use; drop some, or start it with more memory")
             }
         }
     }
@@ -53,10 +54,10 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-/// Why a client has no such controller.
+/// Why a connection attempt through a client failed.
 #[derive(Clone, Debug)]
 pub enum ConnectFailure {
-    /// The controller is not to be had.
+    /// The controller cannot be used.
     Controller(Box<ConnectError>),
     /// The client ended before the controller was ready.
     ClientEnded,
@@ -73,14 +74,14 @@ impl fmt::Display for ConnectFailure {
 
 impl std::error::Error for ConnectFailure {}
 
-/// How an IO through a client ended.
+/// The result of an IO through a client.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Done, or why not.
+    /// Success, or why it failed.
     pub result: Result<(), ClientError>,
-    /// The request's buffer; filled if it was a read that succeeded.
+    /// The request's buffer, filled if a read succeeded.
     pub buffer: Option<IoBuffer>,
-    /// From when the command went out to its completion; zero if it never did.
+    /// Time from sending the command to its completion; zero if it was never sent.
     pub service_time: Nanos,
 }
 
@@ -91,10 +92,10 @@ impl Outcome {
     }
 }
 
-/// Orders that the thread has not taken yet, beyond which IOs are refused.
+/// Most orders that wait for the thread; further IOs are refused.
 const ORDERS_MAX: usize = 65_536;
 
-/// What is asked of the client's thread.
+/// An order for the client's thread.
 enum Order {
     Connect(Box<ControllerOptions>, Completer<Result<Controller, ConnectFailure>>),
     Submit(crate::ControllerId, Request, Completer<Outcome>),
@@ -102,7 +103,7 @@ enum Order {
     Stop,
 }
 
-/// What handles and the thread share.
+/// State that the handles share with the thread.
 struct Shared {
     orders: Mutex<VecDeque<Order>>,
     pool: Mutex<BufferPool>,
@@ -116,12 +117,13 @@ impl Shared {
     }
 }
 
-/// Nothing is left half done under these locks, so a panic elsewhere does not spoil what they guard.
+/// No lock is ever held while its data is inconsistent. So a panic in another thread does not make the data
+/// invalid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the thread when the last handle is gone.
+/// Ends the thread when the last handle is dropped.
 struct Owner {
     shared: Arc<Shared>,
 }
@@ -132,18 +134,18 @@ impl Drop for Owner {
     }
 }
 
-/// An initiator on its own thread. Clones share it; it ends, and closes its controllers, when the last clone and the last
-/// [`Controller`] are gone.
+/// An initiator on its own thread. Clones share it. It closes its controllers and ends when the last clone
+/// and the last [`Controller`] are dropped.
 #[derive(Clone)]
 pub struct Client {
     owner: Arc<Owner>,
 }
 
 impl Client {
-    /// Starts the thread. `memory` bounds the buffers that [`Client::buffer`] lends.
+    /// Starts the thread. `memory` limits the buffers that [`Client::buffer`] lends.
     ///
     /// # Errors
-    /// The backend is not available, or no thread can be had.
+    /// If the backend is not available, or no thread can be started.
     pub fn start(backend: Backend, memory: Bytes) -> io::Result<Client> {
         let worker = Worker::spawn(backend)?;
         let shared = Arc::new(Shared {
@@ -169,12 +171,12 @@ impl Client {
     }
 }
 
-/// What the thread last knew of a controller.
+/// The thread's last state of a controller.
 #[derive(Debug, Default)]
 struct Snapshot {
     view: View,
     namespaces: Vec<Namespace>,
-    /// Why it was given up.
+    /// Why it was given up, if it was.
     error: Option<Box<ConnectError>>,
 }
 
@@ -193,12 +195,12 @@ impl fmt::Debug for Controller {
 }
 
 impl Controller {
-    /// The namespaces, as last seen.
+    /// The namespaces last seen.
     pub fn namespaces(&self) -> Vec<Namespace> {
         lock(&self.snapshot).namespaces.clone()
     }
 
-    /// The virtual view of its SSD, as of the last time anything happened on it.
+    /// The virtual view of its SSD, as of the last event.
     pub fn view(&self) -> View {
         lock(&self.snapshot).view
     }
@@ -213,7 +215,7 @@ impl Controller {
         Client { owner: Arc::clone(&self.owner) }
     }
 
-    /// Submits any request. Its `tag` is not looked at.
+    /// Submits any request. Its `tag` is ignored.
     pub fn submit(&self, request: Request) -> Pending<Outcome> {
         let (completer, pending) = pending();
         if lock(&self.owner.shared.orders).len() < ORDERS_MAX {
@@ -227,7 +229,7 @@ impl Controller {
     /// Reads `blocks` blocks of `block_size` bytes from `lba`.
     ///
     /// # Errors
-    /// As [`Outcome::result`]; [`ClientError::NoMemory`] while all buffers are lent.
+    /// See [`Outcome::result`]; [`ClientError::NoMemory`] while all buffers are lent.
     pub async fn read(&self, nsid: u32, lba: Lba, blocks: u32) -> Result<IoBuffer, ClientError> {
         let request =
             Request::new(0, nsid, Operation::Read, lba, blocks).with_buffer(self.buffer_for(nsid, blocks)?);
@@ -235,7 +237,8 @@ impl Controller {
         outcome.result.map(|()| outcome.buffer.expect("a read returns its buffer"))
     }
 
-    /// Writes `buffer`, a whole number of blocks, to `lba`. The buffer is lent again when the outcome is dropped.
+    /// Writes `buffer`, a whole number of blocks, to `lba`. Dropping the outcome returns the buffer to the
+    /// pool.
     pub fn write(&self, nsid: u32, lba: Lba, buffer: IoBuffer) -> Pending<Outcome> {
         let block_size = self.block_size(nsid).max(1);
         let blocks = buffer.len() / block_size;
@@ -243,15 +246,15 @@ impl Controller {
         self.submit(Request::new(0, nsid, operation, lba, blocks as u32).with_buffer(buffer))
     }
 
-    /// Makes all writes that have ended durable.
+    /// Makes all completed writes survive a power loss.
     pub fn flush(&self, nsid: u32) -> Pending<Outcome> {
         self.submit(Request::new(0, nsid, Operation::Flush, Lba(0), 0))
     }
 
-    /// As [`Controller::read`], blocking the calling thread.
+    /// Like [`Controller::read`], but blocks the calling thread.
     ///
     /// # Errors
-    /// As [`Controller::read`].
+    /// See [`Controller::read`].
     pub fn read_blocking(&self, nsid: u32, lba: Lba, blocks: u32) -> Result<IoBuffer, ClientError> {
         let request =
             Request::new(0, nsid, Operation::Read, lba, blocks).with_buffer(self.buffer_for(nsid, blocks)?);
@@ -259,24 +262,25 @@ impl Controller {
         outcome.result.map(|()| outcome.buffer.expect("a read returns its buffer"))
     }
 
-    /// As [`Controller::write`], blocking the calling thread.
+    /// Like [`Controller::write`], but blocks the calling thread.
     ///
     /// # Errors
-    /// As [`Outcome::result`].
+    /// See [`Outcome::result`].
     pub fn write_blocking(&self, nsid: u32, lba: Lba, bytes: &[u8]) -> Result<(), ClientError> {
         let mut buffer = self.client().buffer(bytes.len()).ok_or(ClientError::NoMemory)?;
         buffer.copy_from_slice(bytes);
         self.write(nsid, lba, buffer).wait().result
     }
 
-    /// Ends all its IOs and takes leave of the controller. Further IOs are refused.
+    /// Ends all its IOs and shuts the controller down. Further IOs are refused.
     pub fn close(&self) -> Pending<()> {
         let (completer, pending) = pending();
         self.owner.shared.order(Order::Close(self.id, completer));
         pending
     }
 
-    /// Bytes of a block of a namespace; 0 if there is none, so that the request is refused where all requests are checked.
+    /// Block size of a namespace. 0 if it does not exist; the check that all requests pass then refuses the
+    /// request.
     fn block_size(&self, nsid: u32) -> usize {
         let snapshot = lock(&self.snapshot);
         let namespace = snapshot.namespaces.iter().find(|namespace| namespace.nsid == nsid);

@@ -1,6 +1,6 @@
-//! An answer that is still to come: await it, or block for it.
+//! An answer that is still to come: await it, or block until it is there.
 //!
-//! Holds: an answer comes exactly once, also from a completer that is dropped without one
+//! Holds: there is exactly one answer, even if the completer is dropped without one
 //!        (`a_dropped_completer_still_answers`).
 
 use super::{ClientError, ConnectFailure, Controller, Outcome, lock};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use units::Nanos;
 
-/// What is answered when nobody is left who could do better.
+/// The answer if the completer is dropped.
 pub(super) trait Forlorn {
     fn forlorn() -> Self;
 }
@@ -48,13 +48,13 @@ pub(super) struct Completer<T: Forlorn> {
     slot: Option<Arc<Slot<T>>>,
 }
 
-/// The end that waits: a future, or [`Pending::wait`]. Dropping it does not take the order back.
-#[must_use = "an order nobody waits for may fail unnoticed"]
+/// The end that waits: a future, or [`Pending::wait`]. Dropping it does not cancel the order.
+#[must_use = "an order that is not awaited may fail unnoticed"]
 pub struct Pending<T> {
     slot: Arc<Slot<T>>,
 }
 
-/// Both ends.
+/// Creates both ends.
 pub(super) fn pending<T: Forlorn>() -> (Completer<T>, Pending<T>) {
     let state = Mutex::new(State { answer: None, waker: None });
     let slot = Arc::new(Slot { state, answered: Condvar::new() });
@@ -91,7 +91,7 @@ impl<T: Forlorn> Drop for Completer<T> {
 }
 
 impl<T> Pending<T> {
-    /// Blocks the calling thread until the answer is there.
+    /// Blocks the calling thread until there is an answer.
     pub fn wait(self) -> T {
         let mut state = lock(&self.slot.state);
         loop {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_awaits_is_woken_once() {
+    fn a_waiting_task_is_woken_once() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let mut context = Context::from_waker(&waker);

@@ -17,14 +17,14 @@ use units::Bytes;
 /// The thread's name, for debuggers and `top -H`.
 const THREAD_NAME: &str = "nvme-client";
 
-/// A thread that has its engine and waits to be told what it shares with its handles.
+/// A thread that has its engine and waits for the state that it shares with its handles.
 pub(super) struct Worker {
     waker: Waker,
     begin: Sender<(Arc<Shared>, Weak<Owner>)>,
 }
 
 impl Worker {
-    /// A reactor belongs to the thread that made it, so the thread is asked for its waker.
+    /// A reactor belongs to the thread that created it, so the thread has to send back its waker.
     pub(super) fn spawn(backend: Backend) -> io::Result<Worker> {
         let (tell, told) = channel();
         let (begin, begun) = channel();
@@ -38,13 +38,13 @@ impl Worker {
     }
 
     pub(super) fn begin(self, shared: Arc<Shared>, owner: Weak<Owner>) {
-        // A thread that is gone drops its orders, which answers them.
+        // If the thread is gone, its orders are dropped, which answers them.
         let _ = self.begin.send((shared, owner));
     }
 }
 
 fn work(backend: Backend, tell: &Sender<io::Result<Waker>>, begun: &Receiver<(Arc<Shared>, Weak<Owner>)>) {
-    // Buffers come from the handles' pool, so the engine needs none.
+    // Buffers come from the pool of the handles, so the engine needs none.
     let engine = Engine::new(backend, Bytes::ZERO);
     let (engine, waker) = match engine {
         Ok(engine) => {
@@ -60,12 +60,12 @@ fn work(backend: Backend, tell: &Sender<io::Result<Waker>>, begun: &Receiver<(Ar
     }
 }
 
-/// A controller's handle in the making, or made.
+/// A controller whose handle is being made, or exists.
 struct Known {
     connecting: Option<Completer<Result<Controller, ConnectFailure>>>,
     closing: Vec<Completer<()>>,
     snapshot: Arc<Mutex<Snapshot>>,
-    /// Something happened since the snapshot was taken.
+    /// Whether something happened since the last snapshot.
     is_stale: bool,
 }
 
@@ -75,7 +75,7 @@ struct Service {
     owner: Weak<Owner>,
     known: HashMap<ControllerId, Known>,
     stale: Vec<ControllerId>,
-    /// Who waits for which IO; an IO's tag is its place.
+    /// Who waits for which IO. The IO's tag is the index.
     waiters: Vec<Option<Completer<Outcome>>>,
     free: Vec<usize>,
     is_stopping: bool,
@@ -99,7 +99,7 @@ impl Service {
         let mut orders = VecDeque::new();
         while !(self.is_stopping && self.known.is_empty()) {
             if self.engine.wait(None).is_err() {
-                // The machine is broken; dropping everything answers everybody.
+                // The machine does not work. Dropping everything answers all orders.
                 break;
             }
             while let Some(event) = self.engine.next_event() {
@@ -177,7 +177,7 @@ impl Service {
         self.touch(id);
         self.refresh();
         let Some(known) = self.known.get_mut(&id) else { return };
-        // Without an owner nobody waits for the controller any more.
+        // Without an owner, no handle waits for the controller any more.
         if let (Some(completer), Some(owner)) = (known.connecting.take(), self.owner.upgrade()) {
             completer.complete(Ok(Controller { owner, id, snapshot: Arc::clone(&known.snapshot) }));
         }
@@ -205,7 +205,7 @@ impl Service {
         }
     }
 
-    /// Takes new snapshots of the controllers on which something happened.
+    /// Takes new snapshots of the controllers where something happened.
     fn refresh(&mut self) {
         for id in self.stale.drain(..) {
             let Some(known) = self.known.get_mut(&id) else { continue };

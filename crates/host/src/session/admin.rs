@@ -1,8 +1,8 @@
-//! The way to a ready controller: links open, the admin queue is driven, IO queues join.
+//! From start to a ready controller: links are opened, the admin queue is driven, IO queues connect.
 //!
 //! ```text
 //!   admin link open ─► HostController: bring-up ─► Ready ─► IO links open, Connect on each ─┐
-//!                                             └──► namespaces told ─────────────────────────┴─► IOs may go
+//!                                             └──► namespaces known ────────────────────────┴─► IOs may be sent
 //! ```
 
 use super::{ADMIN, Output, Phase, Session, controller};
@@ -18,7 +18,7 @@ use nvme::pdu::Digests;
 use sched::{Credit, CreditWindow};
 use units::Instant;
 
-/// Commands that may be out on the admin queue; `HostController` has three at most.
+/// Most outstanding commands on the admin queue; `HostController` has at most three.
 const ADMIN_DEPTH: u16 = 31;
 
 impl Session {
@@ -41,7 +41,7 @@ impl Session {
         Digests { header: self.options.header_digest, data: self.options.data_digest }
     }
 
-    /// A link's socket is connected.
+    /// The socket of a link is connected.
     pub(crate) fn on_connected(&mut self, now: Instant, number: usize) {
         let entries = self.queue_entries();
         let Some(link) = self.links.get_mut(number) else { return };
@@ -54,7 +54,7 @@ impl Session {
         self.mark(number);
     }
 
-    /// Bytes came on a link.
+    /// Bytes arrived on a link.
     pub(crate) fn on_bytes(&mut self, now: Instant, number: usize, bytes: &[u8]) {
         let Some(link) = self.links.get_mut(number) else { return };
         let mut events = std::mem::take(&mut self.link_events);
@@ -64,7 +64,8 @@ impl Session {
             if fault.is_none() {
                 fault = self.on_link_event(now, number, event).err();
             } else if let LinkEvent::Io { io, .. } = event {
-                // Behind a fault in the same bytes: it fares like the IOs that are still out.
+                // The bytes had a fault before this completion. The IO is treated like the ones that are
+                // still outstanding.
                 self.retry_or_end(now, io);
             }
         }
@@ -100,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Lets the host controller send what it wants and takes what it has to tell.
+    /// Sends the commands of the host controller and handles its events.
     pub(super) fn drive(&mut self, now: Instant) {
         while self.links.first().is_some_and(|admin| admin.is_open) {
             match self.controller.poll(now) {
@@ -128,7 +129,8 @@ impl Session {
             AdminEvent::Ready(info) => {
                 let is_wanted = matches!(self.phase, Phase::Starting { .. }) && self.purpose == Purpose::Io;
                 if is_wanted {
-                    // One entry less than the queue has may be out: a full ring cannot be told from an empty one.
+                    // One command less than the queue has entries may be outstanding: a full ring looks like
+                    // an empty one.
                     let depth = self.queue_entries() - 1;
                     let options =
                         HostOptions { in_capsule_max: info.in_capsule_max, ..HostOptions::default() };
@@ -152,15 +154,15 @@ impl Session {
                 self.begin_closing(now);
             }
             AdminEvent::ShutDown => self.finish(),
-            // The page is not kept: whoever uses reservations asks for their state.
+            // The page is dropped: an application that uses reservations reads their state.
             AdminEvent::ReservationNotification(_) => {}
         }
     }
 
-    /// Entries of an IO queue: one more than the commands wanted, as far as the controller goes.
+    /// Entries of an IO queue: the wanted commands plus one, within the limit of the controller.
     fn queue_entries(&self) -> u16 {
         let wanted = u32::from(self.options.queue_depth.clamp(1, DEPTH_MAX - 2)) + 1;
-        // At least 2, the smallest queue there is.
+        // At least 2, the size of the smallest queue.
         wanted.min(self.controller.info().queue_entries_max).max(2) as u16
     }
 
@@ -181,7 +183,7 @@ impl Session {
         self.dispatch(now);
     }
 
-    /// IOs that wait for a namespace which is no longer the one they were meant for end here.
+    /// Ends waiting IOs whose namespace is gone or is not the same as before.
     fn adopt_namespaces(&mut self, now: Instant) {
         let former = std::mem::replace(&mut self.namespaces, self.found.clone().unwrap_or_default());
         let find = |list: &[Namespace], nsid| list.iter().find(|namespace| namespace.nsid == nsid).copied();

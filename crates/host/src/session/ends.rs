@@ -1,4 +1,4 @@
-//! How things end: time-outs, faults, giving up, taking leave.
+//! How a session ends: timeouts, faults, giving up, closing.
 
 use super::{ADMIN, Output, Phase, Session};
 use crate::fault::{ConnectError, Fault};
@@ -9,11 +9,11 @@ use nvme::connection::Fatal;
 use sched::{Credit, CreditWindow};
 use units::{Instant, Nanos};
 
-/// How long a controller has to acknowledge a shutdown before the connection is closed anyway.
+/// After this time without an acknowledged shutdown, the connection is closed anyway.
 const SHUTDOWN_TIMEOUT: Nanos = Nanos::millis(500);
 
 impl Session {
-    /// How long an admin command may take.
+    /// Longest time of an admin command.
     pub(super) fn admin_timeout(&self) -> Nanos {
         if self.options.keep_alive > Nanos::ZERO { self.options.keep_alive } else { self.options.io_timeout }
     }
@@ -44,7 +44,7 @@ impl Session {
         }
     }
 
-    /// What a start is waiting for, for people.
+    /// What a starting session is waiting for, for error messages.
     fn waiting_for(&self) -> &'static str {
         match &self.links[..] {
             [admin] if !admin.is_open => "the TCP connection",
@@ -53,7 +53,8 @@ impl Session {
         }
     }
 
-    /// Gives the connections up if a command has been out for too long, else sets the alarm for when it will have been.
+    /// Gives the connections up if a command is outstanding for too long. Otherwise sets the alarm to that
+    /// time.
     fn check_silence(&mut self, now: Instant) {
         for number in 0..self.links.len() {
             let limit = if number == ADMIN { self.admin_timeout() } else { self.options.io_timeout };
@@ -65,12 +66,12 @@ impl Session {
         }
     }
 
-    /// A link's socket is closed, broken, or never came to be.
+    /// The socket of a link was closed, failed, or could not be opened.
     pub(crate) fn on_closed(&mut self, now: Instant, fault: Fault) {
         self.fail(now, fault);
     }
 
-    /// Closes all links. What was out goes back into the line or ends.
+    /// Closes all links. Outstanding IOs go back into the line, or end.
     pub(super) fn fail(&mut self, now: Instant, fault: Fault) {
         if matches!(self.phase, Phase::Over | Phase::Waiting { .. }) {
             return;
@@ -138,13 +139,13 @@ impl Session {
         }
     }
 
-    /// Ends every IO and takes leave of the controller.
+    /// Ends every IO and shuts the controller down.
     pub(crate) fn close(&mut self, now: Instant) {
         self.begin_closing(now);
         self.drive(now);
     }
 
-    /// Ends every IO and closes the IO queues; the admin queue is to be driven on.
+    /// Ends every IO and closes the IO queues. The admin queue must still be driven.
     pub(super) fn begin_closing(&mut self, now: Instant) {
         match self.phase {
             Phase::Over | Phase::Closing { .. } => return,
@@ -164,7 +165,7 @@ impl Session {
         }
     }
 
-    /// Closes what is left.
+    /// Closes the remaining links.
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Over;
         self.alarm = Instant::FAR_FUTURE;

@@ -1,4 +1,4 @@
-//! The way of an IO: checked, into the line, out on a queue when credit and queue have room, ended.
+//! The path of an IO: checked, put into the line, sent when credit and queue have room, completed.
 
 use super::{Output, Phase, Session};
 use crate::fault::Fault;
@@ -10,7 +10,7 @@ use sched::Credit;
 use units::{Bytes, Instant};
 
 impl Session {
-    /// Takes an IO in; it ends in exactly one `Output::Ended`.
+    /// Accepts an IO. Exactly one `Output::Ended` follows.
     pub(crate) fn submit(&mut self, now: Instant, request: Request) -> Result<(), Box<Refused>> {
         if let Err(why) = self.check(&request) {
             return Err(Box::new(Refused { why, request }));
@@ -58,7 +58,7 @@ impl Session {
         }
     }
 
-    /// Sends waiting IOs in their order, as far as credit and queues allow.
+    /// Sends waiting IOs in order, as far as credit and queues allow.
     pub(super) fn dispatch(&mut self, now: Instant) {
         if self.phase != Phase::Ready {
             return;
@@ -79,11 +79,11 @@ impl Session {
         }
     }
 
-    /// The link for an IO: the one asked for, else the next one in turn that has room.
+    /// The link for an IO: the requested one, or the next one in turn that has room.
     fn pick_queue(&mut self, asked: Option<u16>) -> Option<usize> {
         let queues = self.links.len() - 1;
         if let Some(asked) = asked {
-            // After a reconnect there may be fewer queues than when the IO was accepted.
+            // After a reconnect, there may be fewer queues than when the IO was accepted.
             let link = 1 + usize::from(asked) % queues;
             return self.links[link].has_room().then_some(link);
         }
@@ -139,7 +139,7 @@ impl Session {
     }
 }
 
-/// The bit of ONCS that an operation needs, if it is optional.
+/// The ONCS bit of an operation, if it is optional.
 fn optional_bit(operation: Operation) -> Option<u16> {
     match operation {
         Operation::Read | Operation::Write { .. } | Operation::Flush => None,

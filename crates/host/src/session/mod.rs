@@ -1,4 +1,4 @@
-//! One controller, from the first Connect to the last IO, over as many connections as it takes. Sans-IO.
+//! One controller, from the first Connect to the last IO, over as many connections as needed. Sans-IO.
 //!
 //! ```text
 //!            ┌────────── wait (back-off) ◄─────────── any fault ──────────────┐
@@ -8,17 +8,19 @@
 //!            ▼                                                                ▼
 //!           over ◄──────────────────────── closing: CC.SHN ◄──────────────────┘
 //!
-//!   submit ──► [ waiting, in order ] ──credit and queue have room──► out on a link ──► Ended
+//!   submit ──► [ waiting, in order ] ──credit and queue have room──► sent on a link ──► Ended
 //!                      ▲                                                │
 //!                      └─────────── connection lost, tries left ────────┘
 //! ```
 //!
-//! A fault of any link is a fault of the controller: all links close, IOs that were out go to the head of the line in their
-//! old order or end, and after a while everything begins anew.
+//! A fault of any link is a fault of the controller: all links close, outstanding IOs go back to the head of
+//! the line in their old order or end, and after a wait the session starts again.
 //!
-//! Holds: every accepted IO ends exactly once; never more IOs are out than the credit (both in `tests`).
-//! Here: `io` is the way of an IO, `admin` the way to a ready controller, `ends` faults, time-outs and farewells.
-//! Elsewhere: sockets and the clock are `engine`'s; which admin command comes when is `nvme::host`'s; `line` keeps who waits.
+//! Holds: every accepted IO ends exactly once; there are never more outstanding IOs than credit (both in
+//!        `tests`). Here: `io` is the path of an IO, `admin` the way to a ready controller, `ends` has faults,
+//!        timeouts and closing.
+//! Elsewhere: `engine` has sockets and the clock, `nvme::host` decides which admin command comes when, `line`
+//!        holds waiting IOs.
 //! Paper: Gimbal §3.6, Appendix B, Algorithm 3.
 
 mod admin;
@@ -39,29 +41,29 @@ use sched::{Credit, CreditWindow};
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
-/// The admin link's number; IO queues follow from 1.
+/// Number of the admin link; IO queues follow from 1.
 const ADMIN: usize = 0;
 
-/// What a session wants, or has to tell.
+/// A request or an event of a session.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Connect this link.
     Open(usize),
-    /// Close this link, after these last words if there are any.
+    /// Close this link, after sending these bytes if there are any (a TermReq).
     Close(usize, Vec<u8>),
     /// An IO has ended.
     Ended(Completion),
-    /// IOs can go out. Whether for the first time.
+    /// IOs can be sent. `first`: for the first time.
     Ready { first: bool },
-    /// The controller was lost, or an attempt to have it failed; the next begins after this time.
+    /// The controller was lost, or a connection attempt failed. The next attempt starts after this time.
     Down { fault: Fault, retry_in: Nanos },
-    /// Namespaces came, went or changed.
+    /// Namespaces were added or removed, or changed.
     NamespacesChanged,
-    /// The discovery log. The session closes itself after it.
+    /// The discovery log. The session then closes itself.
     Discovered(Vec<Discovered>),
     /// The controller is given up.
     GaveUp(Box<ConnectError>),
-    /// The session was closed as asked.
+    /// The session was closed by the caller.
     Closed,
 }
 
@@ -90,21 +92,21 @@ pub(crate) struct Session {
     /// As of the last time the controller was ready.
     info: ControllerInfo,
     namespaces: Vec<Namespace>,
-    /// What the present controller has, once it has told.
+    /// The namespaces of the current connection, once they are known.
     found: Option<Vec<Namespace>>,
     was_ready: bool,
-    /// Not later than anything that `on_time` has to do.
+    /// Not later than the next thing that `on_time` has to do.
     alarm: Instant,
-    /// Where the search for a queue begins.
+    /// Where the search for a queue starts.
     next_queue: usize,
     meter: Meter,
     outputs: VecDeque<Output>,
-    /// Empty between calls; kept for its memory.
+    /// Empty between calls; kept to reuse its memory.
     link_events: Vec<LinkEvent>,
 }
 
 impl Session {
-    /// A session that begins to connect.
+    /// A session that starts to connect.
     pub(crate) fn new(now: Instant, options: ControllerOptions, purpose: Purpose) -> Session {
         let mut session = Session {
             purpose,
@@ -130,7 +132,7 @@ impl Session {
         session
     }
 
-    /// The options it was made with.
+    /// Its options.
     pub(crate) fn options(&self) -> &ControllerOptions {
         &self.options
     }
@@ -140,12 +142,12 @@ impl Session {
         &self.info
     }
 
-    /// The namespaces, as last seen.
+    /// The namespaces last seen.
     pub(crate) fn namespaces(&self) -> &[Namespace] {
         &self.namespaces
     }
 
-    /// What the client knows of the SSD.
+    /// What the client knows about the SSD.
     pub(crate) fn view(&self) -> View {
         let mut view = View {
             is_ready: self.phase == Phase::Ready,
@@ -158,7 +160,7 @@ impl Session {
         view
     }
 
-    /// The oldest thing wanted or told.
+    /// The oldest request or event.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -172,19 +174,19 @@ impl Session {
         Some(link)
     }
 
-    /// Lays what a link has to send into `batch`.
+    /// Writes what a link has to send into `batch`.
     pub(crate) fn poll_transmit(&mut self, link: usize, batch: &mut impl Batch) {
         if let Some(link) = self.links.get_mut(link).filter(|link| link.is_open) {
             link.poll_transmit(batch);
         }
     }
 
-    /// A batch of the link has gone: there may be more.
+    /// A batch of the link was sent: there may be more to send.
     pub(crate) fn on_sent(&mut self, link: usize) {
         self.mark(link);
     }
 
-    /// When `on_time` is to be called at the latest.
+    /// The latest time to call `on_time`.
     pub(crate) fn alarm(&self) -> Instant {
         self.alarm
     }
@@ -200,12 +202,12 @@ impl Session {
     }
 }
 
-/// A controller on which nothing was sent yet.
+/// A controller on which no command was sent yet.
 fn controller(options: &ControllerOptions, purpose: Purpose) -> HostController {
     let names =
         Names { subsystem: options.subsystem.clone(), host: options.host.clone(), host_id: options.host_id };
     let (io_queues, credits) = (options.io_queues, options.credits);
-    // Reading a log takes no time to speak of, and Linux's discovery controllers know no keep-alive.
+    // Reading a log takes very little time, and Linux's discovery controllers do not support keep-alive.
     let keep_alive = if purpose == Purpose::Io { options.keep_alive } else { Nanos::ZERO };
     HostController::new(names, AdminOptions { purpose, io_queues, credits, keep_alive })
 }

@@ -1,4 +1,4 @@
-//! Whole worlds by seed: random IOs, credit, crashes and silence, with checkers on.
+//! Random worlds by seed: random IOs, credit, crashes and silence, with checkers on.
 
 use super::target::{BLOCK, TestTarget};
 use super::world::{World, options};
@@ -11,7 +11,7 @@ use units::Nanos;
 const WORLDS: u64 = 60;
 const STEPS: usize = 300;
 
-/// One world. Every IO has its own block, so the disk shows which writes were done.
+/// Runs one world. Every IO has its own block, so the disk shows which writes were done.
 fn run(seed: u64, retry: RetryPolicy) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut target = TestTarget::new(|_| {});
@@ -59,7 +59,7 @@ fn run(seed: u64, retry: RetryPolicy) {
         let view = world.session.view();
         assert!(
             world.ended.len() + view.waiting + view.in_flight as usize == submitted as usize,
-            "seed {seed}: of {submitted} IOs {} ended, {} wait, {} are out",
+            "seed {seed}: of {submitted} IOs {} ended, {} wait, {} are outstanding",
             world.ended.len(),
             view.waiting,
             view.in_flight
@@ -70,7 +70,7 @@ fn run(seed: u64, retry: RetryPolicy) {
     world.target.holds = false;
     world.target.release(usize::MAX);
     world.pump();
-    // Long enough for a time-out and the longest back-off.
+    // Long enough for a timeout and the longest back-off.
     world.pass(Nanos::secs(30));
     assert_eq!(world.tags_once().len() as u64, submitted, "seed {seed}: some IOs never ended");
     for completion in &world.ended {
@@ -85,7 +85,7 @@ fn run(seed: u64, retry: RetryPolicy) {
             (_, Ok(())) => {}
             (_, Err(error)) => {
                 assert_eq!(error, IoError::ConnectionLost, "seed {seed}");
-                assert!(retry == RetryPolicy::Never, "seed {seed}: failed though it could be tried again");
+                assert!(retry == RetryPolicy::Never, "seed {seed}: failed, although it could be sent again");
             }
         }
     }
@@ -96,11 +96,11 @@ fn tag_byte(tag: u64) -> u8 {
 }
 
 #[test]
-fn whatever_happens_every_io_ends_once_and_succeeds_if_it_may_be_tried_again() {
+fn every_io_ends_once_and_succeeds_if_it_may_be_sent_again() {
     (0..WORLDS).for_each(|seed| run(seed, RetryPolicy::Again { times: u32::MAX }));
 }
 
 #[test]
-fn whatever_happens_every_io_ends_once_without_retries_too() {
+fn without_retries_every_io_ends_once_too() {
     (0..WORLDS).for_each(|seed| run(seed, RetryPolicy::Never));
 }

@@ -1,4 +1,4 @@
-//! Claims about a client, over real sockets and on both backends.
+//! Tests a client, over real sockets and on both backends.
 
 use super::server::{Server, options};
 use super::target::{BLOCK, BLOCKS, TestTarget};
@@ -15,7 +15,7 @@ use units::{Bytes, Lba};
 
 const BACKENDS: [Backend; 2] = [Backend::IoUring, Backend::Epoll];
 
-/// The smallest executor: one future, one thread.
+/// A minimal executor: one future, one thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {
@@ -37,9 +37,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn threads_share_a_controller_blocking_and_awaiting() {
     for backend in BACKENDS {
         let server = Server::start(TestTarget::new(|_| {}));
-        let client = Client::start(backend, Bytes::mib(16)).expect("the backend is there");
+        let client = Client::start(backend, Bytes::mib(16)).expect("the backend is available");
         let controller =
-            client.connect(options(&server, "nqn.test:host")).wait().expect("the target is there");
+            client.connect(options(&server, "nqn.test:host")).wait().expect("the target accepts");
         assert_eq!(controller.namespaces()[0].blocks, BLOCKS);
         thread::scope(|scope| {
             for thread in 0..4u64 {
@@ -47,14 +47,12 @@ fn threads_share_a_controller_blocking_and_awaiting() {
                 scope.spawn(move || {
                     for round in 0..50 {
                         let (lba, byte) = (Lba(thread * 1000 + round * 8), (thread * 50 + round) as u8);
-                        controller
-                            .write_blocking(1, lba, &vec![byte; 8 * BLOCK])
-                            .expect("the target obliges");
+                        controller.write_blocking(1, lba, &vec![byte; 8 * BLOCK]).expect("the target writes");
                         let read = match round % 2 {
                             0 => controller.read_blocking(1, lba, 8),
                             _ => block_on(controller.read(1, lba, 8)),
                         };
-                        assert!(read.expect("the target obliges").iter().all(|&found| found == byte));
+                        assert!(read.expect("the target reads").iter().all(|&found| found == byte));
                     }
                 });
             }
@@ -69,12 +67,12 @@ fn threads_share_a_controller_blocking_and_awaiting() {
 }
 
 #[test]
-fn ios_asked_for_during_a_crash_are_done_afterwards() {
+fn ios_submitted_during_a_crash_are_done_afterwards() {
     for backend in BACKENDS {
         let server = Server::start(TestTarget::new(|_| {}));
-        let client = Client::start(backend, Bytes::mib(16)).expect("the backend is there");
+        let client = Client::start(backend, Bytes::mib(16)).expect("the backend is available");
         let controller =
-            client.connect(options(&server, "nqn.test:host")).wait().expect("the target is there");
+            client.connect(options(&server, "nqn.test:host")).wait().expect("the target accepts");
         for round in 0..10 {
             let pending: Vec<_> = (0..20)
                 .map(|io| {
@@ -89,14 +87,14 @@ fn ios_asked_for_during_a_crash_are_done_afterwards() {
 }
 
 #[test]
-fn mistakes_are_answered_with_the_reason() {
+fn wrong_requests_are_refused_with_the_reason() {
     let server = Server::start(TestTarget::new(|_| {}));
-    let client = Client::start(Backend::Auto, Bytes::mib(1)).expect("some backend is there");
+    let client = Client::start(Backend::Auto, Bytes::mib(1)).expect("a backend is available");
     let subsystem = Nqn::new("nqn.test:nowhere").expect("a name");
     let nowhere = client.connect(ControllerOptions { subsystem, ..options(&server, "nqn.test:host") }).wait();
     let Err(ConnectFailure::Controller(error)) = nowhere else { panic!("there is no such subsystem") };
-    assert!(error.to_string().contains("no subsystem of that name"), "{error}");
-    let controller = client.connect(options(&server, "nqn.test:host")).wait().expect("the target is there");
+    assert!(error.to_string().contains("no subsystem with this NQN"), "{error}");
+    let controller = client.connect(options(&server, "nqn.test:host")).wait().expect("the target accepts");
     let refusal = |result: Result<_, ClientError>| match result {
         Err(ClientError::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
@@ -106,10 +104,10 @@ fn mistakes_are_answered_with_the_reason() {
     let absent = controller.read_blocking(7, Lba(0), 1).map(drop);
     assert_eq!(refusal(absent), Refusal::NoSuchNamespace);
     assert_eq!(refusal(controller.write_blocking(1, Lba(0), &[0; 100])), Refusal::OutOfRange);
-    let hoarded = client.buffer(1 << 20).expect("it is all there");
+    let hoarded = client.buffer(1 << 20).expect("all memory is free");
     assert!(matches!(controller.read_blocking(1, Lba(0), 1), Err(ClientError::NoMemory)));
     drop(hoarded);
-    let buffer = client.buffer(BLOCK).expect("it is back");
+    let buffer = client.buffer(BLOCK).expect("the memory is free again");
     let compare = Request::new(0, 1, Operation::Compare, Lba(0), 1).with_buffer(buffer);
     let mut pending = controller.submit(compare);
     let waker = Waker::noop();
@@ -119,11 +117,11 @@ fn mistakes_are_answered_with_the_reason() {
 }
 
 #[test]
-fn the_last_handle_takes_the_thread_with_it() {
+fn dropping_the_last_handle_ends_the_thread() {
     let server = Server::start(TestTarget::new(|target| target.volatile_write_cache = false));
     server.hold();
-    let client = Client::start(Backend::Auto, Bytes::mib(1)).expect("some backend is there");
-    let controller = client.connect(options(&server, "nqn.test:host")).wait().expect("the target is there");
+    let client = Client::start(Backend::Auto, Bytes::mib(1)).expect("a backend is available");
+    let controller = client.connect(options(&server, "nqn.test:host")).wait().expect("the target accepts");
     let flush = controller.flush(1);
     drop((client, controller));
     assert_eq!(flush.wait().result, Err(ClientError::Failed(IoError::ControllerGone)));

@@ -1,4 +1,4 @@
-//! Claims about an engine, over real sockets and on both backends.
+//! Tests an engine, over real sockets and on both backends.
 
 use super::server::{Server, options};
 use super::target::{BLOCK, NQN, TestTarget};
@@ -38,10 +38,10 @@ fn submit(engine: &mut Engine, controller: ControllerId, tag: u64, operation: Op
 const WRITE: Operation = Operation::Write { durable: false };
 
 #[test]
-fn twenty_connections_on_one_thread_carry_what_they_were_given() {
+fn twenty_connections_on_one_thread_carry_the_right_data() {
     for backend in BACKENDS {
         let server = Server::start(TestTarget::new(|_| {}));
-        let mut engine = Engine::new(backend, Bytes::mib(64)).expect("the backend is there");
+        let mut engine = Engine::new(backend, Bytes::mib(64)).expect("the backend is available");
         let options = ControllerOptions { io_queues: 4, ..options(&server, "nqn.test:host") };
         let ids: Vec<ControllerId> = (0..5).map(|_| connect(&mut engine, options.clone())).collect();
         for (pass, operation) in [WRITE, Operation::Read].into_iter().enumerate() {
@@ -51,7 +51,7 @@ fn twenty_connections_on_one_thread_carry_what_they_were_given() {
             let mut seen = [false; 200];
             while seen.contains(&false) {
                 let Event::Completed { completion, .. } = next(&mut engine) else {
-                    panic!("only IOs are under way")
+                    panic!("only IOs are outstanding")
                 };
                 assert_eq!(completion.result, Ok(()));
                 assert!(
@@ -76,10 +76,10 @@ fn twenty_connections_on_one_thread_carry_what_they_were_given() {
 }
 
 #[test]
-fn a_target_that_crashes_again_and_again_loses_no_io() {
+fn no_io_is_lost_when_the_target_crashes_repeatedly() {
     for backend in BACKENDS {
         let server = Server::start(TestTarget::new(|_| {}));
-        let mut engine = Engine::new(backend, Bytes::mib(64)).expect("the backend is there");
+        let mut engine = Engine::new(backend, Bytes::mib(64)).expect("the backend is available");
         let retry = crate::RetryPolicy::Again { times: u32::MAX };
         let options = ControllerOptions { io_queues: 4, retry, ..options(&server, "nqn.test:host") };
         let id = connect(&mut engine, options);
@@ -105,13 +105,13 @@ fn a_target_that_crashes_again_and_again_loses_no_io() {
 }
 
 #[test]
-fn refusals_and_discovery_speak_plainly() {
+fn discovery_and_a_refused_connect_give_clear_results() {
     for backend in BACKENDS {
         let server = Server::start(TestTarget::new(|_| {}));
         let host = Nqn::new("nqn.test:host").expect("a name");
         let found = discover(backend, server.address, &host, HostId([1; 16])).expect("the target answers");
         assert_eq!(found.iter().map(|found| found.subsystem.as_str()).collect::<Vec<_>>(), [NQN]);
-        let mut engine = Engine::new(backend, Bytes::mib(1)).expect("the backend is there");
+        let mut engine = Engine::new(backend, Bytes::mib(1)).expect("the backend is available");
         let nowhere = Nqn::new("nqn.test:nowhere").expect("a name");
         engine.connect(ControllerOptions { subsystem: nowhere, ..options(&server, "nqn.test:host") });
         let Event::GaveUp { error, .. } = next(&mut engine) else { panic!("there is no such subsystem") };
@@ -120,8 +120,8 @@ fn refusals_and_discovery_speak_plainly() {
 }
 
 #[test]
-fn an_address_where_nobody_listens_is_named() {
-    // A port that was just free: whoever takes it meanwhile does not speak NVMe/TCP.
+fn an_error_names_an_address_without_a_listener() {
+    // A port that was free just now. If another program takes it meanwhile, it does not speak NVMe/TCP.
     let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     for backend in BACKENDS {
         let host = Nqn::new("nqn.test:host").expect("a name");

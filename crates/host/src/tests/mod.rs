@@ -1,4 +1,4 @@
-//! Sessions and engines against a target made of `nvme`'s own state machines.
+//! Runs sessions and engines against a target made of `nvme`'s own state machines.
 
 mod chaos;
 mod client;

@@ -15,7 +15,7 @@ struct Shared {
     sockets: BTreeMap<u32, TcpStream>,
 }
 
-/// A test target behind a listening socket, one blocking thread per connection.
+/// A test target behind a listening socket, with one blocking thread per connection.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
@@ -64,7 +64,7 @@ impl Server {
         shared.sockets.remove(&slot);
     }
 
-    /// IOs are not done any more.
+    /// Stops carrying out IOs.
     pub(super) fn hold(&self) {
         self.lock().target.holds = true;
     }
@@ -83,7 +83,7 @@ impl Shared {
     fn send_all(&mut self) {
         for (&slot, socket) in &mut self.sockets {
             let bytes = self.target.transmit(slot);
-            // The client may be gone already.
+            // The client may already be gone.
             let _ = socket.write_all(&bytes);
         }
     }

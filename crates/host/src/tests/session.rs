@@ -1,4 +1,4 @@
-//! Claims about a session, on a clock that only moves when told to.
+//! Tests a session, on a clock that only moves when told to.
 
 use super::target::{BLOCK, BLOCKS, NQN, TestTarget};
 use super::world::{Told, World, options};
@@ -17,7 +17,7 @@ fn target() -> TestTarget {
     TestTarget::new(|_| {})
 }
 
-/// Reads what was written through every operation.
+/// Writes, reads and compares through every operation.
 fn exercise(world: &mut World, blocks: u32) {
     let lba = 64;
     assert_eq!(world.complete(WRITE, lba, blocks, 0xab).result, Ok(()));
@@ -43,7 +43,7 @@ fn exercise(world: &mut World, blocks: u32) {
 #[test]
 fn every_operation_works_in_capsule_and_by_r2t_with_and_without_digests() {
     for (header_digest, data_digest) in [(false, false), (true, false), (false, true), (true, true)] {
-        // The target takes 8 KiB in a capsule and 16 KiB in one H2CData.
+        // The target accepts 8 KiB in a capsule and 16 KiB in one H2CData.
         let mut target = target();
         target.limits = TargetLimits { maxh2cdata: 16 << 10, ..target.limits };
         let mut world = World::ready(target, ControllerOptions { header_digest, data_digest, ..options() });
@@ -80,13 +80,13 @@ fn requests_that_cannot_work_are_refused_with_the_reason() {
 }
 
 #[test]
-fn no_more_ios_are_out_than_the_credit_and_the_rest_keeps_its_order() {
+fn no_more_ios_are_outstanding_than_the_credit_and_the_rest_keeps_its_order() {
     let mut target = target();
     (target.credit, target.holds) = (4, true);
     let mut world = World::ready(target, options());
     (0..20).for_each(|tag| world.submit(tag, Operation::Read, tag, 1, 0));
     assert_eq!((world.target.held(), world.session.view().waiting), (4, 16));
-    // Shrinks to 2: nothing new goes out until the excess has drained.
+    // Shrinks to 2: nothing new is sent until the excess has drained.
     world.target.credit = 2;
     world.target.release(2);
     world.pump();
@@ -94,7 +94,7 @@ fn no_more_ios_are_out_than_the_credit_and_the_rest_keeps_its_order() {
     world.target.release(1);
     world.pump();
     assert_eq!((world.target.held(), world.session.view().credit), (2, Some(2)));
-    // Grows: waiting IOs go out at once.
+    // Grows: waiting IOs are sent at once.
     world.target.credit = 10;
     world.target.release(1);
     world.pump();
@@ -118,7 +118,7 @@ fn without_credits_the_queue_is_the_limit() {
 }
 
 #[test]
-fn a_full_line_says_so() {
+fn a_full_line_refuses_an_io() {
     let mut target = target();
     (target.credit, target.holds) = (1, true);
     let mut world = World::ready(target, ControllerOptions { waiting_max: 2, ..options() });
@@ -159,7 +159,7 @@ fn ios_survive_a_crash_of_the_target_and_end_once() {
 }
 
 #[test]
-fn without_retries_what_was_out_fails_and_what_waited_goes_on() {
+fn without_retries_outstanding_ios_fail_and_waiting_ios_continue() {
     let mut target = target();
     (target.credit, target.holds) = (2, true);
     let mut world = World::ready(target, ControllerOptions { retry: RetryPolicy::Never, ..options() });
@@ -176,7 +176,7 @@ fn without_retries_what_was_out_fails_and_what_waited_goes_on() {
 }
 
 #[test]
-fn an_io_that_meets_too_many_losses_fails() {
+fn an_io_that_loses_its_connection_too_often_fails() {
     let mut target = target();
     target.holds = true;
     let mut world =
@@ -192,7 +192,7 @@ fn an_io_that_meets_too_many_losses_fails() {
 }
 
 #[test]
-fn a_silent_target_is_left_after_the_time_out() {
+fn a_silent_target_is_dropped_after_the_timeout() {
     let keep_alive_off = ControllerOptions { keep_alive: Nanos::ZERO, ..options() };
     let mut world = World::ready(target(), keep_alive_off);
     world.target.is_silent = true;
@@ -224,7 +224,7 @@ fn a_silent_target_is_noticed_by_keep_alive_without_any_io() {
 }
 
 #[test]
-fn a_target_that_stays_away_is_given_up_and_every_io_ends() {
+fn a_target_that_does_not_come_back_is_given_up_and_every_io_ends() {
     let mut target = target();
     (target.credit, target.holds) = (2, true);
     let mut world = World::ready(target, options());
@@ -236,17 +236,20 @@ fn a_target_that_stays_away_is_given_up_and_every_io_ends() {
     let Some(Told::GaveUp(error)) = world.told.last() else { panic!("{:?}", world.told) };
     assert_eq!(error.tries, 5);
     assert!(
-        error.to_string().contains("given up after 5 tries: no connection: connection refused"),
+        error.to_string().contains("given up after 5 tries: cannot connect: connection refused"),
         "{error}"
     );
     assert_eq!(world.tags_once(), [0, 1, 2, 3, 4, 5]);
     assert!(world.ended.iter().all(|completion| completion.result == Err(IoError::ControllerGone)));
     let request = world.request(9, Operation::Read, 0, 1, 0);
-    assert_eq!(world.session.submit(world.now, request).expect_err("it is gone").why, Refusal::Gone);
+    assert_eq!(
+        world.session.submit(world.now, request).expect_err("the controller is gone").why,
+        Refusal::Gone
+    );
 }
 
 #[test]
-fn a_target_that_accepts_and_says_nothing_is_not_waited_for_for_ever() {
+fn a_target_that_accepts_and_never_answers_times_out() {
     let mut target = target();
     target.is_silent = true;
     let mut world = World::new(target, options());
@@ -268,7 +271,7 @@ fn an_unknown_subsystem_is_given_up_at_once() {
 }
 
 #[test]
-fn a_host_that_is_not_admitted_is_told_so() {
+fn a_host_without_access_gets_the_reason() {
     let friend = Nqn::new("nqn.test:friend").expect("a name");
     let world =
         World::new(TestTarget::new(|config| config.hosts = HostAccess::Only(vec![friend])), options());
@@ -289,11 +292,15 @@ fn discovery_lists_the_subsystem() {
         (found.subsystem.as_str(), found.address.as_str(), found.port),
         (NQN, "127.0.0.1", Some(4420))
     );
-    assert_eq!(world.target.keep_alive_timeout, Some(0), "Linux's discovery controllers know no keep-alive");
+    assert_eq!(
+        world.target.keep_alive_timeout,
+        Some(0),
+        "Linux's discovery controllers do not support keep-alive"
+    );
 }
 
 #[test]
-fn namespaces_that_come_grow_and_go_are_noticed() {
+fn added_resized_and_removed_namespaces_are_noticed() {
     let mut world = World::ready(target(), options());
     let sizes = |world: &World| -> Vec<(u32, u64)> {
         world.session.namespaces().iter().map(|namespace| (namespace.nsid, namespace.blocks)).collect()
@@ -311,7 +318,7 @@ fn namespaces_that_come_grow_and_go_are_noticed() {
 }
 
 #[test]
-fn an_io_for_a_namespace_that_is_another_after_the_reconnect_fails() {
+fn an_io_fails_if_its_namespace_is_a_different_one_after_the_reconnect() {
     let mut first = target();
     (first.credit, first.holds) = (1, true);
     let mut world = World::ready(first, options());
@@ -330,7 +337,7 @@ fn an_io_for_a_namespace_that_is_another_after_the_reconnect_fails() {
 }
 
 #[test]
-fn spoiled_data_fails_the_io_and_not_the_connection() {
+fn corrupt_data_fails_the_io_and_not_the_connection() {
     let mut world = World::ready(target(), ControllerOptions { data_digest: true, ..options() });
     world.target.spoils_next = true;
     let read = world.complete(Operation::Read, 0, 8, 0);
@@ -340,7 +347,7 @@ fn spoiled_data_fails_the_io_and_not_the_connection() {
 }
 
 #[test]
-fn nonsense_on_the_wire_is_met_with_a_new_connection() {
+fn invalid_bytes_lead_to_a_new_connection() {
     let mut world = World::ready(target(), options());
     world.session.on_bytes(world.now, 1, &[0xff; 64]);
     world.pump();

@@ -1,4 +1,5 @@
-//! A target in memory, sans-IO: `nvme`'s connections and subsystems over a vector of bytes, with a hand on every switch.
+//! A target in memory, sans-IO: `nvme`'s connections and subsystems over a byte vector; tests can control
+//! everything.
 
 use nvme::buffer::{BufferSource, BufferUse};
 use nvme::connection::{FlowControl, TargetConnection, TargetEvent, TargetLimits};
@@ -20,7 +21,7 @@ pub(super) const BLOCKS: u64 = 16384;
 /// The subsystem with namespace 1.
 pub(super) const NQN: &str = "nqn.2024-01.test:disk";
 
-/// Lends vectors without end.
+/// Lends vectors without limit.
 struct Heap;
 
 impl BufferSource for Heap {
@@ -32,9 +33,9 @@ impl BufferSource for Heap {
 
 struct Peer {
     connection: TargetConnection<Vec<u8>>,
-    /// Bytes that the connection did not take yet.
+    /// Bytes that the connection has not taken yet.
     unread: Vec<u8>,
-    /// Which subsystem it connected to.
+    /// The subsystem it connected to.
     subsystem: Option<usize>,
 }
 
@@ -52,18 +53,18 @@ pub(super) struct TestTarget {
     next_slot: u32,
     pub(super) disk: Vec<u8>,
     pub(super) limits: TargetLimits,
-    /// What completions say if the host asked for credits.
+    /// The credit in completions if the host has enabled credits.
     pub(super) credit: u32,
-    /// IOs are kept until `release`.
+    /// Whether IOs are held until `release`.
     pub(super) holds: bool,
     held: VecDeque<Held>,
-    /// Most IOs that were held at once.
+    /// Most IOs held at once.
     pub(super) held_max: usize,
-    /// What the last Connect of an admin queue asked for, in milliseconds.
+    /// The keep-alive timeout of the last Connect of an admin queue, in milliseconds.
     pub(super) keep_alive_timeout: Option<u32>,
-    /// Nothing is answered any more.
+    /// Whether nothing is answered any more.
     pub(super) is_silent: bool,
-    /// Flips a bit of the data that goes out next.
+    /// Flips a bit in the next data sent.
     pub(super) spoils_next: bool,
 }
 
@@ -130,7 +131,7 @@ impl TestTarget {
         self.peers.contains_key(&slot)
     }
 
-    /// Takes bytes in. Answers false when the connection is over.
+    /// Takes received bytes. Returns false when the connection has ended.
     pub(super) fn on_bytes(&mut self, now: Instant, slot: u32, bytes: &[u8]) -> bool {
         let Some(peer) = self.peers.get_mut(&slot) else { return false };
         peer.unread.extend_from_slice(bytes);
@@ -157,7 +158,7 @@ impl TestTarget {
                         self.subsystems[index].on_stored(nsid, ticket, true)
                     }
                     Output::Forget { .. } => {
-                        unreachable!("our host never resets a controller that it has asked for events")
+                        unreachable!("our host never resets a controller with outstanding event requests")
                     }
                     Output::CloseQueue { queue, .. } => self.on_disconnect(now, queue.slot),
                 }
@@ -225,7 +226,7 @@ impl TestTarget {
         }
     }
 
-    /// Does and answers up to `count` of the IOs held, oldest first.
+    /// Carries out and answers up to `count` of the held IOs, oldest first.
     pub(super) fn release(&mut self, count: usize) {
         for Held { slot, sqe, command, data } in
             self.held.drain(..count.min(self.held.len())).collect::<Vec<_>>()
@@ -261,7 +262,7 @@ impl TestTarget {
         }
     }
 
-    /// What a connection has to send.
+    /// The bytes that a connection has to send.
     pub(super) fn transmit(&mut self, slot: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.is_silent {

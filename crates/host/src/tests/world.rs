@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Bytes, Instant, Lba, Nanos};
 
-/// What the session told besides the ends of IOs.
+/// The events of the session other than the ends of IOs.
 #[derive(Debug)]
 pub(super) enum Told {
     Ready { first: bool },
@@ -26,9 +26,9 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) session: Session,
     pub(super) target: TestTarget,
-    /// Open links and the target's name for each.
+    /// Open links, each with its slot in the target.
     links: BTreeMap<usize, u32>,
-    /// Nobody listens.
+    /// Whether connection attempts are refused.
     pub(super) is_down: bool,
     pub(super) ended: Vec<Completion>,
     pub(super) told: Vec<Told>,
@@ -74,7 +74,7 @@ impl World {
         world
     }
 
-    /// Carries bytes to and fro until nobody has anything to say.
+    /// Moves bytes in both directions until both sides are idle.
     pub(super) fn pump(&mut self) {
         loop {
             let mut is_quiet = !self.obey();
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Does what the session wants.
+    /// Does what the session requests. Returns whether it requested anything.
     fn obey(&mut self) -> bool {
         let mut any = false;
         while let Some(output) = self.session.poll_output() {
@@ -146,7 +146,7 @@ impl World {
         any
     }
 
-    /// Lets time pass, with everything that it brings about.
+    /// Lets time pass, and handles everything that is due.
     pub(super) fn pass(&mut self, span: Nanos) {
         let until = self.now + span;
         loop {
@@ -168,7 +168,7 @@ impl World {
         buffer
     }
 
-    /// A request with a buffer full of `byte` if it needs one.
+    /// A request, with a buffer full of `byte` if it needs one.
     pub(super) fn request(
         &mut self,
         tag: u64,
@@ -181,14 +181,14 @@ impl World {
         if operation.has_buffer() { request.with_buffer(self.buffer(blocks, byte)) } else { request }
     }
 
-    /// Submits and answers whether the request was taken.
+    /// Submits a request, which must be accepted.
     pub(super) fn submit(&mut self, tag: u64, operation: Operation, lba: u64, blocks: u32, byte: u8) {
         let request = self.request(tag, operation, lba, blocks, byte);
         self.session.submit(self.now, request).expect("the request is in order");
         self.pump();
     }
 
-    /// Submits one IO to an obliging target and takes its completion.
+    /// Submits one IO and takes its completion. The target must answer at once.
     pub(super) fn complete(&mut self, operation: Operation, lba: u64, blocks: u32, byte: u8) -> Completion {
         self.submit(0, operation, lba, blocks, byte);
         let completion = self.ended.pop().expect("the IO has ended");
@@ -196,7 +196,7 @@ impl World {
         completion
     }
 
-    /// The tags of all IOs that have ended, in order, each of which must be different.
+    /// The tags of all IOs that have ended, in order. They must all be different.
     pub(super) fn tags_once(&self) -> Vec<u64> {
         let mut tags: Vec<u64> = self.ended.iter().map(|completion| completion.tag).collect();
         tags.sort_unstable();
