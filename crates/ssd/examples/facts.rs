@@ -1,5 +1,5 @@
-//! Prints the fact table: what the device does, and what the model does with parameter sets A and B. The test `facts`
-//! holds set A to the facts marked with a star.
+//! Prints the fact table: what the device does, and what the model does with parameter sets A and B. Set A
+//! must meet the facts marked with a star; the test `facts` checks that.
 //!
 //! ```text
 //! cargo run --release -p ssd --example facts
@@ -13,7 +13,7 @@ mod fact_table;
 use fact_table::{Bench, FACTS};
 use ssd::{Condition, Profile};
 
-/// The shares of reads, in per cent, at which the example shows the curve of a 4 KiB mix.
+/// Percentages of reads in the 4 KiB mix at which the example shows bandwidth.
 const READ_PERCENTS: [u32; 11] = [0, 5, 10, 20, 30, 50, 70, 80, 90, 95, 100];
 
 fn main() {
@@ -52,8 +52,8 @@ fn main() {
     }
 }
 
-/// The curve of a 4 KiB mix against its share of reads: MB/s, and how much of the device's time that would take if the reads
-/// and the writes came one after the other.
+/// Prints the bandwidth of a 4 KiB mix for each percentage of reads, and the share of device time compared
+/// with doing the reads and the writes one after the other.
 fn print_mix(name: &str, bench: &Bench, condition: Condition) {
     let [only_writes, only_reads] = [0, 100].map(|read_percent| bench.mix(condition, read_percent));
     println!("  4 KiB random mix, QD 32, {condition:?}, {name}");

@@ -1,4 +1,4 @@
-//! How many commands the model does per second of processor time, for a few loads.
+//! Measures how many commands the model simulates per second of CPU time, for a few loads.
 //!
 //! ```text
 //! cargo run --release -p ssd --example speed
@@ -10,7 +10,7 @@ use ssd::{Command, CommandKind, Condition, Image, Profile, Ssd};
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
-/// From a completion to the next command of the same closed loop.
+/// Time from a completion to the next command of the same closed loop.
 const HOST_TURN: Nanos = Nanos::micros(18);
 const SPAN: Nanos = Nanos::secs(4);
 
@@ -65,10 +65,10 @@ fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Seconds for which this thread has had a processor; other load on the machine does not count.
+/// CPU time of this thread in seconds; other load on the machine does not count.
 fn processor_time() -> f64 {
     let statistics =
-        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells a thread's time");
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux reports a thread's CPU time");
     let nanos = statistics.split(' ').next().and_then(|field| field.parse::<u64>().ok());
     nanos.expect("the first field is the time in nanoseconds") as f64 / 1e9
 }

@@ -1,9 +1,9 @@
-//! The agenda: what happens next in the device, in exact order of time.
+//! The agenda: the event queue of the device, in exact order of time.
 //!
-//! No general event queue is needed. Events of one kind come in the order in which they were planned, or nearly: a serial
-//! stage finishes its work in order, and senses of the dies all take about as long. So each kind has a *lane* that is kept
-//! sorted: an event enters at the end and moves up past the few that are later. What happens next is the earliest of eight
-//! heads, which a small tree of pairwise minima knows:
+//! A general event queue is not needed. Events of one kind are planned in order of time, or nearly so: a
+//! serial stage finishes its work in order, and all dies take about the same time to sense. So each kind has
+//! a *lane* that is kept sorted: a new event enters at the end and moves up past the few that are later. The
+//! next event is the earliest of the eight heads, which a small tree of pairwise minima finds:
 //!
 //! ```text
 //!   read issued  ─► t₁ t₂ t₃ … ┐
@@ -16,10 +16,11 @@
 //!   others       ─► t₁ …       ┴┘
 //! ```
 //!
-//! In the four lanes of the dies an event passes at most as many others as there are dies.
+//! In the four lanes of the dies, an event moves past at most as many others as there are dies.
 //!
-//! Holds: events leave in order of time, and in order of insertion where times are equal (`agrees_with_a_sorted_list`);
-//!        an event later than the asked-for instant stays (`an_event_waits_for_its_time`).
+//! Holds: events leave in order of time, and in order of insertion if their times are equal
+//!        (`agrees_with_a_sorted_list`);
+//!        an event later than the given instant stays (`an_event_waits_for_its_time`).
 
 use crate::bound::LeastDelays;
 use units::{Instant, Nanos};
@@ -30,32 +31,32 @@ mod tests;
 
 use lane::{Entry, Lane};
 
-/// An event of the device. Numbers are indices: of a command, of a flash read operation, of a die.
+/// An event of the device. Its numbers are indices: of a command, a flash read operation, or a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A flash read operation leaves the firmware for its die.
+    /// The firmware passes a flash read operation on to its die.
     ReadIssued { read: u32 },
-    /// A command other than a read leaves the firmware.
+    /// The firmware passes on a command other than a read.
     Parsed { command: u32 },
-    /// A piece of a write command's data has crossed the link into the write buffer.
+    /// A piece of a write command's data has crossed the link and is in the write buffer.
     WriteArrived { command: u32, slots: u32 },
-    /// A command is finished.
+    /// A command is complete.
     Completed { command: u32 },
     /// The die has sensed a page.
     Sensed { die: u32 },
-    /// A page has crossed the channel from or to the die.
+    /// A page has crossed the channel, from or to the die.
     Transferred { die: u32 },
-    /// The die's program or erase ends, unless it was suspended since: then the die's generation has moved on.
+    /// The die's program or erase ends, unless it was suspended since: then the die's generation has changed.
     Ran { die: u32, generation: u32 },
     /// The program or erase on the die may be suspended for reads.
     SuspendDue { die: u32 },
     /// The program or erase on the die has been suspended.
     Suspended { die: u32 },
-    /// The device may have been idle for long enough to fold its SLC cache.
+    /// The device may have been idle long enough to fold its SLC cache.
     IdleCheck,
 }
 
-/// The lanes' numbers.
+/// Numbers of the lanes.
 const READ_ISSUED: usize = 0;
 const PARSED: usize = 1;
 const WRITE_ARRIVED: usize = 2;
@@ -66,13 +67,13 @@ const RAN: usize = 6;
 const OTHERS: usize = 7;
 const LANES: usize = 8;
 
-/// What an entry of the last lane is.
+/// Kinds of events in the last lane.
 const SUSPEND_DUE: u32 = 0;
 const SUSPENDED: u32 = 1;
 const IDLE_CHECK: u32 = 2;
 
-/// When an event happens, how many were inserted before it, and its lane. Keys are compared in this order; no two are
-/// equal.
+/// Time of an event, number of events inserted before it, and its lane. Keys are compared in this order; no
+/// two keys are equal.
 ///
 /// ```text
 ///   127              64 63                   3 2      0
@@ -109,7 +110,8 @@ impl Key {
 /// All events to come.
 pub(crate) struct Agenda {
     lanes: [Lane; LANES],
-    /// The heads of the lanes from node 8 on; below that, node `n` is the smaller one of nodes `2n` and `2n + 1`.
+    /// The heads of the lanes, starting at node 8. Below 8, node `n` is the smaller of nodes `2n` and `2n +
+    /// 1`.
     heads: [Key; 2 * LANES],
     inserted: u64,
     popped: u64,
@@ -128,13 +130,13 @@ impl Agenda {
         }
     }
 
-    /// Events handed out so far.
+    /// Number of events taken out so far.
     pub(crate) fn popped(&self) -> u64 {
         self.popped
     }
 
     /// Inserts `event` at the instant `at`.
-    // Always inlined: the caller knows which event it is, so that of the `match` nothing remains.
+    // Always inlined: the caller knows the event, so nothing of the `match` remains.
     #[inline(always)]
     pub(crate) fn push(&mut self, at: Instant, event: Event) {
         match event {
@@ -158,7 +160,8 @@ impl Agenda {
         (!first.is_never()).then(|| first.instant())
     }
 
-    /// The earliest instant at which a completion may come of an event that is here, if there is any.
+    /// A lower bound for the time of the next completion that the events in here can cause; `None` without
+    /// events.
     pub(crate) fn completion_bound(&self, delays: &LeastDelays) -> Option<Instant> {
         let bound = |(lane, head): (usize, &Key)| {
             let delay = match lane {
@@ -171,7 +174,7 @@ impl Agenda {
         self.heads[LANES..].iter().enumerate().filter_map(bound).min()
     }
 
-    /// Takes out the earliest event if its instant is not after `until`.
+    /// Takes out the earliest event, if it is not later than `until`.
     #[inline]
     pub(crate) fn pop_until(&mut self, until: Instant) -> Option<(Instant, Event)> {
         let first = self.heads[FIRST];
@@ -209,7 +212,7 @@ impl Agenda {
         }
     }
 
-    /// The path from a lane's head to the first of all.
+    /// Updates the tree from a lane's head to the root.
     #[inline]
     fn set_head(&mut self, lane: usize, head: Key) {
         let mut node = LANES + lane;

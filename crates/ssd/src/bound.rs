@@ -1,8 +1,9 @@
-//! How soon a completion can come.
+//! A lower bound for the time of the next completion.
 //!
-//! Few of the device's events are completions, but each leads to one only after a time that is known in advance: sensed data have
-//! yet to cross the channel and the link. So whoever lets the device run in real time need not look at each event in its turn; it
-//! is enough to look when a completion may have come.
+//! Few events of the device are completions, but every other event leads to one only after a time that is
+//! known in advance: sensed data still has to cross the channel and the link. So a caller that runs the
+//! device in real time need not handle each event at its time. It is enough to look when a completion may
+//! have happened.
 //!
 //! ```text
 //!   sensed ──(least transfer)──► transferred ──(least step)──► a completion, at the earliest
@@ -10,20 +11,21 @@
 //!   completed, write arrived, command parsed, program ended  ► perhaps at once
 //! ```
 //!
-//! A *step* is what any way to a completion takes at least once a die or the controller has work to do next: data on their way
-//! cross the link; or a program or erase runs to its end, for which a flush or a full buffer may wait.
+//! A *step* is the shortest way to a completion once a die or the controller has its next work to do. Either
+//! data crosses the link, or a program or erase ends for which a flush or a full buffer may wait.
 //!
-//! Holds: no completion comes before the bound (`no_completion_comes_before_the_bound` in `tests/model/properties.rs`).
+//! Holds: no completion comes before the bound (`no_completion_comes_before_the_bound` in
+//!        `tests/model/properties.rs`).
 
 use crate::front::Link;
 use crate::timing::Timing;
 use units::Nanos;
 
-/// The least time from an event to a completion that comes of it.
+/// The shortest time from an event to a completion that it causes.
 pub(crate) struct LeastDelays {
     /// After the die has sensed a page.
     pub(crate) sensed: Nanos,
-    /// After an event that itself completes nothing.
+    /// After an event that completes nothing itself.
     pub(crate) step: Nanos,
 }
 

@@ -1,15 +1,16 @@
-//! The write buffer: who gets in, and when a flush may be answered.
+//! The write buffer: which writes are admitted, and when a flush may complete.
 //!
-//! Writes are admitted in order; one that does not fit makes those behind it wait. A command is admitted as a whole up to
-//! half the buffer, in pieces of that size beyond it. (Data of a stripe that is not yet full stay in the buffer until more
-//! data come, so that the buffer never empties completely: a command that waited for that would wait for ever.)
+//! Writes are admitted in order; a write that does not fit delays those after it. A command of up to half the
+//! buffer is admitted as a whole, a larger one in pieces of that size. (Data of a stripe that is not full
+//! stays in the buffer until more data comes. So the buffer never empties completely, and a command that
+//! waited for that would wait forever.)
 //!
-//! Slots leave when the unit that holds them has been programmed. Units end out of order over the dies; a flush waits
-//! until all units filled before it have ended (`Ledger`).
+//! Slots are released when the unit that holds them has been programmed. Units on different dies end out of
+//! order. A flush waits until all units filled before it have ended (`Ledger`).
 
 use std::collections::VecDeque;
 
-/// Room for written data that are not yet on flash.
+/// Memory for written data that is not yet on flash.
 pub(crate) struct WriteBuffer {
     capacity: u32,
     free: u32,
@@ -22,7 +23,7 @@ struct Waiting {
     slots: u32,
 }
 
-/// A piece of a write command that has been let in.
+/// An admitted piece of a write command.
 #[derive(Clone, Copy)]
 pub(crate) struct Admitted {
     pub(crate) command: u32,
@@ -43,7 +44,7 @@ impl WriteBuffer {
         self.waiting.push_back(Waiting { command, slots });
     }
 
-    /// Lets the next piece in if there is room for it.
+    /// Admits the next piece if there is room.
     pub(crate) fn admit(&mut self) -> Option<Admitted> {
         let next = self.waiting.front_mut()?;
         let slots = next.slots.min(self.capacity / 2);
@@ -65,14 +66,14 @@ impl WriteBuffer {
     }
 }
 
-/// Which units of the host have been programmed, and which flushes wait for them.
+/// Records which units of the host have been programmed, and which flushes wait for them.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// All units below this number have been programmed.
     settled: u64,
-    /// Whether the units from `settled` on have.
+    /// Whether each unit starting at `settled` has been programmed.
     programmed: VecDeque<bool>,
-    /// Flush commands in the order of what they wait for: the number of units that must be settled.
+    /// Waiting flush commands in order, each with the number of units that must be settled.
     flushes: VecDeque<(u64, u32)>,
 }
 
@@ -94,7 +95,7 @@ impl Ledger {
         self.flushes.push_back((units, command));
     }
 
-    /// A flush that has nothing left to wait for.
+    /// A flush whose units are all settled.
     pub(crate) fn finished_flush(&mut self) -> Option<u32> {
         let &(units, command) = self.flushes.front()?;
         if units > self.settled {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_waits_for_every_unit_before_it_in_whatever_order_they_end() {
+    fn a_flush_waits_for_every_unit_before_it_in_any_order_of_completion() {
         let mut ledger = Ledger::default();
         ledger.on_flush(7, 3);
         for sequence in [2, 4, 0, 3] {

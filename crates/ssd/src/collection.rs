@@ -1,24 +1,25 @@
-//! Garbage collection: which block to empty, copying its valid slots away, and how fast.
+//! Garbage collection: which block to empty, how its valid slots are copied, and at what pace.
 //!
-//! Each die collects on its own and greedily: the full block with the fewest valid slots. A die's work is cut into steps
-//! of one page (sense, transfer) so that reads slip in between; copies gather into program units of the die.
+//! Each die collects on its own, greedily: it takes the full block with the fewest valid slots. The work of a
+//! die is cut into steps of one page (sense, transfer), so that reads can run in between. Copies are gathered
+//! into program units of the same die.
 //!
-//! **Pacing.** A block with `v` of `N` slots valid costs `v` copies and gives `N − v` free slots, so that in the steady
-//! state each host slot must pay for `v / (N − v)` copies. Programming a host unit adds that much to the die's *debt*;
-//! copying pays it off. A factor between 0 and 2 steers the number of free blocks `f` towards `free_low + ½`:
-//! `m = 1 + (free_low + ½ − f) / 2`. An on/off threshold instead would make all dies collect at the same time, and
-//! bandwidth would swing.
+//! **Pacing.** A block with `v` of `N` slots valid costs `v` copies and yields `N − v` free slots. So in the
+//! steady state each host slot must pay for `v / (N − v)` copies. Programming a host unit adds that much to
+//! the die's *debt*; copying pays it off. A factor between 0 and 2 keeps the number of free blocks `f` near
+//! `free_low + ½`: `m = 1 + (free_low + ½ − f) / 2`. With an on/off threshold instead, all dies would collect
+//! at the same time, and the bandwidth would oscillate.
 
 use crate::flash::{Flash, OpenBlock, Unit, UnitOrigin, Victim};
 use crate::geometry::{PhysicalSlot, SLOTS_PER_PAGE};
 use std::collections::VecDeque;
 
-/// Fixed point for debts and shares of blocks: 16 bits behind the point.
+/// Fixed point for debts and shares of blocks: 16 fractional bits.
 const ONE: i64 = 1 << 16;
-/// Collection may run ahead of its debt by this many slots.
+/// Collection may run ahead of its debt by this many slots at most.
 const AHEAD_MOST: i64 = 64 * ONE;
 
-/// Copies that a die owes for what the host has written to it, in slots of fixed point.
+/// Copies that a die owes for host writes, in slots of fixed point.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Debt(i64);
 
@@ -32,16 +33,16 @@ impl Debt {
     }
 }
 
-/// What one step on a victim comes to.
+/// The result of one step on a victim.
 pub(crate) enum Step {
-    /// A page with this many valid slots was emptied.
+    /// Copied this many valid slots of a page.
     Copied { slots: u32, page: u8, slc: bool },
-    /// Nothing valid is left: erase it.
+    /// No valid slots are left: erase the block.
     Emptied,
 }
 
 impl Flash {
-    /// The victim of `die`, a newly picked one if there is none. With `fold`, only the SLC cache is looked at.
+    /// The victim of `die`; picks a new one if there is none. With `fold`, only from the SLC cache.
     pub(crate) fn victim(&mut self, die: u32, fold: bool) -> Option<Victim> {
         match self.space[die as usize].victim {
             Some(victim) => Some(victim),
@@ -50,7 +51,8 @@ impl Flash {
         }
     }
 
-    /// Makes the full block with the fewest valid slots the victim. A block without garbage never is one.
+    /// Makes the full block with the fewest valid slots the victim. A block without garbage is never a
+    /// victim.
     fn pick_greedily(&mut self, die: u32) -> Option<Victim> {
         let collectable = |&block: &u32| {
             let state = self.mapping.block(block);
@@ -70,7 +72,8 @@ impl Flash {
         Some(victim)
     }
 
-    /// Copies the valid slots of the victim's next page that has any. Program units that this fills go to `filled`.
+    /// Copies the valid slots of the next page of the victim that has any. Filled program units go to
+    /// `filled`.
     pub(crate) fn collect_page(&mut self, die: u32, debt: &mut Debt, filled: &mut VecDeque<Unit>) -> Step {
         let mut victim = self.space[die as usize].victim.expect("a step of collection needs a victim");
         while victim.scanned < victim.slots && self.mapping.block(victim.block).valid > 0 {
@@ -94,15 +97,15 @@ impl Flash {
         Step::Emptied
     }
 
-    /// Whether `die` has fewer free blocks than it should have at rest: the collector's reserve, and what the SLC cache
-    /// may still take.
+    /// Whether `die` has fewer free blocks than it should have when idle: the collector's reserve plus what
+    /// the SLC cache may still take.
     pub(crate) fn lacks_free_blocks(&self, die: u32) -> bool {
         let space = &self.space[die as usize];
         space.free.len() < (self.geometry.free_low + self.geometry.slc_blocks - space.slc_used) as usize
     }
 
-    /// The next slot for a copy. There always is a block for it: the host leaves one free, a victim needs at most one,
-    /// and erasing it gives that one back.
+    /// The next slot for a copy. There is always a block for it: the host leaves one free, a victim needs at
+    /// most one, and erasing the victim returns that one.
     fn take_copy_slot(&mut self, die: u32, filled: &mut VecDeque<Unit>) -> PhysicalSlot {
         let unit_slots = self.geometry.unit_slots;
         let current = self.space[die as usize].copies.filter(|open| open.left() > 0);
@@ -122,7 +125,7 @@ impl Flash {
         place
     }
 
-    /// The victim of `die` has been erased and is free.
+    /// The victim of `die` has been erased; its block is free.
     ///
     /// # Panics
     /// If it was not empty.
@@ -139,7 +142,7 @@ impl Flash {
         self.erases += 1;
     }
 
-    /// Adds to `debt` what a unit of `slots` host slots on `die` must pay for.
+    /// Adds to `debt` what `slots` host slots on `die` must pay for.
     pub(crate) fn owe(&mut self, die: u32, slots: u32, debt: &mut Debt) {
         let pace = self.pace(die);
         if pace <= 0 {
@@ -151,7 +154,7 @@ impl Flash {
         }
     }
 
-    /// The factor `m` of the header, in fixed point.
+    /// The factor `m` of the module documentation, in fixed point.
     fn pace(&self, die: u32) -> i64 {
         let space = &self.space[die as usize];
         let share = |slots: u32| i64::from(slots) * ONE / i64::from(self.geometry.block_slots);

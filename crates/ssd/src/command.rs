@@ -1,40 +1,41 @@
-//! What the host asks of the SSD and what it hears back.
+//! The commands of the SSD and their completions.
 
 use units::Instant;
 
 /// One command. Addresses are slots of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The caller's name for it; handed back on completion. Need not be unique.
+    /// The caller's identifier; the completion returns it. Need not be unique.
     pub tag: u64,
-    /// What to do.
+    /// The operation.
     pub kind: CommandKind,
-    /// The first slot. Not looked at for [`CommandKind::Flush`].
+    /// First slot. [`CommandKind::Flush`] ignores it.
     pub slot: u32,
-    /// The number of slots, at least one. Not looked at for [`CommandKind::Flush`].
+    /// Number of slots, at least one. [`CommandKind::Flush`] ignores it.
     pub slots: u32,
 }
 
-/// What a command does.
+/// The operation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommandKind {
-    /// Completes when all its data have crossed the link. Slots never written cost no flash operation.
+    /// Completes when all data has crossed the link. Slots that were never written need no flash operation.
     Read,
-    /// Completes when all its data are in the write buffer.
+    /// Completes when all data is in the write buffer.
     Write,
-    /// Forgets the slots: they become garbage at once and read as never written. Writes not yet completed are not
-    /// affected.
+    /// Deallocates the slots: they become garbage at once and read as never written. Does not affect writes
+    /// that have not completed.
     Deallocate,
-    /// With power-loss protection the buffer is as good as flash, so that a flush completes after the fixed cost of a
-    /// command. Without it, it completes when every write that completed before it was submitted has been programmed.
+    /// With power-loss protection, the buffer is as safe as flash: a flush completes after the fixed cost of
+    /// a command. Without it, a flush completes when every write that completed before its submission has
+    /// been programmed.
     Flush,
 }
 
-/// A command has ended.
+/// The completion of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The tag of the command.
     pub tag: u64,
-    /// When the device finished it. The way to the host is not included.
+    /// When the device completed it, without the way to the host.
     pub at: Instant,
 }

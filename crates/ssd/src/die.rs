@@ -1,7 +1,7 @@
 //! The die scheduler: what each die does next.
 //!
-//! A die does one thing at a time. Reads go first, but no more than `reads_between_slices` of them in a row while
-//! background work waits. A program or an erase is suspended for a waiting read once it has run for a slice.
+//! A die does one thing at a time. Reads go first, but at most `reads_between_slices` in a row while
+//! background work waits. A program or an erase is suspended for a waiting read after it has run for a slice.
 //!
 //! ```text
 //!            ┌─► sense ─► deliver (channel) ──────────────────────┐
@@ -12,12 +12,13 @@
 //!            └─► the suspended operation, resumed                 ┘
 //! ```
 //!
-//! Background work in order: the suspended operation; units of copies; collection if it is urgent or owed; units of the
-//! host; and, while the device is idle, folding the SLC cache and refilling the free blocks.
+//! Order of background work: the suspended operation; units of copies; collection if it is urgent or owed;
+//! units of the host; and, while the device is idle, folding the SLC cache and refilling the free blocks.
 //!
-//! Holds: a die that is not idle has exactly one event pending that ends what it does, and that is of its present generation.
-//! Elsewhere: how long each step takes is `timing`; what to collect is `collection`; where time is spent outside the dies is
-//!        `front`.
+//! Holds: a die that is not idle has exactly one pending event that ends its activity, and the event has the
+//!        die's current generation.
+//! Elsewhere: the duration of each step is in `timing`, the choice of what to collect in `collection`, time
+//!        outside the dies in `front`.
 
 use crate::agenda::{Agenda, Event};
 use crate::collection::{Debt, Step};
@@ -33,11 +34,11 @@ use units::{Instant, Nanos};
 
 const NO_READ: u32 = u32::MAX;
 
-/// The dies, the channels to them, and the flash translation layer that they carry out.
+/// The dies, their channels, and the flash translation layer whose work they carry out.
 pub(crate) struct Dies {
     pub(crate) flash: Flash,
     pub(crate) reads: Slab<FlashRead>,
-    /// The host has been quiet for long enough to do work that can wait.
+    /// Whether the host has been quiet long enough for work that can wait.
     pub(crate) idle: bool,
     pub(crate) suspensions: u64,
     dies: Vec<Die>,
@@ -45,7 +46,7 @@ pub(crate) struct Dies {
     channels: Vec<Instant>,
     pub(crate) timing: Timing,
     variation: DieVariation,
-    /// By shortcut.
+    /// Indexed by shortcut.
     sources: Box<[Source; Shortcut::COUNT]>,
 }
 
@@ -55,29 +56,29 @@ pub(crate) struct FlashRead {
     pub(crate) command: u32,
     pub(crate) slots: u32,
     pub(crate) source: Source,
-    /// The read behind this one in the die's queue.
+    /// The next read in the die's queue.
     next: u32,
 }
 
-/// Where a read operation gets its data.
+/// Where a read operation gets its data from.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     /// Not looked up yet.
     Unknown,
-    /// The controller's memory: nothing to wait for.
+    /// The controller's memory: no waiting.
     Controller,
-    /// A page of a die, which takes this long to sense.
+    /// A page of a die; `sense` is the time to sense it.
     Die { die: u32, sense: u32 },
 }
 
 struct Die {
     activity: Activity,
-    /// Moves on when a pending step is cancelled.
+    /// Changes when a pending step is cancelled.
     generation: u32,
     first_read: u32,
     last_read: u32,
     reads_in_row: u32,
-    /// The program or erase at hand: being loaded, running, or suspended.
+    /// The current program or erase: loading, running, or suspended.
     long: Option<LongOperation>,
     host_units: VecDeque<Unit>,
     copy_units: VecDeque<Unit>,
@@ -101,17 +102,17 @@ enum Activity {
     Loading {
         pages_left: u32,
     },
-    /// The long operation runs.
+    /// The program or erase runs.
     Running,
     Suspending,
 }
 
-/// An operation that can be suspended.
+/// A program or an erase: it can be suspended.
 struct LongOperation {
     work: Work,
-    /// Time that it takes from `resumed` on.
+    /// Time that it still needs, counted from `resumed`.
     left: Nanos,
-    /// When it last began to run.
+    /// When it last started to run.
     resumed: Instant,
     suspend_pending: bool,
 }
@@ -122,17 +123,17 @@ enum Work {
     Erase,
 }
 
-/// What the end of a step means for the rest of the device. After all but the first the die is idle.
+/// What the end of a step means for the rest of the device. After all but `Nothing`, the die is idle.
 pub(crate) enum Ended {
-    /// The die goes on with the same work.
+    /// The die continues with the same work.
     Nothing,
-    /// A read has brought its data to the controller.
+    /// A read has its data in the controller.
     Read(u32),
     /// A unit of the host is on flash.
     HostUnit { buffered: u32, sequence: u64 },
     /// A block has been erased.
     Erase,
-    /// Something else that nobody waits for.
+    /// Other work; no command waits for it.
     Other,
 }
 
@@ -194,7 +195,7 @@ impl Dies {
         self.dies.len() as u32
     }
 
-    /// Where the data at `place` come from and how long sensing them takes.
+    /// Where the data at `place` is, and how long it takes to sense.
     #[inline]
     pub(crate) fn source(&self, place: crate::geometry::PhysicalSlot) -> Source {
         match self.flash.locate(place) {
@@ -205,7 +206,7 @@ impl Dies {
         }
     }
 
-    /// Where the data of the slot `logical` come from and how long sensing them takes.
+    /// Where the data of the slot `logical` is, and how long it takes to sense.
     #[inline]
     pub(crate) fn source_of(&mut self, logical: u32) -> Source {
         match self.sources[self.flash.mapping.shortcut(logical).index()] {
@@ -214,7 +215,7 @@ impl Dies {
         }
     }
 
-    /// The same without a shortcut; notes the shortcut.
+    /// The same without a shortcut. Stores the shortcut.
     #[inline(never)]
     fn source_by_tables(&mut self, logical: u32) -> Source {
         let place = self.flash.mapping.place(logical);
@@ -246,12 +247,12 @@ impl Dies {
         self.start_next(now, die, events);
     }
 
-    /// Whether nothing that was planned for the die at this generation has been cancelled.
+    /// Whether the die's generation is still the one for which an event was planned.
     pub(crate) fn is_current(&self, die: u32, generation: u32) -> bool {
         self.dies[die as usize].generation == generation
     }
 
-    /// What the die was doing has ended.
+    /// A step of the die has ended.
     #[inline]
     pub(crate) fn on_step(&mut self, now: Instant, die: u32, events: &mut Agenda) -> Ended {
         match self.dies[die as usize].activity {
@@ -277,11 +278,11 @@ impl Dies {
             Activity::Delivering { read } => self.end(die, Ended::Read(read)),
             Activity::CopyDelivering | Activity::Suspending => self.end(die, Ended::Other),
             Activity::Running => self.end_long(die),
-            Activity::Idle => unreachable!("die {die} is idle, so that nothing of it can end"),
+            Activity::Idle => unreachable!("die {die} is idle, so no step of it can end"),
         }
     }
 
-    /// The long operation is done.
+    /// The program or erase has ended.
     fn end_long(&mut self, die: u32) -> Ended {
         let operation = self.dies[die as usize].long.take().expect("a die that runs has a long operation");
         let ended = match operation.work {
@@ -300,7 +301,7 @@ impl Dies {
         self.end(die, ended)
     }
 
-    /// The slice of a long operation is over; suspend it if a read waits.
+    /// The slice of a program or erase is over. Suspends it if a read waits.
     pub(crate) fn on_suspend_due(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
         let (Activity::Running, Some(operation), Some(suspend)) =
@@ -319,7 +320,7 @@ impl Dies {
         self.begin(die, Activity::Suspending, now + suspend.overhead, events);
     }
 
-    /// Gives the die its next work if it is idle.
+    /// Starts the die's next work, if it is idle.
     #[inline]
     pub(crate) fn start_next(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
@@ -350,7 +351,7 @@ impl Dies {
         self.begin(die, Activity::Sensing { read }, ends, events);
     }
 
-    /// Starts the first background work there is; `false` if there is none.
+    /// Starts the background work with the highest priority. Returns `false` if there is none.
     fn start_background(&mut self, now: Instant, die: u32, events: &mut Agenda) -> bool {
         let state = &mut self.dies[die as usize];
         if state.long.is_some() {
@@ -386,7 +387,8 @@ impl Dies {
         self.begin(die, Activity::Loading { pages_left: unit.slots / SLOTS_PER_PAGE }, at, events);
     }
 
-    /// One step of garbage collection, or with `fold` of emptying the SLC cache; `false` if there is no victim.
+    /// One step of garbage collection, or with `fold` of emptying the SLC cache. Returns `false` if there is
+    /// no victim.
     fn collect(&mut self, now: Instant, die: u32, fold: bool, events: &mut Agenda) -> bool {
         if self.flash.victim(die, fold).is_none() {
             return false;
@@ -405,7 +407,7 @@ impl Dies {
         true
     }
 
-    /// Lets the long operation run, for the first time or again.
+    /// Starts or resumes the program or erase.
     fn run_long(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let state = &mut self.dies[die as usize];
         let operation = state.long.as_mut().expect("a die runs the long operation that it has");
@@ -417,7 +419,8 @@ impl Dies {
         }
     }
 
-    /// A read waits for a long operation: suspend that when its slice is over, unless it is nearly done by then.
+    /// A read waits for a program or erase: suspend it at the end of its slice, unless it is nearly done by
+    /// then.
     fn ask_for_suspension(&mut self, now: Instant, die: u32, events: &mut Agenda) {
         let Some(suspend) = self.timing.suspend else { return };
         let state = &mut self.dies[die as usize];
@@ -440,7 +443,7 @@ impl Dies {
             }
             Activity::Running => Event::Ran { die, generation: state.generation },
             Activity::Suspending => Event::Suspended { die },
-            Activity::Idle => unreachable!("die {die} is idle without an end"),
+            Activity::Idle => unreachable!("an idle die ({die}) has no end"),
         };
         events.push(ends, event);
     }
@@ -451,7 +454,7 @@ impl Dies {
         ended
     }
 
-    /// When the channel of `die` has moved `slots` slots.
+    /// When the channel of `die` will have moved `slots` slots.
     #[inline]
     fn transfer(&mut self, now: Instant, die: u32, slots: u32) -> Instant {
         let channel = (die % self.flash.geometry.channels) as usize;

@@ -1,13 +1,14 @@
-//! The flash translation layer's state: the mapping, and for each die which blocks are free, open or being emptied.
+//! The state of the flash translation layer: the mapping, and for each die which blocks are free, open or
+//! being emptied.
 //!
 //! ```text
 //!   free ──► open for host data (TLC or SLC) ──► full ──► victim ──► free
 //!     └────► open for copies of the collector ──► full ──┘
 //! ```
 //!
-//! This is what conditioning prepares and what an [`Image`](crate::Image) holds: no time, no events.
+//! Conditioning prepares this state, and an [`Image`](crate::Image) holds it: no time, no events.
 //!
-//! Elsewhere: where host data go is `stripe`; victims and copies are `collection`; the SLC mode is `slc`.
+//! Elsewhere: where host data goes is in `stripe`, victims and copies in `collection`, the SLC mode in `slc`.
 
 use crate::geometry::{Geometry, PhysicalSlot};
 use crate::mapping::Mapping;
@@ -15,14 +16,14 @@ use crate::shortcut::Shortcut;
 use crate::stripe::Stripe;
 use std::collections::VecDeque;
 
-/// Mapping and space of all dies. Cloning copies it.
+/// Mapping and space of all dies. Cloning copies all tables.
 #[derive(Clone)]
 pub(crate) struct Flash {
     pub(crate) geometry: Geometry,
     pub(crate) mapping: Mapping,
     pub(crate) space: Vec<DieSpace>,
     pub(crate) stripe: Stripe,
-    /// Host slots placed, padding included.
+    /// Host slots placed, including padding.
     pub(crate) host_slots: u64,
     /// Units of the host filled.
     pub(crate) host_units: u64,
@@ -31,7 +32,7 @@ pub(crate) struct Flash {
     pub(crate) erases: u64,
 }
 
-/// The blocks of one die by what they are used for.
+/// The blocks of one die, by use.
 #[derive(Clone)]
 pub(crate) struct DieSpace {
     pub(crate) free: VecDeque<u32>,
@@ -52,9 +53,9 @@ pub(crate) struct DieSpace {
 #[derive(Clone, Copy)]
 pub(crate) struct OpenBlock {
     pub(crate) block: u32,
-    /// Slots handed out.
+    /// Slots used.
     pub(crate) used: u32,
-    /// Slots that it has in its mode.
+    /// Slots of the block in its mode.
     pub(crate) slots: u32,
 }
 
@@ -68,11 +69,11 @@ impl OpenBlock {
 #[derive(Clone, Copy)]
 pub(crate) struct Victim {
     pub(crate) block: u32,
-    /// Slots looked at so far.
+    /// Slots examined so far.
     pub(crate) scanned: u32,
     /// Valid slots when it was chosen.
     pub(crate) valid: u32,
-    /// Slots that it has in its mode.
+    /// Slots of the block in its mode.
     pub(crate) slots: u32,
     pub(crate) slc: bool,
 }
@@ -87,14 +88,14 @@ pub(crate) struct Unit {
     pub(crate) origin: UnitOrigin,
 }
 
-/// Whose data a unit holds.
+/// Whose data is in a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitOrigin {
-    /// The host's, of which `buffered` slots occupy the write buffer; the rest is padding.
+    /// The host's. `buffered` slots of it occupy the write buffer; the rest is padding.
     Host {
         /// Slots that leave the write buffer with this unit.
         buffered: u32,
-        /// How many units of the host were filled before this one.
+        /// Number of host units filled before this one.
         sequence: u64,
     },
     /// The collector's.
@@ -115,7 +116,7 @@ pub(crate) enum Place {
 }
 
 impl Flash {
-    /// Flash of which nothing was ever written.
+    /// Flash that was never written.
     pub(crate) fn erased(geometry: Geometry) -> Flash {
         let space = (0..geometry.dies)
             .map(|die| DieSpace {
@@ -140,7 +141,7 @@ impl Flash {
         }
     }
 
-    /// Where the data at `place` are now.
+    /// Where the data at `place` is now.
     #[inline]
     pub(crate) fn locate(&self, place: PhysicalSlot) -> Place {
         if place == PhysicalSlot::NONE {
@@ -154,7 +155,7 @@ impl Flash {
         Place::Die { die: block.die, page: page as u8, slc: block.slc }
     }
 
-    /// The shortcut to `place`; none if its data are not on a die.
+    /// The shortcut to `place`; none if the data is not on a die.
     pub(crate) fn shortcut_to(&self, place: PhysicalSlot) -> Shortcut {
         match self.locate(place) {
             Place::Controller => Shortcut::NONE,
@@ -164,7 +165,7 @@ impl Flash {
         }
     }
 
-    /// Notes the shortcuts of all slots.
+    /// Stores the shortcuts of all slots.
     pub(crate) fn note_all_shortcuts(&mut self) {
         for logical in 0..self.mapping.logical_slots() {
             let shortcut = self.shortcut_to(self.mapping.place(logical));
@@ -172,28 +173,27 @@ impl Flash {
         }
     }
 
-    /// Compares all shortcuts with the tables.
+    /// Checks all shortcuts against the tables.
     ///
     /// # Panics
-    /// If one leads elsewhere.
+    /// If one is wrong.
     pub(crate) fn assert_shortcuts(&self) {
         for logical in 0..self.mapping.logical_slots() {
             let noted = self.mapping.shortcut(logical);
             let place = self.mapping.place(logical);
             assert!(
                 noted == Shortcut::NONE || noted == self.shortcut_to(place),
-                "the shortcut of slot {logical} does not lead to {place:?}"
+                "the shortcut of slot {logical} does not point to {place:?}"
             );
         }
     }
 
-    /// Takes a free block of `die` into use.
+    /// Opens a free block of `die`.
     ///
     /// # Panics
-    /// If none is free: whoever opens a block makes sure of it first.
+    /// If none is free. The caller must check first.
     pub(crate) fn open_block(&mut self, die: u32, slc: bool) -> OpenBlock {
-        let block =
-            self.space[die as usize].free.pop_front().expect("a die is asked for a free block it has not");
+        let block = self.space[die as usize].free.pop_front().expect("the die has no free block");
         let slots = self.geometry.block_slots(slc);
         let state = self.mapping.block_mut(block);
         debug_assert_eq!(state.valid, 0, "block {block} is opened while it holds data");
@@ -203,7 +203,7 @@ impl Flash {
         OpenBlock { block, used: 0, slots }
     }
 
-    /// Notes that `unit` is on flash now. Units of a block end in their order.
+    /// Records that `unit` is on flash. The units of a block end in order.
     pub(crate) fn on_programmed(&mut self, unit: &Unit) {
         let block = self.mapping.block_mut(unit.block);
         debug_assert_eq!(

@@ -1,14 +1,15 @@
 //! The serial stages between host and dies: firmware, link, and the memory that reads and writes share.
 //!
-//! Each is a server without a queue of its own: it knows when it is free next, and work that comes earlier waits until
-//! then. Commands are served in the order in which they were submitted.
+//! Each stage is a server without a queue: it knows when it is free next, and work that comes earlier waits
+//! until then. Commands are served in order of submission.
 
 use crate::SLOT_BYTES;
 use crate::profile::{FirmwareProfile, LinkProfile, MemoryProfile, Profile};
 use crate::variation::FirmwareVariation;
 use units::{ByteRate, Instant, Nanos};
 
-/// Nanoseconds of one slot on the link or in memory are no whole number, so its time is kept in picoseconds.
+/// The time of one slot on the link or in memory is not a whole number of nanoseconds, so it is kept in
+/// picoseconds.
 const PICOS_PER_NANO: u64 = 1_000;
 const PICOS_PER_SECOND: u128 = 1_000_000_000_000;
 
@@ -28,7 +29,8 @@ impl Firmware {
         }
     }
 
-    /// When a read operation leaves for its die. `scattered`: it is less than a page of a command that needs several.
+    /// When a read operation is passed on to its die. `scattered`: it covers less than a page, and its
+    /// command needs more than one operation.
     #[inline]
     pub(crate) fn read_operation(&mut self, now: Instant, scattered: bool) -> Instant {
         let mut cost = self.costs.read_operation;
@@ -38,20 +40,20 @@ impl Firmware {
         self.occupy(now, cost) + self.costs.read_latency
     }
 
-    /// When a write command of `slots` leaves for the write buffer.
+    /// When a write command of `slots` is passed on to the write buffer.
     #[inline]
     pub(crate) fn write(&mut self, now: Instant, slots: u32) -> Instant {
         let cost = self.costs.write_command + Nanos(self.costs.write_slot.0 * u64::from(slots));
         self.occupy(now, cost) + self.variation.write_latency(self.costs.write_latency)
     }
 
-    /// When a deallocate command of `slots` has been understood.
+    /// When a deallocate command of `slots` has been processed.
     pub(crate) fn deallocate(&mut self, now: Instant, slots: u32) -> Instant {
         let cost = self.costs.management_command + Nanos(self.costs.deallocate_slot.0 * u64::from(slots));
         self.occupy(now, cost) + self.costs.write_latency
     }
 
-    /// When a flush command has been understood.
+    /// When a flush command has been processed.
     pub(crate) fn flush(&mut self, now: Instant) -> Instant {
         self.occupy(now, self.costs.management_command) + self.costs.write_latency
     }
@@ -85,12 +87,12 @@ impl Link {
         Link { picos_per_slot: picos_per_slot(rate), command, free: Instant::ZERO }
     }
 
-    /// The least that any data take to cross.
+    /// The shortest time that data takes to cross the link.
     pub(crate) fn least(&self) -> Nanos {
         self.time(1)
     }
 
-    /// When `slots` slots have crossed; `opens` adds the link's cost of a command.
+    /// When `slots` slots have crossed the link. `opens` adds the link's cost per command.
     #[inline]
     pub(crate) fn carry(&mut self, now: Instant, slots: u32, opens: bool) -> Instant {
         let mut time = self.time(slots);
@@ -107,7 +109,7 @@ impl Link {
     }
 }
 
-/// The controller's memory. All data pass it, in the order in which they come.
+/// The controller's memory. All data passes through it, in order of arrival.
 pub(crate) struct Memory {
     picos_per_slot_read: u64,
     picos_per_slot_written: u64,
@@ -129,7 +131,7 @@ impl Memory {
         self.pass(now, slots, self.picos_per_slot_read)
     }
 
-    /// When `slots` slots from the host have passed, their way out to the flash included.
+    /// When `slots` slots from the host have passed, including their way out to the flash.
     #[inline]
     pub(crate) fn write(&mut self, now: Instant, slots: u32) -> Instant {
         self.pass(now, slots, self.picos_per_slot_written)

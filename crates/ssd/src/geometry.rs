@@ -1,4 +1,4 @@
-//! How the flash is cut up, and what a physical address is.
+//! How the flash is divided, and what a physical address is.
 //!
 //! ```text
 //!   die ─┬─ block ─┬─ unit ─┬─ page (16 KiB) ── 4 slots of 4 KiB
@@ -9,8 +9,8 @@
 //!   PhysicalSlot = block number << 10 | slot within the block
 //! ```
 //!
-//! Slots of a block are programmed in order. Page `p` of a block belongs to bit `p mod bits` of its cells, which decides
-//! how long it takes to sense.
+//! The slots of a block are programmed in order. Page `p` of a block belongs to bit `p mod bits` of its
+//! cells; the bit determines how long it takes to sense.
 
 use crate::Condition;
 use crate::profile::Profile;
@@ -19,19 +19,19 @@ use crate::profile::Profile;
 pub const SLOT_BYTES: u64 = 4096;
 /// Slots of one physical page, which is what one read operation senses.
 pub(crate) const SLOTS_PER_PAGE: u32 = 4;
-/// Bits of a [`PhysicalSlot`] that number the slot within its block.
+/// Bits of a [`PhysicalSlot`] for the slot within its block.
 const OFFSET_BITS: u32 = 10;
-/// Slots that a block can have.
+/// Most slots of a block.
 pub(crate) const BLOCK_SLOTS_MAX: u32 = 1 << OFFSET_BITS;
-/// Blocks that can be addressed.
+/// Most blocks that can be addressed.
 pub(crate) const BLOCKS_MAX: u64 = 1 << (u32::BITS - OFFSET_BITS);
 
-/// Where on flash a slot lies.
+/// The position of a slot on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PhysicalSlot(u32);
 
 impl PhysicalSlot {
-    /// No place at all: never written, or deallocated.
+    /// No position: never written, or deallocated.
     pub(crate) const NONE: PhysicalSlot = PhysicalSlot(u32::MAX);
 
     #[inline]
@@ -50,13 +50,14 @@ impl PhysicalSlot {
         self.0 & (BLOCK_SLOTS_MAX - 1)
     }
 
-    /// Where this slot's bit is in a bitmap of all addresses.
+    /// Position of this slot's bit in a bitmap of all addresses.
     #[inline]
     pub(crate) fn word_and_bit(self) -> (usize, u32) {
         ((self.0 / u64::BITS) as usize, self.0 % u64::BITS)
     }
 
-    /// The slots that one read operation senses together compare equal; all of [`PhysicalSlot::NONE`] do, too.
+    /// Slots that one read operation senses together have the same value; so has every
+    /// [`PhysicalSlot::NONE`].
     #[inline]
     pub(crate) fn page(self) -> u32 {
         self.0 / SLOTS_PER_PAGE
@@ -70,12 +71,12 @@ pub(crate) struct Geometry {
     pub(crate) logical_slots: u32,
     pub(crate) dies: u32,
     pub(crate) channels: u32,
-    /// Dies of a stripe; the dies are cut into groups of so many.
+    /// Dies of a stripe. The dies are divided into groups of this size.
     pub(crate) stripe_dies: u32,
     pub(crate) blocks_per_die: u32,
     pub(crate) unit_slots: u32,
     pub(crate) block_slots: u32,
-    /// Bits of a cell: one SLC unit or block holds so many times less.
+    /// Bits of a cell. An SLC unit or block holds this factor less.
     pub(crate) bits: u32,
     /// Blocks of a die that may be in SLC mode.
     pub(crate) slc_blocks: u32,
@@ -122,18 +123,19 @@ impl Geometry {
         die * self.blocks_per_die..(die + 1) * self.blocks_per_die
     }
 
-    /// Slots of a unit, in or out of SLC mode.
+    /// Slots of a unit, with or without SLC mode.
     pub(crate) fn unit_slots(&self, slc: bool) -> u32 {
         if slc { self.unit_slots / self.bits } else { self.unit_slots }
     }
 
-    /// Slots of a block, in or out of SLC mode.
+    /// Slots of a block, with or without SLC mode.
     pub(crate) fn block_slots(&self, slc: bool) -> u32 {
         if slc { self.block_slots / self.bits } else { self.block_slots }
     }
 
-    /// Valid slots with which a die counts as full and gets no further host data. What is left (the collector's
-    /// reserve, the SLC blocks and one block more) guarantees that a die below it always has something to collect.
+    /// A die with this many valid slots counts as full and gets no more host data. The rest (the collector's
+    /// reserve, the SLC blocks and one more block) guarantees that a die below this limit always has
+    /// something to collect.
     pub(crate) fn full_die(&self) -> u32 {
         (self.blocks_per_die - self.slc_blocks - self.free_low - 1) * self.block_slots
     }

@@ -1,11 +1,12 @@
-//! Conditioning: the state in which an SSD begins.
+//! Conditioning: the initial state of an SSD.
 //!
-//! - **Clean**: the whole capacity was written once, in order, and much flash was never written. Nothing is fragmented and
-//!   the collector has nothing to do.
-//! - **Fragmented**: the steady state of 4 KiB random overwrites. Simulating the hours that lead there would take minutes;
-//!   instead the known distribution is made at once (`fragmented`) and settled by a short run without time.
+//! - **Clean**: the whole capacity was written once, in order, and much flash was never written. Nothing is
+//!   fragmented, and the collector has nothing to do.
+//! - **Fragmented**: the steady state of 4 KiB random overwrites. To simulate the hours that lead there would
+//!   take minutes. Instead, the known distribution is created directly (`fragmented`) and settled by a short
+//!   run without time.
 //!
-//! An [`Image`] is made once and cloned into as many devices as wanted: only tables are copied.
+//! An [`Image`] is made once and then cloned into any number of devices; only tables are copied.
 
 mod fragmented;
 
@@ -18,7 +19,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// In which state a device begins.
+/// The initial state of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// Written once in order; much never-written flash.
@@ -27,8 +28,8 @@ pub enum Condition {
     Fragmented,
 }
 
-/// A conditioned SSD at rest. Cloning it is free; each device made of it copies its tables (some tens of milliseconds for
-/// the built-in profiles).
+/// A conditioned, idle SSD. Cloning it is free. Each device made from it copies its tables (some tens of
+/// milliseconds for the built-in profiles).
 #[derive(Clone)]
 pub struct Image {
     pub(crate) profile: Arc<Profile>,
@@ -37,17 +38,17 @@ pub struct Image {
 }
 
 impl Image {
-    /// Conditions a device of this profile. `seed` decides where the fragmented state puts what, and how service
-    /// times vary later on.
+    /// Conditions a device with this profile. `seed` determines where the fragmented state puts data, and how
+    /// service times vary later.
     ///
     /// # Panics
-    /// If the profile does not pass [`Profile::check`]; one that was loaded always does.
+    /// If the profile does not pass [`Profile::check`]. A loaded profile always does.
     pub fn new(profile: &Profile, condition: Condition, seed: u64) -> Image {
         if let Err(refusal) = profile.check(&profile.name) {
             panic!("{refusal}");
         }
         let mut flash = Flash::erased(Geometry::new(profile, condition));
-        // Conditioning is long past when a run begins: its data have left the SLC cache.
+        // Conditioning is long over when a run starts: its data has left the SLC cache.
         flash.stripe.set_slc_allowed(false);
         match condition {
             Condition::Clean => {
@@ -75,7 +76,7 @@ impl Image {
 }
 
 impl Flash {
-    /// Writes a slot with no time passing: what it fills is programmed at once, what it needs is collected at once.
+    /// Writes a slot without passing time: full units are programmed and space is collected at once.
     fn write_untimed(&mut self, logical: u32) {
         if self.between_stripes() {
             for die in self.next_group() {
@@ -89,7 +90,7 @@ impl Flash {
         }
     }
 
-    /// Empties and erases victims until `die` has as many free blocks as it keeps at rest.
+    /// Empties and erases victims until `die` has as many free blocks as it keeps when idle.
     fn collect_untimed(&mut self, die: u32) {
         while self.lacks_free_blocks(die) && self.victim(die, false).is_some() {
             let mut units = VecDeque::new();

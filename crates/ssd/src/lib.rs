@@ -1,14 +1,15 @@
-//! An SSD as a discrete-event performance model in virtual time: no data, only when each command completes.
+//! An SSD as a discrete-event performance model in virtual time. It stores no data; it only says when each
+//! command completes.
 //!
 //! ```text
 //!   submit(now, command) ─►  firmware ─ link ─ write buffer ─ mapping ─ dies  ─► Completion { tag, at }
 //!                               └────────── one event queue ──────────┘
 //! ```
 //!
-//! A device is a [`Profile`] (a TOML file) in a [`Condition`]. It reads no clock: the caller says how far time has come
-//! with [`Ssd::advance`], and [`Ssd::next_event`] says when there is something to do, [`Ssd::completion_bound`] before when there
-//! is nothing to hear. The same calls give the same
-//! completions on every machine. The way between host and device (fabric, interrupt) is the caller's.
+//! A device is a [`Profile`] (a TOML file) in a [`Condition`]. It reads no clock: the caller advances time
+//! with [`Ssd::advance`]. [`Ssd::next_event`] says when there is something to do, and
+//! [`Ssd::completion_bound`] until when no completion can come. The same calls give the same completions on
+//! every machine. The path between host and device (fabric, interrupt) belongs to the caller.
 //!
 //! ```
 //! use ssd::{Command, CommandKind, Condition, Profile, Ssd};
@@ -24,9 +25,9 @@
 //! assert!(completed[0].at < Instant::ZERO + Nanos::micros(75), "a lone 4 KiB read");
 //! ```
 //!
-//! Reading order: `ssd` (the path of a command), `die` (what each die does next), `stripe` and `collection` (where data
-//! go and how they are moved), `slc`, `image` (conditioning), `profile`; `agenda` says what happens next.
-//! What the model meets and misses: `docs/ssd-model.md`.
+//! Reading order: `ssd` (the path of a command), `die` (what each die does next), `stripe` and `collection`
+//! (where data goes and how it is moved), `slc`, `image` (conditioning), `profile`; `agenda` is the event
+//! queue. What the model reproduces and what it does not: `docs/ssd-model.md`.
 
 mod agenda;
 mod bound;

@@ -1,29 +1,29 @@
-//! Which physical slot holds which logical slot, both ways, and how much of each block is still valid.
+//! Which physical slot holds which logical slot, in both directions, and how much of each block is valid.
 //!
-//! Binding a logical slot to a new place makes its old place garbage. A bit for each physical slot says whether it is
-//! valid; the reverse table is only right where it is. The bits look superfluous, as the forward table knows the same,
-//! but asking that about every slot of a victim is a miss of the processor's caches each, and was most of the time of a
-//! write.
+//! Binding a logical slot to a new place makes its old place garbage. One bit per physical slot says whether
+//! it is valid; the reverse table is correct only for valid slots. The bits look redundant, because the
+//! forward table has the same information. But looking up every slot of a victim there costs a cache miss
+//! each; that was most of the time of a write.
 //!
-//! Holds: forward table, reverse table and valid bits agree, and the counts of valid slots per block and per die are what
-//!        they say (`Mapping::assert_consistent`, called by the property tests after every workload).
+//! Holds: forward table, reverse table and valid bits agree, and so do the counts of valid slots per block
+//!        and per die (`Mapping::assert_consistent`, which the property tests call after every workload).
 
 use crate::geometry::{BLOCK_SLOTS_MAX, Geometry, PhysicalSlot, SLOTS_PER_PAGE};
 use crate::shortcut::Shortcut;
 
-/// 64-bit words of valid bits for each block.
+/// 64-bit words of valid bits per block.
 const VALID_WORDS: usize = (BLOCK_SLOTS_MAX / u64::BITS) as usize;
 
 /// The mapping tables. Cloning copies them.
 #[derive(Clone)]
 pub(crate) struct Mapping {
-    /// By logical slot.
+    /// Indexed by logical slot.
     places: Vec<PhysicalSlot>,
-    /// By logical slot.
+    /// Indexed by logical slot.
     shortcuts: Vec<Shortcut>,
-    /// By physical slot, without the gaps that [`PhysicalSlot`] leaves between blocks.
+    /// Indexed by physical slot, without the gaps that [`PhysicalSlot`] leaves between blocks.
     owners: Vec<u32>,
-    /// A bit for each physical slot, with the gaps: [`VALID_WORDS`] words for each block.
+    /// One bit per physical slot, with the gaps: [`VALID_WORDS`] words per block.
     valid: Vec<u64>,
     blocks: Vec<Block>,
     valid_on_die: Vec<u32>,
@@ -33,19 +33,20 @@ pub(crate) struct Mapping {
 /// One erase block.
 #[derive(Clone, Copy)]
 pub(crate) struct Block {
-    /// Slots that hold current data.
+    /// Slots with current data.
     pub(crate) valid: u16,
-    /// Slots programmed so far, from the first one on. What lies beyond is still in the controller's memory.
+    /// Slots programmed so far, starting with the first. Data beyond them is still in the controller's
+    /// memory.
     pub(crate) programmed: u16,
-    /// Slots that the block has in its present mode.
+    /// Slots of the block in its current mode.
     pub(crate) slots: u16,
     pub(crate) die: u16,
-    /// Written with one bit per cell.
+    /// Whether it is written with one bit per cell.
     pub(crate) slc: bool,
 }
 
 impl Block {
-    /// All of its slots are programmed.
+    /// Whether all of its slots are programmed.
     pub(crate) fn is_full(&self) -> bool {
         self.programmed == self.slots
     }
@@ -86,7 +87,7 @@ impl Mapping {
         self.shortcuts[logical as usize]
     }
 
-    /// Notes where reads of `logical` go for as long as its data stay where they are.
+    /// Stores where reads of `logical` go, until its data moves.
     #[inline]
     pub(crate) fn note_shortcut(&mut self, logical: u32, shortcut: Shortcut) {
         self.shortcuts[logical as usize] = shortcut;
@@ -105,14 +106,14 @@ impl Mapping {
         self.valid_on_die[die as usize]
     }
 
-    /// Puts `logical` at `place`; where it was before becomes garbage.
+    /// Maps `logical` to `place`; its old place becomes garbage.
     #[inline]
     pub(crate) fn bind(&mut self, logical: u32, place: PhysicalSlot) {
         self.unbind(logical);
         self.put(logical, place);
     }
 
-    /// Forgets `logical`; where it was becomes garbage.
+    /// Unmaps `logical`; its old place becomes garbage.
     #[inline]
     pub(crate) fn unbind(&mut self, logical: u32) {
         let place = std::mem::replace(&mut self.places[logical as usize], PhysicalSlot::NONE);
@@ -122,7 +123,7 @@ impl Mapping {
         }
     }
 
-    /// Moves the data at `from`, which must be valid, to `to`.
+    /// Moves the valid data at `from` to `to`.
     #[inline]
     pub(crate) fn relocate(&mut self, from: PhysicalSlot, to: PhysicalSlot) {
         let logical = self.owners[self.owner_index(from)];
@@ -132,7 +133,7 @@ impl Mapping {
         self.put(logical, to);
     }
 
-    /// Which slots of the page that begins at `first` are valid: bit 0 for the first one.
+    /// Which slots of the page that starts at `first` are valid; bit 0 is the first slot.
     #[inline]
     pub(crate) fn valid_in_page(&self, first: PhysicalSlot) -> u64 {
         let (word, bit) = first.word_and_bit();
@@ -165,7 +166,7 @@ impl Mapping {
         place.block() as usize * self.block_slots as usize + place.offset() as usize
     }
 
-    /// Compares both tables and all counts.
+    /// Checks both tables and all counts.
     ///
     /// # Panics
     /// If they disagree.
@@ -176,19 +177,19 @@ impl Mapping {
                 let owner = self.owners[self.owner_index(place)];
                 assert_eq!(
                     owner, logical as u32,
-                    "{place:?} belongs to another slot than the one that points at it"
+                    "{place:?} belongs to a different slot than the one that points to it"
                 );
                 let (word, bit) = place.word_and_bit();
-                assert!(self.valid[word] >> bit & 1 == 1, "{place:?} is in use but counts as garbage");
+                assert!(self.valid[word] >> bit & 1 == 1, "{place:?} is in use but is counted as garbage");
                 valid[place.block() as usize] += 1;
             }
         }
         let bits: u32 = self.valid.iter().map(|word| word.count_ones()).sum();
         let in_use: u32 = valid.iter().map(|&slots| u32::from(slots)).sum();
-        assert_eq!(bits, in_use, "slots count as valid that nothing points at");
+        assert_eq!(bits, in_use, "some slots are counted as valid, but no logical slot points to them");
         let mut on_die = vec![0; self.valid_on_die.len()];
         for (number, (block, &valid)) in self.blocks.iter().zip(&valid).enumerate() {
-            assert_eq!(block.valid, valid, "block {number} miscounts its valid slots");
+            assert_eq!(block.valid, valid, "block {number} has a wrong count of valid slots");
             assert!(block.programmed <= block.slots, "block {number} is programmed beyond its end");
             on_die[block.die as usize] += u32::from(valid);
         }

@@ -1,14 +1,16 @@
-//! A device as a file: every number by which one SSD differs from another.
+//! A device as a file: every number in which one SSD differs from another.
 //!
-//! A profile is a TOML file with one table per part of the device. Five come with the crate ([`Profile::named`]); a user
-//! writes his own ([`Profile::load`]). A name that no field has, or a value outside its range, is an error that says
-//! which field, what it may be, and what to do; nothing is silently replaced by a default. Two tables may be left out as a
-//! whole, and then what they describe is not there: `[memory]` and `[variation]`.
+//! A profile is a TOML file with one table per part of the device. Five come with the crate
+//! ([`Profile::named`]); users can write their own ([`Profile::load`]). An unknown field, or a value out of
+//! range, is an error that says which field it is, what is allowed, and what to do. Nothing is silently
+//! replaced by a default. Two tables may be omitted, `[memory]` and `[variation]`; the model then leaves out
+//! what they describe.
 //!
-//! Holds: every built-in profile loads and survives being written and read again (`built_in_profiles_round_trip`);
-//!        a profile that passes [`Profile::check`] can be run without a stall (`tests/model/properties.rs`).
-//! Elsewhere: the tables and their units are `tables`, the limits `limits`, what goes wrong `error`; what a scheduler takes
-//!        from a profile is `constants`.
+//! Holds: every built-in profile loads, and survives being written and read again
+//!        (`built_in_profiles_round_trip`);
+//!        a profile that passes [`Profile::check`] runs without a stall (`tests/model/properties.rs`).
+//! Elsewhere: the tables and their units are in `tables`, the limits in `limits`, errors in `error`, the
+//!        constants for a scheduler in `constants`.
 
 mod constants;
 mod error;
@@ -27,25 +29,25 @@ pub use tables::{
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Everything that the model needs to know about a device, and the constants that a scheduler in front of it needs.
+/// Everything that the model needs to know about a device, and the constants of a scheduler for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Short name, used in reports.
     pub name: String,
-    /// What device this is and where its numbers come from.
+    /// What device this is, and where its numbers come from.
     pub description: String,
-    /// How much flash there is and how it is cut up.
+    /// How much flash there is, and how it is divided.
     pub geometry: GeometryProfile,
-    /// Timing of the flash dies and of suspending their work for reads.
+    /// Timing of the flash dies, and of suspensions for reads.
     pub flash: FlashProfile,
     /// The channels between controller and dies.
     pub channel: ChannelProfile,
-    /// What the controller's firmware spends on a command.
+    /// Time that the controller's firmware needs per command.
     pub firmware: FirmwareProfile,
     /// The link to the host (PCIe).
     pub link: LinkProfile,
-    /// The controller's memory; `None`: it is never in the way.
+    /// The controller's memory; `None` if it never limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryProfile>,
     /// The write buffer.
@@ -54,7 +56,7 @@ pub struct Profile {
     pub collection: CollectionProfile,
     /// The SLC cache.
     pub slc: SlcProfile,
-    /// How much service times vary; not at all if the file has no such table.
+    /// How much service times vary; no variation if the table is omitted.
     #[serde(default)]
     pub variation: VariationProfile,
     /// Constants of a scheduler in front of this device.
@@ -71,7 +73,7 @@ const BUILT_IN: [(&str, &str); 5] = [
 ];
 
 impl Profile {
-    /// The names that [`Profile::named`] knows; the first one is the default.
+    /// The names of the built-in profiles; the first is the default.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|&(name, _)| name)
     }
@@ -79,7 +81,7 @@ impl Profile {
     /// A profile that comes with the crate.
     ///
     /// # Errors
-    /// [`ProfileError::Unknown`] if there is none of that name.
+    /// [`ProfileError::Unknown`] if there is no profile with this name.
     pub fn named(name: &str) -> Result<Profile, ProfileError> {
         match BUILT_IN.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => Profile::parse(text, name),
@@ -90,7 +92,7 @@ impl Profile {
     /// The profile in the file at `path`.
     ///
     /// # Errors
-    /// Unreadable file, text that is not a profile, or a value outside its range.
+    /// The file cannot be read, is not a profile, or has a value out of range.
     pub fn load(path: &Path) -> Result<Profile, ProfileError> {
         let origin = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -102,7 +104,7 @@ impl Profile {
     /// The profile written in `text`; `origin` names the text in errors.
     ///
     /// # Errors
-    /// Text that is not a profile, or a value outside its range.
+    /// The text is not a profile, or has a value out of range.
     pub fn parse(text: &str, origin: &str) -> Result<Profile, ProfileError> {
         let profile: Profile = toml::from_str(text).map_err(|source| ProfileError::Syntax {
             origin: origin.to_owned(),
@@ -117,10 +119,10 @@ impl Profile {
         toml::to_string(self).expect("a profile is tables of numbers and strings, which TOML can always hold")
     }
 
-    /// Whether all values are in range and fit together; `origin` names the profile in errors.
+    /// Whether all values are in range and consistent. `origin` names the profile in errors.
     ///
     /// # Errors
-    /// The first value that is out of range or contradicts another.
+    /// The first value that is out of range or contradicts another one.
     pub fn check(&self, origin: &str) -> Result<(), ProfileError> {
         limits::check(self, origin)
     }

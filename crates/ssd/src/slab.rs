@@ -1,6 +1,6 @@
-//! Reusable numbered places, for what events refer to by number.
+//! A slab: reusable numbered slots, for values that events refer to by number.
 
-/// Values of type `T` under small numbers; a number is used again after its value was removed.
+/// Values of type `T` with small numbers. A number is reused after its value was removed.
 pub(crate) struct Slab<T> {
     values: Vec<T>,
     free: Vec<u32>,
@@ -25,7 +25,7 @@ impl<T: Copy> Slab<T> {
         }
     }
 
-    /// Takes the value out; its number may be used again from now on.
+    /// Removes the value; its number may be reused.
     #[inline]
     pub(crate) fn remove(&mut self, number: u32) -> T {
         self.free.push(number);

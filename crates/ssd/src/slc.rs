@@ -1,11 +1,11 @@
-//! The SLC cache: blocks written with one bit per cell, fast, until a quota is reached; folded into full cells when the
-//! device is idle.
+//! The SLC cache: blocks that are written with one bit per cell, fast, up to a quota; folded into full cells
+//! when the device is idle.
 //!
-//! A stripe is laid in this mode only if every die of its group has room for it. Folding is the collector's work with
-//! the oldest SLC block as its victim; it begins when no command has been outstanding for a while and stops for the next
-//! command. What was folded leaves garbage, so that an idle device also collects until every block of the quota that is
-//! not in use is free. A drive whose quota is used up writes straight to full cells until it is left alone: this is
-//! *buffer-exhausted degradation*.
+//! A stripe uses this mode only if every die of its group has room for it. Folding is done by the collector,
+//! with the oldest SLC block as its victim. It starts when no command has been outstanding for a while, and
+//! stops at the next command. Folded data leaves garbage, so an idle device also collects until every unused
+//! block of the quota is free. When the quota is used up, the drive writes straight to full cells until it is
+//! idle again: *buffer-exhausted degradation*.
 
 use crate::flash::{DieSpace, Flash, OpenBlock, Victim};
 use std::ops::Range;
@@ -24,7 +24,7 @@ impl Flash {
         (open || may_open) && self.mapping.valid_on_die(die) < self.geometry.full_die()
     }
 
-    /// Takes a free block of `die` into SLC mode.
+    /// Opens a free block of `die` in SLC mode.
     pub(crate) fn open_slc_block(&mut self, die: u32) -> OpenBlock {
         let open = self.open_block(die, true);
         let space = &mut self.space[die as usize];
@@ -53,8 +53,8 @@ impl Flash {
         Some(victim)
     }
 
-    /// Slots that the cache can still take: unused quota as far as blocks are free for it, and the rest of the open
-    /// blocks.
+    /// Slots that the cache can still take: the unused quota, as far as there are free blocks for it, plus
+    /// the rest of the open blocks.
     pub(crate) fn slc_free_slots(&self) -> u64 {
         let block_slots = self.geometry.block_slots(true);
         let on_die = |space: &DieSpace| {

@@ -1,4 +1,4 @@
-//! The device: commands in, completions out, and the path between.
+//! The device: commands in, completions out, and the path between them.
 //!
 //! ```text
 //!  read   ─► firmware ─► latency ─► die: sense ─► channel ─► memory ─► link ─► complete
@@ -7,11 +7,12 @@
 //!                                                                   └─► stripe ─► die: program ─► buffer released
 //! ```
 //!
-//! Time comes in as an argument and moves only by events. The way between host and device is not part of it.
+//! Time is an argument and advances only by events. The path between host and device is not included.
 //!
-//! Holds: every command completes exactly once and not before it was submitted; the same commands at the same instants
-//!        give the same completions (both in `tests/model/properties.rs`).
-//! Elsewhere: how soon a completion can come is `bound`; the dies are `die`, the serial stages `front`, admission and flush `buffer`, the mapping `flash`.
+//! Holds: every command completes exactly once and not before its submission; the same commands at the same
+//!        instants give the same completions (both in `tests/model/properties.rs`).
+//! Elsewhere: the bound for the next completion is in `bound`, the dies in `die`, the serial stages in
+//!        `front`, admission and flush in `buffer`, the mapping in `flash`.
 
 use crate::agenda::{Agenda, Event};
 use crate::bound::LeastDelays;
@@ -36,14 +37,14 @@ pub struct Ssd {
     firmware: Firmware,
     to_host: Link,
     from_host: Link,
-    /// `None` if it is never in the way.
+    /// `None` if it never limits.
     memory: Option<Memory>,
     buffer: WriteBuffer,
-    /// Buffered data and flushes that have not been placed on flash yet, in order. Usually empty.
+    /// Buffered data and flushes that are not yet placed on flash, in order. Usually empty.
     unplaced: VecDeque<Unplaced>,
     ledger: Ledger,
     dies: Dies,
-    /// Reads of one slot that have not been looked up yet.
+    /// Reads of one slot whose mapping was not looked up yet.
     small_reads: Vec<SmallRead>,
     idle: IdleClock,
     power_loss_protection: bool,
@@ -51,13 +52,13 @@ pub struct Ssd {
     stalls: u64,
 }
 
-/// A command on its way.
+/// A command in progress.
 #[derive(Clone, Copy)]
 struct InFlight {
     command: Command,
-    /// Read: flash operations to come. Write: slots not yet in the buffer.
+    /// Read: flash operations left. Write: slots that are not yet in the buffer.
     left: u32,
-    /// Read: when the last data so far have crossed the link; the origin if none have.
+    /// Read: when the last data so far has crossed the link; `Instant::ZERO` before the first.
     carried: Instant,
 }
 
@@ -77,17 +78,17 @@ enum Unplaced {
 /// Since when no command has been outstanding.
 struct IdleClock {
     since: Instant,
-    /// After this long the device may fold its SLC cache.
+    /// After this idle time, the device may fold its SLC cache.
     wait: Nanos,
     check_pending: bool,
 }
 
-/// What a device has done since it was made.
+/// What a device has done since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Commands completed.
     pub completed: u64,
-    /// Slots that the host wrote to flash, padding of partly filled units included.
+    /// Slots that the host wrote to flash, including padding of partly filled units.
     pub host_slots: u64,
     /// Slots that garbage collection and folding copied.
     pub copied_slots: u64,
@@ -95,14 +96,14 @@ pub struct Counters {
     pub erases: u64,
     /// Programs and erases suspended for reads.
     pub suspensions: u64,
-    /// Times that host data had to wait for an erase.
+    /// How often host data had to wait for an erase.
     pub stalls: u64,
-    /// Events of the model, as a measure of its work.
+    /// Events of the model, a measure of its work.
     pub events: u64,
 }
 
 impl Counters {
-    /// Slots written to flash for each slot that the host wrote; 1 if it wrote none.
+    /// Slots written to flash per slot that the host wrote; 1 if the host wrote none.
     pub fn write_amplification(&self) -> f64 {
         let host = self.host_slots.max(1) as f64;
         (host + self.copied_slots as f64) / host
@@ -110,15 +111,15 @@ impl Counters {
 }
 
 impl Ssd {
-    /// A device of this profile in this condition. To make several alike, make an [`Image`] once.
+    /// A device with this profile in this condition. To make several equal devices, make an [`Image`] once.
     ///
     /// # Panics
-    /// If the profile does not pass [`Profile::check`]; one that was loaded always does.
+    /// If the profile does not pass [`Profile::check`]. A loaded profile always does.
     pub fn new(profile: &Profile, condition: Condition, seed: u64) -> Ssd {
         Ssd::from_image(&Image::new(profile, condition, seed))
     }
 
-    /// A device that begins as the image has it.
+    /// A device that starts in the state of the image.
     pub fn from_image(image: &Image) -> Ssd {
         let profile = &image.profile;
         let to_host = Link::to_host(&profile.link);
@@ -162,12 +163,13 @@ impl Ssd {
         self.outstanding
     }
 
-    /// Data acknowledged or admitted that are not yet on flash.
+    /// Admitted or acknowledged data that is not yet on flash.
     pub fn buffered(&self) -> Bytes {
         Bytes(u64::from(self.buffer.occupied()) * SLOT_BYTES)
     }
 
-    /// What the SLC cache can still take. A real device does not tell; this is for judging who guesses it.
+    /// Free space in the SLC cache. A real device does not report it; this is for judging schedulers that
+    /// estimate it.
     pub fn slc_free(&self) -> Bytes {
         Bytes(self.dies.flash.slc_free_slots() * SLOT_BYTES)
     }
@@ -186,7 +188,7 @@ impl Ssd {
         }
     }
 
-    /// Compares all tables of the mapping with each other. Takes time in proportion to the capacity; for tests.
+    /// Checks all mapping tables against each other. Takes time proportional to the capacity; for tests.
     ///
     /// # Panics
     /// If they disagree.
@@ -198,11 +200,11 @@ impl Ssd {
     /// Submits a command at the instant `now`. Call [`Ssd::advance`] up to `now` first.
     ///
     /// # Panics
-    /// If the slots are not within the capacity, or `now` is earlier than an instant passed in before.
+    /// If the slots are out of range, or `now` is earlier than an instant passed in before.
     pub fn submit(&mut self, now: Instant, command: Command) {
         assert!(
             now >= self.now,
-            "a command is submitted at {now:?}, before the device's present {:?}",
+            "a command is submitted at {now:?}, before the device's current time {:?}",
             self.now
         );
         self.now = now;
@@ -214,7 +216,7 @@ impl Ssd {
                 let end = u64::from(command.slot) + u64::from(command.slots);
                 assert!(
                     command.slots > 0 && end <= u64::from(self.slots()),
-                    "{command:?} does not lie within the device's {} slots",
+                    "{command:?} is out of range of the device's {} slots",
                     self.slots()
                 );
             }
@@ -237,19 +239,18 @@ impl Ssd {
         }
     }
 
-    /// When [`Ssd::advance`] has work next; `None` if nothing is going on. The work need not be a completion.
+    /// When [`Ssd::advance`] has work next; `None` if there is none. The work need not be a completion.
     pub fn next_event(&self) -> Option<Instant> {
         self.events.next_at()
     }
 
-    /// No command that has been submitted completes before this; `None` if none is outstanding. It is known without looking
-    /// further ahead, so that there need not be a completion then, but it comes closer to the next one with each
-    /// [`Ssd::advance`].
+    /// No submitted command completes before this; `None` if none is outstanding. It is a lower bound: there
+    /// need not be a completion at that time, but each [`Ssd::advance`] brings it closer to the next one.
     pub fn completion_bound(&self) -> Option<Instant> {
         if self.outstanding == 0 { None } else { self.events.completion_bound(&self.delays) }
     }
 
-    /// Lets all happen that happens up to and including `until`. Completions are handed out in order of time.
+    /// Runs all events up to and including `until`. Completions are reported in order of time.
     #[inline]
     pub fn advance(&mut self, until: Instant, on_complete: &mut impl FnMut(Completion)) {
         while let Some((now, event)) = self.events.pop_until(until) {
@@ -294,15 +295,15 @@ impl Ssd {
         }
     }
 
-    /// Looks up all reads of one slot that are still in the firmware. A look-up misses the processor's caches; many
-    /// at once wait for memory together rather than one after the other.
+    /// Looks up all reads of one slot that are still in the firmware. A look-up misses the processor's
+    /// caches; many look-ups at once wait for memory in parallel.
     fn look_up_small_reads(&mut self) {
         for SmallRead { read, slot } in self.small_reads.drain(..) {
             self.dies.reads.get_mut(read).source = self.dies.source_of(slot);
         }
     }
 
-    /// Cuts a read into flash operations: consecutive slots on the same page share one.
+    /// Divides a read into flash operations: consecutive slots on the same page share one operation.
     #[inline]
     fn submit_read(&mut self, now: Instant, number: u32, command: Command) {
         if command.slots == 1 {
@@ -333,7 +334,7 @@ impl Ssd {
         self.commands.get_mut(number).left = operations;
     }
 
-    /// A read operation has its data in the controller: they cross the link.
+    /// The data of a read operation is in the controller: it crosses the link.
     #[inline]
     fn on_data_read(&mut self, now: Instant, read: u32) {
         let FlashRead { command, slots, .. } = self.dies.reads.remove(read);
@@ -385,7 +386,7 @@ impl Ssd {
         complete.then(|| self.complete(now, command))
     }
 
-    /// Places what is in the buffer and not on flash, as far as there is space.
+    /// Places buffered data on flash, as far as there is space.
     fn place_buffered(&mut self, now: Instant) {
         while let Some(&next) = self.unplaced.front() {
             match next {
@@ -418,11 +419,13 @@ impl Ssd {
         }
     }
 
-    /// A command other than a read has been understood.
+    /// The firmware has processed a command other than a read.
     fn on_parsed(&mut self, now: Instant, number: u32) -> Option<Completion> {
         let Command { kind, slot, slots, .. } = self.commands.get(number).command;
         match kind {
-            CommandKind::Read => unreachable!("command {number} is a read, which the firmware cuts up"),
+            CommandKind::Read => {
+                unreachable!("command {number} is a read, which is divided into operations earlier")
+            }
             CommandKind::Write => {
                 self.buffer.on_write(number, slots);
                 self.admit_writes(now);
@@ -464,7 +467,7 @@ impl Ssd {
         Completion { tag: command.tag, at: now }
     }
 
-    /// The idle clock may have run out; if it was restarted meanwhile, look again when that is due.
+    /// The idle time may be over. If commands came meanwhile, check again later.
     fn on_idle_check(&mut self, now: Instant) {
         let due = self.idle.since + self.idle.wait;
         self.idle.check_pending = self.outstanding == 0 && now < due;

@@ -1,17 +1,19 @@
-//! Where host data go: page by page over a group of dies, so that a large command is read from many dies at once.
+//! Where host data goes: page by page over a group of dies, so that a large command is read from many dies at
+//! once.
 //!
 //! ```text
-//!            die 0   die 1   …   die 7      one stripe of group 0; the next one is laid on group 1
-//!   page 0     0       1     …     7        (numbers: pages in the order in which host data fill them)
+//!            die 0   die 1   …   die 7      one stripe of group 0; the next stripe uses group 1
+//!   page 0     0       1     …     7        (numbers: pages in the order in which host data fills them)
 //!   page 1     8       9     …    15
 //!   …
 //!   page 5    40      41     …    47        a die's column is one program unit, ready when its last page is filled
 //! ```
 //!
-//! A die whose flash is nearly all valid data is left out of the stripe; without that, writes that leave garbage on some
-//! dies only would wait for space on the others for ever. A die that merely waits for an erase makes the host wait.
+//! A die that holds almost only valid data is left out of the stripe. Otherwise, writes that leave garbage
+//! only on some dies would wait forever for space on the others. If a die is only waiting for an erase, the
+//! host waits for it.
 //!
-//! Elsewhere: when a stripe is laid in SLC mode is `slc`.
+//! Elsewhere: `slc` decides when a stripe is written in SLC mode.
 
 use crate::flash::{Flash, OpenBlock, Unit, UnitOrigin};
 use crate::geometry::{PhysicalSlot, SLOTS_PER_PAGE};
@@ -21,10 +23,10 @@ use crate::geometry::{PhysicalSlot, SLOTS_PER_PAGE};
 pub(crate) struct Stripe {
     /// Group of dies of this stripe, or of the next one if none is open.
     group: u32,
-    /// One column for each die that takes part; empty when no stripe is open.
+    /// One column per participating die; empty when no stripe is open.
     columns: Vec<Column>,
     slc: bool,
-    /// Whether stripes may be laid in SLC mode at all.
+    /// Whether stripes may be written in SLC mode at all.
     slc_allowed: bool,
     /// Slots filled, over all columns.
     filled: u32,
@@ -39,7 +41,7 @@ struct Column {
     block: u32,
     /// First slot of the unit within the block.
     offset: u32,
-    /// Slots of the unit that hold data of the host.
+    /// Slots of the unit with host data.
     buffered: u32,
 }
 
@@ -52,12 +54,12 @@ impl Stripe {
         Stripe { group: 0, columns: Vec::new(), slc: false, slc_allowed: true, filled: 0, slots: 0 }
     }
 
-    /// Whether stripes to come may be laid in SLC mode.
+    /// Sets whether later stripes may be written in SLC mode.
     pub(crate) fn set_slc_allowed(&mut self, allowed: bool) {
         self.slc_allowed = allowed;
     }
 
-    /// What was placed so far does not occupy a write buffer: conditioning has none.
+    /// Data placed so far occupies no write buffer: conditioning has none.
     pub(crate) fn forget_buffered(&mut self) {
         for column in &mut self.columns {
             column.buffered = 0;
@@ -66,21 +68,21 @@ impl Stripe {
 }
 
 impl Flash {
-    /// No stripe is open: the next placement begins one.
+    /// Whether no stripe is open: the next placement opens one.
     pub(crate) fn between_stripes(&self) -> bool {
         self.stripe.filled == self.stripe.slots
     }
 
-    /// The dies on which the next stripe will lie.
+    /// The dies of the next stripe.
     pub(crate) fn next_group(&self) -> std::ops::Range<u32> {
         let first = self.stripe.group * self.geometry.stripe_dies;
         first..first + self.geometry.stripe_dies
     }
 
-    /// Places one slot of the host. Answers the die and its unit if that filled one.
+    /// Places one slot of the host. Returns the die and its unit, if that filled a unit.
     ///
     /// # Errors
-    /// [`NoSpace`]; nothing has changed then, and the caller asks again after an erase.
+    /// [`NoSpace`]; then nothing has changed, and the caller tries again after an erase.
     #[inline]
     pub(crate) fn place_host(&mut self, logical: u32) -> Result<Option<(u32, Unit)>, NoSpace> {
         if self.between_stripes() {
@@ -91,8 +93,8 @@ impl Flash {
         Ok(filled)
     }
 
-    /// Fills the rest of the open stripe with nothing, so that all that was placed can be programmed. Hands each unit
-    /// that this completes to `on_unit`.
+    /// Pads the open stripe, so that everything placed can be programmed. Passes each unit that this
+    /// completes to `on_unit`.
     pub(crate) fn pad_stripe(&mut self, mut on_unit: impl FnMut(u32, Unit)) {
         while !self.between_stripes() {
             if let (_, Some((die, unit))) = self.take_slot(false) {
@@ -101,7 +103,7 @@ impl Flash {
         }
     }
 
-    /// The next slot of the open stripe, and the unit if this was its last one.
+    /// The next slot of the open stripe, and the unit if this was its last slot.
     #[inline]
     fn take_slot(&mut self, buffered: bool) -> (PhysicalSlot, Option<(u32, Unit)>) {
         let stripe = &mut self.stripe;
@@ -152,10 +154,11 @@ impl Flash {
             self.stripe.columns = dies.into_iter().map(|die| self.open_column(die, slc)).collect();
             return Ok(());
         }
-        unreachable!("all dies are full of valid data, which the profile's spare flash rules out")
+        unreachable!("all dies are full of valid data, but the profile's spare flash makes that impossible")
     }
 
-    /// Whether `die` has an open block for host data, or may open one: the last free block belongs to the collector.
+    /// Whether `die` has an open block for host data or may open one. The last free block belongs to the
+    /// collector.
     fn can_open_host(&self, die: u32) -> bool {
         let space = &self.space[die as usize];
         space.host.is_some_and(|open| open.left() > 0) || space.free.len() > 1

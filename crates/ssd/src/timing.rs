@@ -1,4 +1,4 @@
-//! How long each step of a die takes, and when it may be interrupted.
+//! How long each step of a die takes, and when it may be suspended.
 
 use crate::flash::Flash;
 use crate::geometry::SLOTS_PER_PAGE;
@@ -8,25 +8,25 @@ use units::{Bytes, Nanos};
 
 /// Durations, from the profile.
 pub(crate) struct Timing {
-    /// By page within a block, in nanoseconds.
+    /// Indexed by page within a block; in nanoseconds.
     sense: Vec<u32>,
     slc_sense: u32,
-    /// By number of slots.
+    /// Indexed by number of slots.
     pub(crate) transfer: [Nanos; SLOTS_PER_PAGE as usize + 1],
-    /// In the mean.
+    /// Mean.
     pub(crate) program: Nanos,
-    /// In the mean.
+    /// Mean.
     pub(crate) slc_program: Nanos,
-    /// The least that a program or an erase takes.
+    /// The shortest program or erase.
     least_long: Nanos,
     pub(crate) erase: Nanos,
-    /// `None` if long operations cannot be suspended.
+    /// `None` if a program or erase cannot be suspended.
     pub(crate) suspend: Option<Suspend>,
     pub(crate) reads_between_slices: u32,
     pub(crate) free_hard: usize,
 }
 
-/// How a long operation is suspended for reads.
+/// How a program or erase is suspended for reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Suspend {
     pub(crate) slice: Nanos,
@@ -60,17 +60,17 @@ impl Timing {
         }
     }
 
-    /// How long the die senses this page of a block.
+    /// Time to sense this page of a block.
     #[inline]
     pub(crate) fn sense(&self, page: u8, slc: bool) -> u32 {
         if slc { self.slc_sense } else { self.sense[page as usize] }
     }
-    /// The least that a transfer of data takes.
+    /// The shortest data transfer.
     pub(crate) fn least_transfer(&self) -> Nanos {
         self.transfer[1]
     }
 
-    /// The least that it takes from the moment at which a program or an erase begins, or goes on after a suspension, to its end.
+    /// The shortest time from the start or resumption of a program or erase to its end.
     pub(crate) fn least_run(&self) -> Nanos {
         self.suspend.map_or(self.least_long, |suspend| self.least_long.min(suspend.least_left))
     }

@@ -1,15 +1,16 @@
-//! What makes equal commands take unequally long without anybody in their way.
+//! Variation: equal commands take different times, even without other commands.
 //!
 //! | what | where in a real drive | here |
 //! |---|---|---|
-//! | program time | word lines differ, by layer and by wear | each program takes up to a share more or less |
-//! | read retry | cells have drifted: the page is sensed again with other voltages | a sense in so many takes longer |
-//! | buffered write | the firmware's path depends on what else it has at hand | a write's latency is up to so much more or less |
-//! | housekeeping | the mapping's journal, wear and health tables | the firmware is away for a while now and then |
+//! | program time | word lines differ, by layer and by wear | each program takes longer or shorter by up to a given share |
+//! | read retry | cells have drifted: the page is sensed again with other voltages | one sense in N takes longer |
+//! | buffered write | the firmware's path depends on its other work | a write's latency varies by up to a given time |
+//! | housekeeping | the mapping's journal, wear and health tables | the firmware pauses now and then |
 //!
-//! All are drawn from a seed, so that a run repeats exactly. None is drawn where the profile has a zero.
+//! All variation is drawn from a seed, so a run repeats exactly. A zero in the profile turns that variation
+//! off.
 //!
-//! Holds: equal commands vary as the profile says, and not at all without (`tests/model/variation.rs`).
+//! Holds: equal commands vary as the profile says, and not at all without it (`tests/model/variation.rs`).
 
 use crate::profile::VariationProfile;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,18 +18,18 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use units::{Instant, Nanos};
 
 const PERMILLE: u64 = 1_000;
-/// The firmware and the dies draw from sequences of their own.
+/// The firmware and the dies draw from separate sequences.
 const FIRMWARE_STREAM: u64 = 0x6669_726d;
 const DIES_STREAM: u64 = 0x6469_6573;
 
-/// Variation of what the dies do.
+/// Variation of the dies.
 pub(crate) struct DieVariation {
     random: Xoshiro256PlusPlus,
     program_spread_permille: u64,
     retry: Nanos,
-    /// Senses from one retry to the next, in the mean; 0: there are none.
+    /// Mean number of senses from one retry to the next; 0 is off.
     retry_interval: u32,
-    /// Senses up to the next retry, that one included.
+    /// Senses up to and including the next retry.
     retry_in: u32,
 }
 
@@ -45,7 +46,7 @@ impl DieVariation {
         variation
     }
 
-    /// What sensing a page takes longer this time.
+    /// The extra time of this sense.
     #[inline]
     pub(crate) fn retry(&mut self) -> Nanos {
         self.retry_in -= 1;
@@ -56,7 +57,7 @@ impl DieVariation {
         if self.retry_interval == 0 { Nanos::ZERO } else { self.retry }
     }
 
-    /// What a program takes this time that takes `mean` on average.
+    /// The time of this program, whose mean is `mean`.
     pub(crate) fn program(&mut self, mean: Nanos) -> Nanos {
         around(&mut self.random, mean, spread(mean, self.program_spread_permille))
     }
@@ -69,20 +70,20 @@ impl DieVariation {
     }
 }
 
-/// The least that a program takes whose mean is `mean`.
+/// The shortest program if its mean is `mean`.
 pub(crate) fn least_program(mean: Nanos, profile: &VariationProfile) -> Nanos {
     mean.saturating_sub(spread(mean, profile.program_spread_permille.into()))
 }
 
-/// Variation of what the firmware does.
+/// Variation of the firmware.
 pub(crate) struct FirmwareVariation {
     random: Xoshiro256PlusPlus,
     write_spread: Nanos,
-    /// How long the firmware is away each time; zero: never.
+    /// Length of a housekeeping pause; zero is off.
     housekeeping: Nanos,
-    /// From the end of one time to the beginning of the next, in the mean.
+    /// Mean time from the end of one pause to the start of the next.
     housekeeping_gap: Nanos,
-    /// When it is away next.
+    /// Start of the next pause.
     next: Instant,
 }
 
@@ -101,13 +102,13 @@ impl FirmwareVariation {
         variation
     }
 
-    /// When the firmware takes up work that it could begin at `start` if it were never away.
+    /// When the firmware starts work that it would start at `start` without pauses.
     #[inline]
     pub(crate) fn begin(&mut self, start: Instant) -> Instant {
         if start < self.next { start } else { self.come_back(start) }
     }
 
-    /// The pipelined latency of a write this time, which is `mean` on average.
+    /// The pipelined latency of this write, whose mean is `mean`.
     pub(crate) fn write_latency(&mut self, mean: Nanos) -> Nanos {
         around(&mut self.random, mean, self.write_spread)
     }
@@ -115,8 +116,8 @@ impl FirmwareVariation {
     #[cold]
     fn come_back(&mut self, start: Instant) -> Instant {
         if self.next + self.housekeeping <= start {
-            // Over before anybody asked, however many times. Where in its rounds the firmware is now is drawn anew, so that a
-            // command that comes once in a while meets it away as often as one of many does.
+            // The pause ended before anybody asked, maybe several times. The phase of the pauses is drawn
+            // again, so that a rare command meets a pause as often as one of many does.
             let soonest = Instant(start.0.saturating_sub(self.housekeeping.0));
             self.next = soonest + Nanos(below(&mut self.random, self.housekeeping_gap.0));
             if start < self.next {
@@ -137,7 +138,7 @@ fn spread(mean: Nanos, permille: u64) -> Nanos {
     Nanos(mean.0 * permille / PERMILLE)
 }
 
-/// Any value as likely as any other, up to `spread` above and below `mean`, and not below zero.
+/// Uniformly distributed between `mean - spread` and `mean + spread`, and not below zero.
 fn around(random: &mut Xoshiro256PlusPlus, mean: Nanos, spread: Nanos) -> Nanos {
     if spread == Nanos::ZERO {
         return mean;
@@ -145,7 +146,7 @@ fn around(random: &mut Xoshiro256PlusPlus, mean: Nanos, spread: Nanos) -> Nanos 
     (mean + Nanos(below(random, 2 * spread.0 + 1))).saturating_sub(spread)
 }
 
-/// A number from 0 up to `bound`, not included.
+/// A number from 0 up to `bound`, exclusive.
 fn below(random: &mut Xoshiro256PlusPlus, bound: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(bound)) >> u64::BITS) as u64
 }

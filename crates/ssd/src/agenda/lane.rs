@@ -1,10 +1,10 @@
-//! One lane of the agenda: events of one kind, sorted, the earliest one first.
+//! One lane of the agenda: events of one kind, sorted, the earliest first.
 //!
-//! A ring. An event enters at the end; if it is earlier than those there, they move back by one place to let it in.
+//! A ring. An event enters at the end; later events move back by one place to let it in.
 
 use super::Key;
 
-/// An event in a lane, with the two numbers that it may carry.
+/// An event in a lane, with up to two numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) key: Key,
@@ -13,12 +13,12 @@ pub(super) struct Entry {
 }
 
 const NOTHING: Entry = Entry { key: Key::NEVER, number: 0, detail: 0 };
-/// Entries that a new lane has room for; a power of two, as all its sizes.
+/// Initial size of a lane; all its sizes are powers of two.
 const ROOM_AT_FIRST: usize = 64;
 
 pub(super) struct Lane {
     ring: Box<[Entry]>,
-    /// Where the first entry is and where the next one will be, counted on for ever.
+    /// Positions of the first entry and after the last entry. They only count up.
     begin: usize,
     end: usize,
 }
@@ -28,7 +28,7 @@ impl Lane {
         Lane { ring: vec![NOTHING; ROOM_AT_FIRST].into(), begin: 0, end: 0 }
     }
 
-    /// Inserts an entry behind all that are not later. Answers whether it is the first one now.
+    /// Inserts an entry after all that are not later. Returns whether it is now the first.
     #[inline(always)]
     pub(super) fn push(&mut self, entry: Entry) -> bool {
         if self.end.wrapping_sub(self.begin) == self.ring.len() {
@@ -47,7 +47,7 @@ impl Lane {
         self.move_up(place, entry)
     }
 
-    /// Lets later ones than `entry`, which is the last, move back behind it.
+    /// Moves entries that are later than `entry`, the last one, back behind it.
     fn move_up(&mut self, mut place: usize, entry: Entry) -> bool {
         let mask = self.ring.len() - 1;
         while place != self.begin {
@@ -62,7 +62,7 @@ impl Lane {
         place == self.begin
     }
 
-    /// Takes out the first entry, which there must be, and tells the key of the one after it.
+    /// Removes the first entry, which must exist. Also returns the key of the next one.
     #[inline]
     pub(super) fn pop(&mut self) -> (Entry, Key) {
         debug_assert_ne!(self.begin, self.end, "an empty lane has no first entry");

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// The naive queue: a sorted map from (time, insertion) to the event.
+/// A naive queue: a sorted map from (time, insertion) to the event.
 #[derive(Default)]
 struct Sorted {
     events: BTreeMap<(Instant, u32), Event>,
@@ -21,15 +21,15 @@ impl Sorted {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Insert an event of this kind this far after the last popped one.
+    /// Insert an event of this kind, at this delay after the last popped event.
     Push(u32, u64),
-    /// Pop what is due within this much of the last popped event.
+    /// Pop what is due within this delay after the last popped event.
     Pop(u64),
 }
 
 const KINDS: u32 = 10;
 
-/// An event of each kind, which carries `number` if the kind carries any.
+/// An event of each kind, with `number` if the kind has one.
 fn event(kind: u32, number: u32) -> Event {
     match kind {
         0 => Event::ReadIssued { read: number },
@@ -45,7 +45,7 @@ fn event(kind: u32, number: u32) -> Event {
     }
 }
 
-/// Often at equal times, sometimes far away.
+/// Often equal times, sometimes far away.
 fn delays() -> impl Strategy<Value = u64> {
     prop_oneof![3 => 0..4_u64, 8 => 0..100_000_u64, 2 => 0..4_500_000_u64, 1 => 0..300_000_000_u64]
 }

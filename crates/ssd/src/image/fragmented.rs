@@ -1,23 +1,24 @@
-//! The steady state of random overwrites, made directly.
+//! The steady state of random overwrites, created directly.
 //!
-//! Under uniformly random 4 KiB overwrites a block loses its valid slots at a rate in proportion to what it still has, so
-//! that the full block of age rank `r` on a die has `N·e^(−(r+½)x)` of its `N` slots valid. `x` follows from the die's
-//! share of the capacity: the sum over all its blocks. A random permutation of the logical slots is dealt onto them.
+//! Under uniformly random 4 KiB overwrites, a block loses valid slots at a rate proportional to the valid
+//! slots it still has. So the full block of age rank `r` on a die has `N·e^(−(r+½)x)` of its `N` slots valid.
+//! `x` follows from the die's share of the capacity, which is the sum over all its blocks. A random
+//! permutation of the logical slots is distributed over them.
 //!
-//! All of it is done in integers: a power of a fixed-point number below one instead of the exponential, so that the image
-//! of a seed is the same on every machine.
+//! All arithmetic is in integers (a power of a fixed-point number below one instead of the exponential), so
+//! the image of a seed is the same on every machine.
 
 use crate::flash::Flash;
 use crate::geometry::PhysicalSlot;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::RngCore;
 
-/// Fixed point with 32 bits behind the point.
+/// Fixed point with 32 fractional bits.
 const ONE: u64 = 1 << 32;
-/// Share of the capacity that is overwritten at random, without time, to let the made distribution settle.
+/// Share of the capacity that is overwritten at random, without time, so that the distribution settles.
 const SETTLE_DIVISOR: u32 = 4;
 
-/// Deals all logical slots onto the dies of an erased device.
+/// Distributes all logical slots over the dies of an erased device.
 pub(super) fn lay_out(flash: &mut Flash, random: &mut Xoshiro256PlusPlus) {
     let logical_slots = flash.mapping.logical_slots();
     let dies = flash.geometry.dies;
@@ -41,7 +42,7 @@ pub(super) fn lay_out(flash: &mut Flash, random: &mut Xoshiro256PlusPlus) {
     assert_eq!(order.len(), 0, "all logical slots have a place");
 }
 
-/// Makes `block` a full one of which `valid` slots, chosen at random, hold the next logical slots of `order`.
+/// Makes `block` full. `valid` of its slots, chosen at random, hold the next logical slots of `order`.
 fn fill_block(
     flash: &mut Flash,
     block: u32,
@@ -61,9 +62,9 @@ fn fill_block(
     flash.mapping.block_mut(block).programmed = block_slots as u16;
 }
 
-/// Valid slots of each of `blocks` blocks, youngest first, adding up to `share`.
+/// Valid slots of each of `blocks` blocks, youngest first; their sum is `share`.
 fn valid_counts(share: u32, blocks: u32, block_slots: u32) -> Vec<u32> {
-    // The largest root s with Σ N·s^(2r+1) not above the share; s stands for e^(−x/2).
+    // The largest root s for which Σ N·s^(2r+1) is not above the share; s stands for e^(−x/2).
     let (mut low, mut high) = (0, ONE);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
@@ -80,7 +81,7 @@ fn valid_counts(share: u32, blocks: u32, block_slots: u32) -> Vec<u32> {
             valid
         })
         .collect();
-    // What rounding left over goes to the oldest blocks that have room.
+    // The remainder from rounding goes to the oldest blocks that have room.
     for count in counts.iter_mut().rev() {
         let more = left.min(block_slots - *count);
         *count += more;
@@ -96,7 +97,7 @@ fn decay(root: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(root), move |power| Some(power * square / ONE))
 }
 
-/// Overwrites a part of the capacity at random, so that open blocks and victims are where a running device has them.
+/// Overwrites a part of the capacity at random, so that open blocks and victims are as in a running device.
 pub(super) fn settle(flash: &mut Flash, random: &mut Xoshiro256PlusPlus) {
     let logical_slots = flash.mapping.logical_slots();
     for _ in 0..logical_slots / SETTLE_DIVISOR {
@@ -104,7 +105,7 @@ pub(super) fn settle(flash: &mut Flash, random: &mut Xoshiro256PlusPlus) {
     }
 }
 
-/// A number below `bound`, nearly uniform: the bias of 2^-32 does not matter here.
+/// A number below `bound`, nearly uniform; the bias of 2^-32 does not matter here.
 fn below(random: &mut Xoshiro256PlusPlus, bound: u32) -> u32 {
     ((u64::from(random.next_u32()) * u64::from(bound)) >> 32) as u32
 }

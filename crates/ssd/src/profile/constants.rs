@@ -1,4 +1,4 @@
-//! From the `[switch]` table to what a scheduler asks for: the one place where the two meet.
+//! Converts the `[switch]` table into the constants of a scheduler.
 
 use super::SwitchProfile;
 use sched::{Cost, DeviceConstants};

@@ -1,4 +1,4 @@
-//! What can be wrong with a profile, told so that its writer can put it right.
+//! What can be wrong with a profile, in terms that tell the user how to correct it.
 
 use super::Profile;
 use std::{error, fmt, io};
@@ -8,7 +8,7 @@ use std::{error, fmt, io};
 pub enum ProfileError {
     /// No built-in profile has this name.
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// The file could not be read.
@@ -18,14 +18,14 @@ pub enum ProfileError {
         /// What the system said.
         source: io::Error,
     },
-    /// The text is not TOML, lacks a field, or has one that no profile has.
+    /// The text is not TOML, lacks a field, or has an unknown one.
     Syntax {
         /// File or name of the profile.
         origin: String,
-        /// Line, column and cause, as the parser tells it.
+        /// Line, column and cause, from the parser.
         message: String,
     },
-    /// A value lies outside its range.
+    /// A value is out of range.
     OutOfRange {
         /// File or name of the profile.
         origin: String,
@@ -33,16 +33,16 @@ pub enum ProfileError {
         field: &'static str,
         /// The value found.
         value: u64,
-        /// The least allowed.
+        /// Smallest allowed value.
         least: u64,
-        /// The greatest allowed.
+        /// Largest allowed value.
         most: u64,
     },
-    /// Values that are each in range but do not fit together.
+    /// Values that are each in range but contradict each other.
     Contradiction {
         /// File or name of the profile.
         origin: String,
-        /// The fields and the relation that is broken.
+        /// The fields and the violated relation.
         broken: String,
         /// What to change.
         advice: &'static str,
@@ -54,8 +54,12 @@ impl fmt::Display for ProfileError {
         match self {
             ProfileError::Unknown { name } => {
                 let names: Vec<_> = Profile::names().collect();
-                write!(f, "no device profile is called \"{name}\"; built in are {}", names.join(", "))?;
-                write!(f, " (give a path to use a file of your own)")
+                write!(
+                    f,
+                    "there is no device profile \"{name}\"; the built-in profiles are {}",
+                    names.join(", ")
+                )?;
+                write!(f, " (to use your own file, give its path)")
             }
             ProfileError::Unreadable { origin, source } => {
                 write!(f, "device profile {origin} cannot be read: {source}")
@@ -66,7 +70,7 @@ impl fmt::Display for ProfileError {
             ProfileError::OutOfRange { origin, field, value, least, most } => {
                 write!(
                     f,
-                    "device profile {origin}: {field} is {value}, but must be from {least} to {most}; change it there"
+                    "device profile {origin}: {field} is {value}; it must be from {least} to {most}; change it there"
                 )
             }
             ProfileError::Contradiction { origin, broken, advice } => {

@@ -1,7 +1,7 @@
-//! Which values a profile may have: a range for each field, and the relations between fields.
+//! Which values a profile may have: a range for each field, and relations between fields.
 //!
-//! The ranges are wide. Their lower ends keep time going forward (no stage of the device is free), their upper ends keep
-//! arithmetic within 64 bits and a device's state within memory.
+//! The ranges are wide. Their lower ends keep time moving forward (no stage of the device takes no time).
+//! Their upper ends keep arithmetic within 64 bits and a device's state within memory.
 
 use super::{Profile, ProfileError, SwitchProfile};
 use crate::Condition;
@@ -12,11 +12,11 @@ use units::{ByteRate, Bytes, MIB, Nanos};
 /// One second, in the units of the fields below.
 const SECOND_NS: u64 = 1_000_000_000;
 const SECOND_US: u64 = 1_000_000;
-/// The firmware spaces commands by at least this much: no device does ten million a second.
+/// Shortest firmware time per command: no device does ten million commands per second.
 const SERIAL_LEAST_NS: u64 = 100;
 /// 1 TB/s, in MB/s.
 const RATE_MOST_MB: u64 = 1_000_000;
-/// 4 TiB in MiB. Beyond it a slot's number would not fit the mapping.
+/// 4 TiB in MiB. Beyond it, a slot's number would not fit into the mapping.
 const CAPACITY_MOST_MIB: u64 = 4 << 20;
 
 pub(super) fn check(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
@@ -133,9 +133,9 @@ fn check_relations(profile: &Profile, origin: &str) -> Result<(), ProfileError> 
     }
     if profile.variation.housekeeping > Nanos::ZERO && profile.variation.housekeeping_gap == Nanos::ZERO {
         return refuse(
-            "variation.housekeeping_gap_us is 0, so that the firmware would never do anything but housekeeping"
+            "variation.housekeeping_gap_us is 0, so the firmware would do nothing but housekeeping"
                 .to_owned(),
-            "raise the gap, or put 0 for variation.housekeeping_us",
+            "raise the gap, or set variation.housekeeping_us to 0",
         );
     }
     if profile.switch.thresh_min > profile.switch.thresh_max {
@@ -154,7 +154,7 @@ fn check_relations(profile: &Profile, origin: &str) -> Result<(), ProfileError> 
     if !(rate_min <= rate_initial && rate_initial <= rate_max) {
         return refuse(
             "the rates of [switch] are not in the order min <= initial <= max".to_owned(),
-            "put rate_initial_mib_per_s between the other two",
+            "set rate_initial_mib_per_s between the other two",
         );
     }
     for condition in [Condition::Clean, Condition::Fragmented] {
@@ -170,7 +170,7 @@ fn check_relations(profile: &Profile, origin: &str) -> Result<(), ProfileError> 
     Ok(())
 }
 
-/// The dies that the host may fill must hold the whole capacity, with a block of garbage on each to collect.
+/// The dies that the host may fill must hold the whole capacity, plus a block of garbage each to collect.
 fn check_space(
     geometry: &Geometry,
     refuse: &impl Fn(String, &'static str) -> Result<(), ProfileError>,
@@ -186,7 +186,7 @@ fn check_space(
     let needed = u64::from(geometry.logical_slots) + u64::from(geometry.dies * geometry.block_slots);
     if fillable < needed {
         return refuse(
-            format!("the spare flash leaves room for {fillable} slots where {needed} are needed"),
+            format!("the spare flash leaves room for {fillable} slots, but {needed} are needed"),
             "raise geometry.spare_permille or geometry.capacity_mib, or use fewer dies",
         );
     }

@@ -19,7 +19,7 @@ fn built_in_profiles_round_trip() {
 }
 
 #[test]
-fn set_b_differs_from_set_a_only_in_where_writes_stand_in_the_way_of_reads() {
+fn set_b_differs_from_set_a_only_in_how_writes_delay_reads() {
     let mut set_b = Profile::named("dct983-b").expect("built in");
     let set_a = Profile::default();
     assert_ne!(set_b.flash, set_a.flash);
@@ -52,7 +52,7 @@ fn a_misspelt_field_is_refused_by_name_and_line() {
 #[test]
 fn a_value_out_of_range_is_refused_with_its_range() {
     let message = dct983_with("program_us", "0").expect_err("no flash is that fast").to_string();
-    assert!(message.contains("flash.program_us is 0, but must be from 1 to 60000000"), "{message}");
+    assert!(message.contains("flash.program_us is 0; it must be from 1 to 60000000"), "{message}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn the_constants_of_the_default_profile_are_the_schedulers_own_for_that_device()
 }
 
 #[test]
-fn a_price_is_read_exactly_or_refused() {
+fn a_cost_is_read_exactly_or_refused() {
     for (text, thousandths) in [("1", 1000), ("1.0", 1000), ("2.5", 2500), ("1.333", 1333), ("8.999", 8999)] {
         let profile = dct983_with("write_cost_best", text).unwrap_or_else(|refusal| panic!("{refusal}"));
         assert_eq!(profile.switch.write_cost_best, Cost::ratio(thousandths, 1000), "{text}");
@@ -84,9 +84,9 @@ fn a_price_is_read_exactly_or_refused() {
         assert_eq!(again.switch, profile.switch);
     }
     for (text, complaint) in [
-        ("2.50001", "not a price"),
-        ("-1.5", "not a price"),
-        ("nan", "not a price"),
+        ("2.50001", "not a cost"),
+        ("-1.5", "not a cost"),
+        ("nan", "not a cost"),
         ("0.5", "must be from 1000"),
         ("9.5", "above switch.write_cost_worst"),
     ] {
@@ -105,7 +105,7 @@ fn a_device_without_the_tables_of_memory_and_variation_has_neither() {
 #[test]
 fn a_firmware_that_does_nothing_but_housekeeping_is_refused() {
     let message =
-        dct983_with("housekeeping_gap_us", "0").expect_err("it never gets to a command").to_string();
+        dct983_with("housekeeping_gap_us", "0").expect_err("it never handles a command").to_string();
     assert!(
         message.contains("variation.housekeeping_gap_us") && message.contains("raise the gap"),
         "{message}"
@@ -116,6 +116,6 @@ fn a_firmware_that_does_nothing_but_housekeeping_is_refused() {
 fn a_memory_that_moves_nothing_is_refused() {
     let mut profile = Profile::default();
     profile.memory.as_mut().expect("set A has one").write_rate = ByteRate(0);
-    let message = profile.check("mine").expect_err("writes would take for ever").to_string();
+    let message = profile.check("mine").expect_err("writes would take forever").to_string();
     assert!(message.contains("memory.write_mb_per_s is 0"), "{message}");
 }

@@ -1,4 +1,5 @@
-//! Units in a profile: the field's name in the file carries the unit, the field's type in the program is the quantity.
+//! Units of a profile's fields: in the file, the field's name carries the unit; in the program, its type
+//! does.
 //!
 //! A value that is not a whole number of the file's unit is written rounded down.
 
@@ -22,7 +23,7 @@ macro_rules! unit {
             ) -> Result<$quantity, D::Error> {
                 let count = u64::deserialize(deserializer)?;
                 let quantity = count.checked_mul($unit);
-                quantity.map($quantity).ok_or_else(|| D::Error::custom(format!("{count} is far too large")))
+                quantity.map($quantity).ok_or_else(|| D::Error::custom(format!("{count} is too large")))
             }
         }
     };
@@ -65,7 +66,7 @@ unit!(
     1 << 20
 );
 
-/// A price as a decimal number with at most three places.
+/// A cost as a decimal number with at most three decimal places.
 pub(super) mod cost {
     use sched::Cost;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -89,7 +90,7 @@ pub(super) mod cost {
             || !(0.0..=f64::from(u16::MAX) * THOUSANDTHS).contains(&thousandths)
         {
             return Err(D::Error::custom(format!(
-                "{number} is not a price of 0 to 65535 in whole thousandths"
+                "{number} is not a cost from 0 to 65535 in whole thousandths"
             )));
         }
         Ok(Cost::ratio(thousandths as u32, 1000))

@@ -1,10 +1,10 @@
-//! What each kind of command does to a quiet device.
+//! What each kind of command does on an idle device.
 
 use crate::small::{consumer_profile, finish, profile, time_alone};
 use ssd::{Command, CommandKind, Condition, Image, Ssd};
 use units::{Bytes, Instant, Nanos};
 
-/// Long enough for a small device to empty its write buffer or to fold its SLC cache.
+/// Long enough for a small device to empty its write buffer, or to fold its SLC cache.
 const A_WHILE: Nanos = Nanos::secs(2);
 
 #[test]
@@ -68,7 +68,7 @@ fn the_slc_cache_fills_under_writes_and_recovers_only_when_idle() {
             }
             finish(ssd, &mut |_| {})
         };
-        // A stripe in SLC mode takes all dies of its group, so that one block per die may be out of reach.
+        // A stripe in SLC mode takes all dies of its group, so one block per die may be unusable.
         let nearly_all = Bytes::mib(7);
         assert!(ssd.slc_free() > nearly_all, "{condition:?}: {} of 8 MiB at the start", ssd.slc_free());
         let begun = write(&mut ssd, Instant::ZERO, 1024);
@@ -76,7 +76,10 @@ fn the_slc_cache_fills_under_writes_and_recovers_only_when_idle() {
         assert!(ssd.slc_free() < Bytes::mib(1), "{condition:?}: {} are left when full", ssd.slc_free());
         let end = write(&mut ssd, full, 1024);
         let (fast, slow) = (begun.since(Instant::ZERO), end.since(full));
-        assert!(slow > Nanos(2 * fast.0), "{condition:?}: past the cache 4 MiB take {slow}, into it {fast}");
+        assert!(
+            slow > Nanos(2 * fast.0),
+            "{condition:?}: 4 MiB take {slow} with the cache full, {fast} into the cache"
+        );
         ssd.advance(end + A_WHILE, &mut |_| {});
         assert!(ssd.slc_free() > nearly_all, "{condition:?}: {} of 8 MiB after idling", ssd.slc_free());
         ssd.assert_consistent();
@@ -94,8 +97,8 @@ fn devices_of_one_image_do_not_share_their_state() {
 }
 
 #[test]
-#[should_panic(expected = "does not lie within the device's 16384 slots")]
-fn a_command_beyond_the_capacity_is_a_bug_of_the_caller() {
+#[should_panic(expected = "is out of range of the device's 16384 slots")]
+fn a_command_beyond_the_capacity_panics() {
     let mut ssd = Ssd::new(&profile(), Condition::Clean, 0);
     ssd.submit(Instant::ZERO, Command { tag: 0, kind: CommandKind::Read, slot: 16_380, slots: 5 });
 }

@@ -1,7 +1,8 @@
-//! A load generator in virtual time: streams of commands, each at a fixed queue depth or at a fixed offered rate.
+//! A load generator in virtual time: streams of commands, each with a fixed queue depth or a fixed offered
+//! rate.
 //!
-//! The facts were measured over a fabric; the model has none. Here a command takes 9 µs to the device and its completion
-//! 9 µs back, and latencies are those that the host sees.
+//! The facts were measured over a fabric, which the model does not have. So here a command takes 9 µs to the
+//! device, and its completion 9 µs back. Latencies are those that the host sees.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -9,9 +10,9 @@ use ssd::{Command, CommandKind, Image, SLOT_BYTES, Ssd};
 use std::collections::VecDeque;
 use units::{ByteRate, Bytes, Instant, Nanos};
 
-/// One way between host and device.
+/// One-way delay between host and device.
 const FABRIC: Nanos = Nanos::micros(9);
-/// The commands with which a stream begins are this far apart.
+/// Time between the first commands of a stream.
 const START_GAP: Nanos = Nanos(100);
 const SEED: u64 = 42;
 
@@ -22,19 +23,21 @@ pub(crate) struct Stream {
     slots: u32,
     depth: u32,
     sequential: bool,
-    /// First slot, and the slot after the last one; the whole device if they are equal.
+    /// First slot and end of the region; the whole device if they are equal.
     region: (u32, u32),
-    /// Commands come at random at this rate, whatever completes; otherwise each completion brings the next command.
+    /// Random arrivals at this rate, independent of completions. `None`: each completion starts the next
+    /// command.
     offered: Option<ByteRate>,
 }
 
 impl Stream {
-    /// Commands of `kib` KiB, `read_percent` of them reads, `depth` at a time, at random places of the whole device.
+    /// Commands of `kib` KiB, `read_percent` of them reads, `depth` outstanding, at random positions of the
+    /// whole device.
     pub(crate) fn random(read_percent: u32, kib: u32, depth: u32) -> Stream {
         Stream { read_percent, slots: kib / 4, depth, sequential: false, region: (0, 0), offered: None }
     }
 
-    /// The same one after the other.
+    /// The same, but sequential.
     pub(crate) fn sequential(read_percent: u32, kib: u32, depth: u32) -> Stream {
         Stream { sequential: true, ..Stream::random(read_percent, kib, depth) }
     }
@@ -46,14 +49,14 @@ impl Stream {
         self
     }
 
-    /// Offers commands at a rate of their own.
+    /// Makes the stream open: commands arrive at this rate.
     pub(crate) fn offering(mut self, rate: ByteRate) -> Stream {
         self.offered = Some(rate);
         self
     }
 }
 
-/// What one stream got within the measured time.
+/// The results of one stream in the measured time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     read_latencies: Vec<u32>,
@@ -73,7 +76,7 @@ impl Measured {
         mean(&self.read_latencies)
     }
 
-    /// The latency in µs that this share of the commands, in thousandths, stays within.
+    /// The latency in µs that this share of the commands (in thousandths) does not exceed.
     pub(crate) fn percentile(&self, permille: usize) -> f64 {
         let mut all = [self.read_latencies.as_slice(), self.write_latencies.as_slice()].concat();
         all.sort_unstable();
@@ -90,7 +93,7 @@ fn mean(nanos: &[u32]) -> f64 {
     nanos.iter().map(|&n| f64::from(n)).sum::<f64>() / nanos.len().max(1) as f64 / 1e3
 }
 
-/// What all streams of a run got.
+/// The results of all streams of a run.
 pub(crate) struct Run {
     pub(crate) streams: Vec<Measured>,
 }
@@ -102,7 +105,7 @@ impl Run {
     }
 }
 
-/// Runs the streams on a device made from `image`: `warm_up` that is not measured, then `span` that is.
+/// Runs the streams on a device made from `image`: `warm_up` without measuring, then `span` with measuring.
 pub(crate) fn run(image: &Image, streams: &[Stream], warm_up: Nanos, span: Nanos) -> Run {
     let mut ssd = Ssd::from_image(image);
     let mut load = Load::new(&ssd, streams, Instant::ZERO + warm_up, span);
@@ -128,7 +131,7 @@ pub(crate) fn run(image: &Image, streams: &[Stream], warm_up: Nanos, span: Nanos
 struct Load {
     streams: Vec<Running>,
     random: Xoshiro256PlusPlus,
-    /// Commands of closed loops on their way to the device. All take equally long, so that they arrive in order.
+    /// Commands of closed loops on their way to the device. All take the same time, so they arrive in order.
     arrivals: VecDeque<(Instant, usize)>,
     in_flight: Vec<InFlight>,
     free_tags: Vec<usize>,
@@ -202,7 +205,7 @@ impl Load {
         (at, self.command(index, at))
     }
 
-    /// Exponential gaps: a Poisson stream of commands.
+    /// Exponential gaps: Poisson arrivals.
     fn plan_arrival(&mut self, index: usize) {
         let uniform = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         let running = &mut self.streams[index];

@@ -1,7 +1,8 @@
-//! The facts: what the Samsung DCT983 of the Gimbal paper's experiments does, each with the band that the model must hit.
+//! The facts: what the Samsung DCT983 of the Gimbal paper's experiments does, each with the band that the
+//! model must meet.
 //!
-//! Where a fact is a number the band is ±10 % of it. `met_by_a` says what the model is held to: the test asserts those;
-//! the example `facts` measures all and tells which differ.
+//! If a fact is a number, the band is ±10 % of it. The test asserts the facts with `met_by_a`; the example
+//! `facts` measures all and reports those that differ.
 
 use crate::driver::{Measured, Run, Stream, run};
 use ssd::{Condition, Image, Profile};
@@ -13,9 +14,9 @@ pub(crate) struct Fact {
     pub(crate) about: &'static str,
     /// What the device does.
     pub(crate) target: &'static str,
-    /// Least and greatest value that count as meeting it.
+    /// Lowest and highest value that meet the fact.
     pub(crate) band: (f64, f64),
-    /// The model with parameter set A must meet it.
+    /// Whether the model with parameter set A must meet it.
     pub(crate) met_by_a: bool,
     pub(crate) measure: fn(&Bench) -> f64,
 }
@@ -27,7 +28,7 @@ impl Fact {
     }
 }
 
-/// A device in both conditions, each made when it is first needed.
+/// A device in both conditions; each is made when it is first needed.
 pub(crate) struct Bench {
     profile: Profile,
     clean: OnceCell<Image>,
@@ -36,12 +37,12 @@ pub(crate) struct Bench {
 
 const CONDITIONING_SEED: u64 = 7;
 const WARM_UP: Nanos = Nanos::millis(50);
-/// Writes first have to fill the write buffer and find their steady state.
+/// Writes first have to fill the write buffer and reach their steady state.
 const WRITE_WARM_UP: Nanos = Nanos::millis(300);
 const SPAN: Nanos = Nanos::millis(200);
-/// Garbage collection comes in blocks, so that its mean needs longer.
+/// Garbage collection works in blocks, so its mean needs longer.
 const WRITE_SPAN: Nanos = Nanos::millis(1000);
-/// Some 30,000 commands one after the other, so that one in a thousand is seen often enough.
+/// Some 30,000 commands one after the other, so that one in a thousand occurs often enough.
 const LONE_SPAN: Nanos = Nanos::secs(3);
 const SIZES_KIB: [u32; 7] = [4, 8, 16, 32, 64, 128, 256];
 
@@ -74,12 +75,12 @@ impl Bench {
         run(self.fragmented(), streams, WRITE_WARM_UP, WRITE_SPAN)
     }
 
-    /// The latencies of 4 KiB commands at random places, one at a time, on a clean device.
+    /// Latencies of 4 KiB commands at random positions, one at a time, on a clean device.
     pub(crate) fn lone_commands(&self, read_percent: u32) -> Measured {
         run(self.clean(), &[Stream::random(read_percent, 4, 1)], WARM_UP, LONE_SPAN).streams.swap_remove(0)
     }
 
-    /// MB/s of a mix of 4 KiB commands at random places, 32 at a time, in each condition.
+    /// MB/s of a mix of 4 KiB commands at random positions, 32 outstanding, in each condition.
     pub(crate) fn mix(&self, condition: Condition, read_percent: u32) -> f64 {
         let stream = [Stream::random(read_percent, 4, 32)];
         match condition {
@@ -88,14 +89,15 @@ impl Bench {
         }
     }
 
-    /// Per cent of its stand-alone bandwidth that a reader keeps beside a writer of the same size on the other half.
+    /// Percentage of its stand-alone bandwidth that a reader keeps when a writer of the same size runs on the
+    /// other half.
     fn reader_keeps(&self, read: &Stream, write: &Stream) -> f64 {
         let slots = u32::try_from(self.profile.geometry.capacity.get() / ssd::SLOT_BYTES).expect("scaled");
         let read = read.clone().within(slots, 0, 2);
         let write = write.clone().within(slots, 1, 2);
         let alone = self.clean_reads(std::slice::from_ref(&read)).bandwidth();
-        let beside = run(self.clean(), &[read, write], WRITE_WARM_UP, SPAN).streams[0].bandwidth();
-        100.0 * beside / alone
+        let together = run(self.clean(), &[read, write], WRITE_WARM_UP, SPAN).streams[0].bandwidth();
+        100.0 * together / alone
     }
 }
 
@@ -104,7 +106,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count
 }
 
-/// The bottom of the curve of bandwidth against read ratio, as a share of the lower of its ends.
+/// The minimum of bandwidth over the read ratio, as a share of the lower of the two ends.
 fn bathtub(measure: impl Fn(u32) -> f64) -> f64 {
     let ends = measure(0).min(measure(100));
     [30, 50, 70, 80, 90].into_iter().map(measure).fold(f64::MAX, f64::min) / ends
@@ -181,7 +183,7 @@ pub(crate) const FACTS: &[Fact] = &[
         },
     },
     Fact {
-        about: "4 KiB write at 40 MB/s beside 4 KiB reads at QD 16, clean, latency (us)",
+        about: "4 KiB write at 40 MB/s next to 4 KiB reads at QD 16, clean, latency (us)",
         target: "70",
         band: (63.0, 77.0),
         met_by_a: true,
@@ -218,14 +220,14 @@ pub(crate) const FACTS: &[Fact] = &[
         measure: |bench| two_readers(bench, 1),
     },
     Fact {
-        about: "64 KiB reader beside a 4 KiB reader, QD 32, fragmented (MB/s)",
+        about: "64 KiB reader next to a 4 KiB reader, QD 32, fragmented (MB/s)",
         target: "1473",
         band: (1326.0, 1620.0),
         met_by_a: true,
         measure: |bench| unequal_readers(bench, 1),
     },
     Fact {
-        about: "4 KiB reader beside a 64 KiB reader, QD 32, fragmented (MB/s)",
+        about: "4 KiB reader next to a 64 KiB reader, QD 32, fragmented (MB/s)",
         target: "91",
         band: (82.0, 100.0),
         met_by_a: false,
@@ -267,35 +269,35 @@ pub(crate) const FACTS: &[Fact] = &[
         measure: |bench| bench.clean_reads(&[Stream::random(70, 256, 1)]).streams[0].read_latency(),
     },
     Fact {
-        about: "reader beside a writer, random, 4 KiB, QD 32: keeps of its bandwidth (%)",
+        about: "reader next to a writer, random, 4 KiB, QD 32: keeps of its bandwidth (%)",
         target: "38.9",
         band: (35.0, 42.8),
         met_by_a: false,
         measure: |bench| random_reader_keeps(bench, 4),
     },
     Fact {
-        about: "reader beside a writer, random, mean over 4-256 KiB, QD 32: keeps (%)",
+        about: "reader next to a writer, random, mean over 4-256 KiB, QD 32: keeps (%)",
         target: "38.9",
         band: (35.0, 42.8),
         met_by_a: true,
         measure: |bench| mean(SIZES_KIB.iter().map(|&kib| random_reader_keeps(bench, kib))),
     },
     Fact {
-        about: "reader beside a writer, sequential, 128 KiB, QD 32: keeps of its bandwidth (%)",
+        about: "reader next to a writer, sequential, 128 KiB, QD 32: keeps of its bandwidth (%)",
         target: "27.3",
         band: (24.6, 30.0),
         met_by_a: true,
         measure: |bench| sequential_reader_keeps(bench, 128, 32),
     },
     Fact {
-        about: "reader beside a writer, sequential, mean over 4-256 KiB, QD 32: keeps (%)",
+        about: "reader next to a writer, sequential, mean over 4-256 KiB, QD 32: keeps (%)",
         target: "27.3",
         band: (24.6, 30.0),
         met_by_a: true,
         measure: |bench| mean(SIZES_KIB.iter().map(|&kib| sequential_reader_keeps(bench, kib, 32))),
     },
     Fact {
-        about: "reader beside a writer, sequential, mean over 4-256 KiB, QD 8: keeps (%)",
+        about: "reader next to a writer, sequential, mean over 4-256 KiB, QD 8: keeps (%)",
         target: "27.3",
         band: (24.6, 30.0),
         met_by_a: false,

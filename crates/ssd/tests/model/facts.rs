@@ -1,4 +1,4 @@
-//! The model behaves like the device of the papers' experiments, as far as `docs/ssd-model.md` says that it does.
+//! The model behaves like the device of the papers' experiments, as far as `docs/ssd-model.md` says so.
 
 use crate::fact_table::{Bench, FACTS};
 use ssd::Profile;

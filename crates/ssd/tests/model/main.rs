@@ -1,7 +1,8 @@
 //! Tests of the whole device, from outside.
 //!
-//! `facts` holds it to what the real one does (`fact_table`, measured with the load generator `driver`), `properties` to
-//! what is true of every workload, `commands` to what each kind of command does; the last two use `small` devices.
+//! `facts` compares it with the real device (`fact_table`, measured with the load generator `driver`),
+//! `properties` tests what holds for every workload, `commands` what each kind of command does. The last two
+//! use `small` devices.
 
 mod commands;
 mod driver;

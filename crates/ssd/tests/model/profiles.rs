@@ -1,7 +1,8 @@
-//! The other profiles do what their files say of them.
+//! The other profiles behave as their files say.
 //!
-//! Each number is one that the file or `docs/ssd-model.md` states. Of the array it is that of PARDA's experiment without control:
-//! four hosts, each with 32 random reads of 16 KiB outstanding on a virtual disk of its own.
+//! Each number is stated in the profile's file or in `docs/ssd-model.md`. The array's numbers are those of
+//! PARDA's experiment without control: four hosts, each with 32 random reads of 16 KiB outstanding on its own
+//! virtual disk.
 
 use crate::driver::{Run, Stream, run};
 use ssd::{Condition, Image, Profile, SLOT_BYTES};
@@ -11,9 +12,9 @@ use units::Nanos;
 const SEED: u64 = 7;
 const WARM_UP: Nanos = Nanos::millis(300);
 const SPAN: Nanos = Nanos::secs(1);
-/// Long enough to fill the SLC cache of 2 GiB, at whatever speed.
+/// Long enough to fill the SLC cache of 2 GiB, at any speed.
 const PAST_THE_CACHE: Nanos = Nanos::secs(8);
-/// What of a queue depth is enough for full speed.
+/// A queue depth that is enough for full speed.
 const DEEP: u32 = 256;
 
 struct Device {
@@ -40,18 +41,18 @@ impl Device {
     }
 }
 
-/// Up to a tenth less or more.
+/// Within ±10 %.
 fn about(value: f64) -> RangeInclusive<f64> {
     0.9 * value..=1.1 * value
 }
 
-/// MB/s of so many commands of 4 KiB per second.
+/// MB/s of this many 4 KiB commands per second.
 fn small(per_second: f64) -> f64 {
     per_second * SLOT_BYTES as f64 / 1e6
 }
 
 #[test]
-fn p3600_is_of_its_data_sheets_class() {
+fn p3600_matches_the_class_of_its_data_sheet() {
     let p3600 = Device::named("p3600");
     let clean = |stream| p3600.bandwidth(Condition::Clean, stream, WARM_UP);
     p3600.claims("random reads", clean(Stream::random(100, 4, DEEP)), about(small(450e3)));
@@ -79,7 +80,7 @@ fn a_consumer_drive_is_fast_until_its_cache_is_full() {
 }
 
 #[test]
-fn the_array_gives_four_hosts_what_pardas_gave_them_without_control() {
+fn the_array_gives_four_hosts_the_results_of_pardas_experiment_without_control() {
     const IO_BYTES: f64 = 16384.0;
     let array = Device::named("array");
     let slots = u32::try_from(array.profile.geometry.capacity.get() / SLOT_BYTES).expect("scaled");
@@ -88,7 +89,7 @@ fn the_array_gives_four_hosts_what_pardas_gave_them_without_control() {
     let run = run(&image, &hosts, Nanos::secs(2), Nanos::secs(20));
     array.claims("reads per second", run.bandwidth() * 1e6 / IO_BYTES, 3_300.0..=3_420.0);
     for host in &run.streams {
-        // The paper's hosts were not alike: 34 to 41 ms, 37.5 ms in the mean.
+        // The hosts of the paper were not equal: 34 to 41 ms, 37.5 ms on average.
         array.claims("latency of a host's reads, in ms", host.read_latency() / 1e3, about(37.5));
         array.claims("reads of a host per second", host.bandwidth() * 1e6 / IO_BYTES, about(840.0));
     }

@@ -1,4 +1,4 @@
-//! What holds for every workload: small devices under random commands, with the mapping checked afterwards.
+//! What holds for every workload: small devices under random commands; the mapping is checked afterwards.
 
 use crate::small::{consumer_profile, finish, hasty_profile, profile};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use ssd::{Command, CommandKind, Completion, Condition, Image, Profile, Ssd};
 use std::sync::LazyLock;
 use units::{Instant, Nanos};
 
-/// Devices are made of these; conditioning is the same for all cases.
+/// Images of the devices. Conditioning is the same for all cases.
 static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
     let image = |profile: &Profile, condition| Image::new(profile, condition, 3);
     vec![
@@ -17,16 +17,16 @@ static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
     ]
 });
 
-/// Commands that are submitted together, some time after those before.
+/// Commands that are submitted together, some time after the previous ones.
 #[derive(Clone, Debug)]
 struct Burst {
     gap: Nanos,
     kind: CommandKind,
-    /// Place within the device, in 65536ths.
+    /// Position within the device, in 65536ths.
     place: u32,
     slots: u32,
     count: u32,
-    /// From one command of the burst to the next.
+    /// Distance from one command of the burst to the next.
     stride: u32,
 }
 
@@ -53,14 +53,14 @@ fn bursts() -> impl Strategy<Value = Vec<Burst>> {
     prop::collection::vec(burst, 1..40)
 }
 
-/// How far time is moved at once.
+/// How far time advances at once.
 #[derive(Clone, Copy, Debug)]
 enum Stride {
     /// To the next event.
     Event,
-    /// By so much.
+    /// By this much.
     Step(Nanos),
-    /// To when a completion may come.
+    /// To the bound for the next completion.
     Bound,
 }
 
@@ -74,7 +74,8 @@ impl Stride {
     }
 }
 
-/// Submits the bursts, moving time in strides. Answers when each command was submitted and all completions.
+/// Submits the bursts and advances time in strides. Returns when each command was submitted, and all
+/// completions.
 fn run(ssd: &mut Ssd, bursts: &[Burst], stride: Stride) -> (Vec<Instant>, Vec<Completion>) {
     let mut now = Instant::ZERO;
     let mut submitted = Vec::new();
@@ -92,7 +93,7 @@ fn run(ssd: &mut Ssd, bursts: &[Burst], stride: Stride) -> (Vec<Instant>, Vec<Co
     (submitted, completions)
 }
 
-/// Submits the commands of one burst, and notes when.
+/// Submits the commands of one burst and records the time.
 fn submit(ssd: &mut Ssd, burst: &Burst, now: Instant, submitted: &mut Vec<Instant>) {
     for n in 0..burst.count {
         let range = u64::from(ssd.slots() - burst.slots);
@@ -122,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_commands_give_the_same_completions_however_time_is_cut(bursts in bursts(), image in 0..4_usize) {
+    fn the_same_commands_give_the_same_completions_in_any_time_steps(bursts in bursts(), image in 0..4_usize) {
         let [by_event, by_step, by_bound] =
             [Stride::Event, Stride::Step(Nanos::micros(7)), Stride::Bound].map(|stride| {
                 let mut ssd = Ssd::from_image(&IMAGES[image]);
@@ -139,11 +140,11 @@ proptest! {
         for (number, burst) in bursts.iter().enumerate() {
             submit(&mut ssd, burst, now, &mut Vec::new());
             let until = bursts.get(number + 1).map_or(Instant::FAR_FUTURE, |next| now + next.gap);
-            // The latest that was ever promised for those that are outstanding.
+            // The latest bound given so far for the outstanding commands.
             let mut promised = now;
             while ssd.outstanding() > 0 {
                 let bound = ssd.completion_bound().expect("something is outstanding");
-                prop_assert!(bound >= now, "the bound {bound:?} is past at {now:?}");
+                prop_assert!(bound >= now, "the bound {bound:?} is in the past at {now:?}");
                 promised = promised.max(bound);
                 let next = ssd.next_event().expect("something is outstanding");
                 if next > until {
@@ -165,8 +166,8 @@ proptest! {
     }
 }
 
-/// Writes whose garbage lies on some dies only: every stripe brings slots to die 0 that are never written again, and
-/// slots to the other dies that are overwritten at once.
+/// Writes whose garbage is on some dies only: every stripe puts slots on die 0 that are never written again,
+/// and slots on the other dies that are overwritten at once.
 #[test]
 fn writes_that_leave_garbage_on_some_dies_only_do_not_stall() {
     for image in &*IMAGES {
@@ -203,7 +204,7 @@ fn sixty_four_thousand_commands_may_be_outstanding() {
 }
 
 #[test]
-fn images_of_one_seed_are_alike_and_of_two_seeds_are_not() {
+fn images_of_one_seed_are_equal_and_of_two_seeds_differ() {
     let latencies = |seed| {
         let mut ssd = Ssd::new(&profile(), Condition::Fragmented, seed);
         let mut completions = Vec::new();

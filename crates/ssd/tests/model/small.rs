@@ -1,4 +1,4 @@
-//! A device small enough to fill and empty many times within a test.
+//! A device small enough to be filled and emptied many times in a test.
 
 use ssd::{Command, CommandKind, Completion, Profile, Ssd};
 use units::{ByteRate, Bytes, Instant, Nanos};
@@ -25,7 +25,8 @@ pub(crate) fn consumer_profile() -> Profile {
     profile
 }
 
-/// The second one with suspensions down to the last moment, and programs that take no longer than the link.
+/// The consumer profile, but suspensions are possible until the last moment, and a program takes no longer
+/// than the link.
 pub(crate) fn hasty_profile() -> Profile {
     let mut profile = consumer_profile();
     profile.flash.suspend = true;
@@ -37,23 +38,23 @@ pub(crate) fn hasty_profile() -> Profile {
     profile
 }
 
-/// Lets time pass until nothing is outstanding.
+/// Advances time until nothing is outstanding.
 ///
 /// # Panics
-/// If that does not come within a simulated minute.
+/// If that takes more than a simulated minute.
 pub(crate) fn finish(ssd: &mut Ssd, on_complete: &mut impl FnMut(Completion)) -> Instant {
     let mut now = Instant::ZERO;
     while ssd.outstanding() > 0 {
-        now = ssd.next_event().expect("with commands outstanding something goes on");
+        now = ssd.next_event().expect("outstanding commands have events");
         assert!(now < Instant::ZERO + Nanos::secs(60), "{} commands never complete", ssd.outstanding());
         ssd.advance(now, on_complete);
     }
     now
 }
 
-/// How long one command takes on an otherwise quiet device, from `now` on.
+/// Time of one command on an idle device, starting at `now`.
 pub(crate) fn time_alone(ssd: &mut Ssd, now: Instant, kind: CommandKind, slot: u32, slots: u32) -> Nanos {
-    assert_eq!(ssd.outstanding(), 0, "the device is quiet");
+    assert_eq!(ssd.outstanding(), 0, "the device is idle");
     ssd.advance(now, &mut |_| {});
     ssd.submit(now, Command { tag: 0, kind, slot, slots });
     let mut done = None;

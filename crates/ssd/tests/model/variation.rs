@@ -1,4 +1,4 @@
-//! Equal commands take unequally long, as the profile's table `[variation]` says.
+//! Equal commands take different times, as the table `[variation]` of the profile says.
 
 use crate::fact_table::Bench;
 use ssd::{Profile, VariationProfile};
@@ -30,15 +30,15 @@ fn lone_buffered_writes_spread_evenly_around_the_same_latency() {
 }
 
 #[test]
-fn one_read_in_so_many_is_a_retry() {
+fn one_read_in_n_is_a_retry() {
     let slowest = bench(|_| {}).lone_commands(READS).percentile(999);
     let reads = bench(|variation| {
         variation.read_retry_interval = 50;
         variation.read_retry = Nanos::micros(80);
     })
     .lone_commands(READS);
-    assert!(reads.percentile(970) <= slowest, "97 of 100 reads are not");
-    assert!(reads.percentile(990) > slowest + 60.0, "1 of 100 is, as 2 of 100 are");
+    assert!(reads.percentile(970) <= slowest, "97 of 100 reads are not retries");
+    assert!(reads.percentile(990) > slowest + 60.0, "1 of 100 reads is a retry, because 2 of 100 are");
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn housekeeping_delays_the_commands_that_come_meanwhile() {
         variation.housekeeping_gap = Nanos::millis(10);
     })
     .lone_commands(WRITES);
-    assert_eq!(writes.percentile(980), even, "the firmware is away for one per cent of the time");
+    assert_eq!(writes.percentile(980), even, "housekeeping takes one per cent of the time");
     let last = writes.percentile(999);
     assert!(
         (even + 50.0..even + 101.0).contains(&last),
-        "{last} us is not up to a round of housekeeping more"
+        "{last} us is not within one housekeeping pause of {even}"
     );
 }
