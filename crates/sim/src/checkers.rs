@@ -1,13 +1,11 @@
 //! What must hold in every run, whatever the seed.
 //!
-//! The checkers stand outside the scheduler and the device and keep books of their own:
+//! The checkers are outside the scheduler and the device, and have their own records:
 //!
-//! * an IO passes its stations once each and in order, so none is lost and none is done twice;
-//! * within a tenant's class, IOs are submitted in the order in which they arrived;
-//! * a client sends only within its credit;
-//! * the scheduler's count of queued and submitted IOs is the true one at every step, and zero at the end;
-//! * bytes are conserved: what was answered is what arrived;
-//! * the scheduler never asks to be woken at a moment that has passed.
+//! * an IO passes each station once and in order, so none is lost and none is done twice; * within a tenant's
+//! class, IOs are submitted in order of arrival; * a client sends only within its credit; * the scheduler's
+//! count of queued and submitted IOs is correct at every step, and zero at the end; * bytes are conserved:
+//! what arrived is what was answered; * the scheduler never asks to be woken in the past.
 
 use crate::workload::Request;
 use sched::{Backlog, Io, IoId, Mark, Priority};
@@ -18,66 +16,66 @@ use units::{Bytes, Instant, TenantId};
 /// Where an IO is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Station {
-    /// On the way to the switch.
+    /// On its way to the switch.
     Sent,
     /// In the scheduler's queue.
     Arrived,
     /// In the SSD.
     Submitted,
-    /// On the way back.
+    /// On its way back.
     Completed,
-    /// At the client again.
+    /// Back at the client.
     Answered,
 }
 
 /// Something that must never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// An IO came to a station out of turn.
+    /// An IO reached a station out of order.
     OutOfTurn {
-        /// Which.
+        /// The IO.
         id: IoId,
-        /// Where it was; `None` if it was never heard of.
+        /// Where it was; `None` if it was unknown.
         was: Option<Station>,
-        /// Where it came.
+        /// The station it reached.
         came: Station,
     },
     /// An IO was submitted before one that arrived earlier in the same class.
     Overtaken {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// Which was submitted.
+        /// The IO that was submitted.
         submitted: IoId,
-        /// Which should have been.
+        /// The IO that should have been.
         expected: Option<IoId>,
     },
-    /// An IO left the scheduler other than it went in.
+    /// An IO left the scheduler changed.
     Altered {
-        /// As it left.
+        /// The IO as it left.
         io: Io,
     },
-    /// The scheduler miscounts.
+    /// The scheduler's counts are wrong.
     Miscounted {
-        /// What it says.
+        /// What it reports.
         says: Backlog,
-        /// What is true.
+        /// The true counts.
         truth: Backlog,
     },
     /// A wake-up that is not in the future.
     LateWake {
-        /// Asked for at.
+        /// Time of the request.
         now: Instant,
-        /// Asked for.
+        /// The requested time.
         at: Instant,
     },
-    /// Nothing will ever happen again, and yet there are IOs outstanding.
+    /// No event is left, but IOs are outstanding.
     Stuck {
-        /// When.
+        /// The time.
         now: Instant,
-        /// What the scheduler has.
+        /// The scheduler's counts.
         backlog: Backlog,
     },
-    /// Bytes that arrived and bytes that were answered differ when all is over.
+    /// At the end, bytes that arrived differ from bytes that were answered.
     Unbalanced {
         /// Bytes that arrived at the switch.
         arrived: Bytes,
@@ -94,7 +92,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// The books.
+/// The records.
 pub(crate) struct Checkers {
     stations: Vec<Option<Station>>,
     order: Vec<[VecDeque<IoId>; Priority::CLASSES]>,
@@ -130,7 +128,7 @@ impl Checkers {
         if was != expected {
             return Err(Violation::OutOfTurn { id, was, came });
         }
-        // The engine gives the number of an answered IO to a later one.
+        // The engine reuses the number of an answered IO.
         self.stations[index] = if came == Station::Answered { None } else { Some(came) };
         Ok(())
     }

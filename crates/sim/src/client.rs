@@ -1,4 +1,5 @@
-//! A tenant's side: the application that asks, and what it has asked for that has not been sent yet.
+//! The client side of a tenant: the application that requests IOs, and the requested IOs that were not sent
+//! yet.
 
 use crate::host::Place;
 use crate::workload::{Arrival, Generator, Request};
@@ -7,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
-/// An IO that the application has asked for and the client has not sent yet.
+/// An IO that the application has requested and the client has not sent yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) request: Request,
@@ -41,7 +42,7 @@ impl Client {
         }
     }
 
-    /// The application asks for one more IO. Answers when it may ask for the one after, under its own rate.
+    /// The application requests one more IO. Returns when its own rate allows the next one.
     pub(crate) fn ask(&mut self, now: Instant) -> Instant {
         let request = self.generator.next();
         self.waiting.push_back(Waiting { request, asked_at: now });
@@ -52,17 +53,17 @@ impl Client {
         self.paced_until.max(now)
     }
 
-    /// When an application that has just got an IO back may ask for the next.
+    /// When an application that just got an IO back may request the next one.
     pub(crate) fn may_ask_at(&self, now: Instant) -> Instant {
         self.paced_until.max(now)
     }
 
-    /// The IO to put on the wire when it is this tenant's turn.
+    /// The IO to send when it is this tenant's turn.
     pub(crate) fn send(&mut self) -> Waiting {
-        self.waiting.pop_front().expect("a tenant's turn comes when it has asked for something")
+        self.waiting.pop_front().expect("it is the tenant's turn only if it has waiting IOs")
     }
 
-    /// The gap to the next arrival of an open workload; `None` for a closed one.
+    /// The time to the next arrival of an open workload; `None` for a closed one.
     pub(crate) fn open_gap(&mut self) -> Option<Nanos> {
         match self.spec.workload.arrival {
             Arrival::Open { iops } => Some(self.generator.gap(iops)),

@@ -1,6 +1,6 @@
-//! The loop: take the earliest thing that happens, let it happen, ask the scheduler, repeat.
+//! The main loop: take the earliest event, handle it, ask the scheduler, repeat.
 //!
-//! Within one instant the device speaks first, then messages arrive, then the scheduler decides; so a completion and an
+//! Within one instant, the device comes first, then messages, then the scheduler. So a completion and an
 //! arrival at the same nanosecond are both known to the decision.
 
 use crate::checkers::{Checkers, Violation};
@@ -17,35 +17,35 @@ use ssd::{Command, Image, Ssd};
 use std::hash::Hasher;
 use units::{Instant, TenantId};
 
-/// Runs a world to its end: all that was asked for is answered, or a checker objects.
+/// Runs a world to its end: everything requested is answered, or a checker reports a violation.
 pub fn run(world: &World) -> Result<Results, Violation> {
     run_with(world, world.policy.build())
 }
 
-/// The same with a scheduler that the world does not name.
+/// The same with a given scheduler instead of the world's.
 pub fn run_with(world: &World, policy: Box<dyn Policy>) -> Result<Results, Violation> {
     run_on(world, policy, &Image::new(&world.profile, world.condition, world.seed))
 }
 
-/// The same on an SSD that was conditioned before: the world's profile and condition are those of `image`.
+/// The same on a conditioned SSD. The profile and condition are those of `image`.
 pub fn run_on(world: &World, policy: Box<dyn Policy>, image: &Image) -> Result<Results, Violation> {
     Engine::new(world, policy, Ssd::from_image(image)).run()
 }
 
 enum Event {
-    /// The application of this tenant may ask for its next IO.
+    /// The application of this tenant may request its next IO.
     Ask(TenantId),
     /// An IO reaches the switch.
     Arrive(IoId),
     /// Its completion reaches the client.
     Answer(IoId),
-    /// An interval is over: note what the scheduler shows.
+    /// The end of an interval: record what the scheduler reports.
     Look,
-    /// A period of PARDA is over.
+    /// The end of a PARDA period.
     Period,
 }
 
-/// One IO under way.
+/// One IO in progress.
 #[derive(Clone, Copy)]
 struct Flight {
     io: Io,
@@ -154,14 +154,14 @@ impl<'w> Engine<'w> {
         })
     }
 
-    /// The earliest thing that can happen; `None` when all is over.
+    /// The time of the earliest event; `None` at the end of the run.
     fn next_instant(&self) -> Result<Option<Instant>, Violation> {
         let outstanding = self.flights.len() - self.free.len();
         let messages = self.events.next_at();
         if outstanding == 0 && messages.is_none() {
             return Ok(None);
         }
-        // A device with nothing to do for anybody still collects garbage: with nothing outstanding it need not be run.
+        // An idle device still collects garbage. If no IO is outstanding, it need not run.
         let backlog = self.policy.backlog();
         let device = if backlog.in_flight > 0 { self.ssd.next_event() } else { None };
         match [messages, self.wake_at, device].into_iter().flatten().min() {
@@ -189,7 +189,7 @@ impl<'w> Engine<'w> {
         self.send(place.host)
     }
 
-    /// Puts on the wire what a host's window covers.
+    /// Sends the IOs that a host's window allows.
     fn send(&mut self, host: usize) -> Result<(), Violation> {
         while let Some(tenant) = self.hosts[host].next() {
             let waiting = self.clients[tenant.index()].send();
@@ -225,7 +225,7 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Notes what the scheduler shows. There is no next look if it shows nothing, or when the workloads have stopped.
+    /// Records what the scheduler reports. Stops if it reports nothing, or when the workloads have stopped.
     fn look(&mut self) {
         let Some(view) = self.policy.ssd_view(self.now) else { return };
         self.views.push((self.now, view));
@@ -303,8 +303,8 @@ impl<'w> Engine<'w> {
         self.send(place.host)
     }
 
-    /// The hosts tell each other what they have seen, and set their windows. There is no next period when the workloads have
-    /// stopped: what is left fits any window.
+    /// The hosts exchange their latencies and set their windows. There is no further period after the
+    /// workloads have stopped: any window is large enough for the rest.
     fn on_period(&mut self) -> Result<(), Violation> {
         let ClientChoice::Parda { config, scope } = &self.world.clients else { return Ok(()) };
         let samples: Vec<LatencySample> = self.hosts.iter_mut().map(Host::publish).collect();
@@ -350,7 +350,7 @@ impl<'w> Engine<'w> {
     }
 
     fn flight(&self, id: IoId) -> &Flight {
-        self.flights[id.0 as usize].as_ref().expect("the IO is under way")
+        self.flights[id.0 as usize].as_ref().expect("the IO is in progress")
     }
 }
 

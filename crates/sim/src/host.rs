@@ -1,7 +1,8 @@
-//! A host: what its tenants have in common. The link to the switch, the window that holds back, and the order within it.
+//! A host: what its tenants share. The link to the switch, the window, and the order of IOs within the
+//! window.
 //!
-//! With credits every tenant is a host of its own. With PARDA the tenants that name the same host are its VMs: they share one
-//! window, and the host's own fair queue decides whose IO is next.
+//! With credits, every tenant has its own host. With PARDA, tenants that name the same host are VMs on it:
+//! they share one window, and the host's own fair queue decides whose IO is next.
 
 use crate::network::Link;
 use crate::results::{WindowPoint, Windows};
@@ -16,20 +17,20 @@ pub(crate) struct Host {
     window: ClientWindow,
     takes_credit: bool,
     queue: LocalQueue,
-    /// Looked at only by PARDA.
+    /// Used only by PARDA.
     shares: VmShares,
     vms: Vec<TenantId>,
     points: Vec<WindowPoint>,
 }
 
-/// Where a tenant is: on which host, as its how-manieth VM.
+/// The host of a tenant, and its index among the VMs of that host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) host: usize,
     pub(crate) vm: usize,
 }
 
-/// The hosts of all tenants, and where each tenant is. `credit` is what the scheduler grants a tenant to begin with.
+/// The hosts of all tenants, and the place of each tenant. `credit` is the initial credit of a tenant.
 pub(crate) fn hosts(
     choice: &ClientChoice,
     tenants: &[TenantSpec],
@@ -78,13 +79,13 @@ impl Host {
         }
     }
 
-    /// The application of a VM asks for one more IO.
+    /// The application of a VM requests one more IO.
     pub(crate) fn on_ask(&mut self, now: Instant, vm: usize) {
         self.queue.push(vm);
         self.shares.on_ask(now, vm);
     }
 
-    /// Whose IO goes on the wire, if there is one and the window has room.
+    /// The tenant whose IO is sent next, if there is one and the window has room.
     pub(crate) fn next(&mut self) -> Option<TenantId> {
         if self.queue.is_empty() || !self.window.try_submit() {
             return None;
@@ -92,18 +93,18 @@ impl Host {
         self.queue.pop().map(|vm| self.vms[vm])
     }
 
-    /// A completion has come, and with it the credit.
+    /// A completion arrived, with its credit.
     pub(crate) fn on_answer(&mut self, now: Instant, vm: usize, credit: Credit, latency: Nanos) {
         _ = self.window.on_completion(self.takes_credit.then_some(credit), Some(latency));
         self.shares.on_end(now, vm);
     }
 
-    /// What it has seen since it was last asked; nothing if it does not take part in PARDA.
+    /// The latencies since the last call; empty if the host does not use PARDA.
     pub(crate) fn publish(&mut self) -> LatencySample {
         self.window.parda().map(PardaWindow::publish).unwrap_or_default()
     }
 
-    /// A period is over in which the hosts saw `aggregate`.
+    /// The end of a period in which the hosts saw `aggregate`.
     pub(crate) fn on_period(&mut self, now: Instant, aggregate: LatencySample) {
         let Some(parda) = self.window.parda() else { return };
         let beta = self.shares.on_period(now, parda.window(), parda.config().beta_per_share);
@@ -111,7 +112,7 @@ impl Host {
         self.points.push(WindowPoint { at: now, window: parda.window(), latency: parda.latency(), beta });
     }
 
-    /// The course of its window.
+    /// The window over time.
     pub(crate) fn into_windows(self) -> Windows {
         Windows { tenants: self.vms, points: self.points }
     }
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn with_parda_tenants_of_a_host_share_it_unless_they_obey_nobody() {
+    fn with_parda_tenants_of_a_host_share_it_unless_they_ignore_the_window() {
         let config = PardaConfig::new(Nanos::millis(1), Nanos::millis(10));
         let choice = ClientChoice::Parda { config, scope: LatencyScope::AllHosts };
         assert_eq!(places(&choice), [(0, 0), (1, 0), (0, 1), (2, 0)]);

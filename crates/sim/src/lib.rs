@@ -1,8 +1,8 @@
-//! Whole worlds in virtual time, replayed by seed.
+//! Simulates worlds in virtual time; a seed repeats a run exactly.
 //!
-//! A world is tenants with workloads, a network, one SSD's scheduler and the SSD model. The scheduler is the very code
-//! that the product runs; only the wire and the flash are stand-ins. One seed decides everything, so a run that went wrong
-//! can be had again.
+//! A world has tenants with workloads, a network, the scheduler of one SSD, and the SSD model. The scheduler
+//! is the same code as in the product; only network and flash are models. One seed determines everything, so
+//! a failed run can be repeated.
 //!
 //! ```text
 //!  workload ─► client window ─► network ─► Policy ─► SSD model
@@ -10,10 +10,10 @@
 //!     └──────── credit ◄─ network ◄─ completion ◄────────┘
 //! ```
 //!
-//! Checkers watch every run ([`checkers`]): nothing is lost or done twice, order is kept within a tenant's class, no more
-//! bytes leave than came in, and when all is over nothing is left behind.
+//! Checkers watch every run ([`checkers`]): nothing is lost or done twice, the order within a tenant's class
+//! is kept, no more bytes leave than arrived, and nothing is left at the end.
 //!
-//! Reading order: [`world`] (what is simulated), [`engine`] (the loop), then the parts.
+//! Reading order: [`world`] (what is simulated), [`engine`] (the main loop), then the parts.
 
 pub mod checkers;
 mod client;

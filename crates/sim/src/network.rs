@@ -1,33 +1,35 @@
-//! What lies between a client and the switch: a delay per message, and a link that carries one message at a time.
+//! The network between a client and the switch: a delay per message, and a link that carries one message at a
+//! time.
 //!
-//! Each tenant has a link of its own to the switch, full duplex. A message occupies the link for its bytes, then travels
-//! for the delay; messages of one direction of one link arrive in the order in which they were sent.
+//! Each host has its own full-duplex link to the switch. A message occupies the link for its bytes, then
+//! travels for the delay. Messages in one direction of one link arrive in the order in which they were sent.
 
 use rand::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{ByteRate, Bytes, Instant, Nanos};
 
-/// Header bytes that travel with a command or its completion (a 72-byte capsule, a 24-byte PDU).
+/// Header bytes of a command or its completion (a 72-byte capsule, a 24-byte PDU).
 const HEADER: Bytes = Bytes(72);
 
-/// The same for every tenant.
+/// The same for all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// One way, without the time the bytes take.
+    /// One-way delay, without the transmission time of the bytes.
     pub delay: Nanos,
-    /// Up to this much is added to the delay, evenly distributed.
+    /// Maximum random addition to the delay, evenly distributed.
     pub jitter: Nanos,
-    /// What one link carries.
+    /// Bandwidth of one link.
     pub rate: ByteRate,
 }
 
 impl Network {
-    /// RDMA-class: 9 µs one way, 100 Gb/s (the testbed of Gimbal §5.1 as the SSD model was calibrated on it).
+    /// RDMA-class: 9 µs one way, 100 Gb/s (the testbed of Gimbal §5.1, with which the SSD model was
+    /// calibrated).
     pub const RDMA_100G: Network =
         Network { delay: Nanos::micros(9), jitter: Nanos::ZERO, rate: ByteRate(12_500_000_000) };
 }
 
-/// One direction of one tenant's link.
+/// One direction of one link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
     free_at: Instant,
@@ -35,7 +37,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// When a message with `payload` that is sent now arrives.
+    /// When a message with `payload` arrives if it is sent now.
     pub(crate) fn send(
         &mut self,
         network: &Network,

@@ -1,4 +1,4 @@
-//! Future events in time order; those of one instant in the order in which they were foreseen.
+//! Future events in order of time; events at the same instant in order of insertion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

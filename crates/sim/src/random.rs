@@ -1,7 +1,8 @@
 //! Random worlds: everything that a world can be, drawn from one seed.
 //!
-//! They are small (a few dozen milliseconds of virtual time) and odd on purpose: tenants that come and go, sizes that do not
-//! fit a slot, clients that ignore their credit, tight limits next to none, links with jitter.
+//! They are small (a few dozen milliseconds of virtual time) and odd on purpose: tenants that start and stop,
+//! sizes that do not match a slot, clients that ignore their credit, tight limits next to none, links with
+//! jitter.
 
 use crate::network::Network;
 use crate::workload::{Arrival, Pattern, SizeMix, Workload};
@@ -39,7 +40,8 @@ pub fn world(seed: u64) -> World {
     }
 }
 
-/// A DCT983 small enough to be made a few hundred times: a quarter of the dies, so that the spare still suffices.
+/// A DCT983 small enough to be created a few hundred times: a quarter of the dies, so that the spare flash is
+/// still enough.
 fn profile() -> Profile {
     let mut profile = Profile::default();
     profile.geometry.capacity = Bytes::gib(1);
@@ -57,7 +59,7 @@ fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
     }
 }
 
-/// Not a calibration: anything that is allowed.
+/// Not a calibration: any allowed value.
 fn reflex(random: &mut Xoshiro256PlusPlus) -> ReflexConfig {
     let rate: u64 = random.random_range(20_000..600_000);
     let point = |micros, percent| SupplyPoint {
@@ -75,7 +77,7 @@ fn reflex(random: &mut Xoshiro256PlusPlus) -> ReflexConfig {
     config
 }
 
-/// Not a calibration: anything that is allowed.
+/// Not a calibration: any allowed value.
 fn flashfq(random: &mut Xoshiro256PlusPlus) -> FlashfqConfig {
     let mut cost = |most: u64| LinearCost {
         base: Nanos(random.random_range(100..most)),

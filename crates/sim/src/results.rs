@@ -1,10 +1,10 @@
-//! What a run found: per tenant and direction, bandwidth over time and latency in three readings.
+//! The results of a run: bandwidth over time and three kinds of latency, per tenant and direction.
 
 use hdrhistogram::Histogram;
 use sched::{Fixed, SsdView};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
-/// Significant decimal digits kept of a latency.
+/// Significant decimal digits of a latency.
 const DIGITS: u8 = 3;
 
 /// The results of one run.
@@ -18,33 +18,34 @@ pub struct Results {
     pub interval: Nanos,
     /// A hash of every decision and completion with its time: equal for equal worlds, on every machine.
     pub fingerprint: u64,
-    /// IOs that came back, the warm-up's included.
+    /// IOs answered, including the warm-up.
     pub ios: u64,
-    /// What the scheduler showed at the end of each interval, the warm-up's included; empty if it shows nothing.
+    /// What the scheduler reported at the end of each interval, including the warm-up; empty if it reports
+    /// nothing.
     pub views: Vec<(Instant, SsdView)>,
-    /// PARDA's windows, host by host; without points for hosts that have none.
+    /// PARDA's windows per host; no points for hosts without one.
     pub windows: Vec<Windows>,
 }
 
-/// The course of one host's window.
+/// The window of one host over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// The tenants that are the host's VMs.
     pub tenants: Vec<TenantId>,
-    /// At the end of each period, the warm-up's included.
+    /// At the end of each period, including the warm-up.
     pub points: Vec<WindowPoint>,
 }
 
-/// What a host made of one period.
+/// The result of one period for a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowPoint {
     /// When it ended.
     pub at: Instant,
-    /// IOs that may be outstanding from now on.
+    /// IOs that may be outstanding from then on.
     pub window: Fixed,
-    /// The latency that it goes by; `None` before the first.
+    /// The latency that it uses; `None` before the first sample.
     pub latency: Option<Nanos>,
-    /// What its VMs' shares came to.
+    /// The host's β, from the shares of its VMs.
     pub beta: Fixed,
 }
 
@@ -55,7 +56,7 @@ impl Results {
     }
 }
 
-/// One tenant's part.
+/// The results of one tenant.
 #[derive(Clone, Debug)]
 pub struct TenantResults {
     /// Its name.
@@ -64,11 +65,11 @@ pub struct TenantResults {
     pub read: Direction,
     /// Its writes.
     pub write: Direction,
-    /// What came back in each interval of the measured time.
+    /// The IOs answered in each interval of the measured time.
     pub series: Vec<Point>,
 }
 
-/// What came back to one tenant in one interval.
+/// The IOs of one tenant answered in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     /// Its reads.
@@ -80,18 +81,18 @@ pub struct Point {
 /// IOs of one direction in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many.
+    /// Number of IOs.
     pub ios: u64,
     /// Their bytes.
     pub bytes: Bytes,
-    /// Their latencies inside the SSD, added up.
+    /// Sum of their latencies inside the SSD.
     pub device_latency: Nanos,
-    /// Their latencies seen from the network, added up.
+    /// Sum of their latencies seen from the network.
     pub network_latency: Nanos,
 }
 
 impl Tally {
-    /// Adds what another tally counted.
+    /// Adds another tally.
     pub fn add(&mut self, other: Tally) {
         self.ios += other.ios;
         self.bytes += other.bytes;
@@ -110,7 +111,7 @@ impl TenantResults {
         }
     }
 
-    /// Both directions together, over the measured time.
+    /// Bandwidth of both directions over the measured time.
     pub fn bandwidth(&self, duration: Nanos) -> ByteRate {
         ByteRate::measured(self.read.bytes + self.write.bytes, duration).unwrap_or_default()
     }
@@ -119,7 +120,7 @@ impl TenantResults {
 /// Reads or writes of one tenant.
 #[derive(Clone, Debug)]
 pub struct Direction {
-    /// IOs that came back in the measured time.
+    /// IOs answered in the measured time.
     pub ios: u64,
     /// Their bytes.
     pub bytes: Bytes,
@@ -133,14 +134,14 @@ impl Direction {
     }
 }
 
-/// The three readings of latency, each in nanoseconds.
+/// Three kinds of latency, each in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     /// Inside the SSD: submission to completion.
     pub device: Histogram<u64>,
-    /// Seen from the network: sent by the client to completion at the client (the papers' reading).
+    /// Seen from the network: from sending by the client to completion at the client (as in the papers).
     pub network: Histogram<u64>,
-    /// End to end: asked for by the application to completion, the wait for credit included.
+    /// End to end: from the request of the application to completion, including the wait for credit.
     pub end_to_end: Histogram<u64>,
 }
 
@@ -150,7 +151,8 @@ impl Latencies {
         Latencies { device: histogram(), network: histogram(), end_to_end: histogram() }
     }
 
-    /// Notes one IO. Histograms grow with the longest latency: a tenth of what they would take for the longest thinkable one.
+    /// Records one IO. Histograms grow with the longest latency; that takes a tenth of the memory needed for
+    /// the longest possible one.
     pub(crate) fn record(&mut self, device: Nanos, network: Nanos, end_to_end: Nanos) {
         let readings =
             [(&mut self.device, device), (&mut self.network, network), (&mut self.end_to_end, end_to_end)];

@@ -1,4 +1,4 @@
-//! What a tenant does: which IOs, and when the application asks for the next one.
+//! The workload of a tenant: its IOs, and when the application requests the next one.
 
 use rand::Rng;
 use rand_distr::{Distribution, Exp};
@@ -7,30 +7,30 @@ use sched::Priority;
 use ssd::CommandKind;
 use units::{ByteRate, Bytes, Nanos};
 
-/// The SSD model's unit of address and length.
+/// The unit of addresses and lengths in the SSD model.
 pub(crate) const SLOT: Bytes = Bytes(4096);
 
 /// A tenant's workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// When the next IO is asked for.
+    /// When the next IO is requested.
     pub arrival: Arrival,
-    /// Of a hundred IOs, so many are reads.
+    /// Percentage of reads.
     pub read_percent: u8,
-    /// Where they go.
+    /// Where the IOs go.
     pub pattern: Pattern,
-    /// How large they are.
+    /// The sizes of the IOs.
     pub sizes: SizeMix,
-    /// The part of the device that is used, in 4 KiB slots; `None` is all of it.
+    /// The part of the device that is used, in 4 KiB slots; `None` is the whole device.
     pub region: Option<(u32, u32)>,
-    /// Classes of the IOs: one of these for each, evenly chosen. Never empty.
+    /// Priority classes: each IO gets one of these, evenly chosen. Never empty.
     pub priorities: Vec<Priority>,
-    /// The application asks for no more than this.
+    /// The highest rate at which the application requests IOs.
     pub rate_max: Option<ByteRate>,
 }
 
 impl Workload {
-    /// Reads (`read_percent` 100), writes (0) or a mix of one size, always `depth` of them outstanding.
+    /// Reads (`read_percent` 100), writes (0) or a mix, of one size, always `depth` of them outstanding.
     pub fn closed(depth: u32, size: Bytes, read_percent: u8, pattern: Pattern) -> Workload {
         Workload {
             arrival: Arrival::Closed { depth },
@@ -44,15 +44,15 @@ impl Workload {
     }
 }
 
-/// When the next IO is asked for.
+/// When the next IO is requested.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrival {
-    /// As soon as one has come back: always `depth` outstanding.
+    /// When one has come back: always `depth` outstanding.
     Closed {
-        /// IOs outstanding, those waiting for credit in the client included.
+        /// Outstanding IOs, including those that wait for credit in the client.
         depth: u32,
     },
-    /// At random moments (Poisson), whether or not earlier ones have come back.
+    /// At random times (Poisson), independent of completions.
     Open {
         /// Mean arrivals per second. Never zero.
         iops: u32,
@@ -62,9 +62,9 @@ pub enum Arrival {
 /// Where IOs go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Anywhere in the region, aligned to the IO's size.
+    /// Anywhere in the region, aligned to the size of the IO.
     Random,
-    /// One after the other, from a random start, around and around the region.
+    /// Sequential from a random start; wraps around at the end of the region.
     Sequential,
 }
 
@@ -84,11 +84,14 @@ impl SizeMix {
     /// These sizes, each as often as its weight says.
     ///
     /// # Panics
-    /// If there is no size, a size is no positive multiple of 4 KiB, or all weights are zero.
+    /// If there is no size, a size is not a positive multiple of 4 KiB, or all weights are zero.
     pub fn new(sizes: Vec<(Bytes, u32)>) -> SizeMix {
         assert!(sizes.iter().any(|(_, weight)| *weight > 0), "a mix of sizes needs a weight above zero");
         for (size, _) in &sizes {
-            assert!(size.0 > 0 && size.0.is_multiple_of(SLOT.0), "{size} is no positive multiple of 4 KiB");
+            assert!(
+                size.0 > 0 && size.0.is_multiple_of(SLOT.0),
+                "{size} is not a positive multiple of 4 KiB"
+            );
         }
         SizeMix { sizes }
     }
@@ -113,11 +116,11 @@ impl SizeMix {
             }
             at -= weight;
         }
-        unreachable!("{at} lies beyond the sum of the weights, {total}")
+        unreachable!("{at} is beyond the sum of the weights, {total}")
     }
 }
 
-/// One IO as the application asks for it.
+/// One IO as the application requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) kind: CommandKind,
@@ -135,18 +138,18 @@ impl Request {
         self.kind == CommandKind::Read
     }
 
-    /// Bytes that travel to the switch with it.
+    /// Bytes sent to the switch with it.
     pub(crate) fn bytes_out(&self) -> Bytes {
         if self.is_read() { Bytes::ZERO } else { self.length() }
     }
 
-    /// Bytes that travel back.
+    /// Bytes sent back.
     pub(crate) fn bytes_back(&self) -> Bytes {
         if self.is_read() { self.length() } else { Bytes::ZERO }
     }
 }
 
-/// Draws a tenant's IOs, one after the other.
+/// Draws a tenant's IOs one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Generator {
     workload: Workload,
@@ -157,7 +160,7 @@ pub(crate) struct Generator {
 
 impl Generator {
     /// # Panics
-    /// If the region is too small for the largest size or ends beyond the device.
+    /// If the region is too small for the largest size, or ends beyond the device.
     pub(crate) fn new(workload: Workload, device_slots: u32, mut random: Xoshiro256PlusPlus) -> Generator {
         let region = workload.region.unwrap_or((0, device_slots));
         let largest = workload.sizes.sizes.iter().map(|(size, _)| size.0 / SLOT.0).max().unwrap_or(0);

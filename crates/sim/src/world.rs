@@ -1,4 +1,4 @@
-//! What is simulated: a world is plain data, and together with its seed it determines every byte of the results.
+//! What is simulated: a world is plain data. Together with its seed it determines every byte of the results.
 
 use crate::network::Network;
 use crate::workload::Workload;
@@ -11,23 +11,23 @@ use units::{Instant, Nanos};
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// Decides every random choice of workloads, network and device.
+    /// Determines every random choice of workloads, network and device.
     pub seed: u64,
     /// The SSD.
     pub profile: Profile,
-    /// The state its flash is in when the run starts.
+    /// The initial state of its flash.
     pub condition: Condition,
-    /// The scheduler in front of it.
+    /// The scheduler.
     pub policy: PolicyChoice,
-    /// What holds the clients back.
+    /// How the clients limit their outstanding IOs.
     pub clients: ClientChoice,
-    /// What lies between the clients and the switch.
+    /// The network between the clients and the switch.
     pub network: Network,
-    /// Who uses it. A tenant's [`units::TenantId`] is its place here.
+    /// The tenants. The index of a tenant is its [`units::TenantId`].
     pub tenants: Vec<TenantSpec>,
-    /// Left out of the results.
+    /// Not included in the results.
     pub warm_up: Nanos,
-    /// Measured time after the warm-up; then the workloads stop and what is outstanding is waited for.
+    /// Measured time after the warm-up. Then the workloads stop, and the run waits for outstanding IOs.
     pub duration: Nanos,
     /// Length of one point of the series. Never zero.
     pub interval: Nanos,
@@ -40,7 +40,7 @@ impl World {
     }
 }
 
-/// Which scheduler.
+/// The scheduler of a world.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one to a world")]
 pub enum PolicyChoice {
@@ -76,27 +76,27 @@ impl PolicyChoice {
     }
 }
 
-/// What holds the clients back.
+/// How the clients limit their outstanding IOs.
 #[derive(Clone, Debug, Default)]
 pub enum ClientChoice {
-    /// The switch's credit, which a scheduler that knows none leaves unbounded.
+    /// By the switch's credit; unlimited with a scheduler that gives none.
     #[default]
     Credits,
-    /// PARDA: a window per host, by the latency that the hosts see. Credits are not looked at.
+    /// By PARDA: a window per host, set by the latency that the hosts see. Credits are ignored.
     Parda {
         /// The same for every host.
         config: PardaConfig,
-        /// Whose latency a host goes by.
+        /// Whose latency a host uses.
         scope: LatencyScope,
     },
 }
 
-/// Whose latency a host goes by.
+/// Whose latency a host uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyScope {
-    /// What all hosts have seen together: at the end of a period each reads what all have published, at once.
+    /// That of all hosts: at the end of a period, each host reads what all have published, without delay.
     AllHosts,
-    /// What it has seen itself.
+    /// Its own.
     OwnHost,
 }
 
@@ -105,22 +105,24 @@ pub enum LatencyScope {
 pub struct TenantSpec {
     /// Its name in reports.
     pub name: String,
-    /// What it does.
+    /// Its workload.
     pub workload: Workload,
-    /// What it was promised.
+    /// Its share.
     pub share: Share,
-    /// Whether its client keeps to the credit or window; one that does not is what a host without either (Linux) looks like.
+    /// Whether its client obeys the credit or window. One that does not is like a host without either
+    /// (Linux).
     pub obeys_credit: bool,
-    /// With PARDA: tenants that name the same host are VMs on it, with their weights as shares. `None` is a host of its own.
+    /// With PARDA: tenants that name the same host are VMs on it, with their weights as shares. `None`: the
+    /// tenant has its own host.
     pub host: Option<u32>,
-    /// From when it is active.
+    /// When it starts.
     pub start: Instant,
-    /// Until when; the end of the run at the latest.
+    /// When it stops; at the latest at the end of the run.
     pub stop: Instant,
 }
 
 impl TenantSpec {
-    /// A tenant that is there from the start to the end, with an equal share, and keeps to its credit.
+    /// A tenant that is active during the whole run, has an equal share, and obeys its credit.
     pub fn new(name: impl Into<String>, workload: Workload) -> TenantSpec {
         TenantSpec {
             name: name.into(),

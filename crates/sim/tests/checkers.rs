@@ -1,10 +1,10 @@
-//! The checkers see what they are there for: schedulers with one fault each are caught, by the right checker.
+//! Tests the checkers: a scheduler with one fault is caught, by the right checker.
 
 use sched::{Backlog, Credit, Done, Fifo, Io, Next, Policy, Share, Ticket};
 use sim::checkers::Violation;
 use units::{Instant, Nanos, TenantId};
 
-/// How the faulty scheduler goes wrong.
+/// The fault of the scheduler.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     Loses,
@@ -16,13 +16,13 @@ enum Fault {
     NeverDecides,
 }
 
-/// A FIFO that goes wrong once it has seen a few IOs.
+/// A FIFO that goes wrong after a number of decisions.
 struct Faulty {
     fault: Fault,
     honest: Fifo,
     decisions: u32,
     last: Option<Io>,
-    /// Kept back until there are two to exchange.
+    /// Held back until there are two to swap.
     held: Vec<Io>,
 }
 
@@ -103,7 +103,9 @@ fn caught(fault: Fault) -> Violation {
         sim::Workload::closed(8, units::Bytes::kib(4), 100, sim::Pattern::Random),
     );
     let faulty = Faulty { fault, honest: Fifo::default(), decisions: 0, last: None, held: Vec::new() };
-    let Err(violation) = sim::run_with(&world, Box::new(faulty)) else { panic!("the fault went unseen") };
+    let Err(violation) = sim::run_with(&world, Box::new(faulty)) else {
+        panic!("no checker noticed the fault")
+    };
     violation
 }
 

@@ -1,9 +1,10 @@
-//! A few hundred random worlds with every checker on. `GIMBAL_SEED=n` replays one, `GIMBAL_WORLDS=n` runs more.
+//! Runs a few hundred random worlds with all checkers on. `GIMBAL_SEED=n` replays one, `GIMBAL_WORLDS=n` runs
+//! more.
 
 use std::env;
 use std::thread;
 
-/// Worlds run when nobody asks for more.
+/// Number of worlds by default.
 const WORLDS: u64 = 300;
 
 fn from_env(name: &str) -> Option<u64> {
@@ -38,7 +39,7 @@ fn nothing_goes_wrong_in_any_world() {
 }
 
 #[test]
-fn a_seed_is_a_world_to_the_last_decision() {
+fn one_seed_gives_the_same_run_every_time() {
     for seed in 0..8 {
         assert_eq!(run(seed), run(seed), "world {seed} differs from itself");
     }
@@ -65,9 +66,9 @@ fn the_points_of_a_series_add_up_to_the_whole() {
         let shown = results.views.iter().map(|(at, _)| at.since(units::Instant::ZERO).0 % world.interval.0);
         assert!(
             shown.clone().all(|beyond| beyond == 0),
-            "world {seed}: a look outside the end of an interval"
+            "world {seed}: a report that is not at the end of an interval"
         );
         let gimbal = matches!(world.policy, sim::PolicyChoice::Gimbal(_));
-        assert_eq!(shown.len() > 0, gimbal, "world {seed}: only Gimbal shows what it knows");
+        assert_eq!(shown.len() > 0, gimbal, "world {seed}: only Gimbal reports its state");
     }
 }
