@@ -1,4 +1,4 @@
-//! NVMe commands of every opcode, most often with parameters that mean something.
+//! NVMe commands of every opcode, mostly with valid parameters.
 
 use crate::input::Input;
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
@@ -9,7 +9,7 @@ use nvme::spec::sqe::{FLAGS_FUSE_FIRST, FLAGS_FUSE_SECOND, FLAGS_PSDT_SGL, OPCOD
 use nvme::spec::{Nqn, Sgl, Sqe, feature};
 use zerocopy::IntoBytes;
 
-/// Logical blocks of the namespaces that commands aim at.
+/// Logical blocks that the commands address.
 const BLOCKS: &[u64] = &[0, 1, 2, 3, 7, 8, 16383, 16384, 131_071, 131_072, u64::MAX - 1, u64::MAX];
 const FEATURES: &[u8] = &[
     feature::ARBITRATION,
@@ -164,7 +164,7 @@ fn property(input: &mut Input<'_>) -> Sqe {
     Sqe::fabrics(fctype).with_cdw10_15([input.pick(&[0, 0, 1, 7]), place, value, 0, 0, 0])
 }
 
-/// A Connect, most often a proper one.
+/// A Connect, usually a valid one.
 pub(crate) fn connect(input: &mut Input<'_>) -> ConnectCommand {
     ConnectCommand {
         record_format: if input.one_in(24) { input.half() } else { 0 },
@@ -175,9 +175,9 @@ pub(crate) fn connect(input: &mut Input<'_>) -> ConnectCommand {
     }
 }
 
-/// Who one of the hosts is. Host 3 has no identifier, host 2 that of host 1.
+/// NQN and host identifier of host `number`. Host 3 has no identifier; host 2 has that of host 1.
 pub(crate) fn host(number: u32) -> (Nqn, HostId) {
-    let name = Nqn::new(&format!("nqn.2014-08.org.example:host{number}")).expect("a good name");
+    let name = Nqn::new(&format!("nqn.2014-08.org.example:host{number}")).expect("a valid NQN");
     let id = match number {
         3 => HostId::NONE,
         2 => HostId([1; 16]),
@@ -189,11 +189,11 @@ pub(crate) fn host(number: u32) -> (Nqn, HostId) {
 /// The data of a Connect by host `number`.
 pub(crate) fn connect_data(number: u32, subsystem: &str, controller_id: Option<u16>) -> ConnectData {
     let (host, id) = host(number);
-    let subsystem = Nqn::new(subsystem).expect("a good name");
+    let subsystem = Nqn::new(subsystem).expect("a valid NQN");
     ConnectData::new(id, &host, &subsystem, controller_id.unwrap_or(CNTLID_DYNAMIC))
 }
 
-/// A Compare and a Write, most often of the same block, that a host has fused.
+/// A fused Compare and Write, usually of the same block.
 pub(crate) fn fused_pair(input: &mut Input<'_>) -> [Sqe; 2] {
     let (nsid, lba) = (input.pick(NAMESPACES), input.pick(BLOCKS));
     let half = |input: &mut Input<'_>, opcode, fuse| {
@@ -214,9 +214,9 @@ pub(crate) fn fused_pair(input: &mut Input<'_>) -> [Sqe; 2] {
     [half(input, nvm::COMPARE, FLAGS_FUSE_FIRST), half(input, nvm::WRITE, FLAGS_FUSE_SECOND)]
 }
 
-/// As much data as a command of this kind should move, most often; at most `most`.
+/// A data length for this command: usually the one it requires, at most `most`.
 pub(crate) fn data_length(input: &mut Input<'_>, sqe: &Sqe, block_size: u32, most: u32) -> u32 {
-    // The opcode of Read is that of Get Log Page on another queue.
+    // Read and Get Log Page have the same opcode, on different queues.
     let is_log_page = sqe.opcode() == admin::GET_LOG_PAGE && input.flag();
     let proper = match sqe.opcode() {
         admin::GET_LOG_PAGE if is_log_page => ((sqe.cdw10() >> 16) + 1) * 4,
@@ -235,7 +235,8 @@ pub(crate) fn data_length(input: &mut Input<'_>, sqe: &Sqe, block_size: u32, mos
     length.min(most)
 }
 
-/// Data for a command: keys that meet, ranges that lie near the ends, a Connect, or one byte over and over.
+/// Data for a command: few distinct keys, ranges near the ends of a namespace, a Connect, or one byte
+/// repeated.
 pub(crate) fn data(input: &mut Input<'_>, sqe: &Sqe, length: u32) -> Vec<u8> {
     let length = length as usize;
     let mut bytes = match sqe.opcode() {
@@ -269,7 +270,7 @@ pub(crate) fn data(input: &mut Input<'_>, sqe: &Sqe, length: u32) -> Vec<u8> {
     bytes
 }
 
-/// A descriptor for `length` bytes, most often one that a host would send.
+/// A data descriptor for `length` bytes, usually one that a real host would send.
 pub(crate) fn descriptor(input: &mut Input<'_>, length: u32, in_capsule: bool) -> Sgl {
     match input.below(24) {
         0 => Sgl::Other(input.byte()),

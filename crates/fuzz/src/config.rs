@@ -1,11 +1,14 @@
-//! Configuration files: any text, and good ones with lines dropped, doubled, exchanged and given odd values.
+//! Configuration files: any text, and valid files with lines removed, repeated, swapped and given unusual
+//! values.
 //!
-//! An input that begins with a zero byte is a list of edits of a good file; any other is the text itself.
+//! An input that begins with a zero byte is a list of edits of a valid file; any other input is the text
+//! itself.
 //!
-//! Holds: a file is accepted or refused, never half; what is accepted passes the check that programs' configurations pass, and
-//!        can be started (or is refused with a reason); every problem has a message of one line and stands on a line of the file, unless what it misses
-//!        is not in the file at all; what is not TOML is refused for that alone.
-//! Elsewhere: that `gimbal config check` says the same is tested in `crates/gimbal/tests/config_check.rs`.
+//! Holds: a file is accepted as a whole or refused as a whole; an accepted file also passes the check of
+//!        configurations made in a program, and its target starts or is refused with a reason; every problem has a
+//!        message of one line and names a line of the file, unless it is about something that the file does not
+//!        contain; text that is not TOML is refused for that reason alone.
+//! Elsewhere: `crates/gimbal/tests/config_check.rs` tests that `gimbal config check` says the same.
 
 use crate::input::Input;
 use std::net::Ipv4Addr;
@@ -18,7 +21,7 @@ use units::Bytes;
 const EXAMPLE: &str = include_str!("../../../examples/gimbal.toml");
 const SMALL: &str = include_str!("../corpus/config/small.toml");
 
-/// Values that are put in place of others.
+/// Values that replace others.
 const VALUES: &[&str] = &[
     "0",
     "1",
@@ -58,9 +61,9 @@ const VALUES: &[&str] = &[
     "\"nqn.2025-01.io.example:b\"",
     "\"\"\"",
 ];
-/// The longest file that an edited one becomes.
+/// Editing stops when the text has this many bytes.
 const TEXT_MAX: usize = 16384;
-/// Targets with more memory, or more devices, are not started here.
+/// Targets with more memory or more devices are not started here.
 const START_MEMORY_MAX: Bytes = Bytes::gib(1);
 const START_DEVICES_MAX: usize = 3;
 
@@ -70,14 +73,14 @@ pub(crate) fn run(bytes: &[u8]) {
         [0, edits @ ..] => edited(&mut Input::new(edits)),
         text => String::from_utf8_lossy(text).into_owned(),
     };
-    // As the reader sees it: a number may be larger than TOML's own type.
+    // Parsed as the configuration reader does it: a number may be larger than TOML's own type.
     let top = DeTable::parse(&text).ok();
     let is_toml = top.is_some();
     match Config::parse(&text) {
         Ok(config) => {
-            assert!(is_toml, "this is not TOML, and was accepted");
+            assert!(is_toml, "accepted, although it is not TOML");
             if let Err(problems) = config.check() {
-                panic!("accepted from a file, refused from a program: {problems}");
+                panic!("accepted as a file, but the check of the same configuration fails: {problems}");
             }
             assert_eq!(Config::parse(&text).ok().as_ref(), Some(&config));
             start(config);
@@ -90,7 +93,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// A good file after the edits that the input names.
+/// A valid file after the edits that the input describes.
 fn edited(input: &mut Input<'_>) -> String {
     let template = input.pick(&[SMALL, SMALL, EXAMPLE]);
     let mut lines: Vec<String> = template.lines().map(str::to_owned).collect();
@@ -125,9 +128,9 @@ fn edited(input: &mut Input<'_>) -> String {
     lines.join("\n")
 }
 
-/// `names` are those of the file's own table, if it is TOML.
+/// `names` are the keys of the top-level table, if the text is TOML.
 fn check_problems(text: &str, names: Option<Vec<String>>, problems: Vec<Problem>) {
-    assert!(!problems.is_empty(), "refused for no reason");
+    assert!(!problems.is_empty(), "refused without a problem");
     let lines = text.split('\n').count();
     let is_toml = names.is_some();
     let names = names.unwrap_or_default();
@@ -139,7 +142,7 @@ fn check_problems(text: &str, names: Option<Vec<String>>, problems: Vec<Problem>
             Some(line) => assert!((1..=lines).contains(&line), "{problem:?} of {lines} lines"),
             None => {
                 let named = problem.field.split(['.', '[']).next().unwrap_or_default();
-                assert!(is_toml && !names.iter().any(|name| name == named), "{problem:?} does not say where");
+                assert!(is_toml && !names.iter().any(|name| name == named), "{problem:?} names no line");
             }
         }
     }
@@ -149,7 +152,8 @@ fn check_problems(text: &str, names: Option<Vec<String>>, problems: Vec<Problem>
     assert_eq!(shown.lines().filter(|line| line.starts_with("g.toml:")).count(), count, "{shown}");
 }
 
-/// Starts what can be started without touching the machine: on any port, with devices that are not there.
+/// Starts the target if that does not touch the machine: null devices only, on a free port of the loopback
+/// address.
 fn start(mut config: Config) {
     let is_null = config.devices.iter().all(|device| matches!(device.kind, DeviceKind::Null { .. }));
     let names_no_file = config.devices.iter().all(|device| device.scheduler.overrides.profile.is_none());

@@ -1,7 +1,7 @@
-//! Inputs from seeds: the same seed and corpus give the same input, on any machine.
+//! Inputs from seeds: the same seed and corpus give the same input on every machine.
 //!
-//! Every other input is made of nothing, the rest are mutations of kept ones. No coverage is looked at: this is the
-//! short run's generator, whose corpus comes from the long one.
+//! Half of the inputs are random bytes, the others are mutations of corpus files. Coverage plays no part:
+//! this is the generator of the short run, and the corpus comes from the long run.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ impl Dice {
         (0..count).map(|_| self.next() as u8).collect()
     }
 
-    /// A part of `length` bytes.
+    /// A range within `length` bytes.
     fn part(&mut self, length: usize) -> Range<usize> {
         let from = self.below(length);
         from..from + self.below((length - from).min(64) + 1)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_says_it_all() {
+    fn one_seed_gives_one_input() {
         let corpus = [vec![1; 100], vec![2; 7], Vec::new()];
         for seed in 0..500 {
             let once = input(seed, &corpus, 256);

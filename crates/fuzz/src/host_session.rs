@@ -1,12 +1,13 @@
-//! The host's end of a connection, before a controller that does anything.
+//! The host's end of a connection, facing a controller that may do anything.
 //!
-//! Holds: what the host sends keeps the protocol, and its data is the data submitted, where the R2T asked for it; every
-//!        command completes once or is given back, with no more data than it has room for; what is outstanding and what waits to be sent
-//!        is bounded by the queue; after a fatal error comes one TermReq or nothing, and nothing more is taken.
+//! Holds: what the host sends follows the protocol, and its data is the data submitted, at the offset that
+//!        the R2T requested; every command completes once or is returned, with no more data than its buffer holds;
+//!        the number of outstanding commands and of PDUs waiting to be sent is bounded by the queue size; after a
+//!        fatal error the host sends one TermReq or nothing, and accepts nothing more.
 
 use crate::input::Input;
 use crate::pool::{Counted, Live};
-use crate::wire::{Listener, Seen, Wire, lay};
+use crate::wire::{Listener, Seen, Wire, encode};
 use nvme::buffer::Buffer;
 use nvme::connection::{Fatal, HostConnection, HostEvent, HostOptions, Refusal, Transfer};
 use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
@@ -39,14 +40,14 @@ pub(crate) fn run(bytes: &[u8]) {
     session.take_apart();
 }
 
-/// A command that the host has sent, as the controller knows it.
+/// A command that the host has sent, as the controller sees it.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// Bytes still to come by R2T, or to be sent.
+    /// Length of the data that R2Ts must still request, or that must be sent to the host.
     length: u32,
     moved: u32,
     writes: bool,
-    /// Transfer tag and end of the R2T in force, as far as it is known.
+    /// Transfer tag and end of the current R2T, if known.
     asked: Option<(u16, u32)>,
 }
 
@@ -60,11 +61,11 @@ struct Session {
     submitted: usize,
     completed: usize,
     maxh2cdata: u32,
-    /// Command, transfer tag and end of the R2T that is about to be received.
+    /// Command, transfer tag and end of the R2T that the host receives next.
     r2t: Option<(u16, u16, u32)>,
 }
 
-/// What the data of command `cid` is made of.
+/// The data of command `cid`.
 fn pattern(cid: u16, length: u32) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_mul(31) ^ u32::from(cid).wrapping_mul(7)) as u8).collect()
 }
@@ -97,7 +98,7 @@ impl Session {
         if !input.one_in(8) {
             let cpda = input.pick(&[0, 0, 16, 31]);
             let hello = IcResp::new(cpda, digests.to_wire(), session.maxh2cdata);
-            session.receive(&lay(&Framing::HANDSHAKE, hello, 0, &[]));
+            session.receive(&encode(&Framing::HANDSHAKE, hello, 0, &[]));
         }
         session
     }
@@ -108,7 +109,7 @@ impl Session {
             4..=6 => self.transmit(usize::from(input.byte())),
             7..=14 => {
                 let bytes = self.pdu(input);
-                self.receive_spoiled(bytes, input);
+                self.receive_corrupt(bytes, input);
             }
             _ => {
                 let length = input.byte();
@@ -143,7 +144,7 @@ impl Session {
         }
     }
 
-    /// A PDU that a controller might send now, or one like it.
+    /// A PDU that a controller could send now, or a similar one.
     fn pdu(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let cids: Vec<u16> = self.sent.keys().copied().collect();
         let mut cid =
@@ -159,12 +160,12 @@ impl Session {
             0 => {
                 let hello =
                     IcResp::new(input.byte() % 40, input.byte() % 5, input.pick(&[4096, 8192, 0, 4097]));
-                lay(&Framing::HANDSHAKE, hello, 0, &[])
+                encode(&Framing::HANDSHAKE, hello, 0, &[])
             }
             1 => TermReqImage::new(End::Controller, Violation::SEQUENCE, &input.bytes(24)).bytes().to_vec(),
             2 | 3 => {
                 let cqe = if input.flag() { Cqe::success(cid) } else { Cqe::new(cid, Status::INVALID_FIELD) };
-                lay(&self.framing, CapsuleResp::new(cqe.with_sqhd(input.half())), 0, &[])
+                encode(&self.framing, CapsuleResp::new(cqe.with_sqhd(input.half())), 0, &[])
             }
             _ if writes && asked.is_none() => {
                 let offset = if input.one_in(12) { input.word() } else { moved };
@@ -175,7 +176,7 @@ impl Session {
                 };
                 let ttag = input.half();
                 self.r2t = Some((cid, ttag, offset.wrapping_add(wanted)));
-                lay(&self.framing, R2t::new(cid, ttag, offset, wanted), 0, &[])
+                encode(&self.framing, R2t::new(cid, ttag, offset, wanted), 0, &[])
             }
             _ => {
                 let offset = if input.one_in(12) { input.word() } else { moved };
@@ -187,19 +188,19 @@ impl Session {
                     _ if size == left => FLAG_LAST,
                     _ => 0,
                 };
-                let told = if input.one_in(24) { input.word() } else { size };
+                let announced = if input.one_in(24) { input.word() } else { size };
                 if let Some(sent) = self.sent.get_mut(&cid) {
                     sent.moved = sent.moved.saturating_add(size);
                 }
-                lay(&self.framing, C2hData::new(cid, offset, told), flags, &vec![0x77; size as usize])
+                encode(&self.framing, C2hData::new(cid, offset, announced), flags, &vec![0x77; size as usize])
             }
         }
     }
 
-    fn receive_spoiled(&mut self, mut bytes: Vec<u8>, input: &mut Input<'_>) {
+    fn receive_corrupt(&mut self, mut bytes: Vec<u8>, input: &mut Input<'_>) {
         let r2t = self.r2t.take();
-        let is_spoiled = input.one_in(16);
-        if is_spoiled {
+        let is_corrupt = input.one_in(16);
+        if is_corrupt {
             let at = input.below(bytes.len() as u32) as usize;
             bytes[at] ^= input.byte();
         }
@@ -207,7 +208,7 @@ impl Session {
         for piece in bytes.chunks(piece) {
             self.receive(piece);
         }
-        if let Some((cid, ttag, end)) = r2t.filter(|_| !is_spoiled && self.host.fatal().is_none())
+        if let Some((cid, ttag, end)) = r2t.filter(|_| !is_corrupt && self.host.fatal().is_none())
             && let Some(sent) = self.sent.get_mut(&cid)
         {
             sent.asked = Some((ttag, end));
@@ -227,7 +228,8 @@ impl Session {
                 HostEvent::Completed { cqe, data, received } => {
                     self.completed += 1;
                     let sent = self.sent.remove(&cqe.cid());
-                    let sent = sent.unwrap_or_else(|| panic!("{cqe:?} of a command that was not sent"));
+                    let sent =
+                        sent.unwrap_or_else(|| panic!("{cqe:?} completes a command that was not sent"));
                     assert!(
                         received <= if sent.writes { 0 } else { sent.length },
                         "{received} bytes for {sent:?}"
@@ -268,7 +270,7 @@ impl Session {
                 };
                 assert!(seen.data.len() <= IN_CAPSULE_MAX as usize);
                 let before = self.sent.insert(cid, Sent { length, moved: 0, writes, asked: None });
-                assert!(before.is_none(), "two commands are {cid:#x}");
+                assert!(before.is_none(), "two commands have identifier {cid:#x}");
             }
             PduType::H2cData => {
                 let header: H2cData = seen.header_as();
@@ -290,7 +292,7 @@ impl Session {
                 }
                 assert_eq!(seen.data[..], pattern(cid, sent.length)[from as usize..sent.moved as usize]);
             }
-            other => panic!("the host sent a {other:?} while nothing is wrong"),
+            other => panic!("the host sent a {other:?} although there was no error"),
         }
     }
 
@@ -298,16 +300,16 @@ impl Session {
         let outstanding = self.host.outstanding();
         assert!(outstanding <= usize::from(COMMANDS_MAX), "{outstanding} commands");
         let pending = self.host.transmit_pending();
-        assert!(pending <= 2 * usize::from(COMMANDS_MAX) + 1, "{pending} wait to be sent");
+        assert!(pending <= 2 * usize::from(COMMANDS_MAX) + 1, "{pending} PDUs wait to be sent");
         assert!(self.live.buffers.get() <= outstanding, "{} buffers", self.live.buffers.get());
         assert!(self.host.pending_bytes().get() <= outstanding as u64 * u64::from(LENGTH_MAX));
     }
 
-    /// Something is wrong: one TermReq or nothing, and nothing more is taken.
+    /// After an error: the host sends one TermReq or nothing, and accepts nothing more.
     fn check_end(&mut self, fatal: Fatal) {
         assert_eq!(self.host.on_bytes(&[5; 80], &mut self.events), Err(fatal));
         let refused =
-            self.host.submit(Sqe::new(nvm::FLUSH), Transfer::None).expect_err("the connection is over");
+            self.host.submit(Sqe::new(nvm::FLUSH), Transfer::None).expect_err("the connection has ended");
         assert_eq!(refused.refusal, Refusal::Over);
         let mut wire = Wire::with_room(usize::MAX);
         self.host.poll_transmit(&mut wire);
@@ -317,7 +319,7 @@ impl Session {
             (Fatal::Terminated { .. }, []) => {}
             _ => panic!("{heard:?} after {fatal}"),
         }
-        assert!(!self.host.poll_transmit(&mut wire), "something follows the last word");
+        assert!(!self.host.poll_transmit(&mut wire), "the host sends more after the TermReq");
     }
 
     fn take_apart(self) {
@@ -327,7 +329,7 @@ impl Session {
             given += 1;
             drop(buffer);
         });
-        assert_eq!(submitted, completed + given, "commands submitted, and those completed and given back");
+        assert_eq!(submitted, completed + given, "commands submitted = completed + returned");
         assert_eq!(live.buffers.get(), 0);
     }
 }

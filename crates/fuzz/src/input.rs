@@ -1,20 +1,21 @@
-//! A fuzzer's bytes, taken as choices. When they run out, every choice is the first one, so that any input is valid.
+//! The bytes of a fuzzer, used as choices. When they run out, every further choice is the first one, so that
+//! every input is valid.
 
 use arbitrary::Unstructured;
 
-/// What is left of an input.
+/// The remaining bytes of an input.
 #[derive(Debug)]
 pub(crate) struct Input<'a> {
     unstructured: Unstructured<'a>,
 }
 
 impl<'a> Input<'a> {
-    /// All of `bytes`.
+    /// Starts with all of `bytes`.
     pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
         Input { unstructured: Unstructured::new(bytes) }
     }
 
-    /// Whether nothing is left.
+    /// Whether no bytes are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.unstructured.is_empty()
     }
@@ -49,7 +50,7 @@ impl<'a> Input<'a> {
         self.byte() % n == n - 1
     }
 
-    /// Less than `bound`, which is not 0. Takes as few bytes as can say it.
+    /// A number less than `bound`, which must not be 0. Uses as few bytes as possible.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         match bound {
             0..=0x100 => u32::from(self.byte()) % bound,
@@ -63,16 +64,16 @@ impl<'a> Input<'a> {
         choices[self.below(choices.len() as u32) as usize]
     }
 
-    /// `count` bytes, the last ones zero if there are not as many.
+    /// `count` bytes; missing ones are zero.
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         let there = count.min(self.unstructured.len());
-        bytes[..there].copy_from_slice(self.unstructured.bytes(there).expect("as many are left"));
+        bytes[..there].copy_from_slice(self.unstructured.bytes(there).expect("no more than are left"));
         bytes
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
-        self.unstructured.bytes(self.unstructured.len()).expect("as many are left")
+        self.unstructured.bytes(self.unstructured.len()).expect("no more than are left")
     }
 }

@@ -1,17 +1,17 @@
-//! Fuzz targets: what hostile bytes, hosts, files and orders of events do to the parts that meet them.
+//! Fuzz targets: parts of the project that must withstand hostile bytes, hosts, files and orders of events.
 //!
-//! A target is a function of bytes that panics if something does not hold. It takes the bytes as choices (`input`), so that
-//! any input is a run, and a short change of the input a short change of the run.
+//! A target is a function of bytes that panics if a check fails. It uses the bytes as choices (`input`), so
+//! that every input is a valid run, and a small change of the input is a small change of the run.
 //!
 //! ```text
 //!   regressions/TARGET/*  inputs that failed once ─┐
 //!   corpus/TARGET/*       inputs worth keeping ────┼─► target ─► panic, or not
-//!   seed ─► `generate` ── made or mutated ─────────┤
+//!   seed ─► `generate` ── random or mutated ───────┤
 //!   libFuzzer (/fuzz, nightly) ── by coverage ─────┘
 //! ```
 //!
-//! The first three run in every `make test` (`tests/short.rs`), the last in `make test-long` (`tests/fuzz.sh`).
-//! docs/fuzzing.md says how to replay an input and how to add a target.
+//! The first three run in every `make test` (`tests/short.rs`), the last in `make test-long`
+//! (`tests/fuzz.sh`). docs/fuzzing.md says how to replay an input and how to add a target.
 
 mod command;
 mod config;
@@ -35,11 +35,11 @@ const SUBSYSTEM: &str = "nqn.2025-01.io.example:fuzz";
 /// One thing that is fuzzed.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, and that of its folders.
+    /// Its name, which is also the name of its folders.
     pub name: &'static str,
-    /// What is done to what.
+    /// What is tested, with what inputs.
     pub about: &'static str,
-    /// Runs one input; panics if something does not hold.
+    /// Runs one input; panics if a check fails.
     pub run: fn(&[u8]),
     /// The longest input worth trying, in bytes.
     pub length_max: usize,
@@ -51,21 +51,21 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target {
         name: "pdu",
-        about: "PDU framing: any bytes, and proper PDUs spoiled, both directions, all digests",
+        about: "PDU framing: any bytes, and valid PDUs with one byte changed, both directions, all digests",
         run: pdu::run,
         length_max: 2048,
         short_runs: 20_000,
     },
     Target {
         name: "target_session",
-        about: "the controller's end of a connection before a host that does anything",
+        about: "the controller's end of a connection facing a host that may do anything",
         run: target_session::run,
         length_max: 1024,
         short_runs: 6_000,
     },
     Target {
         name: "host_session",
-        about: "the host's end of a connection before a controller that does anything",
+        about: "the host's end of a connection facing a controller that may do anything",
         run: host_session::run,
         length_max: 1024,
         short_runs: 6_000,
@@ -86,43 +86,43 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "config",
-        about: "configuration files: any text, and good files edited",
+        about: "configuration files: any text, and edited valid files",
         run: config::run,
         length_max: 8192,
         short_runs: 2_000,
     },
     Target {
         name: "ssd",
-        about: "the SSD model: any commands at any instants",
+        about: "the SSD model: any commands at any times",
         run: ssd::run,
         length_max: 512,
         short_runs: 15,
     },
     Target {
         name: "server",
-        about: "a whole target over sockets: every command, broken protocol, hosts that leave",
+        about: "a whole target over sockets: every command, protocol violations, hosts that disconnect",
         run: server::run,
         length_max: 1024,
         short_runs: 40,
     },
 ];
 
-/// The target called `name`.
+/// The target with this name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Runs one input on the target called `name`.
+/// Runs one input on the target with this name.
 ///
 /// # Panics
-/// If something does not hold, or there is no such target.
+/// If a check fails, or there is no such target.
 pub fn run(name: &str, bytes: &[u8]) {
-    let target = target(name).unwrap_or_else(|| panic!("no target is called {name:?}"));
+    let target = target(name).unwrap_or_else(|| panic!("there is no target {name:?}"));
     (target.run)(bytes);
 }
 
 impl Target {
-    /// Inputs worth keeping: they reach what others do not.
+    /// Inputs worth keeping: they reach code that the others do not.
     pub fn corpus(&self) -> Vec<(PathBuf, Vec<u8>)> {
         kept("corpus", self.name)
     }
@@ -133,7 +133,7 @@ impl Target {
     }
 }
 
-/// The files of one folder, in the order of their names; none if there is no such folder.
+/// The files of one folder, sorted by name; none if the folder does not exist.
 fn kept(kind: &str, name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), kind, name].iter().collect();
     let Ok(entries) = std::fs::read_dir(&folder) else { return Vec::new() };

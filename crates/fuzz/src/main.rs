@@ -28,7 +28,7 @@ fn run(words: &[&str]) -> Result<(), String> {
         fuzz::TARGETS.iter().for_each(|target| println!("{:<16} {}", target.name, target.about));
         return Ok(());
     };
-    let target = fuzz::target(name).ok_or_else(|| format!("no target is called {name:?}"))?;
+    let target = fuzz::target(name).ok_or_else(|| format!("there is no target {name:?}"))?;
     match rest {
         ["--seed", first] => seeds(target, number(first)?, number(first)?),
         ["--seed", first, last] => seeds(target, number(first)?, number(last)?),
@@ -36,7 +36,7 @@ fn run(words: &[&str]) -> Result<(), String> {
             std::fs::write(file, seeded(target, number(seed)?))
                 .map_err(|error| format!("{file}: {error}"))?;
         }
-        [] => return Err("which input? Name files, or --seed N".to_owned()),
+        [] => return Err("no input: name files or folders, or give --seed N".to_owned()),
         files => {
             for file in files {
                 replay(target, Path::new(file))?;

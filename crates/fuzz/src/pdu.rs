@@ -1,11 +1,12 @@
-//! PDUs: bytes that were never meant to be one, and what becomes of one that was laid properly.
+//! PDUs: arbitrary bytes, and valid PDUs before and after one byte is changed.
 //!
-//! Holds: any cut of the stream reads the same; the reader takes all it is given or names the violation; a TermReq about
-//!        it can be read by the peer; what `Framing` lays, `Rules` accept and find again, whatever its fields; with
-//!        digests, a changed byte in a header ends the connection, and one in the data is noticed.
+//! Holds: however the stream is split, it reads the same; the reader consumes all its input or names the
+//!        violation; the peer can read the TermReq about it; `Rules` accept what `Framing` writes, with any field
+//!        values, and read back the same fields; with digests, a changed byte in a header ends the connection, and a
+//!        changed byte in the data is detected.
 
 use crate::input::Input;
-use crate::wire::{Listener, lay};
+use crate::wire::{Listener, encode};
 use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
 use nvme::pdu::term::{FatalStatus, TermReq, TermReqImage};
 use nvme::pdu::{
@@ -15,7 +16,7 @@ use nvme::pdu::{
 use nvme::spec::{Cqe, Sqe};
 use zerocopy::FromBytes;
 
-/// Data of the PDUs that are laid here, in bytes at most.
+/// Most bytes of data in the PDUs written here.
 const DATA_MAX: usize = 300;
 const IN_CAPSULE_MAX: u32 = 8192;
 
@@ -40,14 +41,14 @@ fn rules(input: &mut Input<'_>) -> Rules {
     }
 }
 
-/// What a reader made of a stream.
+/// What a reader found in a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reading {
     headers: Vec<(Layout, Vec<u8>)>,
     payloads: Vec<Vec<u8>>,
     ends: Vec<bool>,
     violation: Option<Violation>,
-    /// What a TermReq would copy.
+    /// The bytes that a TermReq would copy.
     faulty: Vec<u8>,
 }
 
@@ -84,18 +85,18 @@ fn read(rules: Rules, pieces: &mut dyn Iterator<Item = &[u8]>) -> Reading {
                 }
             }
         }
-        assert!(input.is_empty(), "{} bytes were left over", input.len());
+        assert!(input.is_empty(), "{} bytes were not consumed", input.len());
     }
     reading
 }
 
-/// Any bytes at all, whole and in pieces.
+/// Any bytes at all, as a whole and in pieces.
 fn decode(rules: Rules, input: &mut Input<'_>) {
     let piece = input.below(130) as usize + 1;
     let stream = input.rest();
     let whole = read(rules, &mut std::iter::once(stream));
     let cut = read(rules, &mut stream.chunks(piece));
-    assert_eq!(whole, cut, "cut into pieces of {piece}");
+    assert_eq!(whole, cut, "split into pieces of {piece}");
     let Some(violation) = whole.violation else { return };
     let image = TermReqImage::new(rules.receiver, violation, &whole.faulty);
     let peer = match rules.receiver {
@@ -109,7 +110,7 @@ fn decode(rules: Rules, input: &mut Input<'_>) {
     assert_eq!((information, &term.data[..]), (violation.information, &whole.faulty[..]));
 }
 
-/// A proper PDU with any fields, and then the same with one byte changed.
+/// A valid PDU with any field values, and then the same PDU with one byte changed.
 fn round_trip(rules: Rules, input: &mut Input<'_>) {
     let framing = Framing { digests: rules.digests, alignment: rules.alignment };
     let rules = Rules { handshake: false, in_capsule_max: IN_CAPSULE_MAX, ..rules };
@@ -117,39 +118,56 @@ fn round_trip(rules: Rules, input: &mut Input<'_>) {
     let length = input.below(DATA_MAX as u32) as usize + 1;
     let data = &input.bytes(length)[..];
     match (rules.receiver, input.below(4)) {
-        (End::Controller, 0) => {
-            laid(IcReq::new(input.byte(), input.byte(), input.word()), rules, framing, 0, &[], input)
-        }
+        (End::Controller, 0) => check_round_trip(
+            IcReq::new(input.byte(), input.byte(), input.word()),
+            rules,
+            framing,
+            0,
+            &[],
+            input,
+        ),
         (End::Controller, 1) => {
             let sqe = Sqe::read_from_bytes(&input.bytes(Sqe::SIZE)).expect("64 bytes");
-            laid(CapsuleCmd::new(sqe), rules, framing, 0, &[], input);
+            check_round_trip(CapsuleCmd::new(sqe), rules, framing, 0, &[], input);
         }
         (End::Controller, 2) => {
             let sqe = Sqe::read_from_bytes(&input.bytes(Sqe::SIZE)).expect("64 bytes");
-            laid(CapsuleCmd::new(sqe), rules, framing, 0, data, input);
+            check_round_trip(CapsuleCmd::new(sqe), rules, framing, 0, data, input);
         }
         (End::Controller, _) => {
             let header = H2cData::new(input.half(), input.half(), input.word(), input.word());
-            laid(header, rules, framing, flags & FLAG_LAST, data, input);
+            check_round_trip(header, rules, framing, flags & FLAG_LAST, data, input);
         }
-        (End::Host, 0) => {
-            laid(IcResp::new(input.byte(), input.byte(), input.word()), rules, framing, 0, &[], input)
-        }
+        (End::Host, 0) => check_round_trip(
+            IcResp::new(input.byte(), input.byte(), input.word()),
+            rules,
+            framing,
+            0,
+            &[],
+            input,
+        ),
         (End::Host, 1) => {
             let cqe = Cqe::read_from_bytes(&input.bytes(Cqe::SIZE)).expect("16 bytes");
-            laid(CapsuleResp::new(cqe), rules, framing, 0, &[], input);
+            check_round_trip(CapsuleResp::new(cqe), rules, framing, 0, &[], input);
         }
         (End::Host, 2) => {
-            laid(C2hData::new(input.half(), input.word(), input.word()), rules, framing, flags, data, input);
+            check_round_trip(
+                C2hData::new(input.half(), input.word(), input.word()),
+                rules,
+                framing,
+                flags,
+                data,
+                input,
+            );
         }
         (End::Host, _) => {
             let header = R2t::new(input.half(), input.half(), input.word(), input.word());
-            laid(header, rules, framing, 0, &[], input);
+            check_round_trip(header, rules, framing, 0, &[], input);
         }
     }
 }
 
-fn laid<H: Header + Copy>(
+fn check_round_trip<H: Header + Copy>(
     header: H,
     rules: Rules,
     framing: Framing,
@@ -160,7 +178,7 @@ fn laid<H: Header + Copy>(
     let handshake = matches!(H::TYPE, PduType::IcReq | PduType::IcResp);
     let framing = if handshake { Framing::HANDSHAKE } else { framing };
     let rules = if handshake { Rules { handshake, digests: framing.digests, ..rules } } else { rules };
-    let mut bytes = lay(&framing, header, flags, data);
+    let mut bytes = encode(&framing, header, flags, data);
     let reading = read(rules, &mut std::iter::once(&bytes[..]));
     assert_eq!(reading.violation, None, "{bytes:02x?}");
     let [(layout, raw)] = &reading.headers[..] else { panic!("{reading:?} from one PDU") };
@@ -171,17 +189,17 @@ fn laid<H: Header + Copy>(
 
     let at = input.below(bytes.len() as u32) as usize;
     bytes[at] ^= input.byte().max(1);
-    let spoiled = read(rules, &mut std::iter::once(&bytes[..]));
+    let corrupt = read(rules, &mut std::iter::once(&bytes[..]));
     let header_end = usize::from(layout.header_end);
     if layout.header_digest() && at < header_end {
-        assert!(spoiled.violation.is_some(), "byte {at} of the header changed unnoticed");
-        assert!(spoiled.headers.is_empty());
+        assert!(corrupt.violation.is_some(), "a change of byte {at}, in the header, was not detected");
+        assert!(corrupt.headers.is_empty());
     }
     if layout.data_digest() && at >= header_end + usize::from(layout.padding) {
         assert_eq!(
-            (spoiled.violation, &spoiled.ends[..]),
+            (corrupt.violation, &corrupt.ends[..]),
             (None, &[false][..]),
-            "byte {at} of the data changed unnoticed"
+            "a change of byte {at}, in the data, was not detected"
         );
     }
 }

@@ -1,8 +1,10 @@
-//! Schedulers: every operation of [`Policy`], in any order that the trait allows, with any constants that pass their check.
+//! Schedulers: every operation of [`Policy`], in every order that the trait allows, with any constants that
+//! pass their check.
 //!
-//! Holds: no IO is lost, doubled, changed, or given out of order within its tenant's class; a decision is made in as many
-//!        calls as there are IOs to give; an instant to wake at lies ahead; a credit is never zero; a forgotten tenant has no books; and when
-//!        time passes and what was submitted ends, everything ends, all slots are free, and nothing is left.
+//! Holds: no IO is lost, repeated, changed, or submitted out of order within its tenant and class; the calls
+//!        of one decision are bounded by the number of queued IOs; a wake-up time is in the future; a credit is
+//!        never zero; a forgotten tenant leaves no state; when time passes and the IOs in flight complete, all IOs
+//!        end, all slots are free, and nothing is left.
 
 use crate::input::Input;
 use sched::{
@@ -16,12 +18,13 @@ use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 const TENANTS: u32 = 6;
 /// The longest transfer of one command that a target can be configured to take.
 const LENGTH_MAX: u64 = 16 << 20;
-/// Costs are at most this, and quanta at least: a round is walked as often as a quantum fits into the priciest IO.
+/// Costs are at most this, and quanta at least: the scheduler goes around the tenants once per quantum until
+/// the most expensive IO is affordable.
 const COST_MAX: u32 = 64;
 const QUANTUM_MIN: u64 = 32 << 10;
-/// Latencies are at most an hour, as no device is waited for longer.
+/// Latencies are at most an hour, because no device is waited for longer.
 const LATENCY_MAX: u64 = 3_600_000_000_000;
-/// Wakes that bring nothing to do, before everything must have ended.
+/// Most wake-ups without anything to submit, before all IOs must have ended.
 const IDLE_WAKES_MAX: u32 = 20_000;
 
 /// The target.
@@ -57,7 +60,7 @@ pub(crate) fn run(bytes: &[u8]) {
     run.drain();
 }
 
-/// Constants of every size, most often sensible ones.
+/// Constants of any size, usually sensible ones.
 fn config(input: &mut Input<'_>) -> GimbalConfig {
     let device = DeviceConstants {
         thresh_min: Nanos(any_number(input, 250_000)),
@@ -101,7 +104,7 @@ fn config(input: &mut Input<'_>) -> GimbalConfig {
     }
 }
 
-/// Mostly sound ones.
+/// Usually valid ones.
 fn any_window(input: &mut Input<'_>) -> WindowSizes {
     let uniform = Bytes(any_number(input, 1 << 20));
     WindowSizes {
@@ -112,7 +115,7 @@ fn any_window(input: &mut Input<'_>) -> WindowSizes {
     }
 }
 
-/// A DCT983's but for one cost, and the rate.
+/// The costs of a DCT983, with one cost and the rate changed.
 fn any_costs(input: &mut Input<'_>) -> DeviceCosts {
     let mut costs = DeviceCosts::DCT983;
     costs.rate = ByteRate(any_number(input, costs.rate.0));
@@ -127,7 +130,7 @@ fn any_costs(input: &mut Input<'_>) -> DeviceCosts {
     costs
 }
 
-/// `common`, near it, tiny, or any size at all.
+/// `common`, a related number, a very small one, or any number.
 fn any_number(input: &mut Input<'_>, common: u64) -> u64 {
     match input.below(16) {
         0 => 1,
@@ -149,11 +152,11 @@ fn any_cost(input: &mut Input<'_>, common: u32) -> Cost {
     }
 }
 
-/// A scheduler, and beside it what every IO given to it should be doing.
+/// A scheduler, and the expected state of every IO passed to it.
 struct Run {
     policy: Box<dyn Policy>,
     now: Instant,
-    /// Arrived and not given out, by tenant and class, in order.
+    /// Arrived and not submitted, by tenant and class, in order.
     queued: BTreeMap<(TenantId, usize), VecDeque<Io>>,
     tickets: BTreeMap<IoId, Ticket>,
     in_flight: Vec<Io>,
@@ -171,7 +174,7 @@ impl Run {
                 self.now += Nanos(input.long() % longest);
             }
             26 => {
-                // The very instant that was named, or one nanosecond before it.
+                // Exactly the time the scheduler named, or one nanosecond before it.
                 if let Next::WakeAt(moment) = self.ask() {
                     let early = Nanos(input.below(2).into());
                     self.now = self.now.max(Instant(moment.0 - early.0));
@@ -225,7 +228,7 @@ impl Run {
     fn complete(&mut self, io: Io, outcome: Outcome) {
         self.ended += 1;
         let credit = self.policy.on_completion(self.now, Done { io, outcome });
-        assert!(credit > Credit(0), "{} is told to have nothing outstanding", io.tenant);
+        assert!(credit > Credit(0), "the credit of {} is zero", io.tenant);
         assert_eq!(credit, self.policy.credit(io.tenant));
     }
 
@@ -238,7 +241,7 @@ impl Run {
         let (queued, ended) = (&mut self.queued, &mut self.ended);
         let mut seen = Vec::new();
         self.policy.withdraw(self.now, tenant, &mut |io| {
-            assert_eq!(io.tenant, tenant, "{io:?} is somebody else's");
+            assert_eq!(io.tenant, tenant, "{io:?} belongs to another tenant");
             assert!(!seen.contains(&io.id), "{io:?} was asked about twice");
             seen.push(io.id);
             let gone = all || io.id.0.is_multiple_of(modulus);
@@ -252,7 +255,7 @@ impl Run {
         });
     }
 
-    /// As when a connection ends: from wherever each stands.
+    /// One IO at a time, as when a connection ends: from its place in the queue.
     fn withdraw_one_by_one(&mut self, tenant: TenantId, is_gone: impl Fn(&Io) -> bool) {
         for (_, queue) in self.queued.iter_mut().filter(|((id, _), _)| *id == tenant) {
             let (gone, kept): (VecDeque<Io>, VecDeque<Io>) = queue.drain(..).partition(&is_gone);
@@ -291,7 +294,7 @@ impl Run {
         match next {
             Next::Submit(io) => self.on_submit(io),
             Next::WakeAt(moment) => {
-                assert!(moment > self.now, "to be woken at {moment:?}, it is {:?}", self.now)
+                assert!(moment > self.now, "wake-up at {moment:?}, but it is already {:?}", self.now)
             }
             Next::Idle => {}
         }
@@ -309,7 +312,7 @@ impl Run {
         self.in_flight.push(io);
     }
 
-    /// Takes whatever may go now.
+    /// Submits everything that may be submitted now.
     fn decide(&mut self) {
         let most = self.backlog().queued;
         for _ in 0..=most {
@@ -317,7 +320,7 @@ impl Run {
                 return;
             }
         }
-        panic!("{most} IOs were queued, and more were given out");
+        panic!("{most} IOs were queued, but more were submitted");
     }
 
     fn backlog(&self) -> Backlog {
@@ -327,7 +330,7 @@ impl Run {
     fn check_books(&self) {
         assert_eq!(self.policy.backlog(), self.backlog());
         let arrived = self.ended + (self.backlog().queued + self.in_flight.len()) as u64;
-        assert_eq!(arrived, self.arrived, "IOs ended and under way, and those that arrived");
+        assert_eq!(arrived, self.arrived, "IOs ended, queued and in flight = arrived");
         for tenant in (0..TENANTS).map(TenantId) {
             let Some(view) = self.policy.tenant_view(tenant) else { continue };
             let queued: usize =
@@ -339,9 +342,9 @@ impl Run {
         }
     }
 
-    /// Time passes, and what was submitted ends: so does everything.
+    /// Time passes and the IOs in flight complete: then all IOs must end.
     fn drain(mut self) {
-        // A share may be so small that its owner would be served in a century.
+        // A share may be so small that its tenant would wait for a century.
         for tenant in (0..TENANTS).map(TenantId) {
             self.policy.set_share(self.now, tenant, Share::EQUAL);
         }
@@ -358,7 +361,7 @@ impl Run {
                 Next::Idle => break,
                 Next::WakeAt(moment) => {
                     idle_wakes += 1;
-                    assert!(idle_wakes < IDLE_WAKES_MAX, "{:?} never end", self.backlog());
+                    assert!(idle_wakes < IDLE_WAKES_MAX, "{:?}: these IOs never end", self.backlog());
                     self.now = moment;
                 }
             }

@@ -1,17 +1,17 @@
-//! Payload buffers that are counted, and a source of them that runs dry when the input wants it to.
+//! Payload buffers that are counted, and a buffer source that is empty when the input wants it to be.
 
 use nvme::buffer::{Buffer, BufferSource, BufferUse};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What is handed out and has not come back.
+/// Buffers in use.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) buffers: Cell<usize>,
     pub(crate) bytes: Cell<usize>,
 }
 
-/// A buffer that knows who counts it.
+/// A buffer that is counted in `live`.
 #[derive(Debug)]
 pub(crate) struct Counted {
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// A buffer with this contents.
+    /// A buffer with these contents.
     pub(crate) fn new(bytes: Vec<u8>, live: &Rc<Live>) -> Counted {
         live.buffers.set(live.buffers.get() + 1);
         live.bytes.set(live.bytes.get() + bytes.len());
@@ -44,12 +44,12 @@ impl Buffer for Counted {
     }
 }
 
-/// Hands out as many buffers as it has left.
+/// A source of `left` more buffers.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) left: usize,
     pub(crate) live: Rc<Live>,
-    /// The longest buffer that may be asked for.
+    /// The longest buffer that may be requested.
     pub(crate) length_max: usize,
 }
 

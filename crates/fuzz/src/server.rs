@@ -1,17 +1,18 @@
-//! A whole target in this process: hosts over real sockets that send every command there is, break the protocol, and leave
-//! when they like, while another host minds its business.
+//! A whole target in this process: hosts with real sockets that send any command, violate the protocol and
+//! disconnect at any time, while a well-behaved host uses the same namespaces.
 //!
-//! Two SSDs that are not there (`null`), so that commands go to the home thread and across; one tenant may do so few IOs per second that
-//! some are still queued when it is preempted.
+//! The two SSDs are null devices; commands go to the home thread and to another one. One tenant has such a
+//! low limit of IOs per second that some of its IOs are still queued when it is preempted.
 //!
-//! Holds: a connection that keeps the protocol has each of its commands answered once, or is closed; what the target sends
-//!        keeps the protocol; a host that the configuration names gets in and is served, whatever the others still hold; no thread of
-//!        the target ends; memory and connections come back; and the target shuts down in order.
+//! Holds: a connection that follows the protocol gets one answer to each of its commands, or is closed; what
+//!        the target sends follows the protocol; a host that the configuration names can connect and is served,
+//!        whatever resources the other hosts hold; no thread of the target ends; memory and connections are
+//!        released; and the target shuts down in order.
 
 use crate::SUBSYSTEM;
 use crate::command::{any_command, connect, connect_data, data, data_length, descriptor};
 use crate::input::Input;
-use crate::wire::{Listener, lay};
+use crate::wire::{Listener, encode};
 use nvme::pdu::common::FLAG_LAST;
 use nvme::pdu::{
     C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcReq, PduType, R2t, Rules,
@@ -74,20 +75,20 @@ host = "nqn.2014-08.org.example:host9"
 weight = 1
 "#;
 
-/// Nobody else is this host, and the configuration names it.
+/// The configuration names this host, and no other peer uses its number.
 const GOOD_HOST: u32 = 9;
 const PEERS_MAX: usize = 8;
 const BATCH_MAX: u32 = 6;
 const LENGTH_MAX: u32 = 128 << 10;
 const IN_CAPSULE_MAX: u32 = 8192;
 const BLOCK: u32 = 4096;
-/// Long enough for any answer on a busy machine: who waits as long has found a fault.
+/// Longer than any answer takes, even on a busy machine. A longer wait is a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The target.
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut config = Config::parse(CONFIG).expect("a good configuration");
+    let mut config = Config::parse(CONFIG).expect("a valid configuration");
     config.listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
     let server = Server::start(config).unwrap_or_else(|error| panic!("{error}"));
     let address = server.addresses()[0];
@@ -98,8 +99,8 @@ pub(crate) fn run(bytes: &[u8]) {
     for peer in &mut peers {
         peer.settle();
     }
-    // Whatever the others hold, a named host gets in and is served.
-    mind_business(address);
+    // A host that the configuration names can connect and is served, whatever resources the others hold.
+    check_good_host(address);
     drop(peers);
     check_left_over(&server);
     assert_eq!(server.shutdown(PATIENCE), target::Shutdown::Complete);
@@ -139,7 +140,7 @@ fn step(server: &ServerHandle, peers: &mut Vec<Peer>, input: &mut Input<'_>) {
         12 => {
             let noise = input.half();
             let data = H2cData::new(noise & 7, noise >> 12, u32::from(noise), 512);
-            let bytes = lay(&peers[at].framing, data, FLAG_LAST, &[1; 512]);
+            let bytes = encode(&peers[at].framing, data, FLAG_LAST, &[1; 512]);
             peers[at].misbehave(&bytes);
         }
         13 => drop(peers.swap_remove(at)),
@@ -155,7 +156,7 @@ fn step(server: &ServerHandle, peers: &mut Vec<Peer>, input: &mut Input<'_>) {
     }
 }
 
-/// A controller with one IO queue, as far as the target lets it come.
+/// A controller with one IO queue, or as much of it as the target accepts.
 fn bring_up(address: SocketAddr, host: u32, digests: u8) -> [Option<Peer>; 2] {
     let mut admin = Peer::open(address, digests);
     let Some(connected) = admin.connect(proper_connect(0), host, SUBSYSTEM, None) else {
@@ -180,17 +181,17 @@ fn proper_connect(queue_id: u16) -> nvme::spec::ConnectCommand {
     }
 }
 
-/// A host that nobody else is writes and reads; nothing of what the others did is in its way.
-fn mind_business(address: SocketAddr) {
+/// The well-behaved host reads all namespaces; the other hosts must not prevent it.
+fn check_good_host(address: SocketAddr) {
     let [_admin, io] = bring_up(address, GOOD_HOST, 0);
-    let mut io = io.expect("a proper host is let in");
+    let mut io = io.expect("the target accepts a host that the configuration names");
     let blocks = |opcode, nsid, length| Sqe::new(opcode).with_nsid(nsid).with_sgl(Sgl::Transport { length });
     for nsid in [1, 2, 4] {
         let length = if nsid == 1 { 512 } else { BLOCK };
-        io.lay(blocks(nvm::READ, nsid, length), &[], Vec::new());
+        io.encode(blocks(nvm::READ, nsid, length), &[], Vec::new());
         io.settle();
         let status = io.last.expect("a read is answered").status();
-        // Somebody may have reserved the namespace: that is his right.
+        // Another host may hold a reservation, which the protocol allows.
         assert!(
             status.is_success() || status == Status::RESERVATION_CONFLICT,
             "{status:?} in namespace {nsid}"
@@ -199,7 +200,7 @@ fn mind_business(address: SocketAddr) {
     }
 }
 
-/// Everybody has gone: so has what was held for them.
+/// Waits until nothing is left of the hosts, which have all disconnected.
 fn check_left_over(server: &ServerHandle) {
     loop {
         let stats = server.stats();
@@ -210,17 +211,17 @@ fn check_left_over(server: &ServerHandle) {
         if !stats.ssds.iter().any(busy) {
             return;
         }
-        // Asking takes a round trip to each thread, so that this does not spin faster than they work.
+        // Each `stats` takes a round trip to every thread, so this loop is no faster than their work.
         std::thread::yield_now();
     }
 }
 
-/// Waits for bytes; none when the target has closed the connection.
+/// Waits for bytes; 0 when the target has closed the connection.
 fn receive(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     loop {
         match from.read(bytes) {
-            // Any signal ends the wait on a socket that has a timeout, even where its handler asks for a restart (signal(7)).
-            // libFuzzer's alarm is one.
+            // A signal interrupts the wait on a socket with a timeout, even with SA_RESTART (signal(7)).
+            // libFuzzer's alarm is such a signal.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(0),
             result => return result,
@@ -231,9 +232,9 @@ fn receive(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
 /// A command that was sent.
 #[derive(Debug)]
 struct Sent {
-    /// What it writes, if it was not in the capsule.
+    /// What it writes, if that was not in the capsule.
     data: Vec<u8>,
-    /// An event may take for ever.
+    /// An event request may stay outstanding forever.
     is_event_request: bool,
 }
 
@@ -242,18 +243,18 @@ struct Peer {
     stream: TcpStream,
     framing: Framing,
     listener: Listener,
-    /// Laid, not sent.
+    /// Written, not sent.
     unsent: Vec<u8>,
     unanswered: BTreeMap<u16, Sent>,
     next_cid: u16,
     last: Option<Cqe>,
-    /// It has kept the protocol so far.
+    /// Whether it has followed the protocol so far.
     is_proper: bool,
     is_closed: bool,
 }
 
 impl Peer {
-    /// A connection that has said hello.
+    /// A connection that has sent its ICReq.
     fn open(address: SocketAddr, digests: u8) -> Peer {
         let digests = Digests::from_wire(digests & 3).expect("two bits");
         let stream = TcpStream::connect(address).expect("the target listens");
@@ -271,7 +272,7 @@ impl Peer {
             stream,
             framing: Framing { digests, alignment: 4 },
             listener: Listener::new(rules),
-            unsent: lay(&Framing::HANDSHAKE, IcReq::new(0, digests.to_wire(), 0), 0, &[]),
+            unsent: encode(&Framing::HANDSHAKE, IcReq::new(0, digests.to_wire(), 0), 0, &[]),
             unanswered: BTreeMap::new(),
             next_cid: 0,
             last: None,
@@ -282,7 +283,7 @@ impl Peer {
         peer
     }
 
-    /// Sends Connect and waits for the answer; `None` if it was refused.
+    /// Sends Connect and waits for the answer; `None` if the target refused it.
     fn connect(
         &mut self,
         command: nvme::spec::ConnectCommand,
@@ -304,23 +305,23 @@ impl Peer {
         let data = if sends && length > 0 { data(input, &sqe, length) } else { Vec::new() };
         let in_capsule = !data.is_empty() && length <= IN_CAPSULE_MAX && input.flag();
         let sqe = sqe.with_sgl(descriptor(input, length, in_capsule));
-        self.lay(sqe, if in_capsule { &data } else { &[] }, data.clone());
+        self.encode(sqe, if in_capsule { &data } else { &[] }, data.clone());
     }
 
-    /// Sends a command that is as it should be, its data in the capsule.
+    /// Sends a valid command with its data in the capsule.
     fn send(&mut self, sqe: Sqe, data: &[u8]) {
         let length = data.len() as u32;
         let sgl =
             if data.is_empty() { Sgl::Transport { length } } else { Sgl::InCapsule { offset: 0, length } };
-        self.lay(sqe.with_sgl(sgl), data, Vec::new());
+        self.encode(sqe.with_sgl(sgl), data, Vec::new());
     }
 
-    /// Lays a command under a new identifier.
-    fn lay(&mut self, sqe: Sqe, in_capsule: &[u8], data: Vec<u8>) {
+    /// Writes a command with a new identifier.
+    fn encode(&mut self, sqe: Sqe, in_capsule: &[u8], data: Vec<u8>) {
         let cid = self.next_cid;
         self.next_cid = self.next_cid.wrapping_add(0x1003);
         let is_event_request = sqe.opcode() == admin::ASYNC_EVENT_REQUEST;
-        self.unsent.extend(lay(&self.framing, CapsuleCmd::new(sqe.with_cid(cid)), 0, in_capsule));
+        self.unsent.extend(encode(&self.framing, CapsuleCmd::new(sqe.with_cid(cid)), 0, in_capsule));
         self.unanswered.insert(cid, Sent { data, is_event_request });
     }
 
@@ -331,18 +332,18 @@ impl Peer {
     }
 
     fn push(&mut self) {
-        // A target that has closed the connection is noticed by the next read.
+        // If the target has closed the connection, the next read notices it.
         let bytes = std::mem::take(&mut self.unsent);
         if let Err(error) = self.stream.write_all(&bytes) {
             assert!(
                 error.kind() != ErrorKind::WouldBlock,
-                "the target does not read what it owes an answer to"
+                "the target does not read commands that it must answer"
             );
         }
     }
 
-    /// Reads until every command is answered or the connection closed. One that broke the protocol is only listened to
-    /// until the target has had its say.
+    /// Reads until every command is answered or the connection is closed. After a protocol violation it does
+    /// not wait for answers.
     fn settle(&mut self) {
         self.push();
         while self.is_proper && !self.is_closed && self.unanswered.values().any(|sent| !sent.is_event_request)
@@ -364,7 +365,10 @@ impl Peer {
                 PduType::C2hData => {
                     let header: C2hData = seen.header_as();
                     let cid = header.cccid.get();
-                    assert!(self.unanswered.contains_key(&cid), "data for {cid:#x}, which is not under way");
+                    assert!(
+                        self.unanswered.contains_key(&cid),
+                        "data for {cid:#x}, which is not outstanding"
+                    );
                     if seen.layout.success() {
                         self.on_answer(Cqe::success(cid));
                     }
@@ -379,7 +383,7 @@ impl Peer {
 
     fn on_answer(&mut self, cqe: Cqe) {
         let sent = self.unanswered.remove(&cqe.cid());
-        assert!(sent.is_some(), "{cqe:?} answers nothing that is under way");
+        assert!(sent.is_some(), "{cqe:?} completes no outstanding command");
         self.last = Some(cqe);
     }
 
@@ -388,13 +392,13 @@ impl Peer {
         let sent = self
             .unanswered
             .get(&cid)
-            .unwrap_or_else(|| panic!("{r2t:?} for a command that is not under way"));
+            .unwrap_or_else(|| panic!("{r2t:?} for a command that is not outstanding"));
         let (from, length) = (r2t.r2to.get() as usize, r2t.r2tl.get() as usize);
-        // A descriptor may announce more than this host has.
+        // A descriptor may name more bytes than this host has.
         let mut data = sent.data.clone();
         data.resize(data.len().max(from + length), 0);
         let header = H2cData::new(cid, ttag, from as u32, length as u32);
-        self.unsent.extend(lay(&self.framing, header, FLAG_LAST, &data[from..from + length]));
+        self.unsent.extend(encode(&self.framing, header, FLAG_LAST, &data[from..from + length]));
     }
 }
 
@@ -403,12 +407,12 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Gives these results in turn.
+    /// Returns these results in order.
     struct Script(VecDeque<io::Result<usize>>);
 
     impl Read for Script {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            self.0.pop_front().expect("asked once too often")
+            self.0.pop_front().expect("one read too many")
         }
     }
 
@@ -417,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_does_not_end_the_wait_and_is_no_end_of_the_connection() {
+    fn a_signal_ends_neither_the_wait_nor_the_connection() {
         let interrupted = || Err(ErrorKind::Interrupted.into());
         assert_eq!(received([interrupted(), interrupted(), Ok(5)]), Ok(5));
         assert_eq!(received([interrupted(), Err(ErrorKind::ConnectionReset.into())]), Ok(0));

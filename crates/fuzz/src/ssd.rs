@@ -1,19 +1,21 @@
-//! The SSD model: any commands, at any instants, however time is cut.
+//! The SSD model: any commands at any times, with any time steps.
 //!
-//! Holds: every command completes once, after it was submitted, in order of time; the same commands give the same completions
-//!        however often the model is looked at; the mapping agrees with itself; with nothing outstanding the model comes to rest.
+//! Holds: every command completes once, after its submission, in order of time; the same commands give the
+//!        same completions however often the model is advanced; the mapping is consistent; with no outstanding
+//!        command the model becomes idle.
 
 use crate::input::Input;
 use ssd::{Command, CommandKind, Completion, Condition, Image, Profile, Ssd};
 use std::sync::LazyLock;
 use units::{Bytes, Instant, Nanos};
 
-/// Commands of one input at most: the model is worked hard enough by then.
+/// Most commands of one input: enough work for the model.
 const COMMANDS_MAX: usize = 200;
-/// Simulated time in which everything must have come to rest.
+/// Simulated time after which the model must be idle.
 const REST_WITHIN: Nanos = Nanos::secs(600);
 
-/// Devices small enough to be filled several times: clean and fragmented, and one with an SLC cache and no power-loss protection.
+/// Devices small enough to be filled several times: clean, fragmented, and one with an SLC cache and without
+/// power-loss protection.
 static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
     let mut small = Profile { name: "small".to_owned(), ..Profile::default() };
     small.geometry.capacity = Bytes::mib(64);
@@ -40,7 +42,11 @@ pub(crate) fn run(bytes: &[u8]) {
     let image = &IMAGES[input.below(3) as usize];
     let commands = commands(&mut input, Ssd::from_image(image).slots());
     let by_event = complete(image, &commands, None);
-    assert_eq!(by_event, complete(image, &commands, Some(Nanos::micros(11))), "looked at more often");
+    assert_eq!(
+        by_event,
+        complete(image, &commands, Some(Nanos::micros(11))),
+        "different completions when advanced in small steps"
+    );
     assert!(by_event.is_sorted_by_key(|completion| completion.at));
     let mut completed = vec![false; commands.len()];
     for Completion { tag, at } in by_event {
@@ -51,7 +57,7 @@ pub(crate) fn run(bytes: &[u8]) {
     assert!(completed.iter().all(|completed| *completed), "a command never completed");
 }
 
-/// What is submitted, and when.
+/// The commands, and when each is submitted.
 fn commands(input: &mut Input<'_>, all: u32) -> Vec<(Instant, Command)> {
     let mut now = Instant::ZERO;
     let mut commands = Vec::new();
@@ -86,7 +92,7 @@ fn commands(input: &mut Input<'_>, all: u32) -> Vec<(Instant, Command)> {
     commands
 }
 
-/// Submits them, moving time in steps of `step`, or from event to event, until the model is at rest.
+/// Submits them and advances time in steps of `step`, or from event to event, until the model is idle.
 fn complete(image: &Image, commands: &[(Instant, Command)], step: Option<Nanos>) -> Vec<Completion> {
     let mut ssd = Ssd::from_image(image);
     let mut completions = Vec::new();
@@ -95,7 +101,7 @@ fn complete(image: &Image, commands: &[(Instant, Command)], step: Option<Nanos>)
         while now < at {
             let next = ssd.next_event().unwrap_or(at).min(at);
             now = match step {
-                // Not one step after the other through the pauses.
+                // Pauses are skipped.
                 Some(step) => (now + step).max(next).min(at),
                 None => next,
             };
@@ -105,10 +111,10 @@ fn complete(image: &Image, commands: &[(Instant, Command)], step: Option<Nanos>)
     }
     let limit = now + REST_WITHIN;
     while let Some(next) = ssd.next_event() {
-        assert!(next < limit, "{} commands outstanding, and still at work at {next:?}", ssd.outstanding());
+        assert!(next < limit, "{} commands outstanding, still busy at {next:?}", ssd.outstanding());
         ssd.advance(next, &mut |completion| completions.push(completion));
     }
-    assert_eq!(ssd.outstanding(), 0, "nothing goes on, yet commands are outstanding");
+    assert_eq!(ssd.outstanding(), 0, "the model is idle with commands outstanding");
     ssd.assert_consistent();
     completions
 }

@@ -1,10 +1,11 @@
-//! A subsystem under commands of every opcode, by several hosts, on queues that come and go, while namespaces change and
-//! IOs end late.
+//! A subsystem that gets commands of every opcode from several hosts, on queues that are created and deleted,
+//! while namespaces change and IOs complete late.
 //!
-//! Holds: every command is answered once: at once, when its IO ends, when its reservations are stored, or by an event that it asked for; an IO lies within
-//!        its namespace and moves what its descriptor says; no answer carries more data than the command has room for; a preempted host is fenced, not the one that
-//!        asks; controllers, event requests and what comes out unasked are bounded; reservations never contradict
-//!        themselves, and what is stored of them can be restored; after `poll` the next time-out lies ahead.
+//! Holds: every command is answered once: at once, when its IO ends, when its reservations are stored, or by
+//!        an event it requested; an IO lies within its namespace and moves as many bytes as its descriptor says; no
+//!        answer carries more data than the command has room for; a preempted host is fenced, not the host that
+//!        preempts; controllers, event requests and outputs are bounded; reservations are consistent, and their
+//!        stored form can be restored; after `poll` the next timeout is in the future.
 
 use crate::SUBSYSTEM;
 use crate::command::{any_command, connect, connect_data, data, data_length, descriptor, fused_pair, host};
@@ -44,16 +45,16 @@ pub(crate) fn run(bytes: &[u8]) {
 #[derive(Debug)]
 struct Connection {
     key: QueueKey,
-    /// 0 is the admin queue.
+    /// 0 for the admin queue.
     queue_id: u16,
     host: u32,
-    /// Event requests that wait.
+    /// Event requests that are outstanding.
     waiting: BTreeSet<u16>,
-    /// Commands that wait for reservations to be stored.
+    /// Commands that wait until their reservations are stored.
     storing: BTreeSet<u16>,
-    /// IOs under way.
+    /// Outstanding IOs.
     ios: Vec<(u16, IoCommand)>,
-    /// The subsystem wants it closed.
+    /// The subsystem has asked to close it.
     closing: bool,
 }
 
@@ -64,7 +65,7 @@ struct World {
     generation: u32,
     next_cid: u16,
     is_discovery: bool,
-    /// Copies of reservations on their way to the disk.
+    /// Reservations that are being stored.
     to_store: Vec<(u32, u64)>,
 }
 
@@ -75,7 +76,7 @@ impl World {
             SubsystemConfig::discovery("fuzz-d")
         } else {
             let read_only = NamespaceInfo { read_only: true, ..NamespaceInfo::new(BlockSize::B4096, 10) };
-            SubsystemConfig::io(Nqn::new(SUBSYSTEM).expect("a good name"), "fuzz")
+            SubsystemConfig::io(Nqn::new(SUBSYSTEM).expect("a valid NQN"), "fuzz")
                 .with_namespace(1, NamespaceInfo::new(BlockSize::B512, 131_072))
                 .with_namespace(2, NamespaceInfo::new(BlockSize::B4096, 16384))
                 .with_namespace(4, read_only)
@@ -93,7 +94,7 @@ impl World {
             ..Limits::default()
         };
         config.persistence = input.flag();
-        let subsystem = Subsystem::new(config).expect("a good configuration");
+        let subsystem = Subsystem::new(config).expect("a valid configuration");
         let mut world = World {
             subsystem,
             now: Instant(1_000_000_000),
@@ -109,7 +110,7 @@ impl World {
         world
     }
 
-    /// An enabled controller of `host` with an IO queue, if there is room for it.
+    /// An enabled controller of `host` with an IO queue, if the limits allow it.
     fn bring_up(&mut self, host: u32) {
         let command = |queue_id| nvme::spec::ConnectCommand {
             record_format: 0,
@@ -213,8 +214,8 @@ impl World {
                 let own = self::host(connection.host).1;
                 for queue in queues {
                     let fenced = self.connections.iter().find(|other| other.key == queue);
-                    let fenced = fenced.expect("only queues that are there are fenced");
-                    assert_ne!(self::host(fenced.host).1, own, "the host that asks is fenced itself");
+                    let fenced = fenced.expect("a fenced queue exists");
+                    assert_ne!(self::host(fenced.host).1, own, "the preempting host is fenced");
                     assert_ne!(fenced.queue_id, 0);
                 }
             }
@@ -222,7 +223,7 @@ impl World {
                 assert_eq!((cqe.cid(), sqe.opcode(), connection.queue_id), (sqe.cid(), admin::ABORT, 0));
                 let host = connection.host;
                 let named = self.connections.iter().find(|other| other.key == queue);
-                let named = named.expect("an Abort names a queue that is there");
+                let named = named.expect("an Abort names a queue that exists");
                 assert_eq!((named.host, named.queue_id != 0), (host, true), "another host's IO is aborted");
             }
             Action::Pending => {
@@ -241,7 +242,7 @@ impl World {
         }
     }
 
-    /// Two commands that the transport has found to be fused.
+    /// Two commands that the transport has paired as fused.
     fn fused(&mut self, input: &mut Input<'_>) {
         if self.connections.is_empty() {
             return;
@@ -289,9 +290,9 @@ impl World {
     fn check_reply(&mut self, index: usize, sqe: &Sqe, cqe: Cqe, data: Option<&[u8]>) {
         let connection = &mut self.connections[index];
         if cqe.cid() != sqe.cid() {
-            // An event may answer an earlier request than the one that has just come.
+            // An event may complete an earlier request than the one just received.
             assert_eq!(sqe.opcode(), admin::ASYNC_EVENT_REQUEST);
-            assert!(connection.waiting.remove(&cqe.cid()), "{cqe:?} answers nothing that is there");
+            assert!(connection.waiting.remove(&cqe.cid()), "{cqe:?} completes no outstanding request");
             connection.waiting.insert(sqe.cid());
         }
         if let Some(data) = data {
@@ -326,11 +327,11 @@ impl World {
             self.subsystem.on_io_completed(connection.key, cid, &command, Status::ABORT_REQUESTED);
         }
         self.subsystem.on_disconnect(self.now, connection.key);
-        // A call that comes late changes nothing.
+        // A second call changes nothing.
         self.subsystem.on_disconnect(self.now, connection.key);
     }
 
-    /// Changes something about the namespaces or who may come. Refused or done, the world goes on.
+    /// Changes the namespaces or the allowed hosts. The subsystem may refuse the change.
     fn reconfigure(&mut self, input: &mut Input<'_>) {
         let nsid = input.below(9);
         match input.below(6) {
@@ -360,7 +361,7 @@ impl World {
     fn drain_outputs(&mut self) {
         let storing: usize = self.connections.iter().map(|connection| connection.storing.len()).sum();
         let events = self.connections.len() * (usize::from(EVENT_REQUESTS_MAX) + 1);
-        // Each command that waits is answered once and asks for one copy of each namespace at most.
+        // Each waiting command is answered once and stores at most one copy of each namespace's reservations.
         let most = events + storing + NAMESPACES_MAX as usize;
         let mut count = 0;
         while let Some(output) = self.subsystem.poll(self.now) {
@@ -368,24 +369,21 @@ impl World {
             assert!(count <= most, "{count} outputs for {} connections", self.connections.len());
             match output {
                 Output::Complete { queue, cqe } => {
-                    // A completion may have been decided before its queue went.
+                    // The queue may have been deleted after the completion was queued.
                     if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue)
                         && !connection.storing.remove(&cqe.cid())
                     {
                         assert_eq!(connection.queue_id, 0);
                         assert!(
                             connection.waiting.remove(&cqe.cid()),
-                            "{cqe:?} answers nothing that is there"
+                            "{cqe:?} completes no outstanding request"
                         );
                     }
                 }
                 Output::Fence { queue, nsid, queues, cqe } => {
                     assert!(!queues.is_empty() && nsid != 0);
                     if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue) {
-                        assert!(
-                            connection.storing.remove(&cqe.cid()),
-                            "{cqe:?} answers nothing that is there"
-                        );
+                        assert!(connection.storing.remove(&cqe.cid()), "{cqe:?} completes no stored command");
                     }
                 }
                 Output::Store { nsid, ticket, saved } => {
@@ -398,7 +396,10 @@ impl World {
                 }
                 Output::Forget { queue, cid } => {
                     if let Some(connection) = self.connections.iter_mut().find(|other| other.key == queue) {
-                        assert!(connection.waiting.remove(&cid), "{cid:#x} is taken back, and does not wait");
+                        assert!(
+                            connection.waiting.remove(&cid),
+                            "{cid:#x} is forgotten, but was not outstanding"
+                        );
                     }
                 }
                 Output::CloseQueue { queue, .. } => {
@@ -412,7 +413,7 @@ impl World {
             }
         }
         if let Some(at) = self.subsystem.next_timeout() {
-            assert!(at > self.now, "a time-out at {at:?} that never goes away, now {:?}", self.now);
+            assert!(at > self.now, "the timeout at {at:?} does not go away, now {:?}", self.now);
         }
     }
 
@@ -435,7 +436,7 @@ impl World {
         }
     }
 
-    /// Everybody leaves: nothing stays behind.
+    /// All hosts disconnect: nothing may be left.
     fn end(mut self) {
         for connection in std::mem::take(&mut self.connections) {
             self.subsystem.on_disconnect(self.now, connection.key);
@@ -477,7 +478,7 @@ fn check_io(subsystem: &Subsystem, sqe: &Sqe, command: &IoCommand, data: Option<
             for range in ranges {
                 let (lba, count) = (range.lba.0, u64::from(range.blocks));
                 assert!(count > 0 && inside(lba, range.blocks), "{range:?} of {}", info.blocks);
-                assert!(lba + count <= command.lba.0 || end <= lba, "{range:?} is written as well");
+                assert!(lba + count <= command.lba.0 || end <= lba, "{range:?} overlaps the destination");
             }
             assert_eq!(ranges.iter().map(|range| range.blocks).sum::<u32>(), command.blocks);
             assert!(bytes <= subsystem.limits().transfer_max.get(), "{command:?}");

@@ -1,16 +1,17 @@
-//! The controller's end of a connection, before a host that does anything: proper PDUs, proper ones with impossible
-//! parameters, and noise; answers that come late, buffers that run out, a socket that takes nothing.
+//! The controller's end of a connection, facing a host that may do anything: valid PDUs, valid PDUs with
+//! impossible parameters, and random bytes; late answers, a lack of buffers, a socket that accepts nothing.
 //!
-//! What was sent is read along, so that it is known which commands the target has accepted.
+//! A second reader parses the same bytes, so that the test knows which commands the target has accepted.
 //!
-//! Holds: the target sends nothing that is against the protocol; every command is answered once or outstanding, never both;
-//!        none is handed out twice, fused ones side by side, R2T asks for what the command announced, once; what is outstanding, parked,
-//!        waiting to be sent and held in buffers is bounded by the queue; after a fatal error comes one TermReq or nothing, and all
-//!        buffers come back.
+//! Holds: the target sends nothing that violates the protocol; every command is either answered once or
+//!        outstanding, never both; no command is passed on twice, fused commands are passed on together, and R2Ts
+//!        request the announced data, once; the outstanding and parked commands, the PDUs waiting to be sent and the
+//!        buffers in use are bounded by the queue size; after a fatal error the target sends one TermReq or nothing,
+//!        and all buffers are returned.
 
 use crate::input::Input;
 use crate::pool::{Counted, Live, Pool};
-use crate::wire::{Listener, Seen, Wire, lay};
+use crate::wire::{Listener, Seen, Wire, encode};
 use nvme::buffer::Buffer;
 use nvme::connection::{Cancel, Fatal, FlowControl, TargetConnection, TargetEvent, TargetLimits};
 use nvme::pdu::common::FLAG_LAST;
@@ -26,14 +27,14 @@ use nvme::spec::{Cqe, Direction, Sgl, Sqe, Status};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Commands before Connect has told the size of the queue, as the target has it.
+/// Queue size of the target until Connect sets it.
 const ENTRIES_BEFORE_CONNECT: u32 = 8;
-/// Answers that may wait beyond twice the queue: the handshake, refusals, the TermReq.
+/// Answers that may wait beyond twice the queue size: the handshake, refusals, the TermReq.
 const TRANSMIT_SLACK: usize = 24;
 const IN_CAPSULE_MAX: u32 = 1024;
 const TRANSFER_MAX: u32 = 16384;
 const MAXH2CDATA: u32 = 4096;
-/// Identifiers are few, so that they meet.
+/// Few identifiers, so that commands often have the same one.
 const CIDS: u32 = 6;
 
 /// The target.
@@ -51,7 +52,7 @@ pub(crate) fn run(bytes: &[u8]) {
     session.take_apart();
 }
 
-/// A write that was asked for its data.
+/// A write whose data the target has requested.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     cid: u16,
@@ -59,7 +60,7 @@ struct Asked {
     sent: u32,
 }
 
-/// Takes a command that was handed out, which must be complete and its identifier free.
+/// Takes a command that was passed on. It must be complete and its identifier unused.
 fn deliver(
     target: &mut TargetConnection<Counted>,
     delivered: &mut Vec<Sqe>,
@@ -67,7 +68,7 @@ fn deliver(
     data: Option<&Counted>,
 ) {
     let twice = delivered.iter().any(|other| other.cid() == sqe.cid());
-    assert!(!twice, "{sqe:?} was handed out while one with its identifier is outstanding");
+    assert!(!twice, "{sqe:?} was passed on while its identifier is in use");
     let length = data.map_or(0, |data| data.bytes().len());
     let sends = sqe.direction() == Direction::ToController && sqe.sgl_length() > 0;
     assert!(length >= if sends { sqe.sgl_length() as usize } else { 0 }, "{sqe:?} with {length} bytes");
@@ -77,7 +78,7 @@ fn deliver(
     delivered.push(sqe);
 }
 
-/// Whether the layer above would have nothing to answer a command with as long as nothing happens.
+/// Whether the layer above holds this command until an event occurs.
 fn is_held(sqe: &Sqe) -> bool {
     sqe.opcode() == admin::ASYNC_EVENT_REQUEST
 }
@@ -88,14 +89,14 @@ struct Session {
     pool: Pool,
     entries: u32,
     framing: Framing,
-    /// Reads along what is sent.
+    /// Parses the bytes sent to the target.
     shadow: PduReader,
-    /// Reads what comes back.
+    /// Parses what the target sends.
     listener: Listener,
-    /// Sent, and not taken by the target yet.
+    /// Sent, and not consumed by the target yet.
     unparsed: Vec<u8>,
     events: Vec<TargetEvent<Counted>>,
-    /// Handed out and not answered.
+    /// Passed on and not answered.
     delivered: Vec<Sqe>,
     asked: BTreeMap<u16, Asked>,
     capsules: usize,
@@ -142,7 +143,7 @@ impl Session {
             session.target.allow_fused();
         }
         if !input.one_in(8) {
-            let hello = lay(&Framing::HANDSHAKE, IcReq::new(0, digests.to_wire(), 0), 0, &[]);
+            let hello = encode(&Framing::HANDSHAKE, IcReq::new(0, digests.to_wire(), 0), 0, &[]);
             session.send(&hello);
         }
         session
@@ -152,11 +153,11 @@ impl Session {
         match input.below(16) {
             0..=4 => {
                 let bytes = self.command(input);
-                self.send_spoiled(bytes, input);
+                self.send_corrupt(bytes, input);
             }
             5..=7 => {
                 let bytes = self.data(input);
-                self.send_spoiled(bytes, input);
+                self.send_corrupt(bytes, input);
             }
             8 => {
                 let length = input.byte();
@@ -165,13 +166,16 @@ impl Session {
             }
             9 => {
                 let bytes = match input.below(3) {
-                    0 => {
-                        lay(&Framing::HANDSHAKE, IcReq::new(input.byte(), input.byte(), input.word()), 0, &[])
-                    }
+                    0 => encode(
+                        &Framing::HANDSHAKE,
+                        IcReq::new(input.byte(), input.byte(), input.word()),
+                        0,
+                        &[],
+                    ),
                     1 => TermReqImage::new(End::Host, Violation::SEQUENCE, &input.bytes(24)).bytes().to_vec(),
-                    _ => lay(&self.framing, CapsuleResp::new(Cqe::success(input.half())), 0, &[]),
+                    _ => encode(&self.framing, CapsuleResp::new(Cqe::success(input.half())), 0, &[]),
                 };
-                self.send_spoiled(bytes, input);
+                self.send_corrupt(bytes, input);
             }
             10 | 11 => self.answer(input),
             12 => self.transmit(usize::from(input.byte())),
@@ -186,13 +190,13 @@ impl Session {
                 let entries = input.pick(&[1, 2, 8, 33]);
                 let flow = if input.flag() { FlowControl::Enabled } else { FlowControl::Disabled };
                 self.target.set_queue(entries, flow);
-                // Those under way before may be more than the new size.
+                // The commands outstanding before may be more than the new size.
                 self.entries = self.entries.max(entries);
             }
         }
     }
 
-    /// A command, most often one that a proper host could send.
+    /// A command, usually one that a real host could send.
     fn command(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let opcode = input.pick(&[
             0x00,
@@ -225,10 +229,10 @@ impl Session {
         let sqe = sqe.with_sgl(sgl);
         self.last_sqe = Some(sqe);
         let data = if in_capsule { vec![input.byte(); length as usize] } else { Vec::new() };
-        lay(&self.framing, CapsuleCmd::new(sqe), 0, &data)
+        encode(&self.framing, CapsuleCmd::new(sqe), 0, &data)
     }
 
-    /// The next data of a write that was asked for, or data like it.
+    /// The next data of a write, as requested, or similar data.
     fn data(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let tags: Vec<u16> = self.asked.keys().copied().collect();
         let mut ttag =
@@ -238,7 +242,7 @@ impl Session {
         let (mut cid, mut offset) = (asked.cid, asked.sent);
         let mut length = left.min(input.pick(&[MAXH2CDATA, MAXH2CDATA, 512, 1])).max(1);
         let mut flags = if length == left { FLAG_LAST } else { 0 };
-        let told = match input.below(24) {
+        let announced = match input.below(24) {
             0 => {
                 cid = input.half();
                 length
@@ -273,10 +277,10 @@ impl Session {
             }
         }
         let data = vec![input.byte(); length as usize];
-        lay(&self.framing, H2cData::new(cid, ttag, offset, told), flags, &data)
+        encode(&self.framing, H2cData::new(cid, ttag, offset, announced), flags, &data)
     }
 
-    fn send_spoiled(&mut self, mut bytes: Vec<u8>, input: &mut Input<'_>) {
+    fn send_corrupt(&mut self, mut bytes: Vec<u8>, input: &mut Input<'_>) {
         if input.one_in(12) {
             let at = input.below(bytes.len() as u32) as usize;
             bytes[at] ^= input.byte();
@@ -287,7 +291,7 @@ impl Session {
         }
     }
 
-    /// Offers `bytes` after what was not taken yet.
+    /// Offers `bytes` after those that were not consumed yet.
     fn send(&mut self, bytes: &[u8]) {
         self.unparsed.extend_from_slice(bytes);
         let before = self.target.fatal();
@@ -297,11 +301,11 @@ impl Session {
                 TargetEvent::Initialized { digests } => {
                     assert_eq!(digests, Digests::from_wire(digests.to_wire()).expect("two bits"));
                 }
-                // The transport has answered by itself, which is counted where it is sent.
+                // The transport has answered by itself; the answer is counted when it is sent.
                 TargetEvent::Refused { .. } => {}
                 TargetEvent::GivenUp { cid } => {
                     let held = self.delivered.iter().position(|sqe| sqe.cid() == cid && is_held(sqe));
-                    self.delivered.swap_remove(held.expect("a command is given up that was held"));
+                    self.delivered.swap_remove(held.expect("a held command is given up"));
                     self.given_up += 1;
                 }
                 TargetEvent::Command { sqe, data } => {
@@ -335,9 +339,10 @@ impl Session {
         }
     }
 
-    /// Counts the capsules in what the target has taken. It has found no fault with it, and nor must this.
+    /// Counts the capsules in what the target has consumed. The target found no violation, so this reader
+    /// must not find one.
     fn read_along(&mut self, mut bytes: &[u8]) {
-        while let Some(step) = self.shadow.next(&mut bytes).expect("the target found no fault with it") {
+        while let Some(step) = self.shadow.next(&mut bytes).expect("the target found no violation") {
             let Step::Header(layout) = step else { continue };
             match layout.pdu_type {
                 PduType::CapsuleCmd => self.capsules += 1,
@@ -377,7 +382,7 @@ impl Session {
         }
     }
 
-    /// Takes an event request back, as a reset does.
+    /// Forgets an event request, as a reset does.
     fn forget(&mut self, input: &mut Input<'_>) {
         let cid = input.below(CIDS) as u16;
         let held = self.delivered.iter().position(|sqe| sqe.cid() == cid && is_held(sqe));
@@ -395,7 +400,7 @@ impl Session {
         self.target.take_discarded(drop);
         let is_delivered = self.delivered.iter().any(|sqe| sqe.cid() == cid);
         match cancel {
-            // Of two fused commands the other one may be answered with it.
+            // The other half of a fused pair may be answered with it.
             Cancel::Answered => {
                 assert!((before.saturating_sub(2)..before).contains(&self.target.outstanding()))
             }
@@ -404,7 +409,7 @@ impl Session {
         }
     }
 
-    /// Lets `room` parts of PDUs out and looks at them.
+    /// Sends up to `room` parts of PDUs and checks them.
     fn transmit(&mut self, room: usize) {
         let mut wire = Wire::with_room(room);
         self.target.poll_transmit(&mut wire);
@@ -415,7 +420,7 @@ impl Session {
             assert_eq!(
                 self.capsules,
                 self.answers + self.given_up + self.target.outstanding(),
-                "commands that came, and those answered, given up and outstanding"
+                "commands received = answered + given up + outstanding"
             );
         }
     }
@@ -433,12 +438,12 @@ impl Session {
             }
             PduType::R2t => {
                 let r2t: R2t = seen.header_as();
-                assert_eq!(r2t.r2to.get(), 0, "one R2T asks for everything");
+                assert_eq!(r2t.r2to.get(), 0, "one R2T requests everything");
                 assert!((1..=TRANSFER_MAX).contains(&r2t.r2tl.get()), "{r2t:?}");
                 let asked = Asked { cid: r2t.cccid.get(), length: r2t.r2tl.get(), sent: 0 };
                 self.asked.insert(r2t.ttag.get(), asked);
             }
-            other => panic!("the target sent a {other:?} while nothing is wrong"),
+            other => panic!("the target sent a {other:?} although there was no error"),
         }
     }
 
@@ -448,14 +453,18 @@ impl Session {
         assert!(target.outstanding() <= entries, "{} of {entries} commands", target.outstanding());
         assert!(target.parked() <= target.outstanding());
         let pending = target.transmit_pending();
-        assert!(pending <= 2 * entries + TRANSMIT_SLACK, "{pending} wait to be sent, with {entries} entries");
+        assert!(
+            pending <= 2 * entries + TRANSMIT_SLACK,
+            "{pending} PDUs wait to be sent, with {entries} entries"
+        );
         let buffers = self.pool.live.buffers.get();
         assert!(buffers <= 2 * entries + TRANSMIT_SLACK, "{buffers} buffers, with {entries} entries");
         let most = (2 * entries + TRANSMIT_SLACK) as u64 * u64::from(TRANSFER_MAX);
         assert!(target.pending_bytes().get() <= most);
     }
 
-    /// Nothing is wrong: with buffers, answers, data and a socket that takes all, every command is answered.
+    /// Without an error: with buffers, answers, data and a socket that accepts everything, every command is
+    /// answered.
     fn settle(&mut self) {
         while self.target.fatal().is_none()
             && (self.target.outstanding() > 0 || self.target.transmit_pending() > 0)
@@ -472,17 +481,17 @@ impl Session {
                 return;
             }
             self.transmit(usize::MAX);
-            // A host that has begun something stops here: what it owes, nobody can answer.
+            // Here a host stops that has sent only a part of something; the target cannot answer that.
             let after = (self.answers, self.asked.len(), self.unparsed.len(), self.target.transmit_pending());
             if before == after && self.delivered.is_empty() {
-                assert!(self.unparsed.is_empty(), "{} bytes are never taken", self.unparsed.len());
+                assert!(self.unparsed.is_empty(), "{} bytes are never consumed", self.unparsed.len());
                 assert_eq!(self.target.parked(), 0);
                 break;
             }
         }
     }
 
-    /// Something is wrong: one TermReq or nothing, whatever else happens.
+    /// After an error: the target sends one TermReq or nothing, whatever happens next.
     fn check_end(&mut self, fatal: Fatal) {
         for sqe in std::mem::take(&mut self.delivered) {
             self.answer_one(&sqe, 0, 3);
@@ -497,7 +506,7 @@ impl Session {
             (Fatal::Terminated { .. }, []) => {}
             _ => panic!("{heard:?} after {fatal}"),
         }
-        assert!(!self.target.poll_transmit(&mut wire), "something follows the last word");
+        assert!(!self.target.poll_transmit(&mut wire), "the target sends more after the TermReq");
     }
 
     fn take_apart(self) {
@@ -511,7 +520,7 @@ impl Session {
             given += 1;
             buffers.push(buffer);
         });
-        assert_eq!(given, held, "buffers given back, and those held, with {limits:?}");
+        assert_eq!(given, held, "buffers returned = buffers held, with {limits:?}");
         drop(buffers);
         assert_eq!(live.buffers.get(), 0);
     }

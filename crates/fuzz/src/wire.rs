@@ -1,20 +1,20 @@
-//! PDUs as bytes: laying them, and reading back what a connection sends.
+//! PDUs as bytes: writes them, and reads what a connection sends.
 
 use core::ops::Range;
 use nvme::buffer::{Buffer, Outgoing};
 use nvme::pdu::{Digests, Framing, Header, IcReq, IcResp, Layout, PduReader, PduType, Rules, Step};
 
-/// Bytes as the other end sees them, and how many payload buffers went into them.
+/// Bytes as the peer receives them, and the room left for more.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    /// Laid so far.
+    /// Written so far.
     pub(crate) bytes: Vec<u8>,
-    /// Headers, payloads and digests that may still be laid.
+    /// Headers, payloads and digests that may still be written.
     pub(crate) room: usize,
 }
 
 impl Wire {
-    /// Room for `room` parts of PDUs and a little more.
+    /// Room for `room` headers; the payload and digest of the last one may follow.
     pub(crate) fn with_room(room: usize) -> Wire {
         Wire { bytes: Vec::new(), room }
     }
@@ -35,8 +35,8 @@ impl<B: Buffer> Outgoing<B> for Wire {
     }
 }
 
-/// One PDU, as a peer that keeps the protocol would lay it.
-pub(crate) fn lay<H: Header>(framing: &Framing, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
+/// One PDU, as a peer that follows the protocol writes it.
+pub(crate) fn encode<H: Header>(framing: &Framing, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
     let mut wire = Wire::with_room(usize::MAX);
     let length = u32::try_from(data.len()).expect("inputs are short");
     Framing::header::<Vec<u8>, H>(framing, &mut wire, header, flags, length);
@@ -47,7 +47,7 @@ pub(crate) fn lay<H: Header>(framing: &Framing, header: H, flags: u8, data: &[u8
     wire.bytes
 }
 
-/// A PDU that was read: the layout is in the reader's last header.
+/// A PDU that was read.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// Type, flags, lengths.
@@ -56,11 +56,11 @@ pub(crate) struct Seen {
     pub(crate) header: Vec<u8>,
     /// The data.
     pub(crate) data: Vec<u8>,
-    /// Whether the data digest, if there is one, fits.
+    /// Whether the data digest, if there is one, is correct.
     pub(crate) intact: bool,
 }
 
-/// Reads what a connection sends, which must keep the protocol. Follows the handshake by itself.
+/// Reads what a connection sends, which must follow the protocol. Follows the handshake itself.
 #[derive(Debug)]
 pub(crate) struct Listener {
     reader: PduReader,
@@ -68,22 +68,22 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// At the start of a connection.
+    /// Starts at the beginning of a connection.
     pub(crate) fn new(rules: Rules) -> Listener {
         Listener { reader: PduReader::new(rules), partial: None }
     }
 
-    /// Takes note of the digests that a handshake has agreed upon.
+    /// Remembers the digests that a handshake has agreed on.
     fn agree(&mut self, layout: Layout) {
         let granted = match layout.pdu_type {
             PduType::IcReq => self.reader.header::<IcReq>().dgst,
             PduType::IcResp => self.reader.header::<IcResp>().dgst,
             _ => return,
         };
-        self.use_digests(Digests::from_wire(granted).expect("the sender keeps the protocol"));
+        self.use_digests(Digests::from_wire(granted).expect("the sender follows the protocol"));
     }
 
-    /// The handshake is over, and agreed upon these.
+    /// The handshake is over and agreed on these digests.
     pub(crate) fn use_digests(&mut self, digests: Digests) {
         self.reader.set_rules(Rules { handshake: false, digests, ..*self.reader.rules() });
     }
@@ -91,7 +91,7 @@ impl Listener {
     /// The PDUs that end within `bytes`.
     ///
     /// # Panics
-    /// If they are against the protocol.
+    /// If they violate the protocol.
     pub(crate) fn hear(&mut self, mut bytes: &[u8]) -> Vec<Seen> {
         let mut whole = Vec::new();
         loop {
@@ -115,18 +115,17 @@ impl Listener {
                     whole.push(Seen { intact, ..seen });
                 }
                 Err(violation) => {
-                    panic!("the connection sent {bytes:02x?} …, which is against the protocol: {violation}")
+                    panic!("the connection sent {bytes:02x?} …, which violates the protocol: {violation}")
                 }
             }
         }
     }
 }
 
-/// The common and specific header of a PDU that was read.
 impl Seen {
-    /// The header as `H`, which must be the one its type names.
+    /// The header as `H`, which must match its type.
     pub(crate) fn header_as<H: Header>(&self) -> H {
         assert_eq!(self.layout.pdu_type, H::TYPE);
-        H::read_from_bytes(&self.header).expect("the header is as long as its type says")
+        H::read_from_bytes(&self.header).expect("the header has the length of its type")
     }
 }

@@ -1,7 +1,8 @@
-//! The short run: what failed once, what is worth keeping, and inputs from fixed seeds. Bounded by counts, not by time.
+//! The short run: inputs that failed once, the corpus, and inputs from fixed seeds. Bounded by counts, not by
+//! time.
 //!
-//! When one fails, the panic comes with one command that replays it. Keep the input in `regressions/TARGET` once it is
-//! understood, named for what was wrong.
+//! When one fails, the test prints a command that replays it. Keep the input in `regressions/TARGET` once the
+//! cause is known, under a name that says what was wrong.
 
 use fuzz::{Target, generate, target};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -36,7 +37,7 @@ macro_rules! short_runs {
         )*
 
         #[test]
-        fn no_target_is_left_out() {
+        fn every_target_has_a_short_run() {
             let names: Vec<&str> = fuzz::TARGETS.iter().map(|target| target.name).collect();
             assert_eq!(names, [$(stringify!($name)),*]);
         }
