@@ -1,6 +1,6 @@
 //! The virtual view: a snapshot of what a client knows about each SSD that it uses, for its application.
 //!
-//! The switch tells it only through completions: the credit they carry, how long they took, how much they
+//! The target reports it only in completions: the credit they carry, how long they took, how much they
 //! moved. That is enough to prefer one replica to another, or to place new data where there is room.
 //!
 //! Paper: Gimbal §3.7.

@@ -44,7 +44,7 @@ pub enum BufferUse {
 
 /// Where buffers for arriving data come from.
 pub trait BufferSource {
-    /// The type of buffer that this source hands out.
+    /// The type of buffer that this source returns.
     type Buffer: Buffer;
 
     /// A buffer of at least `length` bytes (never 0), or `None` when there is none now.

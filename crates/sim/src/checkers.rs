@@ -1,4 +1,4 @@
-//! What must hold in every run, whatever the seed.
+//! What must hold in every run, with any seed.
 //!
 //! The checkers are outside the scheduler and the device, and have their own records:
 //!

@@ -121,11 +121,11 @@ fn discovery_and_a_refused_connect_give_clear_results() {
 
 #[test]
 fn an_error_names_an_address_without_a_listener() {
-    // A port that was free just now. If another program takes it meanwhile, it does not speak NVMe/TCP.
+    // A port that was free just now. If another program takes it in the meantime, it does not speak NVMe/TCP.
     let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     for backend in BACKENDS {
         let host = Nqn::new("nqn.test:host").expect("a name");
-        let error = discover(backend, address, &host, HostId([1; 16])).expect_err("nobody listens");
+        let error = discover(backend, address, &host, HostId([1; 16])).expect_err("nothing listens there");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
 }

@@ -1,7 +1,7 @@
-//! Tests a session, on a clock that only moves when told to.
+//! Tests a session, on a clock that moves only when the test moves it.
 
 use super::target::{BLOCK, BLOCKS, NQN, TestTarget};
-use super::world::{Told, World, options};
+use super::world::{Report, World, options};
 use crate::fault::Fault;
 use crate::request::{IoError, Operation, Refusal, Request};
 use crate::{ConnectRefusal, ControllerOptions, HostError, Nqn, RetryPolicy};
@@ -143,15 +143,15 @@ fn ios_survive_a_crash_of_the_target_and_end_once() {
     world.is_down = true;
     world.target.crash(world.now);
     world.pump();
-    assert!(matches!(world.told.last(), Some(Told::Down(Fault::Closed))));
+    assert!(matches!(world.reports.last(), Some(Report::Down(Fault::Closed))));
     world.submit(40, Operation::Read, 39, 1, 0);
     world.pass(Nanos::millis(300));
-    assert!(matches!(world.told.last(), Some(Told::Down(Fault::Unreachable(_)))), "{:?}", world.told);
+    assert!(matches!(world.reports.last(), Some(Report::Down(Fault::Unreachable(_)))), "{:?}", world.reports);
     assert_eq!(world.ended.len(), 3, "IOs wait for the next connection");
     world.is_down = false;
     world.target.holds = false;
     world.pass(Nanos::secs(2));
-    assert!(matches!(world.told.last(), Some(Told::Ready { first: false })), "{:?}", world.told);
+    assert!(matches!(world.reports.last(), Some(Report::Ready { first: false })), "{:?}", world.reports);
     assert_eq!(world.tags_once(), (0..=40).collect::<Vec<_>>());
     assert!(world.ended.iter().all(|completion| completion.result.is_ok()));
     let last = world.ended.last().and_then(|completion| completion.buffer.as_deref());
@@ -198,9 +198,9 @@ fn a_silent_target_is_dropped_after_the_timeout() {
     world.target.is_silent = true;
     world.submit(1, Operation::Read, 0, 1, 0);
     world.pass(Nanos::secs(29));
-    assert_eq!(world.told.len(), 1, "{:?}", world.told);
+    assert_eq!(world.reports.len(), 1, "{:?}", world.reports);
     world.pass(Nanos::secs(1));
-    assert!(matches!(world.told[1], Told::Down(Fault::Silent(_, "read"))), "{:?}", world.told);
+    assert!(matches!(world.reports[1], Report::Down(Fault::Silent(_, "read"))), "{:?}", world.reports);
     world.target.is_silent = false;
     world.pass(Nanos::secs(10));
     assert_eq!(world.ended.pop().expect("the IO went out again").result, Ok(()));
@@ -210,16 +210,16 @@ fn a_silent_target_is_dropped_after_the_timeout() {
 fn a_silent_target_is_noticed_by_keep_alive_without_any_io() {
     let mut world = World::ready(target(), options());
     world.pass(Nanos::secs(60));
-    assert_eq!(world.told.len(), 1, "keep-alives keep an idle controller: {:?}", world.told);
+    assert_eq!(world.reports.len(), 1, "keep-alives keep an idle controller: {:?}", world.reports);
     world.target.is_silent = true;
     world.pass(Nanos::secs(8));
     assert!(
         matches!(
-            world.told[1],
-            Told::Down(Fault::Silent(_, "Keep Alive") | Fault::Controller(HostError::KeepAliveTimeout(_)))
+            world.reports[1],
+            Report::Down(Fault::Silent(_, "Keep Alive") | Fault::Controller(HostError::KeepAliveTimeout(_)))
         ),
         "{:?}",
-        world.told
+        world.reports
     );
 }
 
@@ -233,7 +233,7 @@ fn a_target_that_does_not_come_back_is_given_up_and_every_io_ends() {
     world.target.crash(world.now);
     world.pump();
     world.pass(Nanos::secs(60));
-    let Some(Told::GaveUp(error)) = world.told.last() else { panic!("{:?}", world.told) };
+    let Some(Report::GaveUp(error)) = world.reports.last() else { panic!("{:?}", world.reports) };
     assert_eq!(error.tries, 5);
     assert!(
         error.to_string().contains("given up after 5 tries: cannot connect: connection refused"),
@@ -255,9 +255,9 @@ fn a_target_that_accepts_and_never_answers_times_out() {
     let mut world = World::new(target, options());
     world.pass(Nanos::secs(3));
     assert!(
-        matches!(world.told[0], Told::Down(Fault::NotReady(_, "bringing the controller up"))),
+        matches!(world.reports[0], Report::Down(Fault::NotReady(_, "bringing the controller up"))),
         "{:?}",
-        world.told
+        world.reports
     );
 }
 
@@ -265,7 +265,7 @@ fn a_target_that_accepts_and_never_answers_times_out() {
 fn an_unknown_subsystem_is_given_up_at_once() {
     let subsystem = Nqn::new("nqn.test:nowhere").expect("a name");
     let world = World::new(target(), ControllerOptions { subsystem, ..options() });
-    let [Told::GaveUp(error)] = &world.told[..] else { panic!("{:?}", world.told) };
+    let [Report::GaveUp(error)] = &world.reports[..] else { panic!("{:?}", world.reports) };
     assert!(matches!(error.fault, Fault::Refused(ConnectRefusal::UnknownSubsystem)));
     assert!(error.to_string().starts_with("nqn.test:nowhere at 127.0.0.1:4420"), "{error}");
 }
@@ -275,7 +275,7 @@ fn a_host_without_access_gets_the_reason() {
     let friend = Nqn::new("nqn.test:friend").expect("a name");
     let world =
         World::new(TestTarget::new(|config| config.hosts = HostAccess::Only(vec![friend])), options());
-    let [Told::GaveUp(error)] = &world.told[..] else { panic!("{:?}", world.told) };
+    let [Report::GaveUp(error)] = &world.reports[..] else { panic!("{:?}", world.reports) };
     assert!(matches!(error.fault, Fault::Refused(ConnectRefusal::HostNotAllowed)), "{error}");
 }
 
@@ -286,7 +286,9 @@ fn discovery_lists_the_subsystem() {
         ControllerOptions { subsystem: Nqn::discovery(), ..options() },
         Purpose::Discovery,
     );
-    let [Told::Discovered(found), Told::Closed] = &world.told[..] else { panic!("{:?}", world.told) };
+    let [Report::Discovered(found), Report::Closed] = &world.reports[..] else {
+        panic!("{:?}", world.reports)
+    };
     let [found] = &found[..] else { panic!("{found:?}") };
     assert_eq!(
         (found.subsystem.as_str(), found.address.as_str(), found.port),
@@ -314,7 +316,11 @@ fn added_resized_and_removed_namespaces_are_noticed() {
     world.target.subsystem().remove_namespace(1).expect("it exists");
     world.pump();
     assert_eq!(sizes(&world), [(2, 20)]);
-    assert!(world.told[1..].iter().all(|told| matches!(told, Told::NamespacesChanged)), "{:?}", world.told);
+    assert!(
+        world.reports[1..].iter().all(|report| matches!(report, Report::NamespacesChanged)),
+        "{:?}",
+        world.reports
+    );
 }
 
 #[test]
@@ -343,7 +349,7 @@ fn corrupt_data_fails_the_io_and_not_the_connection() {
     let read = world.complete(Operation::Read, 0, 8, 0);
     assert_eq!(read.result, Err(IoError::Status(Status::TRANSIENT_TRANSPORT_ERROR)));
     assert_eq!(world.complete(Operation::Read, 0, 8, 0).result, Ok(()));
-    assert_eq!(world.told.len(), 1);
+    assert_eq!(world.reports.len(), 1);
 }
 
 #[test]
@@ -351,7 +357,7 @@ fn invalid_bytes_lead_to_a_new_connection() {
     let mut world = World::ready(target(), options());
     world.session.on_bytes(world.now, 1, &[0xff; 64]);
     world.pump();
-    assert!(matches!(world.told[1], Told::Down(Fault::Protocol(_))), "{:?}", world.told);
+    assert!(matches!(world.reports[1], Report::Down(Fault::Protocol(_))), "{:?}", world.reports);
     world.pass(Nanos::secs(1));
     assert_eq!(world.complete(Operation::Read, 0, 8, 0).result, Ok(()));
 }
@@ -364,7 +370,7 @@ fn closing_ends_every_io_and_shuts_the_controller_down() {
     (0..5).for_each(|tag| world.submit(tag, Operation::Read, 0, 1, 0));
     world.session.close(world.now);
     world.pump();
-    assert!(matches!(world.told.last(), Some(Told::Closed)), "{:?}", world.told);
+    assert!(matches!(world.reports.last(), Some(Report::Closed)), "{:?}", world.reports);
     assert_eq!(world.tags_once(), [0, 1, 2, 3, 4]);
     assert!(world.ended.iter().all(|completion| completion.result == Err(IoError::ControllerGone)));
     assert_eq!(world.target.subsystem().controllers().count(), 0);
@@ -377,7 +383,7 @@ fn closing_a_controller_that_is_down_or_silent_ends_too() {
     world.session.close(world.now);
     world.pump();
     world.pass(Nanos::secs(1));
-    assert!(matches!(world.told.last(), Some(Told::Closed)), "{:?}", world.told);
+    assert!(matches!(world.reports.last(), Some(Report::Closed)), "{:?}", world.reports);
 
     let mut world = World::ready(target(), options());
     world.is_down = true;
@@ -385,5 +391,5 @@ fn closing_a_controller_that_is_down_or_silent_ends_too() {
     world.pump();
     world.session.close(world.now);
     world.pump();
-    assert!(matches!(world.told.last(), Some(Told::Closed)), "{:?}", world.told);
+    assert!(matches!(world.reports.last(), Some(Report::Closed)), "{:?}", world.reports);
 }

@@ -1,4 +1,4 @@
-//! A session and a target in one thread, with a clock that only moves when told to.
+//! A session and a target in one thread, with a clock that moves only when the test moves it.
 
 use super::target::{BLOCK, NQN, TestTarget};
 use crate::fault::Fault;
@@ -13,7 +13,7 @@ use units::{Bytes, Instant, Lba, Nanos};
 
 /// The events of the session other than the ends of IOs.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Report {
     Ready { first: bool },
     Down(Fault),
     NamespacesChanged,
@@ -31,7 +31,7 @@ pub(super) struct World {
     /// Whether connection attempts are refused.
     pub(super) is_down: bool,
     pub(super) ended: Vec<Completion>,
-    pub(super) told: Vec<Told>,
+    pub(super) reports: Vec<Report>,
     pool: BufferPool,
 }
 
@@ -60,7 +60,7 @@ impl World {
             links: BTreeMap::new(),
             is_down: false,
             ended: Vec::new(),
-            told: Vec::new(),
+            reports: Vec::new(),
             pool: BufferPool::new(Bytes::mib(256)),
         };
         world.pump();
@@ -70,7 +70,7 @@ impl World {
     /// A world whose session is ready.
     pub(super) fn ready(target: TestTarget, options: ControllerOptions) -> World {
         let world = World::new(target, options);
-        assert!(matches!(world.told[..], [Told::Ready { first: true }]), "{:?}", world.told);
+        assert!(matches!(world.reports[..], [Report::Ready { first: true }]), "{:?}", world.reports);
         world
     }
 
@@ -135,12 +135,12 @@ impl World {
                     }
                 }
                 Output::Ended(completion) => self.ended.push(completion),
-                Output::Ready { first } => self.told.push(Told::Ready { first }),
-                Output::Down { fault, .. } => self.told.push(Told::Down(fault)),
-                Output::NamespacesChanged => self.told.push(Told::NamespacesChanged),
-                Output::Discovered(found) => self.told.push(Told::Discovered(found)),
-                Output::GaveUp(error) => self.told.push(Told::GaveUp(error)),
-                Output::Closed => self.told.push(Told::Closed),
+                Output::Ready { first } => self.reports.push(Report::Ready { first }),
+                Output::Down { fault, .. } => self.reports.push(Report::Down(fault)),
+                Output::NamespacesChanged => self.reports.push(Report::NamespacesChanged),
+                Output::Discovered(found) => self.reports.push(Report::Discovered(found)),
+                Output::GaveUp(error) => self.reports.push(Report::GaveUp(error)),
+                Output::Closed => self.reports.push(Report::Closed),
             }
         }
         any

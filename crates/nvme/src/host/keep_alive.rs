@@ -2,7 +2,7 @@
 //!
 //! A Keep Alive goes out every half timeout. If any command counts as keep-alive traffic (TBKAS), the host
 //! checks every quarter of the timeout, and sends a Keep Alive only if it sent nothing since the last check.
-//! So the target, at whatever times it checks, always finds traffic. If a Keep Alive is not answered within
+//! So the target finds traffic at every check. If a Keep Alive is not answered within
 //! the timeout, the target is gone.
 //!
 //! Holds: without other traffic, the target gets a Keep Alive at least every half timeout

@@ -110,7 +110,7 @@ enum Activity {
     Discovery(DiscoveryReader),
     AnaLog,
     NotificationLog,
-    Shutdown { told: bool, not_before: Instant, give_up_at: Instant },
+    Shutdown { started: bool, not_before: Instant, give_up_at: Instant },
     ShutDown,
 }
 
@@ -127,7 +127,7 @@ pub struct HostController {
     ready_timeout: Nanos,
     keep_alive: Option<KeepAliveSchedule>,
     /// Reported events whose log pages are still to be read.
-    told: BTreeSet<EventKind>,
+    reported: BTreeSet<EventKind>,
     wants_scan: bool,
     wants_shutdown: bool,
     has_event_request: bool,
@@ -148,7 +148,7 @@ impl HostController {
             configuration: Default::default(),
             ready_timeout: Nanos::ZERO,
             keep_alive: None,
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             wants_scan: false,
             wants_shutdown: false,
             has_event_request: false,
@@ -225,7 +225,7 @@ impl HostController {
                 let length = size_of::<log::ReservationNotificationPage>() as u64;
                 AdminCommand::log(LogRequest::read(log::RESERVATION_NOTIFICATION, 0, length), NSID_ALL)
             }
-            Activity::Shutdown { told: false, .. } => {
+            Activity::Shutdown { started: false, .. } => {
                 AdminCommand::set_configuration(self.configuration.shutting_down().0)
             }
             Activity::Shutdown { not_before, .. } if now >= *not_before => {
@@ -258,7 +258,8 @@ impl HostController {
                 // If the target fails the request, it has no events to report. Do not send another one.
                 if cqe.status().is_success() {
                     self.has_event_request = false;
-                    self.told.extend(EventKind::from_dw0(cqe.dw0()).filter(|&kind| self.understands(kind)));
+                    self.reported
+                        .extend(EventKind::from_dw0(cqe.dw0()).filter(|&kind| self.understands(kind)));
                 }
                 Ok(())
             }
@@ -283,7 +284,7 @@ impl HostController {
                 Progress::Send(at) => Some(at),
                 Progress::Done => None,
             },
-            Activity::Shutdown { told: true, not_before, .. } => Some(*not_before),
+            Activity::Shutdown { started: true, not_before, .. } => Some(*not_before),
             _ => None,
         };
         let keep_alive = self.keep_alive.as_ref().and_then(KeepAliveSchedule::next_timeout);
@@ -306,13 +307,13 @@ impl HostController {
     fn next_activity(&mut self, now: Instant) -> Activity {
         if self.wants_shutdown {
             let give_up_at = now + self.ready_timeout;
-            return Activity::Shutdown { told: false, not_before: now, give_up_at };
+            return Activity::Shutdown { started: false, not_before: now, give_up_at };
         }
-        let namespaces_changed = self.told.remove(&EventKind::NamespaceChanged);
+        let namespaces_changed = self.reported.remove(&EventKind::NamespaceChanged);
         if namespaces_changed || core::mem::take(&mut self.wants_scan) {
             return Activity::Scan(Scan::new(&self.info, namespaces_changed));
         }
-        match self.told.pop_first() {
+        match self.reported.pop_first() {
             Some(EventKind::AnaChanged) => Activity::AnaLog,
             Some(EventKind::ReservationNotification) => Activity::NotificationLog,
             Some(EventKind::DiscoveryChanged) => {
@@ -365,11 +366,11 @@ impl HostController {
                 }
                 true
             }
-            Activity::Shutdown { told, .. } if !*told => {
+            Activity::Shutdown { started, .. } if !*started => {
                 if !cqe.status().is_success() {
                     return Err(HostError::Failed(Doing::Configuring, cqe.status()));
                 }
-                *told = true;
+                *started = true;
                 false
             }
             Activity::Shutdown { not_before, give_up_at, .. } => {

@@ -101,7 +101,7 @@ fn headers_lie_where_hosts_put_them() {
     let capsule = lay(framing, CapsuleCmd::new(Sqe::new(1)), 0, &[1; 8]);
     assert_eq!(capsule[..8], [0x04, 0x03, 72, 76, 88, 0, 0, 0], "data in the capsule, both digests");
     let capsule = lay(framing, CapsuleCmd::new(Sqe::new(1)), 0, &[]);
-    assert_eq!(capsule[..8], [0x04, 0x01, 72, 0, 76, 0, 0, 0], "no data, hence no data digest");
+    assert_eq!(capsule[..8], [0x04, 0x01, 72, 0, 76, 0, 0, 0], "no data, so no data digest");
     let capsule = lay(Framing::HANDSHAKE, CapsuleCmd::new(Sqe::new(1)), 0, &[]);
     assert_eq!(capsule[..8], [0x04, 0x00, 72, 0, 72, 0, 0, 0]);
     let request = lay(Framing::HANDSHAKE, IcReq::new(0, 3, 0), 0, &[]);

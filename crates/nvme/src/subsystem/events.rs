@@ -5,7 +5,7 @@
 //! that the host disabled in feature 0Bh are dropped. If an event is waiting, a new request completes at
 //! once.
 //!
-//!   quiet --raise--> waiting --a request is there--> told --log page read--> quiet
+//!   quiet --raise--> waiting --a request is there--> reported --log page read--> quiet
 //!
 //! Holds: at most `requests_max` requests are kept (`a_request_too_many_is_refused`), and no event is
 //!        reported twice before its log page was read (`an_event_is_reported_once_until_its_log_page_is_read`). NVM
@@ -20,7 +20,7 @@ enum State {
     #[default]
     Quiet,
     Waiting,
-    Told,
+    Reported,
 }
 
 /// A controller's events.
@@ -100,7 +100,7 @@ impl Events {
         if *state != State::Waiting || self.requests.is_empty() {
             return None;
         }
-        *state = State::Told;
+        *state = State::Reported;
         let cid = self.requests.remove(0);
         Some(Cqe::success(cid).with_dw0(kind.to_dw0()))
     }
@@ -127,8 +127,8 @@ mod tests {
     fn an_event_is_reported_once_until_its_log_page_is_read() {
         let mut events = events();
         assert_eq!(events.on_request(0x1f), Ok(None));
-        let told = events.raise(NamespaceChanged).expect("a request is there");
-        assert_eq!((told.cid(), told.dw0()), (0x1f, 0x040002));
+        let cqe = events.raise(NamespaceChanged).expect("a request is there");
+        assert_eq!((cqe.cid(), cqe.dw0()), (0x1f, 0x040002));
         assert_eq!(events.on_request(0x101f), Ok(None));
         assert_eq!(events.raise(NamespaceChanged), None);
         events.on_log_read(NamespaceChanged.log_page());
@@ -139,8 +139,8 @@ mod tests {
     fn an_event_waits_for_a_request() {
         let mut events = events();
         assert_eq!(events.raise(AnaChanged), None);
-        let told = events.on_request(7).expect("not too many").expect("an event waits");
-        assert_eq!((told.cid(), told.dw0()), (7, 0x0c0302));
+        let cqe = events.on_request(7).expect("not too many").expect("an event waits");
+        assert_eq!((cqe.cid(), cqe.dw0()), (7, 0x0c0302));
         assert_eq!(events.on_request(8), Ok(None));
     }
 

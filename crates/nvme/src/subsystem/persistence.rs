@@ -194,7 +194,7 @@ impl Subsystem {
         self.under_way.by_namespace.values().map(|storing| &storing.next)
     }
 
-    /// The namespace was removed: the copy under way is still stored, parked commands are refused.
+    /// The namespace was removed: the copy being written is still stored, parked commands are refused.
     pub(super) fn orphan_reservations(&mut self, nsid: u32) {
         let Some(storing) = self.under_way.by_namespace.get_mut(&nsid) else { return };
         storing.is_orphan = true;

@@ -113,11 +113,11 @@ impl Reservations {
     pub fn allows(&self, host: Identity<'_>, access: Access) -> bool {
         match &self.held {
             None => true,
-            Some(held) => self.allows_beside(held, host, access),
+            Some(held) => self.allows_while_held(held, host, access),
         }
     }
 
-    fn allows_beside(&self, held: &Held, host: Identity<'_>, access: Access) -> bool {
+    fn allows_while_held(&self, held: &Held, host: Identity<'_>, access: Access) -> bool {
         access == Access::Read && held.kind.others_may_read()
             || (held.by == host.id || held.kind.shared_with_registrants()) && self.key_of(host).is_some()
     }

@@ -74,7 +74,7 @@ impl Subsystem {
     }
 
     /// The reservations that a command is for, if the namespace is reachable now. A host without an
-    /// identifier is refused: it could not be told from other such hosts.
+    /// identifier is refused: it cannot be distinguished from other such hosts.
     fn reserving(&self, slot: usize, sqe: &Sqe) -> Result<&Reservations, Status> {
         let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
         if let Some(refusal) = namespace.ana.refusal() {
@@ -99,9 +99,9 @@ impl Subsystem {
             let Some(controller) = &mut self.controllers[slot] else { continue };
             let mask = controller.features.notification_mask(nsid);
             let wanted = |kind: &&NotificationKind| mask & 1 << kind.to_wire() == 0;
-            let told = kinds.get(&controller.host_id).into_iter().flatten().filter(wanted);
+            let notified = kinds.get(&controller.host_id).into_iter().flatten().filter(wanted);
             let before = controller.notifications.count();
-            told.for_each(|&kind| controller.notifications.push(kind, nsid));
+            notified.for_each(|&kind| controller.notifications.push(kind, nsid));
             if controller.notifications.count() != before {
                 self.raise(slot, EventKind::ReservationNotification);
             }

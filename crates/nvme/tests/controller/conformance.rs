@@ -419,8 +419,8 @@ fn there_is_no_health_page_of_one_namespace() {
 fn as_many_event_requests_may_wait_as_aerl_says() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
-    let told = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h")[259];
-    for _ in 0..=told {
+    let limit = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h")[259];
+    for _ in 0..=limit {
         assert_eq!(world.request_event(admin), None);
     }
     let refused = world.request_event(admin).expect("refused at once");
@@ -434,8 +434,8 @@ fn an_event_without_a_request_is_reported_to_the_next_request() {
     world.set_feature(admin, 0x0b, 0x900);
     world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
     assert_eq!(world.outputs(), []);
-    let told = world.request_event(admin).expect("the event was waiting");
-    assert_eq!((told.status(), told.dw0()), (Status::SUCCESS, 0x0c0302));
+    let cqe = world.request_event(admin).expect("the event was waiting");
+    assert_eq!((cqe.status(), cqe.dw0()), (Status::SUCCESS, 0x0c0302));
 }
 
 #[test]

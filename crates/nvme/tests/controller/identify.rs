@@ -56,9 +56,9 @@ fn a_thin_namespace_reports_its_allocated_blocks() {
     let thin = NamespaceInfo { thin: true, ..NamespaceInfo::new(BlockSize::B4096, 1000) };
     let mut world = World::new(config().with_namespace(2, thin));
     assert_eq!(provisioning(&mut world, 2), (1, [1000, 1000, 1000]), "not counted yet");
-    for (counted, told) in [(0, 0), (17, 17), (1000, 1000), (5000, 1000), (3, 3)] {
+    for (counted, reported) in [(0, 0), (17, 17), (1000, 1000), (5000, 1000), (3, 3)] {
         world.subsystem.set_allocated(2, counted);
-        assert_eq!(provisioning(&mut world, 2), (1, [1000, 1000, told]));
+        assert_eq!(provisioning(&mut world, 2), (1, [1000, 1000, reported]));
     }
     world.subsystem.resize_namespace(2, 2).expect("it may shrink");
     assert_eq!(provisioning(&mut world, 2), (1, [2, 2, 2]), "NUSE is never above NCAP");

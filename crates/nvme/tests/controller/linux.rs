@@ -298,7 +298,7 @@ fn io_queues_belong_to_the_host_that_made_the_controller() {
 }
 
 #[test]
-fn connecting_without_flow_control_is_told_to_the_transport() {
+fn connecting_without_flow_control_is_reported_to_the_transport() {
     let mut world = World::io();
     let command = ConnectCommand { attributes: 4, ..connect_command(0) };
     let (_, connected) = world.connect_with(&host(1), NQN, CNTLID_DYNAMIC, command).expect("a good Connect");

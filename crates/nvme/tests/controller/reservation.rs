@@ -184,9 +184,9 @@ fn a_preempted_host_is_notified() {
     assert_eq!(world.request_event(one.admin), None);
     let preempt = command(nvm::RESERVATION_ACQUIRE, 1 << 8 | 1);
     assert_eq!(world.tell(two.io, preempt, &keys(0xb, 0xa)), Status::SUCCESS);
-    let told = world.outputs();
+    let outputs = world.outputs();
     assert!(
-        matches!(told[..], [Output::Complete { queue, cqe }] if queue == one.admin && cqe.dw0() == 0x800006)
+        matches!(outputs[..], [Output::Complete { queue, cqe }] if queue == one.admin && cqe.dw0() == 0x800006)
     );
     let read = LogRequest::read(log::RESERVATION_NOTIFICATION, 0, 64);
     let page = world.log(one.admin, read, u32::MAX).expect("log 80h");
@@ -283,7 +283,7 @@ enum Step {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Effects {
-    told: BTreeSet<(u8, u8)>,
+    notified: BTreeSet<(u8, u8)>,
     aborted: BTreeSet<u8>,
 }
 
@@ -303,7 +303,7 @@ impl Model {
 
     fn tell_all_but(&self, host: u8, kind: NotificationKind, effects: &mut Effects) {
         effects
-            .told
+            .notified
             .extend(self.keys.keys().filter(|&&other| other != host).map(|&other| (other, kind.to_wire())));
     }
 
@@ -400,7 +400,7 @@ impl Model {
                     self.keys.remove(&other);
                 }
                 for other in others(gone) {
-                    effects.told.insert((other, NotificationKind::RegistrationPreempted.to_wire()));
+                    effects.notified.insert((other, NotificationKind::RegistrationPreempted.to_wire()));
                     if action == AcquireAction::PreemptAndAbort {
                         effects.aborted.insert(other);
                     }
@@ -493,7 +493,7 @@ fn run(reservations: &mut Reservations, number: u8, step: Step, grant: &Grant) -
         reservations.apply(Identity { id: host_id(number), nqn: &name }, &change, grant)?;
     let number_of = |host: &HostId| host.0[0] - 1;
     Ok(Effects {
-        told: outcome.notify.iter().map(|(host, kind)| (number_of(host), kind.to_wire())).collect(),
+        notified: outcome.notify.iter().map(|(host, kind)| (number_of(host), kind.to_wire())).collect(),
         aborted: outcome.abort.iter().map(number_of).collect(),
     })
 }

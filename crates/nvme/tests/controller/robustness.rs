@@ -1,4 +1,4 @@
-//! Whatever a host sends, in any state of the queue: one answer, no panic, nothing out of range.
+//! For any bytes from a host, in any state of the queue: one answer, no panic, nothing out of range.
 
 use crate::world::{World, config, host};
 use nvme::spec::opcode::nvm;

@@ -295,8 +295,10 @@ fn events_go_only_to_hosts_that_enabled_them() {
     world.set_feature(asked, 0x0b, 0x900);
     assert_eq!((world.request_event(asked), world.request_event(not)), (None, None));
     world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
-    let told = world.outputs();
-    assert!(matches!(told[..], [Output::Complete { queue, cqe }] if queue == asked && cqe.dw0() == 0x0c0302));
+    let outputs = world.outputs();
+    assert!(
+        matches!(outputs[..], [Output::Complete { queue, cqe }] if queue == asked && cqe.dw0() == 0x0c0302)
+    );
     world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
     world.log(asked, LogRequest::read(log::ANA, 0, 4096), 0).expect("log 0Ch");
     assert_eq!(world.request_event(asked), None, "no change, no event");

@@ -1,4 +1,4 @@
-//! Whatever the peer does, a connection neither panics nor grows without limit.
+//! For any behaviour of the peer, a connection neither panics nor grows without limit.
 
 use super::world::{ALL_DIGESTS, FLUSH, Peer, READ, Source, Victim, WRITE, World, command, pattern, whole};
 use core::ops::Range;

@@ -11,13 +11,13 @@ const PLAIN: Digests = Digests { header: false, data: false };
 const BOTH: Digests = Digests { header: true, data: true };
 
 /// Takes the event of a refused command; there must be no other event.
-fn refusal_told(victim: &mut Victim) -> (u16, Status) {
-    let told = match victim.events[..] {
+fn reported_refusal(victim: &mut Victim) -> (u16, Status) {
+    let refusal = match victim.events[..] {
         [TargetEvent::Refused { sqe, status }] => (sqe.cid(), status),
         ref other => panic!("{other:?}"),
     };
     victim.events.clear();
-    told
+    refusal
 }
 
 /// The next command must succeed: the connection still works.
@@ -46,7 +46,7 @@ fn an_sgl_that_does_not_fit_is_refused_and_its_data_skipped() {
             victim.command(command(opcode, 1, 0).with_sgl(sgl), &vec![7; length]);
             let cqe = victim.response();
             assert_eq!((cqe.cid(), cqe.status()), (1, status), "{what}");
-            assert_eq!(refusal_told(&mut victim), (1, status), "{what}");
+            assert_eq!(reported_refusal(&mut victim), (1, status), "{what}");
             still_works(&mut victim);
         }
     }
@@ -59,7 +59,7 @@ fn an_identifier_in_use_is_a_conflict_and_the_first_command_lives_on() {
     victim.command(command(WRITE, 0x101a, 0).with_sgl(Sgl::InCapsule { offset: 0, length: 4 }), &[9; 4]);
     let cqe = victim.response();
     assert_eq!((cqe.cid(), cqe.status()), (0x101a, Status::COMMAND_ID_CONFLICT));
-    assert_eq!(refusal_told(&mut victim), (0x101a, Status::COMMAND_ID_CONFLICT));
+    assert_eq!(reported_refusal(&mut victim), (0x101a, Status::COMMAND_ID_CONFLICT));
     let data = victim.peer.pdu(H2cData::new(0x101a, ttag, 0, 8), FLAG_LAST, &[5; 8]);
     victim.send(&data).expect("the requested data");
     assert!(matches!(&victim.events[..], [TargetEvent::Command { data: Some(data), .. }] if data == &[5; 8]));
@@ -86,7 +86,7 @@ fn corrupt_data_in_a_capsule_fails_the_command() {
     capsule[100] ^= 1;
     assert_eq!(victim.send(&capsule), Ok(capsule.len()));
     assert_eq!(victim.response().status(), Status::TRANSIENT_TRANSPORT_ERROR);
-    assert_eq!(refusal_told(&mut victim), (3, Status::TRANSIENT_TRANSPORT_ERROR));
+    assert_eq!(reported_refusal(&mut victim), (3, Status::TRANSIENT_TRANSPORT_ERROR));
     still_works(&mut victim);
 }
 
@@ -101,7 +101,7 @@ fn corrupt_data_of_a_transfer_fails_the_command_after_all_of_it_arrived() {
     let second = victim.peer.pdu(H2cData::new(3, ttag, 4096, 4096), FLAG_LAST, &pattern(0, 4096));
     assert_eq!(victim.send(&second), Ok(second.len()));
     assert_eq!(victim.response().status(), Status::TRANSIENT_TRANSPORT_ERROR);
-    assert_eq!(refusal_told(&mut victim), (3, Status::TRANSIENT_TRANSPORT_ERROR));
+    assert_eq!(reported_refusal(&mut victim), (3, Status::TRANSIENT_TRANSPORT_ERROR));
     still_works(&mut victim);
 }
 
@@ -173,7 +173,7 @@ fn a_write_whose_data_is_on_its_way_is_cancelled_after_it_arrived() {
     let second = victim.peer.pdu(H2cData::new(5, ttag, 4096, 4096), FLAG_LAST, &[1; 4096]);
     victim.send(&second).expect("the rest");
     assert_eq!(victim.response().status(), Status::ABORT_REQUESTED);
-    assert_eq!(refusal_told(&mut victim), (5, Status::ABORT_REQUESTED));
+    assert_eq!(reported_refusal(&mut victim), (5, Status::ABORT_REQUESTED));
     still_works(&mut victim);
 }
 
@@ -252,7 +252,7 @@ fn before_connect_a_transfer_is_no_longer_than_a_capsule() {
     for (cid, opcode) in [(1, WRITE), (2, READ)] {
         stranger.command(command(opcode, cid, 0).with_sgl(Sgl::Transport { length: 8196 }), &[]);
         assert_eq!(stranger.response().status(), Status::INVALID_FIELD);
-        assert_eq!(refusal_told(&mut stranger), (cid, Status::INVALID_FIELD));
+        assert_eq!(reported_refusal(&mut stranger), (cid, Status::INVALID_FIELD));
     }
     stranger.solicited_write(3, 8192);
     stranger.target.set_queue(8, FlowControl::Enabled);

@@ -21,7 +21,7 @@ pub enum FlowControl {
 }
 
 /// At most 1/4 of the queue may be answered without sending the head.
-const UNTOLD_PART: u32 = 4;
+const UNREPORTED_PART: u32 = 4;
 
 /// SQHD in the answer to a Connect that turns flow control off.
 const SQHD_NO_FLOW_CONTROL: u16 = 0xffff;
@@ -32,21 +32,27 @@ pub(super) struct SubmissionQueue {
     entries: u32,
     head: u32,
     /// Answers since the head was last sent.
-    untold: u32,
+    unreported: u32,
     flow_control: FlowControl,
     /// Without flow control: whether the answer to Connect has been sent.
-    told: bool,
+    reported: bool,
 }
 
 impl SubmissionQueue {
     /// A queue of unknown size, assumed to be `entries`.
     pub(super) fn before_connect(entries: u32) -> Self {
-        SubmissionQueue { entries, head: 0, untold: 0, flow_control: FlowControl::Enabled, told: false }
+        SubmissionQueue {
+            entries,
+            head: 0,
+            unreported: 0,
+            flow_control: FlowControl::Enabled,
+            reported: false,
+        }
     }
 
     /// A queue whose first command, Connect, is about to be answered.
     pub(super) fn connected(entries: u32, flow_control: FlowControl) -> Self {
-        SubmissionQueue { entries, head: 0, untold: 0, flow_control, told: false }
+        SubmissionQueue { entries, head: 0, unreported: 0, flow_control, reported: false }
     }
 
     /// One command is answered. Returns the SQHD to send.
@@ -54,12 +60,12 @@ impl SubmissionQueue {
         match self.flow_control {
             FlowControl::Enabled => {
                 self.advance();
-                self.untold = 0;
+                self.unreported = 0;
                 self.head as u16
             }
-            FlowControl::Disabled if self.told => 0,
+            FlowControl::Disabled if self.reported => 0,
             FlowControl::Disabled => {
-                self.told = true;
+                self.reported = true;
                 SQHD_NO_FLOW_CONTROL
             }
         }
@@ -69,7 +75,7 @@ impl SubmissionQueue {
     /// get the head now.
     pub(super) fn complete_by_data(&mut self) -> bool {
         if self.flow_control == FlowControl::Enabled {
-            if self.untold >= self.entries / UNTOLD_PART {
+            if self.unreported >= self.entries / UNREPORTED_PART {
                 return false;
             }
             self.complete_silently();
@@ -80,7 +86,7 @@ impl SubmissionQueue {
     /// One command ends without an answer.
     pub(super) fn complete_silently(&mut self) {
         self.advance();
-        self.untold += 1;
+        self.unreported += 1;
     }
 
     fn advance(&mut self) {
@@ -108,7 +114,7 @@ mod tests {
     fn at_most_a_quarter_of_the_queue_is_answered_without_the_head() {
         let mut queue = SubmissionQueue::connected(8, FlowControl::Enabled);
         assert_eq!([(); 3].map(|()| queue.complete_by_data()), [true, true, false]);
-        assert_eq!(queue.complete(), 3, "two untold, and this one");
+        assert_eq!(queue.complete(), 3, "two unreported, and this one");
         queue.complete_silently();
         assert_eq!([(); 2].map(|()| queue.complete_by_data()), [true, false]);
         assert_eq!(queue.complete(), 6);
