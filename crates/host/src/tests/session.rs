@@ -345,7 +345,7 @@ fn an_io_fails_if_its_namespace_is_a_different_one_after_the_reconnect() {
 #[test]
 fn corrupt_data_fails_the_io_and_not_the_connection() {
     let mut world = World::ready(target(), ControllerOptions { data_digest: true, ..options() });
-    world.target.spoils_next = true;
+    world.target.corrupts_next = true;
     let read = world.complete(Operation::Read, 0, 8, 0);
     assert_eq!(read.result, Err(IoError::Status(Status::TRANSIENT_TRANSPORT_ERROR)));
     assert_eq!(world.complete(Operation::Read, 0, 8, 0).result, Ok(()));

@@ -65,7 +65,7 @@ pub(super) struct TestTarget {
     /// Whether nothing is answered any more.
     pub(super) is_silent: bool,
     /// Flips a bit in the next data sent.
-    pub(super) spoils_next: bool,
+    pub(super) corrupts_next: bool,
 }
 
 impl TestTarget {
@@ -94,7 +94,7 @@ impl TestTarget {
             held_max: 0,
             keep_alive_timeout: None,
             is_silent: false,
-            spoils_next: false,
+            corrupts_next: false,
         }
     }
 
@@ -271,10 +271,10 @@ impl TestTarget {
         if let Some(peer) = self.peers.get_mut(&slot) {
             peer.connection.poll_transmit(&mut bytes);
         }
-        if self.spoils_next && bytes.len() > BLOCK {
+        if self.corrupts_next && bytes.len() > BLOCK {
             let middle = bytes.len() / 2;
             bytes[middle] ^= 1;
-            self.spoils_next = false;
+            self.corrupts_next = false;
         }
         bytes
     }

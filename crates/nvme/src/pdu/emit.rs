@@ -11,7 +11,7 @@ use crate::buffer::{Outgoing, ZEROES};
 
 /// Longest header with digest and padding. A command capsule with its digest has 76 bytes; its data may be
 /// aligned to 72 bytes, so it starts at 144.
-const LAID_MAX: usize = 144;
+const HEADER_MAX: usize = 144;
 
 /// How this end writes PDUs.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +60,13 @@ impl Framing {
         common.pdo = pdo;
         common.plen = plen.into();
 
-        let mut laid = [0; LAID_MAX];
-        let (head, tail) = laid.split_at_mut(usize::from(hlen));
+        let mut encoded = [0; HEADER_MAX];
+        let (head, tail) = encoded.split_at_mut(usize::from(hlen));
         head.copy_from_slice(header.as_bytes());
         if self.digests.header {
             tail[..DIGEST_SIZE].copy_from_slice(&crc32c(head).to_le_bytes());
         }
-        out.header(&laid[..end]);
+        out.header(&encoded[..end]);
     }
 
     /// Like `data_digest`, for `data` followed by zeroes up to `length` bytes.

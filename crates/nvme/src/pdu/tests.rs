@@ -18,7 +18,7 @@ fn rules(receiver: End, digests: Digests, alignment: u8) -> Rules {
     Rules { receiver, handshake: false, digests, alignment, in_capsule_max: 8192 }
 }
 
-fn lay<H: Header>(framing: Framing, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
+fn encode<H: Header>(framing: Framing, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
     let mut wire = Vec::new();
     framing.header(&mut wire, header, flags, data.len() as u32);
     if !data.is_empty() {
@@ -63,7 +63,7 @@ fn read(rules: Rules, pieces: &[&[u8]]) -> Result<Vec<Seen>, Violation> {
 fn round_trip<H: Header + Copy>(header: H, receiver: End, flags: u8, data: &[u8]) {
     for digests in ALL_DIGESTS {
         for alignment in (0..=ic::ALIGNMENT_FIELD_MAX).map(ic::alignment_from_wire) {
-            let bytes = lay(Framing { digests, alignment }, header, flags, data);
+            let bytes = encode(Framing { digests, alignment }, header, flags, data);
             let seen =
                 read(rules(receiver, digests, alignment), &[&bytes]).expect("our own PDUs are accepted");
             let Seen::Header(layout, raw) = &seen[0] else { panic!("{seen:?}") };
@@ -98,18 +98,18 @@ fn every_layout_round_trips() {
 fn headers_lie_where_hosts_put_them() {
     let digests = Digests { header: true, data: true };
     let framing = Framing { digests, alignment: 4 };
-    let capsule = lay(framing, CapsuleCmd::new(Sqe::new(1)), 0, &[1; 8]);
+    let capsule = encode(framing, CapsuleCmd::new(Sqe::new(1)), 0, &[1; 8]);
     assert_eq!(capsule[..8], [0x04, 0x03, 72, 76, 88, 0, 0, 0], "data in the capsule, both digests");
-    let capsule = lay(framing, CapsuleCmd::new(Sqe::new(1)), 0, &[]);
+    let capsule = encode(framing, CapsuleCmd::new(Sqe::new(1)), 0, &[]);
     assert_eq!(capsule[..8], [0x04, 0x01, 72, 0, 76, 0, 0, 0], "no data, so no data digest");
-    let capsule = lay(Framing::HANDSHAKE, CapsuleCmd::new(Sqe::new(1)), 0, &[]);
+    let capsule = encode(Framing::HANDSHAKE, CapsuleCmd::new(Sqe::new(1)), 0, &[]);
     assert_eq!(capsule[..8], [0x04, 0x00, 72, 0, 72, 0, 0, 0]);
-    let request = lay(Framing::HANDSHAKE, IcReq::new(0, 3, 0), 0, &[]);
+    let request = encode(Framing::HANDSHAKE, IcReq::new(0, 3, 0), 0, &[]);
     assert_eq!(request[..16], [0x00, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
     assert_eq!(request.len(), 128);
-    let response = lay(Framing::HANDSHAKE, IcResp::new(0, 3, 0x40_0000), 0, &[]);
+    let response = encode(Framing::HANDSHAKE, IcResp::new(0, 3, 0x40_0000), 0, &[]);
     assert_eq!(response[..16], [0x01, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0x40, 0]);
-    let data = lay(framing, H2cData::new(0x101a, 5, 4096, 4), FLAG_LAST, &[9; 4]);
+    let data = encode(framing, H2cData::new(0x101a, 5, 4096, 4), FLAG_LAST, &[9; 4]);
     assert_eq!(
         data[..24],
         [6, 7, 24, 28, 36, 0, 0, 0, 0x1a, 0x10, 5, 0, 0, 16, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]
@@ -184,7 +184,7 @@ fn a_corrupt_header_is_refused_and_a_corrupt_payload_is_reported() {
     let digests = Digests { header: true, data: true };
     let framing = Framing { digests, alignment: 4 };
     let rules = rules(End::Controller, digests, 4);
-    let good = lay(framing, H2cData::new(1, 2, 0, 64), FLAG_LAST, &[7; 64]);
+    let good = encode(framing, H2cData::new(1, 2, 0, 64), FLAG_LAST, &[7; 64]);
     let received = u32::from_le_bytes(good[24..28].try_into().expect("4 bytes"));
     for at in 8..24 {
         let mut bad = good.clone();
@@ -203,10 +203,10 @@ fn a_corrupt_header_is_refused_and_a_corrupt_payload_is_reported() {
 fn stream() -> (Rules, Vec<u8>) {
     let digests = Digests { header: true, data: true };
     let framing = Framing { digests, alignment: 16 };
-    let mut bytes = lay(framing, CapsuleCmd::new(Sqe::new(1).with_cid(1)), 0, &[0x11; 40]);
-    bytes.extend(lay(framing, CapsuleCmd::new(Sqe::new(2).with_cid(2)), 0, &[]));
-    bytes.extend(lay(framing, H2cData::new(3, 4, 0, 33), 0, &[0x22; 33]));
-    bytes.extend(lay(framing, H2cData::new(3, 4, 33, 1), FLAG_LAST, &[0x33; 1]));
+    let mut bytes = encode(framing, CapsuleCmd::new(Sqe::new(1).with_cid(1)), 0, &[0x11; 40]);
+    bytes.extend(encode(framing, CapsuleCmd::new(Sqe::new(2).with_cid(2)), 0, &[]));
+    bytes.extend(encode(framing, H2cData::new(3, 4, 0, 33), 0, &[0x22; 33]));
+    bytes.extend(encode(framing, H2cData::new(3, 4, 33, 1), FLAG_LAST, &[0x33; 1]));
     (rules(End::Controller, digests, 16), bytes)
 }
 

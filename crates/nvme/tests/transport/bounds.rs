@@ -205,13 +205,13 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
         },
     );
     let noise = proptest::collection::vec(any::<u8>(), 0..200);
-    let spoiled =
+    let corrupt =
         (proper.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut bytes, at, by)| {
             let at = at.index(bytes.len());
             bytes[at] ^= by;
             bytes
         });
-    prop_oneof![6 => proper, 1 => data, 2 => spoiled, 1 => noise]
+    prop_oneof![6 => proper, 1 => data, 2 => corrupt, 1 => noise]
 }
 
 proptest! {

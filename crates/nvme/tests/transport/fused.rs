@@ -161,16 +161,16 @@ fn a_half_without_its_other_half_is_refused_after_its_data_arrived() {
 #[test]
 fn an_error_in_one_half_fails_the_other() {
     let digests = Digests { header: false, data: true };
-    for spoilt in [0, 1] {
+    for corrupt in [0, 1] {
         let mut victim = victim_with(digests);
         for (index, sqe) in
             [in_capsule(COMPARE, 1, FIRST), in_capsule(WRITE, 2, SECOND)].into_iter().enumerate()
         {
             let mut capsule = victim.peer.pdu(CapsuleCmd::new(sqe), 0, &[5; 512]);
-            capsule[100] ^= u8::from(index == spoilt);
+            capsule[100] ^= u8::from(index == corrupt);
             assert_eq!(victim.send(&capsule), Ok(capsule.len()));
         }
-        let expected = match spoilt {
+        let expected = match corrupt {
             0 => [(1, Status::TRANSIENT_TRANSPORT_ERROR), (2, Status::FAILED_FUSED)],
             _ => [(2, Status::TRANSIENT_TRANSPORT_ERROR), (1, Status::FAILED_FUSED)],
         };

@@ -138,7 +138,7 @@ struct Command<B> {
     /// Incoming: whether the last data has arrived.
     ended: bool,
     /// Incoming: whether a data digest did not match.
-    spoiled: bool,
+    corrupt: bool,
 }
 
 /// The host's end of one connection.
@@ -228,7 +228,7 @@ impl<B: Buffer> HostConnection<B> {
             ttag: 0,
             sent: false,
             ended: false,
-            spoiled: false,
+            corrupt: false,
         });
         self.numbers.insert(sqe.cid(), number);
         self.transmit.push_back(Outbound::Command(number));

@@ -129,7 +129,7 @@ impl<B: Buffer> HostConnection<B> {
     fn on_payload_end(&mut self, layout: Layout, intact: bool, events: &mut Vec<HostEvent<B>>) {
         let number = self.receiving.take().expect("payload follows the header of some command's data");
         let command = self.commands.at(number);
-        command.spoiled |= !intact;
+        command.corrupt |= !intact;
         if layout.success() {
             let cqe = Cqe::success(command.sqe.cid()).with_sqhd(self.sqhd);
             self.complete(number, cqe, events);
@@ -153,7 +153,7 @@ impl<B: Buffer> HostConnection<B> {
                 .retain(|outbound| !matches!(outbound, Outbound::Data(waiting) if *waiting == number));
         }
         let received = if command.flow == Flow::Incoming { command.moved } else { 0 };
-        let cqe = if command.spoiled {
+        let cqe = if command.corrupt {
             Cqe::new(cqe.cid(), Status::TRANSIENT_TRANSPORT_ERROR).with_sqhd(cqe.sqhd())
         } else {
             cqe

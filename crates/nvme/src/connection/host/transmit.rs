@@ -29,16 +29,16 @@ pub(super) enum Outbound {
 impl<B: Buffer> HostConnection<B> {
     /// Writes as many waiting PDUs as there is room for. Returns whether it wrote any.
     pub fn poll_transmit(&mut self, out: &mut impl Outgoing<B>) -> bool {
-        let mut laid = false;
+        let mut wrote = false;
         while out.room() {
             match self.transmit.front() {
                 Some(Outbound::Command(number)) if self.ready => {
-                    lay_command(&self.framing, self.commands.at(*number), out);
+                    write_command(&self.framing, self.commands.at(*number), out);
                 }
                 Some(Outbound::Data(number)) => {
                     let command = self.commands.at(*number);
-                    lay_data(&self.framing, self.maxh2cdata, command, out);
-                    laid = true;
+                    write_data(&self.framing, self.maxh2cdata, command, out);
+                    wrote = true;
                     if command.moved < command.asked {
                         continue;
                     }
@@ -50,15 +50,15 @@ impl<B: Buffer> HostConnection<B> {
                 Some(Outbound::TermReq(image)) => out.header(image.bytes()),
                 Some(Outbound::Command(_)) | None => break,
             }
-            laid = true;
+            wrote = true;
             self.transmit.pop_front();
         }
-        laid
+        wrote
     }
 }
 
 /// Writes a command's capsule, with its data if the data travels in the capsule.
-fn lay_command<B: Buffer>(framing: &Framing, command: &mut Command<B>, out: &mut impl Outgoing<B>) {
+fn write_command<B: Buffer>(framing: &Framing, command: &mut Command<B>, out: &mut impl Outgoing<B>) {
     command.sent = true;
     if command.flow == Flow::Capsule && command.length > 0 {
         let buffer = command.buffer.take().expect("write data stays until it is sent");
@@ -70,7 +70,7 @@ fn lay_command<B: Buffer>(framing: &Framing, command: &mut Command<B>, out: &mut
 }
 
 /// Writes the next H2CData of the current R2T.
-fn lay_data<B: Buffer>(
+fn write_data<B: Buffer>(
     framing: &Framing,
     maxh2cdata: u32,
     command: &mut Command<B>,

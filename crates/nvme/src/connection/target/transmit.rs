@@ -35,12 +35,12 @@ impl<B: Buffer> TargetConnection<B> {
         let before = self.transmit.len();
         while out.room() {
             let Some(outbound) = self.transmit.pop_front() else { break };
-            self.lay(outbound, out);
+            self.write(outbound, out);
         }
         self.transmit.len() < before
     }
 
-    fn lay(&mut self, outbound: Outbound<B>, out: &mut impl Outgoing<B>) {
+    fn write(&mut self, outbound: Outbound<B>, out: &mut impl Outgoing<B>) {
         match outbound {
             Outbound::Response(cqe) => self.framing.header(out, CapsuleResp::new(cqe), 0, 0),
             Outbound::Data { cqe, buffer, length, alone } => {
