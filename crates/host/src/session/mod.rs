@@ -16,9 +16,8 @@
 //! A fault of any link is a fault of the controller: all links close, outstanding IOs go back to the head of
 //! the line in their old order or end, and after a wait the session starts again.
 //!
-//! Holds: every accepted IO ends exactly once; there are never more outstanding IOs than credit (both in
-//!        `tests`). Here: `io` is the path of an IO, `admin` the way to a ready controller, `ends` has faults,
-//!        timeouts and closing.
+//! Holds: every accepted IO ends exactly once; there are never more outstanding IOs than credit (both in `tests`).
+//! Here: `io` is the path of an IO, `admin` the way to a ready controller, `ends` has faults, timeouts and closing.
 //! Elsewhere: `engine` has sockets and the clock, `nvme::host` decides which admin command comes when, `line`
 //!        holds waiting IOs.
 //! Paper: Gimbal §3.6, Appendix B, Algorithm 3.

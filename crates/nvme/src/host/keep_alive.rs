@@ -6,7 +6,8 @@
 //! the timeout, the target is gone.
 //!
 //! Holds: without other traffic, the target gets a Keep Alive at least every half timeout
-//!        (`silence_is_at_most_half_the_timeout`). NVM Express Base Specification: "Keep Alive".
+//!        (`silence_is_at_most_half_the_timeout`).
+//! NVM Express Base Specification: "Keep Alive".
 
 use super::error::HostError;
 use units::{Instant, Nanos};

@@ -15,8 +15,8 @@
 //! `next_timeout`. After an error the controller cannot be used any more: close its connections and start
 //! again.
 //!
-//! Holds: it works with our own subsystem (`tests/controller/bringup.rs`), in the same order as Linux. NVM
-//!        Express Base Specification: "Controller Initialization", "Association".
+//! Holds: it works with our own subsystem (`tests/controller/bringup.rs`), in the same order as Linux.
+//! NVM Express Base Specification: "Controller Initialization", "Association".
 
 mod bringup;
 mod commands;

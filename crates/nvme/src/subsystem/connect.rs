@@ -7,10 +7,10 @@
 //!   Connect 0 -> controller --> Connect 1..n -> IO queues; the end of queue 0 ends the controller and all its queues
 //!
 //! Elsewhere: which host NQN a host identifier belongs to is in `binding`.
-//! Holds: no two controllers have the same identifier at the same time, and the number of controllers is
-//!        limited, in total and per host (`the_number_of_controllers_is_limited_and_their_identifiers_differ` in
-//!        `tests/controller/subsystem.rs`). NVM Express Base Specification: "Connect Command and Response",
-//!        "Association".
+//! Holds: no two controllers have the same identifier at the same time, and the number of controllers is limited, in
+//!        total and per host (`the_number_of_controllers_is_limited_and_their_identifiers_differ` in
+//!        `tests/controller/subsystem.rs`).
+//! NVM Express Base Specification: "Connect Command and Response", "Association".
 
 use super::action::{CloseReason, Connected, QueueKey};
 use super::config::Role;

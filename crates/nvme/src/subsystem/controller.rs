@@ -12,10 +12,10 @@
 //! immediate. Only the host writes CC, so a controller never leaves `ready` by itself. If the host is gone,
 //! the whole controller ends.
 //!
-//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller`), and a controller
-//!        that was shut down stays so until it is reset (`only_a_reset_revives_a_controller_that_was_shut_down`,
-//!        both in `tests/controller/subsystem.rs`). NVM Express Base Specification: "Controller Configuration",
-//!        "Controller Status", "Shutdown".
+//! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller`), and a controller that
+//!        was shut down stays so until it is reset (`only_a_reset_revives_a_controller_that_was_shut_down`, both in
+//!        `tests/controller/subsystem.rs`).
+//! NVM Express Base Specification: "Controller Configuration", "Controller Status", "Shutdown".
 
 use super::action::QueueKey;
 use super::events::Events;

@@ -6,9 +6,9 @@
 //! Source and destination may not overlap. The copy is done piece by piece, so a later piece would read what
 //! an earlier piece has written.
 //!
-//! Holds: a Copy that is passed on reads and writes within its namespace, copies at most MCL blocks, and
-//!        never writes blocks that it reads (`a_copy_is_within_its_limits` in `tests/controller/copy.rs`). NVM
-//!        Command Set Specification: "Copy command".
+//! Holds: a Copy that is passed on reads and writes within its namespace, copies at most MCL blocks, and never
+//!        writes blocks that it reads (`a_copy_is_within_its_limits` in `tests/controller/copy.rs`).
+//! NVM Command Set Specification: "Copy command".
 
 use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass};
 use super::config::Limits;

@@ -5,8 +5,8 @@
 //! that address.
 //!
 //! Holds: the generation counter changes with every change, and hosts that enabled the event get it
-//!        (`a_discovery_change_is_reported_and_counted` in `tests/controller/subsystem.rs`). NVM Express Base
-//! Specification: "Discovery Log Page".
+//!        (`a_discovery_change_is_reported_and_counted` in `tests/controller/subsystem.rs`).
+//! NVM Express Base Specification: "Discovery Log Page".
 
 use super::Subsystem;
 use super::config::HostAccess;

@@ -7,9 +7,9 @@
 //!
 //!   quiet --raise--> waiting --a request is there--> reported --log page read--> quiet
 //!
-//! Holds: at most `requests_max` requests are kept (`a_request_too_many_is_refused`), and no event is
-//!        reported twice before its log page was read (`an_event_is_reported_once_until_its_log_page_is_read`). NVM
-//!        Express Base Specification: "Asynchronous Event Request command".
+//! Holds: at most `requests_max` requests are kept (`a_request_too_many_is_refused`), and no event is reported twice
+//!        before its log page was read (`an_event_is_reported_once_until_its_log_page_is_read`).
+//! NVM Express Base Specification: "Asynchronous Event Request command".
 
 use crate::spec::event::EventKind;
 use crate::spec::{Cqe, Status};

@@ -5,10 +5,10 @@
 //! atomicity): they are stored and read back. Features that do not exist on fabrics (interrupts) are not
 //! supported.
 //!
-//! Holds: a changeable feature reads back as set, any other refuses to be set (`features_read_back_or_refuse`
-//!        in `tests/controller/subsystem.rs`); the Feature Identifiers page lists exactly the features that Get
-//!        Features supports (`SUPPORTED`). NVM Express Base Specification: "Get Features command", "Set Features
-//!        command".
+//! Holds: a changeable feature reads back as set, any other refuses to be set (`features_read_back_or_refuse` in
+//!        `tests/controller/subsystem.rs`); the Feature Identifiers page lists exactly the features that Get
+//!        Features supports (`SUPPORTED`).
+//! NVM Express Base Specification: "Get Features command", "Set Features command".
 
 use super::action::Action;
 use super::config::Role;

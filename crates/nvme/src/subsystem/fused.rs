@@ -10,9 +10,9 @@
 //!
 //! Only one block is allowed: a power failure does not tear a single block, and ACWU promises that as well.
 //!
-//! Holds: a pair is passed on only if each command alone would be (`a_pair_is_accepted_only_if_each_half_would_be` in
-//!        `tests/controller/fused.rs`). NVM Command Set Specification: "Fused Operation"; Base Specification: "Fused
-//!        Operations".
+//! Holds: a pair is passed on only if each command alone would be (`a_pair_is_accepted_only_if_each_half_would_be`
+//!        in `tests/controller/fused.rs`).
+//! NVM Command Set Specification: "Fused Operation"; Base Specification: "Fused Operations".
 
 use super::action::{Action, FusedAction, IoCommand, IoOp, QueueKey};
 use super::health::FailedCommand;

@@ -2,9 +2,8 @@
 //!
 //! Kept per controller, so that a tenant sees its own work and not that of its neighbours.
 //!
-//! Holds: the error log keeps the newest entries, newest first, and counts all
-//!        (`the_newest_errors_are_kept`). NVM Express Base Specification: "SMART / Health Information log page",
-//!        "Error Information log page".
+//! Holds: the error log keeps the newest entries, newest first, and counts all (`the_newest_errors_are_kept`).
+//! NVM Express Base Specification: "SMART / Health Information log page", "Error Information log page".
 
 use crate::spec::log::{ErrorEntry, HealthPage};
 use crate::spec::{Sqe, Status};

@@ -1,8 +1,7 @@
 //! Identify: describes the subsystem, its controllers and its namespaces.
 //!
-//! Holds: the fields that Linux depends on (`identify_has_what_linux_requires` in
-//!        `tests/controller/linux.rs`). NVM Express Base Specification: "Identify command"; NVM Command Set
-//! Specification likewise.
+//! Holds: the fields that Linux depends on (`identify_has_what_linux_requires` in `tests/controller/linux.rs`).
+//! NVM Express Base Specification and NVM Command Set Specification: "Identify command".
 
 use super::abort::ABORTS_MAX;
 use super::action::Action;

@@ -8,7 +8,8 @@
 //! Holds: an `IoCommand` lies within its namespace and moves as many bytes as the command's descriptor says
 //!        (`an_io_command_is_within_its_namespace` in `tests/controller/robustness.rs`).
 //! Elsewhere: fused commands are in `fused`, Copy in `copy`, reservation rules in `reservation`, reservation
-//!        commands in `reservation_commands`. NVM Command Set Specification: "I/O Commands".
+//!        commands in `reservation_commands`.
+//! NVM Command Set Specification: "I/O Commands".
 
 use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass, QueueKey};
 use super::namespaces::Namespace;

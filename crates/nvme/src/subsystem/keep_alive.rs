@@ -5,7 +5,8 @@
 //! and a busy host needs no Keep Alive commands. The IO path only sets a flag.
 //!
 //! Holds: a host is dropped no earlier than one timeout after its last command, and no later than two
-//!        (`a_silent_host_is_gone_after_one_to_two_timeouts`). NVM Express Base Specification: "Keep Alive".
+//!        (`a_silent_host_is_gone_after_one_to_two_timeouts`).
+//! NVM Express Base Specification: "Keep Alive".
 
 use units::{Instant, Nanos};
 

@@ -6,8 +6,8 @@
 //!
 //! Holds: pieces of a page put together are the page (`a_log_page_can_be_read_in_pieces` in
 //!        `tests/controller/subsystem.rs`).
-//! Elsewhere: larger pages are built in `health`, `features`, `admin` (commands), `discovery`,
-//!        `notification`. NVM Express Base Specification: "Get Log Page command".
+//! Elsewhere: larger pages are built in `health`, `features`, `admin` (commands), `discovery`, `notification`.
+//! NVM Express Base Specification: "Get Log Page command".
 
 use super::action::Action;
 use super::config::Role;

@@ -4,8 +4,8 @@
 //! host that there is something to read. A host that never reads loses the oldest notifications; it sees a
 //! gap in the count.
 //!
-//! Holds: at most 255 are kept (`the_newest_notifications_are_kept`). NVM Express Base Specification:
-//!        "Reservation Notification log page".
+//! Holds: at most 255 are kept (`the_newest_notifications_are_kept`).
+//! NVM Express Base Specification: "Reservation Notification log page".
 
 use crate::spec::log::ReservationNotificationPage;
 use crate::spec::reservation::NotificationKind;

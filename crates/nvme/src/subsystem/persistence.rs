@@ -13,8 +13,8 @@
 //! Holds: a command is answered only after its change is stored, and changes nothing if it cannot be stored
 //!        (`a_change_is_answered_when_it_is_stored`, `a_change_that_cannot_be_stored_has_no_effect` in
 //!        `tests/controller/persistence.rs`).
-//! Elsewhere: the rules are in `reservation`. NVM Express Base Specification: "Reservations", "Reservation
-//!        Persistence".
+//! Elsewhere: the rules are in `reservation`.
+//! NVM Express Base Specification: "Reservations", "Reservation Persistence".
 
 use super::action::{Action, Output, QueueKey};
 use super::health::FailedCommand;

@@ -14,9 +14,9 @@
 //! Holds: a holder is a registrant (`check`, which the tests run after every step); every command does what a
 //!        naive model written from the specification does (`tests/controller/reservation.rs`); what was saved is
 //!        restored unchanged (`saved_reservations_are_restored_unchanged`, same file).
-//! Elsewhere: fields and layouts are in `spec::reservation`; the subsystem decides from `Outcome` which hosts
-//!        to notify; `persistence` answers changes that must be stored first. NVM Express Base Specification:
-//!        "Reservations".
+//! Elsewhere: fields and layouts are in `spec::reservation`; the subsystem decides from `Outcome` which hosts to
+//!        notify; `persistence` answers changes that must be stored first.
+//! NVM Express Base Specification: "Reservations".
 
 use super::reservation_terms::{
     Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, RestoreError, SavedReservations,

@@ -1,7 +1,8 @@
 //! The four reservation commands: decodes them for `Reservations`, and notifies the affected hosts.
 //!
 //! Elsewhere: the rules are in `reservation`, storing a change is in `persistence`, layouts are in
-//!        `spec::reservation`. NVM Express Base Specification: "Reservations".
+//!        `spec::reservation`.
+//! NVM Express Base Specification: "Reservations".
 
 use super::action::{Action, Output, QueueKey};
 use super::reservation::Reservations;

@@ -9,9 +9,9 @@
 //! their data is complete. So it gets both halves at once or neither. A half whose data is complete waits for
 //! the other; the host must send the rest, as for any announced write.
 //!
-//! Holds: every half gets one answer, whatever happens to the other (`both_halves_come_at_once_or_not_at_all`
-//!        and the other tests in `tests/transport/fused.rs`); a command that is not fused costs one comparison. NVM
-//!        Express Base Specification: "Fused Operations".
+//! Holds: every half gets one answer, whatever happens to the other (`both_halves_come_at_once_or_not_at_all` and
+//!        the other tests in `tests/transport/fused.rs`); a command that is not fused costs one comparison.
+//! NVM Express Base Specification: "Fused Operations".
 
 use super::{Cancel, TargetConnection, TargetEvent};
 use crate::buffer::Buffer;
