@@ -8,8 +8,8 @@
 //! would then find its queue full forever. So at most a quarter of the queue is answered in a row without
 //! sending the head.
 //!
-//! Holds: `a_host_that_obeys_the_head_is_never_left_without_room_in_its_queue`. NVM Express Base
-//! Specification: "Submission Queue Flow Control" (fabrics).
+//! Holds: `a_host_that_obeys_the_head_is_never_left_without_room_in_its_queue`.
+//! NVM Express Base Specification: "Submission Queue Flow Control" (fabrics).
 
 /// Whether completions carry the submission queue head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
