@@ -29,8 +29,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 use target::config::{
-    BackendChoice, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines, LogConfig,
-    LogFormat, PolicyKind, Speed, parse_size, parse_span,
+    BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
+    LogConfig, LogFormat, PolicyKind, Speed, parse_size, parse_span,
 };
 use target::{EscapedLines, ReloadError, Server, ServerHandle, Shutdown};
 use tracing::{error, info, warn};
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Configuration file (check it with `gimbal config check FILE`)
     #[arg(short, long, value_name = "FILE", required_unless_present = "device", conflicts_with = "device")]
     pub(crate) config: Option<PathBuf>,
-    /// Device to share: a block device, a file, `emulated`, `emulated:PROFILE`, or `null`
+    /// Device to share: a block device, an NVMe namespace (/dev/ng0n1), a file, `emulated`, `emulated:PROFILE`, or `null`
     #[arg(long, value_name = "PATH|emulated[:PROFILE]|null")]
     device: Option<String>,
     /// Size of the device, such as 100G; an existing file must have this size
@@ -362,9 +362,23 @@ fn device_kind(device: &str, args: &Args) -> anyhow::Result<DeviceKind> {
             args.size.is_none(),
             "--size works only with a file or an emulated device, and {device:?} is a block device; leave it out"
         );
-        return Ok(DeviceKind::Block { path, direct: true });
+        return Ok(DeviceKind::Block { path, direct: true, access: BlockAccess::default() });
+    }
+    if is_generic_namespace(&path) {
+        ensure!(
+            args.size.is_none(),
+            "--size works only with a file or an emulated device, and {device:?} is an NVMe namespace; leave it out"
+        );
+        let access = BlockAccess { passthrough: true, polled: false };
+        return Ok(DeviceKind::Block { path, direct: true, access });
     }
     Ok(DeviceKind::File { path, size: args.size, create: args.create, direct: true })
+}
+
+/// Whether this is the character device of an NVMe namespace, which is called `/dev/ng0n1` or so.
+fn is_generic_namespace(path: &Path) -> bool {
+    let is_called_so = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"ng"));
+    is_called_so && path.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device())
 }
 
 fn is_block_device(path: &Path) -> bool {

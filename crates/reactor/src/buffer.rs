@@ -12,11 +12,15 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One heap allocation of a power-of-two size, aligned for O_DIRECT, zeroed when it was made.
 pub(crate) struct Memory {
     start: NonNull<u8>,
     size_log2: u32,
+    /// Gone with the memory: whoever remembers the memory by its address can tell that it is another's now.
+    life: Arc<()>,
+    was_used: AtomicBool,
 }
 
 impl Memory {
@@ -25,7 +29,21 @@ impl Memory {
         // SAFETY: the layout's size is a power of two of at least one page, so not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Memory { start, size_log2 }
+        Memory { start, size_log2, life: Arc::default(), was_used: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// What lives as long as the memory.
+    pub(crate) fn life(&self) -> &Arc<()> {
+        &self.life
+    }
+
+    /// Whether it was asked this before.
+    pub(crate) fn was_used_before(&self) -> bool {
+        self.was_used.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn size_log2(&self) -> u32 {
@@ -98,7 +116,12 @@ impl IoBuffer {
     /// Where the bytes begin, for the kernel to read from or write to. Valid while the buffer is neither dropped nor given
     /// back; moving the buffer does not move the bytes.
     pub(crate) fn start(&self) -> *mut u8 {
-        self.memory.as_ref().expect("memory is present until drop").start.as_ptr()
+        self.memory().start.as_ptr()
+    }
+
+    /// The memory that the bytes are in.
+    pub(crate) fn memory(&self) -> &Memory {
+        self.memory.as_ref().expect("memory is present until drop")
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::disk::Owner;
 use crate::event::Events;
 use crate::refused::Refused;
-use crate::{DiskOp, SendBatch, Token};
+use crate::ring::Unregistered;
+use crate::{DiskAccess, DiskOp, SendBatch, Token};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -22,7 +23,8 @@ pub(crate) trait Driver {
     fn send(&mut self, token: Token, batch: SendBatch, events: &mut Events)
     -> Result<(), Refused<SendBatch>>;
     fn shutdown_write(&mut self, token: Token);
-    fn add_file(&mut self, file: OwnedFd) -> io::Result<Token>;
+    fn add_disk(&mut self, file: OwnedFd, access: DiskAccess) -> io::Result<Token>;
+    fn take_unregistered(&mut self) -> Option<Unregistered>;
     fn submit_disk(&mut self, owner: Owner, op: DiskOp, events: &mut Events) -> Result<(), Refused<DiskOp>>;
     fn close(&mut self, token: Token, events: &mut Events);
 

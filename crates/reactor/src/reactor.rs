@@ -18,7 +18,7 @@ use crate::epoll::EpollDriver;
 use crate::event::{Event, Events};
 use crate::pacing::Pacing;
 use crate::ring::RingDriver;
-use crate::{Clock, DiskOp, Refused, SendBatch, Token, Waker};
+use crate::{Clock, DiskAccess, DiskOp, Refused, SendBatch, Token, Unregistered, Waker};
 use std::hint;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -194,9 +194,22 @@ impl Reactor {
         self.driver.shutdown_write(token);
     }
 
-    /// Takes over a file or block device.
+    /// Takes over a file or block device, to be read and written as such.
     pub fn add_file(&mut self, file: OwnedFd) -> io::Result<Token> {
-        self.driver.add_file(file)
+        self.add_disk(file, DiskAccess::File)
+    }
+
+    /// Takes over a file, block device or NVMe namespace, to be read and written as `access` says.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend or the kernel does not know that way.
+    pub fn add_disk(&mut self, file: OwnedFd, access: DiskAccess) -> io::Result<Token> {
+        self.driver.add_disk(file, access)
+    }
+
+    /// What the kernel has refused to register, once for each refusal: for the log. Nothing fails for it.
+    pub fn take_unregistered(&mut self) -> Option<Unregistered> {
+        self.driver.take_unregistered()
     }
 
     /// Begins a disk operation; [`Event::Disk`] with the same `tag` gives its outcome and its buffer. Operations in flight are

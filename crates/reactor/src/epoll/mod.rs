@@ -27,8 +27,9 @@ use crate::driver::Driver;
 use crate::event::{Event, Events};
 use crate::receive::ReceivePool;
 use crate::refused::Refused;
+use crate::ring::Unregistered;
 use crate::token::Slab;
-use crate::{Clock, DiskOp, Options, SendBatch, Token, Waker, socket};
+use crate::{Clock, DiskAccess, DiskOp, Options, SendBatch, Token, Waker, socket};
 use net::Socket;
 use poller::{Notice, Poller};
 use std::collections::VecDeque;
@@ -327,12 +328,21 @@ impl Driver for EpollDriver {
         }
     }
 
-    fn add_file(&mut self, file: OwnedFd) -> io::Result<Token> {
+    fn add_disk(&mut self, file: OwnedFd, access: DiskAccess) -> io::Result<Token> {
+        if access != DiskAccess::File {
+            let what = "polled devices and NVMe commands need io_uring, which is not in use here";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
         let file = std::fs::File::from(file);
         let is_block_device = file.metadata()?.file_type().is_block_device();
         self.workers.start()?;
         let file = Arc::new(DiskFile::new(file.into(), is_block_device));
         Ok(self.sources.insert(|_| Source::File(file)))
+    }
+
+    /// There is nothing that could be registered.
+    fn take_unregistered(&mut self) -> Option<Unregistered> {
+        None
     }
 
     fn submit_disk(&mut self, owner: Owner, op: DiskOp, events: &mut Events) -> Result<(), Refused<DiskOp>> {
@@ -341,7 +351,7 @@ impl Driver for EpollDriver {
             return Err(Refused::busy(op));
         }
         if !op.is_addressable() {
-            events.push(owner.unaddressable(op));
+            events.push(owner.refused(op, io::Error::from_raw_os_error(libc::EINVAL)));
             return Ok(());
         }
         self.disk_in_flight += 1;

@@ -11,7 +11,7 @@
 //! Elsewhere: how answers come back, and why none is slept over, is `answers`.
 
 use super::answers::Answers;
-use crate::disk::{Owner, Step, Transfer};
+use crate::disk::{Owner, Pieces, Step, Transfer};
 use crate::{DiskOp, IoBuffer};
 use std::collections::VecDeque;
 use std::io;
@@ -94,7 +94,7 @@ impl Workers {
 
     pub(super) fn submit(&mut self, owner: Owner, file: Arc<DiskFile>, op: DiskOp) {
         let mut jobs = lock(&self.shared.jobs);
-        jobs.queue.push_back(Job { owner, file, transfer: Transfer::new(op) });
+        jobs.queue.push_back(Job { owner, file, transfer: Transfer::new(op, Pieces::WHOLE) });
         let is_short = jobs.queue.len() > jobs.idle_threads;
         drop(jobs);
         self.shared.has_jobs.notify_one();

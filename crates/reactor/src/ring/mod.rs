@@ -1,4 +1,4 @@
-//! The io_uring backend: sockets, disk and wake-ups in one ring.
+//! The io_uring backend: sockets, disk and wake-ups in one ring, but for some devices.
 //!
 //! ```text
 //!   listener   multishot accept                          one request, a completion per connection
@@ -8,31 +8,40 @@
 //!   waker      read of an eventfd
 //! ```
 //!
+//! Devices that are polled, or that get NVMe commands, have rings of their own (`device`).
+//!
 //! A request belongs to the slot of its socket, file or transfer, and its `user_data` says which: the slot and all memory that
 //! the request names stay until the request's last completion. So a slot needs no reference count from the kernel's side, only
 //! to know which of its few requests are out.
 //!
 //! Holds: a slot is freed only when none of its requests is out (`closing_with_a_batch_in_flight_returns_its_buffers`), and the ring and
 //!        everything in it only when no request at all is (`dropping_the_reactor_returns_every_buffer`).
-//! Elsewhere: the ring itself is `setup` and `queue`; the sockets are `net`, the disk is `files`.
+//! Elsewhere: the ring itself is `setup` and `queue`; the sockets are `net`, the disk is `files`; what rings know beforehand is `registry`.
 
 pub(crate) mod buffers;
+mod device;
 mod files;
 mod net;
 mod queue;
+mod registry;
 mod setup;
 
-use crate::disk::{Owner, Transfer};
+use crate::disk::Owner;
 use crate::driver::Driver;
 use crate::event::Events;
 use crate::receive::ReceivePool;
 use crate::refused::Refused;
+use crate::region::Region;
 use crate::token::Slab;
-use crate::{Clock, DiskOp, Options, SendBatch, Token, Waker};
+use crate::{Clock, DiskAccess, DiskOp, Options, SendBatch, Token, Waker};
 use buffers::BufferRing;
+use device::{DEVICE_LANES, DeviceRings};
 use io_uring::{cqueue, opcode, types};
 use queue::{Kind, Queue, Request};
+use registry::Registry;
+pub use registry::Unregistered;
 use std::collections::VecDeque;
+use std::hint;
 use std::io;
 use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -55,19 +64,16 @@ enum Source {
     File(files::File),
 }
 
-/// A disk operation in flight.
-struct Flight {
-    owner: Owner,
-    transfer: Transfer,
-    /// Whether it is out as a command to the device, which may turn out to be unknown.
-    is_command: bool,
-}
-
 pub(crate) struct RingDriver {
     queue: Queue,
+    /// What the main ring knows beforehand.
+    registry: Registry,
+    devices: DeviceRings,
+    /// What is written to a namespace that has no Write Zeroes; nobody else writes there.
+    zeroes: Option<Region>,
     pool: Rc<ReceivePool>,
     sources: Slab<Source>,
-    flights: Slab<Flight>,
+    flights: Slab<files::Flight>,
     disk_depth: usize,
     /// Operations that were asked for and not handed to the kernel.
     disk_pushed: usize,
@@ -89,6 +95,9 @@ impl RingDriver {
         pool.ring().expect("made with a ring").register(&ring.submitter())?;
         let mut driver = RingDriver {
             queue: Queue::new(ring),
+            registry: Registry::default(),
+            devices: DeviceRings::default(),
+            zeroes: None,
             pool,
             sources: Slab::new(),
             flights: Slab::new(),
@@ -121,22 +130,50 @@ impl RingDriver {
         }
     }
 
-    /// Handles every completion that is there.
-    fn collect(&mut self, events: &mut Events) {
+    /// Handles every completion that is there; says how many.
+    fn collect(&mut self, events: &mut Events) -> usize {
         let mut completions = mem::take(&mut self.completions);
         self.queue.take_completions(&mut completions);
+        let mut count = completions.len();
         for completion in completions.drain(..) {
             self.on_completion(&completion, events);
         }
+        for lane in DEVICE_LANES {
+            let Some(ring) = self.devices.get(lane) else { continue };
+            ring.queue.take_completions(&mut completions);
+            count += completions.len();
+            for completion in completions.drain(..) {
+                let queue = &mut self.devices.get(lane).expect("found above").queue;
+                if let Some(request) = queue.on_completion(&completion) {
+                    self.on_disk(request.index, result_of(&completion), events);
+                }
+            }
+        }
         self.completions = completions;
+        count
+    }
+
+    /// Hands everything over on every ring.
+    fn submit(&mut self) -> io::Result<()> {
+        self.disk_pushed = 0;
+        self.queue.submit()?;
+        self.devices.all().try_for_each(|ring| ring.queue.submit())
+    }
+
+    /// Polls in place of a sleep, until something has happened on any ring or the deadline.
+    fn poll_until(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<()> {
+        loop {
+            self.submit()?;
+            if self.collect(events) > 0 || deadline.is_some_and(|deadline| Clock.now() >= deadline) {
+                return Ok(());
+            }
+            hint::spin_loop();
+        }
     }
 
     fn on_completion(&mut self, completion: &cqueue::Entry, events: &mut Events) {
         let Some(request) = self.queue.on_completion(completion) else { return };
-        let result = match completion.result() {
-            negative @ ..0 => Err(io::Error::from_raw_os_error(-negative)),
-            count => Ok(count as usize),
-        };
+        let result = result_of(completion);
         let is_last = !cqueue::more(completion.flags());
         match request.kind {
             Kind::Wake => self.watch_waker(),
@@ -148,6 +185,7 @@ impl RingDriver {
             }
             Kind::Send => self.on_send(request.index, result, events),
             Kind::Disk => self.on_disk(request.index, result, events),
+            Kind::DeviceRing => self.devices.on_watched(request.index),
             Kind::CancelReceive => self.on_cancel_receive(request.index, result),
         }
     }
@@ -169,7 +207,28 @@ impl RingDriver {
                 }
             }
         }
+        // A disk operation cannot be cancelled, only waited for.
+        for lane in DEVICE_LANES {
+            let Some(ring) = self.devices.get(lane) else { continue };
+            while ring.queue.in_flight() > 0 {
+                if Clock.now() >= give_up || ring.queue.submit_and_wait(Some(CANCEL_INTERVAL)).is_err() {
+                    return false;
+                }
+                ring.queue.take_completions(&mut completions);
+                for completion in completions.drain(..) {
+                    ring.queue.on_completion(&completion);
+                }
+            }
+        }
         true
+    }
+}
+
+/// What a completion says: a count, or an error.
+fn result_of(completion: &cqueue::Entry) -> io::Result<usize> {
+    match completion.result() {
+        negative @ ..0 => Err(io::Error::from_raw_os_error(-negative)),
+        count => Ok(count as usize),
     }
 }
 
@@ -226,9 +285,13 @@ impl Driver for RingDriver {
         }
     }
 
-    fn add_file(&mut self, file: OwnedFd) -> io::Result<Token> {
-        let file = files::File::new(file)?;
-        Ok(self.sources.insert(|_| Source::File(file)))
+    fn add_disk(&mut self, file: OwnedFd, access: DiskAccess) -> io::Result<Token> {
+        self.start_disk(file, access)
+    }
+
+    fn take_unregistered(&mut self) -> Option<Unregistered> {
+        let of_main = self.registry.take_refusal();
+        of_main.or_else(|| self.devices.all().find_map(|ring| ring.registry.take_refusal()))
     }
 
     fn submit_disk(&mut self, owner: Owner, op: DiskOp, events: &mut Events) -> Result<(), Refused<DiskOp>> {
@@ -248,21 +311,33 @@ impl Driver for RingDriver {
 
     fn poll(&mut self, events: &mut Events) -> io::Result<()> {
         self.feed_starved();
-        self.disk_pushed = 0;
-        self.queue.submit()?;
+        self.submit()?;
         self.collect(events);
         Ok(())
     }
 
     fn may_have_events(&mut self) -> bool {
         self.queue.may_have_completions()
+            || self.devices.all().any(|ring| ring.queue.must_be_polled() || ring.queue.may_have_completions())
     }
 
     fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<()> {
         self.feed_starved();
         self.disk_pushed = 0;
+        self.devices.all().try_for_each(|ring| ring.queue.submit())?;
+        if self.devices.must_be_polled() {
+            return self.poll_until(deadline, events);
+        }
+        if !self.devices.watch(&mut self.queue) {
+            self.devices.unwatch();
+            return self.poll(events);
+        }
         let timeout = deadline.map(|deadline| deadline.saturating_since(Clock.now()));
-        self.queue.submit_and_wait(timeout)?;
+        let result = self.queue.submit_and_wait(timeout);
+        self.devices.unwatch();
+        result?;
+        // The work behind what was signalled runs only now.
+        self.devices.all().try_for_each(|ring| ring.queue.submit())?;
         self.collect(events);
         Ok(())
     }
@@ -272,12 +347,16 @@ impl Drop for RingDriver {
     fn drop(&mut self) {
         if self.drain() {
             self.pool.ring().expect("made with a ring").unregister(&self.queue.submitter());
+            self.registry.clear(&self.queue.submitter());
+            self.devices.all().for_each(|ring| ring.registry.clear(&ring.queue.submitter()));
         } else {
             // The kernel may still write to any of this, so it must never be freed.
             mem::forget(Rc::clone(&self.pool));
             mem::forget(mem::replace(&mut self.sources, Slab::new()));
             mem::forget(mem::replace(&mut self.flights, Slab::new()));
             mem::forget(mem::take(&mut self.wake_count));
+            mem::forget(self.zeroes.take());
+            mem::forget(mem::take(&mut self.devices));
         }
     }
 }

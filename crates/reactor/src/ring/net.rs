@@ -405,11 +405,15 @@ impl RingDriver {
             Some(Source::File(file)) => file.may_be_freed(),
             None => false,
         };
-        if may_be_freed
-            && let Some(Source::Socket(Socket { fate: Fate::Detaching, token, socket, .. })) =
-                self.sources.remove(index)
-        {
-            events.push(Event::Detached { token, socket });
+        if !may_be_freed {
+            return;
+        }
+        match self.sources.remove(index) {
+            Some(Source::Socket(Socket { fate: Fate::Detaching, token, socket, .. })) => {
+                events.push(Event::Detached { token, socket });
+            }
+            Some(Source::File(file)) => self.forget_file(&file),
+            _ => {}
         }
     }
 }

@@ -21,12 +21,22 @@ pub(super) enum Kind {
     Receive,
     Send,
     Disk,
+    /// There is something on a ring of a device.
+    DeviceRing,
     /// The cancellation of a receive. It names no memory, so it is not counted as in flight.
     CancelReceive,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Wake, Kind::Accept, Kind::Connect, Kind::Receive, Kind::Send, Kind::Disk, Kind::CancelReceive];
+const KINDS: [Kind; 8] = [
+    Kind::Wake,
+    Kind::Accept,
+    Kind::Connect,
+    Kind::Receive,
+    Kind::Send,
+    Kind::Disk,
+    Kind::DeviceRing,
+    Kind::CancelReceive,
+];
 
 /// Marks a cancellation whose own completion is of no interest.
 const CANCELLATION: u64 = u64::MAX;
@@ -49,14 +59,19 @@ impl Request {
     }
 }
 
-pub(super) struct Queue {
-    ring: IoUring,
-    overflow: VecDeque<squeue::Entry>,
+/// The queues of a ring, whatever the size of their entries.
+pub(super) struct Queue<S = squeue::Entry, C = cqueue::Entry>
+where
+    S: squeue::EntryMarker,
+    C: cqueue::EntryMarker,
+{
+    ring: IoUring<S, C>,
+    overflow: VecDeque<S>,
     in_flight: usize,
 }
 
-impl Queue {
-    pub(super) fn new(ring: IoUring) -> Queue {
+impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Queue<S, C> {
+    pub(super) fn new(ring: IoUring<S, C>) -> Queue<S, C> {
         Queue { ring, overflow: VecDeque::new(), in_flight: 0 }
     }
 
@@ -65,9 +80,9 @@ impl Queue {
     /// # Safety
     /// Descriptors and memory that `entry` names must stay valid, and the memory unused by others as the operation demands, until
     /// the completion of `request` that is its last.
-    pub(super) unsafe fn push(&mut self, entry: squeue::Entry, request: Request) {
+    pub(super) unsafe fn push(&mut self, entry: impl Into<S>, request: Request) {
         self.in_flight += 1;
-        self.enqueue(entry.user_data(request.user_data()));
+        self.enqueue(entry.into(), request.user_data());
     }
 
     /// Tries to break off the receive of a slot. The completion of kind `CancelReceive` says whether it was found: while a request
@@ -75,22 +90,23 @@ impl Queue {
     pub(super) fn cancel_receive(&mut self, index: u32) {
         let receive = Request { kind: Kind::Receive, index };
         let cancel = opcode::AsyncCancel::new(receive.user_data()).build();
-        self.enqueue(cancel.user_data(Request { kind: Kind::CancelReceive, index }.user_data()));
+        self.enqueue(cancel.into(), Request { kind: Kind::CancelReceive, index }.user_data());
     }
 
     /// Tries to break off the connect of a slot. It is not found only when it is ending anyway.
     pub(super) fn cancel_connect(&mut self, index: u32) {
         let connect = Request { kind: Kind::Connect, index };
-        self.enqueue(opcode::AsyncCancel::new(connect.user_data()).build().user_data(CANCELLATION));
+        self.enqueue(opcode::AsyncCancel::new(connect.user_data()).build().into(), CANCELLATION);
     }
 
     /// Tries to break off all requests; those that are not found at the moment (see above) need another try.
     pub(super) fn cancel_everything(&mut self) {
         let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
-        self.enqueue(cancel.user_data(CANCELLATION));
+        self.enqueue(cancel.into(), CANCELLATION);
     }
 
-    fn enqueue(&mut self, entry: squeue::Entry) {
+    fn enqueue(&mut self, mut entry: S, user_data: u64) {
+        entry.set_user_data(user_data);
         // SAFETY: whoever pushed the request vouches for its memory; a cancellation names none.
         if !self.overflow.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.overflow.push_back(entry);
@@ -116,8 +132,11 @@ impl Queue {
     pub(super) fn submit(&mut self) -> io::Result<()> {
         loop {
             self.refill();
+            // Nothing tells of completions on a ring that is polled: the kernel looks at the device when it is asked to.
+            let must_be_polled = self.must_be_polled();
             let submission = self.ring.submission();
-            if submission.is_empty() && !submission.taskrun() && !submission.cq_overflow() {
+            let has_work = submission.taskrun() || submission.cq_overflow() || must_be_polled;
+            if submission.is_empty() && !has_work {
                 return Ok(());
             }
             drop(submission);
@@ -156,6 +175,17 @@ impl Queue {
         }
     }
 
+    /// Whether completions come only while `submit` is called.
+    pub(super) fn must_be_polled(&self) -> bool {
+        self.ring.params().is_setup_iopoll() && self.in_flight > 0
+    }
+
+    /// Whether the kernel is to signal the ring's eventfd when there is something to collect.
+    pub(super) fn signal(&mut self, is_wanted: bool) {
+        let completion = self.ring.completion();
+        if is_wanted { completion.enable_eventfd() } else { completion.disable_eventfd() }
+    }
+
     /// Whether there are completions, or work in the kernel that may lead to some.
     pub(super) fn may_have_completions(&mut self) -> bool {
         !self.ring.completion().is_empty() || self.ring.submission().taskrun()
@@ -163,7 +193,7 @@ impl Queue {
 
     /// Moves all completions that are there into `completions`; each must then pass through `on_completion`.
     pub(super) fn take_completions(&mut self, completions: &mut Vec<cqueue::Entry>) {
-        completions.extend(self.ring.completion());
+        completions.extend(self.ring.completion().map(Into::into));
     }
 
     /// Keeps the count; names the request that the completion belongs to, if it belongs to one.

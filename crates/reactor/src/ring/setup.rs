@@ -11,7 +11,7 @@
 //! Where one is missing (5.15, say) `Backend::Auto` takes epoll instead: reception without these would need a buffer per
 //! connection, which is what epoll does not need either.
 
-use io_uring::{IoUring, Probe, opcode};
+use io_uring::{Builder, IoUring, Probe, cqueue, opcode, squeue};
 use std::io;
 
 /// Submission entries. A loop that asks for more than this in one go makes one more system call.
@@ -38,22 +38,49 @@ enum Tier {
 /// # Errors
 /// io_uring is forbidden (`EPERM`), unknown (`ENOSYS`) or too old (`Unsupported`).
 pub(super) fn build() -> io::Result<IoUring> {
+    let ring = build_best(IoUring::builder())?;
+    check(&ring)?;
+    Ok(ring)
+}
+
+/// A ring for a device, with entries that are large enough for an NVMe command, polled if that is asked for. Linux has both since 5.19.
+///
+/// # Errors
+/// As for [`build`].
+pub(super) fn build_for_device(is_polled: bool) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry32>> {
+    let mut builder = IoUring::<squeue::Entry128, cqueue::Entry32>::builder();
+    if is_polled {
+        builder.setup_iopoll();
+    }
+    let ring = build_best(builder)?;
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    if !probe.is_supported(opcode::UringCmd80::CODE) {
+        let what = "io_uring here has no commands to devices (Linux 5.19)";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+    }
+    Ok(ring)
+}
+
+fn build_best<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
+    builder: Builder<S, C>,
+) -> io::Result<IoUring<S, C>> {
     let mut outcome = Err(io::ErrorKind::Unsupported.into());
     for tier in [Tier::DeferTaskrun, Tier::SingleIssuer, Tier::CoopTaskrun, Tier::Plain] {
-        outcome = build_tier(tier);
+        outcome = build_tier(builder.clone(), tier);
         match &outcome {
             // EINVAL: this kernel does not know one of the flags.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             _ => break,
         }
     }
-    let ring = outcome?;
-    check(&ring)?;
-    Ok(ring)
+    outcome
 }
 
-fn build_tier(tier: Tier) -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
+fn build_tier<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
+    mut builder: Builder<S, C>,
+    tier: Tier,
+) -> io::Result<IoUring<S, C>> {
     builder.setup_clamp().setup_cqsize(COMPLETION_ENTRIES);
     match tier {
         // The taskrun flag tells us without a system call that there is completion work to run.
@@ -85,8 +112,11 @@ fn check(ring: &IoUring) -> io::Result<()> {
         opcode::Connect::CODE,
         opcode::SendMsg::CODE,
         opcode::AsyncCancel2::CODE,
+        opcode::PollAdd::CODE,
         opcode::Read::CODE,
+        opcode::ReadFixed::CODE,
         opcode::Write::CODE,
+        opcode::WriteFixed::CODE,
         opcode::Fsync::CODE,
         opcode::Fallocate::CODE,
     ] {
@@ -105,7 +135,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "Miri has no io_uring")]
     fn every_tier_that_this_kernel_builds_passes_the_check() {
         for tier in [Tier::DeferTaskrun, Tier::SingleIssuer, Tier::CoopTaskrun, Tier::Plain] {
-            if let Ok(ring) = build_tier(tier) {
+            if let Ok(ring) = build_tier(IoUring::builder(), tier) {
                 assert_eq!(check(&ring).is_ok(), build().is_ok());
             }
         }

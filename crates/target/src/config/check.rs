@@ -126,6 +126,7 @@ impl Check<'_> {
                 None if !may_be_absent => self.report(field("size"), "is missing", "write size = \"16G\""),
                 _ => {}
             }
+            self.access(index, &device.kind);
             self.calibration(index, &device.scheduler);
             self.unread_constants(index, &device.scheduler);
             self.scheduler(index, &device.scheduler.overrides);
@@ -133,6 +134,25 @@ impl Check<'_> {
                 let field = |name: &str| format!("device[{index}].fault[{number}].{name}");
                 self.problems.extend(fault.problems(field));
             }
+        }
+    }
+
+    /// Polling and NVMe commands are io_uring's, and nothing is polled for in the page cache.
+    fn access(&mut self, index: usize, kind: &DeviceKind) {
+        let DeviceKind::Block { direct, access: BlockAccess { passthrough, polled }, .. } = *kind else {
+            return;
+        };
+        let field = |name: &str| format!("device[{index}].{name}");
+        if polled && !direct {
+            let what = "a device is polled for direct IO only";
+            self.report(field("polled"), what, "write direct = true, or polled = false");
+        }
+        if self.config.backend == BackendChoice::Epoll && (polled || passthrough) {
+            let (name, what) = match passthrough {
+                true => ("kind", "NVMe commands need io_uring"),
+                false => ("polled", "polling needs io_uring"),
+            };
+            self.report(field(name), what, "write backend = \"auto\" or \"io_uring\"");
         }
     }
 

@@ -68,6 +68,8 @@ pub enum DeviceKind {
         path: PathBuf,
         /// Bypass the page cache.
         direct: bool,
+        /// Past the block layer, or without interrupts.
+        access: BlockAccess,
     },
     /// The SSD model in real time over memory or a sparse file.
     Emulated(EmulatedConfig),
@@ -76,6 +78,15 @@ pub enum DeviceKind {
         /// How large it says it is.
         size: Bytes,
     },
+}
+
+/// How a block device is read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockAccess {
+    /// By NVMe commands (`kind = "nvme"`): the path is the generic character device of a namespace, such as `/dev/ng0n1`.
+    pub passthrough: bool,
+    /// The device is asked whether it is done instead of interrupting: for devices with polled queues.
+    pub polled: bool,
 }
 
 /// An SSD that is a model.

@@ -33,7 +33,9 @@ pub(crate) mod transition;
 mod tests;
 
 pub use amount::{parse_size, parse_span};
-pub use device::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Speed};
+pub use device::{
+    Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Speed,
+};
 pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;
 pub use limits::Limits;

@@ -147,17 +147,23 @@ fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
 enum Kind {
     File,
     Block,
+    Nvme,
     Emulated,
     Null,
 }
 
 fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
     let name = required(table, findings, "name", "a name that namespaces refer to");
-    let kinds =
-        [("file", Kind::File), ("block", Kind::Block), ("emulated", Kind::Emulated), ("null", Kind::Null)];
+    let kinds = [
+        ("file", Kind::File),
+        ("block", Kind::Block),
+        ("nvme", Kind::Nvme),
+        ("emulated", Kind::Emulated),
+        ("null", Kind::Null),
+    ];
     let given = table.choice(findings, "kind", &kinds);
     if given.is_none() && !findings.problems.iter().any(|problem| problem.field == table.path_of("kind")) {
-        missing(table, findings, "kind", "\"file\", \"block\", \"emulated\" or \"null\"");
+        missing(table, findings, "kind", "\"file\", \"block\", \"nvme\", \"emulated\" or \"null\"");
     }
     let kind = match given.unwrap_or(Kind::Null) {
         Kind::File => DeviceKind::File {
@@ -169,6 +175,19 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
         Kind::Block => DeviceKind::Block {
             path: required(table, findings, "path", "the block device").into(),
             direct: table.truth(findings, "direct").unwrap_or(true),
+            access: BlockAccess {
+                passthrough: false,
+                polled: table.truth(findings, "polled").unwrap_or(false),
+            },
+        },
+        Kind::Nvme => DeviceKind::Block {
+            path: required(table, findings, "path", "the generic device of a namespace, such as /dev/ng0n1")
+                .into(),
+            direct: true,
+            access: BlockAccess {
+                passthrough: true,
+                polled: table.truth(findings, "polled").unwrap_or(false),
+            },
         },
         Kind::Emulated => DeviceKind::Emulated(emulated(table, findings)),
         Kind::Null => DeviceKind::Null { size: required_size(table, findings) },

@@ -28,7 +28,7 @@ device = "a"
 #[test]
 fn the_example_file_is_valid() {
     let config = Config::parse(EXAMPLE).unwrap_or_else(|problems| panic!("{problems:#?}"));
-    assert_eq!(config.devices.len(), 4);
+    assert_eq!(config.devices.len(), 5);
     assert!(config.check().is_ok());
 }
 
@@ -59,6 +59,25 @@ fn looking_for_work_can_be_shortened_or_turned_off() {
     assert_eq!(spin("0us"), Some(Nanos::ZERO));
     let long = complaints(&format!("spin = \"1s\"\n{SMALLEST}"));
     assert!(long.contains("spin") && long.contains("longer than 10ms"), "{long}");
+}
+
+#[test]
+fn what_polling_and_nvme_commands_cannot_do_without_is_told() {
+    let with = |backend: &str, device: &str| {
+        let rest = SMALLEST.split_once("[[subsystem]]").expect("it has one").1;
+        complaints(&format!(
+            "backend = \"{backend}\"\n[[device]]\nname = \"a\"\n{device}\n[[subsystem]]{rest}"
+        ))
+    };
+    let polled = "kind = \"block\"\npath = \"/dev/x\"\npolled = true";
+    let found = with("auto", &format!("{polled}\ndirect = false"));
+    assert!(found.contains("device[0].polled: a device is polled for direct IO only"), "{found}");
+    let found = with("epoll", polled);
+    assert!(found.contains("device[0].polled: polling needs io_uring"), "{found}");
+    let found = with("epoll", "kind = \"nvme\"\npath = \"/dev/ng0n1\"");
+    assert!(found.contains("device[0].kind: NVMe commands need io_uring"), "{found}");
+    let found = with("auto", "kind = \"nvme\"\npath = \"/dev/ng0n1\"\ndirect = true");
+    assert!(found.contains("device[0].direct: nothing is called so here"), "{found}");
 }
 
 #[test]

@@ -5,10 +5,11 @@
 //! file has them if its file system's device and blocks are. Where Linux does not say (btrfs, overlay, tmpfs and network file
 //! systems, on no device of their own), only a sector is certain.
 
+use super::identity::disk_number;
 use super::offload::sysfs;
 use crate::config::{Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig};
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What every device writes whole.
@@ -58,11 +59,9 @@ fn unit_of(device: &DeviceConfig) -> Option<(&Path, Option<u32>)> {
         Err(_) if may_be_made => fs::metadata(folder).ok()?,
         Err(_) => return None,
     };
-    let is_block = metadata.file_type().is_block_device();
-    let (number, file_block) = if is_block {
-        (metadata.rdev(), u32::MAX)
-    } else {
-        (metadata.dev(), u32::try_from(metadata.blksize()).unwrap_or(u32::MAX))
+    let (number, file_block) = match disk_number(&metadata) {
+        Some(number) => (number, u32::MAX),
+        None => (metadata.dev(), u32::try_from(metadata.blksize()).unwrap_or(u32::MAX)),
     };
     let unit = of_block_device(&sysfs(number)).map(|unit| unit.min(file_block));
     Some((path, unit))

@@ -65,6 +65,13 @@ pub enum DeviceError {
     NoDirectIo(PathBuf),
     /// Its file has holes that the file system has no room for, and the configuration does not want that.
     Overcommitted(Shortage),
+    /// It cannot be shared in the way that was asked for.
+    Unusable {
+        /// The device.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
     /// The profile of an emulated SSD cannot be had.
     Profile(ProfileError),
 }
@@ -107,6 +114,9 @@ impl fmt::Display for DeviceError {
                 let advice = match *found {
                     "block device" => "write kind = \"block\"",
                     "regular file" => "write kind = \"file\"",
+                    "character device" => {
+                        "only regular files and block devices can be shared, and NVMe namespaces as kind = \"nvme\""
+                    }
                     _ => "only regular files and block devices can be shared",
                 };
                 write!(f, "{}: is a {found}, not a {expected}; {advice}", path.display())
@@ -155,6 +165,7 @@ impl fmt::Display for DeviceError {
                 path.display()
             ),
             DeviceError::Overcommitted(shortage) => write!(f, "{shortage} (overcommit = \"refuse\")"),
+            DeviceError::Unusable { path, why } => write!(f, "{}: {why}", path.display()),
             DeviceError::Profile(error) => write!(f, "{error}"),
         }
     }

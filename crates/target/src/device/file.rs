@@ -9,10 +9,11 @@
 use super::offload::Shortcuts;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::{Key, Slab};
-use reactor::{DiskOp, IoBuffer, Reactor, Token};
+use reactor::{DiskAccess, DiskOp, IoBuffer, NvmeNamespace, Reactor, Token};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use tracing::warn;
 use units::{Bytes, Instant, Nanos};
 
 /// What an operation in flight turns into when the system does not support it.
@@ -41,14 +42,46 @@ pub(crate) struct FileDevice {
     started: Slab<Started>,
     refused: VecDeque<(Key, DiskOp)>,
     done: VecDeque<DeviceDone>,
+    /// Of a namespace: its block device.
+    _disk: Option<File>,
 }
 
 impl FileDevice {
-    /// The device over a file, which the reactor takes over.
-    pub(crate) fn start(file: File, is_regular: bool, reactor: &mut Reactor) -> io::Result<FileDevice> {
-        let shortcuts = Shortcuts::of(&file, is_regular);
+    /// The device over a regular file, which the reactor takes over.
+    pub(crate) fn start(file: File, reactor: &mut Reactor) -> io::Result<FileDevice> {
+        let shortcuts = Shortcuts::of(&file, true);
+        FileDevice::over(file, DiskAccess::File, shortcuts, reactor)
+    }
+
+    /// The device over a block device, polled or not.
+    pub(crate) fn start_disk(file: File, is_polled: bool, reactor: &mut Reactor) -> io::Result<FileDevice> {
+        let shortcuts = Shortcuts::of(&file, false);
+        let access = if is_polled { DiskAccess::Polled } else { DiskAccess::File };
+        Ok(FileDevice { is_regular: false, ..FileDevice::over(file, access, shortcuts, reactor)? })
+    }
+
+    /// The device over a namespace, with its block device, which keeps others away as long as it is open.
+    pub(crate) fn start_namespace(
+        (file, disk): (File, File),
+        namespace: NvmeNamespace,
+        is_polled: bool,
+        reactor: &mut Reactor,
+    ) -> io::Result<FileDevice> {
+        let shortcuts = Shortcuts::of_namespace(namespace.has_write_zeroes);
+        let access = DiskAccess::Nvme { namespace, is_polled };
+        let device = FileDevice::over(file, access, shortcuts, reactor)?;
+        Ok(FileDevice { is_regular: false, _disk: Some(disk), ..device })
+    }
+
+    fn over(
+        file: File,
+        access: DiskAccess,
+        shortcuts: Shortcuts,
+        reactor: &mut Reactor,
+    ) -> io::Result<FileDevice> {
+        let file = reactor.add_disk(file.into(), access)?;
         let (started, refused, done) = (Slab::new(), VecDeque::new(), VecDeque::new());
-        Ok(FileDevice { file: reactor.add_file(file.into())?, is_regular, shortcuts, started, refused, done })
+        Ok(FileDevice { file, is_regular: true, shortcuts, started, refused, done, _disk: None })
     }
 
     fn give(&mut self, reactor: &mut Reactor, key: Key, op: DiskOp) {
@@ -112,6 +145,9 @@ impl Device for FileDevice {
     }
 
     fn poll(&mut self, _now: Instant, reactor: &mut Reactor) {
+        if let Some(unregistered) = reactor.take_unregistered() {
+            warn!("{unregistered}");
+        }
         while let Some((key, op)) = self.refused.pop_front() {
             if let Err(refused) = reactor.submit_disk(self.file, key.to_bits(), op) {
                 self.refused.push_front((key, refused.item));

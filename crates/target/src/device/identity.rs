@@ -1,6 +1,7 @@
 //! Whether two paths lead to the same thing: by another name, a link, or as a partition of it.
 
 use super::in_use::Disk;
+use super::nvme;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -15,12 +16,17 @@ pub(crate) enum Identity {
     Absent(PathBuf),
 }
 
+/// The number of the block device that this is, or is another name of.
+pub(super) fn disk_number(metadata: &Metadata) -> Option<u64> {
+    if metadata.file_type().is_block_device() { Some(metadata.rdev()) } else { nvme::block_number(metadata) }
+}
+
 impl Identity {
     /// What `path` leads to, if that can be seen.
     pub(crate) fn of(path: &Path) -> Option<Identity> {
-        let by_metadata = |metadata: Metadata| match metadata.file_type().is_block_device() {
-            true => Identity::Disk(Disk::of(&metadata)),
-            false => Identity::File(metadata.dev(), metadata.ino()),
+        let by_metadata = |metadata: Metadata| match disk_number(&metadata) {
+            Some(number) => Identity::Disk(Disk::of(number)),
+            None => Identity::File(metadata.dev(), metadata.ino()),
         };
         fs::metadata(path).map(by_metadata).ok().or_else(|| {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -63,8 +63,9 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn of(metadata: &Metadata) -> Disk {
-        let number = number(metadata.rdev());
+    /// The block device of that number.
+    pub(super) fn of(device: u64) -> Disk {
+        let number = number(device);
         let folder = Path::new("/sys/dev/block").join(&number);
         let name = |folder: &Path| {
             let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
@@ -101,7 +102,7 @@ impl Disk {
 
 /// Who uses the block device of `metadata`.
 pub(super) fn users_of_disk(metadata: &Metadata) -> Vec<User> {
-    let disk = Disk::of(metadata);
+    let disk = Disk::of(metadata.rdev());
     let mut users = Vec::new();
     for mount in mounts() {
         let by_number = disk.name_of(&mount.number);
@@ -126,7 +127,7 @@ pub(super) fn users_of_file(metadata: &Metadata) -> Vec<User> {
 
 /// Processes other than this one that have the block device open. Looks at every process: for an error only.
 pub(super) fn processes_with(metadata: &Metadata) -> Vec<User> {
-    let disk = Disk::of(metadata);
+    let disk = Disk::of(metadata.rdev());
     let mut users = Vec::new();
     for process in entries(Path::new("/proc")) {
         let id = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());

@@ -22,6 +22,7 @@ mod flush_guard;
 mod identity;
 mod in_use;
 mod null;
+mod nvme;
 mod offload;
 mod open;
 mod space;

@@ -25,6 +25,12 @@ impl Shortcuts {
         Shortcuts::of_block_device(&sysfs(number))
     }
 
+    /// Of a namespace that gets commands.
+    pub(super) fn of_namespace(has_write_zeroes: bool) -> Shortcuts {
+        let zero = if has_write_zeroes { BYTES_PER_HOLE_BYTE } else { BYTES_PER_WRITTEN_BYTE };
+        Shortcuts { zero, forget: BYTES_PER_TABLE_BYTE }
+    }
+
     /// Of the block device that is described in this folder. A partition has its device's limits.
     fn of_block_device(folder: &Path) -> Shortcuts {
         let places = [folder.join("queue"), folder.join("..").join("queue")];

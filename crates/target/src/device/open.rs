@@ -17,12 +17,13 @@ use super::file::FileDevice;
 use super::flush_guard::FlushGuard;
 use super::in_use::{self, User};
 use super::null::NullDevice;
+use super::nvme;
 use super::sparse::{ChunkMap, SparseMemory};
 use super::usage::{Allocation, has_holes};
 use super::{Device, DeviceClock};
-use crate::config::{Backing, Condition, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
+use crate::config::{Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
 use crate::patience::patiently;
-use reactor::{IoBuffer, Reactor};
+use reactor::{IoBuffer, NvmeNamespace, Reactor};
 use ssd::{Profile, ProfileError, Ssd};
 use std::fs::{self, File, FileType, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -63,8 +64,27 @@ pub(crate) struct OpenDevice {
 }
 
 enum Source {
-    File { file: File, is_regular: bool, is_direct: bool },
-    Emulated { model: Box<Ssd>, config: EmulatedConfig, backing: EmulatedBacking },
+    File {
+        file: File,
+        is_direct: bool,
+    },
+    Disk {
+        file: File,
+        is_direct: bool,
+        is_polled: bool,
+    },
+    /// A namespace, and its block device.
+    Namespace {
+        file: File,
+        disk: File,
+        namespace: NvmeNamespace,
+        is_polled: bool,
+    },
+    Emulated {
+        model: Box<Ssd>,
+        config: EmulatedConfig,
+        backing: EmulatedBacking,
+    },
     Null,
 }
 
@@ -79,15 +99,21 @@ impl OpenDevice {
     pub(crate) fn start(self, now: Instant, reactor: &mut Reactor) -> io::Result<Box<dyn Device>> {
         // The contents of an emulated SSD in a file go through the page cache.
         let is_buffered = match &self.source {
-            Source::File { is_direct, .. } => !is_direct,
+            Source::File { is_direct, .. } | Source::Disk { is_direct, .. } => !is_direct,
             Source::Emulated { backing, .. } => matches!(backing, EmulatedBacking::File(_)),
-            Source::Null => false,
+            Source::Namespace { .. } | Source::Null => false,
         };
         let device: Box<dyn Device> = match self.source {
-            Source::File { file, is_regular, .. } => Box::new(FileDevice::start(file, is_regular, reactor)?),
+            Source::File { file, .. } => Box::new(FileDevice::start(file, reactor)?),
+            Source::Disk { file, is_polled, .. } => {
+                Box::new(FileDevice::start_disk(file, is_polled, reactor)?)
+            }
+            Source::Namespace { file, disk, namespace, is_polled } => {
+                Box::new(FileDevice::start_namespace((file, disk), namespace, is_polled, reactor)?)
+            }
             Source::Emulated { model, config, backing } => {
                 let contents = match backing {
-                    EmulatedBacking::File(file) => Contents::File(FileDevice::start(file, true, reactor)?),
+                    EmulatedBacking::File(file) => Contents::File(FileDevice::start(file, reactor)?),
                     EmulatedBacking::Memory(map) => {
                         Contents::Memory(SparseMemory::new(config.size.get(), map))
                     }
@@ -118,12 +144,30 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
         DeviceKind::File { path, size, create, direct } => {
             let file = open_file(path, Wanted { size: *size, create: *create, direct: *direct, force })?;
             let length = file.metadata().map_err(system(path, "measured"))?.len();
-            on_disk(path, file, length, (true, *direct))
+            let (thin, allocation) = allocation_of(path, &file)?;
+            let facts = facts_of(path, &file, length, (thin, Some(allocation)))?;
+            Ok(sound(facts, Source::File { file, is_direct: *direct }))
         }
-        DeviceKind::Block { path, direct } => {
+        DeviceKind::Block { path, access: BlockAccess { passthrough: true, polled }, .. } => {
+            let block = nvme::block_path(path)?;
+            let disk = open_disk(&block, true, force)?;
+            expect_polled(path, &disk, *polled)?;
+            let nvme::Found { file, namespace, size } = nvme::open(path, true)?;
+            let facts = Facts {
+                size: usable(path, size.get())?,
+                block_size_min: 1 << namespace.block_size_log2,
+                discard_zeroes: false,
+                thin: false,
+                allocation: None,
+            };
+            Ok(sound(facts, Source::Namespace { file, disk, namespace, is_polled: *polled }))
+        }
+        DeviceKind::Block { path, direct, access: BlockAccess { polled, .. } } => {
             let mut file = open_disk(path, *direct, force)?;
+            expect_polled(path, &file, *polled)?;
             let length = file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?;
-            on_disk(path, file, length, (false, *direct))
+            let facts = facts_of(path, &file, length, (false, None))?;
+            Ok(sound(facts, Source::Disk { file, is_direct: *direct, is_polled: *polled }))
         }
         DeviceKind::Emulated(emulated) => {
             let profile = load_profile(&emulated.profile).map_err(DeviceError::Profile)?;
@@ -193,6 +237,9 @@ pub(crate) fn measure(config: &DeviceConfig) -> Result<Bytes, DeviceError> {
                 None => usable(path, length),
             }
         }
+        DeviceKind::Block { path, access: BlockAccess { passthrough: true, .. }, .. } => {
+            usable(path, nvme::open(path, false)?.size.get())
+        }
         DeviceKind::Block { path, .. } => {
             // The target has the device for itself already, so this may not ask for that.
             let mut file = File::open(path).map_err(system(path, "opened"))?;
@@ -210,25 +257,25 @@ fn usable(path: &Path, length: u64) -> Result<Bytes, DeviceError> {
     }
 }
 
-fn on_disk(
+/// A device as it is: without a name, and without faults.
+fn sound(facts: Facts, source: Source) -> OpenDevice {
+    OpenDevice { facts, source, name: String::new(), faults: Vec::new() }
+}
+
+fn facts_of(
     path: &Path,
-    file: File,
+    file: &File,
     length: u64,
-    (is_regular, is_direct): (bool, bool),
-) -> Result<OpenDevice, DeviceError> {
-    let size = usable(path, length)?;
-    let block_size_min = if accepts_sectors(&file) { SECTOR_SIZE } else { PAGE_SIZE };
-    let (thin, allocation) = match is_regular {
-        true => allocation_of(path, &file).map(|(thin, allocation)| (thin, Some(allocation)))?,
-        false => (false, None),
-    };
-    let source = Source::File { file, is_regular, is_direct };
-    Ok(OpenDevice {
-        facts: Facts { size, block_size_min, discard_zeroes: false, thin, allocation },
-        source,
-        name: String::new(),
-        faults: Vec::new(),
-    })
+    (thin, allocation): (bool, Option<Arc<Allocation>>),
+) -> Result<Facts, DeviceError> {
+    let block_size_min = if accepts_sectors(file) { SECTOR_SIZE } else { PAGE_SIZE };
+    Ok(Facts { size: usable(path, length)?, block_size_min, discard_zeroes: false, thin, allocation })
+}
+
+/// A block device that is to be polled has to have queues for that.
+fn expect_polled(path: &Path, disk: &File, is_polled: bool) -> Result<(), DeviceError> {
+    let number = disk.metadata().map_err(system(path, "examined"))?.rdev();
+    if is_polled && !nvme::has_polled_queues(number) { Err(nvme::unpolled(path)) } else { Ok(()) }
 }
 
 /// Whether a regular file has holes, and who knows which of its blocks have storage.

@@ -14,8 +14,10 @@ use crate::slab::Key;
 use crate::switch::{Failure, Finished, Request, Spent, Work};
 use nvme::buffer::Buffer;
 use nvme::spec::opcode::admin;
+use nvme::spec::status::SCT_PATH;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{Action, IoCommand, IoOp};
+use reactor::CommandStatus;
 use std::io;
 use tracing::warn;
 use units::{Instant, TenantId};
@@ -399,6 +401,17 @@ impl Pipeline {
 fn status_of_error(op: &IoOp, error: &io::Error) -> Status {
     if is_gone(error) {
         return Status::INTERNAL_ERROR.do_not_retry();
+    }
+    if let Some(CommandStatus { code_type, code, do_not_retry }) = CommandStatus::of(error) {
+        return match code_type {
+            // The path between the device and this machine's driver is no host's path.
+            SCT_PATH => Status::INTERNAL_ERROR,
+            sct => Status { sct, sc: code, dnr: do_not_retry },
+        };
+    }
+    if error.kind() == io::ErrorKind::TimedOut {
+        // Its driver gave it up; the device may have done it or not.
+        return Status::INTERNAL_ERROR;
     }
     match (op, error.kind()) {
         (_, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Status::CAPACITY_EXCEEDED,
