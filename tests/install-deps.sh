@@ -20,6 +20,8 @@ needed=(
 	"mkfs.ext4              e2fsprogs"
 	"dmsetup                dmsetup"
 	"shellcheck             shellcheck"
+	"valgrind               valgrind"
+	"chrt                   util-linux"
 	"/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring"
 )
 

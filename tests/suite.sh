@@ -40,8 +40,9 @@ phase "scripts" scripts
 phase "unsafe" tests/unsafe.sh
 phase "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 phase "build tests" cargo test --workspace --locked --no-run
-phase "build release" cargo build --release --locked -p gimbal
+phase "build release" cargo build --release --locked -p gimbal -p counts
 phase "build guests" tests/guest/guest.sh build
+phase "counts" "${CARGO_TARGET_DIR:-target}/release/counts"
 phase "tests" cargo test --workspace --locked --no-fail-fast
 phase "claims" "${CARGO_TARGET_DIR:-target}/release/gimbal" lab claims --quick --expect experiments/verdicts.txt
 [ -z "$long" ] || phase "long tests" cargo test --workspace --locked --no-fail-fast -- --ignored

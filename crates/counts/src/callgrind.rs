@@ -1,0 +1,218 @@
+//! Runs this program under callgrind, and reads what it wrote.
+//!
+//! Only instructions of this program itself count, and how often it calls other objects (the C library): what is in there
+//! differs from machine to machine, and `memcpy` picks its code by the processor.
+//!
+//! callgrind writes one file for each thread. In it a line of costs belongs to the object and function that were named last
+//! (`ob=`, `fn=`). A line `calls=` is followed by the costs of the call and all within it, which were counted where they arose.
+//! Names are written once and then stand for themselves by number: `ob=(1) /path`, later `ob=(1)`.
+
+use crate::Count;
+use anyhow::{Context, Result, bail, ensure};
+use counts::{Side, Work};
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What `work` takes for one unit, on each of its sides: a run of twice as many units less a run, so that what comes before and
+/// after the units does not count.
+pub(crate) fn count(work: &Work, folder: &Path) -> Result<Vec<(Side, Count)>> {
+    let once = run(work, work.units, &folder.join("once"), &["--dump-line=no"])?;
+    let twice = run(work, 2 * work.units, &folder.join("twice"), &["--dump-line=no"])?;
+    let (once, twice) = (Threads::read(&once)?, Threads::read(&twice)?);
+    let per_unit = |side: &Side| {
+        let (once, twice) = (once.of(*side), twice.of(*side));
+        let more = |what: fn(&Cost) -> u64| {
+            let more = what(&twice).checked_sub(what(&once));
+            more.with_context(|| format!("{}: twice the work took less: {once:?}, {twice:?}", work.name))
+        };
+        let units = u64::from(work.units);
+        let instructions = (more(|cost| cost.instructions)? + units / 2) / units;
+        let calls_tenths = (10 * more(|cost| cost.calls)? + units / 2) / units;
+        Ok((*side, Count { instructions, calls_tenths }))
+    };
+    work.sides.iter().map(per_unit).collect()
+}
+
+/// Leaves what callgrind says of `work` in `folder`, by line, for callgrind_annotate: the files, by thread.
+pub(crate) fn profile(work: &Work, folder: &Path) -> Result<Vec<PathBuf>> {
+    run(work, 16 * work.units, folder, &["--dump-line=yes"])
+}
+
+fn run(work: &Work, units: u32, folder: &Path, options: &[&str]) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+    for file in files(folder)? {
+        fs::remove_file(&file).with_context(|| format!("{}: cannot be removed", file.display()))?;
+    }
+    let mut file = OsString::from("--callgrind-out-file=");
+    file.push(folder.join("callgrind"));
+    // A batch process does not interrupt another when it is woken. So the side that has just sent goes to sleep before the other
+    // side runs, and finds its answer when it wakes up: on a busy machine it would find some of them a turn of its loop earlier.
+    let output = Command::new("chrt")
+        .args(["--batch", "0", "valgrind", "--tool=callgrind", "--separate-threads=yes", "--quiet"])
+        .args(options)
+        .arg(file)
+        .arg(env::current_exe().context("this program cannot be found")?)
+        .args(["--work", work.name, "--units", &units.to_string()])
+        // The same surroundings everywhere.
+        .env_clear()
+        .env("PATH", env::var_os("PATH").unwrap_or_default())
+        .stdin(Stdio::null())
+        .output()
+        .context("chrt cannot be run: tests/install-deps.sh installs it, and valgrind")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} under valgrind ended with {}: {said}", work.name, output.status);
+    let files = files(folder)?;
+    ensure!(!files.is_empty(), "{}: callgrind left nothing in {}: {said}", work.name, folder.display());
+    Ok(files)
+}
+
+/// What callgrind wrote, first thread first.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = || format!("{}: cannot be read", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(unreadable)? {
+        let path = entry.with_context(unreadable)?.path();
+        // The one without a number is empty: it would hold the sum.
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("callgrind-")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cost {
+    instructions: u64,
+    calls: u64,
+}
+
+/// What each thread of a run took.
+struct Threads(Vec<Cost>);
+
+impl Threads {
+    fn read(files: &[PathBuf]) -> Result<Threads> {
+        let program = env::current_exe().context("this program cannot be found")?;
+        let read = |file: &PathBuf| {
+            let text =
+                fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
+            cost_of(&text, &program.to_string_lossy()).with_context(|| format!("{}", file.display()))
+        };
+        Ok(Threads(files.iter().map(read).collect::<Result<_>>()?))
+    }
+
+    fn of(&self, side: Side) -> Cost {
+        let (host, target) = self.0.split_at(1);
+        let counted = match side {
+            Side::All => &self.0,
+            Side::Host => host,
+            Side::Target => target,
+        };
+        counted.iter().fold(Cost::default(), |sum, cost| Cost {
+            instructions: sum.instructions + cost.instructions,
+            calls: sum.calls + cost.calls,
+        })
+    }
+}
+
+/// What the object `program` took, as the file `text` says.
+fn cost_of(text: &str, program: &str) -> Result<Cost> {
+    let mut objects = HashMap::new();
+    let mut cost = Cost::default();
+    let (mut is_ours, mut callee_is_ours) = (false, None);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix("ob=") {
+            is_ours = name_of(name, &mut objects)? == program;
+        } else if let Some(name) = line.strip_prefix("cob=") {
+            callee_is_ours = Some(name_of(name, &mut objects)? == program);
+        } else if let Some(call) = line.strip_prefix("calls=") {
+            let times: u64 = number(call.split(' ').next())?;
+            // A callee without an object is in that of the caller.
+            if is_ours && callee_is_ours.take() == Some(false) {
+                cost.calls += times;
+            }
+            callee_is_ours = None;
+            ensure!(lines.next().is_some(), "a call has no costs");
+        } else if is_ours && line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            // A position, then instructions, unless there were none.
+            if let Some(instructions) = line.split(' ').nth(1) {
+                cost.instructions += number(Some(instructions))?;
+            }
+        }
+    }
+    ensure!(objects.values().any(|name| *name == program), "{program} is not in it");
+    Ok(cost)
+}
+
+fn number(field: Option<&str>) -> Result<u64> {
+    let number = field.and_then(|field| field.parse().ok());
+    number.with_context(|| format!("{field:?} is no number"))
+}
+
+/// The name behind `(1) name`, or behind `(1)` once it is known.
+fn name_of<'a>(field: &'a str, names: &mut HashMap<&'a str, &'a str>) -> Result<&'a str> {
+    match field.split_once(' ') {
+        Some((number, name)) => {
+            names.insert(number, name);
+            Ok(name)
+        }
+        None => match names.get(field) {
+            Some(name) => Ok(name),
+            None => bail!("{field} was not named"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+# callgrind format
+version: 1
+events: Ir
+summary: 999
+
+ob=(1) /bin/counts
+fl=(1) ???
+fn=(1) main
+0 100
+cob=(2) /lib/libc.so
+cfn=(2) malloc
+calls=3 0
+0 300
+cfn=(3) work
+calls=5 0
+0 500
+
+fn=(3)
+0 20
++1 5
+
+ob=(2)
+fn=(2)
+0 60
+cob=(1)
+cfn=(3)
+calls=1 0
+0 7
+totals: 185
+";
+
+    #[test]
+    fn only_the_programs_own_instructions_count_and_its_calls_of_others() {
+        assert_eq!(cost_of(FILE, "/bin/counts").unwrap(), Cost { instructions: 125, calls: 3 });
+        assert_eq!(cost_of(FILE, "/lib/libc.so").unwrap(), Cost { instructions: 60, calls: 1 });
+    }
+
+    #[test]
+    fn a_file_of_another_program_is_an_error() {
+        assert!(cost_of(FILE, "/bin/other").is_err());
+    }
+}

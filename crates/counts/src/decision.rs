@@ -1,0 +1,157 @@
+//! The scheduler alone: IOs pass through it before a device that costs nothing.
+//!
+//! Sixteen tenants keep IOs outstanding in virtual time; the device answers in order and always as fast as an idle one, so that
+//! no threshold is reached. One IO is an arrival, the decisions until there is nothing more to submit, and a completion. Every
+//! IO is decided on its own: nothing is saved by looking at several at once.
+
+use sched::{
+    DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, Gimbal, GimbalConfig, Io, IoId, IoKind, Mark, Next,
+    Outcome, Policy, Priority, Reflex,
+};
+use ssd::Calibration;
+use std::collections::VecDeque;
+use units::{Bytes, Instant, Nanos, TenantId};
+
+/// Tenants that ask for something.
+pub const ACTIVE: u32 = 16;
+/// What the device says of every IO: less than an idle SSD's threshold.
+const LATENCY: Nanos = Nanos::micros(90);
+/// Virtual time between completions: 200 MB/s, a fifth of the rate at which the scheduler begins.
+const PACE: Nanos = Nanos::micros(20);
+
+/// What tenants ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Its name.
+    pub name: &'static str,
+    /// IOs that each tenant keeps outstanding. A tenant's slots hold 32 × 4 KiB each.
+    depth: u32,
+}
+
+/// What arrives leaves at once.
+pub const LIGHT: Load = Load { name: "light", depth: 2 };
+/// Tenants wait for their turn.
+pub const BACKLOGGED: Load = Load { name: "backlogged", depth: 512 };
+
+/// The schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    /// First in, first out.
+    None,
+    /// As published.
+    GimbalPaper,
+    /// With the bounded lead.
+    Gimbal,
+    /// Charging device time.
+    GimbalNext,
+    /// ReFlex.
+    Reflex,
+    /// FlashFQ.
+    Flashfq,
+}
+
+impl Scheduler {
+    fn policy(self) -> Box<dyn Policy> {
+        let constants = DeviceConstants::DCT983;
+        match self {
+            Scheduler::None => Box::new(Fifo::default()),
+            Scheduler::GimbalPaper => Box::new(Gimbal::new(GimbalConfig::paper(constants))),
+            Scheduler::Gimbal => Box::new(Gimbal::new(GimbalConfig::fair(constants))),
+            Scheduler::GimbalNext => {
+                Box::new(Gimbal::new(GimbalConfig::next(constants, DeviceCosts::DCT983)))
+            }
+            Scheduler::Reflex => {
+                Box::new(Reflex::new(calibration().reflex.expect("ReFlex is calibrated for this SSD")))
+            }
+            Scheduler::Flashfq => {
+                Box::new(Flashfq::new(calibration().flashfq.expect("FlashFQ is calibrated for this SSD")))
+            }
+        }
+    }
+}
+
+fn calibration() -> Calibration {
+    let text = include_str!("../../../calibrations/dct983.toml");
+    Calibration::parse(text, "calibrations/dct983.toml").expect("the repository's calibrations can be read")
+}
+
+/// A scheduler, the device behind it and the tenants in front of it.
+pub struct Switch {
+    policy: Box<dyn Policy>,
+    now: Instant,
+    wake_at: Option<Instant>,
+    in_flight: VecDeque<Io>,
+    next_id: u64,
+}
+
+impl Switch {
+    /// All of `tenants` have had an IO; sixteen of them, far apart, keep the load up.
+    pub fn new(scheduler: Scheduler, tenants: u32, load: Load) -> Switch {
+        let mut switch = Switch {
+            policy: scheduler.policy(),
+            now: Instant::ZERO,
+            wake_at: None,
+            in_flight: VecDeque::with_capacity((ACTIVE * load.depth) as usize),
+            next_id: 0,
+        };
+        for tenant in 0..tenants {
+            switch.arrive(TenantId(tenant));
+            switch.complete();
+        }
+        for n in 0..ACTIVE * load.depth {
+            switch.arrive(TenantId(n % ACTIVE * (tenants / ACTIVE)));
+        }
+        switch
+    }
+
+    /// Passes `ios` through.
+    pub fn run(&mut self, ios: u32) {
+        for _ in 0..ios {
+            let tenant = self.complete();
+            self.arrive(tenant);
+        }
+    }
+
+    fn arrive(&mut self, tenant: TenantId) {
+        let io = Io {
+            id: IoId(self.next_id),
+            tenant,
+            priority: Priority::default(),
+            kind: IoKind::Read,
+            length: Bytes::kib(4),
+            mark: Mark::default(),
+        };
+        self.next_id += 1;
+        self.policy.on_arrival(self.now, io);
+        self.decide();
+    }
+
+    fn decide(&mut self) {
+        self.wake_at = loop {
+            match self.policy.next(self.now) {
+                Next::Submit(io) => self.in_flight.push_back(io),
+                Next::WakeAt(at) => break Some(at),
+                Next::Idle => break None,
+            }
+        };
+    }
+
+    /// Ends the oldest IO in flight; whose it was.
+    fn complete(&mut self) -> TenantId {
+        let io = loop {
+            if let Some(io) = self.in_flight.pop_front() {
+                break io;
+            }
+            self.now = self.wake_at.expect("an IO is in flight or waits for its time");
+            self.decide();
+        };
+        self.now += PACE;
+        self.policy.on_completion(self.now, Done { io, outcome: Outcome::Success { latency: LATENCY } });
+        io.tenant
+    }
+}
+
+/// Passes `ios` through a new scheduler.
+pub(crate) fn run(scheduler: Scheduler, load: Load, ios: u32) {
+    Switch::new(scheduler, ACTIVE, load).run(ios);
+}

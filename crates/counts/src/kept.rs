@@ -1,0 +1,177 @@
+//! The file in which counts are kept, and what is said when they change.
+
+use crate::Count;
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+
+/// So many percent may a count differ.
+pub(crate) const TOLERANCE_PERCENT: u64 = 2;
+
+const HEAD: &str = "\
+# Instructions of one unit of work, and its calls of the C library, as `make counts` found them.
+# `make test` fails when one differs by more than 2 %. docs/instruction-counts.md says what to do then.
+";
+const COMPILER: &str = "compiler: ";
+
+/// Counts with their names and what they are of, and the compiler that they are of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) compiler: String,
+    /// Sorted by name.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// One count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) count: Count,
+    pub(crate) about: String,
+}
+
+impl Counts {
+    pub(crate) fn parse(text: &str) -> Result<Counts> {
+        let mut compiler = None;
+        let mut lines = Vec::new();
+        for (number, text) in text.lines().enumerate() {
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            if let Some(name) = text.strip_prefix(COMPILER) {
+                compiler = Some(name.to_owned());
+                continue;
+            }
+            let line = Line::parse(text);
+            lines.push(line.with_context(|| format!("line {}: {text:?} is no count", number + 1))?);
+        }
+        let compiler = compiler.with_context(|| format!("no line begins with {COMPILER:?}"))?;
+        Ok(Counts { compiler, lines })
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = format!("{HEAD}{COMPILER}{}\n\n", self.compiler);
+        for Line { name, count, about } in &self.lines {
+            let Count { instructions, calls_tenths } = *count;
+            let calls = calls_tenths as f64 / 10.0;
+            writeln!(text, "{name:32} {instructions:>7} instructions {calls:>6.1} calls  {about}")
+                .expect("text takes all");
+        }
+        text
+    }
+
+    /// What is to be told of `found` where these were kept: nothing if all is as it was.
+    pub(crate) fn complaint(&self, found: &Counts) -> Option<String> {
+        let mut said = String::new();
+        let mut say = |text: String| said.extend([text.as_str(), "\n"]);
+        for line in &found.lines {
+            match self.lines.iter().find(|kept| kept.name == line.name) {
+                None => say(format!("  {:32} is not in the file", line.name)),
+                Some(kept) => {
+                    let (old, new) = (kept.count, line.count);
+                    if differ(old.instructions, new.instructions) {
+                        say(change(
+                            &line.name,
+                            "instructions",
+                            old.instructions as f64,
+                            new.instructions as f64,
+                        ));
+                    }
+                    if differ(old.calls_tenths, new.calls_tenths) {
+                        let tenths = |count: Count| count.calls_tenths as f64 / 10.0;
+                        say(change(&line.name, "calls of the C library", tenths(old), tenths(new)));
+                    }
+                }
+            }
+        }
+        for kept in &self.lines {
+            if !found.lines.iter().any(|line| line.name == kept.name) {
+                say(format!("  {:32} is in the file and not counted any more", kept.name));
+            }
+        }
+        (!said.is_empty()).then_some(said)
+    }
+}
+
+impl Line {
+    fn parse(text: &str) -> Result<Line> {
+        let mut words = text.split_whitespace();
+        let mut word = || words.next().context("it ends too early");
+        let name = word()?.to_owned();
+        let instructions = word()?.parse()?;
+        expect(word()?, "instructions")?;
+        let calls: f64 = word()?.parse()?;
+        expect(word()?, "calls")?;
+        let about = words.collect::<Vec<_>>().join(" ");
+        Ok(Line { name, count: Count { instructions, calls_tenths: (calls * 10.0).round() as u64 }, about })
+    }
+}
+
+fn expect(word: &str, expected: &str) -> Result<()> {
+    if word == expected { Ok(()) } else { bail!("{word:?} where {expected:?} should be") }
+}
+
+/// Whether two counts are further apart than is allowed.
+fn differ(kept: u64, found: u64) -> bool {
+    kept.abs_diff(found) * 100 > kept * TOLERANCE_PERCENT
+}
+
+fn change(name: &str, what: &str, old: f64, new: f64) -> String {
+    let direction = if new > old { "grew" } else { "shrank" };
+    let percent =
+        if old > 0.0 { format!("{:+.1} %", (new - old) / old * 100.0) } else { "from nothing".to_owned() };
+    format!("  {name:32} {direction} by {percent}: {old} -> {new} {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(of: &[(&str, u64, u64)]) -> Counts {
+        let line = |&(name, instructions, calls_tenths): &(&str, u64, u64)| Line {
+            name: name.to_owned(),
+            count: Count { instructions, calls_tenths },
+            about: "a thing, done once".to_owned(),
+        };
+        Counts { compiler: "rustc 1".to_owned(), lines: of.iter().map(line).collect() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let counts = counts(&[("a.b", 1234, 5), ("c", 7, 120)]);
+        assert_eq!(Counts::parse(&counts.to_text()).unwrap(), counts);
+    }
+
+    #[test]
+    fn a_count_may_differ_by_two_percent_either_way_and_no_more() {
+        let kept = counts(&[("a", 1000, 100)]);
+        for (instructions, calls) in [(1000, 100), (1020, 102), (980, 98)] {
+            assert_eq!(kept.complaint(&counts(&[("a", instructions, calls)])), None);
+        }
+        for (instructions, calls, said) in [
+            (1021, 100, "grew by +2.1 %: 1000 -> 1021 instructions"),
+            (979, 100, "shrank by -2.1 %: 1000 -> 979 instructions"),
+            (1000, 103, "grew by +3.0 %: 10 -> 10.3 calls of the C library"),
+        ] {
+            let complaint = kept.complaint(&counts(&[("a", instructions, calls)])).unwrap();
+            assert!(complaint.contains(said), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn one_call_where_there_was_none_is_told() {
+        assert!(counts(&[("a", 10, 0)]).complaint(&counts(&[("a", 10, 1)])).is_some());
+    }
+
+    #[test]
+    fn a_count_that_comes_or_goes_is_told() {
+        let (one, two) = (counts(&[("a", 1, 0)]), counts(&[("a", 1, 0), ("b", 1, 0)]));
+        assert!(one.complaint(&two).unwrap().contains("b  "));
+        assert!(two.complaint(&one).unwrap().contains("not counted any more"));
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_named() {
+        let error = Counts::parse("compiler: x\na 12 seconds\n").unwrap_err();
+        assert!(error.to_string().contains("line 2"), "{error}");
+    }
+}

@@ -1,0 +1,94 @@
+//! A target and a host in one process, in lockstep: IOs from bytes in to bytes out, on both sides.
+//!
+//! Both ends run on the epoll backend over loopback and never spin. The host submits a burst and sleeps until all of it has
+//! ended; the target sleeps until the burst is there. A burst, and what answers it, is one segment, so each side does the same
+//! turns of its loop whatever the machine does meanwhile. The device is a null device, so nothing else ends on its own time.
+//! The host runs on the calling thread and the target on its own, which is how their instructions are told apart.
+
+use host::{
+    Backend, ControllerId, ControllerOptions, Engine, Event, HostId, IoBuffer, Nqn, Operation, Request,
+};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use target::config::{BackendChoice, Config, DEFAULT_NQN, DeviceKind, PolicyKind};
+use target::{Server, Shutdown};
+use units::{Bytes, Lba, Nanos};
+
+const BLOCK: usize = 4096;
+const DEVICE: Bytes = Bytes::gib(1);
+const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
+
+/// `ios` of one block each, in bursts of `burst`.
+pub(crate) fn run(operation: Operation, burst: u32, ios: u32) {
+    let mut config = Config::simple(DeviceKind::Null { size: DEVICE }, (Ipv4Addr::LOCALHOST, 0).into());
+    config.backend = BackendChoice::Epoll;
+    config.spin = Some(Nanos::ZERO);
+    // What a decision takes is counted apart, in virtual time: here it would depend on how fast the machine is.
+    config.devices[0].scheduler.policy = PolicyKind::None;
+    let server = Server::start(config).expect("a target on loopback starts");
+    let mut host = Host::connect(&server);
+    let mut buffers: Vec<IoBuffer> =
+        (0..burst).map(|_| host.engine.take_buffer(BLOCK).expect("memory is enough")).collect();
+    for first in (0..ios).step_by(burst as usize) {
+        host.burst(operation, first, &mut buffers);
+    }
+    host.close();
+    assert_eq!(server.shutdown(Duration::from_secs(60)), Shutdown::Complete);
+}
+
+struct Host {
+    engine: Engine,
+    controller: ControllerId,
+}
+
+impl Host {
+    fn connect(server: &target::ServerHandle) -> Host {
+        let mut engine = Engine::new(Backend::Epoll, Bytes::mib(1)).expect("epoll is always there");
+        let subsystem = Nqn::new(DEFAULT_NQN).expect("the name is in order");
+        let name = Nqn::new(HOST).expect("the name is in order");
+        let options = ControllerOptions {
+            keep_alive: Nanos::ZERO,
+            connect_timeout: Nanos::secs(60),
+            ..ControllerOptions::new(server.addresses()[0], subsystem, name, HostId([1; 16]))
+        };
+        let controller = engine.connect(options);
+        let mut host = Host { engine, controller };
+        match host.next_event() {
+            Event::Ready { .. } => host,
+            other => panic!("the host does not get its controller: {other:?}"),
+        }
+    }
+
+    fn next_event(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.engine.next_event() {
+                return event;
+            }
+            self.engine.wait(None).expect("the reactor works");
+        }
+    }
+
+    /// Submits an IO with each of `buffers`, from block `first` on; waits until all have ended.
+    fn burst(&mut self, operation: Operation, first: u32, buffers: &mut Vec<IoBuffer>) {
+        let wanted = buffers.len();
+        for (n, buffer) in buffers.drain(..).enumerate() {
+            let tag = u64::from(first) + n as u64;
+            let request = Request::new(tag, 1, operation, Lba(tag), 1).with_buffer(buffer);
+            self.engine.submit(self.controller, request).expect("there is room for a burst");
+        }
+        while buffers.len() < wanted {
+            match self.next_event() {
+                Event::Completed { completion, .. } => {
+                    assert_eq!(completion.result, Ok(()));
+                    buffers.push(completion.buffer.expect("buffers come back"));
+                }
+                other => panic!("only IOs are under way: {other:?}"),
+            }
+        }
+    }
+
+    fn close(mut self) {
+        self.engine.close(self.controller);
+        assert!(matches!(self.next_event(), Event::Closed { .. }), "the host takes leave");
+    }
+}

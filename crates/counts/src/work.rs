@@ -1,0 +1,135 @@
+//! The list of what is counted.
+
+use crate::decision::{BACKLOGGED, LIGHT, Scheduler};
+use crate::{decision, pdu, simulated, wire};
+use host::Operation;
+
+/// Something that can be done any number of times.
+pub struct Work {
+    /// Its name: the line of the file, less the side.
+    pub name: &'static str,
+    /// What one unit of it is, in a few words.
+    pub about: &'static str,
+    /// How many units a count is taken over.
+    pub units: u32,
+    /// Whose instructions count.
+    pub sides: &'static [Side],
+    run: fn(u32),
+}
+
+/// Whose instructions are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Everything runs on one thread.
+    All,
+    /// The host: the thread that runs the work.
+    Host,
+    /// The target: all other threads.
+    Target,
+}
+
+impl Side {
+    /// What follows the name of the work in the file.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Side::All => "",
+            Side::Host => ".host",
+            Side::Target => ".target",
+        }
+    }
+}
+
+impl Work {
+    /// Prepares, does `units` of it, and clears up.
+    pub fn run(&self, units: u32) {
+        (self.run)(units);
+    }
+
+    const fn on_one_thread(name: &'static str, units: u32, run: fn(u32), about: &'static str) -> Work {
+        Work { name, about, units, sides: &[Side::All], run }
+    }
+
+    const fn over_the_wire(name: &'static str, run: fn(u32), about: &'static str) -> Work {
+        Work { name, about, units: WIRE_IOS, sides: &[Side::Host, Side::Target], run }
+    }
+}
+
+const DECISIONS: u32 = 1 << 14;
+const PDUS: u32 = 1 << 14;
+const SIMULATED: u32 = 1 << 14;
+const WIRE_IOS: u32 = 1 << 11;
+const WRITE: Operation = Operation::Write { durable: false };
+
+/// Everything that is counted. The file is sorted by name.
+pub const WORKS: [Work; 21] = [
+    decided("decision.flashfq.backlogged", |ios| decision::run(Scheduler::Flashfq, BACKLOGGED, ios)),
+    decided("decision.flashfq.light", |ios| decision::run(Scheduler::Flashfq, LIGHT, ios)),
+    decided("decision.gimbal-next.backlogged", |ios| decision::run(Scheduler::GimbalNext, BACKLOGGED, ios)),
+    decided("decision.gimbal-next.light", |ios| decision::run(Scheduler::GimbalNext, LIGHT, ios)),
+    decided("decision.gimbal-paper.backlogged", |ios| decision::run(Scheduler::GimbalPaper, BACKLOGGED, ios)),
+    decided("decision.gimbal-paper.light", |ios| decision::run(Scheduler::GimbalPaper, LIGHT, ios)),
+    decided("decision.gimbal.backlogged", |ios| decision::run(Scheduler::Gimbal, BACKLOGGED, ios)),
+    decided("decision.gimbal.light", |ios| decision::run(Scheduler::Gimbal, LIGHT, ios)),
+    decided("decision.none.backlogged", |ios| decision::run(Scheduler::None, BACKLOGGED, ios)),
+    decided("decision.none.light", |ios| decision::run(Scheduler::None, LIGHT, ios)),
+    decided("decision.reflex.backlogged", |ios| decision::run(Scheduler::Reflex, BACKLOGGED, ios)),
+    decided("decision.reflex.light", |ios| decision::run(Scheduler::Reflex, LIGHT, ios)),
+    Work::on_one_thread(
+        "pdu.decode.command",
+        PDUS,
+        pdu::decode_commands,
+        "a command capsule, cut from a stream",
+    ),
+    Work::on_one_thread(
+        "pdu.decode.data",
+        PDUS,
+        pdu::decode_data,
+        "a C2HData PDU of 4 KiB, cut from a stream",
+    ),
+    Work::on_one_thread(
+        "pdu.encode.command",
+        PDUS,
+        pdu::encode_commands,
+        "a command capsule, laid for sending",
+    ),
+    Work::on_one_thread(
+        "pdu.encode.data",
+        PDUS,
+        pdu::encode_data,
+        "a C2HData PDU of 4 KiB, laid for sending",
+    ),
+    Work::on_one_thread("ssd.read", SIMULATED, simulated::reads, "a simulated 4 KiB random read, QD 32"),
+    Work::over_the_wire(
+        "wire.read.qd1",
+        |ios| wire::run(Operation::Read, 1, ios),
+        "a 4 KiB read, one at a time",
+    ),
+    Work::over_the_wire(
+        "wire.read.qd8",
+        |ios| wire::run(Operation::Read, 8, ios),
+        "a 4 KiB read, eight at a time",
+    ),
+    Work::over_the_wire("wire.write.qd1", |ios| wire::run(WRITE, 1, ios), "a 4 KiB write, one at a time"),
+    Work::over_the_wire("wire.write.qd8", |ios| wire::run(WRITE, 8, ios), "a 4 KiB write, eight at a time"),
+];
+
+const fn decided(name: &'static str, run: fn(u32)) -> Work {
+    Work::on_one_thread(name, DECISIONS, run, "arrival, decisions and completion of one IO, 16 tenants")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_work_can_be_done() {
+        for work in &WORKS {
+            work.run(64);
+        }
+    }
+
+    #[test]
+    fn the_list_is_sorted_and_has_no_name_twice() {
+        assert!(WORKS.is_sorted_by(|one, next| one.name < next.name));
+    }
+}
