@@ -21,7 +21,7 @@
 //! Holds: what the others hold never reaches a named host's floor (`no_number_of_others_takes_a_floor`); a payer, and a host of an
 //!        address, finds its first memory after many greedy ones (`the_next_payer_finds_room`,
 //!        `hosts_of_one_address_leave_room_for_each_other`); nothing is counted after it has gone
-//!        (`permits_come_back_whatever_happens`).
+//!        (`permits_come_back_whatever_happens`, `absorbed_permits_come_back_with_the_one_that_took_them`).
 //! Elsewhere: places for connections go by the same rule, in `places`; buffers are `payload`.
 
 use crate::places::Origin;
@@ -304,13 +304,19 @@ impl Payer {
         let (pool, floor) = (&self.pools[index], self.floor(index));
         let before = self.held[index].add(size);
         pool.held.add(size);
-        pool.promised.subtract((before + size).min(floor) - before.min(floor));
+        let of_floor = (before + size).min(floor) - before.min(floor);
+        if of_floor > 0 {
+            pool.promised.subtract(of_floor);
+        }
     }
 
     fn subtract(&self, index: usize, size: u64) {
         let (pool, floor) = (&self.pools[index], self.floor(index));
         let before = self.held[index].subtract(size);
-        pool.promised.add(before.min(floor) - (before - size).min(floor));
+        let of_floor = before.min(floor) - (before - size).min(floor);
+        if of_floor > 0 {
+            pool.promised.add(of_floor);
+        }
         pool.held.subtract(size);
     }
 }
@@ -336,7 +342,19 @@ impl Permit {
         self.account
     }
 
+    /// Adds the right that `other` is, so that both come back in one go; `other` itself if it is of another connection or account.
+    pub(crate) fn absorb(&mut self, mut other: Permit) -> Result<(), Permit> {
+        if self.account != other.account || !Arc::ptr_eq(&self.connection, &other.connection) {
+            return Err(other);
+        }
+        self.size += std::mem::take(&mut other.size);
+        Ok(())
+    }
+
     fn give(&self, size: u64) {
+        if size == 0 {
+            return;
+        }
         let index = self.account as usize;
         self.connection.payer.subtract(index, size);
         self.connection.host.held[index].subtract(size);
@@ -560,6 +578,28 @@ mod tests {
         drop((named, stranger, permits));
         assert_eq!(accounts.held(Account::Transfer), 0);
         assert_eq!(accounts.pools[INDEX].promised.get(), 2 * 64 * KIB);
+    }
+
+    #[test]
+    fn absorbed_permits_come_back_with_the_one_that_took_them() {
+        let mut accounts = accounts(8 << 20, &["a"]);
+        let (one, other) = (connection(&mut accounts, "a", 1), connection(&mut accounts, "a", 1));
+        let promised = |accounts: &Accounts| accounts.pools[INDEX].promised.get();
+        let before = promised(&accounts);
+        let take = |connection: &Arc<ConnectionAccount>, account| {
+            connection.take(account, 256 * KIB).expect("there is plenty")
+        };
+        let mut permit = take(&one, Account::Transfer);
+        for _ in 0..3 {
+            permit.absorb(take(&one, Account::Transfer)).expect("it is of the same connection and account");
+        }
+        let of_other = permit.absorb(take(&other, Account::Transfer)).expect_err("of another connection");
+        let of_reads = permit.absorb(take(&one, Account::Read)).expect_err("of another account");
+        assert_eq!(accounts.held(Account::Transfer), 5 * 256 * KIB, "an absorbed permit holds on");
+        drop((of_other, of_reads));
+        assert_eq!((accounts.held(Account::Transfer), accounts.held(Account::Read)), (4 * 256 * KIB, 0));
+        drop(permit);
+        assert_eq!((accounts.held(Account::Transfer), promised(&accounts)), (0, before));
     }
 
     #[test]

@@ -160,6 +160,17 @@ pub(crate) struct Outlet<'a> {
     pub(crate) permits: &'a mut Vec<Permit>,
 }
 
+impl Outlet<'_> {
+    /// Keeps a permit until the batch was sent. Those of one kind become one: a batch of reads gives all back in one go.
+    fn keep(&mut self, permit: Permit) {
+        let kept = match self.permits.last_mut() {
+            Some(last) => last.absorb(permit),
+            None => Err(permit),
+        };
+        self.permits.extend(kept.err());
+    }
+}
+
 impl Outgoing<Payload> for Outlet<'_> {
     fn header(&mut self, bytes: &[u8]) {
         self.batch.push_bytes(bytes);
@@ -169,11 +180,11 @@ impl Outgoing<Payload> for Outlet<'_> {
         match buffer {
             Payload::Pooled(buffer, permit) => {
                 self.batch.push_buffer(buffer, range);
-                self.permits.push(permit);
+                self.keep(permit);
             }
             Payload::Page(bytes, permit) => {
                 self.batch.push_bytes(&bytes[range]);
-                self.permits.push(permit);
+                self.keep(permit);
             }
         }
     }
