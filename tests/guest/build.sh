@@ -17,7 +17,7 @@ guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mkfs.ext4 
 guest_programs_if_there=(blkpr)
 # The paravirtual devices, the NVMe/TCP host, the kernel's own target, and what to put under it.
 guest_modules=(virtio_pci virtio_net virtio_console virtio_blk
-	nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 crc32c_generic crc32c_intel)
+	nvme nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 crc32c_generic crc32c_intel)
 
 # ensure_guest SUITE: builds the guest if it is not there; prints its folder.
 ensure_guest() {

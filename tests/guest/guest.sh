@@ -18,6 +18,8 @@
 #   -g SUITE       which guest (bookworm)     -t SECONDS   time limit (300)
 #   -m MIB         memory (768)               -c COUNT     processors (1)
 #   -d FILE        a raw disk for the guest: vda, vdb, ... (repeatable)
+#   -n FILE[,OPTION] a namespace of an NVMe SSD, with options of QEMU's nvme-ns: nvme0n1, ... (repeatable),
+#                  once the script has loaded the driver
 #   -x FILE:PATH   put FILE into the guest as PATH (repeatable)
 #   -e NAME=VALUE  an environment variable of the script (repeatable)
 #   -a ARGUMENTS   for the kernel's command line

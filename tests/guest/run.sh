@@ -7,10 +7,10 @@
 #   serial console      --> kept, shown when there is no status
 
 run_guest() {
-	local suite=bookworm limit=300 memory=768 processors=1 forward='' append='' option drives=0
+	local suite=bookworm limit=300 memory=768 processors=1 forward='' append='' option drives=0 namespaces=0
 	local files=() environment=() devices=()
 	OPTIND=1
-	while getopts g:t:m:c:d:x:e:f:a: option; do
+	while getopts g:t:m:c:d:n:x:e:f:a: option; do
 		case $option in
 		g) suite=$OPTARG ;;
 		t) limit=$OPTARG ;;
@@ -20,6 +20,12 @@ run_guest() {
 			devices+=(-drive "if=none,id=disk$drives,format=raw,discard=unmap,file=$OPTARG"
 				-device "virtio-blk-pci,drive=disk$drives")
 			drives=$((drives + 1))
+			;;
+		n)
+			[ $namespaces -gt 0 ] || devices+=(-device "nvme,id=ssd,serial=GUEST")
+			namespaces=$((namespaces + 1))
+			devices+=(-drive "if=none,id=namespace$namespaces,format=raw,discard=unmap,file=${OPTARG%%,*}"
+				-device "nvme-ns,bus=ssd,nsid=$namespaces,drive=namespace$namespaces${OPTARG#"${OPTARG%%,*}"}")
 			;;
 		x) files+=("$OPTARG") ;;
 		e) environment+=("$OPTARG") ;;

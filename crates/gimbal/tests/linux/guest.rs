@@ -50,6 +50,31 @@ impl Walk {
             .variable("NQN", nqn)
     }
 
+    /// A walk that serves by itself, in the guest, with the binary under test: `/gimbal/run serve ...`.
+    pub(crate) fn serving(kernel: Kernel, name: &str, scratch: &Scratch) -> Walk {
+        let walks = guest_folder().join("walks");
+        let mut walk = Walk { kernel, script: walks.join(name).with_extension("sh"), arguments: Vec::new() }
+            .file(&walks.join("lib.sh"), "/walks/lib.sh");
+        // The guest's C library may be older than that of this machine, so the binary comes with its own.
+        let binary = scratch.file("gimbal");
+        let stripped =
+            Command::new("strip").arg("-o").arg(&binary).arg(env!("CARGO_BIN_EXE_gimbal")).status();
+        assert!(stripped.expect("strip is there, as cc needs it").success(), "the binary can be stripped");
+        let needed = Command::new("ldd").arg(&binary).output().expect("ldd is there, as libc is");
+        let needed = String::from_utf8(needed.stdout).expect("paths");
+        let paths = needed.split_ascii_whitespace().filter(|word| word.starts_with('/'));
+        let mut loader = None;
+        for path in paths.map(Path::new) {
+            let name = path.file_name().expect("a file").to_string_lossy();
+            if name.starts_with("ld-linux") {
+                loader = Some(name.to_string());
+            }
+            walk = walk.file(path, &format!("/gimbal/{name}"));
+        }
+        let loader = loader.expect("the binary is loaded by something");
+        walk.file(&binary, "/gimbal/gimbal").variable("LOADER", format!("/gimbal/{loader}"))
+    }
+
     /// The kernel's own target; see `tests/guest/nvmet.sh`.
     pub(crate) fn kernel_target(kernel: Kernel) -> Walk {
         let script = guest_folder().join("nvmet.sh");
@@ -65,6 +90,12 @@ impl Walk {
     /// Puts a file into the guest.
     pub(crate) fn file(mut self, from: &Path, to: &str) -> Walk {
         self.arguments.extend(["-x".into(), format!("{}:{to}", from.display())]);
+        self
+    }
+
+    /// Gives the guest an NVMe SSD with one more namespace on a file, which QEMU's nvme-ns gets with these options.
+    pub(crate) fn ssd(mut self, file: impl std::fmt::Display, options: &str) -> Walk {
+        self.arguments.extend(["-n".into(), format!("{file}{options}")]);
         self
     }
 
