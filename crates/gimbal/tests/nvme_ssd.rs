@@ -10,17 +10,12 @@ use std::fs::File;
 
 const SIZE: u64 = 64 << 20;
 
-/// Reads of the second MiB and every deallocation fail.
+/// Reads of the first sector of the second MiB fail.
 const BROKEN: &str = r#"
 [inject-error]
 event = "read_aio"
 errno = "5"
 sector = "2048"
-
-[inject-error]
-event = "none"
-iotype = "discard"
-errno = "5"
 "#;
 
 fn serves_an_ssd(kernel: Kernel) {
