@@ -351,6 +351,11 @@ impl Permit {
         Ok(())
     }
 
+    /// Whether it is for data that arrives, which the thread of the connection has; everything else is the session's.
+    pub(crate) fn is_of_arrival(&self) -> bool {
+        matches!(self.account, Account::Capsule | Account::Transfer)
+    }
+
     fn give(&self, size: u64) {
         if size == 0 {
             return;

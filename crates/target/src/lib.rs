@@ -3,8 +3,9 @@
 //! ```text
 //!             ┌───────── front ─────────┐      one pipeline thread per SSD
 //!   hosts ──► │ accept, Connect,        │ ──►  ┌ connections ─ subsystems ─ switch ─ device ┐
-//!             │ discovery               │ ──►  └──────── IOs for other SSDs ──▲─────────────┘
-//!             └─────────────────────────┘                                     ▼
+//!             │ discovery               │      └──────▲──────── IOs for other SSDs ──▲──────┘
+//!             └─────────────────────────┘             ▼                              ▼
+//!                                              threads that have connections only
 //! ```
 //!
 //! ```
@@ -16,7 +17,7 @@
 //! assert_eq!(server.shutdown(std::time::Duration::from_secs(10)), Shutdown::Complete);
 //! ```
 //!
-//! Reading order: `config`; `server` (starting and ending); `front`, `pipeline` (the path of a command), `switch` (scheduler and
+//! Reading order: `config`; `server` (starting and ending); `front`, `connections` (sockets, and on which thread they are), `pipeline` (the path of a command), `switch` (scheduler and
 //! device), `device`; the rest serves these. What commands mean is the `nvme` crate, who goes next is `sched`, system calls
 //! are `reactor`.
 
@@ -25,6 +26,7 @@ mod assemble;
 mod chain;
 mod complaints;
 pub mod config;
+mod connections;
 mod crowd;
 mod device;
 mod front;
@@ -33,11 +35,13 @@ mod identity;
 mod link;
 mod log_lines;
 mod mailbox;
+mod memory;
 mod patience;
 mod payload;
 mod pipeline;
 mod places;
 mod policy;
+mod port;
 mod replies;
 mod server;
 mod slab;
@@ -54,4 +58,4 @@ pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
 pub use server::{Change, ReloadError, Server, ServerHandle, Shutdown, StartError, Stopper, Subject};
 pub use state::{StateError, prepare_state_directory};
-pub use stats::{Counters, SsdStats, Stats, TenantStats, Transferred};
+pub use stats::{Counters, SsdStats, Stats, TenantStats, ThreadStats, Transferred};

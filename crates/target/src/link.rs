@@ -8,18 +8,13 @@
 //! Used by the front, which knows connections before they belong to anybody, and by the pipelines. A link moves between them
 //! as a socket and a transport.
 //!
-//! Commands that the controller answers with data of its own may have to wait (`replies`); the transport bounds them by the entries
-//! of the queue.
-//!
 //! Holds: at most one batch is in flight; nothing is read from a socket whose bytes cannot be used.
 
 use crate::account::{ConnectionAccount, Permit};
 use crate::payload::{Intake, Intakes, Outlet, Payload};
-use crate::replies::Owed;
 use nvme::connection::{Cancel, Fatal, Pause, TargetConnection, TargetEvent};
-use nvme::spec::{Cqe, Sqe, Status};
+use nvme::spec::{Cqe, Status};
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use units::{Instant, Nanos};
@@ -37,10 +32,6 @@ pub(crate) struct Link {
     pub(crate) transport: TargetConnection<Payload>,
     /// What the connection holds is charged to this.
     pub(crate) account: Arc<ConnectionAccount>,
-    /// Commands that wait until their replies may be held, the first of which is being paid for.
-    pub(crate) deferred: VecDeque<Sqe>,
-    /// What was paid for the first of them.
-    pub(crate) owed: Owed,
     /// Whether memory was refused: `parse_held` when some came back.
     pub(crate) starved: bool,
     /// Commands handed out and not answered.
@@ -79,8 +70,6 @@ impl Link {
             peer,
             transport,
             account,
-            deferred: VecDeque::new(),
-            owed: Owed::default(),
             starved: false,
             delivered: 0,
             held: Vec::new(),
@@ -260,10 +249,14 @@ impl Link {
         }
     }
 
-    /// A batch was sent: its buffers go back to `give`, the next may be flushed.
-    pub(crate) fn on_sent(&mut self, mut batch: SendBatch, mut give: impl FnMut(IoBuffer)) {
-        batch.drain_buffers().for_each(&mut give);
-        self.in_flight.clear();
+    /// A batch was sent: its buffers and its permits go back to `give`. The next may be flushed.
+    pub(crate) fn on_sent(
+        &mut self,
+        mut batch: SendBatch,
+        mut give: impl FnMut(Option<IoBuffer>, Option<Permit>),
+    ) {
+        batch.drain_buffers().for_each(|buffer| give(Some(buffer), None));
+        self.in_flight.drain(..).for_each(|permit| give(None, Some(permit)));
         self.in_flight.shrink_to(PERMITS_KEPT);
         self.batch = Some(batch);
         self.sending_since = None;
@@ -273,7 +266,6 @@ impl Link {
     pub(crate) fn end(&mut self) {
         self.ending = true;
         self.held = Vec::new();
-        self.deferred.clear();
     }
 
     /// Whether no more is parsed.
@@ -284,6 +276,13 @@ impl Link {
     /// Whether the link has ended and sent its last words.
     pub(crate) fn is_spent(&self) -> bool {
         self.ending && self.transport.transmit_pending() == 0 && self.batch.is_some()
+    }
+
+    /// Takes the link apart: every payload that it holds, and the permits of what the reactor is sending, go to `payload` and
+    /// `permit`. The buffers that are being sent go home by themselves when the kernel is done with them.
+    pub(crate) fn into_parts(self, payload: impl FnMut(Payload), permit: impl FnMut(Permit)) {
+        self.transport.into_buffers(payload);
+        self.in_flight.into_iter().for_each(permit);
     }
 
     /// Whether nothing is in flight on the socket in our direction.

@@ -7,6 +7,7 @@ use crate::pipeline::admission::Admission;
 use crate::pipeline::message::ToFront;
 use crate::pipeline::window::Window;
 use crate::places::Charged;
+use crate::port::{Batched, Port};
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;
 
@@ -244,5 +245,91 @@ fn a_tenant_is_known_wherever_its_ios_arrive() {
         );
         home.join().expect("nobody panics");
         front.join().expect("nobody panics");
+    });
+}
+
+/// A number, or several.
+#[derive(Debug)]
+enum Parcel {
+    One(usize),
+    Many(Vec<Parcel>),
+}
+
+impl Batched for Parcel {
+    fn batch(messages: Vec<Parcel>) -> Parcel {
+        Parcel::Many(messages)
+    }
+
+    fn unbatch(self) -> Result<Vec<Parcel>, Parcel> {
+        match self {
+            Parcel::Many(messages) => Ok(messages),
+            Parcel::One(_) => Err(self),
+        }
+    }
+}
+
+impl Parcel {
+    fn numbers(self) -> Vec<usize> {
+        match self {
+            Parcel::One(number) => vec![number],
+            Parcel::Many(messages) => messages.into_iter().flat_map(Parcel::numbers).collect(),
+        }
+    }
+}
+
+/// Two turns of a thread, each with a batch, to one that takes all it finds and ends.
+#[test]
+fn a_batch_arrives_whole_in_order_or_comes_back() {
+    explore(3, || {
+        let (mailbox, mut owner) = Owner::<Parcel>::new();
+        let other = thread::spawn(move || {
+            let taken: Vec<Vec<usize>> = owner.await_some().into_iter().map(Parcel::numbers).collect();
+            assert!(taken.iter().all(|batch| batch.len() == 2), "whole: {taken:?}");
+            taken.concat()
+        });
+        let mut port: Port<Parcel, Explored> = Port::new();
+        port.set(1, Some(mailbox));
+        let mut lost = Vec::new();
+        for first in [0, 2] {
+            for number in [first, first + 1] {
+                port.push(1, Parcel::One(number)).expect("somebody is there");
+            }
+            port.flush(|slot, message| {
+                lost.extend(message.numbers().into_iter().map(|number| (slot, number)))
+            });
+            assert!(!port.is_filled());
+        }
+        let taken = other.join().expect("nobody panics");
+        // What was accepted and not taken went with the mailbox.
+        let expected: Vec<usize> = (0..taken.len()).collect();
+        assert_eq!(taken, expected, "in order");
+        assert!(lost.iter().all(|(slot, number)| *slot == 1 && *number >= taken.len()), "{taken:?} {lost:?}");
+        assert!(taken.len() >= 2);
+    });
+}
+
+/// What a connection's thread does when a command of it is given up, and what the pipeline knows by the answer.
+#[test]
+fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() {
+    explore(3, || {
+        let (to_pipeline, mut pipeline) = Owner::<Parcel>::new();
+        let (to_thread, mut connections) = Owner::<Parcel>::new();
+        let thread = thread::spawn(move || {
+            let mut port: Port<Parcel, Explored> = Port::new();
+            port.set(0, Some(to_pipeline));
+            // A command comes from its socket in the turn in which the request to cancel it may come.
+            port.push(0, Parcel::One(1)).expect("somebody is there");
+            port.flush(|_, _| unreachable!("the pipeline waits"));
+            connections.await_some();
+            port.push(0, Parcel::One(2)).expect("somebody is there");
+            port.flush(|_, _| unreachable!("the pipeline waits"));
+        });
+        to_thread.tell(Parcel::One(0));
+        let mut seen = Vec::new();
+        while !seen.contains(&2) {
+            seen.extend(pipeline.await_some().into_iter().flat_map(Parcel::numbers));
+        }
+        assert_eq!(seen, [1, 2], "the command, then what became of it");
+        thread.join().expect("nobody panics");
     });
 }

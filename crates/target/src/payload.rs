@@ -104,6 +104,14 @@ impl Payload {
             Payload::Page(..) => None,
         }
     }
+
+    /// The pool's buffer, if there is one, and the right to hold the data.
+    pub(crate) fn into_parts(self) -> (Option<IoBuffer>, Permit) {
+        match self {
+            Payload::Pooled(buffer, permit) => (Some(buffer), permit),
+            Payload::Page(_, permit) => (None, permit),
+        }
+    }
 }
 
 impl Buffer for Payload {

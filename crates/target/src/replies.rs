@@ -64,6 +64,15 @@ pub(crate) enum Wait {
     Sending,
 }
 
+/// Commands of one connection that wait until their replies may be held; the transport bounds them by the entries of the queue.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    /// In the order in which they came. The first is being paid for.
+    pub(crate) commands: VecDeque<Sqe>,
+    /// What was paid for the first.
+    pub(crate) owed: Owed,
+}
+
 /// Lets a command that asks for `length` bytes through at once, if it may go.
 pub(crate) fn admit(
     account: &Arc<ConnectionAccount>,

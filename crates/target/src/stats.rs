@@ -10,6 +10,17 @@ use units::{Bytes, Instant};
 pub struct Stats {
     /// In the order of the configuration.
     pub ssds: Vec<SsdStats>,
+    /// Threads that carry connections and have no SSD.
+    pub threads: Vec<ThreadStats>,
+}
+
+/// A thread that carries connections and has no SSD.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadStats {
+    /// Connections that it carries; they count as connections of their SSDs, too.
+    pub connections: usize,
+    /// Memory of data that arrives by them.
+    pub memory: Bytes,
 }
 
 /// One SSD.
@@ -30,9 +41,9 @@ pub struct SsdStats {
     /// How late IOs were known to be over, on the device's clock. An emulated SSD that is often late runs on a machine that does
     /// not keep up with it; a real one is never late.
     pub late: Histogram,
-    /// Connections at home on this SSD.
+    /// Connections of subsystems at home on this SSD, whichever threads carry them.
     pub connections: usize,
-    /// Memory that its connections hold.
+    /// Memory that its thread has lent: data that was read, and data that arrives by the connections that it carries itself.
     pub memory: Bytes,
     /// Everybody who has used it, in no particular order.
     pub tenants: Vec<TenantStats>,

@@ -21,12 +21,15 @@ const SPAN_MIN: Nanos = Nanos::millis(1);
 const TRANSFER_MAX: Bytes = Bytes::mib(16);
 /// Beyond this, looking only burns the processor: a sleep costs microseconds.
 const SPIN_MAX: Nanos = Nanos::millis(10);
+/// More threads than the machines have processors that this is made for.
+const THREADS_MAX: u32 = 256;
 
 /// Every problem of `config`, with fields but without lines.
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut check = Check { config, problems: Vec::new() };
     check.listen();
     check.spin();
+    check.threads();
     check.state_dir();
     check.devices();
     check.subsystems();
@@ -71,6 +74,13 @@ impl Check<'_> {
     fn spin(&mut self) {
         if self.config.spin.is_some_and(|spin| spin > SPIN_MAX) {
             self.report("spin".into(), "is longer than 10ms", "write \"50us\", or \"0us\" for never");
+        }
+    }
+
+    fn threads(&mut self) {
+        if self.config.threads.is_some_and(|threads| threads == 0 || threads > THREADS_MAX) {
+            let what = format!("is not from 1 to {THREADS_MAX}");
+            self.report("threads".into(), what, "write the number of processors that the target may use");
         }
     }
 
@@ -366,9 +376,11 @@ impl Check<'_> {
             self.report(field("memory_per_host"), what, "raise it, or lower transfer_max");
         }
         let least = Bytes(limits.transfer_max.get().saturating_mul(MEMORY_IN_TRANSFERS));
-        if limits.memory.get() / (self.config.devices.len().max(1) as u64) < least.get() {
-            let what =
-                format!("{} do not hold {MEMORY_IN_TRANSFERS} transfers for each device", limits.memory);
+        let threads = self.config.devices.len().max(1) + self.config.connection_threads();
+        if limits.memory.get() / (threads as u64) < least.get() {
+            let (memory, of) =
+                (limits.memory, if threads > self.config.devices.len() { "thread" } else { "device" });
+            let what = format!("{memory} do not hold {MEMORY_IN_TRANSFERS} transfers for each {of}");
             self.report(field("memory"), what, "raise it, or lower transfer_max");
         }
         for (name, bound) in [

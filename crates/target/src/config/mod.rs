@@ -71,6 +71,8 @@ pub struct Config {
     /// How long a device's thread looks for work before it sleeps, while IOs come quickly. Zero: never; `None`: for a moment,
     /// if there is a processor for each device.
     pub spin: Option<Nanos>,
+    /// Threads that carry connections. Each SSD has one; beyond them are threads that have connections only. `None`: one for each SSD.
+    pub threads: Option<u32>,
     /// The SSDs. Each gets a thread and a scheduler of its own.
     pub devices: Vec<DeviceConfig>,
     /// What hosts see.
@@ -168,6 +170,7 @@ impl Config {
             listen: vec![listen],
             backend: BackendChoice::Auto,
             spin: None,
+            threads: None,
             devices: vec![DeviceConfig::new("ssd", device)],
             subsystems: vec![SubsystemConfig {
                 nqn: DEFAULT_NQN.to_owned(),
@@ -250,6 +253,11 @@ impl Config {
         let mut problems = check::problems(self);
         problems.extend(outside::problems(self));
         wrong_if_any(problems)
+    }
+
+    /// Threads that have connections and no SSD.
+    pub(crate) fn connection_threads(&self) -> usize {
+        self.threads.map_or(0, |threads| (threads as usize).saturating_sub(self.devices.len()))
     }
 
     /// The subsystem of that name.

@@ -67,6 +67,7 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
         listen: listen.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
         backend: backend.unwrap_or_default(),
         spin: top.span(findings, "spin"),
+        threads: top.number(findings, "threads"),
         state_dir: top.text(findings, "state_dir").map(PathBuf::from),
         log: top.table(findings, "log").map(|table| log(table, findings)).unwrap_or_default(),
         limits: top.table(findings, "limits").map(|table| limits(table, findings)).unwrap_or_default(),

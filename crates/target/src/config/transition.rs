@@ -22,6 +22,9 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
     if old.spin != new.spin {
         report("spin".into(), "cannot change while the target runs".into(), AT_START);
     }
+    if old.threads != new.threads {
+        report("threads".into(), "cannot change while the target runs".into(), AT_START);
+    }
     if old.state_dir != new.state_dir {
         report("state_dir".into(), "cannot change while the target runs".into(), AT_START);
     }

@@ -204,8 +204,8 @@ impl Front {
             tenant,
             admission: Admission::new(host, charged, self.parts.mailbox.clone()),
         };
-        if self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))).is_err() {
-            // What comes back is dropped, which gives back its place.
+        if !self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))) {
+            // What was not taken is dropped, which gives back its place.
             warn!(%peer, "a connection is dropped: the pipeline of its SSD has ended");
         }
     }

@@ -37,7 +37,7 @@ use crate::payload::{Intakes, Payload};
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToFront};
 use crate::places::{Charged, Origin, PlaceLimits, Places};
-use crate::replies::{self, Deferred, ReplyRate, Wait};
+use crate::replies::{self, Backlog, Deferred, ReplyRate, Wait};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
 use crate::waiting::{Manners, WaitingRoom};
@@ -91,6 +91,8 @@ pub(crate) struct Parts {
 /// A connection that has no home yet, or is at home in discovery.
 struct Guest {
     link: Link,
+    /// Commands that wait until they may be answered.
+    backlog: Backlog,
     local: Option<SocketAddr>,
     stage: Stage,
 }
@@ -252,7 +254,7 @@ impl Front {
                 let Some(key) = self.by_token.get(&token).copied() else { return };
                 let guest = self.guests.get_mut(key).expect("every token has its guest");
                 // What discovery says is on the heap: there are no buffers to give back.
-                guest.link.on_sent(batch, drop);
+                guest.link.on_sent(batch, |_, _| {});
                 self.deferred.wake(now);
                 match result {
                     Ok(()) => self.parse(now, key, &[]),
@@ -315,7 +317,8 @@ impl Front {
         let payer = self.accounts.payer(None, peer.ip());
         let account = ConnectionAccount::new(GUEST_MEMORY, HostAccount::new(None), payer);
         let link = Link::new(now, token, peer, transport, account);
-        let key = self.guests.insert(Guest { link, local, stage: Stage::Greeting });
+        let key =
+            self.guests.insert(Guest { link, backlog: Backlog::default(), local, stage: Stage::Greeting });
         self.by_token.insert(token, key);
         let patience = self.parts.limits.handshake_timeout;
         self.room.place(key, Origin::of(peer.ip()), Manners::Silent, now, patience);
@@ -443,12 +446,12 @@ impl Front {
             return self.carry_out(now, key, sqe, data, None);
         }
         let Some(guest) = self.guests.get_mut(key) else { return };
-        let is_first = guest.link.deferred.is_empty();
+        let is_first = guest.backlog.commands.is_empty();
         let rate = ReplyRate::of(&self.parts.limits);
         match is_first.then(|| replies::admit(&guest.link.account, now, length, rate)) {
             Some(Ok(permit)) => self.carry_out(now, key, sqe, data, Some(permit)),
             _ => {
-                guest.link.deferred.push_back(sqe);
+                guest.backlog.commands.push_back(sqe);
                 if is_first {
                     self.deferred.push(now, key);
                 }
@@ -461,12 +464,12 @@ impl Front {
         let rate = ReplyRate::of(&self.parts.limits);
         let mut deferred = std::mem::take(&mut self.deferred);
         deferred.serve(now, |key| {
-            let link = &mut self.guests.get_mut(key)?.link;
-            let sqe = *link.deferred.front()?;
-            match link.owed.turn(&link.account, now, replies::asked_of_controller(&sqe, true), rate) {
+            let Guest { link, backlog, .. } = self.guests.get_mut(key)?;
+            let sqe = *backlog.commands.front().filter(|_| !link.is_ending())?;
+            match backlog.owed.turn(&link.account, now, replies::asked_of_controller(&sqe, true), rate) {
                 Err(wait) => Some(wait),
                 Ok(permit) => {
-                    link.deferred.pop_front();
+                    backlog.commands.pop_front();
                     self.carry_out(now, key, sqe, None, Some(permit));
                     self.proceed(now, key);
                     Some(Wait::Turn)

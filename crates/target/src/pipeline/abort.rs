@@ -1,23 +1,39 @@
 //! Abort: a host gives up an IO that may not have reached a device yet.
 //!
 //! ```text
-//!   waits for its data, or for memory for it      the transport answers it
+//!   waits for its data, or for memory for it      the transport answers it, on whichever thread it is
 //!   waits for room in its connection's account  ┐
 //!   in the switch, not on the device           ┴─ taken back, answered: Command Abort Requested
 //!   on the way to another SSD, or there           taken back there, if it can be; the Abort waits for word of it
 //!   on the device                                 ends by itself: the Abort says that it was not aborted
 //! ```
 //!
-//! Holds: dword 0 of the answer says what happened, and no Abort waits for a device (`tests/abort.rs`).
+//! A command that another thread has parsed and this one has not seen is on its way here: the answer of that thread comes behind it.
+//!
+//! Holds: dword 0 of the answer says what happened, and no Abort waits for a device (`tests/abort.rs`, also with the queue on another
+//!        thread).
 
 use super::Pipeline;
 use super::message::ToPipeline;
+use super::sessions::Wire;
+use crate::connections::message::ToConnections;
 use crate::slab::Key;
 use crate::switch::Failure;
 use nvme::connection::Cancel;
 use nvme::spec::{Cqe, Status};
 use nvme::subsystem::ABORTS_MAX;
 use units::Instant;
+
+/// An Abort that waits for word of the thread that carries the queue.
+pub(super) struct Cancelling {
+    thread: usize,
+    /// The session that asked.
+    admin: Key,
+    /// The session of the command.
+    queue: Key,
+    cid: u16,
+    cqe: Cqe,
+}
 
 /// An Abort that waits for word of another SSD.
 pub(super) struct Abort {
@@ -32,20 +48,56 @@ pub(super) struct Abort {
 impl Pipeline {
     /// The host of `admin` gives up the command `cid` of `queue`.
     pub(super) fn abort(&mut self, now: Instant, admin: Key, queue: Key, cid: u16, cqe: Cqe) {
-        let link = self.sessions.get_mut(queue).and_then(|session| session.link.as_mut());
-        match link.map(|link| link.cancel(cid, Status::ABORT_REQUESTED, &mut self.intakes)) {
-            Some(Cancel::Answered | Cancel::Draining) => {
-                self.memory_came_back = true;
-                self.mark_dirty(queue);
-                return self.answer_abort(admin, cqe, true);
+        let Some(session) = self.sessions.get(queue) else { return self.answer_abort(admin, cqe, false) };
+        match (session.wire, session.thread) {
+            (Wire::Here(connection), _) => {
+                let cancel = self.connections.cancel(connection, cid, Status::ABORT_REQUESTED);
+                self.on_cancel(now, (admin, queue, cid, cqe), cancel);
             }
-            Some(Cancel::Delivered) => {}
-            Some(Cancel::Unknown) | None => return self.answer_abort(admin, cqe, false),
+            (Wire::There(connection), Some(thread)) => {
+                let waiting = self.sessions.get(admin).map_or(0, |session| session.aborts);
+                if waiting >= ABORTS_MAX {
+                    return self.answer_abort(admin, too_many(cqe), true);
+                }
+                let ticket = self.cancels.insert(Cancelling { thread, admin, queue, cid, cqe });
+                let (from, status) = (self.index, Status::ABORT_REQUESTED);
+                let cancel = ToConnections::Cancel { from, connection, cid, status, ticket };
+                self.count_abort(admin);
+                if self.others.push(thread, cancel).is_err() {
+                    self.on_cancelled(now, ticket, Cancel::Unknown);
+                }
+            }
+            // Its commands have been taken back, or none has come yet.
+            _ => self.answer_abort(admin, cqe, false),
+        }
+    }
+
+    /// The thread of a connection tells what became of a command that was given up. What had been delivered is here by now.
+    pub(super) fn on_cancelled(&mut self, now: Instant, ticket: Key, cancel: Cancel) {
+        let Some(Cancelling { admin, queue, cid, cqe, .. }) = self.cancels.remove(ticket) else { return };
+        if let Some(session) = self.sessions.get_mut(admin) {
+            session.aborts -= 1;
+        }
+        self.on_cancel(now, (admin, queue, cid, cqe), cancel);
+    }
+
+    /// The answers of a thread of connections that has failed will not come.
+    pub(super) fn give_up_cancels(&mut self, now: Instant, thread: usize) {
+        let there = self.cancels.iter().filter(|(_, cancelling)| cancelling.thread == thread);
+        let there: Vec<Key> = there.map(|(ticket, _)| ticket).collect();
+        there.into_iter().for_each(|ticket| self.on_cancelled(now, ticket, Cancel::Unknown));
+    }
+
+    fn on_cancel(&mut self, now: Instant, (admin, queue, cid, cqe): (Key, Key, u16, Cqe), cancel: Cancel) {
+        match cancel {
+            Cancel::Answered | Cancel::Draining => return self.answer_abort(admin, cqe, true),
+            Cancel::Delivered => {}
+            Cancel::Unknown => return self.answer_abort(admin, cqe, false),
         }
         let Some(io) = self.find_io(queue, cid) else { return self.answer_abort(admin, cqe, false) };
         let waiting = self.sessions.get(admin).map_or(0, |session| session.aborts);
         if waiting >= ABORTS_MAX {
-            return self.answer_abort(admin, Cqe::new(cqe.cid(), Status::ABORT_LIMIT_EXCEEDED), true);
+            return self.answer_abort(admin, too_many(cqe), true);
         }
         let context = self.ios.get_mut(io).expect("just found");
         let device = context.device;
@@ -68,11 +120,15 @@ impl Pipeline {
             return self.answer_abort(admin, cqe, false);
         }
         self.aborts.entry(io).or_default().push(Abort { device, admin, cqe, is_done: false });
+        self.count_abort(admin);
+        if self.peers.push(device, ToPipeline::Echo { from: self.index, io }).is_err() {
+            self.on_echo(io);
+        }
+    }
+
+    fn count_abort(&mut self, admin: Key) {
         if let Some(session) = self.sessions.get_mut(admin) {
             session.aborts += 1;
-        }
-        if self.peers.post(device, ToPipeline::Echo { from: self.index, io }).is_err() {
-            self.on_echo(io);
         }
     }
 
@@ -113,10 +169,10 @@ impl Pipeline {
     }
 
     fn answer_abort(&mut self, admin: Key, cqe: Cqe, is_aborted: bool) {
-        let session = self.sessions.get_mut(admin);
-        if let Some(link) = session.and_then(|session| session.link.as_mut()) {
-            link.reply(if is_aborted { cqe } else { cqe.abort_failed() });
-            self.mark_dirty(admin);
-        }
+        self.reply(admin, if is_aborted { cqe } else { cqe.abort_failed() });
     }
+}
+
+fn too_many(cqe: Cqe) -> Cqe {
+    Cqe::new(cqe.cid(), Status::ABORT_LIMIT_EXCEEDED)
 }

@@ -27,6 +27,11 @@ impl<L: Line<ToFront>> Admission<L> {
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
+
+    /// The same, to keep.
+    pub(crate) fn shared_host(&self) -> Arc<str> {
+        Arc::clone(&self.host)
+    }
 }
 
 impl<L: Line<ToFront>> Drop for Admission<L> {

@@ -15,6 +15,7 @@ use crate::assemble::millis;
 use crate::config::Limits;
 use crate::device::Usage;
 use crate::mailbox::Mailbox;
+use crate::memory::Memory;
 use crate::slab::Key;
 use crate::switch::ByteRange;
 use nvme::spec::Status;
@@ -24,7 +25,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{error, warn};
-use units::{Bytes, Instant, TenantId};
+use units::{Instant, TenantId};
 
 /// One change.
 pub(crate) enum Change {
@@ -41,8 +42,8 @@ pub(crate) enum Change {
     Limits {
         /// On connections.
         limits: Limits,
-        /// Memory for IO buffers.
-        memory: Bytes,
+        /// Memory.
+        memory: Memory,
     },
     /// The hosts that the configuration names.
     Named(Arc<HashSet<String>>),
@@ -148,15 +149,14 @@ impl Pipeline {
             }
             Change::Limits { limits, memory } => {
                 (self.limits, self.memory) = (limits, memory);
-                let of_host = self.host_memory();
+                let of_host = self.memory.of_host(&self.limits);
                 self.tenants.iter().flatten().for_each(|tenant| tenant.account.set_limit(of_host));
                 let keep_alive_max = millis(self.limits.keep_alive_max);
                 let homes = self.homes.iter_mut().flatten();
                 homes.for_each(|home| home.subsystem.set_keep_alive_max(keep_alive_max));
-                self.accounts.set_supplies(super::supplies(&self.limits, self.memory));
-                let half = Bytes(memory.get() / 2);
-                self.intakes.set_limit(half);
-                self.reads.set_limit(half);
+                self.accounts.set_supplies(self.memory.supplies(&self.limits));
+                self.connections.set_memory(memory.arrivals);
+                self.reads.set_limit(memory.reads);
                 self.memory_came_back = true;
             }
             Change::Named(hosts) => self.accounts.set_named(hosts),

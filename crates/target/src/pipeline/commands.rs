@@ -6,8 +6,10 @@
 use super::fused::FirstHalf;
 use super::message::IoOutcome;
 use super::placement::{Placement, priority_of};
+use super::sessions::Wire;
 use super::{Origin, Pipeline, key_of, queue_of};
 use crate::account::{Account, Permit};
+use crate::connections::message::ToConnections;
 use crate::payload::{Payload, footprint};
 use crate::replies::{self, ReplyRate, Wait};
 use crate::slab::Key;
@@ -17,7 +19,7 @@ use nvme::spec::opcode::admin;
 use nvme::spec::status::SCT_PATH;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{Action, IoCommand, IoOp};
-use reactor::CommandStatus;
+use reactor::{CommandStatus, IoBuffer};
 use std::io;
 use tracing::warn;
 use units::{Instant, TenantId};
@@ -66,17 +68,19 @@ impl Pipeline {
         if length == 0 {
             return self.carry_out(now, key, sqe, payload, None);
         }
-        let Some(link) = &mut session.link else { return };
-        let is_first = link.deferred.is_empty();
+        let is_first = session.backlog.commands.is_empty();
         let admitted =
-            is_first.then(|| replies::admit(&link.account, now, length, ReplyRate::of(&self.limits)));
+            is_first.then(|| replies::admit(&session.account, now, length, ReplyRate::of(&self.limits)));
         match admitted {
             Some(Ok(permit)) => self.carry_out(now, key, sqe, payload, Some(permit)),
             _ => {
-                link.deferred.push_back(*sqe);
+                session.backlog.commands.push_back(*sqe);
                 if is_first {
                     self.deferred.push(now, key);
                 }
+                // What asks for data brings none, but a host may say otherwise.
+                let thread = session.thread;
+                self.give_back(thread, payload);
             }
         }
     }
@@ -85,13 +89,13 @@ impl Pipeline {
     pub(super) fn serve_deferred(&mut self, now: Instant) {
         let mut deferred = std::mem::take(&mut self.deferred);
         deferred.serve(now, |key| {
-            let link = self.sessions.get_mut(key)?.link.as_mut()?;
-            let sqe = *link.deferred.front()?;
+            let session = self.sessions.get_mut(key).filter(|session| session.wire.is_open())?;
+            let sqe = *session.backlog.commands.front()?;
             let length = replies::asked_of_controller(&sqe, true);
-            match link.owed.turn(&link.account, now, length, ReplyRate::of(&self.limits)) {
+            match session.backlog.owed.turn(&session.account, now, length, ReplyRate::of(&self.limits)) {
                 Err(wait) => Some(wait),
                 Ok(permit) => {
-                    link.deferred.pop_front();
+                    session.backlog.commands.pop_front();
                     self.carry_out(now, key, &sqe, None, Some(permit));
                     Some(Wait::Turn)
                 }
@@ -110,9 +114,9 @@ impl Pipeline {
         permit: Option<Permit>,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let (Some(link), Some(home)) = (&mut session.link, &mut self.homes[session.subsystem]) else {
-            return;
-        };
+        let thread = session.thread;
+        let home = self.homes[session.subsystem].as_mut().filter(|_| session.wire.is_open());
+        let Some(home) = home else { return self.give_back(thread, payload) };
         if session.queue_id == 0 && sqe.opcode() == admin::IDENTIFY {
             home.tell_allocated(sqe.nsid());
         }
@@ -120,40 +124,65 @@ impl Pipeline {
         match home.subsystem.on_command(now, queue_of(key), sqe, data) {
             Action::Io(command) => return self.start_io(now, key, sqe.cid(), command, payload),
             Action::Reply { cqe, data } => match data.zip(permit) {
-                Some((page, permit)) => link.reply_with_page(cqe, page, permit, sqe.sgl_length()),
-                None => link.reply(cqe),
+                Some((page, permit)) => self.reply_with_page(key, cqe, page, permit, sqe.sgl_length()),
+                None => self.reply(key, cqe),
             },
             Action::Credits { enabled, cqe } => {
                 let credit = if enabled { self.switch.policy().credit(session.tenant).0 } else { 0 };
-                link.reply(cqe.with_dw0(credit));
+                self.reply(key, cqe.with_dw0(credit));
                 self.set_credits(key, enabled);
             }
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
             Action::Abort { queue, cid, cqe } => self.abort(now, key, key_of(queue), cid, cqe),
-            Action::Pending => link.transport.hold(sqe.cid()),
+            Action::Pending => {
+                if let Some(link) = self.link(key) {
+                    link.transport.hold(sqe.cid());
+                }
+            }
             // It is answered when what it changes is stored.
             Action::Storing => {}
         }
-        self.mark_dirty(key);
-        self.give_back(payload);
+        self.give_back(thread, payload);
     }
 
-    /// The data of a command that needed no device is no longer needed.
-    pub(super) fn give_back(&mut self, payload: Option<Payload>) {
-        let Some((buffer, permit)) = payload.and_then(Payload::into_pooled) else { return };
-        self.intakes.give(buffer, permit.account());
-        self.memory_came_back = true;
+    /// The data of a command that needs no device, or none any more, goes back to the thread that it came from.
+    pub(super) fn give_back(&mut self, thread: Option<usize>, payload: Option<Payload>) {
+        if let Some((buffer, permit)) = payload.map(Payload::into_parts) {
+            self.give_arrival(thread, buffer, Some(permit));
+        }
+    }
+
+    /// As `give_back`, of what a payload was made of.
+    pub(super) fn give_arrival(
+        &mut self,
+        thread: Option<usize>,
+        buffer: Option<IoBuffer>,
+        permit: Option<Permit>,
+    ) {
+        match (thread, permit) {
+            (Some(thread), Some(permit)) => self.others.tell(thread, ToConnections::Back(buffer, permit)),
+            (_, permit) => self.connections.give(buffer, permit),
+        }
     }
 
     /// Completions on all queues of the controller of `key` carry credits from now on, or no longer.
-    fn set_credits(&mut self, key: Key, enabled: bool) {
+    fn set_credits(&mut self, key: Key, is_enabled: bool) {
         let Some(session) = self.sessions.get(key) else { return };
         let controller = (session.subsystem, session.controller_id);
         for queue in self.queues_of.get(&controller).into_iter().flatten() {
             let Some(session) = self.sessions.get_mut(*queue) else { continue };
-            session.credits = enabled;
-            if let Some(link) = &mut session.link {
-                link.transport.set_success_without_response(!enabled);
+            session.credits = is_enabled;
+            match (session.wire, session.thread) {
+                (Wire::Here(connection), _) => {
+                    if let Some(link) = self.connections.link(connection) {
+                        link.transport.set_success_without_response(!is_enabled);
+                    }
+                }
+                (Wire::There(connection), Some(thread)) => {
+                    self.others.tell(thread, ToConnections::Credits { connection, is_enabled });
+                }
+                // It is told when it is open.
+                _ => {}
             }
         }
     }
@@ -214,11 +243,10 @@ impl Pipeline {
         let context = self.ios.get_mut(io).expect("an IO is admitted once");
         let key = context.session;
         let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
-        let link = session.link.as_mut().expect("what a connection leaves behind is not admitted any more");
         let length = context.read_length;
         if length > 0 {
             let is_next = session.waiting.is_empty();
-            let permit = is_next.then(|| link.account.take(Account::Read, footprint(length))).flatten();
+            let permit = is_next.then(|| session.account.take(Account::Read, footprint(length))).flatten();
             if permit.is_none() {
                 context.place = Place::Waiting(work);
                 self.waiting_links.push(&mut session.waiting, io);
@@ -232,11 +260,13 @@ impl Pipeline {
     /// Admits reads that waited, as far as the budget goes.
     pub(super) fn admit_waiting(&mut self, now: Instant, key: Key) {
         loop {
-            let Some(session) = self.sessions.get_mut(key) else { return };
+            let Some(session) = self.sessions.get_mut(key).filter(|session| session.wire.is_open()) else {
+                return;
+            };
             let first = self.waiting_links.first(&session.waiting);
-            let (Some(link), Some(io)) = (&mut session.link, first) else { return };
+            let Some(io) = first else { return };
             let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
-            let Some(permit) = link.account.take(Account::Read, footprint(context.read_length)) else {
+            let Some(permit) = session.account.take(Account::Read, footprint(context.read_length)) else {
                 // What is missing may be held by another connection, or another host.
                 return self.mark_thirsty(key);
             };
@@ -311,43 +341,34 @@ impl Pipeline {
                 }
             }
         }
-        let account = |permit: Option<&Permit>| permit.map_or(Account::Transfer, Permit::account);
-        let accounts = [account(first.as_ref().map(|first| &first.permit)), account(permit.as_ref())];
-        let spent = match spent {
-            Spent::Nothing => [None, None],
-            Spent::One(buffer) => [None, Some(buffer)],
-            Spent::Two(buffers) => buffers.map(Some),
-        };
-        for (buffer, account) in spent.into_iter().zip(accounts) {
-            let Some(buffer) = buffer else { continue };
-            self.intakes.give(buffer, account);
-            self.memory_came_back = true;
-        }
-        match (&mut session.link, read) {
-            (Some(link), read) => {
-                if let Some(first) = &first {
-                    link.reply(Cqe::new(first.cid, first_status));
-                }
-                let mut cqe = Cqe::new(context.cid, status).with_dw0(dword);
-                if session.credits && status.is_success() {
-                    cqe = cqe.with_dw0(credit.0);
-                }
-                match read.zip(permit) {
-                    Some((buffer, permit)) => {
-                        let length = buffer.len() as u32;
-                        link.reply_with_data(cqe, Payload::Pooled(buffer, permit), length);
-                    }
-                    None => link.reply(cqe),
-                }
-                self.mark_dirty(context.session);
-                if status.is_success() && context.read_length > 0 {
-                    // Its memory comes back when it was sent.
-                } else {
-                    self.admit_waiting(now, context.session);
-                }
+        let (thread, credits) = (session.thread, session.credits);
+        let (of_first, spent) = match spent {
+            Spent::Nothing => (None, None),
+            Spent::One(buffer) => (None, Some(buffer)),
+            Spent::Two(buffers) => {
+                let [first, second] = *buffers;
+                (Some(first), Some(second))
             }
-            (None, Some(buffer)) => self.reads.give(buffer),
-            (None, None) => {}
+        };
+        if let Some(FirstHalf { cid, permit, .. }) = first {
+            self.give_arrival(thread, of_first, Some(permit));
+            self.reply(context.session, Cqe::new(cid, first_status));
+        }
+        let mut cqe = Cqe::new(context.cid, status).with_dw0(dword);
+        if credits && status.is_success() {
+            cqe = cqe.with_dw0(credit.0);
+        }
+        match (read, permit) {
+            (Some(buffer), Some(permit)) => {
+                // Its memory comes back when it was sent.
+                let length = buffer.len() as u32;
+                self.reply_with_data(context.session, cqe, Payload::Pooled(buffer, permit), length);
+            }
+            (read, permit) => {
+                read.into_iter().for_each(|buffer| self.reads.give(buffer));
+                self.reply_and_give(context.session, cqe, spent, permit);
+                self.admit_waiting(now, context.session);
+            }
         }
         self.lower_fences(context.session, nsid);
         if context.is_orphan {

@@ -10,8 +10,8 @@
 //!        (`tests/bad_devices/endings.rs`).
 
 use super::message::{Report, ToPipeline};
-use super::sessions::Session;
 use super::{Origin, Phase, Pipeline};
+use crate::connections::message::ToConnections;
 use crate::switch::{Failure, Request, Work};
 use crate::tenants::HOUSE;
 use std::io;
@@ -24,12 +24,11 @@ const NAMED_MAX: usize = 8;
 impl Pipeline {
     /// Says so when every command that came is answered.
     pub(super) fn check_drained(&mut self) {
-        let is_drained =
-            |session: &Session| session.ios == 0 && session.link.as_ref().is_none_or(|link| link.all_sent());
         if self.phase == Phase::Draining
             && self.storing == 0
             && self.wipes.len() == 0
-            && self.sessions.iter().all(|(_, session)| is_drained(session))
+            && self.sessions.iter().all(|(_, session)| session.ios == 0)
+            && self.connections.all_sent()
         {
             self.phase = Phase::Drained;
             self.report(Report::Drained);
@@ -71,14 +70,17 @@ impl Pipeline {
 
     /// The reactor has failed: nothing here can be answered any more, so that nobody may go on waiting for it.
     pub(super) fn break_up(self, cause: &io::Error) {
-        let Pipeline { index, name, inbox, peers, sessions, .. } = self;
-        let connections = sessions.iter().filter(|(_, session)| session.link.is_some()).count();
+        let Pipeline { index, name, inbox, peers, others, sessions, .. } = self;
+        let connections = sessions.iter().filter(|(_, session)| session.wire.is_open()).count();
         error!(device = %name, error = %cause, connections, "the SSD's thread fails: its connections are closed, other SSDs go on");
         // From here on posts to this pipeline fail. IOs that were posted before are failed by those who posted them, and
         // connections, whether looked at or not, tell the front that they have gone.
         drop(inbox);
-        for peer in peers.iter() {
+        for peer in peers.mailboxes() {
             peer.tell(ToPipeline::PeerFailed { slot: index });
+        }
+        for other in others.mailboxes() {
+            other.tell(ToConnections::PipelineFailed { slot: index });
         }
     }
 }

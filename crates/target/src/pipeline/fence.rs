@@ -119,13 +119,7 @@ impl Pipeline {
             return;
         }
         match self.fences.remove(fence).expect("just found").waiting {
-            Waiting::Host { session, cqe } => {
-                let session_or_none = self.sessions.get_mut(session);
-                if let Some(link) = session_or_none.and_then(|session| session.link.as_mut()) {
-                    link.reply(cqe);
-                    self.mark_dirty(session);
-                }
-            }
+            Waiting::Host { session, cqe } => self.reply(session, cqe),
             // Nobody waits any more if this fails.
             Waiting::Owner(done) => drop(done.send(())),
         }

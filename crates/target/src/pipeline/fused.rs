@@ -26,18 +26,19 @@ pub(super) struct FirstHalf {
 impl Pipeline {
     /// Two fused commands have come, with their data.
     pub(super) fn on_fused(&mut self, now: Instant, key: Key, halves: [(Sqe, Option<Payload>); 2]) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let (Some(link), Some(home)) = (&mut session.link, &mut self.homes[session.subsystem]) else {
-            return;
+        let Some(session) = self.sessions.get(key) else { return };
+        let thread = session.thread;
+        let home = self.homes[session.subsystem].as_mut().filter(|_| session.wire.is_open());
+        let Some(home) = home else {
+            return halves.into_iter().for_each(|(_, data)| self.give_back(thread, data));
         };
         let [(first, compared), (second, written)] = halves;
         let data = [&compared, &written].map(|payload| payload.as_ref().map(Buffer::bytes));
         match home.subsystem.on_fused_commands(queue_of(key), [&first, &second], data) {
             FusedAction::Reply(cqes) => {
-                cqes.into_iter().for_each(|cqe| link.reply(cqe));
-                self.mark_dirty(key);
-                self.give_back(compared);
-                self.give_back(written);
+                cqes.into_iter().for_each(|cqe| self.reply(key, cqe));
+                self.give_back(thread, compared);
+                self.give_back(thread, written);
             }
             FusedAction::Io(command) => {
                 let pooled = |payload: Option<Payload>| payload.and_then(Payload::into_pooled);

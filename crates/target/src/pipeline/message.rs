@@ -2,8 +2,10 @@
 
 use super::admission::Admission;
 use super::change::Change;
+use crate::connections::message::News;
 use crate::payload::Payload;
 use crate::places::Charged;
+use crate::port::Batched;
 use crate::slab::Key;
 use crate::stats::SsdStats;
 use crate::switch::{Failure, Spent, Work};
@@ -19,6 +21,10 @@ use units::TenantId;
 
 /// To a pipeline.
 pub(crate) enum ToPipeline {
+    /// Many of these.
+    Batch(Vec<ToPipeline>),
+    /// Of a connection of a session here that another thread carries.
+    News(News),
     /// A tenant of that number may send IOs from now on.
     Tenant(Announcement),
     /// A connection that has asked for a queue of a subsystem at home here.
@@ -165,8 +171,23 @@ pub(crate) enum ToFront {
 /// From a thread to whoever started the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
+    /// Nothing more is read from connections, and what was read is where it is to be answered.
+    Quiet,
     /// All commands that came are answered.
     Drained,
     /// The thread is about to end.
     Ended,
+}
+
+impl Batched for ToPipeline {
+    fn batch(messages: Vec<ToPipeline>) -> ToPipeline {
+        ToPipeline::Batch(messages)
+    }
+
+    fn unbatch(self) -> Result<Vec<ToPipeline>, ToPipeline> {
+        match self {
+            ToPipeline::Batch(messages) => Ok(messages),
+            message => Err(message),
+        }
+    }
 }

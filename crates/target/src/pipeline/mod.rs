@@ -1,16 +1,17 @@
 //! The thread of one SSD: its connections, its subsystems, its switch.
 //!
 //! ```text
-//!   socket ─► Link ─► Subsystem ──reply──────────────────────────► Link ─► socket
-//!                        └──IO──► Switch ─► device ─► completion ──┘
-//!                        └──IO for another SSD──► that pipeline ───┘
+//!   connection ─► Subsystem ──reply──────────────────────────► connection
+//!   (here, or on       └──IO──► Switch ─► device ─► completion ──┘
+//!   another thread)    └──IO for another SSD──► that pipeline ───┘
 //! ```
 //!
 //! One turn of the loop: wait; take all events; run the switch; answer; send one batch per connection. Everything is done for
 //! as many connections and IOs as have come together, so that a busy pipeline makes few system calls.
 //!
-//! A connection lives here from the Connect command on. Its *session* stays until its last IO has ended, also when the socket
-//! has gone before, as buffers are in the device's hands until then.
+//! A *session* lives here from the Connect command on, and stays until its last IO has ended, also when the connection
+//! has gone before, as buffers are in the device's hands until then. The connection itself (`connections`) may be carried by this thread
+//! or by another; whatever is promised of its commands is kept here.
 //!
 //! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its account
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
@@ -44,15 +45,18 @@ mod withdraw;
 
 pub(crate) use peers::Peers;
 
-use crate::account::{Accounts, HostAccount, REPLIES_MAX, Supply};
+use crate::account::{Accounts, HostAccount};
 use crate::chain::Chains;
 use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
+use crate::connections::load::Load;
+use crate::connections::message::ToConnections;
+use crate::connections::{Connections, SocketEnd};
 use crate::device::Usage;
 use crate::histogram::Histogram;
-use crate::link::Events;
-use crate::mailbox::Inbox;
-use crate::payload::Intakes;
+use crate::mailbox::{Inbox, Mailbox};
+use crate::memory::Memory;
+use crate::port::Port;
 use crate::replies::Deferred;
 use crate::slab::{Key, Slab};
 use crate::state::Keeper;
@@ -63,28 +67,20 @@ use hold::{Field, Hold};
 use message::{Announcement, Report, ToPipeline};
 use nvme::subsystem::{Output, QueueKey, Subsystem};
 use placement::Placement;
-use reactor::{BufferPool, Clock, Event, Reactor, Token};
+use reactor::{BufferPool, Clock, Event, Reactor};
 use remote::Remote;
-use sessions::{Ending, Session};
+use sessions::{Ending, Session, Wire};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{debug, warn};
-use units::{Bytes, Instant, Nanos, TenantId};
+use units::{Instant, TenantId};
 use wipe::Wipe;
 
 /// What the switch waits for may be over before a turn ends, as when tokens come quickly. So often it is run again for that before
 /// replies are sent: each of them takes a system call and a segment that others could have shared.
 const WAITS_PER_TURN_MAX: u32 = 4;
-/// What a named host can always have for data in capsules: eight of the longest.
-const CAPSULES_FLOOR: Bytes = Bytes::kib(64);
-/// What everybody may have although others have most: data in capsules, and other data of IOs.
-const CAPSULES_FIRST: Bytes = Bytes::kib(16);
-const DATA_FIRST: Bytes = Bytes::kib(256);
-/// How often connections are looked at for a host that has stopped: so many times within the time-out.
-const STALL_CHECKS: u64 = 4;
-
 /// What a pipeline is made of.
 pub(crate) struct Parts {
     /// Its slot among the pipelines.
@@ -101,10 +97,14 @@ pub(crate) struct Parts {
     pub(crate) reports: Sender<Report>,
     /// Where reservations that persist are kept.
     pub(crate) keeper: Option<Keeper>,
-    /// Memory for IO buffers.
-    pub(crate) memory: Bytes,
+    /// Memory.
+    pub(crate) memory: Memory,
     /// Bounds.
     pub(crate) limits: Limits,
+    /// What this thread has to do.
+    pub(crate) load: Load,
+    /// Threads that have connections and no SSD, and what each has to do.
+    pub(crate) others: Vec<(Mailbox<ToConnections>, Load)>,
 }
 
 /// A subsystem at home in a pipeline.
@@ -159,17 +159,23 @@ pub(crate) struct Pipeline {
     /// By slot of the subsystem: those at home here.
     homes: Vec<Option<Home>>,
     inbox: Inbox<ToPipeline>,
-    peers: Peers,
+    /// To other pipelines.
+    peers: Port<ToPipeline>,
+    /// To threads that have connections only.
+    others: Port<ToConnections>,
+    load: Load,
+    loads: Vec<Load>,
     reports: Sender<Report>,
     keeper: Option<Keeper>,
     /// Copies of reservations that the keeper has not answered.
     storing: usize,
     limits: Limits,
     /// Its part of `limits.memory`.
-    memory: Bytes,
+    memory: Memory,
 
+    /// Those that this thread carries.
+    connections: Connections,
     sessions: Slab<Session>,
-    by_token: HashMap<Token, Key>,
     /// The queues of each controller: subsystem and identifier.
     queues_of: HashMap<(usize, u16), Vec<Key>>,
     ios: Slab<commands::IoContext>,
@@ -190,19 +196,17 @@ pub(crate) struct Pipeline {
     wipes: Slab<Wipe>,
     /// Aborts that wait for word of another SSD, by the IO.
     aborts: HashMap<Key, Vec<abort::Abort>>,
+    /// Aborts that wait for word of the thread that carries the queue.
+    cancels: Slab<abort::Cancelling>,
     tenants: Vec<Option<Tenant>>,
 
     /// Who holds how much.
     accounts: Accounts,
-    /// Data that arrives.
-    intakes: Intakes,
     /// Data that was read.
     reads: BufferPool,
-    /// Sessions with something to send.
-    dirty: Vec<Key>,
     /// Sessions with commands that wait until they may be answered.
     deferred: Deferred,
-    /// Sessions that were refused memory, longest waiting first.
+    /// Sessions whose reads wait for memory, longest waiting first.
     thirsty: VecDeque<Key>,
     /// Whether memory of it has come back since the thirsty were last served.
     memory_came_back: bool,
@@ -213,18 +217,20 @@ pub(crate) struct Pipeline {
     /// How late IOs were known to be over, on the device's clock.
     late: Histogram,
     next_hang_check: Instant,
-    next_stall_check: Instant,
     phase: Phase,
 
-    /// Kept for their memory from turn to turn.
-    events: Events,
+    /// Kept for its memory from turn to turn.
     finished: Vec<(Finished<Origin>, Option<Measured>)>,
 }
 
 impl Pipeline {
     pub(crate) fn new(parts: Parts) -> Pipeline {
-        let half = Bytes(parts.memory.get() / 2);
-        let accounts = Accounts::new(supplies(&parts.limits, parts.memory));
+        let accounts = Accounts::new(parts.memory.supplies(&parts.limits));
+        let (mut others, mut loads) = (Port::new(), Vec::new());
+        for (thread, (mailbox, load)) in parts.others.into_iter().enumerate() {
+            others.set(thread, Some(mailbox));
+            loads.push(load);
+        }
         Pipeline {
             index: parts.index,
             name: parts.name,
@@ -232,14 +238,17 @@ impl Pipeline {
             switch: parts.switch,
             homes: Vec::new(),
             inbox: parts.inbox,
-            peers: Peers::default(),
+            peers: Port::new(),
+            others,
+            load: parts.load,
+            loads,
             reports: parts.reports,
             keeper: parts.keeper,
             storing: 0,
             limits: parts.limits,
             memory: parts.memory,
+            connections: Connections::new(parts.memory.arrivals),
             sessions: Slab::new(),
-            by_token: HashMap::new(),
             queues_of: HashMap::new(),
             ios: Slab::new(),
             started: 0,
@@ -253,11 +262,10 @@ impl Pipeline {
             fences: Slab::new(),
             wipes: Slab::new(),
             aborts: HashMap::new(),
+            cancels: Slab::new(),
             tenants: Vec::new(),
             accounts,
-            intakes: Intakes::new(half),
-            reads: BufferPool::new(half),
-            dirty: Vec::new(),
+            reads: BufferPool::new(parts.memory.reads),
             deferred: Deferred::default(),
             thirsty: VecDeque::new(),
             memory_came_back: false,
@@ -266,9 +274,7 @@ impl Pipeline {
             hung: 0,
             late: Histogram::default(),
             next_hang_check: Instant::ZERO,
-            next_stall_check: Instant::ZERO,
             phase: Phase::Running,
-            events: Vec::new(),
             finished: Vec::new(),
         }
     }
@@ -312,7 +318,7 @@ impl Pipeline {
             }
             self.check_stalls(now);
             self.tell_untold(now);
-            self.flush_links(now);
+            self.flush(now);
             self.check_drained();
         }
         Ok(())
@@ -321,11 +327,10 @@ impl Pipeline {
     /// When there is something to do although nothing happens.
     fn deadline(&self) -> Option<Instant> {
         let keep_alives = self.homes.iter().flatten().filter_map(|home| home.subsystem.next_timeout());
-        let stalls = (self.sessions.len() > 0).then_some(self.next_stall_check);
         let hangs = (!self.switch.is_empty() || self.hung > 0).then_some(self.next_hang_check);
         keep_alives
             .chain(self.switch.next_wake())
-            .chain(stalls)
+            .chain(self.connections.deadline())
             .chain(hangs)
             .chain(self.complaints.deadline())
             .chain(self.deferred.deadline())
@@ -335,20 +340,22 @@ impl Pipeline {
     fn on_event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Received { token, bytes } => {
-                if let Some(key) = self.by_token.get(&token).copied()
+                if let Some(connection) = self.connections.find(token)
                     && self.phase == Phase::Running
                 {
-                    self.on_received(now, key, bytes);
+                    let parsed = self.connections.on_received(now, connection, bytes, &mut self.reactor);
+                    self.on_parsed(now, parsed);
                 }
             }
             Event::Sent { token, batch, result } => {
-                if let Some(key) = self.by_token.get(&token).copied() {
-                    self.on_sent(now, key, batch, result);
+                if let Some(connection) = self.connections.find(token) {
+                    self.on_sent(now, connection, batch, result);
                 }
             }
             Event::ReceiveEnded { token, error } => {
-                if let Some(key) = self.by_token.get(&token).copied() {
-                    self.close_session(now, key, error.map_or(Ending::ClosedByHost, Ending::Broken));
+                if let Some(connection) = self.connections.find(token) {
+                    let end = error.map_or(SocketEnd::ClosedByHost, SocketEnd::Broken);
+                    self.close_connection(now, connection, end);
                 }
             }
             Event::Disk { tag, result, buffer, .. } => self.switch.on_disk(now, tag, result, buffer),
@@ -368,6 +375,10 @@ impl Pipeline {
 
     fn on_message(&mut self, now: Instant, message: ToPipeline) {
         match message {
+            ToPipeline::Batch(messages) => {
+                messages.into_iter().for_each(|message| self.on_message(now, message));
+            }
+            ToPipeline::News(news) => self.on_news(now, news),
             ToPipeline::Tenant(announcement) => self.on_tenant(now, announcement),
             ToPipeline::Connection(handover) => self.on_handover(now, *handover),
             ToPipeline::Remote(io) => self.on_remote_io(now, io),
@@ -385,7 +396,7 @@ impl Pipeline {
             ToPipeline::Drain => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::Draining;
-                    self.by_token.keys().for_each(|&token| self.reactor.pause_receive(token));
+                    self.connections.pause(&mut self.reactor);
                     self.stop_wipes(now);
                 }
             }
@@ -403,7 +414,7 @@ impl Pipeline {
         if self.tenants.len() <= id.index() {
             self.tenants.resize_with(id.index() + 1, || None);
         }
-        let account = HostAccount::new(self.host_memory());
+        let account = HostAccount::new(self.memory.of_host(&self.limits));
         self.tenants[id.index()] = Some(Tenant { host, counters: Counters::default(), account });
     }
 
@@ -434,22 +445,13 @@ impl Pipeline {
         for index in 0..self.homes.len() {
             while let Some(output) = self.homes[index].as_mut().and_then(|home| home.subsystem.poll(now)) {
                 match output {
-                    Output::Complete { queue, cqe } => {
-                        let key = key_of(queue);
-                        if let Some(link) =
-                            self.sessions.get_mut(key).and_then(|session| session.link.as_mut())
-                        {
-                            link.reply(cqe);
-                            self.mark_dirty(key);
-                        }
-                    }
+                    Output::Complete { queue, cqe } => self.reply(key_of(queue), cqe),
                     Output::Fence { queue, nsid, queues, cqe } => {
                         self.raise_fence(now, key_of(queue), nsid, &queues, cqe);
                     }
                     Output::Store { nsid, ticket, saved } => self.store(index, nsid, ticket, saved),
                     Output::Forget { queue, cid } => {
-                        let session = self.sessions.get_mut(key_of(queue));
-                        if let Some(link) = session.and_then(|session| session.link.as_mut()) {
+                        if let Some(link) = self.link(key_of(queue)) {
                             link.forget(cid);
                         }
                     }
@@ -461,27 +463,20 @@ impl Pipeline {
         }
     }
 
-    /// Sends what is to be sent, one batch per connection.
-    fn flush_links(&mut self, now: Instant) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for key in dirty.drain(..) {
-            let Some(session) = self.sessions.get_mut(key) else { continue };
-            session.is_dirty = false;
-            let Some(link) = &mut session.link else { continue };
-            link.flush(now, &mut self.reactor);
-            if link.is_spent() {
-                self.close_session(now, key, Ending::Refused);
+    /// Sends what is to be sent: one batch per connection, one per thread.
+    fn flush(&mut self, now: Instant) {
+        loop {
+            for connection in self.connections.flush(now, &mut self.reactor) {
+                self.close_connection(now, connection, SocketEnd::Refused);
             }
-        }
-        self.dirty = dirty;
-    }
-
-    fn mark_dirty(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get_mut(key)
-            && !session.is_dirty
-        {
-            session.is_dirty = true;
-            self.dirty.push(key);
+            // What a thread that has failed does not take is told by itself.
+            self.others.flush(|_, message| drop(message));
+            if !self.peers.is_filled() {
+                break;
+            }
+            let mut lost = Vec::new();
+            self.peers.flush(|slot, message| lost.push((slot, message)));
+            lost.into_iter().for_each(|(slot, message)| self.on_lost(now, slot, message));
         }
     }
 
@@ -494,28 +489,29 @@ impl Pipeline {
         }
     }
 
-    /// Of this pipeline's memory, as much as one host may have, if the configuration says how much.
-    fn host_memory(&self) -> Option<Bytes> {
-        let of_whole = self.limits.memory_per_host?;
-        Some(part(of_whole, self.memory, self.limits.memory))
-    }
-
     /// What all connections of `tenant` here may hold together.
     fn account_of(&self, tenant: TenantId) -> Arc<HostAccount> {
         let known = self.tenants.get(tenant.index()).and_then(Option::as_ref);
         Arc::clone(&known.expect("a tenant is announced before its connections").account)
     }
 
-    /// Lets connections that were refused memory go on, in turn, once some came back.
+    /// Lets connections and sessions that were refused memory go on, in turn, once some came back.
     fn serve_thirsty(&mut self, now: Instant) {
-        if !std::mem::take(&mut self.memory_came_back) {
+        if std::mem::take(&mut self.memory_came_back) {
+            self.connections.note_memory();
+        }
+        let (starved, has_memory) = self.connections.starved();
+        if !has_memory {
             return;
+        }
+        for _ in 0..starved {
+            let parsed = self.connections.serve_starved(now, &mut self.reactor);
+            self.on_parsed(now, parsed);
         }
         for _ in 0..self.thirsty.len() {
             let key = self.thirsty.pop_front().expect("counted");
             if let Some(session) = self.sessions.get_mut(key) {
                 session.is_thirsty = false;
-                self.parse_held(now, key);
                 self.admit_waiting(now, key);
             }
         }
@@ -523,23 +519,8 @@ impl Pipeline {
 
     /// Disconnects hosts that do not read their replies, or do not send the data they announced.
     fn check_stalls(&mut self, now: Instant) {
-        if now < self.next_stall_check {
-            return;
-        }
-        let (stall, transfer) = (self.limits.stall_timeout, self.limits.transfer_timeout);
-        self.next_stall_check = now + Nanos(stall.min(transfer).get() / STALL_CHECKS);
-        let fault = |session: &Session| {
-            let link = session.link.as_ref()?;
-            match () {
-                () if link.stalled_for(now) >= stall => Some(Ending::Stalled),
-                () if link.transfer_awaited_for(now) >= transfer => Some(Ending::TransferOverdue),
-                () => None,
-            }
-        };
-        let late = self.sessions.iter().filter_map(|(key, session)| Some((key, fault(session)?)));
-        let late: Vec<(Key, Ending)> = late.collect();
-        for (key, ending) in late {
-            self.close_session(now, key, ending);
+        for (connection, end) in self.connections.stalled(now, &self.limits) {
+            self.close_connection(now, connection, end);
         }
     }
 
@@ -576,29 +557,11 @@ impl Pipeline {
             in_flight: backlog.in_flight,
             hung: self.hung,
             late: self.late.clone(),
-            connections: self.by_token.len(),
+            connections: self.sessions.iter().filter(|(_, session)| session.wire != Wire::Gone).count(),
             tenants: tenants.collect(),
-            memory: self.intakes.lent() + self.reads.lent(),
+            memory: self.connections.memory() + self.reads.lent(),
         }
     }
-}
-
-/// Of `whole`, as much as `memory` is of `of`.
-fn part(whole: Bytes, memory: Bytes, of: Bytes) -> Bytes {
-    Bytes((u128::from(memory.get()) * u128::from(whole.get()) / u128::from(of.get())) as u64)
-}
-
-/// What a pipeline with `memory` has of each account.
-fn supplies(limits: &Limits, memory: Bytes) -> [Supply; 4] {
-    let half = Bytes(memory.get() / 2);
-    let (capsules, transfers) = Intakes::parts(half);
-    let replies = part(limits.reply_memory, memory, limits.memory);
-    [
-        Supply { limit: capsules, floor_max: CAPSULES_FLOOR, first: CAPSULES_FIRST },
-        Supply { limit: transfers, floor_max: limits.transfer_max, first: DATA_FIRST },
-        Supply { limit: half, floor_max: limits.transfer_max, first: DATA_FIRST },
-        Supply { limit: replies, floor_max: Bytes(REPLIES_MAX), first: Bytes(REPLIES_MAX) },
-    ]
 }
 
 /// The name of a session in a subsystem.

@@ -19,31 +19,13 @@ impl Peers {
         self.0[slot] = mailbox;
     }
 
-    /// One more than the highest slot that was ever used.
-    pub(crate) fn slots(&self) -> usize {
-        self.0.len()
-    }
-
     /// All there are.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Mailbox<ToPipeline>> {
         self.0.iter().flatten()
     }
 
-    /// The mailbox of one.
-    pub(crate) fn mailbox(&self, slot: usize) -> Option<&Mailbox<ToPipeline>> {
-        self.0.get(slot)?.as_ref()
-    }
-
-    /// Posts a message; gives it back if the pipeline is gone.
-    pub(crate) fn post(&self, slot: usize, message: ToPipeline) -> Result<(), ToPipeline> {
-        match self.0.get(slot) {
-            Some(Some(mailbox)) => mailbox.post(message),
-            _ => Err(message),
-        }
-    }
-
-    /// Posts a message that a pipeline that is gone needs no more.
-    pub(crate) fn tell(&self, slot: usize, message: ToPipeline) {
-        drop(self.post(slot, message));
+    /// Posts a message; false if the pipeline is gone, and the message with it.
+    pub(crate) fn post(&self, slot: usize, message: ToPipeline) -> bool {
+        matches!(self.0.get(slot), Some(Some(mailbox)) if mailbox.post(message).is_ok())
     }
 }

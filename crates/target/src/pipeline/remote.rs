@@ -1,7 +1,7 @@
 //! IOs for namespaces on other SSDs.
 //!
 //! The switch of an SSD is run by its own pipeline only, so an IO for another SSD travels there and back as a message, with
-//! its buffer. At most `REMOTE_OUTSTANDING_MAX` are on the way to one SSD; the others wait here, where the queues of the
+//! its buffer, in the batch of the turn (`port`). At most `REMOTE_OUTSTANDING_MAX` are on the way to one SSD; the others wait here, where the queues of the
 //! connections bound them. So a mailbox never holds more than that from each peer.
 //!
 //! Holds: an IO that is sent comes back exactly once, also when it is withdrawn.
@@ -47,14 +47,27 @@ impl Pipeline {
 
     fn post_waiting(&mut self, now: Instant, device: usize) {
         while let Some(io) = self.remotes[device].next() {
-            match self.peers.post(device, ToPipeline::Remote(io)) {
+            match self.peers.push(device, ToPipeline::Remote(io)) {
                 Ok(()) => {}
                 Err(ToPipeline::Remote(io)) => {
                     self.remotes[device].on_answer();
                     self.fail_remote(now, device, io);
                 }
-                Err(_) => unreachable!("a mailbox gives back what it was given"),
+                Err(_) => unreachable!("a port gives back what it was given"),
             }
+        }
+    }
+
+    /// A pipeline that has ended did not take this.
+    pub(super) fn on_lost(&mut self, now: Instant, device: usize, message: ToPipeline) {
+        match message {
+            ToPipeline::Remote(io) => {
+                self.remotes[device].on_answer();
+                self.fail_remote(now, device, io);
+            }
+            ToPipeline::Echo { io, .. } => self.on_echo(io),
+            // It asks for nothing more and waits for nothing.
+            _ => {}
         }
     }
 
@@ -90,6 +103,9 @@ impl Pipeline {
 
     /// Another pipeline's reactor has failed: what was there is lost, what waits here need not go.
     pub(super) fn on_peer_failed(&mut self, now: Instant, slot: usize) {
+        for message in self.peers.take_back(slot) {
+            self.on_lost(now, slot, message);
+        }
         let Some(remote) = self.remotes.get_mut(slot) else { return };
         let waiting = remote.withdraw_all();
         *remote = Window::new(REMOTE_OUTSTANDING_MAX);

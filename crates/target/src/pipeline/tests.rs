@@ -8,10 +8,12 @@ use super::lanes::Lanes;
 use super::message::{Announcement, RemoteIo};
 use super::sessions::Session;
 use super::*;
+use crate::account::ConnectionAccount;
 use crate::chain::Chain;
 use crate::device::{Device, NullDevice};
 use crate::mailbox::Mailbox;
 use crate::places::Charged;
+use crate::replies::Backlog;
 use crate::slab::steps;
 use crate::switch::{ByteRange, Spent, Work};
 use nvme::spec::{Cqe, Status};
@@ -19,7 +21,7 @@ use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
 use reactor::Backend;
 use sched::{DeviceConstants, Fifo, Gimbal, GimbalConfig, Policy, Priority, Share};
 use std::sync::mpsc::channel;
-use units::Lba;
+use units::{Bytes, Lba};
 
 const ALICE: TenantId = TenantId(0);
 const RANGE: ByteRange = ByteRange { offset: 0, length: 4096 };
@@ -35,9 +37,11 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
         switch: Switch::new(policy, device),
         inbox,
         reports: channel().0,
-        memory: Bytes::mib(64),
+        memory: Memory { arrivals: Bytes::mib(32), reads: Bytes::mib(32), replies: Bytes::mib(2) },
         limits: Limits::default(),
         keeper: None,
+        load: Load::default(),
+        others: Vec::new(),
     };
     let mut pipeline = Pipeline::new(parts);
     let announcement =
@@ -50,8 +54,13 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
 /// A connection whose socket has gone.
 fn session(pipeline: &mut Pipeline) -> Key {
     let (front, _) = Mailbox::new(pipeline.reactor.waker());
+    let payer = pipeline.accounts.payer(None, std::net::Ipv4Addr::LOCALHOST.into());
+    let account = ConnectionAccount::new(Bytes::mib(1), HostAccount::new(None), payer);
     pipeline.sessions.insert(Session {
-        link: None,
+        wire: Wire::Gone,
+        thread: None,
+        account,
+        backlog: Backlog::default(),
         peer: "127.0.0.1:1".parse().expect("an address"),
         subsystem: 0,
         tenant: ALICE,
@@ -62,9 +71,9 @@ fn session(pipeline: &mut Pipeline) -> Key {
         ios: 0,
         lanes: Lanes::default(),
         waiting: Chain::default(),
-        is_dirty: false,
         is_thirsty: false,
         aborts: 0,
+        burdens: Vec::new(),
     })
 }
 

@@ -6,8 +6,11 @@
 use super::thread::Thread;
 use crate::assemble::{self, Devices};
 use crate::config::{Config, NamespaceConfig, SubsystemConfig};
+use crate::connections::load::Load;
+use crate::connections::message::{self, ToConnections};
 use crate::device::{Facts, Survey};
 use crate::front::{self, Route};
+use crate::mailbox::Mailbox;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToFront, ToPipeline};
 use crate::state::{Keeper, StateError, StateThread};
@@ -24,6 +27,8 @@ const CHANGE_GRACE: Duration = Duration::from_secs(10);
 /// Everything that runs.
 pub(super) struct Estate {
     pub(super) front: Thread<ToFront>,
+    /// Threads that have connections and no SSD: as many as at the start, for as long as the target runs.
+    pub(super) others: Vec<Other>,
     /// What keeps reservations, if there is a state directory.
     pub(super) state: Option<StateThread>,
     /// What counts the storage of thin namespaces.
@@ -43,6 +48,12 @@ pub(super) struct Ssd {
     pub(super) thread: Thread<ToPipeline>,
 }
 
+/// A thread that has connections and no SSD.
+pub(super) struct Other {
+    pub(super) thread: Thread<ToConnections>,
+    pub(super) load: Load,
+}
+
 /// A subsystem that hosts may use.
 pub(super) struct Served {
     pub(super) nqn: String,
@@ -60,9 +71,22 @@ pub(super) struct Listening {
 }
 
 impl Estate {
-    /// The front alone.
-    pub(super) fn new(front: Thread<ToFront>, state: Option<StateThread>, survey: Survey) -> Estate {
-        Estate { front, state, survey, ssds: Vec::new(), subsystems: Vec::new(), listeners: Vec::new() }
+    /// The front, and threads for connections.
+    pub(super) fn new(
+        front: Thread<ToFront>,
+        others: Vec<Other>,
+        state: Option<StateThread>,
+        survey: Survey,
+    ) -> Estate {
+        Estate {
+            front,
+            others,
+            state,
+            survey,
+            ssds: Vec::new(),
+            subsystems: Vec::new(),
+            listeners: Vec::new(),
+        }
     }
 
     /// For whoever wants something of the state directory.
@@ -127,6 +151,19 @@ impl Estate {
     pub(super) fn join(&mut self) {
         self.front.join();
         self.ssds.iter_mut().flatten().for_each(|ssd| ssd.thread.join());
+        self.others.iter_mut().for_each(|other| other.thread.join());
+    }
+
+    /// Changes something in every thread that has connections only.
+    pub(super) fn change_others(&self, change: impl Fn() -> message::Change) {
+        for other in &self.others {
+            other.thread.mailbox.tell(ToConnections::Change(change()));
+        }
+    }
+
+    /// A pipeline has come, or gone, for the threads that have connections only.
+    pub(super) fn introduce(&self, slot: usize, mailbox: Option<&Mailbox<ToPipeline>>) {
+        self.change_others(|| message::Change::Pipeline { slot, mailbox: mailbox.cloned() });
     }
 
     /// Changes something in the front.
@@ -149,9 +186,9 @@ impl Estate {
         let _ = is_done.recv();
     }
 
-    /// Waits until the pipelines have done all changes, so that hosts see them.
+    /// Waits until the pipelines, and the threads that have connections only, have done all changes, so that hosts see them.
     pub(super) fn await_ssds(&self) {
-        let asked: Vec<(&str, Receiver<()>)> = self
+        let mut asked: Vec<(&str, Receiver<()>)> = self
             .running()
             .map(|(slot, ssd)| {
                 let (done, is_done) = channel();
@@ -159,6 +196,11 @@ impl Estate {
                 (&*ssd.name, is_done)
             })
             .collect();
+        for other in &self.others {
+            let (done, is_done) = channel();
+            other.thread.mailbox.tell(ToConnections::Change(message::Change::Barrier(done)));
+            asked.push(("none", is_done));
+        }
         let deadline = Instant::now() + CHANGE_GRACE;
         for (device, is_done) in asked {
             // A thread that has ended, which it has logged, drops what it was asked.

@@ -8,13 +8,17 @@
 //! Nothing that runs notices `prepare`. A growth that was prepared and is dropped leaves nothing behind.
 
 use super::StartError;
-use super::estate::{Estate, Listening, Served, Ssd};
+use super::estate::{Estate, Listening, Other, Served, Ssd};
 use super::looking;
 use super::thread::{Place, Thread};
 use crate::assemble::{self, Devices, SubsystemError};
 use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, Overcommit, SubsystemConfig};
+use crate::connections::load::Load;
+use crate::connections::message::{self, ToConnections};
+use crate::connections::thread::{self, ConnectionThread};
 use crate::device::{self, DeviceError, Facts, OpenDevice, Usage};
 use crate::front;
+use crate::memory::Memory;
 use crate::patience::patiently;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::ToPipeline;
@@ -32,7 +36,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use tracing::{error, info, warn};
-use units::Bytes;
 
 /// Everything that is new, ready to be put to use.
 pub(super) struct Growth {
@@ -49,8 +52,8 @@ pub(super) struct Growth {
     listeners: Vec<(Listening, TcpListener)>,
     /// What discovery tells in the end.
     records: Vec<DiscoveryRecord>,
-    /// Memory of each pipeline and bounds, if they are different now.
-    limits: Option<Bytes>,
+    /// Memory of each pipeline and of each thread that has connections only, and bounds, if they are different now.
+    limits: Option<(Memory, Memory)>,
 }
 
 struct NewNamespace {
@@ -145,13 +148,13 @@ impl Growth {
         }
         growth.records = assemble::discovery_records(new, &growth.addresses(estate, new))
             .map_err(|error| StartError::Subsystem { nqn: "discovery".to_owned(), error })?;
-        let memory = Bytes(new.limits.memory.get() / new.devices.len() as u64);
+        let memory = Memory::divide(&new.limits, new.devices.len(), estate.others.len());
         let is_shared_anew = old.devices.len() != new.devices.len() && !old.devices.is_empty();
         growth.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
         for (slot, config, open, policy) in opened {
             let facts = open.facts.clone();
             let keeper = estate.keeper().cloned();
-            let thread = start_pipeline(new, config, (slot, open, policy), keeper, memory)?;
+            let thread = start_pipeline(new, config, (slot, open, policy), (estate, keeper), memory.0)?;
             growth.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
         }
         Ok(growth)
@@ -201,6 +204,7 @@ impl Growth {
         for (slot, ssd) in self.ssds.drain(..) {
             let mailbox = ssd.thread.mailbox.clone();
             estate.change_front(front::Change::Pipeline { slot, mailbox: Some(mailbox.clone()) });
+            estate.introduce(slot, Some(&mailbox));
             put(&mut estate.ssds, slot, ssd);
             for (other, ssd) in estate.running().filter(|(other, _)| *other != slot) {
                 let theirs = Some(ssd.thread.mailbox.clone());
@@ -220,7 +224,11 @@ impl Growth {
         for (slot, policy) in self.policies.drain(..) {
             estate.change_ssd(slot, Change::Policy(policy));
         }
-        if let Some(memory) = self.limits {
+        if let Some((memory, of_others)) = self.limits {
+            estate.change_others(|| message::Change::Limits {
+                limits: new.limits.clone(),
+                memory: of_others.arrivals,
+            });
             estate.change_front(front::Change::Limits(new.limits.clone()));
             for (slot, _) in estate.running() {
                 estate.change_ssd(slot, Change::Limits { limits: new.limits.clone(), memory });
@@ -230,6 +238,7 @@ impl Growth {
         for (slot, _) in estate.running() {
             estate.change_ssd(slot, Change::Named(Arc::clone(&named)));
         }
+        estate.change_others(|| message::Change::Named(Arc::clone(&named)));
         estate.change_front(front::Change::Named(named));
         estate.change_front(front::Change::Tenants(new.tenants.clone()));
         for (slot, served, home) in self.subsystems.drain(..) {
@@ -356,19 +365,61 @@ fn start_pipeline(
     config: &Config,
     device: &DeviceConfig,
     (index, open, policy): (usize, OpenDevice, Box<dyn Policy>),
-    keeper: Option<Keeper>,
-    memory: Bytes,
+    (estate, keeper): (&Estate, Option<Keeper>),
+    memory: Memory,
 ) -> Result<Thread<ToPipeline>, StartError> {
     let name = device.name.clone();
     let limits = config.limits.clone();
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
-    let spin = looking::moment(config.spin, config.devices.len());
+    let others: Vec<_> =
+        estate.others.iter().map(|other| (other.thread.mailbox.clone(), other.load.clone())).collect();
+    let spin = looking::moment(config.spin, config.devices.len() + others.len());
     Thread::start(config.backend, spin, format!("ssd {name}"), start, move |place, device| {
         let Place { reactor, inbox, reports, .. } = place;
-        let switch = Switch::new(policy, device);
-        let parts = pipeline::Parts { index, name, reactor, switch, inbox, reports, keeper, memory, limits };
+        let (switch, load) = (Switch::new(policy, device), Load::default());
+        let parts = pipeline::Parts {
+            index,
+            name,
+            reactor,
+            switch,
+            inbox,
+            reports,
+            keeper,
+            memory,
+            limits,
+            load,
+            others,
+        };
         Pipeline::new(parts).run()
     })
+}
+
+/// Starts the threads that have connections and no SSD.
+pub(super) fn start_others(config: &Config) -> Result<Vec<Other>, StartError> {
+    let (devices, count) = (config.devices.len(), config.connection_threads());
+    let (_, memory) = Memory::divide(&config.limits, devices, count);
+    let spin = looking::moment(config.spin, devices + count);
+    let start = |index| {
+        let limits = config.limits.clone();
+        let run = move |place: Place<ToConnections>, ()| {
+            let Place { reactor, inbox, reports, .. } = place;
+            ConnectionThread::new(thread::Parts { index, reactor, inbox, reports, limits, memory }).run()
+        };
+        let thread = Thread::start(config.backend, spin, format!("connections {index}"), |_| Ok(()), run)?;
+        Ok(Other { thread, load: Load::default() })
+    };
+    let mut others = Vec::new();
+    for index in 0..count {
+        match start(index) {
+            Ok(other) => others.push(other),
+            Err(error) => {
+                others.iter().for_each(|other: &Other| other.thread.mailbox.tell(ToConnections::Stop));
+                others.iter_mut().for_each(|other| other.thread.join());
+                return Err(error);
+            }
+        }
+    }
+    Ok(others)
 }
 
 /// The first slots that nothing has.

@@ -26,6 +26,7 @@ pub use reload::ReloadError;
 
 use crate::assemble;
 use crate::config::{Config, PolicyKind};
+use crate::connections::message::ToConnections;
 use crate::device::Survey;
 use crate::front::{self, Front};
 use crate::mailbox::Mailbox;
@@ -36,7 +37,7 @@ use crate::policy::policy;
 use crate::state::StateThread;
 use crate::stats::Stats;
 use estate::Estate;
-use growth::{Growth, in_order};
+use growth::{Growth, in_order, start_others};
 use reload::Unfinished;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
@@ -80,7 +81,7 @@ impl Server {
         let state =
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
         let survey = Survey::start().map_err(StartError::Thread)?;
-        let estate = Estate::new(start_front(&config)?, state, survey);
+        let estate = Estate::new(start_front(&config)?, start_others(&config)?, state, survey);
         // On an error the handle is dropped, which ends the threads that run already.
         let mut handle = ServerHandle {
             config,
@@ -165,7 +166,15 @@ impl ServerHandle {
         };
         // All are asked before the first answer is awaited, so that the snapshots are close together.
         let answers: Vec<_> = self.config.devices.iter().filter_map(ask).collect();
-        Stats { ssds: answers.into_iter().filter_map(|answered| answered.recv().ok()).collect() }
+        let ask_other = |other: &estate::Other| {
+            let (answer, answered) = channel();
+            other.thread.mailbox.post(ToConnections::Stats(answer)).ok().map(|()| answered)
+        };
+        let of_others: Vec<_> = self.estate.others.iter().filter_map(ask_other).collect();
+        Stats {
+            ssds: answers.into_iter().filter_map(|answered| answered.recv().ok()).collect(),
+            threads: of_others.into_iter().filter_map(|answered| answered.recv().ok()).collect(),
+        }
     }
 
     /// Puts another scheduler in charge of `device`, with the constants of its configuration. IOs in flight end as usual;
@@ -192,7 +201,8 @@ impl ServerHandle {
         for (slot, ssd) in self.estate.running() {
             pipelines.set(slot, Some(ssd.thread.mailbox.clone()));
         }
-        Stopper { front: self.estate.front.mailbox.clone(), pipelines }
+        let others = self.estate.others.iter().map(|other| other.thread.mailbox.clone()).collect();
+        Stopper { front: self.estate.front.mailbox.clone(), pipelines, others }
     }
 
     /// Ends the target: accepts no more, answers the commands that came, flushes the devices, closes. What is not done after
@@ -201,16 +211,22 @@ impl ServerHandle {
         let deadline = Instant::now() + limit;
         let estate = &self.estate;
         let pipelines = || estate.running().map(|(_, ssd)| &ssd.thread);
+        let others = || estate.others.iter().map(|other| &other.thread);
         estate.front.mailbox.tell(ToFront::Drain);
+        // What other threads have read is where it is to be answered before pipelines look whether all is.
+        others().for_each(|thread| thread.mailbox.tell(ToConnections::Drain));
+        let loud = others().filter(|thread| !thread.await_report(Report::Quiet, deadline)).count();
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Drain));
         // Everybody is waited for, also after one that was not in time: the others' answers and flushes are their own.
         let front = estate.front.await_report(Report::Drained, deadline);
         let late = pipelines().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
+        others().for_each(|thread| thread.mailbox.tell(ToConnections::Finish));
+        let unsent = others().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Finish));
         let deadline = deadline.max(Instant::now() + FLUSH_GRACE);
         let unflushed = pipelines().filter(|thread| !thread.await_report(Report::Ended, deadline)).count();
         self.wipes.end();
-        let flushed = front && late == 0 && unflushed == 0;
+        let flushed = front && loud == 0 && late == 0 && unsent == 0 && unflushed == 0;
         if !flushed {
             warn!(?limit, "the target is stopped before everything was answered");
         }
@@ -231,6 +247,7 @@ impl Drop for ServerHandle {
 pub struct Stopper {
     front: Mailbox<ToFront>,
     pipelines: Peers,
+    others: Vec<Mailbox<ToConnections>>,
 }
 
 impl Stopper {
@@ -238,5 +255,6 @@ impl Stopper {
     pub fn stop(&self) {
         self.front.tell(ToFront::Stop);
         self.pipelines.iter().for_each(|pipeline| pipeline.tell(ToPipeline::Stop));
+        self.others.iter().for_each(|other| other.tell(ToConnections::Stop));
     }
 }

@@ -222,7 +222,10 @@ impl ServerHandle {
                 estate.change_ssd(other, PipelineChange::Peer { slot, mailbox: None });
             }
             ssd.thread.mailbox.tell(ToPipeline::Finish);
-            if !ssd.thread.await_report(Report::Ended, deadline) {
+            let has_ended = ssd.thread.await_report(Report::Ended, deadline);
+            // Whatever it had to tell them, it has told by now.
+            estate.introduce(slot, None);
+            if !has_ended {
                 error!(device = %ssd.name, "the device was removed, but its last flush does not end");
                 ssd.thread.mailbox.tell(ToPipeline::Stop);
                 return Err(format!("device {}", ssd.name));

@@ -86,7 +86,7 @@ impl<M: Send + 'static> Thread<M> {
         loop {
             match self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(report) if report == wanted => return true,
-                Ok(Report::Drained) => {}
+                Ok(Report::Quiet | Report::Drained) => {}
                 Ok(Report::Ended) | Err(_) => return false,
             }
         }
@@ -99,7 +99,7 @@ impl<M: Send + 'static> Thread<M> {
         // A thread that has ended has said so before, or has dropped its end of the channel.
         let has_ended = loop {
             match self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Report::Drained) => {}
+                Ok(Report::Quiet | Report::Drained) => {}
                 Ok(Report::Ended) | Err(RecvTimeoutError::Disconnected) => break true,
                 Err(RecvTimeoutError::Timeout) => break false,
             }

@@ -1,0 +1,411 @@
+//! The connections of one thread: sockets, the NVMe/TCP that is spoken on them, and memory for the data that arrives.
+//!
+//! ```text
+//!   socket ─► Link ─► commands with their data ──► the session, here or on the thread of its SSD
+//!   socket ◄─ Link ◄─ answers ◄───────────────────┘
+//! ```
+//!
+//! What commands mean is not known here. A connection belongs to a *session* of a pipeline, which checks every command and has every IO
+//! until it ends; the two may be on different threads. So whatever is promised about IOs (fences, withdrawals, reservations, the
+//! end of a controller) is kept by one thread, the pipeline's, and no promise depends on what another thread has seen by then.
+//!
+//! Memory is owned by a thread, and so are the permits for it: data that arrives is held by the connection's thread, data that was read
+//! and what controllers say by the pipeline's. A permit goes back to its owner, with the buffer it was for.
+//!
+//! Holds: nothing is read from a socket whose bytes cannot be used; one batch per connection and turn is sent.
+//! Elsewhere: one connection is `link`; messages between the threads are `message`; threads that have connections and no SSD are
+//!            `thread`; on which thread a connection lies is `load`.
+
+pub(crate) mod load;
+pub(crate) mod message;
+pub(crate) mod thread;
+
+use crate::account::{Account, Permit};
+use crate::config::Limits;
+use crate::link::{Events, Link};
+use crate::payload::{Intakes, Payload};
+use crate::slab::{Key, Slab};
+use nvme::connection::{Cancel, Fatal};
+use nvme::spec::{Cqe, Status};
+use reactor::{IoBuffer, Reactor, RecvBuffer, SendBatch, Token};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use units::{Bytes, Instant, Nanos};
+
+/// How often connections are looked at for a host that has stopped: so many times within the time-out.
+const STALL_CHECKS: u64 = 4;
+
+/// Whose a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The pipeline's slot.
+    pub(crate) pipeline: usize,
+    /// The session there.
+    pub(crate) session: Key,
+}
+
+/// Why a socket was closed from this end, or is gone.
+#[derive(Debug)]
+pub(crate) enum SocketEnd {
+    /// In order, from the other side.
+    ClosedByHost,
+    /// The network's fault.
+    Broken(io::Error),
+    /// The host has left its replies unread, or its data unsent, for too long.
+    Stalled,
+    /// The host was asked for the data of a write and has not sent all of it in time.
+    TransferOverdue,
+    /// It was told why before: Connect was refused, or the protocol broken.
+    Refused,
+    /// The other end has said that the protocol was broken.
+    Terminated(Fatal),
+    /// The pipeline wanted it.
+    AsTold,
+}
+
+impl fmt::Display for SocketEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SocketEnd::ClosedByHost => write!(f, "closed by the host"),
+            SocketEnd::Broken(error) => write!(f, "the connection broke: {error}"),
+            SocketEnd::Stalled => {
+                write!(f, "the host neither read its replies nor sent its data within limits.stall_timeout")
+            }
+            SocketEnd::TransferOverdue => {
+                write!(f, "the host has not sent the data of a write within limits.transfer_timeout")
+            }
+            SocketEnd::Refused => write!(f, "refused"),
+            SocketEnd::Terminated(fatal) => write!(f, "{fatal}"),
+            SocketEnd::AsTold => write!(f, "closed by the target"),
+        }
+    }
+}
+
+struct Connection {
+    link: Box<Link>,
+    owner: Owner,
+    /// Whether it is in the list of those with something to send.
+    is_dirty: bool,
+    /// Whether it is in the list of those that were refused memory.
+    is_starved: bool,
+}
+
+/// What came out of bytes. Give the events back by [`Connections::recycle`].
+pub(crate) struct Parsed {
+    pub(crate) owner: Owner,
+    pub(crate) key: Key,
+    pub(crate) events: Events,
+    /// After a violation the connection ends by itself when its last words were sent; otherwise it is to be closed.
+    pub(crate) fatal: Option<Fatal>,
+}
+
+/// A connection whose batch was sent.
+pub(crate) struct Sent {
+    pub(crate) owner: Owner,
+    /// What was held back can be parsed.
+    pub(crate) has_room: bool,
+}
+
+/// See the module.
+pub(crate) struct Connections {
+    table: Slab<Connection>,
+    by_token: HashMap<Token, Key>,
+    intakes: Intakes,
+    /// Connections with something to send.
+    dirty: Vec<Key>,
+    /// Connections that were refused memory, longest waiting first.
+    starved: VecDeque<Key>,
+    /// Whether memory has come back since those were last served.
+    memory_came_back: bool,
+    next_stall_check: Instant,
+    /// Kept for its memory from turn to turn.
+    events: Events,
+}
+
+impl Connections {
+    /// None yet, with so much memory for what arrives.
+    pub(crate) fn new(memory: Bytes) -> Connections {
+        Connections {
+            table: Slab::new(),
+            by_token: HashMap::new(),
+            intakes: Intakes::new(memory),
+            dirty: Vec::new(),
+            starved: VecDeque::new(),
+            memory_came_back: false,
+            next_stall_check: Instant::ZERO,
+            events: Vec::new(),
+        }
+    }
+
+    /// Changes the memory for what arrives.
+    pub(crate) fn set_memory(&mut self, memory: Bytes) {
+        self.intakes.set_limit(memory);
+        self.memory_came_back = true;
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Memory that arriving data has.
+    pub(crate) fn memory(&mut self) -> Bytes {
+        self.intakes.lent()
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, link: Link, owner: Owner) -> Key {
+        let token = link.token;
+        let connection = Connection { link: Box::new(link), owner, is_dirty: false, is_starved: false };
+        let key = self.table.insert(connection);
+        self.by_token.insert(token, key);
+        key
+    }
+
+    /// The connection on a socket.
+    pub(crate) fn find(&self, token: Token) -> Option<Key> {
+        self.by_token.get(&token).copied()
+    }
+
+    /// Whose a connection is.
+    pub(crate) fn owner(&self, key: Key) -> Option<Owner> {
+        Some(self.table.get(key)?.owner)
+    }
+
+    /// All connections of a pipeline.
+    pub(crate) fn of_pipeline(&self, pipeline: usize) -> Vec<Key> {
+        let of_it = self.table.iter().filter(|(_, connection)| connection.owner.pipeline == pipeline);
+        of_it.map(|(key, _)| key).collect()
+    }
+
+    /// Stops reading from all of them.
+    pub(crate) fn pause(&self, reactor: &mut Reactor) {
+        self.by_token.keys().for_each(|&token| reactor.pause_receive(token));
+    }
+
+    /// Whether everything was sent.
+    pub(crate) fn all_sent(&self) -> bool {
+        self.table.iter().all(|(_, connection)| connection.link.all_sent())
+    }
+
+    /// Bytes have arrived.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        key: Key,
+        bytes: &[u8],
+        reactor: &mut Reactor,
+    ) -> Option<Parsed> {
+        let connection = self.table.get_mut(key)?;
+        let mut events = std::mem::take(&mut self.events);
+        let result = connection.link.receive(now, bytes, &mut self.intakes, reactor, &mut events);
+        Some(self.after_parse(key, events, result))
+    }
+
+    /// As [`Connections::receive`], of the reactor's bytes.
+    pub(crate) fn on_received(
+        &mut self,
+        now: Instant,
+        key: Key,
+        bytes: RecvBuffer,
+        reactor: &mut Reactor,
+    ) -> Option<Parsed> {
+        self.receive(now, key, &bytes, reactor)
+    }
+
+    /// Goes on with bytes and writes that were held back.
+    pub(crate) fn parse_held(&mut self, now: Instant, key: Key, reactor: &mut Reactor) -> Option<Parsed> {
+        let connection = self.table.get_mut(key)?;
+        let mut events = std::mem::take(&mut self.events);
+        let result = connection.link.parse_held(now, &mut self.intakes, reactor, &mut events);
+        Some(self.after_parse(key, events, result))
+    }
+
+    fn after_parse(&mut self, key: Key, events: Events, result: Result<(), Fatal>) -> Parsed {
+        let connection = self.table.get_mut(key).expect("it was just parsed");
+        let owner = connection.owner;
+        if connection.link.starved && !connection.is_starved {
+            connection.is_starved = true;
+            self.starved.push_back(key);
+        }
+        let fatal = result.err();
+        if matches!(fatal, Some(Fatal::Violation(_))) {
+            connection.link.end();
+        }
+        if fatal.is_some() || connection.link.transport.transmit_pending() > 0 {
+            self.mark_dirty(key);
+        }
+        Parsed { owner, key, events, fatal }
+    }
+
+    /// Takes back the memory of [`Parsed::events`].
+    pub(crate) fn recycle(&mut self, mut events: Events) {
+        events.clear();
+        self.events = events;
+    }
+
+    /// Takes back data that arrived, or what is left of its permit.
+    pub(crate) fn give(&mut self, buffer: Option<IoBuffer>, permit: Option<Permit>) {
+        let account = permit.as_ref().map_or(Account::Transfer, Permit::account);
+        if let Some(buffer) = buffer {
+            self.intakes.give(buffer, account);
+        }
+        drop(permit);
+        self.memory_came_back = true;
+    }
+
+    /// Memory has come back that is not of this set, but is counted with what is.
+    pub(crate) fn note_memory(&mut self) {
+        self.memory_came_back = true;
+    }
+
+    /// How many connections wait for memory, and whether some has come back since this was asked last: then so often
+    /// [`Connections::serve_starved`] is to be called.
+    pub(crate) fn starved(&mut self) -> (usize, bool) {
+        (self.starved.len(), std::mem::take(&mut self.memory_came_back))
+    }
+
+    /// Lets the connection that has waited for memory longest go on.
+    pub(crate) fn serve_starved(&mut self, now: Instant, reactor: &mut Reactor) -> Option<Parsed> {
+        let key = self.starved.pop_front()?;
+        self.table.get_mut(key)?.is_starved = false;
+        self.parse_held(now, key, reactor)
+    }
+
+    /// Answers a command.
+    #[inline]
+    pub(crate) fn reply(&mut self, key: Key, cqe: Cqe) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        connection.link.reply(cqe);
+        self.mark_dirty(key);
+    }
+
+    /// Answers a command with data. Gives the data back if the connection is gone.
+    #[inline]
+    pub(crate) fn reply_with_data(
+        &mut self,
+        key: Key,
+        cqe: Cqe,
+        data: Payload,
+        length: u32,
+    ) -> Option<Payload> {
+        let Some(connection) = self.table.get_mut(key) else { return Some(data) };
+        connection.link.reply_with_data(cqe, data, length);
+        self.mark_dirty(key);
+        None
+    }
+
+    /// No more is parsed, and when all that waits was sent, the connection ends.
+    pub(crate) fn end(&mut self, key: Key) {
+        if let Some(connection) = self.table.get_mut(key) {
+            connection.link.end();
+            self.mark_dirty(key);
+        }
+    }
+
+    /// Answers a command with `status` if it waits for its data, or for memory.
+    pub(crate) fn cancel(&mut self, key: Key, cid: u16, status: Status) -> Cancel {
+        let Some(connection) = self.table.get_mut(key) else { return Cancel::Unknown };
+        let cancel = connection.link.cancel(cid, status, &mut self.intakes);
+        if matches!(cancel, Cancel::Answered | Cancel::Draining) {
+            self.memory_came_back = true;
+            self.mark_dirty(key);
+        }
+        cancel
+    }
+
+    /// One connection, for what is said of it rarely.
+    pub(crate) fn link(&mut self, key: Key) -> Option<&mut Link> {
+        Some(&mut self.table.get_mut(key)?.link)
+    }
+
+    fn mark_dirty(&mut self, key: Key) {
+        if let Some(connection) = self.table.get_mut(key)
+            && !connection.is_dirty
+        {
+            connection.is_dirty = true;
+            self.dirty.push(key);
+        }
+    }
+
+    /// Sends what is to be sent, one batch per connection. Answers those that have said their last word.
+    pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) -> Vec<Key> {
+        let mut spent = Vec::new();
+        for key in self.dirty.drain(..) {
+            let Some(connection) = self.table.get_mut(key) else { continue };
+            connection.is_dirty = false;
+            connection.link.flush(now, reactor);
+            if connection.link.is_spent() {
+                spent.push(key);
+            }
+        }
+        spent
+    }
+
+    /// A batch was sent: what was in it goes to `give`.
+    pub(crate) fn on_sent(
+        &mut self,
+        key: Key,
+        batch: SendBatch,
+        mut give: impl FnMut(Owner, Option<IoBuffer>, Option<Permit>),
+    ) -> Option<Sent> {
+        let connection = self.table.get_mut(key)?;
+        let owner = connection.owner;
+        connection.link.on_sent(batch, |buffer, permit| give(owner, buffer, permit));
+        let has_room = connection.link.starved || connection.link.waits_for_transmit();
+        // Commands that the transport refused by itself have dropped their buffers unseen; their answers were sent now.
+        self.memory_came_back = true;
+        self.mark_dirty(key);
+        Some(Sent { owner, has_room })
+    }
+
+    /// Connections whose host has left its replies unread or its announced data unsent for too long, if it is time to look.
+    pub(crate) fn stalled(&mut self, now: Instant, limits: &Limits) -> Vec<(Key, SocketEnd)> {
+        if now < self.next_stall_check {
+            return Vec::new();
+        }
+        let (stall, transfer) = (limits.stall_timeout, limits.transfer_timeout);
+        self.next_stall_check = now + Nanos(stall.min(transfer).get() / STALL_CHECKS);
+        let fault = |link: &Link| match () {
+            () if link.stalled_for(now) >= stall => Some(SocketEnd::Stalled),
+            () if link.transfer_awaited_for(now) >= transfer => Some(SocketEnd::TransferOverdue),
+            () => None,
+        };
+        let late = self.table.iter().filter_map(|(key, connection)| Some((key, fault(&connection.link)?)));
+        late.collect()
+    }
+
+    /// When to look for hosts that have stopped.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        (self.table.len() > 0).then_some(self.next_stall_check)
+    }
+
+    /// Closes a connection. What it had of its pipeline's goes to `give`. Answers whose it was, and why it ends: as told, or for a
+    /// reason that it was told before.
+    pub(crate) fn close(
+        &mut self,
+        key: Key,
+        end: SocketEnd,
+        reactor: &mut Reactor,
+        mut give: impl FnMut(Option<IoBuffer>, Option<Permit>),
+    ) -> Option<(Owner, SocketEnd)> {
+        let Connection { link, owner, .. } = self.table.remove(key)?;
+        // Of a connection that ends because of its host's fault, the fault was told.
+        let end = if link.is_ending() { SocketEnd::Refused } else { end };
+        self.by_token.remove(&link.token);
+        reactor.close(link.token);
+        let (intakes, mut permits) = (&mut self.intakes, Vec::new());
+        let payload = |payload: Payload| {
+            let (buffer, permit) = payload.into_parts();
+            match buffer {
+                Some(buffer) if permit.is_of_arrival() => intakes.give(buffer, permit.account()),
+                buffer => give(buffer, Some(permit)),
+            }
+        };
+        link.into_parts(payload, |permit| permits.push(permit));
+        permits.into_iter().for_each(|permit| give(None, Some(permit)));
+        self.memory_came_back = true;
+        Some((owner, end))
+    }
+}

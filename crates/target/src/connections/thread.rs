@@ -1,0 +1,375 @@
+//! A thread that has connections and no SSD.
+//!
+//! It does what most of an IO costs: TCP, and parsing and laying out PDUs. Every command goes to the pipeline of the connection's
+//! session, one batch a turn, and every answer comes from there.
+//!
+//! ```text
+//!   Drain ─► reads no more ─► Quiet ─► Finish, when pipelines have answered all ─► all sent ─► Drained ─► Stop
+//! ```
+//!
+//! Holds: every command that was parsed reaches its pipeline before `Quiet`, every answer its host before `Drained`
+//!        (`tests/threads.rs`); a thread that fails takes its own connections with it and nobody else's.
+
+use super::message::{Carry, Change, News, ToConnections};
+use super::{Connections, Owner, Parsed, SocketEnd};
+use crate::account::{Accounts, ConnectionAccount, HostAccount, Permit};
+use crate::config::Limits;
+use crate::link::Link;
+use crate::mailbox::Inbox;
+use crate::memory::Memory;
+use crate::payload::Payload;
+use crate::pipeline::message::{Report, ToPipeline};
+use crate::port::Port;
+use crate::slab::Key;
+use crate::stats::ThreadStats;
+use nvme::connection::{Fatal, TargetEvent};
+use reactor::{Clock, Event, IoBuffer, Reactor};
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
+use tracing::{debug, error};
+use units::Instant;
+
+/// Hosts that are remembered at least, whether they have connections or not.
+const HOSTS_MIN: usize = 64;
+
+/// What such a thread is made of.
+pub(crate) struct Parts {
+    /// Its number among these threads.
+    pub(crate) index: usize,
+    /// Its reactor.
+    pub(crate) reactor: Reactor,
+    /// The owner's end of its mailbox.
+    pub(crate) inbox: Inbox<ToConnections>,
+    /// Whoever started the target.
+    pub(crate) reports: Sender<Report>,
+    /// Bounds.
+    pub(crate) limits: Limits,
+    /// Memory.
+    pub(crate) memory: Memory,
+}
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Nothing is read; answers still come.
+    Quiet,
+    /// All answers are here.
+    Sending,
+    Ended,
+}
+
+/// See the module.
+pub(crate) struct ConnectionThread {
+    index: usize,
+    reactor: Reactor,
+    inbox: Inbox<ToConnections>,
+    reports: Sender<Report>,
+    limits: Limits,
+    memory: Memory,
+    connections: Connections,
+    accounts: Accounts,
+    /// Hosts with connections here, and some that had.
+    hosts: HashMap<Arc<str>, Weak<HostAccount>>,
+    hosts_max: usize,
+    pipelines: Port<ToPipeline>,
+    phase: Phase,
+}
+
+impl ConnectionThread {
+    pub(crate) fn new(parts: Parts) -> ConnectionThread {
+        let Parts { index, reactor, inbox, reports, limits, memory } = parts;
+        ConnectionThread {
+            index,
+            reactor,
+            inbox,
+            reports,
+            accounts: Accounts::new(memory.supplies(&limits)),
+            connections: Connections::new(memory.arrivals),
+            limits,
+            memory,
+            hosts: HashMap::new(),
+            hosts_max: HOSTS_MIN,
+            pipelines: Port::new(),
+            phase: Phase::Running,
+        }
+    }
+
+    /// Runs until it is told to end.
+    ///
+    /// # Errors
+    /// The reactor's own: a broken machine, or a bug. The pipelines have been told.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let result = self.take_turns();
+        if let Err(error) = &result {
+            let connections = self.connections.len();
+            error!(thread = self.index, %error, connections, "a thread of connections fails: its connections are closed");
+            drop(self.inbox);
+            for pipeline in self.pipelines.mailboxes() {
+                pipeline.tell(ToPipeline::News(News::ThreadFailed { thread: self.index }));
+            }
+        }
+        result
+    }
+
+    fn take_turns(&mut self) -> io::Result<()> {
+        while self.phase != Phase::Ended {
+            self.reactor.wait(self.connections.deadline())?;
+            let now = Clock.now();
+            while let Some(event) = self.reactor.next_event() {
+                self.on_event(now, event);
+            }
+            let (starved, has_memory) = self.connections.starved();
+            for _ in 0..if has_memory && self.phase == Phase::Running { starved } else { 0 } {
+                let parsed = self.connections.serve_starved(now, &mut self.reactor);
+                self.pass_on(parsed);
+            }
+            for (key, end) in self.connections.stalled(now, &self.limits) {
+                self.close(key, end);
+            }
+            for key in self.connections.flush(now, &mut self.reactor) {
+                self.close(key, SocketEnd::Refused);
+            }
+            // A pipeline that is gone has closed its connections, or failed, which it has told.
+            self.pipelines.flush(|_, message| drop(message));
+            if self.phase == Phase::Sending && self.connections.all_sent() {
+                self.phase = Phase::Quiet;
+                self.report(Report::Drained);
+            }
+        }
+        debug!(thread = self.index, "a thread of connections ends");
+        Ok(())
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Received { token, bytes } => {
+                if let Some(key) = self.connections.find(token)
+                    && self.phase == Phase::Running
+                {
+                    let parsed = self.connections.on_received(now, key, bytes, &mut self.reactor);
+                    self.pass_on(parsed);
+                }
+            }
+            Event::Sent { token, batch, result } => {
+                let Some(key) = self.connections.find(token) else { return };
+                let pipelines = &mut self.pipelines;
+                let sent = self.connections.on_sent(key, batch, |owner, buffer, permit| {
+                    return_to(pipelines, owner.pipeline, buffer, permit);
+                });
+                if let Err(error) = result {
+                    self.close(key, SocketEnd::Broken(error));
+                } else if self.phase == Phase::Running && sent.is_some_and(|sent| sent.has_room) {
+                    let parsed = self.connections.parse_held(now, key, &mut self.reactor);
+                    self.pass_on(parsed);
+                }
+            }
+            Event::ReceiveEnded { token, error } => {
+                if let Some(key) = self.connections.find(token) {
+                    self.close(key, error.map_or(SocketEnd::ClosedByHost, SocketEnd::Broken));
+                }
+            }
+            Event::Woken => {
+                while let Some(message) = self.inbox.take() {
+                    match message {
+                        ToConnections::Batch(messages) => {
+                            messages.into_iter().for_each(|message| self.on_message(now, message));
+                        }
+                        message => self.on_message(now, message),
+                    }
+                }
+            }
+            Event::Accepted { .. }
+            | Event::AcceptFailed { .. }
+            | Event::Connected { .. }
+            | Event::Detached { .. }
+            | Event::Disk { .. } => {
+                unreachable!(
+                    "a thread of connections neither listens, connects, detaches nor has disks: {event:?}"
+                )
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, message: ToConnections) {
+        match message {
+            ToConnections::Batch(_) => unreachable!("batches hold no batches"),
+            ToConnections::Carry(carry) => self.carry(now, *carry),
+            ToConnections::Done { connection, cqe, back } => {
+                if let Some((buffer, permit)) = back {
+                    self.connections.give(buffer, Some(permit));
+                }
+                self.connections.reply(connection, cqe);
+            }
+            ToConnections::Data { connection, cqe, data, length, from } => {
+                if let Some(data) = self.connections.reply_with_data(connection, cqe, data, length) {
+                    let (buffer, permit) = data.into_parts();
+                    return_to(&mut self.pipelines, from, buffer, Some(permit));
+                }
+            }
+            ToConnections::Back(buffer, permit) => self.connections.give(buffer, Some(permit)),
+            ToConnections::Cancel { from, connection, cid, status, ticket } => {
+                let cancel = self.connections.cancel(connection, cid, status);
+                self.tell(from, News::Cancelled { ticket, cancel });
+            }
+            ToConnections::Credits { connection, is_enabled } => {
+                if let Some(link) = self.connections.link(connection) {
+                    link.transport.set_success_without_response(!is_enabled);
+                }
+            }
+            // If it is gone, that was told.
+            ToConnections::Close { connection } => self.close(connection, SocketEnd::AsTold),
+            ToConnections::Change(change) => self.on_change(change),
+            ToConnections::PipelineFailed { slot } => {
+                self.pipelines.set(slot, None);
+                for key in self.connections.of_pipeline(slot) {
+                    self.close(key, SocketEnd::AsTold);
+                }
+            }
+            ToConnections::Stats(answer) => {
+                let stats =
+                    ThreadStats { connections: self.connections.len(), memory: self.connections.memory() };
+                // Nobody waits any more if this fails.
+                let _ = answer.send(stats);
+            }
+            ToConnections::Drain => {
+                if self.phase == Phase::Running {
+                    self.phase = Phase::Quiet;
+                    self.connections.pause(&mut self.reactor);
+                    self.pipelines.flush(|_, message| drop(message));
+                    self.report(Report::Quiet);
+                }
+            }
+            ToConnections::Finish => self.phase = Phase::Sending,
+            ToConnections::Stop => self.phase = Phase::Ended,
+        }
+    }
+
+    fn on_change(&mut self, change: Change) {
+        match change {
+            Change::Pipeline { slot, mailbox } => self.pipelines.set(slot, mailbox),
+            Change::Named(hosts) => self.accounts.set_named(hosts),
+            Change::Limits { limits, memory } => {
+                self.memory.arrivals = memory;
+                self.limits = limits;
+                let of_host = self.memory.of_host(&self.limits);
+                self.hosts.values().filter_map(Weak::upgrade).for_each(|host| host.set_limit(of_host));
+                self.accounts.set_supplies(self.memory.supplies(&self.limits));
+                self.connections.set_memory(memory);
+            }
+            // Whoever asked may have waited too long already.
+            Change::Barrier(done) => drop(done.send(())),
+        }
+    }
+
+    /// A connection comes, its Connect granted.
+    fn carry(&mut self, now: Instant, carry: Carry) {
+        let Carry { socket, peer, transport, connected, unparsed, owner, host } = carry;
+        let session = owner.session;
+        let token = match self.reactor.add_socket(socket) {
+            Ok(token) if self.phase == Phase::Running => token,
+            Ok(token) => {
+                self.reactor.close(token);
+                return self.tell(owner.pipeline, News::Ended { session, end: SocketEnd::AsTold });
+            }
+            Err(error) => {
+                return self.tell(owner.pipeline, News::Ended { session, end: SocketEnd::Broken(error) });
+            }
+        };
+        let payer = self.accounts.payer(Some(&host), peer.ip());
+        let limit = self.limits.memory_per_connection.get() / 2;
+        let account = ConnectionAccount::new(units::Bytes(limit), self.host(&host), payer);
+        let link = Link::with_delivered(now, token, peer, transport, account);
+        let connection = self.connections.add(link, owner);
+        self.tell(owner.pipeline, News::Opened { session, connection });
+        self.connections.reply(connection, connected);
+        if !unparsed.is_empty() {
+            let parsed = self.connections.receive(now, connection, &unparsed, &mut self.reactor);
+            self.pass_on(parsed);
+        }
+    }
+
+    /// What all connections of a host here may hold together.
+    fn host(&mut self, host: &Arc<str>) -> Arc<HostAccount> {
+        if let Some(account) = self.hosts.get(host).and_then(Weak::upgrade) {
+            return account;
+        }
+        if self.hosts.len() >= self.hosts_max {
+            self.hosts.retain(|_, account| account.strong_count() > 0);
+            self.hosts_max = (2 * self.hosts.len()).max(HOSTS_MIN);
+        }
+        let account = HostAccount::new(self.memory.of_host(&self.limits));
+        self.hosts.insert(Arc::clone(host), Arc::downgrade(&account));
+        account
+    }
+
+    /// What came out of bytes, to the session.
+    fn pass_on(&mut self, parsed: Option<Parsed>) {
+        let Some(Parsed { owner: Owner { pipeline, session }, key, mut events, fatal }) = parsed else {
+            return;
+        };
+        for event in events.drain(..) {
+            let news = match event {
+                TargetEvent::Command { sqe, data } => News::Command { session, sqe, data },
+                TargetEvent::Fused { halves } => News::Fused { session, halves: Box::new(halves) },
+                TargetEvent::Refused { sqe, status } => News::Refused { session, sqe, status },
+                // Of admin queues, which stay with their pipeline.
+                TargetEvent::GivenUp { .. } | TargetEvent::Initialized { .. } => continue,
+            };
+            if let Err(ToPipeline::News(news)) = self.pipelines.push(pipeline, ToPipeline::News(news)) {
+                self.keep_from(news);
+            }
+        }
+        self.connections.recycle(events);
+        match fatal {
+            Some(fatal @ Fatal::Violation(_)) => self.tell(pipeline, News::Violated { session, fatal }),
+            Some(fatal @ Fatal::Terminated { .. }) => self.close(key, SocketEnd::Terminated(fatal)),
+            None => {}
+        }
+    }
+
+    /// A command whose pipeline is gone: its data is nobody's.
+    fn keep_from(&mut self, news: News) {
+        let payloads = match news {
+            News::Command { data, .. } => [data, None],
+            News::Fused { halves, .. } => halves.map(|(_, data)| data),
+            _ => [None, None],
+        };
+        for (buffer, permit) in payloads.into_iter().flatten().map(Payload::into_parts) {
+            self.connections.give(buffer, Some(permit));
+        }
+    }
+
+    fn close(&mut self, key: Key, end: SocketEnd) {
+        let mut back = Vec::new();
+        let closed =
+            self.connections.close(key, end, &mut self.reactor, |buffer, permit| back.push((buffer, permit)));
+        let Some((Owner { pipeline, session }, end)) = closed else { return };
+        for (buffer, permit) in back {
+            return_to(&mut self.pipelines, pipeline, buffer, permit);
+        }
+        self.tell(pipeline, News::Ended { session, end });
+    }
+
+    fn tell(&mut self, pipeline: usize, news: News) {
+        self.pipelines.tell(pipeline, ToPipeline::News(news));
+    }
+
+    fn report(&self, report: Report) {
+        if self.reports.send(report).is_err() {
+            debug!(thread = self.index, ?report, "nobody waits for this report");
+        }
+    }
+}
+
+/// Gives a pipeline back what is its own.
+fn return_to(
+    pipelines: &mut Port<ToPipeline>,
+    pipeline: usize,
+    buffer: Option<IoBuffer>,
+    permit: Option<Permit>,
+) {
+    pipelines.tell(pipeline, ToPipeline::News(News::Returned(buffer, permit)));
+}
