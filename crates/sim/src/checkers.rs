@@ -2,10 +2,12 @@
 //!
 //! The checkers are outside the scheduler and the device, and have their own records:
 //!
-//! * an IO passes each station once and in order, so none is lost and none is done twice; * within a tenant's
-//! class, IOs are submitted in order of arrival; * a client sends only within its credit; * the scheduler's
-//! count of queued and submitted IOs is correct at every step, and zero at the end; * bytes are conserved:
-//! what arrived is what was answered; * the scheduler never asks to be woken in the past.
+//! * an IO passes each station once and in order, so none is lost and none is done twice;
+//! * within a tenant's class, IOs are submitted in order of arrival;
+//! * a client sends only within its credit;
+//! * the scheduler's count of queued and submitted IOs is correct at every step, and zero at the end;
+//! * bytes are conserved: what arrived is what was answered;
+//! * the scheduler never asks to be woken in the past.
 
 use crate::workload::Request;
 use sched::{Backlog, Io, IoId, Mark, Priority};

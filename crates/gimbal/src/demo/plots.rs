@@ -40,7 +40,7 @@ pub(super) fn bandwidth(figures: &Figures, run: &Run) -> Result<String> {
     let look = Look {
         title: format!("{}: bandwidth over time", run.scheduler),
         axes: ["seconds", "MB/s"],
-        x_label: |seconds| format!("{seconds:.0}"),
+        x_label: |seconds| format!("{}", (seconds * 100.0).round() / 100.0),
     };
     curves(&look, 0.0..end, highest * HEADROOM, run, |tenant| &tenant.series)
 }
