@@ -13,7 +13,7 @@ bench: ## measure what the switch costs on this machine, as ratios, against goal
 	cargo build --release -p gimbal -p bench -p reactor --bin gimbal --bin bench --example floor
 	$${CARGO_TARGET_DIR:-target}/release/bench $(ARGS)
 
-calibrations: ## measure anew what ReFlex, FlashFQ, PARDA and gimbal-next must know of the simulated SSDs
+calibrations: ## measure anew what ReFlex, FlashFQ, PARDA and Level must know of the simulated SSDs
 	cargo build --release -p gimbal
 	for profile in dct983 dct983-b p3600 consumer-slc; do \
 		$${CARGO_TARGET_DIR:-target}/release/gimbal lab calibrate --profile $$profile --out calibrations/$$profile.toml || exit; \

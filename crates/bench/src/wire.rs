@@ -57,7 +57,7 @@ pub(crate) const BULK_WRITE: Measure = Measure {
 /// Fairness.
 pub(crate) const POLICY_COST: Measure = Measure {
     lines: &[Line::ratio("policy_cost", Goal::AtLeast(0.95))],
-    about: "IOPS of 4 KiB reads, QD 32, null device: scheduler gimbal / none",
+    about: "IOPS of 4 KiB reads, QD 32, null device: scheduler gimbal-fair / none",
     disturbed: true,
     run: policy_cost,
 };
@@ -129,7 +129,7 @@ fn policy_cost(bench: &Bench) -> Result<Vec<Reading>> {
         let arguments = [NULL[0], NULL[1], "--scheduler", scheduler];
         bench.programs.target(bench.cores, &arguments)
     };
-    let servers = [with("gimbal")?, with("none")?];
+    let servers = [with("gimbal-fair")?, with("none")?];
     let mut gimbal = Client::of_target(&servers[0], 1, KIB_4)?;
     let mut none = Client::of_target(&servers[1], 1, KIB_4)?;
     let tallies = alternate(bench, &mut [&mut gimbal, &mut none])?;

@@ -5,10 +5,9 @@
 //! IO is decided on its own: nothing is saved by looking at several at once.
 
 use sched::{
-    DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, Gimbal, GimbalConfig, Io, IoId, IoKind, Mark, Next,
-    Outcome, Policy, Priority, Reflex,
+    Calibration, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, Gimbal, GimbalConfig, GimbalFair,
+    GimbalFairConfig, Io, IoId, IoKind, Level, LevelConfig, Mark, Next, Outcome, Policy, Priority, Reflex,
 };
-use ssd::Calibration;
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos, TenantId};
 
@@ -39,11 +38,11 @@ pub enum Scheduler {
     /// First in, first out.
     None,
     /// As published.
-    GimbalPaper,
-    /// With the bounded lead.
     Gimbal,
+    /// With this project's repairs.
+    GimbalFair,
     /// Charging device time.
-    GimbalNext,
+    Level,
     /// ReFlex.
     Reflex,
     /// FlashFQ.
@@ -55,11 +54,9 @@ impl Scheduler {
         let constants = DeviceConstants::DCT983;
         match self {
             Scheduler::None => Box::new(Fifo::default()),
-            Scheduler::GimbalPaper => Box::new(Gimbal::new(GimbalConfig::paper(constants))),
-            Scheduler::Gimbal => Box::new(Gimbal::new(GimbalConfig::fair(constants))),
-            Scheduler::GimbalNext => {
-                Box::new(Gimbal::new(GimbalConfig::next(constants, DeviceCosts::DCT983)))
-            }
+            Scheduler::Gimbal => Box::new(Gimbal::new(GimbalConfig::published(constants))),
+            Scheduler::GimbalFair => Box::new(GimbalFair::new(GimbalFairConfig::new(constants))),
+            Scheduler::Level => Box::new(Level::new(LevelConfig::new(constants, DeviceCosts::DCT983))),
             Scheduler::Reflex => {
                 Box::new(Reflex::new(calibration().reflex.expect("ReFlex is calibrated for this SSD")))
             }

@@ -54,7 +54,7 @@ const VALUES: &[&str] = &[
     "[{}, 1]",
     "1979-05-27",
     "0x10",
-    "\"gimbal-paper\"",
+    "\"gimbal-fair\"",
     "\"emulated\"",
     "\"file\"",
     "\"127.0.0.1:0\"",

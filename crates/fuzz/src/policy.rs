@@ -8,9 +8,9 @@
 
 use crate::input::Input;
 use sched::{
-    Backlog, Cost, Credit, DeferredDeficit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig,
-    Halvings, Io, IoId, IoKind, LeadAmong, Mark, Next, Outcome, Policy, Priority, RateGrowth, ReadOverflow,
-    Share, Ticket, TokenSplit, WindowSizes, WriteCostRule,
+    Backlog, Cost, Credit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig, GimbalFair,
+    GimbalFairConfig, Halvings, InFlightLimits, Io, IoId, IoKind, Level, LevelConfig, Mark, Next, Outcome,
+    Policy, Priority, RoundConfig, Share, Ticket, WriteCostRule,
 };
 use std::collections::{BTreeMap, VecDeque};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
@@ -32,16 +32,32 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let policy: Box<dyn Policy> = match input.below(8) {
         0 => Box::new(Fifo::default()),
-        1..=4 => {
-            let config = config(&mut input);
+        1 => {
+            let config = gimbal(&mut input);
             if config.check().is_err() {
                 return;
             }
             Box::new(Gimbal::new(config))
         }
-        5 => Box::new(Gimbal::new(GimbalConfig::paper(DeviceConstants::DCT983))),
-        6 => Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983))),
-        _ => Box::new(Gimbal::new(GimbalConfig::next(DeviceConstants::DCT983, DeviceCosts::DCT983))),
+        2 => {
+            let slots_factor = any_number(&mut input, 4) as u32;
+            let lag_max = Bytes(any_number(&mut input, 1 << 20));
+            let config = GimbalFairConfig { gimbal: gimbal(&mut input), slots_factor, lag_max };
+            if config.check().is_err() {
+                return;
+            }
+            Box::new(GimbalFair::new(config))
+        }
+        3 | 4 => {
+            let config = level(&mut input);
+            if config.check().is_err() {
+                return;
+            }
+            Box::new(Level::new(config))
+        }
+        5 => Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983))),
+        6 => Box::new(GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983))),
+        _ => Box::new(Level::new(LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983))),
     };
     let mut run = Run {
         policy,
@@ -60,9 +76,9 @@ pub(crate) fn run(bytes: &[u8]) {
     run.drain();
 }
 
-/// Constants of any size, usually sensible ones.
-fn config(input: &mut Input<'_>) -> GimbalConfig {
-    let device = DeviceConstants {
+/// Constants of every size, most often sensible ones.
+fn any_device(input: &mut Input<'_>) -> DeviceConstants {
+    DeviceConstants {
         thresh_min: Nanos(any_number(input, 250_000)),
         thresh_max: Nanos(any_number(input, 1_500_000)),
         write_cost_best: any_cost(input, 5),
@@ -70,44 +86,53 @@ fn config(input: &mut Input<'_>) -> GimbalConfig {
         slots: any_number(input, 8) as u32,
         rate_min: ByteRate(any_number(input, 50 << 20)),
         rate_max: ByteRate(any_number(input, 4 << 30)),
-    };
+    }
+}
+
+fn any_round(input: &mut Input<'_>) -> RoundConfig {
+    RoundConfig {
+        quantum: Bytes(any_number(input, 128 << 10).max(QUANTUM_MIN)),
+        class_quotas: [0; 4].map(|_| any_number(input, 4) as u32),
+        limit_burst: Nanos(any_number(input, 1_000_000)),
+        reservation_burst: Nanos(any_number(input, 1_000_000)),
+    }
+}
+
+fn gimbal(input: &mut Input<'_>) -> GimbalConfig {
+    let device = any_device(input);
     GimbalConfig {
         device,
         rate_start: ByteRate(any_number(input, 1 << 30).max(device.rate_min.0).min(device.rate_max.0.max(1))),
         latency_weight: Halvings(input.below(18)),
         threshold_weight: input.flag().then(|| Halvings(input.below(18))),
         underutilised_growth: any_number(input, 8),
-        rate_growth: input.pick(&[RateGrowth::Always, RateGrowth::WhilePacingBinds]),
         completion_window: Bytes(any_number(input, 16 << 20)),
         completion_idle_max: Nanos(any_number(input, 10_000_000)),
         bucket_depth: Bytes(any_number(input, 256 << 10)),
-        token_split: input.pick(&[TokenSplit::ByCost, TokenSplit::ByCostAndTenants]),
-        read_overflow: input.pick(&[ReadOverflow::Whole, ReadOverflow::AtWriteCost]),
         write_cost_step: any_cost(input, 1),
         write_cost_period: Nanos(any_number(input, 100_000_000)),
         write_cost_rule: input.pick(&[WriteCostRule::SlowBesideReads, WriteCostRule::Slow]),
-        io_overhead: Bytes(any_number(input, 4096)),
-        costs: input.flag().then(|| any_costs(input)),
         slot_size: Bytes(any_number(input, 128 << 10)),
-        window: input.flag().then(|| any_window(input)),
-        quantum: Bytes(any_number(input, 128 << 10).max(QUANTUM_MIN)),
-        slots_factor: any_number(input, 4) as u32,
-        slots_per_tenant_min: any_number(input, 1) as u32,
-        deferred_deficit: input.pick(&[DeferredDeficit::Lost, DeferredDeficit::Kept]),
-        lead_max: input.flag().then(|| Bytes(any_number(input, 1 << 20))),
-        lead_among: input.pick(&[LeadAmong::Backlogged, LeadAmong::BackloggedOrFull]),
-        lead_catch_up: Bytes(any_number(input, 128 << 10)),
-        class_quotas: [0; 4].map(|_| any_number(input, 4) as u32),
         slot_ios_initial: any_number(input, 32) as u32,
-        limit_burst: Nanos(any_number(input, 1_000_000)),
-        reservation_burst: Nanos(any_number(input, 1_000_000)),
+        round: any_round(input),
     }
 }
 
-/// Usually valid ones.
-fn any_window(input: &mut Input<'_>) -> WindowSizes {
+fn level(input: &mut Input<'_>) -> LevelConfig {
+    LevelConfig {
+        device: any_device(input),
+        costs: any_costs(input),
+        in_flight: any_limits(input),
+        lag_max: Bytes(any_number(input, 1 << 20)),
+        lag_catch_up: Bytes(any_number(input, 128 << 10)),
+        round: any_round(input),
+    }
+}
+
+/// Mostly sound ones.
+fn any_limits(input: &mut Input<'_>) -> InFlightLimits {
     let uniform = Bytes(any_number(input, 1 << 20));
-    WindowSizes {
+    InFlightLimits {
         uniform,
         mixed: Bytes(any_number(input, 2 << 20)).max(uniform),
         alone: Bytes(any_number(input, 4 << 20)).max(uniform),
@@ -376,7 +401,7 @@ impl Run {
         }
         if let Some(view) = self.policy.ssd_view(self.now) {
             assert_eq!(view.active_tenants, 0);
-            assert!(view.window.is_none_or(|window| window.in_flight == Bytes::ZERO), "{:?}", view.window);
+            assert!(view.time_in_flight.is_none_or(|time| time.in_flight == Bytes::ZERO), "{view:?}");
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::serve_flags::{explain_config, explain_start};
 use crate::state_dir;
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -81,9 +82,9 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "config")]
     nqn: Option<String>,
     /// Scheduler: decides which IO goes to the SSD next, and when
-    #[arg(long, value_enum, conflicts_with = "config")]
-    scheduler: Option<Scheduler>,
-    /// Calibration of the device, for gimbal-next, reflex and flashfq (`gimbal lab calibrate` writes one)
+    #[arg(long, value_name = "NAME", value_parser = Schedulers, conflicts_with = "config")]
+    scheduler: Option<PolicyKind>,
+    /// Calibration of the device, for level, reflex and flashfq (`gimbal lab calibrate` writes one)
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     calibration: Option<PathBuf>,
     /// State of an emulated SSD's flash at the start
@@ -111,20 +112,32 @@ pub(crate) struct Args {
     pub(crate) log_format: Option<LogForm>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Scheduler {
-    /// Gimbal with a bounded service lag: shares also hold for tenants that have no free slot
-    Gimbal,
-    /// Gimbal with fair shares of device time, by a calibrated model of the device
-    GimbalNext,
-    /// Gimbal exactly as published
-    GimbalPaper,
-    /// ReFlex: tokens, by a calibrated model of the device
-    Reflex,
-    /// FlashFQ: equal shares of device time, by a calibrated model of the device
-    Flashfq,
-    /// First in, first out
-    None,
+/// The names of schedulers on the command line.
+#[derive(Clone)]
+struct Schedulers;
+
+impl TypedValueParser for Schedulers {
+    type Value = PolicyKind;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<PolicyKind, clap::Error> {
+        if let Some((old, new)) = value.to_str().and_then(|old| Some((old, sched::renamed(old)?))) {
+            let said = format!("the scheduler {old} is called {new} now: write --scheduler {new}\n");
+            return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, said).with_cmd(command));
+        }
+        let known = PossibleValuesParser::new(self.possible_values().into_iter().flatten());
+        let name = known.parse_ref(command, argument, value)?;
+        Ok(PolicyKind::ALL.into_iter().find(|kind| kind.name() == name).expect("it is one of these names"))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let shown = |kind: PolicyKind| PossibleValue::new(kind.name()).help(kind.about());
+        Some(Box::new(PolicyKind::ALL.into_iter().map(shown)))
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -326,14 +339,7 @@ fn simple(device: &str, args: &Args) -> anyhow::Result<Config> {
         config.subsystems[0].nqn.clone_from(nqn);
     }
     if let Some(scheduler) = args.scheduler {
-        config.devices[0].scheduler.policy = match scheduler {
-            Scheduler::Gimbal => PolicyKind::Gimbal,
-            Scheduler::GimbalNext => PolicyKind::GimbalNext,
-            Scheduler::GimbalPaper => PolicyKind::GimbalPaper,
-            Scheduler::Reflex => PolicyKind::Reflex,
-            Scheduler::Flashfq => PolicyKind::Flashfq,
-            Scheduler::None => PolicyKind::None,
-        };
+        config.devices[0].scheduler.policy = scheduler;
     }
     config.devices[0].scheduler.calibration.clone_from(&args.calibration);
     Ok(config)

@@ -61,7 +61,7 @@ warm_up = "5ms"
 duration = "20ms"
 interval = "5ms"
 alone = ["2ms", "5ms"]
-schedulers = ["none", "gimbal-fixed", "gimbal"]
+schedulers = ["none", "gimbal-fixed", "gimbal-fair"]
 [[case]]
 name = "clean"
 condition = "clean"
@@ -146,9 +146,10 @@ const SHARE_DIFFERENCE: f64 = 0.10;
 #[test]
 #[ignore = "two minutes, and for a machine with little else to do"]
 fn live_shares_of_the_bytes_lie_near_what_the_simulators_seeds_span() {
-    let simulated = lab_run(&["g7a", "--profile", "dct983", "--scheduler", "none,gimbal", "--json", "-"]);
+    let simulated =
+        lab_run(&["g7a", "--profile", "dct983", "--scheduler", "none,gimbal-fair", "--json", "-"]);
     let simulated = lines(&simulated);
-    let both = lab_run(&["g7a", "--quick", "--scheduler", "none,gimbal", "--live", "--json", "-"]);
+    let both = lab_run(&["g7a", "--quick", "--scheduler", "none,gimbal-fair", "--live", "--json", "-"]);
     let share =
         |line: &Value, group: usize| number(&line["groups"][group]["mb_per_s"]) / number(&line["mb_per_s"]);
     let mut seen = 0;

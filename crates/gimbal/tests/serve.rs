@@ -88,6 +88,28 @@ fn a_problem_at_the_start_is_one_line_that_says_what_to_do() {
 }
 
 #[test]
+fn an_old_name_of_a_scheduler_is_answered_with_the_new_one() {
+    for (old, new) in [("gimbal-paper", "gimbal"), ("gimbal-next", "level")] {
+        for arguments in [
+            ["serve", "--device", "null", "--scheduler", old].as_slice(),
+            &["lab", "run", "g7a", "--scheduler", old],
+            &["lab", "scale", "--scheduler", old],
+        ] {
+            let answer = output(arguments);
+            let said = String::from_utf8_lossy(&answer.stderr);
+            assert!(!answer.status.success(), "{arguments:?} was accepted");
+            assert!(
+                said.contains(&format!("the scheduler {old} is called {new} now")),
+                "{arguments:?}: {said}"
+            );
+        }
+    }
+    let unknown = output(&["serve", "--device", "null", "--scheduler", "fifo"]);
+    let said = String::from_utf8_lossy(&unknown.stderr);
+    assert!(said.contains("gimbal-fair, gimbal, level, reflex, flashfq, none"), "{said}");
+}
+
+#[test]
 fn config_check_judges_a_file() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gimbal.toml");
     let example = example.to_str().expect("text");

@@ -114,12 +114,12 @@ pub struct SchedulerPoint {
     pub write_ewma_us: Option<f64>,
     /// Threshold of the writes, microseconds.
     pub write_threshold_us: f64,
-    /// Target rate, 10^6 bytes per second.
-    pub target_mb_per_s: f64,
+    /// Target rate, 10^6 bytes per second; `None` if nothing is paced.
+    pub target_mb_per_s: Option<f64>,
     /// Price of a written byte.
     pub write_cost: f64,
-    /// Wear of the flash as the scheduler finds it, from 0 (clean) to 1 (fragmented); `None` if it does not look for it.
-    pub wear: Option<f64>,
+    /// How fragmented the scheduler finds the flash, from 0 (clean) to 1 (fragmented); `None` if it does not look for it.
+    pub fragmentation: Option<f64>,
 }
 
 impl Record {
@@ -262,9 +262,9 @@ fn course(result: &Measured, warm_up: f64) -> Vec<SchedulerPoint> {
         read_threshold_us: micros(view.reads.threshold),
         write_ewma_us: view.writes.ewma.map(micros),
         write_threshold_us: micros(view.writes.threshold),
-        target_mb_per_s: view.target_rate.0 as f64 / 1e6,
+        target_mb_per_s: view.pacing.map(|pacing| pacing.target_rate.0 as f64 / 1e6),
         write_cost: view.write_cost.as_f64(),
-        wear: view.wear.map(|wear| wear.as_f64()),
+        fragmentation: view.fragmentation.map(|fragmentation| fragmentation.as_f64()),
     };
     result.views.iter().map(point).collect()
 }

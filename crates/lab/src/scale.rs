@@ -95,7 +95,7 @@ mod tests {
 
     fn made(tenants: u32) -> World {
         let profile = Profile::default();
-        let setup = Scheduler::Gimbal.setup(&profile).expect("it needs no calibration");
+        let setup = Scheduler::GimbalFair.setup(&profile).expect("it needs no calibration");
         world(&profile, &setup, tenants, Nanos::millis(20))
     }
 

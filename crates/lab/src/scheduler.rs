@@ -1,9 +1,9 @@
 //! Schedulers by name: what stands before the SSD in a run, and what holds the clients back, made for the SSD at hand.
 
-use sched::{DeviceConstants, GimbalConfig};
+use sched::{Calibration, DeviceConstants, GimbalConfig, GimbalFairConfig, LevelConfig};
 use sim::LatencyScope;
 use sim::{ClientChoice, PolicyChoice};
-use ssd::{Calibration, Profile};
+use ssd::Profile;
 use std::fmt;
 use units::Nanos;
 
@@ -21,11 +21,11 @@ pub enum Scheduler {
     /// Gimbal as published, but with a threshold that does not follow the latency: what the paper's figure 17 argues against.
     GimbalFixed,
     /// Gimbal as published.
-    GimbalPaper,
-    /// Gimbal as this project runs it.
     Gimbal,
-    /// Gimbal that charges what an IO takes of the SSD.
-    GimbalNext,
+    /// Gimbal with this project's repairs.
+    GimbalFair,
+    /// This project's own: charges what an IO takes of the SSD.
+    Level,
 }
 
 /// What a scheduler is in a world.
@@ -63,6 +63,26 @@ impl fmt::Display for NotCalibrated {
 
 impl std::error::Error for NotCalibrated {}
 
+/// No scheduler is called that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownScheduler {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        if let Some(new) = sched::renamed(name) {
+            return write!(f, "the scheduler {name} is called {new} now: write {new}");
+        }
+        let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
+        write!(f, "there is no scheduler {name}; there are {}", known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownScheduler {}
+
 /// The fixed threshold of [`Scheduler::GimbalFixed`] (Gimbal, figure 17).
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
@@ -83,9 +103,9 @@ impl Scheduler {
         Scheduler::Flashfq,
         Scheduler::Parda,
         Scheduler::GimbalFixed,
-        Scheduler::GimbalPaper,
         Scheduler::Gimbal,
-        Scheduler::GimbalNext,
+        Scheduler::GimbalFair,
+        Scheduler::Level,
     ];
 
     /// As experiments, results and `gimbal serve` call it.
@@ -96,20 +116,24 @@ impl Scheduler {
             Scheduler::Flashfq => "flashfq",
             Scheduler::Parda => "parda",
             Scheduler::GimbalFixed => "gimbal-fixed",
-            Scheduler::GimbalPaper => "gimbal-paper",
             Scheduler::Gimbal => "gimbal",
-            Scheduler::GimbalNext => "gimbal-next",
+            Scheduler::GimbalFair => "gimbal-fair",
+            Scheduler::Level => "level",
         }
     }
 
     /// The scheduler of a name.
-    pub fn named(name: &str) -> Option<Scheduler> {
-        Scheduler::ALL.into_iter().find(|scheduler| scheduler.name() == name)
+    ///
+    /// # Errors
+    /// No scheduler is called that, or not any more.
+    pub fn named(name: &str) -> Result<Scheduler, UnknownScheduler> {
+        let known = Scheduler::ALL.into_iter().find(|scheduler| scheduler.name() == name);
+        known.ok_or_else(|| UnknownScheduler { name: name.to_owned() })
     }
 
     /// Whether it is one of those that a paper's claims about Gimbal are judged by.
     pub fn is_gimbal(self) -> bool {
-        matches!(self, Scheduler::GimbalPaper | Scheduler::Gimbal | Scheduler::GimbalNext)
+        matches!(self, Scheduler::Gimbal | Scheduler::GimbalFair | Scheduler::Level)
     }
 
     /// The scheduler for an SSD of this profile, with the calibration that comes with the lab.
@@ -143,12 +167,15 @@ impl Scheduler {
             }
             Scheduler::GimbalFixed => {
                 let device = DeviceConstants { thresh_max: FIXED_THRESHOLD, ..device };
-                PolicyChoice::Gimbal(GimbalConfig { threshold_weight: None, ..GimbalConfig::paper(device) })
+                PolicyChoice::Gimbal(GimbalConfig {
+                    threshold_weight: None,
+                    ..GimbalConfig::published(device)
+                })
             }
-            Scheduler::GimbalPaper => PolicyChoice::Gimbal(GimbalConfig::paper(device)),
-            Scheduler::Gimbal => PolicyChoice::Gimbal(GimbalConfig::fair(device)),
-            Scheduler::GimbalNext => {
-                PolicyChoice::Gimbal(GimbalConfig::next(device, calibration.gimbal_next.ok_or_else(missing)?))
+            Scheduler::Gimbal => PolicyChoice::Gimbal(GimbalConfig::published(device)),
+            Scheduler::GimbalFair => PolicyChoice::GimbalFair(GimbalFairConfig::new(device)),
+            Scheduler::Level => {
+                PolicyChoice::Level(LevelConfig::new(device, calibration.level.ok_or_else(missing)?))
             }
         };
         Ok(Setup { policy, clients })
@@ -167,6 +194,17 @@ mod tests {
                 scheduler.setup(&profile).unwrap_or_else(|missing| panic!("{missing}"));
             }
         }
+    }
+
+    #[test]
+    fn an_old_name_is_answered_with_the_new_one() {
+        for (old, new) in [("gimbal-paper", "gimbal"), ("gimbal-next", "level")] {
+            let said = Scheduler::named(old).expect_err("it was renamed").to_string();
+            assert_eq!(said, format!("the scheduler {old} is called {new} now: write {new}"));
+            assert_eq!(Scheduler::named(new).map(Scheduler::name), Ok(new));
+        }
+        let said = Scheduler::named("fifo").expect_err("there is none").to_string();
+        assert!(said.starts_with("there is no scheduler fifo; there are none, reflex"), "{said}");
     }
 
     #[test]

@@ -6,13 +6,13 @@
 //!
 //! ```text
 //!   cargo run --release -p sched --example decision_cost              the table: least and median of several rounds
-//!   cargo run --release -p sched --example decision_cost -- 100000 gimbal unqueued 16
+//!   cargo run --release -p sched --example decision_cost -- 100000 level unqueued 16
 //!                                            one run of so many IOs, for `valgrind --tool=callgrind` and `perf`
 //! ```
 
 use sched::{
-    DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig, Io, IoId, IoKind, Mark, Next, Outcome,
-    Policy, Priority,
+    DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig, GimbalFair, GimbalFairConfig, Io, IoId,
+    IoKind, Level, LevelConfig, Mark, Next, Outcome, Policy, Priority,
 };
 use std::collections::VecDeque;
 use std::env;
@@ -26,7 +26,7 @@ const WARM_UP_IOS: u64 = 100_000;
 /// What the device says of every IO.
 const LATENCY: Nanos = Nanos::micros(90);
 
-const POLICIES: [&str; 4] = ["none", "gimbal-paper", "gimbal", "gimbal-next"];
+const POLICIES: [&str; 4] = ["none", "gimbal", "gimbal-fair", "level"];
 /// Known tenants, of which sixteen are active.
 const CROWDS: [u32; 2] = [ACTIVE, 4096];
 
@@ -45,7 +45,7 @@ struct Load {
 const LOADS: [Load; 4] = [
     // Whatever arrives leaves at once: every IO takes its tenant from idle to active and back.
     Load { name: "unqueued", depth: 8, pace: Nanos::micros(20), kinds: &[(IoKind::Read, Bytes::kib(4))] },
-    // More than the slots hold: tenants are deferred, promoted, and held to the bounded lead.
+    // More than the slots hold: tenants are deferred, promoted, and held to the bounded service lag.
     Load { name: "backlogged", depth: 128, pace: Nanos::micros(20), kinds: &[(IoKind::Read, Bytes::kib(4))] },
     // More than the rate lets through: every IO waits for its token bucket.
     Load { name: "paced", depth: 8, pace: Nanos::micros(1), kinds: &[(IoKind::Read, Bytes::kib(128))] },
@@ -64,11 +64,9 @@ const LOADS: [Load; 4] = [
 fn policy(name: &str) -> Box<dyn Policy> {
     match name {
         "none" => Box::new(Fifo::default()),
-        "gimbal-paper" => Box::new(Gimbal::new(GimbalConfig::paper(DeviceConstants::DCT983))),
-        "gimbal" => Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983))),
-        "gimbal-next" => {
-            Box::new(Gimbal::new(GimbalConfig::next(DeviceConstants::DCT983, DeviceCosts::DCT983)))
-        }
+        "gimbal" => Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983))),
+        "gimbal-fair" => Box::new(GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983))),
+        "level" => Box::new(Level::new(LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983))),
         other => panic!("no policy {other}: it is one of {POLICIES:?}"),
     }
 }

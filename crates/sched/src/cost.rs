@@ -37,12 +37,6 @@ impl Cost {
         Bytes(((bytes.0 as u128 * self.0 as u128) >> FRACTION_BITS) as u64)
     }
 
-    /// This cost × `numerator / denominator`, rounded down, but neither zero nor more than the largest cost.
-    pub(crate) fn scaled(self, numerator: u64, denominator: u64) -> Cost {
-        let fixed = u128::from(self.0) * u128::from(numerator) / u128::from(denominator);
-        Cost(u32::try_from(fixed).unwrap_or(u32::MAX).max(1))
-    }
-
     /// Half way to `other`, rounded up so that repeated halving arrives.
     pub(crate) const fn midway(self, other: Cost) -> Cost {
         Cost((self.0 as u64 + other.0 as u64).div_ceil(2) as u32)
@@ -79,13 +73,6 @@ mod tests {
         assert_eq!(Cost::ONE.of(Bytes(4096)), Bytes(4096));
         assert_eq!(Cost::ratio(9, 1).of(Bytes::kib(4)), Bytes::kib(36));
         assert_eq!(Cost::ratio(3, 2).of(Bytes::kib(4)), Bytes::kib(6));
-    }
-
-    #[test]
-    fn scaling_never_reaches_zero() {
-        assert_eq!(Cost::ratio(9, 1).scaled(2, 3), Cost::ratio(6, 1));
-        assert!(Cost::ONE.scaled(1, 1 << 40) > Cost::ratio(0, 1));
-        assert!(Cost::ONE.scaled(1 << 40, 1) > Cost::ratio(9, 1));
     }
 
     #[test]

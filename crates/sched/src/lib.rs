@@ -13,11 +13,16 @@
 
 extern crate alloc;
 
+mod calibration;
 mod client;
 mod cost;
+mod device;
+mod drr;
 mod flashfq;
 mod gimbal;
+mod gimbal_fair;
 mod io;
+mod level;
 mod lines;
 mod none;
 mod policy;
@@ -26,21 +31,32 @@ mod view;
 #[cfg(test)]
 mod withdrawals;
 
+pub use calibration::{Calibration, CalibrationError};
 pub use client::{
     ClientWindow, CreditWindow, Fixed, LatencySample, LocalQueue, PardaConfig, PardaWindow, VirtualView,
     VirtualViewKeeper, VmShares,
 };
 pub use cost::Cost;
+pub use device::DeviceConstants;
+pub use drr::RoundConfig;
 pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
-pub use gimbal::{
-    CostCurve, DeferredDeficit, DeviceConstants, DeviceCosts, Gimbal, GimbalConfig, Halvings, LeadAmong,
-    RateGrowth, ReadOverflow, StateCosts, TokenSplit, Wear, WindowSizes, WriteCostRule,
-};
+pub use gimbal::{Gimbal, GimbalConfig, Halvings, WriteCostRule};
+pub use gimbal_fair::{GimbalFair, GimbalFairConfig};
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
+pub use level::{CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Level, LevelConfig, StateCosts};
 pub use none::Fifo;
 pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
-pub use view::{Congestion, MonitorView, SsdView, TenantView, WindowView};
+pub use view::{Congestion, MonitorView, PacingView, SsdView, TenantView, TimeInFlightView};
+
+/// What the scheduler that once had this name is called now.
+pub fn renamed(name: &str) -> Option<&'static str> {
+    match name {
+        "gimbal-paper" => Some("gimbal"),
+        "gimbal-next" => Some("level"),
+        _ => None,
+    }
+}
 
 /// Random cases for a property.
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a scheduler shows to people and monitors: plain values, copied out, never read back by a decision.
 
-use crate::{Cost, Credit, Wear};
+use crate::{Cost, Credit, Fragmentation};
 use units::{ByteRate, Bytes, Nanos};
 
 /// How loaded one kind of IO finds the SSD (Gimbal §3.2).
@@ -34,30 +34,37 @@ pub struct SsdView {
     pub reads: MonitorView,
     /// Latency of writes.
     pub writes: MonitorView,
-    /// The rate at which IOs are let through.
-    pub target_rate: ByteRate,
-    /// The rate at which IOs completed in the last full window; `None` while unknown.
-    pub completion_rate: Option<ByteRate>,
     /// Price of a written byte.
     pub write_cost: Cost,
-    /// How worn the flash is found to be; `None` unless IOs are charged what they take of the SSD.
-    pub wear: Option<Wear>,
+    /// Tenants with backlog or IOs in flight.
+    pub active_tenants: usize,
+    /// How IOs are paced; `None` if they are not.
+    pub pacing: Option<PacingView>,
+    /// How fragmented the flash is found to be; `None` unless IOs are charged what they take of the SSD.
+    pub fragmentation: Option<Fragmentation>,
+    /// How much device time is in flight; `None` if that is not bounded.
+    pub time_in_flight: Option<TimeInFlightView>,
+}
+
+/// A rate, and the token buckets that it fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacingView {
+    /// The rate at which IOs are let through.
+    pub target_rate: ByteRate,
+    /// The rate at which IOs completed when it was last measured; `None` while unknown.
+    pub completion_rate: Option<ByteRate>,
     /// What the read bucket could pay now (zero while it is in debt).
     pub read_tokens: Bytes,
     /// What the write bucket could pay now (zero while it is in debt).
     pub write_tokens: Bytes,
-    /// Tenants with backlog or IOs in flight.
-    pub active_tenants: usize,
-    /// How much device time may be in flight; `None` if that is not bounded.
-    pub window: Option<WindowView>,
 }
 
 /// The device time in flight, counted in bytes as costs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowView {
-    /// As soon as there is so much, nothing goes.
-    pub size: Bytes,
-    /// There is so much.
+pub struct TimeInFlightView {
+    /// As soon as so much is in flight, nothing goes.
+    pub limit: Bytes,
+    /// So much is in flight.
     pub in_flight: Bytes,
 }
 
@@ -68,13 +75,13 @@ pub struct TenantView {
     pub queued: usize,
     /// IOs submitted and not yet ended.
     pub in_flight: usize,
-    /// Virtual slots with an IO in flight; none where a window bounds what is in flight.
+    /// Virtual slots with an IO in flight; zero under a scheduler without slots.
     pub slots_busy: u32,
-    /// Virtual slots the tenant may use now; none where a window does.
+    /// Virtual slots the tenant may use now; zero under a scheduler without slots.
     pub slots_allotted: u32,
     /// IOs the tenant may have outstanding.
     pub credit: Credit,
-    /// Weighted bytes, divided by its weight, that it has had more than the least-served tenant with backlog. Always zero
-    /// unless leads are bounded.
-    pub lead: Bytes,
+    /// How far the least-served tenant with backlog lags behind this one, in weighted bytes / weight. Always zero where the lag is
+    /// not bounded.
+    pub service_lag: Bytes,
 }

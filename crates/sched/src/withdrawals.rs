@@ -4,8 +4,9 @@ extern crate std;
 
 use crate::lines::touched;
 use crate::{
-    DeviceConstants, Done, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, Io, IoId, IoKind, LinearCost,
-    Mark, Millitokens, Next, Outcome, Policy, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
+    DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, GimbalFair,
+    GimbalFairConfig, Io, IoId, IoKind, Level, LevelConfig, LinearCost, Mark, Millitokens, Next, Outcome,
+    Policy, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -18,6 +19,7 @@ const TENANTS: u64 = 3;
 
 /// Every scheduler, new.
 fn every() -> Vec<(&'static str, Box<dyn Policy>)> {
+    let device = DeviceConstants::DCT983;
     let cost = LinearCost { base: Nanos::micros(10), per_kib: Nanos(100) };
     let flashfq = FlashfqConfig {
         reads: cost,
@@ -31,8 +33,9 @@ fn every() -> Vec<(&'static str, Box<dyn Policy>)> {
     let reflex = ReflexConfig::new(Millitokens::TOKEN, Millitokens::tokens(10), vec![point]);
     vec![
         ("none", Box::new(Fifo::default()) as Box<dyn Policy>),
-        ("gimbal-paper", Box::new(Gimbal::new(GimbalConfig::paper(DeviceConstants::DCT983)))),
-        ("gimbal", Box::new(Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983)))),
+        ("gimbal", Box::new(Gimbal::new(GimbalConfig::published(device)))),
+        ("gimbal-fair", Box::new(GimbalFair::new(GimbalFairConfig::new(device)))),
+        ("level", Box::new(Level::new(LevelConfig::new(device, DeviceCosts::DCT983)))),
         ("flashfq", Box::new(Flashfq::new(flashfq))),
         ("reflex", Box::new(Reflex::new(reflex))),
     ]

@@ -5,14 +5,44 @@ mod world;
 
 use books::Books;
 use proptest::prelude::*;
-use sched::{Backlog, Done, Gimbal, Io, Next, Outcome, Policy, Share, WindowView};
+use sched::{Backlog, Done, Gimbal, GimbalFair, Io, Level, Next, Outcome, Policy, Share, TimeInFlightView};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
-use world::{Dice, Event, Variant, World};
+use world::{Config, Dice, Event, Variant, World};
+
+/// What a switch promises, by its constants.
+#[derive(Clone, Copy)]
+struct Bounds {
+    bucket_depth: u64,
+    slots: u32,
+    lag_max: Option<Bytes>,
+    charge_min: Bytes,
+}
+
+impl Bounds {
+    fn of(config: &Config) -> Bounds {
+        let none = Bounds { bucket_depth: 0, slots: 0, lag_max: None, charge_min: Bytes::ZERO };
+        match config {
+            Config::Gimbal(config) => {
+                Bounds { bucket_depth: config.bucket_depth.0, slots: config.device.slots, ..none }
+            }
+            Config::Fair(config) => Bounds {
+                bucket_depth: config.gimbal.bucket_depth.0,
+                slots: config.slots(),
+                lag_max: Some(config.lag_max),
+                ..none
+            },
+            Config::Level(config) => {
+                Bounds { lag_max: Some(config.lag_max), charge_min: config.in_flight.io_min, ..none }
+            }
+        }
+    }
+}
 
 /// A switch, and beside it what every IO ever given to it should be doing.
-struct Run {
+struct Run<P> {
     world: World,
-    gimbal: Gimbal,
+    bounds: Bounds,
+    switch: P,
     now: Instant,
     shares: Vec<Share>,
     books: Books,
@@ -23,15 +53,15 @@ struct Run {
     length_max: u64,
 }
 
-impl Run {
-    fn new(world: World, shares: Vec<Share>) -> Run {
-        let mut gimbal = Gimbal::new(world.config());
+impl<P: Policy + Clone> Run<P> {
+    fn new(world: World, mut switch: P, shares: Vec<Share>) -> Run<P> {
         for (tenant, &share) in shares.iter().enumerate() {
-            gimbal.set_share(Instant::ZERO, TenantId(tenant as u32), share);
+            switch.set_share(Instant::ZERO, TenantId(tenant as u32), share);
         }
         Run {
             world,
-            gimbal,
+            bounds: Bounds::of(&world.config()),
+            switch,
             now: Instant::ZERO,
             slots_busy: vec![0; shares.len()],
             shares,
@@ -43,8 +73,9 @@ impl Run {
     }
 
     fn wait(&mut self, span: Nanos) {
-        let rate = self.gimbal.ssd_view(self.now).expect("Gimbal measures the SSD").target_rate;
-        self.supplied += u128::from(rate.0) * u128::from(span.0);
+        let view = self.switch.ssd_view(self.now).expect("it measures the SSD");
+        let rate = view.pacing.map_or(0, |pacing| pacing.target_rate.0);
+        self.supplied += u128::from(rate) * u128::from(span.0);
         self.now += span;
     }
 
@@ -53,9 +84,9 @@ impl Run {
             Event::Wait(span) => self.wait(span),
             Event::Arrival(io) => {
                 self.books.on_arrival(&io);
-                self.gimbal.on_arrival(self.now, io);
+                self.switch.on_arrival(self.now, io);
             }
-            Event::Withdraw(tenant) => self.books.withdraw(&mut self.gimbal, self.now, tenant),
+            Event::Withdraw(tenant) => self.books.withdraw(&mut self.switch, self.now, tenant),
             Event::Completion { index, latency } => self.complete(index, latency),
         }
         self.submit_all();
@@ -64,42 +95,40 @@ impl Run {
     fn complete(&mut self, index: usize, latency: Option<Nanos>) {
         let io = self.books.end(index);
         let outcome = latency.map_or(Outcome::Failed, |latency| Outcome::Success { latency });
-        let credit = self.gimbal.on_completion(self.now, Done { io, outcome });
+        let credit = self.switch.on_completion(self.now, Done { io, outcome });
         assert!(credit.0 > 0, "{} is told to have nothing outstanding", io.tenant);
-        assert_eq!(credit, self.gimbal.credit(io.tenant));
+        assert_eq!(credit, self.switch.credit(io.tenant));
         self.slots_busy[io.tenant.index()] = self.busy_and_allotted(io.tenant).0;
     }
 
     fn submit_all(&mut self) {
         loop {
-            match self.gimbal.next(self.now) {
+            match self.switch.next(self.now) {
                 Next::Submit(io) => self.on_submit(io),
                 Next::WakeAt(moment) => break self.check_wake(moment),
                 Next::Idle => break self.check_idle(),
             }
         }
-        assert_eq!(self.gimbal.backlog(), self.books.backlog());
+        assert_eq!(self.switch.backlog(), self.books.backlog());
     }
 
     fn on_submit(&mut self, io: Io) {
         self.books.on_submit(io);
         self.submitted += u128::from(io.length.0) * 1_000_000_000;
         self.length_max = self.length_max.max(io.length.0);
-        let depth = self.world.config().bucket_depth.0.max(self.length_max);
+        let depth = self.bounds.bucket_depth.max(self.length_max);
         let bound = 2 * u128::from(depth) * 1_000_000_000 + self.supplied;
-        let config = self.world.config();
-        if let Some(sizes) = config.window {
-            let window = self.window();
+        if let Some(time) = self.time_in_flight() {
             let charge = u64::from(io.mark.0);
-            assert!(window.in_flight.0 - charge < window.size.0, "{charge} for {io:?} into {window:?}");
-            assert!(charge >= sizes.io_min.0, "{charge} for {io:?}");
+            assert!(time.in_flight.0 - charge < time.limit.0, "{charge} for {io:?} into {time:?}");
+            assert!(charge >= self.bounds.charge_min.0, "{charge} for {io:?}");
         } else {
             assert!(self.submitted <= bound, "{} submitted, bound {bound}", self.submitted);
         }
         let before = self.slots_busy[io.tenant.index()];
         let (busy, allotted) = self.busy_and_allotted(io.tenant);
         let bound = if self.shares[io.tenant.index()].reservation.is_some() {
-            allotted.max(self.world.config().slots())
+            allotted.max(self.bounds.slots)
         } else {
             allotted
         };
@@ -107,13 +136,12 @@ impl Run {
         self.slots_busy[io.tenant.index()] = busy;
     }
 
-    fn window(&self) -> WindowView {
-        let view = self.gimbal.ssd_view(self.now).expect("Gimbal measures the SSD");
-        view.window.expect("there is one")
+    fn time_in_flight(&self) -> Option<TimeInFlightView> {
+        self.switch.ssd_view(self.now).expect("it measures the SSD").time_in_flight
     }
 
     fn busy_and_allotted(&self, tenant: TenantId) -> (u32, u32) {
-        let view = self.gimbal.tenant_view(tenant).expect("the tenant has been seen");
+        let view = self.switch.tenant_view(tenant).expect("the tenant has been seen");
         (view.slots_busy, view.slots_allotted)
     }
 
@@ -122,27 +150,25 @@ impl Run {
         assert!(moment > self.now, "to be woken at {moment:?}, which is not after {:?}", self.now);
         let before = moment - Nanos(1);
         if before > self.now {
-            let early = self.gimbal.clone().next(before);
+            let early = self.switch.clone().next(before);
             assert_eq!(early, Next::WakeAt(moment), "one nanosecond early");
         }
         if self.shares.iter().all(|share| *share == Share::EQUAL) {
-            let there = self.gimbal.clone().next(moment);
+            let there = self.switch.clone().next(moment);
             assert!(matches!(there, Next::Submit(_)), "{there:?} at the instant that was named");
         }
     }
 
-    /// Without a named instant, whoever has backlog has no slot or is too far ahead; the least-served is never ahead. Or the window is
-    /// full, or the tenant has IOs in it whose end it waits for.
+    /// Without a named instant, every tenant with backlog has no slot or is ahead of others; the least-served is never ahead. Or all of
+    /// the device time is in flight, or the tenant has IOs in flight whose end it waits for.
     fn check_idle(&self) {
-        let is_full = self.world.config().window.is_some_and(|_| {
-            let WindowView { size, in_flight } = self.window();
-            in_flight >= size
-        });
+        let time = self.time_in_flight();
+        let is_full = time.is_some_and(|TimeInFlightView { limit, in_flight }| in_flight >= limit);
         for tenant in self.books.backlogged() {
-            let view = self.gimbal.tenant_view(tenant).expect("the tenant has been seen");
-            let is_ahead = self.world.config().lead_max.is_some_and(|lead_max| view.lead > lead_max);
+            let view = self.switch.tenant_view(tenant).expect("the tenant has been seen");
+            let is_ahead = self.bounds.lag_max.is_some_and(|lag_max| view.service_lag > lag_max);
             assert!(
-                if self.world.config().window.is_some() {
+                if time.is_some() {
                     is_full || is_ahead || view.in_flight > 0
                 } else {
                     view.slots_busy >= view.slots_allotted || is_ahead
@@ -155,12 +181,12 @@ impl Run {
     /// Lets everything end and checks that all books are empty.
     fn drain(mut self) {
         let mut rounds = 0;
-        while self.gimbal.backlog() != Backlog::default() {
+        while self.switch.backlog() != Backlog::default() {
             rounds += 1;
-            assert!(rounds < 100_000, "{:?} never ends", self.gimbal.backlog());
+            assert!(rounds < 100_000, "{:?} never ends", self.switch.backlog());
             if self.books.in_flight.is_empty() {
-                let Next::WakeAt(moment) = self.gimbal.next(self.now) else {
-                    panic!("nothing in flight, yet no instant is named: {:?}", self.gimbal.backlog());
+                let Next::WakeAt(moment) = self.switch.next(self.now) else {
+                    panic!("nothing in flight, yet no instant is named: {:?}", self.switch.backlog());
                 };
                 self.wait(moment.since(self.now));
             } else {
@@ -170,20 +196,28 @@ impl Run {
         }
         self.books.assert_settled();
         for tenant in (0..self.world.tenants).map(TenantId) {
-            if let Some(view) = self.gimbal.tenant_view(tenant) {
+            if let Some(view) = self.switch.tenant_view(tenant) {
                 assert_eq!((view.queued, view.in_flight, view.slots_busy), (0, 0, 0), "{tenant}");
-                self.gimbal.forget(self.now, tenant);
+                self.switch.forget(self.now, tenant);
             }
         }
-        let view = self.gimbal.ssd_view(self.now).expect("Gimbal measures the SSD");
+        let view = self.switch.ssd_view(self.now).expect("it measures the SSD");
         assert_eq!(view.active_tenants, 0);
-        assert!(view.window.is_none_or(|window| window.in_flight == Bytes::ZERO), "{:?}", view.window);
-        assert_eq!(self.gimbal.next(self.now), Next::Idle);
+        assert!(view.time_in_flight.is_none_or(|time| time.in_flight == Bytes::ZERO), "{view:?}");
+        assert_eq!(self.switch.next(self.now), Next::Idle);
     }
 }
 
 fn run(world: World, shares: Vec<Share>) {
-    let mut run = Run::new(world, shares);
+    match world.config() {
+        Config::Gimbal(config) => run_with(Gimbal::new(config), world, shares),
+        Config::Fair(config) => run_with(GimbalFair::new(config), world, shares),
+        Config::Level(config) => run_with(Level::new(config), world, shares),
+    }
+}
+
+fn run_with(switch: impl Policy + Clone, world: World, shares: Vec<Share>) {
+    let mut run = Run::new(world, switch, shares);
     let mut events = world.events();
     for _ in 0..world.steps {
         let event = events.next(run.books.in_flight.len());

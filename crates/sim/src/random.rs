@@ -11,8 +11,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
-    DeviceConstants, DeviceCosts, FlashfqConfig, GimbalConfig, LinearCost, Millitokens, PardaConfig,
-    Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
+    DeviceConstants, DeviceCosts, FlashfqConfig, GimbalConfig, GimbalFairConfig, LevelConfig, LinearCost,
+    Millitokens, PardaConfig, Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
 };
 use ssd::{Condition, Profile};
 use units::{ByteRate, Bytes, Instant, Nanos};
@@ -55,7 +55,7 @@ fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
         0 => PolicyChoice::None,
         1 | 2 => PolicyChoice::Reflex(reflex(random)),
         3 | 4 => PolicyChoice::Flashfq(flashfq(random)),
-        _ => PolicyChoice::Gimbal(gimbal(random)),
+        _ => gimbal_or_level(random),
     }
 }
 
@@ -104,18 +104,21 @@ fn clients(random: &mut Xoshiro256PlusPlus) -> ClientChoice {
     ClientChoice::Parda { config, scope }
 }
 
-fn gimbal(random: &mut Xoshiro256PlusPlus) -> GimbalConfig {
-    let device = DeviceConstants::DCT983;
-    let mut config = match random.random_range(0..8) {
-        0 => GimbalConfig::next(device, DeviceCosts::DCT983),
-        1 => GimbalConfig::fair(device),
-        _ => GimbalConfig::paper(device),
-    };
-    config.device.slots = random.random_range(1..=16);
-    config.slots_per_tenant_min = random.random_range(1..=3);
-    config.bucket_depth = Bytes::kib(*[4, 64, 256, 1024].choose(random).expect("not empty"));
-    config.write_cost_period = Nanos::millis(random.random_range(1..100));
-    config
+/// Any of the three that share the round.
+fn gimbal_or_level(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
+    let variant = random.random_range(0..8);
+    let device = DeviceConstants { slots: random.random_range(1..=16), ..DeviceConstants::DCT983 };
+    let bucket_depth = Bytes::kib(*[4, 64, 256, 1024].choose(random).expect("not empty"));
+    let write_cost_period = Nanos::millis(random.random_range(1..100));
+    let varied = |config| GimbalConfig { bucket_depth, write_cost_period, ..config };
+    match variant {
+        0 => PolicyChoice::Level(LevelConfig::new(device, DeviceCosts::DCT983)),
+        1 => {
+            let fair = GimbalFairConfig::new(device);
+            PolicyChoice::GimbalFair(GimbalFairConfig { gimbal: varied(fair.gimbal), ..fair })
+        }
+        _ => PolicyChoice::Gimbal(varied(GimbalConfig::published(device))),
+    }
 }
 
 fn tenant(n: usize, duration: Nanos, random: &mut Xoshiro256PlusPlus) -> TenantSpec {

@@ -3,7 +3,8 @@
 use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
-    Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, PardaConfig, Policy, Reflex, ReflexConfig, Share,
+    Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, GimbalFair, GimbalFairConfig, Level, LevelConfig,
+    PardaConfig, Policy, Reflex, ReflexConfig, Share,
 };
 use ssd::{Condition, Profile};
 use units::{Instant, Nanos};
@@ -46,8 +47,12 @@ impl World {
 pub enum PolicyChoice {
     /// First in, first out.
     None,
-    /// Gimbal with these constants.
+    /// Gimbal as published, with these constants.
     Gimbal(GimbalConfig),
+    /// The repaired Gimbal with these constants.
+    GimbalFair(GimbalFairConfig),
+    /// Level with these constants and this calibration.
+    Level(LevelConfig),
     /// ReFlex with this calibration.
     Reflex(ReflexConfig),
     /// FlashFQ with this calibration.
@@ -60,6 +65,8 @@ impl PolicyChoice {
         match self {
             PolicyChoice::None => Box::new(Fifo::default()),
             PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(*config)),
+            PolicyChoice::GimbalFair(config) => Box::new(GimbalFair::new(*config)),
+            PolicyChoice::Level(config) => Box::new(Level::new(*config)),
             PolicyChoice::Reflex(config) => Box::new(Reflex::new(config.clone())),
             PolicyChoice::Flashfq(config) => Box::new(Flashfq::new(*config)),
         }
@@ -70,6 +77,8 @@ impl PolicyChoice {
         match self {
             PolicyChoice::None => "none",
             PolicyChoice::Gimbal(_) => "gimbal",
+            PolicyChoice::GimbalFair(_) => "gimbal-fair",
+            PolicyChoice::Level(_) => "level",
             PolicyChoice::Reflex(_) => "reflex",
             PolicyChoice::Flashfq(_) => "flashfq",
         }

@@ -68,7 +68,10 @@ fn the_points_of_a_series_add_up_to_the_whole() {
             shown.clone().all(|beyond| beyond == 0),
             "world {seed}: a report that is not at the end of an interval"
         );
-        let gimbal = matches!(world.policy, sim::PolicyChoice::Gimbal(_));
-        assert_eq!(shown.len() > 0, gimbal, "world {seed}: only Gimbal reports its state");
+        let gimbal = matches!(
+            world.policy,
+            sim::PolicyChoice::Gimbal(_) | sim::PolicyChoice::GimbalFair(_) | sim::PolicyChoice::Level(_)
+        );
+        assert_eq!(shown.len() > 0, gimbal, "world {seed}: only Gimbal and Level report their state");
     }
 }

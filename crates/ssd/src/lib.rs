@@ -32,7 +32,6 @@
 mod agenda;
 mod bound;
 mod buffer;
-mod calibration;
 mod collection;
 mod command;
 mod die;
@@ -50,7 +49,6 @@ mod stripe;
 mod timing;
 mod variation;
 
-pub use calibration::{Calibration, CalibrationError};
 pub use command::{Command, CommandKind, Completion};
 pub use geometry::SLOT_BYTES;
 pub use image::{Condition, Image};

@@ -2,8 +2,11 @@
 
 use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
 use crate::device::load_profile;
-use sched::{DeviceConstants, Fifo, Flashfq, Gimbal, GimbalConfig, Policy, Reflex};
-use ssd::{Calibration, CalibrationError, ProfileError};
+use sched::{
+    Calibration, CalibrationError, DeviceConstants, DeviceCosts, Fifo, Flashfq, Gimbal, GimbalConfig,
+    GimbalFair, GimbalFairConfig, Level, LevelConfig, Policy, Reflex,
+};
+use ssd::ProfileError;
 use std::fmt;
 use units::ByteRate;
 
@@ -54,37 +57,43 @@ impl std::error::Error for PolicyError {}
 /// # Errors
 /// The profile or the calibration cannot be read, or the constants do not fit together.
 pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn Policy>, PolicyError> {
-    let config = match kind {
-        PolicyKind::None => return Ok(Box::new(Fifo::default())),
-        PolicyKind::Gimbal => gimbal(GimbalConfig::fair, device)?,
-        PolicyKind::GimbalPaper => gimbal(GimbalConfig::paper, device)?,
-        PolicyKind::GimbalNext => {
-            let costs = calibration(kind, device)?.gimbal_next.ok_or(PolicyError::Uncalibrated(kind))?;
-            gimbal(|constants| GimbalConfig::next(constants, costs), device)?
+    let uncalibrated = || PolicyError::Uncalibrated(kind);
+    Ok(match kind {
+        PolicyKind::None => Box::new(Fifo::default()),
+        PolicyKind::Gimbal => {
+            let config = gimbal(device)?;
+            config.check().map_err(PolicyError::Constants)?;
+            Box::new(Gimbal::new(config))
+        }
+        PolicyKind::GimbalFair => {
+            let config = gimbal_fair(device)?;
+            config.check().map_err(PolicyError::Constants)?;
+            Box::new(GimbalFair::new(config))
+        }
+        PolicyKind::Level => {
+            let costs = calibration(kind, device)?.level.ok_or_else(uncalibrated)?;
+            let config = level(device, costs)?;
+            config.check().map_err(PolicyError::Constants)?;
+            Box::new(Level::new(config))
         }
         PolicyKind::Reflex => {
-            let config = calibration(kind, device)?.reflex.ok_or(PolicyError::Uncalibrated(kind))?;
-            return Ok(Box::new(Reflex::new(config)));
+            Box::new(Reflex::new(calibration(kind, device)?.reflex.ok_or_else(uncalibrated)?))
         }
         PolicyKind::Flashfq => {
-            let config = calibration(kind, device)?.flashfq.ok_or(PolicyError::Uncalibrated(kind))?;
-            return Ok(Box::new(Flashfq::new(config)));
+            Box::new(Flashfq::new(calibration(kind, device)?.flashfq.ok_or_else(uncalibrated)?))
         }
-    };
-    config.check().map_err(PolicyError::Constants)?;
-    Ok(Box::new(Gimbal::new(config)))
+    })
 }
 
 /// The most that the scheduler of `device` ever gives out per second, if it has a bound and can be had.
 pub(crate) fn rate_max(device: &DeviceConfig) -> Option<ByteRate> {
     let reads_constants = device.scheduler.policy.reads_constants();
-    // The variant has no say in the bound.
-    let config = reads_constants.then(|| gimbal(GimbalConfig::fair, device).ok()).flatten()?;
+    let constants = reads_constants.then(|| constants(device).ok()).flatten()?;
     let speed = match &device.kind {
         DeviceKind::Emulated(emulated) => emulated.speed,
         DeviceKind::File { .. } | DeviceKind::Block { .. } | DeviceKind::Null { .. } => Speed::REAL_TIME,
     };
-    let rate = u128::from(config.device.rate_max.0) * u128::from(speed.thousandths());
+    let rate = u128::from(constants.device.rate_max.0) * u128::from(speed.thousandths());
     Some(ByteRate(u64::try_from(rate / u128::from(Speed::REAL_TIME.thousandths())).unwrap_or(u64::MAX)))
 }
 
@@ -93,11 +102,14 @@ fn calibration(kind: PolicyKind, device: &DeviceConfig) -> Result<Calibration, P
     Calibration::load(file).map_err(PolicyError::Calibration)
 }
 
-/// The constants: those of the profile and the variant, but for what the configuration replaces.
-fn gimbal(
-    variant: impl FnOnce(DeviceConstants) -> GimbalConfig,
-    device: &DeviceConfig,
-) -> Result<GimbalConfig, PolicyError> {
+/// What a device's profile and configuration say about it.
+struct Constants {
+    device: DeviceConstants,
+    rate_start: ByteRate,
+}
+
+/// The constants of the profile, but for those that the configuration replaces.
+fn constants(device: &DeviceConfig) -> Result<Constants, PolicyError> {
     let overrides = &device.scheduler.overrides;
     let of_model = match &device.kind {
         DeviceKind::Emulated(emulated) => Some(emulated.profile.as_str()),
@@ -105,8 +117,7 @@ fn gimbal(
     };
     let name = overrides.profile.as_deref().or(of_model).unwrap_or(DEFAULT_PROFILE);
     let profile = load_profile(name).map_err(PolicyError::Profile)?.switch;
-    let mut config = variant(DeviceConstants::from(&profile));
-    let constants = &mut config.device;
+    let mut constants = DeviceConstants::from(&profile);
     let mut rate_initial = profile.rate_initial;
     if matches!(device.kind, DeviceKind::Null { .. }) && overrides.profile.is_none() {
         (constants.rate_max, rate_initial) = (NULL_RATE, NULL_RATE);
@@ -118,10 +129,29 @@ fn gimbal(
     replace(&mut constants.slots, overrides.slots);
     replace(&mut constants.rate_min, overrides.rate_min);
     replace(&mut constants.rate_max, overrides.rate_max);
-    config.rate_start = rate_initial.clamp(constants.rate_min, constants.rate_max.max(constants.rate_min));
-    replace(&mut config.slots_factor, overrides.slots_factor);
-    replace(&mut config.io_overhead, overrides.io_overhead);
-    replace(&mut config.lead_max, overrides.lead_max.map(Some));
+    let rate_start = rate_initial.clamp(constants.rate_min, constants.rate_max.max(constants.rate_min));
+    Ok(Constants { device: constants, rate_start })
+}
+
+fn gimbal(device: &DeviceConfig) -> Result<GimbalConfig, PolicyError> {
+    let Constants { device: constants, rate_start } = constants(device)?;
+    let mut config = GimbalConfig { rate_start, ..GimbalConfig::published(constants) };
+    replace(&mut config.device.write_cost_best, device.scheduler.overrides.write_cost_best);
+    Ok(config)
+}
+
+fn gimbal_fair(device: &DeviceConfig) -> Result<GimbalFairConfig, PolicyError> {
+    let Constants { device: constants, rate_start } = constants(device)?;
+    let mut config = GimbalFairConfig::new(constants);
+    config.gimbal.rate_start = rate_start;
+    replace(&mut config.slots_factor, device.scheduler.overrides.slots_factor);
+    replace(&mut config.lag_max, device.scheduler.overrides.lag_max);
+    Ok(config)
+}
+
+fn level(device: &DeviceConfig, costs: DeviceCosts) -> Result<LevelConfig, PolicyError> {
+    let mut config = LevelConfig::new(constants(device)?.device, costs);
+    replace(&mut config.lag_max, device.scheduler.overrides.lag_max);
     Ok(config)
 }
 
@@ -147,45 +177,49 @@ mod tests {
     fn a_null_device_is_not_held_to_the_rate_of_an_ssd_unless_told() {
         let kind = DeviceKind::Null { size: Bytes::gib(1) };
         let mut device = DeviceConfig { kind, ..device() };
-        let config = gimbal(GimbalConfig::fair, &device).expect("a profile that comes with the model");
+        let config = gimbal(&device).expect("a profile that comes with the model");
         assert_eq!((config.device.rate_max, config.rate_start), (NULL_RATE, NULL_RATE));
         device.scheduler.overrides.profile = Some(DEFAULT_PROFILE.to_owned());
-        let config = gimbal(GimbalConfig::fair, &device).expect("a profile that comes with the model");
+        let config = gimbal(&device).expect("a profile that comes with the model");
         assert_eq!(config.device.rate_max, DeviceConstants::DCT983.rate_max);
     }
 
     #[test]
     fn the_constants_are_the_profiles_but_for_those_replaced() {
-        for variant in [GimbalConfig::fair, GimbalConfig::paper] {
-            let mut device = device();
-            let expected = variant(DeviceConstants::DCT983);
-            let plain = gimbal(variant, &device).expect("a profile that comes with the model");
-            assert_eq!(plain, expected);
-            device.scheduler.overrides = SchedulerOverrides {
-                slots: Some(16),
-                write_cost_best: Some(Cost::ratio(3, 1)),
-                lead_max: Some(Bytes::mib(2)),
-                io_overhead: Some(Bytes::kib(4)),
-                ..SchedulerOverrides::default()
-            };
-            let changed = gimbal(variant, &device).expect("the same profile");
-            let device = DeviceConstants { slots: 16, write_cost_best: Cost::ratio(3, 1), ..expected.device };
-            let (lead_max, io_overhead) = (Some(Bytes::mib(2)), Bytes::kib(4));
-            assert_eq!(changed, GimbalConfig { device, lead_max, io_overhead, ..expected });
-        }
+        let mut device = device();
+        let costs = DeviceCosts::DCT983;
+        let of_profile = DeviceConstants::DCT983;
+        let known = "a profile that comes with the model";
+        assert_eq!(gimbal(&device).expect(known), GimbalConfig::published(of_profile));
+        assert_eq!(gimbal_fair(&device).expect(known), GimbalFairConfig::new(of_profile));
+        assert_eq!(level(&device, costs).expect(known), LevelConfig::new(of_profile, costs));
+        device.scheduler.overrides = SchedulerOverrides {
+            slots: Some(16),
+            write_cost_best: Some(Cost::ratio(3, 1)),
+            slots_factor: Some(2),
+            lag_max: Some(Bytes::mib(2)),
+            ..SchedulerOverrides::default()
+        };
+        let replaced = DeviceConstants { slots: 16, write_cost_best: Cost::ratio(3, 1), ..of_profile };
+        let published = GimbalConfig { device: replaced, ..GimbalConfig::published(of_profile) };
+        assert_eq!(gimbal(&device).expect(known), published);
+        let lag_max = Bytes::mib(2);
+        let fair = GimbalFairConfig { slots_factor: 2, lag_max, ..GimbalFairConfig::new(replaced) };
+        assert_eq!(gimbal_fair(&device).expect(known), fair);
+        let expected = LevelConfig { lag_max, ..LevelConfig::new(replaced, costs) };
+        assert_eq!(level(&device, costs).expect(known), expected);
     }
 
     #[test]
     fn the_largest_numbers_that_a_configuration_may_hold_make_a_scheduler() {
         let mut device = DeviceConfig { name: "ssd".to_owned(), ..device() };
         device.scheduler.overrides = SchedulerOverrides {
-            latency_max: Some(GimbalConfig::THRESHOLD_MAX),
-            slots: Some(GimbalConfig::SLOTS_MAX),
+            latency_max: Some(DeviceConstants::THRESHOLD_MAX),
+            slots: Some(DeviceConstants::SLOTS_MAX),
             slots_factor: Some(1),
             write_cost_worst: Some(Cost::ratio(65_535, 1)),
-            io_overhead: Some(GimbalConfig::IO_OVERHEAD_MAX),
-            lead_max: Some(GimbalConfig::LEAD_MAX_MAX),
-            rate_max: Some(GimbalConfig::RATE_MAX),
+            lag_max: Some(LevelConfig::LAG_MAX_MAX),
+            rate_max: Some(DeviceConstants::RATE_MAX),
             ..SchedulerOverrides::default()
         };
         let config = Config {
@@ -193,7 +227,7 @@ mod tests {
             ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN)
         };
         config.check().unwrap_or_else(|error| panic!("{error}"));
-        for kind in [PolicyKind::Gimbal, PolicyKind::GimbalPaper] {
+        for kind in [PolicyKind::GimbalFair, PolicyKind::Gimbal] {
             policy(kind, &config.devices[0]).unwrap_or_else(|error| panic!("{error}"));
         }
     }
@@ -201,7 +235,7 @@ mod tests {
     #[test]
     fn a_scheduler_that_goes_by_a_calibration_needs_its_file() {
         let mut device = device();
-        for kind in [PolicyKind::GimbalNext, PolicyKind::Reflex, PolicyKind::Flashfq] {
+        for kind in [PolicyKind::Level, PolicyKind::Reflex, PolicyKind::Flashfq] {
             assert!(matches!(policy(kind, &device), Err(PolicyError::Uncalibrated(_))));
             device.scheduler.calibration = Some("/nowhere/calibration.toml".into());
             assert!(matches!(policy(kind, &device), Err(PolicyError::Calibration(_))));
@@ -218,7 +252,7 @@ mod tests {
         std::fs::write(&file, format!("description = \"made up\"\n{table}")).expect("there is room");
         device.scheduler.calibration = Some(file.clone());
         assert!(policy(PolicyKind::Flashfq, &device).is_ok());
-        assert!(matches!(policy(PolicyKind::GimbalNext, &device), Err(PolicyError::Uncalibrated(_))));
+        assert!(matches!(policy(PolicyKind::Level, &device), Err(PolicyError::Uncalibrated(_))));
         assert!(matches!(policy(PolicyKind::Reflex, &device), Err(PolicyError::Uncalibrated(_))));
         std::fs::remove_file(file).expect("it was made above");
     }

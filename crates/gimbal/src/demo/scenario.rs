@@ -25,21 +25,21 @@ pub(super) enum Scheduler {
     /// First in, first out.
     None,
     /// Gimbal as published.
-    Paper,
-    /// Gimbal as this project runs it.
     Gimbal,
+    /// Gimbal with this project's repairs.
+    GimbalFair,
 }
 
 impl Scheduler {
     /// In the order in which they are shown; the first is what the others are compared with.
-    pub(super) const ALL: [Scheduler; 3] = [Scheduler::None, Scheduler::Paper, Scheduler::Gimbal];
+    pub(super) const ALL: [Scheduler; 3] = [Scheduler::None, Scheduler::Gimbal, Scheduler::GimbalFair];
 
     /// As the configuration calls it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Scheduler::None => "none",
-            Scheduler::Paper => "gimbal-paper",
             Scheduler::Gimbal => "gimbal",
+            Scheduler::GimbalFair => "gimbal-fair",
         }
     }
 }
@@ -133,8 +133,8 @@ pub(super) fn description() -> String {
 /// The switch's configuration, as `gimbal serve -c` would read it.
 pub(super) fn switch_config(scheduler: Scheduler, speed: f64) -> String {
     let overrides = match scheduler {
-        Scheduler::Gimbal => format!("write_cost_best = {WRITE_COST}\nwrite_cost_worst = {WRITE_COST}"),
-        Scheduler::None | Scheduler::Paper => String::new(),
+        Scheduler::GimbalFair => format!("write_cost_best = {WRITE_COST}\nwrite_cost_worst = {WRITE_COST}"),
+        Scheduler::None | Scheduler::Gimbal => String::new(),
     };
     include_str!("switch.toml")
         .replace("{policy}", scheduler.name())
@@ -176,11 +176,11 @@ fn policy(scheduler: Scheduler) -> PolicyChoice {
     let device = DeviceConstants::from(&profile().switch);
     match scheduler {
         Scheduler::None => PolicyChoice::None,
-        Scheduler::Paper => PolicyChoice::Gimbal(sched::GimbalConfig::paper(device)),
-        Scheduler::Gimbal => {
+        Scheduler::Gimbal => PolicyChoice::Gimbal(sched::GimbalConfig::published(device)),
+        Scheduler::GimbalFair => {
             let cost = sched::Cost::ratio((WRITE_COST * 10.0) as u32, 10);
             let device = DeviceConstants { write_cost_best: cost, write_cost_worst: cost, ..device };
-            PolicyChoice::Gimbal(sched::GimbalConfig::fair(device))
+            PolicyChoice::GimbalFair(sched::GimbalFairConfig::new(device))
         }
     }
 }

@@ -8,13 +8,14 @@ use ::lab::scheduler::Scheduler;
 use anyhow::{Result, bail};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use ssd::{Calibration, Profile};
+use sched::Calibration;
+use ssd::Profile;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The schedulers that go by a calibration.
 const CALIBRATED: [Scheduler; 4] =
-    [Scheduler::Reflex, Scheduler::Flashfq, Scheduler::Parda, Scheduler::GimbalNext];
+    [Scheduler::Reflex, Scheduler::Flashfq, Scheduler::Parda, Scheduler::Level];
 
 /// Arguments of `gimbal lab calibrate`.
 #[derive(clap::Args)]

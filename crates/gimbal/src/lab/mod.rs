@@ -26,7 +26,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure what ReFlex, FlashFQ, PARDA and gimbal-next must know of an SSD
+    /// Measure what ReFlex, FlashFQ, PARDA and level must know of an SSD
     Calibrate(calibrate::Args),
     /// Show the experiments there are
     List(list::Args),

@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = TENANTS, value_parser = clap::value_parser!(u32).range(1..=TENANTS_MAX))]
     tenants: Vec<u32>,
     /// The scheduler
-    #[arg(long, value_name = "NAME", default_value = "gimbal")]
+    #[arg(long, value_name = "NAME", default_value = "gimbal-fair")]
     scheduler: String,
     /// The SSD: a profile that comes with gimbal
     #[arg(long, value_name = "NAME", default_value = "dct983")]
@@ -71,11 +71,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         bail!("--span: in no time nothing happens; take some, for example 2s");
     }
     let profile = Profile::named(&args.profile)?;
-    let name = &args.scheduler;
-    let scheduler = Scheduler::named(name).with_context(|| {
-        let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
-        format!("there is no scheduler {name}; there are {}", known.join(", "))
-    })?;
+    let scheduler = Scheduler::named(&args.scheduler)?;
     let setup = scheduler.setup(&profile)?;
     let worlds: Vec<World> =
         args.tenants.iter().map(|tenants| world(&profile, &setup, *tenants, args.span.0)).collect();

@@ -32,10 +32,7 @@ impl Selection {
     /// The experiments to run.
     pub(super) fn experiments(&self) -> Result<Vec<Experiment>> {
         for name in &self.scheduler {
-            if Scheduler::named(name).is_none() {
-                let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
-                bail!("there is no scheduler {name}; there are {}", known.join(", "));
-            }
+            Scheduler::named(name)?;
         }
         let names: Vec<&str> = match &self.experiments[..] {
             [] => ::lab::experiment::names().collect(),

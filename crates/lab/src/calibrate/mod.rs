@@ -1,5 +1,5 @@
 //! Offline calibration of the schedulers that do not measure the SSD themselves, or not all of it: ReFlex, FlashFQ, PARDA,
-//! gimbal-next.
+//! Level.
 //!
 //! Each is calibrated once per profile. The baselines' models of cost are those of the fragmented SSD, as in the comparison of the Gimbal
 //! paper: a model that is right for the worst state overcharges in the best, which is what such a model costs. Knobs are the
@@ -12,7 +12,7 @@
 mod check;
 mod flashfq;
 mod gauge;
-mod gimbal_next;
+mod level;
 mod parda;
 mod probe;
 mod reflex;
@@ -22,7 +22,8 @@ pub use check::{Check, check};
 use crate::runner::{Broken, Images, Progress};
 use gauge::{Gauge, Verdict};
 use probe::Probe;
-use ssd::{Calibration, Profile};
+use sched::Calibration;
+use ssd::Profile;
 
 /// Measures everything that they must know of an SSD of this profile. Tells `watch` of every probe that ends.
 ///
@@ -38,7 +39,7 @@ pub fn calibrate(
     let reflex = reflex::calibrate(&probe)?;
     let (flashfq, of_flashfq) = flashfq::calibrate(&probe, &gauge)?;
     let (parda, of_parda) = parda::calibrate(&gauge)?;
-    let gimbal_next = gimbal_next::calibrate(&probe)?;
+    let level = level::calibrate(&probe)?;
     Ok(Calibration {
         description: format!(
             "{name} in virtual time, by `gimbal lab calibrate --profile {name}`. Costs and ReFlex's table are of the fragmented SSD. \
@@ -51,7 +52,7 @@ pub fn calibrate(
         reflex: Some(reflex),
         flashfq: Some(flashfq),
         parda: Some(parda),
-        gimbal_next: Some(gimbal_next),
+        level: Some(level),
     })
 }
 

@@ -176,7 +176,7 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
     let schedulers = file
         .schedulers
         .iter()
-        .map(|name| Scheduler::named(name).ok_or_else(|| top.wrong("schedulers", unknown_scheduler(name))))
+        .map(|name| Scheduler::named(name).map_err(|unknown| top.wrong("schedulers", unknown.to_string())))
         .collect::<Result<Vec<_>, _>>()?;
     if schedulers.is_empty() {
         return Err(top.wrong("schedulers", "there is none; give at least one, for example [\"gimbal\"]"));
@@ -227,11 +227,6 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
         figure::check(&experiment, figure).map_err(|(field, problem)| place.wrong(field, problem))?;
     }
     Ok(experiment)
-}
-
-fn unknown_scheduler(name: &str) -> String {
-    let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
-    format!("there is no scheduler {name}; there are {}", known.join(", "))
 }
 
 fn window(

@@ -12,7 +12,7 @@
 //! warm_up = "300ms"
 //! duration = "1s"
 //! interval = "50ms"
-//! schedulers = ["none", "gimbal"]
+//! schedulers = ["none", "gimbal-fair"]
 //!
 //! [[case]]
 //! name = "clean"

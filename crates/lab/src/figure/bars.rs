@@ -84,7 +84,7 @@ fn ideal(view: &View<'_>, case: &Case, measure: Measure, part: &Part<'_>) -> Opt
         | Measure::Latency { .. }
         | Measure::WriteCost
         | Measure::TargetRate
-        | Measure::Wear
+        | Measure::Fragmentation
         | Measure::Window => None,
     }
 }

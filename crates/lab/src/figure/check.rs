@@ -74,16 +74,17 @@ fn shows(figure: &Figure) -> Result<(), (&'static str, String)> {
         }
         (Kind::Threshold, None) => Ok(()),
         (_, None) => Err(("of", "is missing: what does it show?".into())),
-        (Kind::Course, Some(Measure::FUtil | Measure::Deviation)) => {
-            Err(("of", format!("a {kind} shows bandwidth, latency, write-cost, target-rate, wear or window")))
-        }
+        (Kind::Course, Some(Measure::FUtil | Measure::Deviation)) => Err((
+            "of",
+            format!("a {kind} shows bandwidth, latency, write-cost, target-rate, fragmentation or window"),
+        )),
         (Kind::Course, Some(Measure::Latency { statistic, reading })) => {
             let kept = statistic == Statistic::Mean && reading != Reading::EndToEnd;
             let problem = "over time only the mean latency is kept, seen from the network or in the device";
             if kept { Ok(()) } else { Err(("of", problem.into())) }
         }
         (Kind::Course, Some(_)) => Ok(()),
-        (_, Some(Measure::WriteCost | Measure::TargetRate | Measure::Wear | Measure::Window)) => {
+        (_, Some(Measure::WriteCost | Measure::TargetRate | Measure::Fragmentation | Measure::Window)) => {
             Err(("of", format!("is known over time only: {kind} cannot show it, a course can")))
         }
         (Kind::Tradeoff, Some(Measure::Latency { .. })) => Ok(()),

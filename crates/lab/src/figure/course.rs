@@ -18,8 +18,8 @@ pub(super) fn panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
     let measure = view.figure.of.expect("checked when the experiment was read");
     let (mut panels, mut key) = match measure {
         Measure::WriteCost => of_schedulers(view, |point| Some(point.write_cost)),
-        Measure::TargetRate => of_schedulers(view, |point| Some(point.target_mb_per_s)),
-        Measure::Wear => of_schedulers(view, |point| point.wear),
+        Measure::TargetRate => of_schedulers(view, |point| point.target_mb_per_s),
+        Measure::Fragmentation => of_schedulers(view, |point| point.fragmentation),
         _ => of_groups(view, measure),
     };
     fit(&mut panels, view.figure, measure, true);

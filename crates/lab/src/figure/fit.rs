@@ -43,7 +43,7 @@ impl Measure {
             Measure::Deviation => (1.0, "deviation from the fair share".into()),
             Measure::Bandwidth => (1.0, "bandwidth, MB/s".into()),
             Measure::TargetRate => (1.0, "target rate, MB/s".into()),
-            Measure::Wear => (1.0, "wear found (0 clean, 1 fragmented)".into()),
+            Measure::Fragmentation => (1.0, "fragmentation found (0 clean, 1 fragmented)".into()),
             Measure::Window => (1.0, "window, IOs".into()),
             Measure::WriteCost => (1.0, "price of a written byte, read bytes".into()),
             Measure::Latency { statistic, reading } => {

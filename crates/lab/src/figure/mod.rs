@@ -126,8 +126,8 @@ pub enum Measure {
     WriteCost,
     /// The rate at which the scheduler feeds the SSD.
     TargetRate,
-    /// The wear of the flash as the scheduler finds it.
-    Wear,
+    /// How fragmented the scheduler finds the flash.
+    Fragmentation,
     /// IOs that PARDA lets a host have outstanding.
     Window,
 }

@@ -14,7 +14,7 @@ seeds = [1, 2, 3]
 warm_up = "10ms"
 duration = "500ms"
 interval = "50ms"
-schedulers = ["none", "gimbal-paper", "gimbal"]
+schedulers = ["none", "gimbal", "gimbal-fair"]
 [[case]]
 name = "steady"
 condition = "clean"
@@ -38,7 +38,7 @@ name = "bars"
 kind = "bars"
 of = "f-util"
 cases = ["steady"]
-marks = [{ group = "writers", scheduler = "gimbal", value = 1.2 }]
+marks = [{ group = "writers", scheduler = "gimbal-fair", value = 1.2 }]
 see = "x"
 
 [[figure]]
@@ -54,7 +54,7 @@ name = "sweep"
 kind = "sweep"
 of = "bandwidth"
 cases = ["mixed"]
-schedulers = ["gimbal"]
+schedulers = ["gimbal-fair"]
 marks = [{ x = 50, value = 300.0 }]
 see = "x"
 
@@ -138,11 +138,12 @@ fn labels_name_units_groups_and_what_lines_mean() {
     for (figure, wanted) in [
         (
             "bars",
-            &["f-Util", "readers & co", "writers", "none", "gimbal", "fair share", "the source's value"][..],
+            &["f-Util", "readers & co", "writers", "none", "gimbal-fair", "fair share", "the source's value"]
+                [..],
         ),
         ("slow", &["p99 latency, µs", "200", "500", "1000"]),
         ("sweep", &["bandwidth, MB/s", "reads, per cent", "mix, reads", "mix, writes", "mix, both"]),
-        ("course", &["mean latency, µs", "time, s", "gimbal-paper", "x: t <b>", "dct983, seed 1"]),
+        ("course", &["mean latency, µs", "time, s", "gimbal", "x: t <b>", "dct983, seed 1"]),
         ("cost", &["price of a written byte, read bytes"]),
         ("threshold", &["mean latency in the SSD, µs", "threshold"]),
         ("tradeoff", &["bandwidth, MB/s", "steady: writers"]),
@@ -157,12 +158,12 @@ fn labels_name_units_groups_and_what_lines_mean() {
 }
 
 #[test]
-fn wear_is_drawn_of_those_who_look_for_it() {
+fn fragmentation_is_drawn_of_the_schedulers_that_look_for_it() {
     let drawn = made_up::findings(Experiment::named("g9").expect("it comes with the lab")).figures();
     let svg = |name: &str| &drawn.iter().find(|drawn| drawn.figure == name).expect("it is drawn").svg;
     let shown = |name: &str, scheduler: &str| texts(svg(name)).iter().any(|text| text == scheduler);
-    assert!(shown("wear", "gimbal-next") && !shown("wear", "gimbal"));
-    assert!(shown("write-cost", "gimbal-next") && shown("write-cost", "gimbal"));
+    assert!(shown("fragmentation", "level") && !shown("fragmentation", "gimbal-fair"));
+    assert!(shown("write-cost", "level") && shown("write-cost", "gimbal-fair"));
 }
 
 #[test]
@@ -241,17 +242,17 @@ fn what_is_wrong_with_a_figure_is_said_with_its_place() {
             "figure bars: groups: case steady has no group them",
         ),
         (
-            "schedulers = [\"gimbal\"]",
+            "schedulers = [\"gimbal-fair\"]",
             "schedulers = [\"parda\"]",
             "figure sweep: schedulers: the experiment does not run parda",
         ),
         ("group = \"writers\"", "group = \"them\"", "figure bars: marks: case steady has no group them"),
         (
-            "scheduler = \"gimbal\",",
+            "scheduler = \"gimbal-fair\",",
             "scheduler = \"bfq\",",
             "figure bars: marks: the experiment does not run bfq",
         ),
-        ("scheduler = \"gimbal\",", "", "figure bars: marks: scheduler is missing"),
+        ("scheduler = \"gimbal-fair\",", "", "figure bars: marks: scheduler is missing"),
         ("{ x = 50, value", "{ value", "figure sweep: marks: a sweep's mark needs x"),
         ("way = \"read\"", "", "figure threshold: way: is missing"),
         ("of = \"f-util\"", "", "figure bars: of: is missing"),

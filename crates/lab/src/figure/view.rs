@@ -150,7 +150,7 @@ impl Measure {
             Measure::Latency { statistic, reading } => {
                 directed(group, way?).map(|figures| statistic.of(reading.of(figures)))
             }
-            Measure::WriteCost | Measure::TargetRate | Measure::Wear | Measure::Window => None,
+            Measure::WriteCost | Measure::TargetRate | Measure::Fragmentation | Measure::Window => None,
         }
     }
 }

@@ -13,7 +13,7 @@ seeds = [1, 2]
 warm_up = "10ms"
 duration = "500ms"
 interval = "50ms"
-schedulers = ["none", "gimbal"]
+schedulers = ["none", "gimbal-fair"]
 [[case]]
 name = "a <case>"
 condition = "clean"

@@ -16,8 +16,6 @@
 //! An IO larger than a bucket may go when its bucket is full, and drives it into debt; everybody after it waits until the
 //! debt is paid. Otherwise it would wait for ever. The paper's IOs are never that large.
 //!
-//! A variant of ours lets overflowing read tokens buy writes at a price ([`Pace::overflow_cost`]).
-//!
 //! Holds: an instant that is named is the first at which the bucket can pay (`the_named_instant_is_the_first_that_pays`);
 //!        looking in between changes nothing (`looking_more_often_changes_nothing`);
 //!        payments in any interval are bounded by depth + rate × time (`payments_stay_within_depth_and_rate`).
@@ -37,10 +35,8 @@ const NANO: i128 = 1_000_000_000;
 pub(super) struct Pace {
     /// Tokens per second, both buckets together. Never zero.
     pub rate: ByteRate,
-    /// Tokens that the read bucket gets for each one that the write bucket gets: the write cost, in the paper.
+    /// Tokens that the read bucket gets for each one that the write bucket gets: the write cost.
     pub split: Cost,
-    /// Tokens overflowing from the read bucket that buy one token for the write bucket. At least 1; 1 in the paper.
-    pub overflow_cost: Cost,
 }
 
 impl Pace {
@@ -69,8 +65,6 @@ pub(super) struct DualBucket {
     write: i128,
     /// What the last split left over for the read bucket, in `1 / pace.parts()` of a billionth of a byte.
     remainder: u64,
-    /// What the read bucket's overflow left over for the write bucket, in `1 / pace.overflow_cost` of a billionth.
-    overflow_remainder: i128,
     updated: Instant,
 }
 
@@ -85,7 +79,6 @@ impl DualBucket {
             read: depth,
             write: depth,
             remainder: 0,
-            overflow_remainder: 0,
             updated: Instant::ZERO,
         }
     }
@@ -103,24 +96,25 @@ impl DualBucket {
     fn earn(&mut self, elapsed: Nanos) {
         let earned = u128::from(self.pace.rate.0) * u128::from(elapsed.0);
         let missing = (2 * self.depth - self.read - self.write).unsigned_abs();
-        if missing == 0 || (self.pace.overflow_cost == Cost::ONE && earned >= missing) {
+        if earned >= missing {
             // However it is split, both are full in the end.
             (self.read, self.write) = (self.depth, self.depth);
-            (self.remainder, self.overflow_remainder) = (0, 0);
+            self.remainder = 0;
             return;
         }
         let read_share = self.read_share(earned);
         self.read += read_share.cast_signed();
         self.write += (earned - read_share).cast_signed();
         if self.read > self.depth {
-            self.overflow_to_write();
+            self.write += self.read - self.depth;
+            self.read = self.depth;
         }
         if self.write > self.depth {
             self.read = self.depth.min(self.read + self.write - self.depth);
             self.write = self.depth;
         }
         if self.read == self.depth && self.write == self.depth {
-            (self.remainder, self.overflow_remainder) = (0, 0);
+            self.remainder = 0;
         }
     }
 
@@ -146,20 +140,6 @@ impl DualBucket {
         }
     }
 
-    /// What the read bucket cannot hold buys tokens for the write bucket.
-    fn overflow_to_write(&mut self) {
-        let overflow = self.read - self.depth;
-        self.read = self.depth;
-        if self.pace.overflow_cost == Cost::ONE {
-            self.write += overflow;
-            return;
-        }
-        let parts = overflow * i128::from(Cost::SCALE) + self.overflow_remainder;
-        let price = i128::from(self.pace.overflow_cost.fixed());
-        self.write += parts / price;
-        self.overflow_remainder = parts % price;
-    }
-
     /// Goes on at another pace from `now` on.
     #[inline]
     pub(super) fn set_pace(&mut self, now: Instant, pace: Pace) {
@@ -167,8 +147,8 @@ impl DualBucket {
             return;
         }
         self.advance(now);
-        if (pace.split, pace.overflow_cost) != (self.pace.split, self.pace.overflow_cost) {
-            (self.remainder, self.overflow_remainder) = (0, 0); // each less than a billionth of a byte
+        if pace.split != self.pace.split {
+            self.remainder = 0; // less than a billionth of a byte
             self.parts = Reciprocal::of(pace.parts());
         }
         self.pace = pace;
@@ -224,24 +204,7 @@ impl DualBucket {
         };
         let until_overflow = (self.depth - other).unsigned_abs();
         let whole_overflow = own.min(missing + until_overflow);
-        if !kind.pays_as_write() || self.pace.overflow_cost == Cost::ONE {
-            return self.updated + self.time_of(whole_overflow);
-        }
-        // Dearer overflow puts the instant between these two, as exact arithmetic has no simple form for it.
-        let target = self.write + missing.cast_signed();
-        let (mut too_early, mut late_enough) =
-            (self.time_of(whole_overflow).0.saturating_sub(1), self.time_of(own).0);
-        while late_enough - too_early > 1 {
-            let middle = too_early + (late_enough - too_early) / 2;
-            let mut then = *self;
-            then.advance(self.updated + Nanos(middle));
-            if then.write >= target {
-                late_enough = middle;
-            } else {
-                too_early = middle;
-            }
-        }
-        self.updated + Nanos(late_enough)
+        self.updated + self.time_of(whole_overflow)
     }
 
     /// The least time in which `earned` billionths of a byte come in.

@@ -4,11 +4,11 @@
 extern crate std;
 
 use super::*;
-use crate::GimbalConfig;
+use crate::DeviceConstants;
 use proptest::prelude::*;
 
 const DEPTH: Bytes = Bytes::kib(256);
-const PACE: Pace = Pace { rate: ByteRate(1_000_000_000), split: Cost::ratio(3, 1), overflow_cost: Cost::ONE };
+const PACE: Pace = Pace { rate: ByteRate(1_000_000_000), split: Cost::ratio(3, 1) };
 
 fn emptied(pace: Pace) -> DualBucket {
     let mut bucket = DualBucket::new(DEPTH, pace);
@@ -49,16 +49,6 @@ fn the_other_buckets_overflow_brings_the_moment_forward() {
 }
 
 #[test]
-fn overflow_at_a_price_buys_fewer_writes() {
-    let mut bucket = emptied(Pace { overflow_cost: Cost::ratio(3, 1), ..PACE });
-    let read_full = Instant(DEPTH.0 * 4 / 3 + 1);
-    bucket.advance(read_full + Nanos(6000));
-    assert_eq!(bucket.bytes(IoKind::Read), DEPTH);
-    // A quarter of what comes in is its own share, a third of the rest is bought.
-    assert_eq!(bucket.bytes(IoKind::Write), Bytes(DEPTH.0 / 3 + 3000));
-}
-
-#[test]
 fn an_io_larger_than_the_bucket_goes_when_it_is_full_and_leaves_a_debt() {
     let mut bucket = DualBucket::new(DEPTH, PACE);
     bucket.pay(Instant::ZERO, IoKind::Read, Bytes(1)).expect("the bucket was full");
@@ -71,12 +61,10 @@ fn an_io_larger_than_the_bucket_goes_when_it_is_full_and_leaves_a_debt() {
 
 #[test]
 fn after_a_pause_of_centuries_at_the_highest_rate_both_are_full_and_no_more() {
-    for overflow_cost in [Cost::ONE, Cost::ratio(65_535, 1)] {
-        for split in [Cost::ONE, Cost::ratio(65_535, 1)] {
-            let mut bucket = emptied(Pace { rate: GimbalConfig::RATE_MAX, split, overflow_cost });
-            bucket.advance(Instant::FAR_FUTURE);
-            assert_eq!((bucket.bytes(IoKind::Read), bucket.bytes(IoKind::Write)), (DEPTH, DEPTH));
-        }
+    for split in [Cost::ONE, Cost::ratio(65_535, 1)] {
+        let mut bucket = emptied(Pace { rate: DeviceConstants::RATE_MAX, split });
+        bucket.advance(Instant::FAR_FUTURE);
+        assert_eq!((bucket.bytes(IoKind::Read), bucket.bytes(IoKind::Write)), (DEPTH, DEPTH));
     }
 }
 
@@ -108,11 +96,8 @@ enum Step {
 }
 
 fn pace() -> impl Strategy<Value = Pace> {
-    (1..5_000_000_000u64, 1000..20_000u32, any::<bool>()).prop_map(|(rate, milli, dear_overflow)| {
-        let cost = Cost::ratio(milli, 1000);
-        let overflow_cost = if dear_overflow { cost } else { Cost::ONE };
-        Pace { rate: ByteRate(rate), split: cost, overflow_cost }
-    })
+    (1..5_000_000_000u64, 1000..20_000u32)
+        .prop_map(|(rate, milli)| Pace { rate: ByteRate(rate), split: Cost::ratio(milli, 1000) })
 }
 
 fn kind() -> impl Strategy<Value = IoKind> {
@@ -150,8 +135,7 @@ impl Exact {
         let mut read = self.read + avail * i128::from(self.pace.read_parts());
         let mut write = self.write + avail * i128::from(self.pace.write_parts());
         if read > depth {
-            // Rounds down, which the allowance covers.
-            write += (read - depth) * i128::from(Cost::SCALE) / i128::from(self.pace.overflow_cost.fixed());
+            write += read - depth;
             read = depth;
         }
         if write > depth {

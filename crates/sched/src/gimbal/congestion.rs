@@ -19,7 +19,7 @@
 //! Elsewhere: which state it is, is `latency`; spending the rate is `bucket`.
 //! Paper: Gimbal §3.2.
 
-use super::{GimbalConfig, RateGrowth};
+use super::GimbalConfig;
 use crate::view::Congestion;
 use units::{ByteRate, Bytes, Instant, Nanos};
 
@@ -30,9 +30,6 @@ pub(super) struct TargetRate {
     rate_min: ByteRate,
     rate_max: ByteRate,
     underutilised_growth: u64,
-    growth: RateGrowth,
-    /// The last instant at which an empty bucket held somebody back.
-    pacing_bound_at: Option<Instant>,
     completions: CompletionRate,
 }
 
@@ -44,8 +41,6 @@ impl TargetRate {
             rate_min: device.rate_min,
             rate_max: device.rate_max,
             underutilised_growth: config.underutilised_growth,
-            growth: config.rate_growth,
-            pacing_bound_at: None,
             completions: CompletionRate::new(config),
         }
     }
@@ -68,39 +63,23 @@ impl TargetRate {
         self.completions.on_idle(now);
     }
 
-    /// An empty bucket holds the head of the round back.
+    /// An IO of `length` completed and left its kind's monitor in `state`. Unless it `may_grow`, the rate does not.
     #[inline]
-    pub(super) fn on_pacing_bound(&mut self, now: Instant) {
-        self.pacing_bound_at = Some(now);
-    }
-
-    /// An IO of `length` completed after `latency` and left its kind's monitor in `state`.
-    #[inline]
-    pub(super) fn on_completion(&mut self, now: Instant, state: Congestion, length: Bytes, latency: Nanos) {
+    pub(super) fn on_completion(&mut self, now: Instant, state: Congestion, length: Bytes, may_grow: bool) {
         self.completions.on_completion(now, length);
+        let growth = if may_grow { length.0 } else { 0 };
         let rate = match state {
             Congestion::Overloaded => {
                 let known = self.completions.rate.unwrap_or(self.rate);
                 self.rate.min(known).0.saturating_sub(length.0)
             }
             Congestion::Congested => self.rate.0.saturating_sub(length.0),
-            Congestion::Avoidance => self.grown(now, length.0, latency),
+            Congestion::Avoidance => self.rate.0.saturating_add(growth),
             Congestion::Underutilised => {
-                self.grown(now, length.0.saturating_mul(self.underutilised_growth), latency)
+                self.rate.0.saturating_add(growth.saturating_mul(self.underutilised_growth))
             }
         };
         self.rate = ByteRate(rate).clamp(self.rate_min, self.rate_max);
-    }
-
-    fn grown(&self, now: Instant, by: u64, latency: Nanos) -> u64 {
-        let may_grow = match self.growth {
-            RateGrowth::Always => true,
-            RateGrowth::WhilePacingBinds => {
-                let submitted = now - latency;
-                self.pacing_bound_at.is_some_and(|bound| bound >= submitted)
-            }
-        };
-        if may_grow { self.rate.0.saturating_add(by) } else { self.rate.0 }
     }
 }
 
@@ -164,7 +143,6 @@ mod tests {
     use proptest::prelude::*;
 
     const IO: Bytes = Bytes::kib(128);
-    const NO_LATENCY: Nanos = Nanos::ZERO;
 
     fn target(config: GimbalConfig) -> TargetRate {
         let mut target = TargetRate::new(&config);
@@ -172,58 +150,59 @@ mod tests {
         target
     }
 
-    fn paper() -> GimbalConfig {
-        GimbalConfig::paper(DeviceConstants::DCT983)
+    fn published() -> GimbalConfig {
+        GimbalConfig::published(DeviceConstants::DCT983)
     }
 
     /// One window of completions at an even pace over `span`, in a state that leaves the rate where it was on the whole.
     fn complete_a_window(target: &mut TargetRate, from: Instant, span: Nanos) {
-        let count = paper().completion_window.0 / IO.0;
+        let count = published().completion_window.0 / IO.0;
         for i in 1..=count {
             let state = if i % 2 == 0 { Congestion::Congested } else { Congestion::Avoidance };
-            target.on_completion(from + Nanos(span.0 * i / count), state, IO, NO_LATENCY);
+            target.on_completion(from + Nanos(span.0 * i / count), state, IO, true);
         }
     }
 
     #[test]
     fn each_state_moves_the_rate_as_the_table_says() {
-        let start = paper().rate_start.0;
+        let start = published().rate_start.0;
         for (state, rate) in [
             (Congestion::Overloaded, start - IO.0),
             (Congestion::Congested, start - IO.0),
             (Congestion::Avoidance, start + IO.0),
             (Congestion::Underutilised, start + 8 * IO.0),
         ] {
-            let mut target = target(paper());
-            target.on_completion(Instant(1), state, IO, NO_LATENCY);
+            let mut target = target(published());
+            target.on_completion(Instant(1), state, IO, true);
             assert_eq!(target.rate(), ByteRate(rate), "{state:?}");
         }
     }
 
     #[test]
     fn an_overload_falls_back_to_what_really_completed() {
-        let mut target = target(paper());
+        let mut target = target(published());
         let span = Nanos::millis(40);
         complete_a_window(&mut target, Instant::ZERO, span);
-        let measured = ByteRate::measured(paper().completion_window, span).expect("the span is not empty");
+        let measured =
+            ByteRate::measured(published().completion_window, span).expect("the span is not empty");
         assert_eq!(target.completion_rate(), Some(measured));
-        target.on_completion(Instant::ZERO + span, Congestion::Overloaded, IO, NO_LATENCY);
+        target.on_completion(Instant::ZERO + span, Congestion::Overloaded, IO, true);
         assert_eq!(target.rate(), ByteRate(measured.0 - IO.0));
     }
 
     #[test]
     fn an_overload_before_the_first_window_only_subtracts() {
-        let mut target = target(paper());
-        target.on_completion(Instant(1), Congestion::Overloaded, IO, NO_LATENCY);
-        assert_eq!(target.rate(), ByteRate(paper().rate_start.0 - IO.0));
+        let mut target = target(published());
+        target.on_completion(Instant(1), Congestion::Overloaded, IO, true);
+        assert_eq!(target.rate(), ByteRate(published().rate_start.0 - IO.0));
     }
 
     #[test]
     fn idle_time_does_not_count_as_slowness() {
-        let mut busy = target(paper());
+        let mut busy = target(published());
         complete_a_window(&mut busy, Instant::ZERO, Nanos::millis(20));
-        let mut paused = target(paper());
-        let pause = paper().completion_idle_max;
+        let mut paused = target(published());
+        let pause = published().completion_idle_max;
         paused.on_idle(Instant::ZERO);
         paused.on_busy(Instant::ZERO + pause);
         complete_a_window(&mut paused, Instant::ZERO + pause, Nanos::millis(20));
@@ -232,36 +211,19 @@ mod tests {
 
     #[test]
     fn a_long_idle_spell_forgets_the_measurement() {
-        let mut target = target(paper());
+        let mut target = target(published());
         complete_a_window(&mut target, Instant::ZERO, Nanos::secs(1));
         assert!(target.completion_rate().is_some());
         let stop = Instant(1_000_000_000);
         target.on_idle(stop);
-        let start = stop + paper().completion_idle_max + Nanos(1);
+        let start = stop + published().completion_idle_max + Nanos(1);
         target.on_busy(start);
         assert_eq!(target.completion_rate(), None);
         complete_a_window(&mut target, start, Nanos::millis(20));
         assert_eq!(
             target.completion_rate(),
-            ByteRate::measured(paper().completion_window, Nanos::millis(20)),
+            ByteRate::measured(published().completion_window, Nanos::millis(20)),
             "the new window has time or bytes of the old one in it"
-        );
-    }
-
-    #[test]
-    fn without_pacing_the_rate_grows_only_if_asked_to() {
-        let config = GimbalConfig { rate_growth: RateGrowth::WhilePacingBinds, ..paper() };
-        let mut target = target(config);
-        target.on_completion(Instant(100), Congestion::Underutilised, IO, Nanos(100));
-        assert_eq!(target.rate(), config.rate_start, "it grew though nobody was held back");
-        target.on_pacing_bound(Instant(200));
-        target.on_completion(Instant(300), Congestion::Avoidance, IO, Nanos(100));
-        assert_eq!(target.rate(), ByteRate(config.rate_start.0 + IO.0));
-        target.on_completion(Instant(301), Congestion::Avoidance, IO, Nanos(100));
-        assert_eq!(
-            target.rate(),
-            ByteRate(config.rate_start.0 + IO.0),
-            "that IO was submitted after the hold-up"
         );
     }
 
@@ -273,7 +235,7 @@ mod tests {
             steps in prop::collection::vec((0..4u8, 1..1u64 << 40, 0..10_000_000u64), 1..200),
         ) {
             let device = DeviceConstants::DCT983;
-            let mut target = target(paper());
+            let mut target = target(published());
             let mut now = Instant::ZERO;
             for (state, length, wait) in steps {
                 now += Nanos(wait);
@@ -283,7 +245,7 @@ mod tests {
                     Congestion::Avoidance,
                     Congestion::Underutilised,
                 ][usize::from(state)];
-                target.on_completion(now, state, Bytes(length), NO_LATENCY);
+                target.on_completion(now, state, Bytes(length), true);
                 prop_assert!(target.rate() >= device.rate_min && target.rate() <= device.rate_max);
             }
         }

@@ -16,8 +16,8 @@
 //! Elsewhere: what the state does to the rate is `congestion`.
 //! Paper: Gimbal §3.2. The first latency starts the average; the paper does not say.
 
-use super::GimbalConfig;
 use crate::view::{Congestion, MonitorView};
+use crate::{DeviceConstants, Halvings};
 use units::Nanos;
 
 /// Both averages carry this many bits below a nanosecond, so that small weights do not stall.
@@ -28,7 +28,7 @@ const LATENCY_MAX: Nanos = Nanos((1 << (63 - FRACTION_BITS)) - 1);
 
 /// One kind of IO's latency, all in nanoseconds with [`FRACTION_BITS`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LatencyMonitor {
+pub(crate) struct LatencyMonitor {
     thresh_min: u64,
     thresh_max: u64,
     average_shift: u32,
@@ -47,13 +47,18 @@ fn whole(fixed: u64) -> Nanos {
 }
 
 impl LatencyMonitor {
-    pub(super) fn new(config: &GimbalConfig) -> LatencyMonitor {
+    /// `average` is α_D, `threshold` α_T: without it the threshold stands still at `thresh_max`.
+    pub(crate) fn new(
+        device: &DeviceConstants,
+        average: Halvings,
+        threshold: Option<Halvings>,
+    ) -> LatencyMonitor {
         LatencyMonitor {
-            thresh_min: fixed(config.device.thresh_min),
-            thresh_max: fixed(config.device.thresh_max),
-            average_shift: config.latency_weight.0,
-            threshold_shift: config.threshold_weight.map(|weight| weight.0),
-            threshold: fixed(config.device.thresh_max),
+            thresh_min: fixed(device.thresh_min),
+            thresh_max: fixed(device.thresh_max),
+            average_shift: average.0,
+            threshold_shift: threshold.map(|weight| weight.0),
+            threshold: fixed(device.thresh_max),
             ewma: None,
             state: None,
         }
@@ -61,7 +66,7 @@ impl LatencyMonitor {
 
     /// An IO completed after `latency` inside the SSD. Answers the state that this leaves.
     #[inline]
-    pub(super) fn on_latency(&mut self, latency: Nanos) -> Congestion {
+    pub(crate) fn on_latency(&mut self, latency: Nanos) -> Congestion {
         let latency = fixed(latency);
         let ewma = match self.ewma {
             None => latency,
@@ -84,7 +89,7 @@ impl LatencyMonitor {
         state
     }
 
-    pub(super) fn view(&self) -> MonitorView {
+    pub(crate) fn view(&self) -> MonitorView {
         MonitorView { ewma: self.ewma.map(whole), threshold: whole(self.threshold), state: self.state }
     }
 }
@@ -93,20 +98,23 @@ impl LatencyMonitor {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::{DeviceConstants, Halvings};
     use proptest::prelude::*;
 
+    fn with_weight(average: Halvings) -> LatencyMonitor {
+        LatencyMonitor::new(&DeviceConstants::DCT983, average, Some(Halvings(4)))
+    }
+
     fn monitor() -> LatencyMonitor {
-        LatencyMonitor::new(&GimbalConfig::paper(DeviceConstants::DCT983))
+        with_weight(Halvings(1))
     }
 
     #[test]
     fn a_threshold_that_does_not_follow_stands_still() {
-        let config = GimbalConfig { threshold_weight: None, ..GimbalConfig::paper(DeviceConstants::DCT983) };
-        let mut monitor = LatencyMonitor::new(&config);
+        let device = DeviceConstants::DCT983;
+        let mut monitor = LatencyMonitor::new(&device, Halvings(1), None);
         for micros in [100, 300, 1499, 5000, 200] {
             monitor.on_latency(Nanos::micros(micros));
-            assert_eq!(monitor.view().threshold, config.device.thresh_max, "after {micros} µs");
+            assert_eq!(monitor.view().threshold, device.thresh_max, "after {micros} µs");
         }
     }
 
@@ -171,12 +179,12 @@ mod tests {
             shift in 0..=16u32,
             latencies in prop::collection::vec(prop_oneof![0..3_000_000u64, Just(u64::MAX)], 1..200),
         ) {
-            let paper = GimbalConfig::paper(DeviceConstants::DCT983);
-            let mut monitor = LatencyMonitor::new(&GimbalConfig { latency_weight: Halvings(shift), ..paper });
+            let device = DeviceConstants::DCT983;
+            let mut monitor = with_weight(Halvings(shift));
             for latency in latencies {
                 monitor.on_latency(Nanos(latency));
                 let threshold = monitor.view().threshold;
-                prop_assert!(threshold >= paper.device.thresh_min && threshold <= paper.device.thresh_max);
+                prop_assert!(threshold >= device.thresh_min && threshold <= device.thresh_max);
             }
         }
     }

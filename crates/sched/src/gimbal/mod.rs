@@ -1,4 +1,4 @@
-//! Gimbal: the switch of one SSD.
+//! Gimbal as published: the switch of one SSD.
 //!
 //! Four parts that know nothing of one another, and this file, through which everything passes between them:
 //!
@@ -13,67 +13,63 @@
 //!  on_completion ─┴──────────────────────────┘
 //! ```
 //!
-//! With the costs of the SSD at hand (`GimbalConfig::next`) `drr` charges by `costs`, `wear` finds out from what completes how dear writes
-//! are, and a `window` of device time in flight stands in the place of buckets and slots.
+//! The order is strict: if the head's bucket cannot pay, all others wait with it (paper §3.3).
 //!
-//! The order is strict: if the head's bucket cannot pay, or the window is full, everybody waits with it (paper §3.3).
+//! The round (`drr`) is shared with another scheduler; what is Gimbal's of it are the `slots`.
 //!
-//! Holds, for every run: it is idle only with nothing queued, with everybody who has backlog out of slots, limited or too
-//!        far ahead of somebody who is (`lead`), with a full window, or until the very instant at which the head can pay; no IO is lost,
-//!        repeated or reordered within its class; all books are empty when all IOs have ended (`tests/against_naive.rs`,
-//!        `tests/worlds.rs`).
-//! Paper: Gimbal (Min, Liu et al., SIGCOMM 2021) §3. Constants and deviations: `config`.
+//! Holds, for every run: it is idle only with nothing queued, with every tenant that has backlog out of slots or limited, or until the
+//!        very instant at which the head can pay; no IO is lost, repeated or reordered within its class; all books are empty when all
+//!        IOs have ended (`tests/against_naive.rs`, `tests/worlds.rs`).
+//! Paper: Gimbal (Min, Liu et al., SIGCOMM 2021) §3. Constants and their sources: `config`. Deviations: `docs/paper-map.md`.
 
 mod bucket;
 mod config;
 mod congestion;
-mod costs;
-mod drr;
-mod latency;
-mod lead;
-mod lists;
-mod meter;
-mod queue;
-mod ranking;
+pub(crate) mod latency;
 mod reciprocal;
-mod slots;
-mod tenant;
-mod wear;
-mod window;
-mod write_cost;
+pub(crate) mod slots;
+pub(crate) mod write_cost;
 
-pub use config::{
-    DeferredDeficit, DeviceConstants, GimbalConfig, Halvings, LeadAmong, RateGrowth, ReadOverflow,
-    TokenSplit, WriteCostRule,
-};
-pub use costs::{CostCurve, DeviceCosts, StateCosts};
-pub use wear::Wear;
-pub use window::WindowSizes;
+pub use config::{GimbalConfig, Halvings, WriteCostRule};
 
+use crate::drr::{Drr, Price, Rules};
 use crate::{
-    Backlog, Congestion, Cost, Credit, Done, Io, IoKind, Next, Outcome, Policy, Share, SsdView, TenantView,
-    Ticket,
+    Backlog, Congestion, Credit, Done, Io, IoKind, Next, Outcome, PacingView, Policy, Share, SsdView,
+    TenantView, Ticket,
 };
 use bucket::{DualBucket, Pace};
 use congestion::TargetRate;
-use costs::Prices;
-use drr::Drr;
 use latency::LatencyMonitor;
-use units::{Instant, Nanos, TenantId};
-use wear::WearEstimator;
+use slots::SlotRules;
+use units::{Bytes, Instant, Nanos, TenantId};
 use write_cost::WriteCost;
 
+/// What a repaired Gimbal changes in this file. As published: nothing.
+pub trait Repairs: Rules {
+    /// An empty bucket holds the head of the round back.
+    fn on_paced(&mut self, _now: Instant) {}
+
+    /// Whether the completion of an IO that was submitted then may raise the target rate.
+    fn may_grow(&self, _submitted: Instant) -> bool {
+        true
+    }
+}
+
+impl Repairs for SlotRules {}
+
 /// One SSD's Gimbal.
+pub type Gimbal = Switch<SlotRules>;
+
+/// One SSD's Gimbal by these rules.
 #[derive(Clone, Debug)]
-pub struct Gimbal {
+pub struct Switch<R: Rules> {
     config: GimbalConfig,
-    drr: Drr,
+    drr: Drr<R>,
     bucket: DualBucket,
     read_latency: LatencyMonitor,
     write_latency: LatencyMonitor,
     target: TargetRate,
     write_cost: WriteCost,
-    wear: WearEstimator,
 }
 
 impl Gimbal {
@@ -82,21 +78,30 @@ impl Gimbal {
     /// # Panics
     /// If [`GimbalConfig::check`] finds fault with `config`.
     pub fn new(config: GimbalConfig) -> Gimbal {
+        Switch::with_rules(config, SlotRules::new(&config))
+    }
+}
+
+impl<R: Repairs> Switch<R> {
+    pub(crate) fn with_rules(config: GimbalConfig, rules: R) -> Switch<R> {
         if let Err(wrong) = config.check() {
             panic!("{wrong}: {config:?}");
         }
+        let GimbalConfig { device, write_cost_step, write_cost_period, write_cost_rule, .. } = config;
         let target = TargetRate::new(&config);
-        let write_cost = WriteCost::new(&config);
-        let pace = Pace { rate: target.rate(), split: write_cost.cost(), overflow_cost: Cost::ONE };
-        Gimbal {
+        let write_cost = WriteCost::new(&device, write_cost_step, write_cost_period, write_cost_rule);
+        let latency = LatencyMonitor::new(&device, config.latency_weight, config.threshold_weight);
+        Switch {
             config,
-            drr: Drr::new(&config),
-            bucket: DualBucket::new(config.bucket_depth, pace),
-            read_latency: LatencyMonitor::new(&config),
-            write_latency: LatencyMonitor::new(&config),
+            drr: Drr::new(config.round, rules),
+            bucket: DualBucket::new(
+                config.bucket_depth,
+                Pace { rate: target.rate(), split: write_cost.cost() },
+            ),
+            read_latency: latency,
+            write_latency: latency,
             target,
             write_cost,
-            wear: WearEstimator::new(&config),
         }
     }
 
@@ -106,6 +111,7 @@ impl Gimbal {
     }
 
     /// Learns from a completed read or write: congestion, rate, write cost, and from these the pace of the buckets.
+    #[inline]
     fn learn(&mut self, now: Instant, io: &Io, latency: Nanos) {
         let monitor = match io.kind {
             IoKind::Read => {
@@ -118,110 +124,77 @@ impl Gimbal {
             }
             IoKind::Management => return,
         };
-        if let Some(costs) = &self.config.costs {
-            self.wear.on_completion(now, costs, io, latency, self.drr.is_held_back());
-        }
         let state = monitor.on_latency(latency);
-        if let Some(sizes) = &self.config.window {
-            self.drr.on_window_completion(sizes, now, io);
-            return;
-        }
-        self.target.on_completion(now, state, io.length, latency);
-        self.set_pace(now);
+        let may_grow = self.drr.rules().may_grow(now - latency);
+        self.target.on_completion(now, state, io.length, may_grow);
+        self.bucket.set_pace(now, Pace { rate: self.target.rate(), split: self.write_cost.cost() });
         if state == Congestion::Overloaded {
             self.bucket.empty(now);
         }
     }
-
-    /// Tells the buckets what follows from rate, write cost and, if asked for, from who reads and who writes.
-    fn set_pace(&mut self, now: Instant) {
-        let cost = self.write_cost.cost();
-        let split = match (self.config.token_split, self.drr.weights_by_kind()) {
-            (TokenSplit::ByCostAndTenants, (readers @ 1.., writers @ 1..)) => cost.scaled(readers, writers),
-            (TokenSplit::ByCostAndTenants | TokenSplit::ByCost, _) => cost,
-        };
-        let overflow_cost = match self.config.read_overflow {
-            ReadOverflow::AtWriteCost if self.write_cost.has_readers() => cost,
-            ReadOverflow::AtWriteCost | ReadOverflow::Whole => Cost::ONE,
-        };
-        self.bucket.set_pace(now, Pace { rate: self.target.rate(), split, overflow_cost });
-    }
-
-    /// The set of tenants that read or write may have changed.
-    fn on_tenants_changed(&mut self, now: Instant) {
-        if self.config.token_split == TokenSplit::ByCostAndTenants {
-            self.set_pace(now);
-        }
-    }
 }
 
-impl Policy for Gimbal {
-    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
-        let ticket = self.drr.on_arrival(&self.config, io);
-        self.on_tenants_changed(now);
-        ticket
+impl<R: Repairs + Send> Policy for Switch<R>
+where
+    R::Held: Send,
+    R::Room: Send,
+{
+    fn on_arrival(&mut self, _now: Instant, io: Io) -> Ticket {
+        self.drr.on_arrival(io)
     }
 
     fn next(&mut self, now: Instant) -> Next {
-        let prices = match &self.config.costs {
-            Some(costs) => Prices::Device(costs, self.wear.wear(), self.write_cost.cost()),
-            None => Prices::Bytes(self.write_cost.cost()),
+        let write_cost = self.write_cost.cost();
+        let price = |kind: IoKind, length: Bytes| {
+            let cost = if kind.pays_as_write() { write_cost.of(length) } else { length };
+            Price { cost, reserved: cost }
         };
-        let Some(head) = self.drr.head(&self.config, now, prices) else {
+        let Some(head) = self.drr.head(now, &price) else {
             return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
         };
-        if self.config.window.is_some() {
-            if self.drr.window().is_full() {
-                return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
-            }
-        } else if let Err(payable) = self.bucket.pay(now, head.kind, head.length) {
-            self.target.on_pacing_bound(now);
+        if let Err(payable) = self.bucket.pay(now, head.kind, head.length) {
+            self.drr.rules_mut().on_paced(now);
             return Next::WakeAt(self.drr.next_timer(now).map_or(payable, |timer| timer.min(payable)));
         }
         if self.drr.backlog().in_flight == 0 {
             self.target.on_busy(now);
         }
-        Next::Submit(self.drr.submit(&self.config, now, head))
+        Next::Submit(self.drr.submit(now, head))
     }
 
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit {
         if let Outcome::Success { latency } = done.outcome {
             self.learn(now, &done.io, latency);
         }
-        let credit = self.drr.on_completion(&self.config, &done.io);
-        self.on_tenants_changed(now);
+        let credit = self.drr.on_completion(&done.io);
         if self.drr.backlog().in_flight == 0 {
             self.target.on_idle(now);
         }
         credit
     }
 
-    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
-        let io = self.drr.withdraw_one(&self.config, tenant, ticket);
-        self.on_tenants_changed(now);
-        io
+    fn withdraw_one(&mut self, _now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        self.drr.withdraw_one(tenant, ticket)
     }
 
-    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
-        self.drr.withdraw(&self.config, tenant, gone);
-        self.on_tenants_changed(now);
+    fn withdraw(&mut self, _now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+        self.drr.withdraw(tenant, gone);
     }
 
     fn forget(&mut self, _now: Instant, tenant: TenantId) {
-        self.drr.forget(&self.config, tenant);
+        self.drr.forget(tenant);
     }
 
-    fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {
-        self.drr.set_share(&self.config, tenant, share);
-        self.on_tenants_changed(now);
+    fn set_share(&mut self, _now: Instant, tenant: TenantId, share: Share) {
+        self.drr.set_share(tenant, share);
     }
 
     fn on_overdue(&mut self, _now: Instant, tenant: TenantId) {
-        self.drr.on_overdue(&self.config, tenant);
+        self.drr.on_overdue(tenant);
     }
 
     fn credit(&self, tenant: TenantId) -> Credit {
-        self.drr.credit(&self.config, tenant)
+        self.drr.credit(tenant)
     }
 
     fn backlog(&self) -> Backlog {
@@ -234,18 +207,20 @@ impl Policy for Gimbal {
         Some(SsdView {
             reads: self.read_latency.view(),
             writes: self.write_latency.view(),
-            target_rate: self.target.rate(),
-            completion_rate: self.target.completion_rate(),
             write_cost: self.write_cost.cost(),
-            wear: self.config.costs.map(|_| self.wear.wear()),
-            read_tokens: bucket.bytes(IoKind::Read),
-            write_tokens: bucket.bytes(IoKind::Write),
             active_tenants: self.drr.active_tenants(),
-            window: self.config.window.map(|_| self.drr.window().view()),
+            pacing: Some(PacingView {
+                target_rate: self.target.rate(),
+                completion_rate: self.target.completion_rate(),
+                read_tokens: bucket.bytes(IoKind::Read),
+                write_tokens: bucket.bytes(IoKind::Write),
+            }),
+            fragmentation: None,
+            time_in_flight: None,
         })
     }
 
     fn tenant_view(&self, tenant: TenantId) -> Option<TenantView> {
-        self.drr.view(&self.config, tenant)
+        self.drr.view(tenant)
     }
 }

@@ -11,14 +11,83 @@
 //! completed stays open and goes on filling (so a tenant with one IO at a time still fills slots), but it is not busy: it
 //! holds nobody's allotment back.
 //!
+//! Every active tenant is allotted `slots × weight / Σ weights` slots, at least one. Its credit is the slots allotted × the IOs in
+//! its slot that was freed last.
+//!
 //! Holds: a tenant with as many busy slots as its allotment only fills the slot it has open (`drr`'s tests);
 //!        busy returns to zero when all IOs end (`nothing_is_busy_when_all_ios_have_ended`).
-//! Elsewhere: the allotment and what happens to a tenant without a slot is `drr`.
+//! Elsewhere: what happens to a tenant without a slot is `drr`.
 //! Paper: Gimbal §3.5; credit §3.6.
 
-use crate::Mark;
+use super::GimbalConfig;
+use crate::drr::Rules;
+use crate::{Credit, Mark};
 use alloc::vec::Vec;
-use units::Bytes;
+use units::{Bytes, TenantId};
+
+/// The slots of one SSD: what the round asks of Gimbal.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotRules {
+    /// Slots to share out.
+    slots: u32,
+    /// Weighted size at which one closes.
+    size: Bytes,
+    /// IOs per slot of a tenant that has not freed one yet.
+    ios_initial: u32,
+}
+
+impl SlotRules {
+    pub(crate) fn new(config: &GimbalConfig) -> SlotRules {
+        let GimbalConfig { slot_size, slot_ios_initial, .. } = *config;
+        SlotRules { slots: config.device.slots, size: slot_size, ios_initial: slot_ios_initial }
+    }
+}
+
+impl Rules for SlotRules {
+    type Held = Slots;
+    /// Slots allotted.
+    type Room = u32;
+
+    #[inline]
+    fn room(&self, weight: u32, active_weight: u64) -> u32 {
+        let share = u64::from(self.slots) * u64::from(weight) / active_weight;
+        (share as u32).max(1)
+    }
+
+    #[inline]
+    fn whole(&self) -> u32 {
+        self.slots
+    }
+
+    #[inline]
+    fn may_submit(&self, held: &Slots, allotment: u32) -> bool {
+        held.may_submit(allotment)
+    }
+
+    fn may_promote(&self, weight_max: u32, active_weight: u64) -> bool {
+        // Otherwise every tenant is allotted the least, one.
+        u64::from(self.slots) * u64::from(weight_max) >= 2 * active_weight
+    }
+
+    #[inline]
+    fn on_submit(&mut self, _id: TenantId, held: &mut Slots, weighted: Bytes, _weight: u32) -> Mark {
+        held.on_submit(weighted, self.size)
+    }
+
+    #[inline]
+    fn on_end(&mut self, held: &mut Slots, mark: Mark) {
+        held.on_completion(mark);
+    }
+
+    #[inline]
+    fn credit(&self, held: &Slots, allotment: u32) -> Credit {
+        Credit(allotment.saturating_mul(held.last_freed_ios().unwrap_or(self.ios_initial)))
+    }
+
+    fn slots(&self, held: &Slots, allotment: u32) -> [u32; 2] {
+        [held.busy(), allotment]
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
@@ -30,7 +99,7 @@ struct Slot {
 
 /// The slots of one tenant.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
+pub struct Slots {
     slots: Vec<Slot>,
     /// Indices of slots that are neither open nor closed.
     free: Vec<u32>,

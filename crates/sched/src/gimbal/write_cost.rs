@@ -12,17 +12,17 @@
 //! ```
 //!
 //! Holds: best ≤ cost ≤ worst (`the_cost_stays_between_the_best_and_the_worst`).
-//! Elsewhere: who pays it is `bucket` and `drr`.
+//! Elsewhere: what is paid at it is `bucket` and `drr`.
 //! Paper: Gimbal §3.4. We differ from the authors' release, which divides a count by itself here, so that its cost always
 //! decays to 1.
 
-use super::{GimbalConfig, WriteCostRule};
-use crate::Cost;
+use super::WriteCostRule;
+use crate::{Cost, DeviceConstants};
 use units::{Instant, Nanos};
 
 /// The price of writes, and what this period has seen so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WriteCost {
+pub(crate) struct WriteCost {
     cost: Cost,
     best: Cost,
     worst: Cost,
@@ -36,46 +36,39 @@ pub(super) struct WriteCost {
     reads: u64,
     writes: u64,
     write_latency: u128,
-    /// Whether reads completed in the period before.
-    reads_before: bool,
 }
 
 impl WriteCost {
-    pub(super) fn new(config: &GimbalConfig) -> WriteCost {
+    /// The worst cost, to be reconsidered once per `period`.
+    pub(crate) fn new(device: &DeviceConstants, step: Cost, period: Nanos, rule: WriteCostRule) -> WriteCost {
         WriteCost {
-            cost: config.device.write_cost_worst,
-            best: config.device.write_cost_best,
-            worst: config.device.write_cost_worst,
-            step: config.write_cost_step,
-            period: config.write_cost_period,
-            rule: config.write_cost_rule,
-            thresh_min: config.device.thresh_min,
-            thresh_max: config.device.thresh_max,
+            cost: device.write_cost_worst,
+            best: device.write_cost_best,
+            worst: device.write_cost_worst,
+            step,
+            period,
+            rule,
+            thresh_min: device.thresh_min,
+            thresh_max: device.thresh_max,
             period_end: None,
             reads: 0,
             writes: 0,
             write_latency: 0,
-            reads_before: false,
         }
     }
 
-    pub(super) fn cost(&self) -> Cost {
+    pub(crate) fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// Whether reads completed in this period or the one before it, as of the last completion.
-    pub(super) fn has_readers(&self) -> bool {
-        self.reads > 0 || self.reads_before
-    }
-
     /// A read completed.
-    pub(super) fn on_read(&mut self, now: Instant) {
+    pub(crate) fn on_read(&mut self, now: Instant) {
         self.close_period(now);
         self.reads += 1;
     }
 
     /// A write completed after `latency` inside the SSD.
-    pub(super) fn on_write(&mut self, now: Instant, latency: Nanos) {
+    pub(crate) fn on_write(&mut self, now: Instant, latency: Nanos) {
         self.close_period(now);
         self.writes += 1;
         self.write_latency += u128::from(latency.0);
@@ -93,7 +86,6 @@ impl WriteCost {
         }
         self.judge();
         let periods = now.since(end).0 / self.period.0 + 1;
-        self.reads_before = self.reads > 0 && periods == 1;
         (self.reads, self.writes, self.write_latency) = (0, 0, 0);
         self.period_end = Some(end + Nanos(periods.saturating_mul(self.period.0)));
     }
@@ -122,27 +114,29 @@ impl WriteCost {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::DeviceConstants;
     use proptest::prelude::*;
 
     const FAST: Nanos = Nanos::micros(100);
     const SLOWISH: Nanos = Nanos::micros(400);
     const SLOW: Nanos = Nanos::micros(2000);
 
-    fn paper() -> GimbalConfig {
-        GimbalConfig::paper(DeviceConstants::DCT983)
+    const PERIOD: Nanos = Nanos::millis(100);
+
+    fn cost_on(device: DeviceConstants, rule: WriteCostRule) -> WriteCost {
+        WriteCost::new(&device, Cost::ratio(1, 2), PERIOD, rule)
     }
 
     /// A cost whose first period has just begun, before which nothing counts.
-    fn started(config: GimbalConfig) -> WriteCost {
-        let mut cost = WriteCost::new(&config);
+    fn started(rule: WriteCostRule) -> WriteCost {
+        let device = DeviceConstants { write_cost_best: Cost::ONE, ..DeviceConstants::DCT983 };
+        let mut cost = cost_on(device, rule);
         cost.on_read(Instant::ZERO);
         cost.reads = 0;
         cost
     }
 
     fn period(n: u64) -> Instant {
-        Instant::ZERO + Nanos(paper().write_cost_period.0 * n)
+        Instant::ZERO + Nanos(PERIOD.0 * n)
     }
 
     /// Runs period `n` (the first is 0) with one write, and a read if asked, and lets the next one begin.
@@ -157,7 +151,7 @@ mod tests {
 
     #[test]
     fn absorbed_writes_become_as_cheap_as_reads_after_sixteen_periods() {
-        let mut cost = started(paper());
+        let mut cost = started(WriteCostRule::SlowBesideReads);
         assert_eq!(cost.cost(), Cost::ratio(9, 1));
         for n in 0..15 {
             assert!(run_period(&mut cost, n, FAST, true) > Cost::ONE, "after {} periods", n + 1);
@@ -168,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_price_snaps_half_way_back_at_the_first_slow_period() {
-        let mut cost = started(paper());
+        let mut cost = started(WriteCostRule::SlowBesideReads);
         for n in 0..16 {
             run_period(&mut cost, n, FAST, false);
         }
@@ -178,21 +172,21 @@ mod tests {
 
     #[test]
     fn writes_that_are_slow_only_among_themselves_stay_cheap() {
-        let mut cost = started(paper());
+        let mut cost = started(WriteCostRule::SlowBesideReads);
         assert_eq!(run_period(&mut cost, 0, SLOWISH, false), Cost::ratio(17, 2));
         assert_eq!(run_period(&mut cost, 1, SLOWISH, true), Cost::ratio(35, 4));
     }
 
     #[test]
     fn the_other_rule_asks_for_no_reads() {
-        let mut cost = started(GimbalConfig { write_cost_rule: WriteCostRule::Slow, ..paper() });
+        let mut cost = started(WriteCostRule::Slow);
         run_period(&mut cost, 0, FAST, false);
         assert_eq!(run_period(&mut cost, 1, SLOWISH, false), Cost::ratio(35, 4));
     }
 
     #[test]
     fn a_period_without_writes_changes_nothing() {
-        let mut cost = started(paper());
+        let mut cost = started(WriteCostRule::SlowBesideReads);
         run_period(&mut cost, 0, FAST, false);
         let before = cost.cost();
         for n in 1..10 {
@@ -203,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_one_period_however_long_it_lasts() {
-        let mut cost = started(paper());
+        let mut cost = started(WriteCostRule::SlowBesideReads);
         cost.on_write(Instant(1), FAST);
         cost.on_write(period(1000), FAST);
         assert_eq!(cost.cost(), Cost::ratio(17, 2));
@@ -211,16 +205,6 @@ mod tests {
         assert_eq!(cost.cost(), Cost::ratio(17, 2), "the period after the pause ended early");
         cost.on_write(period(1001), FAST);
         assert_eq!(cost.cost(), Cost::ratio(8, 1));
-    }
-
-    #[test]
-    fn readers_are_remembered_for_one_period() {
-        let mut cost = started(paper());
-        assert!(!cost.has_readers());
-        run_period(&mut cost, 0, FAST, true);
-        assert!(cost.has_readers(), "they were there a period ago");
-        run_period(&mut cost, 1, FAST, false);
-        assert!(!cost.has_readers());
     }
 
     proptest! {
@@ -233,7 +217,7 @@ mod tests {
         ) {
             let best = Cost::ratio(best, 1000);
             let device = DeviceConstants { write_cost_best: best, ..DeviceConstants::DCT983 };
-            let mut cost = WriteCost::new(&GimbalConfig::fair(device));
+            let mut cost = cost_on(device, WriteCostRule::SlowBesideReads);
             let mut now = Instant::ZERO;
             for (wait, read, latency) in steps {
                 now += Nanos(wait);

@@ -2,18 +2,18 @@
 
 use sched::{CostCurve, DeviceCosts, Io, IoKind, StateCosts};
 
-/// A wear of 1, in the parts that a wear is counted in.
-pub(super) const WORN: u128 = 1 << 16;
+/// A fragmentation of 1, in the parts that it is counted in.
+pub(super) const FULL: u128 = 1 << 16;
 
 /// The cost on clean flash and on fragmented flash.
 pub(super) fn at_both_ends(costs: &DeviceCosts, io: &Io) -> [u128; 2] {
     [&costs.clean, &costs.fragmented].map(|state| on_curve(state, io))
 }
 
-/// The cost when the flash is so worn.
-pub(super) fn at(costs: &DeviceCosts, wear: u128, io: &Io) -> u64 {
+/// The cost when the flash is so fragmented.
+pub(super) fn at(costs: &DeviceCosts, fragmentation: u128, io: &Io) -> u64 {
     let [clean, fragmented] = at_both_ends(costs, io);
-    (clean + (fragmented - clean) * wear / WORN) as u64
+    (clean + (fragmented - clean) * fragmentation / FULL) as u64
 }
 
 fn on_curve(state: &StateCosts, io: &Io) -> u128 {

@@ -1,17 +1,16 @@
-//! What the switch finds out from what completes, found out again: latencies, rate, write cost, wear, and the window's size.
+//! What the switch finds out from what completes, found out again: latencies, rate, write cost, fragmentation, and the limit on the device time in flight.
 //!
 //! Written from the papers and the text of the switch's own documentation, not from its code: averages are kept as such, periods are
 //! numbered from the first completion, busy time is counted while it passes.
 
-use super::costs::{WORN, at_both_ends};
-use sched::{
-    Congestion, Cost, DeviceCosts, GimbalConfig, Halvings, Io, IoKind, RateGrowth, WindowSizes, WriteCostRule,
-};
+use super::constants::Constants;
+use super::costs::{FULL, at_both_ends};
+use sched::{Congestion, Cost, DeviceCosts, Halvings, InFlightLimits, Io, IoKind, WriteCostRule};
 use std::collections::BTreeSet;
 use units::{Instant, Nanos, TenantId};
 
 const SECOND: u128 = 1_000_000_000;
-/// Wear and window are reconsidered so often, and forget everything if they could not be for twice as long.
+/// Fragmentation and limit are reconsidered so often, and forget everything if they could not be for twice as long.
 const PERIOD: Nanos = Nanos::millis(50);
 
 /// A latency with 16 binary digits below the nanosecond, as the switch averages it.
@@ -33,7 +32,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    fn on_latency(&mut self, config: &GimbalConfig, latency: Nanos) -> Congestion {
+    fn on_latency(&mut self, config: &Constants, latency: Nanos) -> Congestion {
         let part = 1 << config.latency_weight.0;
         let new = fine(latency);
         let average = self.average.map_or(new, |average| average - average / part + new / part);
@@ -80,22 +79,22 @@ impl Rate {
         self.now = now;
     }
 
-    fn on_busy(&mut self, config: &GimbalConfig) {
+    fn on_busy(&mut self, config: &Constants) {
         if self.now.since(self.idle_since) > config.completion_idle_max {
             (self.measured, self.completed, self.busy) = (None, 0, 0);
         }
         self.idle_since = self.now;
     }
 
-    fn on_completion(&mut self, config: &GimbalConfig, io: &Io, latency: Nanos, state: Congestion) {
+    fn on_completion(&mut self, config: &Constants, io: &Io, latency: Nanos, state: Congestion) {
         self.completed += u128::from(io.length.0);
         if self.completed >= u128::from(config.completion_window.0) && self.busy > 0 {
             self.measured = Some((self.completed * SECOND / self.busy) as u64);
             (self.completed, self.busy) = (0, 0);
         }
         let submitted = self.now - latency;
-        let may_grow = config.rate_growth == RateGrowth::Always
-            || self.paced_at.is_some_and(|paced_at| paced_at >= submitted);
+        let may_grow =
+            !config.grows_only_while_paced || self.paced_at.is_some_and(|paced_at| paced_at >= submitted);
         let growth = if may_grow { io.length.0 } else { 0 };
         let (least, most) = (config.device.rate_min.0, config.device.rate_max.0);
         let target = match state {
@@ -122,7 +121,7 @@ struct Writes {
 }
 
 impl Writes {
-    fn on_completion(&mut self, config: &GimbalConfig, now: Instant, kind: IoKind, latency: Nanos) {
+    fn on_completion(&mut self, config: &Constants, now: Instant, kind: IoKind, latency: Nanos) {
         let first = *self.first.get_or_insert(now);
         let period = now.since(first).0 / config.write_cost_period.0;
         if period != self.period {
@@ -136,7 +135,7 @@ impl Writes {
         }
     }
 
-    fn judge(&mut self, config: &GimbalConfig) {
+    fn judge(&mut self, config: &Constants) {
         if self.latencies.is_empty() {
             return;
         }
@@ -184,19 +183,19 @@ impl Seen {
     }
 }
 
-/// How worn the flash seems to be.
+/// How fragmented the flash seems to be.
 #[derive(Clone, Debug)]
-struct Wearing {
-    wear: u128,
+struct Fragmenting {
+    fragmentation: u128,
     begun: Option<Instant>,
     present: Seen,
     past: Seen,
 }
 
-impl Wearing {
+impl Fragmenting {
     fn on_completion(
         &mut self,
-        config: &GimbalConfig,
+        config: &Constants,
         costs: &DeviceCosts,
         now: Instant,
         (io, latency): (&Io, Nanos),
@@ -221,14 +220,14 @@ impl Wearing {
         }
         self.past = self.past.and(&seen);
         let to = self.judge(config, costs);
-        let half_way = (self.wear as i128 + (to as i128 - self.wear as i128) / 2) as u128;
-        self.wear = if to.abs_diff(half_way) < WORN / 16 { to } else { half_way };
+        let half_way = (self.fragmentation as i128 + (to as i128 - self.fragmentation as i128) / 2) as u128;
+        self.fragmentation = if to.abs_diff(half_way) < FULL / 16 { to } else { half_way };
     }
 
-    /// Where the wear belongs. All sums are parts of what the SSD could have done meanwhile.
-    fn judge(&self, config: &GimbalConfig, costs: &DeviceCosts) -> u128 {
-        let one = WORN as i128;
-        let part = |of: u128, whole: u128| ((of * WORN / whole.max(1)) as i128).min(one << 24);
+    /// Where the fragmentation belongs. All sums are parts of what the SSD could have done meanwhile.
+    fn judge(&self, config: &Constants, costs: &DeviceCosts) -> u128 {
+        let one = FULL as i128;
+        let part = |of: u128, whole: u128| ((of * FULL / whole.max(1)) as i128).min(one << 24);
         let all = u128::from(costs.rate.0) * self.past.span / SECOND;
         let [clean, fragmented] = self.past.costs.map(|cost| part(cost, all));
         let margin = one / 20;
@@ -236,13 +235,13 @@ impl Wearing {
             || self.past.cost_micros * 1000 / self.past.span.max(1)
                 >= u128::from(config.device.slots) * 128 * 1024;
         if !is_busy {
-            // No more worn than an SSD on which what was done is no more than all.
+            // No more fragmented than an SSD on which what was done is no more than all.
             let most = if fragmented > clean {
                 (one + margin - clean).max(0) * one / (fragmented - clean)
             } else {
                 one
             };
-            return self.wear.min(most as u128);
+            return self.fragmentation.min(most as u128);
         }
         let written = part(self.past.written, self.past.costs[0]);
         let mixture = (8 * written * (one - written) / one).min(one);
@@ -250,16 +249,16 @@ impl Wearing {
         let (enough, too_much) = (clean - least, fragmented - (one + margin));
         match (enough >= 0, too_much > 0) {
             (true, true) => 0,
-            (false, false) => WORN,
-            (true, false) => self.wear,
+            (false, false) => FULL,
+            (true, false) => self.fragmentation,
             (false, true) => (-enough * one / (too_much - enough)) as u128,
         }
     }
 }
 
-/// The size of the window, by who completes what.
+/// The limit on the device time in flight, by who completes what.
 #[derive(Clone, Debug)]
-struct Size {
+struct Limit {
     bytes: u64,
     begun: Option<Instant>,
     /// Charges, and those of what was written.
@@ -268,8 +267,8 @@ struct Size {
     tenants: BTreeSet<TenantId>,
 }
 
-impl Size {
-    fn on_completion(&mut self, sizes: &WindowSizes, now: Instant, io: &Io, charge: u64) {
+impl Limit {
+    fn on_completion(&mut self, sizes: &InFlightLimits, now: Instant, io: &Io, charge: u64) {
         let charge = u128::from(charge);
         let written = if io.kind == IoKind::Read { 0 } else { charge };
         self.present = [self.present[0] + charge, self.present[1] + written];
@@ -290,14 +289,14 @@ impl Size {
         }
     }
 
-    fn follow(&mut self, sizes: &WindowSizes) {
+    fn follow(&mut self, sizes: &InFlightLimits) {
         let [all, written] = self.past;
         if all == 0 {
             return;
         }
-        let written = written * WORN / all;
-        let mixture = (8 * written * (WORN - written) / WORN).min(WORN);
-        let wider = u128::from((sizes.mixed - sizes.uniform).0) * mixture / WORN;
+        let written = written * FULL / all;
+        let mixture = (8 * written * (FULL - written) / FULL).min(FULL);
+        let wider = u128::from((sizes.mixed - sizes.uniform).0) * mixture / FULL;
         self.bytes = if self.tenants.len() > 1 { sizes.uniform.0 + wider as u64 } else { sizes.alone.0 };
     }
 }
@@ -305,17 +304,17 @@ impl Size {
 /// All of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Measures {
-    config: GimbalConfig,
+    config: Constants,
     pub(crate) reads: Latency,
     pub(crate) writes: Latency,
     rate: Rate,
     cost: Writes,
-    wearing: Wearing,
-    size: Size,
+    fragmenting: Fragmenting,
+    limit: Limit,
 }
 
 impl Measures {
-    pub(crate) fn new(config: GimbalConfig) -> Measures {
+    pub(crate) fn new(config: Constants) -> Measures {
         let device = &config.device;
         let latency = Latency { average: None, threshold: fine(device.thresh_max), state: None };
         Measures {
@@ -337,9 +336,14 @@ impl Measures {
                 reads: 0,
                 latencies: Vec::new(),
             },
-            wearing: Wearing { wear: WORN, begun: None, present: Seen::default(), past: Seen::default() },
-            size: Size {
-                bytes: config.window.map_or(0, |sizes| sizes.mixed.0),
+            fragmenting: Fragmenting {
+                fragmentation: FULL,
+                begun: None,
+                present: Seen::default(),
+                past: Seen::default(),
+            },
+            limit: Limit {
+                bytes: config.in_flight.map_or(0, |limits| limits.mixed.0),
                 begun: None,
                 present: [0; 2],
                 past: [0; 2],
@@ -364,17 +368,17 @@ impl Measures {
         self.rate.on_busy(&self.config);
     }
 
-    /// A read or write succeeded, for which the window was charged so much. Answers whether the SSD is overloaded.
+    /// A read or write succeeded, which was charged so much. Answers whether the SSD is overloaded.
     pub(crate) fn on_success(&mut self, io: &Io, latency: Nanos, charge: u64, somebody_waits: bool) -> bool {
         let (config, now) = (&self.config, self.rate.now);
         self.cost.on_completion(config, now, io.kind, latency);
         if let Some(costs) = &config.costs {
-            self.wearing.on_completion(config, costs, now, (io, latency), somebody_waits);
+            self.fragmenting.on_completion(config, costs, now, (io, latency), somebody_waits);
         }
         let monitor = if io.kind == IoKind::Read { &mut self.reads } else { &mut self.writes };
         let state = monitor.on_latency(config, latency);
-        if let Some(sizes) = &config.window {
-            self.size.on_completion(sizes, now, io, charge);
+        if let Some(sizes) = &config.in_flight {
+            self.limit.on_completion(sizes, now, io, charge);
             return false;
         }
         self.rate.on_completion(config, io, latency, state);
@@ -393,12 +397,12 @@ impl Measures {
         Cost::ratio(self.cost.cost as u32, Cost::SCALE)
     }
 
-    /// In parts of [`WORN`].
-    pub(crate) fn wear(&self) -> u128 {
-        self.wearing.wear
+    /// In parts of [`FULL`].
+    pub(crate) fn fragmentation(&self) -> u128 {
+        self.fragmenting.fragmentation
     }
 
-    pub(crate) fn window(&self) -> u64 {
-        self.size.bytes
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.bytes
     }
 }

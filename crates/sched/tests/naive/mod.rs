@@ -1,15 +1,16 @@
-//! Gimbal's decisions, done the obvious way: every question is answered by looking at everybody.
+//! The decisions of Gimbal and Level, done the obvious way: every question is answered by looking at everybody.
 //!
-//! Nothing is taken from the switch under test: buckets, slots, what is in the window, round, leads and priorities are done again here,
-//! what is measured (rate, write cost, wear, the window's size) in `measures`, prices in `costs`.
+//! Nothing is taken from the switch under test: buckets, slots, device time in flight, round, service lag and priorities are done again
+//! here, what is measured (rate, write cost, fragmentation, the limit on the device time) in `measures`, prices in `costs`.
 
+mod constants;
 mod costs;
 mod measures;
 
+pub(crate) use constants::Constants;
+
 use measures::Measures;
-use sched::{
-    Cost, DeferredDeficit, GimbalConfig, Io, IoId, IoKind, LeadAmong, Next, ReadOverflow, TokenSplit,
-};
+use sched::{Cost, Io, IoId, IoKind, Next};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, Nanos};
 
@@ -23,13 +24,9 @@ struct Buckets {
     /// Billionths of a byte × cost that came in since the split last began anew, and what of it the reads have had.
     parts: i128,
     read_share: i128,
-    /// The same for the read bucket's overflow and what of it the writes have had.
-    overflow: i128,
-    bought: i128,
     now: Instant,
     rate: i128,
     split: i128,
-    overflow_cost: i128,
 }
 
 impl Buckets {
@@ -43,9 +40,7 @@ impl Buckets {
         after.read += read;
         after.write += earned - read;
         if after.read > depth {
-            after.overflow += (after.read - depth) * i128::from(Cost::SCALE);
-            after.bought = after.overflow / self.overflow_cost;
-            after.write += after.bought - self.bought;
+            after.write += after.read - depth;
             after.read = depth;
         }
         if after.write > depth {
@@ -59,7 +54,7 @@ impl Buckets {
     }
 
     fn split_anew(&mut self) {
-        (self.parts, self.read_share, self.overflow, self.bought) = (0, 0, 0, 0);
+        (self.parts, self.read_share) = (0, 0);
     }
 
     fn of(&mut self, kind: IoKind) -> &mut i128 {
@@ -84,7 +79,7 @@ struct Tenant {
     served_bytes: u64,
     /// All its slots were busy when its last IO left or, later, when one of them ended; nothing has arrived since.
     full: bool,
-    /// What each of its IOs in flight was charged, where there is a window.
+    /// What each of its IOs in flight was charged, where device time is counted.
     charges: BTreeMap<IoId, (IoKind, u64)>,
     /// A moving average of them, times sixteen.
     usual: u64,
@@ -123,23 +118,21 @@ impl Tenant {
 
 /// The naive switch.
 pub(crate) struct Naive {
-    config: GimbalConfig,
+    config: Constants,
     weights: Vec<u32>,
     tenants: BTreeMap<u32, Tenant>,
     active: Vec<u32>,
     deferred: Vec<u32>,
     ahead: Vec<u32>,
     /// The most that the least-served tenant with backlog ever had (`service`).
-    floor: u64,
+    virtual_time: u64,
     buckets: Buckets,
-    /// Reads and writes that succeeded: when, and whether it was a read.
-    succeeded: Vec<(Instant, bool)>,
     pub(crate) measures: Measures,
 }
 
 impl Naive {
     /// A switch whose tenant `i` has the weight `weights[i]`.
-    pub(crate) fn new(config: GimbalConfig, weights: &[u32]) -> Naive {
+    pub(crate) fn new(config: Constants, weights: &[u32]) -> Naive {
         let depth = i128::from(config.bucket_depth.0) * NANO;
         Naive {
             config,
@@ -148,20 +141,16 @@ impl Naive {
             active: Vec::new(),
             deferred: Vec::new(),
             ahead: Vec::new(),
-            floor: 0,
+            virtual_time: 0,
             buckets: Buckets {
                 read: depth,
                 write: depth,
                 parts: 0,
                 read_share: 0,
-                overflow: 0,
-                bought: 0,
                 now: Instant::ZERO,
                 rate: i128::from(config.rate_start.0),
                 split: i128::from(config.device.write_cost_worst.fixed()),
-                overflow_cost: i128::from(Cost::SCALE),
             },
-            succeeded: Vec::new(),
             measures: Measures::new(config),
         }
     }
@@ -175,7 +164,7 @@ impl Naive {
         self.tenants.values().map(Tenant::in_flight).sum()
     }
 
-    /// What is in the window.
+    /// The device time in flight.
     pub(crate) fn charged(&self) -> u64 {
         self.tenants.values().map(Tenant::charged).sum()
     }
@@ -203,8 +192,7 @@ impl Naive {
             }
             self.join(io.tenant.0);
         }
-        self.raise_floor();
-        self.on_tenants_changed(now);
+        self.raise_virtual_time();
     }
 
     pub(crate) fn next(&mut self, now: Instant) -> Next {
@@ -221,18 +209,18 @@ impl Naive {
                 self.ahead.push(id);
                 continue;
             }
-            let (quotas, quantum) = (self.config.class_quotas, self.quantum(id));
+            let (quotas, quantum) = (self.config.round.class_quotas, self.quantum(id));
             let class = self.tenants[&id].class(&quotas);
             let io = self.tenants[&id].queues[class][0];
-            let weighted = self.price(&io) + self.config.io_overhead.0;
+            let weighted = self.price(&io);
             let tenant = self.tenant(id);
             if tenant.deficit < weighted {
                 tenant.deficit += quantum;
                 self.active.rotate_left(1);
                 continue;
             }
-            if self.config.window.is_some() {
-                if self.charged() >= self.measures.window() {
+            if self.config.in_flight.is_some() {
+                if self.charged() >= self.measures.limit() {
                     return Next::Idle;
                 }
                 self.submit(id, class, weighted);
@@ -255,7 +243,6 @@ impl Naive {
         if let Some(latency) = latency
             && io.kind != IoKind::Management
         {
-            self.succeeded.push((now, io.kind == IoKind::Read));
             let charge = self.tenants[&io.tenant.0].charges.get(&io.id).map_or(0, |&(_, charge)| charge);
             let somebody_waits = self.tenants.values().any(|tenant| tenant.queued() > 0);
             let is_overloaded = self.measures.on_success(io, latency, charge, somebody_waits);
@@ -278,8 +265,7 @@ impl Naive {
         if self.tenants[&io.tenant.0].queued() == 0 {
             self.look_if_full(io.tenant.0);
         }
-        self.raise_floor();
-        self.on_tenants_changed(now);
+        self.raise_virtual_time();
     }
 
     pub(crate) fn withdraw(&mut self, now: Instant, id: u32, gone: impl Fn(&Io) -> bool) {
@@ -297,8 +283,7 @@ impl Naive {
             self.defer(id);
         }
         self.undefer(id);
-        self.raise_floor();
-        self.on_tenants_changed(now);
+        self.raise_virtual_time();
     }
 
     pub(crate) fn busy(&self, id: u32) -> u32 {
@@ -306,11 +291,11 @@ impl Naive {
     }
 
     pub(crate) fn allotment(&self, id: u32) -> u32 {
-        if self.config.window.is_some() {
+        if self.config.in_flight.is_some() {
             return 0;
         }
-        let share = u64::from(self.config.slots()) * self.weight(id) / self.active_weights_with(id);
-        self.config.slots_per_tenant_min.max(share as u32)
+        let share = u64::from(self.config.slots) * self.weight(id) / self.active_weights_with(id);
+        (share as u32).max(1)
     }
 
     /// Σ of the weights of active tenants, this one counted as active.
@@ -320,60 +305,23 @@ impl Naive {
         others.map(|id| self.weight(id)).sum::<u64>() + self.weight(id)
     }
 
-    fn on_tenants_changed(&mut self, now: Instant) {
-        if self.config.token_split == TokenSplit::ByCostAndTenants {
-            self.set_pace(now);
-        }
-    }
-
     fn set_pace(&mut self, now: Instant) {
-        let (rate, cost) = (self.measures.target_rate(), self.measures.write_cost());
-        let (read_weight, write_weight) = (self.weight_with(true), self.weight_with(false));
-        let by_tenants = self.config.token_split == TokenSplit::ByCostAndTenants;
-        let cost = i128::from(cost.fixed());
-        let split = if by_tenants && read_weight > 0 && write_weight > 0 {
-            cost * read_weight / write_weight
-        } else {
-            cost
-        };
-        let dear = self.config.read_overflow == ReadOverflow::AtWriteCost && self.has_readers();
-        let overflow_cost = if dear { cost } else { i128::from(Cost::SCALE) };
+        let (rate, split) = (self.measures.target_rate(), i128::from(self.measures.write_cost().fixed()));
         self.buckets = self.buckets.until(now, self.depth());
-        if (split, overflow_cost) != (self.buckets.split, self.buckets.overflow_cost) {
+        if split != self.buckets.split {
             self.buckets.split_anew();
         }
-        self.buckets.rate = i128::from(rate);
-        (self.buckets.split, self.buckets.overflow_cost) = (split, overflow_cost);
-    }
-
-    /// The weights of the tenants that have reads (or others) queued or in flight.
-    fn weight_with(&self, reads: bool) -> i128 {
-        let has = |tenant: &Tenant| {
-            let queued = tenant.queues.iter().flatten().map(|io| io.kind);
-            let in_flight = tenant.slots.iter().flat_map(|slot| &slot.in_flight).map(|(_, kind)| *kind);
-            let charged = tenant.charges.values().map(|&(kind, _)| kind);
-            queued.chain(in_flight).chain(charged).any(|kind| (kind == IoKind::Read) == reads)
-        };
-        let with = self.tenants.iter().filter(|(_, tenant)| has(tenant));
-        with.map(|(&id, _)| i128::from(self.weights[id as usize])).sum()
-    }
-
-    /// Whether a read completed in the write cost's period of the last success, or the one before.
-    fn has_readers(&self) -> bool {
-        let Some(&(start, _)) = self.succeeded.first() else { return false };
-        let period = |at: Instant| at.since(start).0 / self.config.write_cost_period.0;
-        let last = self.succeeded.last().map_or(0, |&(at, _)| period(at));
-        self.succeeded.iter().any(|&(at, read)| read && period(at) + 1 >= last)
+        (self.buckets.rate, self.buckets.split) = (i128::from(rate), split);
     }
 
     fn submit(&mut self, id: u32, class: usize, weighted: u64) {
-        let (quota, size) = (self.config.class_quotas[class], self.config.slot_size.0);
-        let window = self.config.window;
+        let (quota, size) = (self.config.round.class_quotas[class], self.config.slot_size.0);
+        let in_flight = self.config.in_flight;
         if self.in_flight() == 0 {
             self.measures.on_busy();
         }
         self.tenant(id).served_bytes += weighted;
-        self.raise_floor(); // even if it was the tenant's last IO
+        self.raise_virtual_time(); // even if it was the tenant's last IO
         let tenant = self.tenant(id);
         let io = tenant.queues[class].pop_front().expect("it is the head");
         if tenant.served[class] >= quota {
@@ -381,8 +329,8 @@ impl Naive {
         }
         tenant.served[class] += 1;
         tenant.deficit -= weighted;
-        if let Some(sizes) = window {
-            let charge = weighted.max(sizes.io_min.0);
+        if let Some(limits) = in_flight {
+            let charge = weighted.max(limits.io_min.0);
             tenant.charges.insert(io.id, (io.kind, charge));
             let usual = if tenant.usual == 0 { 16 * charge } else { tenant.usual };
             tenant.usual = usual - usual / 16 + charge;
@@ -400,7 +348,7 @@ impl Naive {
         } else if !self.may_submit(id) {
             self.defer(id);
         }
-        self.raise_floor();
+        self.raise_virtual_time();
     }
 
     /// Weighted bytes per weight.
@@ -408,23 +356,23 @@ impl Naive {
         self.tenants[&id].served_bytes / self.weight(id)
     }
 
-    fn raise_floor(&mut self) {
+    fn raise_virtual_time(&mut self) {
         let competes = |tenant: &Tenant| tenant.queued() > 0 || tenant.full;
         let competing = self.tenants.keys().copied().filter(|id| competes(&self.tenants[id]));
         let least = competing.map(|id| self.service(id)).min();
-        self.floor = self.floor.max(least.unwrap_or(0));
+        self.virtual_time = self.virtual_time.max(least.unwrap_or(0));
     }
 
     /// The service that a tenant has at least when it comes back, times its weight.
     fn missed(&self, id: u32) -> u64 {
-        self.floor.saturating_sub(self.config.lead_catch_up.0) * self.weight(id)
+        self.virtual_time.saturating_sub(self.config.lag_catch_up.0) * self.weight(id)
     }
 
     /// A tenant without backlog may compete because of its slots.
     fn look_if_full(&mut self, id: u32) {
-        let counts = self.config.lead_max.is_some() && self.config.lead_among == LeadAmong::BackloggedOrFull;
+        let counts = self.config.in_flight.is_some();
         let charged = self.tenants[&id].charged();
-        let is_full = match self.config.window {
+        let is_full = match self.config.in_flight {
             Some(_) => {
                 let (part, usual) = (self.part(id), self.tenants[&id].usual.max(16));
                 let credited = part * 16 / usual * usual / 16;
@@ -443,14 +391,14 @@ impl Naive {
     /// What slots, deficit and service count.
     fn price(&self, io: &Io) -> u64 {
         if let Some(costs) = &self.config.costs {
-            return costs::at(costs, self.measures.wear(), io);
+            return costs::at(costs, self.measures.fragmentation(), io);
         }
         let cost = if io.kind == IoKind::Read { Cost::ONE } else { self.measures.write_cost() };
         (u128::from(io.length.0) * u128::from(cost.fixed()) / u128::from(Cost::SCALE)) as u64
     }
 
     fn is_ahead(&self, id: u32) -> bool {
-        self.config.lead_max.is_some_and(|lead_max| self.service(id) > self.floor + lead_max.0)
+        self.config.lag_max.is_some_and(|lag_max| self.service(id) > self.virtual_time + lag_max.0)
     }
 
     /// The least-served first.
@@ -505,19 +453,19 @@ impl Naive {
     }
 
     fn quantum(&self, id: u32) -> u64 {
-        self.config.quantum.0 * self.weight(id)
+        self.config.round.quantum.0 * self.weight(id)
     }
 
     fn may_submit(&self, id: u32) -> bool {
-        match self.config.window {
+        match self.config.in_flight {
             Some(_) => self.tenants[&id].charged() == 0 || self.tenants[&id].charged() < self.part(id),
             None => self.tenants[&id].may_submit(self.allotment(id)),
         }
     }
 
-    /// Twice the tenant's share of the window.
+    /// Twice the tenant's share of the device time.
     fn part(&self, id: u32) -> u64 {
-        2 * self.measures.window() * self.weight(id) / self.active_weights_with(id)
+        2 * self.measures.limit() * self.weight(id) / self.active_weights_with(id)
     }
 
     fn leave(&mut self, id: u32) {
@@ -532,18 +480,16 @@ impl Naive {
     fn defer(&mut self, id: u32) {
         self.active.retain(|&other| other != id);
         self.deferred.push(id);
-        if self.config.deferred_deficit == DeferredDeficit::Lost {
-            self.tenant(id).deficit = 0;
-        }
+        self.tenant(id).deficit = 0;
     }
 
-    /// Everybody who waits for a slot and has one now goes to the back of the round; of those who wait for room in their part of the
-    /// window only the one to whom something has happened.
+    /// Everybody who waits for a slot and has one now goes to the back of the round; of those who wait for their part of the
+    /// device time only the one to whom something has happened.
     fn undefer(&mut self, to: u32) {
         let waiting = std::mem::take(&mut self.deferred);
         let (now_active, still_waiting): (Vec<u32>, Vec<u32>) = waiting
             .into_iter()
-            .partition(|&id| (self.config.window.is_none() || id == to) && self.may_submit(id));
+            .partition(|&id| (self.config.in_flight.is_none() || id == to) && self.may_submit(id));
         self.active.extend(now_active);
         self.deferred = still_waiting;
     }

@@ -2,11 +2,12 @@
 //! empty in the end.
 
 use crate::books::Books;
-use crate::world::{Dice, Event, Variant, World};
+use crate::world::{Config, Dice, Event, Variant, World};
 use crate::{flashfq, reflex};
 use proptest::prelude::*;
 use sched::{
-    Backlog, Done, Fifo, Flashfq, Gimbal, Next, Outcome, Policy, ReadOnlyLoad, Reflex, ReflexConfig, Share,
+    Backlog, Done, Fifo, Flashfq, Gimbal, GimbalFair, Level, Next, Outcome, Policy, ReadOnlyLoad, Reflex,
+    ReflexConfig, Share,
 };
 use units::{Instant, Nanos, TenantId};
 
@@ -113,8 +114,12 @@ proptest! {
     }
 
     #[test]
-    fn gimbal_is_sound(world in worlds()) {
-        run(world, Gimbal::new(world.config()));
+    fn gimbal_and_level_are_sound(world in worlds()) {
+        match world.config() {
+            Config::Gimbal(config) => run(world, Gimbal::new(config)),
+            Config::Fair(config) => run(world, GimbalFair::new(config)),
+            Config::Level(config) => run(world, Level::new(config)),
+        }
     }
 
     #[test]

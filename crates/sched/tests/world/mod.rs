@@ -4,8 +4,8 @@
 //! [`World`] as one line of Rust, to be pasted into a test of its own.
 
 use sched::{
-    Cost, DeferredDeficit, DeviceConstants, DeviceCosts, GimbalConfig, Io, IoId, IoKind, Mark, Priority,
-    ReadOverflow, TokenSplit, WindowSizes,
+    Cost, DeviceConstants, DeviceCosts, GimbalConfig, GimbalFairConfig, InFlightLimits, Io, IoId, IoKind,
+    LevelConfig, Mark, Priority, WriteCostRule,
 };
 use units::{ByteRate, Bytes, Nanos, TenantId};
 
@@ -22,19 +22,27 @@ pub(crate) struct World {
 /// Which algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
-    /// `GimbalConfig::paper`.
-    Paper,
-    /// `GimbalConfig::fair`.
+    /// Gimbal as published.
+    Gimbal,
+    /// The repaired Gimbal.
     Fair,
-    /// Every option at another value than the paper's, and a lead so small that it binds at every turn.
-    AllOptions,
-    /// `GimbalConfig::next`, with a window and a lead small enough to bind.
-    Next,
+    /// The repaired Gimbal with other constants than usual, and a bound on the service lag so small that it binds at every turn.
+    TightFair,
+    /// Level, with so little device time in flight and so small a bound on the service lag that they bind.
+    Level,
+}
+
+/// The constants of one of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Config {
+    Gimbal(GimbalConfig),
+    Fair(GimbalFairConfig),
+    Level(LevelConfig),
 }
 
 impl Variant {
     /// All of them.
-    pub(crate) const ALL: [Variant; 4] = [Variant::Paper, Variant::Fair, Variant::AllOptions, Variant::Next];
+    pub(crate) const ALL: [Variant; 4] = [Variant::Gimbal, Variant::Fair, Variant::TightFair, Variant::Level];
 }
 
 /// SplitMix64 (public domain algorithm by S. Vigna): all the randomness a world needs.
@@ -90,7 +98,7 @@ pub(crate) struct Events {
 }
 
 impl World {
-    pub(crate) fn config(&self) -> GimbalConfig {
+    pub(crate) fn config(&self) -> Config {
         let device = DeviceConstants {
             slots: self.slots,
             write_cost_worst: Cost::ratio(9, 1),
@@ -99,34 +107,34 @@ impl World {
         };
         // A world moves some 50 MB and has hardly ever nothing to do: the completion rate is measured and forgotten more often.
         let (completion_window, completion_idle_max) = (Bytes::mib(1), Nanos::micros(300));
-        let config = match self.variant {
-            Variant::Paper => GimbalConfig::paper(device),
-            Variant::Fair => GimbalConfig::fair(device),
-            Variant::AllOptions => GimbalConfig {
-                device: DeviceConstants { write_cost_best: Cost::ratio(5, 2), ..device },
-                bucket_depth: Bytes::kib(128),
-                token_split: TokenSplit::ByCostAndTenants,
-                read_overflow: ReadOverflow::AtWriteCost,
-                write_cost_step: Cost::ratio(1, 10),
-                io_overhead: Bytes::kib(4),
-                slots_factor: 1,
-                slots_per_tenant_min: 2,
-                deferred_deficit: DeferredDeficit::Kept,
-                lead_max: Some(Bytes::kib(64)),
-                ..GimbalConfig::fair(device)
-            },
-            Variant::Next => GimbalConfig {
-                window: Some(WindowSizes {
+        let seen = |config| GimbalConfig { completion_window, completion_idle_max, ..config };
+        match self.variant {
+            Variant::Gimbal => Config::Gimbal(seen(GimbalConfig::published(device))),
+            Variant::Fair => {
+                let fair = GimbalFairConfig::new(device);
+                Config::Fair(GimbalFairConfig { gimbal: seen(fair.gimbal), ..fair })
+            }
+            Variant::TightFair => {
+                let fair = GimbalFairConfig::new(device);
+                let gimbal = GimbalConfig {
+                    bucket_depth: Bytes::kib(128),
+                    write_cost_step: Cost::ratio(1, 10),
+                    write_cost_rule: WriteCostRule::Slow,
+                    ..seen(fair.gimbal)
+                };
+                Config::Fair(GimbalFairConfig { gimbal, slots_factor: 1, lag_max: Bytes::kib(64) })
+            }
+            Variant::Level => Config::Level(LevelConfig {
+                in_flight: InFlightLimits {
                     uniform: Bytes::kib(128 * u64::from(self.slots)),
                     mixed: Bytes::kib(256 * u64::from(self.slots)),
                     alone: Bytes::kib(512 * u64::from(self.slots)),
                     io_min: Bytes::kib(16),
-                }),
-                lead_max: Some(Bytes::kib(256)),
-                ..GimbalConfig::next(device, DeviceCosts::DCT983)
-            },
-        };
-        GimbalConfig { completion_window, completion_idle_max, ..config }
+                },
+                lag_max: Bytes::kib(256),
+                ..LevelConfig::new(device, DeviceCosts::DCT983)
+            }),
+        }
     }
 
     pub(crate) fn events(&self) -> Events {
@@ -150,8 +158,8 @@ impl Events {
         }
         match dice.roll(100) {
             0..30 => {
-                // The wear is judged every 50 ms.
-                let long = if self.world.variant == Variant::Next { 20_000_000 } else { 1_000_000 };
+                // The fragmentation is judged every 50 ms.
+                let long = if self.world.variant == Variant::Level { 20_000_000 } else { 1_000_000 };
                 let longest = dice.pick(&[100, 10_000, long]);
                 Event::Wait(Nanos(dice.roll(longest)))
             }

@@ -11,7 +11,7 @@
 
 use super::problem::Problem;
 use super::{Backing, Config, DeviceKind, EmulatedConfig, SchedulerOverrides, Speed};
-use sched::GimbalConfig;
+use sched::{DeviceConstants, LevelConfig};
 use std::fmt::Display;
 use units::Bytes;
 
@@ -42,7 +42,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     }
     for (index, tenant) in config.tenants.iter().enumerate() {
         let field = format!("tenant[{index}].reservation");
-        beyond.check(field, tenant.reservation, GimbalConfig::RATE_MAX);
+        beyond.check(field, tenant.reservation, DeviceConstants::RATE_MAX);
     }
     beyond.0
 }
@@ -79,15 +79,14 @@ impl Beyond {
     fn scheduler(&mut self, field: impl Fn(&str) -> String, overrides: &SchedulerOverrides) {
         for (name, value) in [("latency_min", overrides.latency_min), ("latency_max", overrides.latency_max)]
         {
-            self.check(field(name), value, GimbalConfig::THRESHOLD_MAX);
+            self.check(field(name), value, DeviceConstants::THRESHOLD_MAX);
         }
         for (name, value) in [("rate_min", overrides.rate_min), ("rate_max", overrides.rate_max)] {
-            self.check(field(name), value, GimbalConfig::RATE_MAX);
+            self.check(field(name), value, DeviceConstants::RATE_MAX);
         }
         for (name, value) in [("slots", overrides.slots), ("slots_factor", overrides.slots_factor)] {
-            self.check(field(name), value, GimbalConfig::SLOTS_MAX);
+            self.check(field(name), value, DeviceConstants::SLOTS_MAX);
         }
-        self.check(field("io_overhead"), overrides.io_overhead, GimbalConfig::IO_OVERHEAD_MAX);
-        self.check(field("lead_max"), overrides.lead_max, GimbalConfig::LEAD_MAX_MAX);
+        self.check(field("lag_max"), overrides.lag_max, LevelConfig::LAG_MAX_MAX);
     }
 }

@@ -176,14 +176,13 @@ impl Check<'_> {
 
     /// Whoever writes a constant expects it to do something.
     fn unread_constants(&mut self, index: usize, scheduler: &SchedulerConfig) {
-        if scheduler.policy.reads_constants() {
-            return;
-        }
-        let policy = scheduler.policy.name();
-        for name in scheduler.overrides.given() {
-            let what = format!("the scheduler {policy:?} does not read it");
-            let advice = "remove it, or choose gimbal, gimbal-paper or gimbal-next";
-            self.report(format!("device[{index}].scheduler.{name}"), what, advice);
+        let policy = scheduler.policy;
+        for name in scheduler.overrides.given().into_iter().filter(|name| !policy.reads(name)) {
+            let what = format!("the scheduler {:?} does not read it", policy.name());
+            let readers: Vec<&str> =
+                PolicyKind::ALL.into_iter().filter(|kind| kind.reads(name)).map(PolicyKind::name).collect();
+            let advice = format!("remove it, or choose {}", readers.join(" or "));
+            self.report(format!("device[{index}].scheduler.{name}"), what, &advice);
         }
     }
 

@@ -80,6 +80,8 @@ pub(super) struct Fields<'t, 'i> {
     path: String,
     table: &'t DeTable<'i>,
     known: Vec<&'static str>,
+    /// Names that are no longer known, and have been reported.
+    former: Vec<&'static str>,
 }
 
 impl<'t, 'i> Fields<'t, 'i> {
@@ -88,7 +90,7 @@ impl<'t, 'i> Fields<'t, 'i> {
             let line = findings.lines.at(key.span().start);
             findings.lines.fields.insert(join(&path, key.get_ref()), line);
         }
-        Fields { path, table, known: Vec::new() }
+        Fields { path, table, known: Vec::new(), former: Vec::new() }
     }
 
     pub(super) fn path_of(&self, name: &str) -> String {
@@ -156,6 +158,30 @@ impl<'t, 'i> Fields<'t, 'i> {
         self.take(findings, name, "a span of time with its unit, such as \"30s\" or \"250us\"", |value| {
             value.as_str().and_then(parse_span)
         })
+    }
+
+    /// A field that is no longer known: if it is there, what has become of it, and what to do.
+    pub(super) fn former(&mut self, findings: &mut Findings, name: &'static str, what: &str, advice: &str) {
+        let found = self.table.iter().find(|(key, _)| key.get_ref() == name);
+        if let Some((key, _)) = found {
+            findings.report(Some(key.span()), Problem::new(self.path_of(name), what, advice));
+            self.former.push(name);
+        }
+    }
+
+    /// The word called `name`, if it is an old one, with the new one.
+    pub(super) fn renamed(
+        &mut self,
+        findings: &mut Findings,
+        name: &'static str,
+        renamed: impl Fn(&str) -> Option<&'static str>,
+    ) -> Option<&'static str> {
+        let value = self.value(name)?;
+        let old = value.get_ref().as_str()?;
+        let new = renamed(old)?;
+        let (what, advice) = (format!("{old:?} is called {new:?} now"), format!("write {new:?}"));
+        findings.report(Some(value.span()), Problem::new(self.path_of(name), what, advice));
+        Some(new)
     }
 
     /// One of a few words.
@@ -233,7 +259,8 @@ impl<'t, 'i> Fields<'t, 'i> {
     /// Ends the reading: names that nobody asked for are problems.
     pub(super) fn finish(self, findings: &mut Findings) {
         for (key, _) in self.table {
-            if !self.known.contains(&key.get_ref().as_ref()) {
+            let name = key.get_ref().as_ref();
+            if !self.known.contains(&name) && !self.former.contains(&name) {
                 let what = "nothing is called so here".to_owned();
                 let advice = format!("known here: {}", self.known.join(", "));
                 findings.report(Some(key.span()), Problem::new(self.path_of(key.get_ref()), what, advice));

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::*;
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
-use sched::GimbalConfig;
+use sched::DeviceConstants;
 use std::path::PathBuf;
 
 /// Every problem with what `config` names, with fields but without lines.
@@ -140,7 +140,7 @@ fn promises(config: &Config) -> Vec<Problem> {
             })
         };
         // `bounds` reports one that is more than any device can do.
-        let is_sane = |rate: &ByteRate| *rate <= GimbalConfig::RATE_MAX;
+        let is_sane = |rate: &ByteRate| *rate <= DeviceConstants::RATE_MAX;
         let promised = |tenant: &TenantConfig| {
             tenant.reservation.filter(|rate| is_sane(rate) && may_use(&tenant.host)).map(|rate| rate.0)
         };

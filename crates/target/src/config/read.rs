@@ -233,16 +233,25 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
     }
 }
 
+/// The scheduler of a name; an old name gets an error that says the new one.
+fn policy(table: &mut Fields<'_, '_>, findings: &mut Findings, name: &'static str) -> Option<PolicyKind> {
+    if table.renamed(findings, name, sched::renamed).is_some() {
+        return None;
+    }
+    table.choice(findings, name, &PolicyKind::ALL.map(|kind| (kind.name(), kind)))
+}
+
 /// `scheduler = "none"`, or a table with a `policy` and constants.
 fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerConfig {
-    let policies = PolicyKind::ALL.map(|kind| (kind.name(), kind));
     if !table.is_table("scheduler") {
-        let policy = table.choice(findings, "scheduler", &policies).unwrap_or_default();
+        let policy = policy(table, findings, "scheduler").unwrap_or_default();
         return SchedulerConfig { policy, ..SchedulerConfig::default() };
     }
     let Some(mut table) = table.table(findings, "scheduler") else { return SchedulerConfig::default() };
+    table.former(findings, "lead_max", "it is called lag_max now", "write lag_max");
+    table.former(findings, "io_overhead", "no scheduler charges it any more", "remove it");
     let scheduler = SchedulerConfig {
-        policy: table.choice(findings, "policy", &policies).unwrap_or_default(),
+        policy: policy(&mut table, findings, "policy").unwrap_or_default(),
         calibration: table.text(findings, "calibration").map(PathBuf::from),
         overrides: SchedulerOverrides {
             profile: table.text(findings, "profile"),
@@ -252,8 +261,7 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
             write_cost_worst: table.cost(findings, "write_cost_worst"),
             slots: table.number(findings, "slots"),
             slots_factor: table.number(findings, "slots_factor"),
-            io_overhead: table.size(findings, "io_overhead"),
-            lead_max: table.size(findings, "lead_max"),
+            lag_max: table.size(findings, "lag_max"),
             rate_min: table.rate(findings, "rate_min"),
             rate_max: table.rate(findings, "rate_max"),
         },

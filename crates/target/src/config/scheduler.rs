@@ -18,13 +18,13 @@ pub struct SchedulerConfig {
 /// The schedulers there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyKind {
-    /// Gimbal with the bounded lead and the other options of `GimbalConfig::fair`.
+    /// Gimbal with this project's repairs.
     #[default]
-    Gimbal,
-    /// Gimbal that charges what an IO takes of the device, `GimbalConfig::next`. Needs a calibration.
-    GimbalNext,
+    GimbalFair,
     /// Gimbal exactly as published.
-    GimbalPaper,
+    Gimbal,
+    /// This project's own: charges what an IO takes of the device. Needs a calibration.
+    Level,
     /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
     Reflex,
     /// FlashFQ: equal parts of the device's time. Needs a calibration.
@@ -50,10 +50,8 @@ pub struct SchedulerOverrides {
     pub slots: Option<u32>,
     /// How many times as many are shared out.
     pub slots_factor: Option<u32>,
-    /// What an IO costs besides its length.
-    pub io_overhead: Option<Bytes>,
-    /// How much more than others a tenant may have been served and still go on.
-    pub lead_max: Option<Bytes>,
+    /// How far the least-served tenant may lag behind another one that still goes on.
+    pub lag_max: Option<Bytes>,
     /// The lowest target rate.
     pub rate_min: Option<ByteRate>,
     /// The highest target rate.
@@ -71,8 +69,7 @@ impl SchedulerOverrides {
             write_cost_worst,
             slots,
             slots_factor,
-            io_overhead,
-            lead_max,
+            lag_max,
             rate_min,
             rate_max,
         } = self;
@@ -84,8 +81,7 @@ impl SchedulerOverrides {
             ("write_cost_worst", write_cost_worst.is_some()),
             ("slots", slots.is_some()),
             ("slots_factor", slots_factor.is_some()),
-            ("io_overhead", io_overhead.is_some()),
-            ("lead_max", lead_max.is_some()),
+            ("lag_max", lag_max.is_some()),
             ("rate_min", rate_min.is_some()),
             ("rate_max", rate_max.is_some()),
         ];
@@ -96,9 +92,9 @@ impl SchedulerOverrides {
 impl PolicyKind {
     /// All, the default first.
     pub const ALL: [PolicyKind; 6] = [
+        PolicyKind::GimbalFair,
         PolicyKind::Gimbal,
-        PolicyKind::GimbalNext,
-        PolicyKind::GimbalPaper,
+        PolicyKind::Level,
         PolicyKind::Reflex,
         PolicyKind::Flashfq,
         PolicyKind::None,
@@ -107,22 +103,47 @@ impl PolicyKind {
     /// As configurations write it.
     pub const fn name(self) -> &'static str {
         match self {
+            PolicyKind::GimbalFair => "gimbal-fair",
             PolicyKind::Gimbal => "gimbal",
-            PolicyKind::GimbalNext => "gimbal-next",
-            PolicyKind::GimbalPaper => "gimbal-paper",
+            PolicyKind::Level => "level",
             PolicyKind::Reflex => "reflex",
             PolicyKind::Flashfq => "flashfq",
             PolicyKind::None => "none",
         }
     }
 
-    /// Whether it is a Gimbal, with the constants of [`SchedulerOverrides`], and keeps reservations.
+    /// What it is, in a line.
+    pub const fn about(self) -> &'static str {
+        match self {
+            PolicyKind::GimbalFair => {
+                "Gimbal with a bounded service lag: shares also hold for tenants that have no free slot"
+            }
+            PolicyKind::Gimbal => "Gimbal exactly as published",
+            PolicyKind::Level => "Fair shares of device time, by a calibrated model of the device",
+            PolicyKind::Reflex => "ReFlex: tokens, by a calibrated model of the device",
+            PolicyKind::Flashfq => {
+                "FlashFQ: equal shares of device time, by a calibrated model of the device"
+            }
+            PolicyKind::None => "First in, first out",
+        }
+    }
+
+    /// Whether it has the constants of [`SchedulerOverrides`], and keeps reservations.
     pub const fn reads_constants(self) -> bool {
-        matches!(self, PolicyKind::Gimbal | PolicyKind::GimbalNext | PolicyKind::GimbalPaper)
+        matches!(self, PolicyKind::GimbalFair | PolicyKind::Gimbal | PolicyKind::Level)
+    }
+
+    /// Whether it reads the constant of this name.
+    pub(super) fn reads(self, constant: &str) -> bool {
+        match constant {
+            "slots_factor" => self == PolicyKind::GimbalFair,
+            "lag_max" => matches!(self, PolicyKind::GimbalFair | PolicyKind::Level),
+            _ => self.reads_constants(),
+        }
     }
 
     /// Whether it goes by what was measured of the device beforehand.
     pub const fn needs_calibration(self) -> bool {
-        matches!(self, PolicyKind::GimbalNext | PolicyKind::Reflex | PolicyKind::Flashfq)
+        matches!(self, PolicyKind::Level | PolicyKind::Reflex | PolicyKind::Flashfq)
     }
 }

@@ -37,7 +37,7 @@ fn what_a_file_leaves_out_has_its_default() {
     let config = Config::parse(SMALLEST).expect("valid");
     assert_eq!(config.listen, vec![DEFAULT_LISTEN]);
     assert_eq!(config.limits, Limits::default());
-    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::Gimbal);
+    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::GimbalFair);
     assert_eq!(config.subsystems[0].namespaces[0], NamespaceConfig::whole(1, "a"));
 }
 
@@ -205,19 +205,56 @@ fn the_scheduler_is_a_word_or_a_table() {
 #[test]
 fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
     let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
-    let word = Config::parse(&with("\"gimbal-paper\"")).expect("valid");
-    assert_eq!(word.devices[0].scheduler.policy, PolicyKind::GimbalPaper);
-    let table =
-        with("{ write_cost_best = 2.5, write_cost_worst = 9, io_overhead = \"4K\", lead_max = \"1M\" }");
+    let word = Config::parse(&with("\"gimbal\"")).expect("valid");
+    assert_eq!(word.devices[0].scheduler.policy, PolicyKind::Gimbal);
+    let table = with("{ write_cost_best = 2.5, write_cost_worst = 9, lag_max = \"1M\" }");
     let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
     assert_eq!(overrides.write_cost_best, Some(Cost::ratio(5, 2)));
     assert_eq!(overrides.write_cost_worst, Some(Cost::ratio(9, 1)));
-    assert_eq!((overrides.io_overhead, overrides.lead_max), (Some(Bytes::kib(4)), Some(Bytes::mib(1))));
+    assert_eq!(overrides.lag_max, Some(Bytes::mib(1)));
     for (cost, expected) in
         [("0.5", "costs no less"), ("70000", "a factor such as"), ("2.0001", "a factor such as")]
     {
         let complaint = complaints(&with(&format!("{{ write_cost_best = {cost} }}")));
         assert!(complaint.contains(expected), "{cost}: {complaint}");
+    }
+}
+
+#[test]
+fn an_old_name_is_answered_with_the_new_one() {
+    let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
+    for (scheduler, expected) in [
+        (
+            "\"gimbal-paper\"",
+            "device[0].scheduler: \"gimbal-paper\" is called \"gimbal\" now; write \"gimbal\"",
+        ),
+        ("\"gimbal-next\"", "device[0].scheduler: \"gimbal-next\" is called \"level\" now; write \"level\""),
+        (
+            "{ policy = \"gimbal-next\" }",
+            "device[0].scheduler.policy: \"gimbal-next\" is called \"level\" now; write \"level\"",
+        ),
+        ("{ lead_max = \"1M\" }", "device[0].scheduler.lead_max: it is called lag_max now; write lag_max"),
+        (
+            "{ io_overhead = \"4K\" }",
+            "device[0].scheduler.io_overhead: no scheduler charges it any more; remove it",
+        ),
+    ] {
+        let complaints = complaints(&with(scheduler));
+        assert!(complaints.contains(expected), "{scheduler}: {complaints}");
+        assert_eq!(complaints.lines().count(), 1, "{complaints}");
+    }
+}
+
+#[test]
+fn a_constant_that_only_some_schedulers_read_is_refused_under_the_others() {
+    let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
+    for (constant, readers) in
+        [("slots_factor = 2", "gimbal-fair"), ("lag_max = \"1M\"", "gimbal-fair or level")]
+    {
+        let complaints = complaints(&with(&format!("{{ policy = \"gimbal\", {constant} }}")));
+        let expected = format!("the scheduler \"gimbal\" does not read it; remove it, or choose {readers}");
+        assert!(complaints.contains(&expected), "{constant}: {complaints}");
+        Config::parse(&with(&format!("{{ {constant} }}"))).expect("the default reads it");
     }
 }
 
@@ -245,12 +282,8 @@ fn numbers_that_would_overflow_are_refused_by_name() {
         (in_device("scheduler.slots = 65537"), "device[0].scheduler.slots: 65537 is more than 65536"),
         (in_device("scheduler.slots_factor = 65537"), "device[0].scheduler.slots_factor: 65537 is more than"),
         (
-            in_device("scheduler.io_overhead = \"2G\""),
-            "device[0].scheduler.io_overhead: 2 GiB is more than 1 GiB",
-        ),
-        (
-            in_device("scheduler.lead_max = \"2T\""),
-            "device[0].scheduler.lead_max: 2048 GiB is more than 1024 GiB",
+            in_device("scheduler.lag_max = \"2T\""),
+            "device[0].scheduler.lag_max: 2048 GiB is more than 1024 GiB",
         ),
         (in_device("speed = 100.001"), "device[0].speed: 100.001 is more than 100"),
         (emulated.replace("1G", "5T"), "device[0].size: 5120 GiB is more than 4096 GiB"),

@@ -19,9 +19,9 @@ use ::lab::experiment::{Case, Group};
 use ::lab::scheduler::Scheduler;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sched::Slo;
+use sched::{Calibration, Slo};
 use sim::{Pattern, PolicyChoice, TenantSpec, World};
-use ssd::{Calibration, SLOT_BYTES};
+use ssd::SLOT_BYTES;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use target::config::{
@@ -280,12 +280,10 @@ fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
         PolicyChoice::Flashfq(config) => {
             Some(Calibration { description, flashfq: Some(*config), ..Calibration::default() })
         }
-        PolicyChoice::Gimbal(config) => config.costs.map(|costs| Calibration {
-            description,
-            gimbal_next: Some(costs),
-            ..Calibration::default()
-        }),
-        PolicyChoice::None => None,
+        PolicyChoice::Level(config) => {
+            Some(Calibration { description, level: Some(config.costs), ..Calibration::default() })
+        }
+        PolicyChoice::None | PolicyChoice::Gimbal(_) | PolicyChoice::GimbalFair(_) => None,
     }
 }
 

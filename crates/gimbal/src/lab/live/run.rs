@@ -12,7 +12,7 @@ use crate::loopback::Loopback;
 use ::lab::measure::Measured;
 use ::lab::plan::Run;
 use anyhow::{Context, Result};
-use ssd::Calibration;
+use sched::Calibration;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;

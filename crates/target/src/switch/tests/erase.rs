@@ -80,7 +80,7 @@ impl Device for Serial {
 /// What became of a second in which Alice zeroes 64 MiB at a time, four at once, and Bob reads (or not).
 fn a_second(alice: Share, bob_reads: bool) -> Time {
     let time = Rc::new(RefCell::new(Time::default()));
-    let gimbal = Gimbal::new(GimbalConfig::fair(DeviceConstants::DCT983));
+    let gimbal = GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983));
     let device = Serial { time: Rc::clone(&time), ..Serial::default() };
     let mut switch: Switch<u32> = Switch::new(Box::new(gimbal), Box::new(device));
     let mut reactor = Reactor::new(Backend::Auto).expect("a reactor");

@@ -3,55 +3,82 @@
 extern crate std;
 
 use super::*;
-use crate::{Cost, DeviceConstants, IoId, IoKind, LeadAmong, Mark, Priority};
+use crate::gimbal::slots::SlotRules;
+use crate::gimbal_fair::FairRules;
+use crate::level::TimeRules;
+use crate::{
+    Cost, DeviceConstants, DeviceCosts, GimbalConfig, GimbalFairConfig, InFlightLimits, IoId, LevelConfig,
+};
 use proptest::prelude::*;
 use std::vec::Vec;
-use units::{ByteRate, Nanos};
+use units::ByteRate;
 
 const ONE: TenantId = TenantId(0);
 const TWO: TenantId = TenantId(1);
 const NOW: Instant = Instant(1_000_000_000);
-const LEAD_MAX: Bytes = Bytes::mib(1);
+const LAG_MAX: Bytes = Bytes::mib(1);
 
-/// A round whose SSD takes whatever the round gives out: no buckets.
-struct Round {
-    config: GimbalConfig,
-    drr: Drr,
+/// A round whose SSD takes whatever the round gives out: nothing is paced.
+struct Round<R: Rules> {
+    drr: Drr<R>,
     cost: Cost,
     next_id: u64,
     in_flight: Vec<Io>,
 }
 
-impl Round {
-    fn new(config: GimbalConfig) -> Round {
-        Round { config, drr: Drr::default(), cost: Cost::ONE, next_id: 0, in_flight: Vec::new() }
-    }
+fn with_slots(slots: u32) -> SlotRules {
+    let device = DeviceConstants { slots, ..DeviceConstants::DCT983 };
+    SlotRules::new(&GimbalConfig::published(device))
+}
 
-    fn paper() -> Round {
-        Round::new(GimbalConfig::paper(DeviceConstants::DCT983))
-    }
-
-    /// Out of slots as soon as possible, and held to a bounded lead.
-    fn with_bounded_lead() -> Round {
-        let paper = GimbalConfig::paper(DeviceConstants::DCT983);
-        Round::new(GimbalConfig { lead_max: Some(LEAD_MAX), ..paper })
+impl Round<SlotRules> {
+    fn published() -> Round<SlotRules> {
+        Round::new(with_slots(8))
     }
 
     /// So many slots that nobody is ever deferred.
-    fn without_deferral() -> Round {
-        let device = DeviceConstants { slots: 1 << 20, ..DeviceConstants::DCT983 };
-        Round::new(GimbalConfig::paper(device))
+    fn without_deferral() -> Round<SlotRules> {
+        Round::new(with_slots(1 << 20))
+    }
+}
+
+impl Round<FairRules> {
+    /// Out of slots as soon as possible, and held to a bounded service lag.
+    fn with_bounded_lag() -> Round<FairRules> {
+        let config = GimbalFairConfig {
+            slots_factor: 1,
+            lag_max: LAG_MAX,
+            ..GimbalFairConfig::new(DeviceConstants::DCT983)
+        };
+        Round::new(FairRules::new(&config))
+    }
+}
+
+impl Round<TimeRules> {
+    /// Held to a bounded service lag, and to 2 MiB in flight for a tenant alone.
+    fn with_device_time() -> Round<TimeRules> {
+        let (uniform, io_min) = (Bytes::mib(1), Bytes::kib(16));
+        let in_flight = InFlightLimits { uniform, mixed: uniform, alone: uniform, io_min };
+        let config = LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983);
+        Round::new(TimeRules::new(&LevelConfig { in_flight, ..config }))
+    }
+}
+
+impl<R: Rules> Round<R> {
+    fn new(rules: R) -> Round<R> {
+        let drr = Drr::new(RoundConfig::STANDARD, rules);
+        Round { drr, cost: Cost::ONE, next_id: 0, in_flight: Vec::new() }
     }
 
     fn share(&mut self, tenant: TenantId, share: Share) {
-        self.drr.set_share(&self.config, tenant, share);
+        self.drr.set_share(tenant, share);
     }
 
     fn arrive(&mut self, tenant: TenantId, kind: IoKind, length: Bytes, count: usize) {
         for _ in 0..count {
             self.next_id += 1;
             let (id, priority, mark) = (IoId(self.next_id), Priority::default(), Mark::default());
-            self.drr.on_arrival(&self.config, Io { id, tenant, priority, kind, length, mark });
+            self.drr.on_arrival(Io { id, tenant, priority, kind, length, mark });
         }
     }
 
@@ -60,8 +87,13 @@ impl Round {
     }
 
     fn submit(&mut self, now: Instant) -> Option<Io> {
-        let head = self.drr.head(&self.config, now, Prices::Bytes(self.cost))?;
-        let io = self.drr.submit(&self.config, now, head);
+        let write_cost = self.cost;
+        let price = |kind: IoKind, length| {
+            let cost = if kind.pays_as_write() { write_cost.of(length) } else { length };
+            Price { cost, reserved: cost }
+        };
+        let head = self.drr.head(now, &price)?;
+        let io = self.drr.submit(now, head);
         self.in_flight.push(io);
         Some(io)
     }
@@ -73,11 +105,16 @@ impl Round {
 
     fn complete(&mut self, index: usize) -> Credit {
         let io = self.in_flight.remove(index);
-        self.drr.on_completion(&self.config, &io)
+        self.drr.on_completion(&io)
     }
 
     fn place(&self, tenant: TenantId) -> Place {
         self.drr.lists.place(tenant)
+    }
+
+    /// The first IO in flight of the tenant.
+    fn first_of(&self, tenant: TenantId) -> usize {
+        self.in_flight.iter().position(|io| io.tenant == tenant).expect("one was submitted")
     }
 }
 
@@ -87,7 +124,7 @@ fn count(tenants: &[TenantId], who: TenantId) -> usize {
 
 #[test]
 fn alone_a_tenant_may_use_every_slot() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.reads(ONE, Bytes::kib(128), 20);
     assert_eq!(round.submit_all(NOW).len(), 8);
     assert_eq!(round.place(ONE), Place::Deferred);
@@ -95,7 +132,7 @@ fn alone_a_tenant_may_use_every_slot() {
 
 #[test]
 fn two_tenants_share_the_slots_equally() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.reads(ONE, Bytes::kib(128), 20);
     round.reads(TWO, Bytes::kib(4), 500);
     let submitted = round.submit_all(NOW);
@@ -104,7 +141,7 @@ fn two_tenants_share_the_slots_equally() {
 
 #[test]
 fn beyond_as_many_tenants_as_slots_everyone_has_one() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     for tenant in 0..20 {
         round.reads(TenantId(tenant), Bytes::kib(128), 3);
     }
@@ -115,8 +152,8 @@ fn beyond_as_many_tenants_as_slots_everyone_has_one() {
 }
 
 #[test]
-fn a_dear_write_fills_a_slot_sooner() {
-    let mut round = Round::paper();
+fn an_expensive_write_fills_a_slot_sooner() {
+    let mut round = Round::published();
     round.cost = Cost::ratio(9, 1);
     round.arrive(ONE, IoKind::Write, Bytes::kib(4), 500);
     // Four writes of 4 KiB at a cost of 9 come to 144 KiB: the last one overshoots.
@@ -125,7 +162,7 @@ fn a_dear_write_fills_a_slot_sooner() {
 
 #[test]
 fn a_deferred_tenant_rejoins_when_a_slot_frees() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.reads(ONE, Bytes::kib(64), 30);
     assert_eq!(round.submit_all(NOW).len(), 16);
     round.complete(0);
@@ -137,11 +174,11 @@ fn a_deferred_tenant_rejoins_when_a_slot_frees() {
 
 #[test]
 fn a_tenant_that_goes_leaves_its_slots_to_the_others() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.reads(ONE, Bytes::kib(128), 20);
     round.reads(TWO, Bytes::kib(128), 1);
     round.submit_all(NOW);
-    let second = round.in_flight.iter().position(|io| io.tenant == TWO).expect("it was submitted");
+    let second = round.first_of(TWO);
     assert_eq!(count(&round.submit_all(NOW), ONE), 0);
     round.complete(second);
     assert_eq!(round.submit_all(NOW).len(), 4, "the other four slots were not handed over");
@@ -149,14 +186,14 @@ fn a_tenant_that_goes_leaves_its_slots_to_the_others() {
 
 #[test]
 fn a_lowered_allotment_drains_before_anything_else_goes() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.reads(ONE, Bytes::kib(128), 20);
     round.submit_all(NOW);
     round.reads(TWO, Bytes::kib(128), 20);
     assert_eq!(round.submit_all(NOW), [TWO; 4]);
     for busy in (4..8).rev() {
         round.complete(0);
-        let view = round.drr.view(&round.config, ONE).expect("it has been seen");
+        let view = round.drr.view(ONE).expect("it has been seen");
         assert_eq!((view.slots_busy, view.slots_allotted), (busy, 4));
         assert!(round.submit_all(NOW).is_empty(), "{busy} slots are busy");
     }
@@ -166,32 +203,32 @@ fn a_lowered_allotment_drains_before_anything_else_goes() {
 
 #[test]
 fn credit_is_slots_times_the_ios_of_the_last_freed_slot() {
-    let mut round = Round::paper();
-    assert_eq!(round.drr.credit(&round.config, ONE), Credit(8 * 32));
+    let mut round = Round::published();
+    assert_eq!(round.drr.credit(ONE), Credit(8 * 32));
     round.reads(ONE, Bytes::kib(64), 2);
     round.submit_all(NOW);
     assert_eq!(round.complete(0), Credit(8 * 32), "the slot has not been freed yet");
     assert_eq!(round.complete(0), Credit(8 * 2));
     round.reads(TWO, Bytes::kib(128), 1);
-    assert_eq!(round.drr.credit(&round.config, ONE), Credit(4 * 2), "two would share the slots");
+    assert_eq!(round.drr.credit(ONE), Credit(4 * 2), "two would share the slots");
 }
 
 #[test]
 fn a_reservation_has_credit_for_all_slots() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     for tenant in 1..9 {
         round.reads(TenantId(tenant), Bytes::kib(4), 1);
     }
-    assert_eq!(round.drr.credit(&round.config, ONE), Credit(32), "one of eight slots");
+    assert_eq!(round.drr.credit(ONE), Credit(32), "one of eight slots");
     round.share(ONE, Share { reservation: Some(ByteRate::mib_per_sec(300)), ..Share::EQUAL });
-    assert_eq!(round.drr.credit(&round.config, ONE), Credit(8 * 32));
+    assert_eq!(round.drr.credit(ONE), Credit(8 * 32));
     round.share(ONE, Share::EQUAL);
-    assert_eq!(round.drr.credit(&round.config, ONE), Credit(32));
+    assert_eq!(round.drr.credit(ONE), Credit(32));
 }
 
 #[test]
 fn weights_share_slots_and_turns_in_proportion() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.share(TWO, Share { weight: 3, ..Share::EQUAL });
     round.reads(ONE, Bytes::kib(128), 20);
     round.reads(TWO, Bytes::kib(128), 20);
@@ -207,13 +244,13 @@ fn weights_share_slots_and_turns_in_proportion() {
         let io = round.submit(NOW).expect("there is backlog");
         bytes[io.tenant.index()] += io.length.0;
     }
-    let three_quanta = 3 * round.config.quantum.0;
+    let three_quanta = 3 * round.drr.config.quantum.0;
     assert!(bytes[1].abs_diff(3 * bytes[0]) <= 2 * three_quanta, "{bytes:?}");
 }
 
 #[test]
 fn a_heavier_weight_takes_effect_at_once() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.reads(ONE, Bytes::kib(128), 20);
     round.reads(TWO, Bytes::kib(128), 20);
     assert_eq!(round.submit_all(NOW).len(), 8);
@@ -223,8 +260,8 @@ fn a_heavier_weight_takes_effect_at_once() {
 
 #[test]
 fn an_io_limit_spaces_the_ios() {
-    let mut round = Round::paper();
-    round.config.limit_burst = Nanos::ZERO;
+    let mut round = Round::published();
+    round.drr.config.limit_burst = Nanos::ZERO;
     round.share(ONE, Share { limit_iops: Some(1000), ..Share::EQUAL });
     round.reads(ONE, Bytes::kib(4), 10);
     assert_eq!(round.submit_all(NOW).len(), 1);
@@ -237,20 +274,20 @@ fn an_io_limit_spaces_the_ios() {
 
 #[test]
 fn a_limited_tenant_leaves_its_slots_to_the_others() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.share(ONE, Share { limit_rate: Some(ByteRate(1)), ..Share::EQUAL });
     round.reads(ONE, Bytes::kib(128), 10);
     round.submit_all(NOW);
     round.reads(TWO, Bytes::kib(128), 20);
     assert_eq!(round.submit_all(NOW).len(), 4);
-    let first = round.in_flight.iter().position(|io| io.tenant == ONE).expect("it was submitted");
+    let first = round.first_of(ONE);
     round.complete(first);
     assert_eq!(round.submit_all(NOW).len(), 4, "a tenant that only waits for its limit still counts");
 }
 
 #[test]
-fn who_waits_for_its_own_limit_does_not_wait_for_the_ssd() {
-    let mut round = Round::paper();
+fn a_tenant_that_waits_for_its_own_limit_does_not_wait_for_the_ssd() {
+    let mut round = Round::published();
     round.share(ONE, Share { limit_iops: Some(1000), ..Share::EQUAL });
     assert!(!round.drr.is_held_back(), "nobody waits");
     round.reads(ONE, Bytes::kib(4), 10);
@@ -266,7 +303,7 @@ fn who_waits_for_its_own_limit_does_not_wait_for_the_ssd() {
 
 #[test]
 fn a_lifted_limit_lets_the_tenant_go_at_once() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.share(ONE, Share { limit_iops: Some(1), ..Share::EQUAL });
     round.reads(ONE, Bytes::kib(4), 4);
     round.submit_all(NOW);
@@ -278,7 +315,7 @@ fn a_lifted_limit_lets_the_tenant_go_at_once() {
 
 #[test]
 fn a_tenant_behind_its_reservation_goes_first_and_beyond_its_allotment() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     for tenant in 1..9 {
         round.reads(TenantId(tenant), Bytes::kib(128), 5);
     }
@@ -295,7 +332,7 @@ fn a_tenant_behind_its_reservation_goes_first_and_beyond_its_allotment() {
 
 #[test]
 fn a_limit_goes_before_a_reservation() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     let (limit_rate, reservation) = (Some(ByteRate(1000)), Some(ByteRate::mib_per_sec(100)));
     round.share(ONE, Share { limit_rate, reservation, ..Share::EQUAL });
     round.reads(ONE, Bytes::kib(4), 5);
@@ -305,10 +342,10 @@ fn a_limit_goes_before_a_reservation() {
 
 #[test]
 fn withdrawing_the_last_io_takes_the_tenant_out_of_the_round() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.reads(ONE, Bytes::kib(4), 5);
     round.reads(TWO, Bytes::kib(4), 5);
-    round.drr.withdraw(&round.config, ONE, &mut |_| true);
+    round.drr.withdraw(ONE, &mut |_| true);
     assert_eq!(round.place(ONE), Place::Idle);
     assert_eq!(round.submit_all(NOW), [TWO; 5]);
     assert_eq!(round.drr.backlog(), Backlog { queued: 0, in_flight: 5 });
@@ -316,13 +353,13 @@ fn withdrawing_the_last_io_takes_the_tenant_out_of_the_round() {
 
 #[test]
 fn a_forgotten_number_starts_afresh() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.share(ONE, Share { weight: 7, ..Share::EQUAL });
     round.reads(ONE, Bytes::kib(128), 1);
     round.submit_all(NOW);
     assert_eq!(round.complete(0), Credit(8));
-    round.drr.forget(&round.config, ONE);
-    assert_eq!(round.drr.credit(&round.config, ONE), Credit(8 * 32));
+    round.drr.forget(ONE);
+    assert_eq!(round.drr.credit(ONE), Credit(8 * 32));
     round.reads(ONE, Bytes::kib(128), 20);
     round.reads(TWO, Bytes::kib(128), 20);
     assert_eq!(count(&round.submit_all(NOW), ONE), 4, "the old weight is still there");
@@ -331,13 +368,13 @@ fn a_forgotten_number_starts_afresh() {
 #[test]
 #[should_panic(expected = "1 IOs queued and 0 in flight")]
 fn forgetting_a_tenant_with_ios_is_a_bug() {
-    let mut round = Round::paper();
+    let mut round = Round::published();
     round.reads(ONE, Bytes::kib(4), 1);
-    round.drr.forget(&round.config, ONE);
+    round.drr.forget(ONE);
 }
 
 /// Completes what ONE has in flight and submits, `times` over; TWO's IOs never end.
-fn turn_over_slots_of_one(round: &mut Round, times: usize) -> usize {
+fn turn_over_slots_of_one(round: &mut Round<impl Rules>, times: usize) -> usize {
     let mut submitted = 0;
     for _ in 0..times {
         while let Some(index) = round.in_flight.iter().position(|io| io.tenant == ONE) {
@@ -348,24 +385,26 @@ fn turn_over_slots_of_one(round: &mut Round, times: usize) -> usize {
     submitted
 }
 
-#[test]
-fn whose_slots_come_back_faster_gets_more_unless_leads_are_bounded() {
-    for (mut round, ios_most) in [(Round::paper(), None), (Round::with_bounded_lead(), Some(8 + 4 + 1))] {
-        round.reads(ONE, Bytes::kib(128), 1000);
-        round.reads(TWO, Bytes::kib(128), 1000);
-        let submitted = round.submit_all(NOW);
-        let first = (count(&submitted, ONE), count(&submitted, TWO));
-        assert_eq!(first, (4, 4));
-        let all = first.0 + turn_over_slots_of_one(&mut round, 100);
-        // TWO has had four IOs; eight more are 1 MiB, and one may begin exactly there.
-        assert_eq!(all, ios_most.unwrap_or(4 + 100 * 4));
-    }
+/// How many IOs the first of two tenants submits, while those of the second never end.
+fn submitted_by_one_beside_a_stuck_tenant(mut round: Round<impl Rules>) -> usize {
+    round.reads(ONE, Bytes::kib(128), 1000);
+    round.reads(TWO, Bytes::kib(128), 1000);
+    let submitted = round.submit_all(NOW);
+    assert_eq!((count(&submitted, ONE), count(&submitted, TWO)), (4, 4));
+    4 + turn_over_slots_of_one(&mut round, 100)
 }
 
 #[test]
-fn who_is_ahead_goes_on_as_soon_as_the_others_catch_up_or_leave() {
+fn a_tenant_whose_slots_come_back_faster_gets_more_unless_the_service_lag_is_bounded() {
+    assert_eq!(submitted_by_one_beside_a_stuck_tenant(Round::published()), 4 + 100 * 4);
+    // TWO has had four IOs; eight more are 1 MiB, and one may begin exactly there.
+    assert_eq!(submitted_by_one_beside_a_stuck_tenant(Round::with_bounded_lag()), 8 + 4 + 1);
+}
+
+#[test]
+fn a_tenant_ahead_goes_on_as_soon_as_the_others_catch_up_or_leave() {
     let stuck = || {
-        let mut round = Round::with_bounded_lead();
+        let mut round = Round::with_bounded_lag();
         round.reads(ONE, Bytes::kib(128), 100);
         round.reads(TWO, Bytes::kib(128), 100);
         round.submit_all(NOW);
@@ -374,20 +413,20 @@ fn who_is_ahead_goes_on_as_soon_as_the_others_catch_up_or_leave() {
         round
     };
     let mut round = stuck();
-    let second = round.in_flight.iter().position(|io| io.tenant == TWO).expect("its IOs never ended");
+    let second = round.first_of(TWO);
     round.complete(second);
     assert_eq!(round.submit_all(NOW), [TWO, ONE]);
 
     let mut round = stuck();
-    round.drr.withdraw(&round.config, TWO, &mut |_| true);
+    round.drr.withdraw(TWO, &mut |_| true);
     assert_eq!(round.submit_all(NOW), [ONE; 4]);
 
     let mut round = stuck();
-    let second = round.in_flight.iter().position(|io| io.tenant == TWO).expect("its IOs never ended");
+    let second = round.first_of(TWO);
     round.share(TWO, Share { limit_iops: Some(1), ..Share::EQUAL });
     round.complete(second);
     assert_eq!(round.submit_all(NOW)[0], TWO, "its limit allows this one");
-    let second = round.in_flight.iter().position(|io| io.tenant == TWO).expect("it was submitted");
+    let second = round.first_of(TWO);
     round.complete(second);
     round.submit_all(NOW);
     assert_eq!(round.place(TWO), Place::Limited);
@@ -395,15 +434,15 @@ fn who_is_ahead_goes_on_as_soon_as_the_others_catch_up_or_leave() {
 }
 
 #[test]
-fn a_reservation_goes_before_a_lead_and_counts_towards_it() {
-    let mut round = Round::with_bounded_lead();
+fn a_reservation_goes_before_the_service_lag_and_counts_towards_it() {
+    let mut round = Round::with_bounded_lag();
     // 128 KiB per millisecond, of which a second was saved up.
-    round.config.reservation_burst = Nanos::millis(1000);
+    round.drr.config.reservation_burst = Nanos::millis(1000);
     round.share(ONE, Share { reservation: Some(ByteRate(131_072_000)), ..Share::EQUAL });
     round.reads(ONE, Bytes::kib(128), 100);
     round.reads(TWO, Bytes::kib(128), 100);
     assert_eq!(count(&round.submit_all(NOW), ONE), 8, "up to all slots of the SSD");
-    assert!(turn_over_slots_of_one(&mut round, 5) >= 5 * 4, "its lead holds the reservation back");
+    assert!(turn_over_slots_of_one(&mut round, 5) >= 5 * 4, "the service lag holds the reservation back");
     round.share(ONE, Share::EQUAL);
     assert_eq!(turn_over_slots_of_one(&mut round, 1), 0, "what the reservation gave was not counted");
     while let Some(index) = round.in_flight.iter().position(|io| io.tenant == TWO) {
@@ -413,25 +452,9 @@ fn a_reservation_goes_before_a_lead_and_counts_towards_it() {
 }
 
 #[test]
-fn an_io_fills_its_slot_with_its_overhead() {
-    let mut round = Round::paper();
-    round.config.io_overhead = Bytes::kib(4);
-    round.reads(ONE, Bytes::kib(4), 500);
-    assert_eq!(round.submit_all(NOW).len(), 8 * 16);
-}
-
-#[test]
-fn there_are_as_many_slots_as_the_factor_says() {
-    let mut round = Round::paper();
-    round.config.slots_factor = 4;
-    round.reads(ONE, Bytes::kib(128), 100);
-    assert_eq!(round.submit_all(NOW).len(), 32);
-}
-
-#[test]
 fn thousands_of_idle_tenants_change_nothing() {
     let run = |first: u32| {
-        let mut round = Round::paper();
+        let mut round = Round::published();
         for tenant in 0..first {
             round.share(TenantId(tenant), Share::EQUAL);
         }
@@ -443,39 +466,43 @@ fn thousands_of_idle_tenants_change_nothing() {
     assert_eq!(run(0), run(10_000));
 }
 
+/// A tenant without backlog has all its room in use. How many IOs of `count` another submits one after the other, and how many more
+/// once the first is overdue.
+fn served_beside_a_full_tenant(mut round: Round<impl Rules>, full: usize, count: usize) -> [usize; 2] {
+    round.reads(ONE, Bytes::kib(128), full);
+    assert_eq!(round.submit_all(NOW).len(), full);
+    assert_eq!(round.place(ONE), Place::Idle);
+    round.reads(TWO, Bytes::kib(128), count);
+    let run_two = |round: &mut Round<_>| {
+        let mut served = 0;
+        while round.submit(NOW).is_some() {
+            round.complete(round.in_flight.len() - 1);
+            served += 1;
+        }
+        served
+    };
+    let before = run_two(&mut round);
+    round.drr.on_overdue(ONE);
+    [before, run_two(&mut round)]
+}
+
 #[test]
-fn leads_may_be_measured_against_a_tenant_that_is_full_until_it_is_excused() {
-    let Round { config, .. } = Round::with_bounded_lead();
-    for (lead_among, waits) in [(LeadAmong::Backlogged, false), (LeadAmong::BackloggedOrFull, true)] {
-        let mut round = Round::new(GimbalConfig { lead_among, ..config });
-        round.reads(ONE, Bytes::kib(128), config.slots() as usize);
-        while round.submit(NOW).is_some() {}
-        let count = 100;
-        round.reads(TWO, Bytes::kib(128), count);
-        let run_two = |round: &mut Round| {
-            let mut served = 0;
-            while round.submit(NOW).is_some() {
-                round.complete(round.in_flight.len() - 1);
-                served += 1;
-            }
-            served
-        };
-        let before = run_two(&mut round);
-        assert_eq!(before < count, waits, "{lead_among:?}: {before} served");
-        round.drr.on_overdue(&round.config, ONE);
-        assert_eq!(before + run_two(&mut round), count, "nobody waits for IOs that hang");
-    }
+fn under_level_the_lag_counts_for_a_tenant_that_is_full_until_it_is_excused() {
+    assert_eq!(served_beside_a_full_tenant(Round::with_bounded_lag(), 8, 100), [100, 0]);
+    let [before, after] = served_beside_a_full_tenant(Round::with_device_time(), 16, 100);
+    assert!(before < 100, "it competes without backlog");
+    assert_eq!(before + after, 100, "nobody waits for IOs that hang");
 }
 
 #[test]
 fn an_excused_tenant_keeps_nobody_waiting() {
-    let mut round = Round::with_bounded_lead();
+    let mut round = Round::with_bounded_lag();
     let count = 4000;
     round.reads(ONE, Bytes::kib(128), count);
     while round.submit(NOW).is_some() {}
     let stuck = round.in_flight.len();
     round.reads(TWO, Bytes::kib(64), count);
-    let run_two = |round: &mut Round| {
+    let run_two = |round: &mut Round<_>| {
         let mut served = Bytes::ZERO;
         while let Some(io) = round.submit(NOW) {
             assert_eq!(io.tenant, TWO);
@@ -485,9 +512,9 @@ fn an_excused_tenant_keeps_nobody_waiting() {
         served
     };
     let before = run_two(&mut round);
-    assert!(before <= LEAD_MAX + Bytes::kib(64), "{before} are more than the lead");
-    round.drr.on_overdue(&round.config, ONE);
-    round.drr.on_overdue(&round.config, ONE);
+    assert!(before <= LAG_MAX + Bytes::kib(64), "{before} are more than the bound");
+    round.drr.on_overdue(ONE);
+    round.drr.on_overdue(ONE);
     let after = run_two(&mut round);
     assert_eq!(before + after, Bytes::kib(64 * count as u64), "all of it, whatever hangs");
     // It comes back as an equal, with nothing saved up.
@@ -502,7 +529,7 @@ fn an_excused_tenant_keeps_nobody_waiting() {
         round.complete(round.in_flight.len() - 1);
     }
     let (most, least) = (served[0].max(served[1]), served[0].min(served[1]));
-    assert!(most - least <= LEAD_MAX + Bytes::kib(128), "{served:?}");
+    assert!(most - least <= LAG_MAX + Bytes::kib(128), "{served:?}");
 }
 
 proptest! {
@@ -533,7 +560,7 @@ proptest! {
                 served[io.tenant.index()] += cost.of(io.length).0;
             }
             let (least, most) = (served.iter().min().copied(), served.iter().max().copied());
-            let bound = 2 * (round.config.quantum.0 + largest);
+            let bound = 2 * (round.drr.config.quantum.0 + largest);
             prop_assert!(most <= least.map(|least| least + bound), "{served:?} differ by more than {bound}");
         }
     }
@@ -543,11 +570,9 @@ proptest! {
     #[test]
     fn out_of_slots_or_not_tenants_stay_close(
         lengths in prop::collection::vec((1..256u64, any::<bool>()), 2..6),
-        overhead in 0..8u64,
         steps in prop::collection::vec((0..10u32, any::<prop::sample::Index>(), 1000..9000u32), 1..1500),
     ) {
-        let mut round = Round::with_bounded_lead();
-        round.config.io_overhead = Bytes::kib(overhead);
+        let mut round = Round::with_bounded_lag();
         let passer_by = TenantId(lengths.len() as u32);
         for (tenant, &(kib, write)) in lengths.iter().enumerate() {
             let kind = if write { IoKind::Write } else { IoKind::Read };
@@ -558,7 +583,7 @@ proptest! {
             match step {
                 0 => round.cost = Cost::ratio(cost, 1000),
                 1 => round.reads(passer_by, Bytes::kib(64), 1 + cost as usize % 40),
-                2 => round.drr.withdraw(&round.config, passer_by, &mut |_| true),
+                2 => round.drr.withdraw(passer_by, &mut |_| true),
                 3..6 if !round.in_flight.is_empty() => {
                     round.complete(which.index(round.in_flight.len()));
                 }
@@ -569,14 +594,14 @@ proptest! {
                         continue;
                     };
                     let cost = if io.kind.pays_as_write() { round.cost } else { Cost::ONE };
-                    let weighted = (cost.of(io.length) + round.config.io_overhead).0;
+                    let weighted = cost.of(io.length).0;
                     served[io.tenant.index()] += weighted;
                     largest = largest.max(weighted);
                 }
             }
             let stayed = &served[..lengths.len()];
             let (least, most) = (stayed.iter().min().copied(), stayed.iter().max().copied());
-            let bound = LEAD_MAX.0 + largest;
+            let bound = LAG_MAX.0 + largest;
             prop_assert!(most <= least.map(|least| least + bound), "{stayed:?} differ by more than {bound}");
         }
     }

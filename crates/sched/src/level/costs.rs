@@ -7,21 +7,20 @@
 //!
 //! ```text
 //!   cost                ╱ fragmented
-//!    ▲               ╱   ╱ worn half way        a cost is counted in bytes of large reads on a clean SSD
+//!    ▲               ╱   ╱ half fragmented         a cost is counted in bytes of large reads on a clean SSD
 //!    │            ╱  ╱  ╱                       (4 KiB written on a fragmented DCT983: 75 KiB)
 //!    │         ╱ ╱   ╱ clean
 //!    │▁▁▁▁▁╱ ╱   ╱
 //!    └┬────┬────┬────┬──► size: 4, 8, 16 … 256 KiB; straight between two, in proportion beyond, no less than 4 KiB's
 //! ```
 //!
-//! Both ends are measured once per device, clean and fragmented; where it stands between them is `wear`.
+//! Both ends are measured once per device, clean and fragmented; where it stands between them is `fragmentation`.
 //!
-//! Holds: a larger IO never costs less, nor a more worn SSD (`costs_rise_with_size_and_wear`); at the measured sizes and ends the
-//!        cost is the measured one (`the_measured_points_are_met`).
-//! Beyond the paper, which charges bytes and one factor for all writes (§3.4).
+//! Holds: an IO never costs less because it is larger or the SSD more fragmented (`costs_rise_with_size_and_fragmentation`); at the
+//!        measured sizes and ends the cost is the measured one (`the_measured_points_are_met`).
 
-use super::wear::Wear;
-use crate::{Cost, IoKind};
+use super::fragmentation::Fragmentation;
+use crate::IoKind;
 use units::{ByteRate, Bytes};
 
 /// Costs of IOs of 4, 8, 16, 32, 64, 128 and 256 KiB.
@@ -125,12 +124,12 @@ impl DeviceCosts {
         },
     };
 
-    /// The cost of an IO when the SSD is so worn.
+    /// The cost of an IO on an SSD in this state.
     #[inline]
-    pub(super) fn of(&self, wear: Wear, kind: IoKind, length: Bytes) -> Bytes {
-        match wear {
-            Wear::CLEAN => self.clean.of(kind, length),
-            Wear::FRAGMENTED => self.fragmented.of(kind, length),
+    pub(super) fn of(&self, fragmentation: Fragmentation, kind: IoKind, length: Bytes) -> Bytes {
+        match fragmentation {
+            Fragmentation::NONE => self.clean.of(kind, length),
+            Fragmentation::FULL => self.fragmented.of(kind, length),
             between => between.blend(self.clean.of(kind, length), self.fragmented.of(kind, length)),
         }
     }
@@ -152,34 +151,6 @@ impl DeviceCosts {
     }
 }
 
-/// What an IO costs right now.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Prices<'a> {
-    /// Its length; a write as many times that.
-    Bytes(Cost),
-    /// What it takes of an SSD that is so worn; a reservation counts written bytes at the cost that comes last, as it does without
-    /// device costs: it promises bytes.
-    Device(&'a DeviceCosts, Wear, Cost),
-}
-
-impl Prices<'_> {
-    #[inline]
-    pub(super) fn of(self, kind: IoKind, length: Bytes) -> Bytes {
-        match self {
-            Prices::Bytes(write_cost) if kind.pays_as_write() => write_cost.of(length),
-            Prices::Bytes(_) => length,
-            Prices::Device(costs, wear, _) => costs.of(wear, kind, length),
-        }
-    }
-
-    /// What a reservation counts.
-    #[inline]
-    pub(super) fn reserved(self, kind: IoKind, length: Bytes) -> Bytes {
-        let (Prices::Bytes(write_cost) | Prices::Device(_, _, write_cost)) = self;
-        Prices::Bytes(write_cost).of(kind, length)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -192,15 +163,15 @@ mod tests {
     fn the_measured_points_are_met() {
         for (n, size) in CostCurve::sizes().into_iter().enumerate() {
             let costs = DeviceCosts::DCT983;
-            assert_eq!(costs.of(Wear::CLEAN, IoKind::Read, size), costs.clean.reads.0[n]);
-            assert_eq!(costs.of(Wear::FRAGMENTED, IoKind::Write, size), costs.fragmented.writes.0[n]);
+            assert_eq!(costs.of(Fragmentation::NONE, IoKind::Read, size), costs.clean.reads.0[n]);
+            assert_eq!(costs.of(Fragmentation::FULL, IoKind::Write, size), costs.fragmented.writes.0[n]);
         }
     }
 
     #[test]
     fn beyond_the_measured_sizes_costs_are_in_proportion() {
         let largest = DeviceCosts::DCT983.clean.reads.0[CostCurve::SIZES - 1];
-        let of = |length| DeviceCosts::DCT983.of(Wear::CLEAN, IoKind::Read, length);
+        let of = |length| DeviceCosts::DCT983.of(Fragmentation::NONE, IoKind::Read, length);
         assert_eq!(of(Bytes::mib(1)), Bytes(largest.0 * 4));
         assert_eq!(of(Bytes(1)), of(Bytes::kib(4)), "a short IO takes what the shortest measured one does");
     }
@@ -223,15 +194,15 @@ mod tests {
         #![proptest_config(crate::random_cases(500))]
 
         #[test]
-        fn costs_rise_with_size_and_wear(
+        fn costs_rise_with_size_and_fragmentation(
             kind in prop::sample::select(KINDS.to_vec()),
             length in 1..1u64 << 40,
             more in 0..1u64 << 20,
-            wear in 0..=1000u32,
-            worn in 0..=1000u32,
+            one in 0..=1000u32,
+            other in 0..=1000u32,
         ) {
-            let (less, most) = (Wear::ratio(wear.min(worn), 1000), Wear::ratio(wear.max(worn), 1000));
-            let of = |wear, length| DeviceCosts::DCT983.of(wear, kind, Bytes(length));
+            let (less, most) = (Fragmentation::ratio(one.min(other), 1000), Fragmentation::ratio(one.max(other), 1000));
+            let of = |state, length| DeviceCosts::DCT983.of(state, kind, Bytes(length));
             prop_assert!(of(less, length) > Bytes::ZERO);
             prop_assert!(of(less, length) <= of(less, length + more));
             prop_assert!(of(less, length) <= of(most, length));

@@ -16,7 +16,7 @@ const ABSENT: u32 = u32::MAX;
 
 /// Keys of all tenants for one purpose.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ranking<K> {
+pub(crate) struct Ranking<K> {
     entries: Vec<(K, TenantId)>,
     /// Where each tenant stands in `entries`, by tenant.
     positions: Vec<u32>,
@@ -24,19 +24,19 @@ pub(super) struct Ranking<K> {
 
 impl<K: Copy + Ord> Ranking<K> {
     /// Makes room for `tenants` tenants; new ones have no key.
-    pub(super) fn grow(&mut self, tenants: usize) {
+    pub(crate) fn grow(&mut self, tenants: usize) {
         self.positions.resize(tenants, ABSENT);
     }
 
     /// Whether the tenant has a key.
     #[inline]
-    pub(super) fn contains(&self, tenant: TenantId) -> bool {
+    pub(crate) fn contains(&self, tenant: TenantId) -> bool {
         self.positions[tenant.index()] != ABSENT
     }
 
     /// Sets the tenant's key, or clears it.
     #[inline]
-    pub(super) fn set(&mut self, tenant: TenantId, key: Option<K>) {
+    pub(crate) fn set(&mut self, tenant: TenantId, key: Option<K>) {
         match (key, self.positions[tenant.index()]) {
             (None, ABSENT) => {}
             (None, position) => self.remove(tenant, position as usize),
@@ -46,13 +46,13 @@ impl<K: Copy + Ord> Ranking<K> {
     }
 
     /// Changes every key in a way that keeps their order.
-    pub(super) fn shift(&mut self, change: impl Fn(K) -> K) {
+    pub(crate) fn shift(&mut self, change: impl Fn(K) -> K) {
         self.entries.iter_mut().for_each(|(key, _)| *key = change(*key));
     }
 
     /// The least key; of several, that of the tenant with the lowest number.
     #[inline]
-    pub(super) fn first(&self) -> Option<(K, TenantId)> {
+    pub(crate) fn first(&self) -> Option<(K, TenantId)> {
         self.entries.first().copied()
     }
 

@@ -1,13 +1,13 @@
 //! A calibration as a file: what the schedulers that do not measure by themselves must know of a device.
 //!
-//! gimbal-next, ReFlex and FlashFQ go by a model of the device that was fitted beforehand, and PARDA by a latency that suits it. Such a file
-//! is made by measuring the device, and belongs to it as its profile does. Every table is optional; a name that no field has is
+//! Level, ReFlex and FlashFQ go by a model of the device that was fitted beforehand, and PARDA by a latency that suits it. Such a file
+//! is made by measuring the device, and belongs to it. Every table is optional; a name that no field has is
 //! an error.
 //!
 //! ```toml
 //! description = "what was measured, and how"
 //!
-//! [gimbal-next]                           # costs in bytes of large reads: of IOs of 4, 8, 16, 32, 64, 128 and 256 KiB
+//! [level]                                 # costs in bytes of large reads: of IOs of 4, 8, 16, 32, 64, 128 and 256 KiB
 //! rate_bytes_per_s = 3_256_000_000        # large reads, clean
 //! clean_reads = [7961, 8373, 16_554, 32_913, 65_632, 131_072, 261_933]
 //! clean_writes = [10_155, 20_318, 40_644, 81_305, 162_599, 325_231, 650_592]
@@ -40,12 +40,18 @@
 //! Holds: what is written is read back (`a_calibration_survives_being_written`); what is read can be run with, as the
 //!        schedulers' own checks are made here (`constants_that_a_scheduler_refuses_are_refused`).
 
-use sched::{
+extern crate std;
+
+use crate::{
     CostCurve, DeviceCosts, FlashfqConfig, LinearCost, Millitokens, PardaConfig, ReflexConfig, StateCosts,
     SupplyPoint, TokenRate,
 };
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use std::borrow::ToOwned;
 use std::path::Path;
+use std::string::{String, ToString};
+use std::vec::Vec;
 use std::{error, fmt, io};
 use units::{ByteRate, Bytes, Nanos};
 
@@ -54,8 +60,8 @@ use units::{ByteRate, Bytes, Nanos};
 pub struct Calibration {
     /// What was measured, and how.
     pub description: String,
-    /// What IOs take of the device, for gimbal-next.
-    pub gimbal_next: Option<DeviceCosts>,
+    /// What IOs take of the device, for Level.
+    pub level: Option<DeviceCosts>,
     /// ReFlex's model. Only costs and supply are written to the file; the rest is [`ReflexConfig::new`]'s.
     pub reflex: Option<ReflexConfig>,
     /// FlashFQ's constants.
@@ -140,15 +146,19 @@ impl Calibration {
             origin: origin(),
             message: source.to_string().trim_end().to_owned(),
         })?;
+        if file.gimbal_next.is_some() {
+            let wrong = "this scheduler is called level now: rename the table to [level]";
+            return Err(CalibrationError::Wrong { origin: origin(), table: "gimbal-next", wrong });
+        }
         let calibration = Calibration {
             description: file.description,
-            gimbal_next: file.gimbal_next.map(DeviceCosts::from),
+            level: file.level.map(DeviceCosts::from),
             reflex: file.reflex.map(ReflexConfig::from),
             flashfq: file.flashfq.map(FlashfqConfig::from),
             parda: file.parda.map(PardaConfig::from),
         };
         let checks = [
-            ("gimbal-next", calibration.gimbal_next.as_ref().map(DeviceCosts::check)),
+            ("level", calibration.level.as_ref().map(DeviceCosts::check)),
             ("reflex", calibration.reflex.as_ref().map(ReflexConfig::check)),
             ("flashfq", calibration.flashfq.as_ref().map(FlashfqConfig::check)),
             ("parda", calibration.parda.as_ref().map(PardaConfig::check)),
@@ -165,7 +175,8 @@ impl Calibration {
     pub fn to_toml(&self) -> String {
         let file = File {
             description: self.description.clone(),
-            gimbal_next: self.gimbal_next.as_ref().map(GimbalNextTable::from),
+            level: self.level.as_ref().map(LevelTable::from),
+            gimbal_next: None,
             reflex: self.reflex.as_ref().map(ReflexTable::from),
             flashfq: self.flashfq.as_ref().map(FlashfqTable::from),
             parda: self.parda.as_ref().map(PardaTable::from),
@@ -185,13 +196,16 @@ struct File {
     flashfq: Option<FlashfqTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parda: Option<PardaTable>,
-    #[serde(rename = "gimbal-next", skip_serializing_if = "Option::is_none")]
-    gimbal_next: Option<GimbalNextTable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<LevelTable>,
+    /// The old name of `level`.
+    #[serde(rename = "gimbal-next", skip_serializing)]
+    gimbal_next: Option<IgnoredAny>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GimbalNextTable {
+struct LevelTable {
     rate_bytes_per_s: u64,
     clean_reads: [u64; CostCurve::SIZES],
     clean_writes: [u64; CostCurve::SIZES],
@@ -247,8 +261,8 @@ fn whole(quanta: u64, unit: u64) -> u32 {
     u32::try_from(quanta / unit).unwrap_or(u32::MAX)
 }
 
-impl From<GimbalNextTable> for DeviceCosts {
-    fn from(table: GimbalNextTable) -> DeviceCosts {
+impl From<LevelTable> for DeviceCosts {
+    fn from(table: LevelTable) -> DeviceCosts {
         let state = |reads: [u64; CostCurve::SIZES], writes: [u64; CostCurve::SIZES]| StateCosts {
             reads: CostCurve(reads.map(Bytes)),
             writes: CostCurve(writes.map(Bytes)),
@@ -261,10 +275,10 @@ impl From<GimbalNextTable> for DeviceCosts {
     }
 }
 
-impl From<&DeviceCosts> for GimbalNextTable {
-    fn from(costs: &DeviceCosts) -> GimbalNextTable {
+impl From<&DeviceCosts> for LevelTable {
+    fn from(costs: &DeviceCosts) -> LevelTable {
         let bytes = |curve: CostCurve| curve.0.map(|cost| cost.0);
-        GimbalNextTable {
+        LevelTable {
             rate_bytes_per_s: costs.rate.0,
             clean_reads: bytes(costs.clean.reads),
             clean_writes: bytes(costs.clean.writes),
@@ -359,7 +373,7 @@ mod tests {
 
     const EXAMPLE: &str = r#"
         description = "an example"
-        [gimbal-next]
+        [level]
         rate_bytes_per_s = 3_256_000_000
         clean_reads = [7961, 8373, 16_554, 32_913, 65_632, 131_072, 261_933]
         clean_writes = [10_155, 20_318, 40_644, 81_305, 162_599, 325_231, 650_592]
@@ -391,7 +405,7 @@ mod tests {
         let calibration = Calibration::parse(EXAMPLE, "example").expect("it is valid");
         let again = Calibration::parse(&calibration.to_toml(), "again").expect("it was valid");
         assert_eq!(calibration, again);
-        assert_eq!(calibration.gimbal_next, Some(DeviceCosts::DCT983));
+        assert_eq!(calibration.level, Some(DeviceCosts::DCT983));
         let reflex = calibration.reflex.expect("it has a table");
         assert_eq!(reflex.supply[1].mixed, TokenRate::tokens_per_sec(350_000));
         assert_eq!(calibration.parda.map(|parda| parda.window_max), Some(48));
@@ -406,7 +420,7 @@ mod tests {
     #[test]
     fn constants_that_a_scheduler_refuses_are_refused() {
         for (table, right, wrong) in [
-            ("gimbal-next", "clean_reads = [7961", "clean_reads = [8961"),
+            ("level", "clean_reads = [7961", "clean_reads = [8961"),
             ("flashfq", "depth = 64", "depth = 0"),
             ("reflex", "latency_p95_us = 1000", "latency_p95_us = 400"),
             ("parda", "window_max = 48", "window_max = 0"),
@@ -415,6 +429,9 @@ mod tests {
             let CalibrationError::Wrong { table: found, .. } = error else { panic!("{error}") };
             assert_eq!(found, table);
         }
+        let old_name = Calibration::parse(&EXAMPLE.replace("[level]", "[gimbal-next]"), "example");
+        let said = old_name.expect_err("it was renamed").to_string();
+        assert!(said.contains("[gimbal-next]") && said.contains("rename the table to [level]"), "{said}");
         let unknown = EXAMPLE.replace("depth", "deepness");
         assert!(matches!(Calibration::parse(&unknown, "example"), Err(CalibrationError::Syntax { .. })));
     }

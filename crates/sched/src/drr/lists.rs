@@ -1,6 +1,6 @@
 //! Where each tenant stands: doubly linked rings threaded through one array.
 //!
-//! A tenant is in exactly one place, because its place is one field of its link. Moving is O(1), and tenants in
+//! A tenant is in exactly one place: its place is one field of its link. Moving is O(1), and tenants in
 //! [`Place::Idle`] are linked nowhere, so thousands of them cost nothing.
 //!
 //! ```text
@@ -15,14 +15,14 @@ use units::TenantId;
 
 /// Where a tenant stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In the round: backlog and a slot.
+pub enum Place {
+    /// In the round: backlog, and room in the SSD.
     Active = 0,
-    /// Backlog, but every allotted slot is busy.
+    /// Backlog, but no room in the SSD.
     Deferred = 1,
     /// Backlog, but a limit of the tenant's own forbids the next IO until some instant.
     Limited = 2,
-    /// Backlog, but too far ahead of the tenant that was served least.
+    /// Backlog, but served too much more than another tenant.
     Ahead = 3,
     /// No backlog.
     Idle = 4,

@@ -1,4 +1,4 @@
-//! gimbal-next's costs: what an IO of each size takes of the SSD, clean and fragmented.
+//! Level's costs: what an IO of each size takes of the SSD, clean and fragmented.
 //!
 //! The inverse of what a saturated SSD completes per second, as f-Util has it. In the steady state of random overwrites collection
 //! comes in waves, so these probes are longer than others. Writes of a clean SSD go in order, as a clean SSD was written. Where

@@ -1,12 +1,11 @@
-//! The window: how much work may be in the SSD at once, counted in the SSD's own time.
+//! Device time in flight: how much work may be in the SSD at once, counted in the SSD's own time.
 //!
-//! What is in the SSD is beyond the reach of any order. So there should be no more of it than keeps the SSD busy; what is left waits in
-//! the switch, where weights and leads decide, and where a tenant that asks for more than its credit waits for itself alone. And what
-//! is in the SSD waits for one another: by Little's law no longer than the window, as a rule. So there are neither tokens nor slots
-//! beside a window.
+//! What is in the SSD is beyond the reach of any order. So there should be no more of it than keeps the SSD busy. What is left waits
+//! in the switch, where weights and service lag decide, and where a tenant that asks for more than its credit delays itself alone.
+//! And the IOs in the SSD wait for one another: by Little's law, as a rule, no longer than the time in flight.
 //!
 //! ```text
-//!   device time in flight, in multiples of `thresh_min`
+//!   limit on the device time in flight, in multiples of `thresh_min`
 //!     8 ┤ one tenant: nobody is in its way
 //!     4 ┤          ▁▁▁▁▁▁▁▁▁▁▁           beside writes a read waits for a die that programs
 //!     2 ┤▁▁▁▁▁▁▁▁╱            ╲▁▁▁▁▁▁▁   reads alone, or writes alone
@@ -14,25 +13,25 @@
 //!        0       ⅙           ⅚         1
 //! ```
 //!
-//! An IO's *charge* is what it costs (`costs`), but no less than a page of flash takes: beside writes it is dies that are waited for,
-//! and a read of 4 KiB holds one as long as one of 16. A tenant's *part* is its share of the window twice over: once for the SSD, and
-//! once so that something of it waits in the switch. Its credit is the IOs that fit its part.
+//! An IO's *charge* is what it costs (`costs`), but no less than a page of flash takes: beside writes dies are waited for,
+//! and a read of 4 KiB holds one as long as one of 16. A tenant's *part* is twice its share of the limit: once for the SSD, and
+//! once so that something of it waits in the switch. Its credit is the number of IOs that fit its part.
 //!
 //! IOs that hang keep nobody waiting: those of a tenant that is *excused* do not count until all of them have ended.
 //!
 //! Holds: nothing is charged when all IOs have ended (`what_was_charged_is_taken_off`);
-//!        the window stays between its ends (`the_size_stays_between_its_ends`).
+//!        the limit stays between its ends (`the_limit_stays_between_its_ends`).
 //! Elsewhere: who is next is `drr`.
-//! Beyond the paper, which bounds what one tenant has in the SSD (§3.5) and the rate (§3.3), but not what is in the SSD. The idea of
-//! letting no more in than keeps a device busy is throttled dispatch's (Jin, Chase, Kaur, SIGMETRICS 2004; FlashFQ, ATC 2013).
+//! The idea of letting no more in than keeps a device busy is throttled dispatch (Jin, Chase, Kaur, SIGMETRICS 2004; FlashFQ, ATC
+//! 2013).
 
-use crate::view::WindowView;
+use crate::view::TimeInFlightView;
 use crate::{Credit, Io, Mark};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
-/// How large the window is, counted in bytes of large reads as costs are.
+/// How much may be in flight, counted in bytes of large reads as costs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowSizes {
+pub struct InFlightLimits {
     /// Where all read, or all write.
     pub uniform: Bytes,
     /// Where some read and some write.
@@ -43,8 +42,8 @@ pub struct WindowSizes {
     pub io_min: Bytes,
 }
 
-impl WindowSizes {
-    /// The largest window: many times what any SSD needs.
+impl InFlightLimits {
+    /// The largest limit: many times what any SSD needs.
     pub const MAX: Bytes = Bytes::gib(1);
     /// A page of flash. Ours: that of today's TLC; the model of a DCT983 has it too.
     const PAGE: Bytes = Bytes::kib(16);
@@ -54,27 +53,30 @@ impl WindowSizes {
     /// Ours, measured on the models of a DCT983 (`thresh_min` 250 µs): with once `thresh_min` small reads alone fall 3 % short of full
     /// speed, with twice it nothing does. With twice it readers beside writers lose a tenth, with four times nothing; more than that
     /// adds to their latency only. A lone sequential reader of 4 KiB needs eight times it, as many of its reads are for one page.
-    pub const fn of(rate: ByteRate, thresh_min: Nanos) -> WindowSizes {
+    pub const fn of(rate: ByteRate, thresh_min: Nanos) -> InFlightLimits {
         let once = rate.0 as u128 * thresh_min.0 as u128 / NANOS_PER_SEC;
-        WindowSizes {
+        InFlightLimits {
             uniform: size_of(2 * once),
             mixed: size_of(4 * once),
             alone: size_of(8 * once),
-            io_min: WindowSizes::PAGE,
+            io_min: InFlightLimits::PAGE,
         }
     }
 
-    /// What is wrong with these sizes, in words, if anything.
+    /// What is wrong with these limits, in words, if anything.
     pub fn check(&self) -> Result<(), &'static str> {
         let rules = [
-            (self.uniform > Bytes::ZERO && self.io_min > Bytes::ZERO, "the window must hold something"),
             (
-                self.uniform <= self.mixed && self.mixed <= self.alone,
-                "the window must not be smaller beside writes, or for a tenant alone",
+                self.uniform > Bytes::ZERO && self.io_min > Bytes::ZERO,
+                "some device time must be allowed in flight",
             ),
             (
-                self.alone <= WindowSizes::MAX && self.io_min <= WindowSizes::MAX,
-                "the window must hold at most 1 GiB",
+                self.uniform <= self.mixed && self.mixed <= self.alone,
+                "the limit must not be lower beside writes, or for a tenant alone",
+            ),
+            (
+                self.alone <= InFlightLimits::MAX && self.io_min <= InFlightLimits::MAX,
+                "the limit must be at most 1 GiB",
             ),
         ];
         rules.iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, wrong)| Err(wrong))
@@ -92,7 +94,7 @@ impl WindowSizes {
 }
 
 const fn size_of(bytes: u128) -> Bytes {
-    let (least, most) = (WindowSizes::PAGE.0, WindowSizes::MAX.0);
+    let (least, most) = (InFlightLimits::PAGE.0, InFlightLimits::MAX.0);
     let bytes = if bytes > most as u128 { most } else { bytes as u64 };
     Bytes(if bytes < least { least } else { bytes })
 }
@@ -104,20 +106,20 @@ fn charged(mark: Mark) -> Bytes {
 
 /// Fixed point: parts of a whole.
 const ONE: u64 = 1 << 16;
-/// How often the size is reconsidered. Ours, as `wear`: some ten times the latency of a loaded SSD.
+/// How often the limit is reconsidered. As `fragmentation`: some ten times the latency of a loaded SSD.
 const PERIOD: Nanos = Nanos::millis(50);
 /// A period that was closed so late was mostly idle: all that was seen before it is forgotten.
 const PERIOD_LATEST: Nanos = Nanos::millis(100);
 /// Of what was seen, an eighth is forgotten with every period.
 const MEMORY: u64 = 8;
-/// A tenant's part is so many times its share of the window: once in the SSD, once waiting.
+/// A tenant's part is so many times its share of the limit: once in the SSD, once waiting.
 const PART_PER_SHARE: u64 = 2;
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// The window of one SSD, and what is in it.
+/// The device time in flight of one SSD.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Window {
-    size: Bytes,
+pub(super) struct TimeInFlight {
+    limit: Bytes,
     in_flight: Bytes,
     begun: Option<Instant>,
     /// What has completed, in charges, and what of it was written: in this period, and before it.
@@ -128,36 +130,36 @@ pub(super) struct Window {
     several: bool,
 }
 
-impl Window {
-    /// Empty, and as large as beside writes: nobody knows yet what will come.
-    pub(super) fn new(sizes: &WindowSizes) -> Window {
-        Window { size: sizes.mixed, ..Window::default() }
+impl TimeInFlight {
+    /// Nothing in flight, and the limit is that beside writes: nobody knows yet what will come.
+    pub(super) fn new(limits: &InFlightLimits) -> TimeInFlight {
+        TimeInFlight { limit: limits.mixed, ..TimeInFlight::default() }
     }
 
-    pub(super) fn view(&self) -> WindowView {
-        WindowView { size: self.size, in_flight: self.in_flight }
+    pub(super) fn view(&self) -> TimeInFlightView {
+        TimeInFlightView { limit: self.limit, in_flight: self.in_flight }
     }
 
     /// Whether the next IO must wait until one ends.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.in_flight >= self.size
+        self.in_flight >= self.limit
     }
 
     /// The part of a tenant of this weight among active ones of `active_weight` in all, itself included.
     pub(super) fn part(&self, weight: u32, active_weight: u64) -> Bytes {
         // Below 2³⁰ × 2 × 2³².
-        Bytes(self.size.0 * PART_PER_SHARE * u64::from(weight) / active_weight)
+        Bytes(self.limit.0 * PART_PER_SHARE * u64::from(weight) / active_weight)
     }
 
     /// The part of a tenant that may have all of it.
     pub(super) fn whole(&self) -> Bytes {
-        Bytes(self.size.0 * PART_PER_SHARE)
+        Bytes(self.limit.0 * PART_PER_SHARE)
     }
 
-    /// An IO completed. Answers whether the size has changed.
+    /// An IO completed. Answers whether the limit has changed.
     #[inline]
-    pub(super) fn on_completion(&mut self, now: Instant, sizes: &WindowSizes, io: &Io) -> bool {
+    pub(super) fn on_completion(&mut self, now: Instant, limits: &InFlightLimits, io: &Io) -> bool {
         let charge = charged(io.mark).0;
         self.now[0] += charge;
         if io.kind.pays_as_write() {
@@ -166,10 +168,10 @@ impl Window {
         let another = *self.first.get_or_insert(io.tenant) != io.tenant && !self.several;
         self.several |= another;
         let span = now.since(*self.begun.get_or_insert(now));
-        if span >= PERIOD { self.close_period(now, span, sizes) } else { another && self.resize(sizes) }
+        if span >= PERIOD { self.close_period(now, span, limits) } else { another && self.relimit(limits) }
     }
 
-    fn close_period(&mut self, now: Instant, span: Nanos, sizes: &WindowSizes) -> bool {
+    fn close_period(&mut self, now: Instant, span: Nanos, limits: &InFlightLimits) -> bool {
         self.begun = Some(now);
         let seen = core::mem::take(&mut self.now);
         if span > PERIOD_LATEST {
@@ -177,12 +179,12 @@ impl Window {
         } else {
             self.past = [0, 1].map(|of| self.past[of] - self.past[of] / MEMORY + seen[of]);
         }
-        let resized = self.resize(sizes);
+        let changed = self.relimit(limits);
         (self.first, self.several) = (None, false);
-        resized
+        changed
     }
 
-    fn resize(&mut self, sizes: &WindowSizes) -> bool {
+    fn relimit(&mut self, limits: &InFlightLimits) -> bool {
         let [all, writes] = self.past;
         if all == 0 {
             return false; // nobody knows
@@ -190,14 +192,14 @@ impl Window {
         let written = (u128::from(writes) * u128::from(ONE) / u128::from(all)) as u64;
         // A mix is one soon: from a sixth of either on.
         let mixed = (8 * written * (ONE - written) / ONE).min(ONE);
-        let size = if self.several { sizes.between(mixed) } else { sizes.alone };
-        core::mem::replace(&mut self.size, size) != size
+        let limit = if self.several { limits.between(mixed) } else { limits.alone };
+        core::mem::replace(&mut self.limit, limit) != limit
     }
 }
 
-/// What one tenant has in the window.
+/// What one tenant has in flight.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Occupied {
+pub(crate) struct TenantTime {
     charged: Bytes,
     /// It does not count for the SSD, until all has ended.
     is_excused: bool,
@@ -208,7 +210,7 @@ pub(super) struct Occupied {
 /// An IO's weight in the average is one in so many.
 const MEAN_WEIGHT: u64 = 16;
 
-impl Occupied {
+impl TenantTime {
     /// Whether another IO may go without more than `part` (and one IO) being in the SSD.
     #[inline]
     pub(super) fn may_submit(&self, part: Bytes) -> bool {
@@ -226,17 +228,17 @@ impl Occupied {
     }
 
     /// The IOs of the tenant's usual charge that fit `part`, one at least.
-    pub(super) fn credit(&self, part: Bytes, sizes: &WindowSizes) -> Credit {
-        let usual = if self.mean == 0 { sizes.io_min.0 * MEAN_WEIGHT } else { self.mean };
+    pub(super) fn credit(&self, part: Bytes, limits: &InFlightLimits) -> Credit {
+        let usual = if self.mean == 0 { limits.io_min.0 * MEAN_WEIGHT } else { self.mean };
         Credit(u32::try_from(part.0 * MEAN_WEIGHT / usual).unwrap_or(u32::MAX).max(1))
     }
 
     #[inline]
-    pub(super) fn on_submit(&mut self, window: &mut Window, mark: Mark) {
+    pub(super) fn on_submit(&mut self, time: &mut TimeInFlight, mark: Mark) {
         let charge = charged(mark);
         self.charged += charge;
         if !self.is_excused {
-            window.in_flight += charge;
+            time.in_flight += charge;
         }
         let mean = if self.mean == 0 { charge.0 * MEAN_WEIGHT } else { self.mean };
         self.mean = mean - mean / MEAN_WEIGHT + charge.0;
@@ -244,25 +246,25 @@ impl Occupied {
 
     /// The IO that was submitted with `mark` has ended.
     #[inline]
-    pub(super) fn on_end(&mut self, window: &mut Window, mark: Mark) {
+    pub(super) fn on_end(&mut self, time: &mut TimeInFlight, mark: Mark) {
         let charge = charged(mark);
         assert!(charge <= self.charged, "an IO of {charge} ended where {} are in flight", self.charged);
         self.charged -= charge;
         if !self.is_excused {
-            window.in_flight -= charge;
+            time.in_flight -= charge;
         }
         self.is_excused &= self.charged > Bytes::ZERO;
     }
 
     /// The tenant's IOs may never end.
-    pub(super) fn excuse(&mut self, window: &mut Window) {
+    pub(super) fn excuse(&mut self, time: &mut TimeInFlight) {
         if !self.is_excused {
-            window.in_flight -= self.charged;
+            time.in_flight -= self.charged;
             self.is_excused = self.charged > Bytes::ZERO;
         }
     }
 }
 
 #[cfg(test)]
-#[path = "window_tests.rs"]
+#[path = "in_flight_tests.rs"]
 mod tests;

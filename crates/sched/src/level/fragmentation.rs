@@ -1,53 +1,51 @@
-//! Wear: between clean and fragmented, how worn is the flash right now?
+//! Fragmentation: between clean and fragmented, in which state is the flash right now?
 //!
-//! What a write costs the SSD is decided by the state of its flash (seven times as much on a fragmented DCT983 as on a clean one),
-//! and nobody tells the switch that state. Latencies do not either: the buffer hides it from writes until it is full. But the sum
-//! does. Whatever is served, the device time that it takes adds up to the time there is. So all that completes is charged
+//! What a write costs the SSD depends on the state of its flash (seven times as much on a fragmented DCT983 as on a clean one),
+//! and the switch is not told that state. Latencies do not tell it either: the buffer hides it from writes until it is full. But the
+//! sum does. Whatever is served, the device time that it takes adds up to the time there is. So all that completes is charged
 //! twice, at the costs of a clean SSD and at those of a fragmented one, and both sums are held against the clock:
 //!
 //! ```text
 //!              at clean costs              at fragmented costs
-//!   1 ┄┄┄┄┄┄┄┄ ▇ ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ ▇ ┄┄┄┄┄  more than a fragmented SSD could: it is clean(er)
+//!   1 ┄┄┄┄┄┄┄┄ ▇ ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ ▇ ┄┄┄┄┄  more than a fragmented SSD could do: it is clean(er)
 //!   least ┄┄┄┄ ▇ ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ ▇ ┄┄┄┄┄
-//!              ▇      ▇                    ▇     ▇     less than a clean SSD would, though more waits: it is worn
+//!              ▇      ▇                    ▇     ▇     less than a clean SSD would do, though more waits: it is fragmented
 //! ```
 //!
 //! A mix of reads and writes gets less out of the SSD than its parts alone (Gimbal, figure 14), so a clean SSD may fall as far
-//! short as [`MIXED_LEAST_PERCENT`]. Between the two bounds both states explain what was seen, or neither: then the wear stays, or goes
-//! where the line between them crosses. At either end it comes to rest exactly, and prices stand still.
+//! short as [`MIXED_LEAST_PERCENT`]. Between the two bounds both states explain what was seen, or neither does. Then the estimate
+//! stays, or goes where the line between them crosses. At either end it comes to rest exactly, and prices stand still.
 //!
-//! No feedback: a wrong price changes the mix, not what the SSD does in that time, and either sum is off for every mix but those
-//! with next to no writes, where the price hardly matters.
+//! There is no feedback: a wrong price changes the mix, not what the SSD does in that time, and one of the sums is off for every
+//! mix but those with next to no writes, where the price hardly matters.
 //!
 //! Holds: an SSD that serves as a clean one does is found clean, one that serves as a fragmented one does fragmented, from any
 //!        belief and for any mix with enough writes (`the_truth_is_found_from_either_end`); one that has nothing to do teaches
-//!        nothing that it did not show (`idleness_is_no_wear`); what the buffer takes at once misleads for a moment only
+//!        nothing that it did not show (`idleness_is_no_fragmentation`); what the buffer takes at once misleads for a moment only
 //!        (`a_burst_into_the_buffer_is_forgotten`).
 //! Elsewhere: what follows from it is `costs`.
-//! Beyond the paper, which goes by the latency of writes (§3.4, `write_cost`).
 
-use super::GimbalConfig;
 use super::costs::DeviceCosts;
 use crate::Io;
 use units::{Bytes, Instant, Nanos};
 
-/// How worn the flash is: 0 when clean, 1 in the steady state of random overwrites.
+/// How fragmented the flash is: 0 when clean, 1 in the steady state of random overwrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wear(u32);
+pub struct Fragmentation(u32);
 
-impl Wear {
+impl Fragmentation {
     /// Written once, in order.
-    pub const CLEAN: Wear = Wear(0);
+    pub const NONE: Fragmentation = Fragmentation(0);
     /// Overwritten at random for long.
-    pub const FRAGMENTED: Wear = Wear(ONE as u32);
+    pub const FULL: Fragmentation = Fragmentation(ONE as u32);
 
     /// `numerator / denominator`, but no more than 1.
     ///
     /// # Panics
     /// If the denominator is zero.
-    pub const fn ratio(numerator: u32, denominator: u32) -> Wear {
-        let wear = numerator as u64 * ONE as u64 / denominator as u64;
-        Wear(if wear > ONE as u64 { ONE as u32 } else { wear as u32 })
+    pub const fn ratio(numerator: u32, denominator: u32) -> Fragmentation {
+        let fragmentation = numerator as u64 * ONE as u64 / denominator as u64;
+        Fragmentation(if fragmentation > ONE as u64 { ONE as u32 } else { fragmentation as u32 })
     }
 
     /// As a number for people and plots; never for decisions.
@@ -63,18 +61,18 @@ impl Wear {
     }
 }
 
-/// Fixed point: parts of a capacity, of a wear, of a sum.
+/// Fixed point: parts of a capacity, of a fragmentation, of a sum.
 const ONE: i64 = 1 << 16;
-/// How often the wear is reconsidered. Ours: some ten times the latency of a loaded SSD.
-const WINDOW: Nanos = Nanos::millis(50);
-/// A window that was closed so late was mostly idle: all that was seen before it is forgotten.
-const WINDOW_LATEST: Nanos = Nanos::millis(100);
-/// Of what was seen, an eighth is forgotten with every window: a memory of 400 ms, several times what the buffer of an SSD takes
+/// How often the fragmentation is reconsidered. Ours: some ten times the latency of a loaded SSD.
+const PERIOD: Nanos = Nanos::millis(50);
+/// A period that was closed so late was mostly idle: all that was seen before it is forgotten.
+const PERIOD_LATEST: Nanos = Nanos::millis(100);
+/// Of what was seen, an eighth is forgotten with every period: a memory of 400 ms, several times what the buffer of an SSD takes
 /// in a steady state.
 const MEMORY: u64 = 8;
 /// What measured costs may be off by, and how exactly a sum tells.
 const MARGIN: i64 = ONE / 20;
-/// The wear goes half of the way at a time, and arrives when it is as near as this.
+/// The fragmentation goes half of the way at a time, and arrives when it is as near as this.
 const ARRIVED: i64 = ONE / 16;
 /// What a clean SSD does of a mix at least, of a hundred that its parts do alone: 4 KiB reads and writes get 66 (Gimbal, figure 14,
 /// as the model has it), others more.
@@ -99,8 +97,8 @@ struct Seen {
 
 /// What has been seen, and what it says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WearEstimator {
-    wear: Wear,
+pub(super) struct FragmentationEstimator {
+    fragmentation: Fragmentation,
     /// The cost in flight that keeps the SSD busy, whoever waits.
     busy: Bytes,
     begun: Option<Instant>,
@@ -108,16 +106,16 @@ pub(super) struct WearEstimator {
     past: Seen,
 }
 
-impl WearEstimator {
-    /// Believes the worst, as the paper's write cost does.
-    pub(super) fn new(config: &GimbalConfig) -> WearEstimator {
-        let busy = Bytes(u64::from(config.device.slots) * SEQUENTIAL_READ.0);
+impl FragmentationEstimator {
+    /// Believes the worst until it knows better. `slots`: see [`DeviceConstants::slots`](crate::DeviceConstants::slots).
+    pub(super) fn new(slots: u32) -> FragmentationEstimator {
+        let busy = Bytes(u64::from(slots) * SEQUENTIAL_READ.0);
         let (now, past) = (Seen::default(), Seen::default());
-        WearEstimator { wear: Wear::FRAGMENTED, busy, begun: None, now, past }
+        FragmentationEstimator { fragmentation: Fragmentation::FULL, busy, begun: None, now, past }
     }
 
-    pub(super) fn wear(&self) -> Wear {
-        self.wear
+    pub(super) fn fragmentation(&self) -> Fragmentation {
+        self.fragmentation
     }
 
     /// An IO completed after `latency` inside the SSD; `waiting`: others waited for the SSD meanwhile.
@@ -143,24 +141,24 @@ impl WearEstimator {
         seen.waiting += u64::from(waiting);
         let begun = *self.begun.get_or_insert(now);
         let span = now.since(begun);
-        if span >= WINDOW {
-            self.close_window(now, span, costs);
+        if span >= PERIOD {
+            self.close_period(now, span, costs);
         }
     }
 
-    fn close_window(&mut self, now: Instant, span: Nanos, costs: &DeviceCosts) {
+    fn close_period(&mut self, now: Instant, span: Nanos, costs: &DeviceCosts) {
         self.begun = Some(now);
         let seen = Seen { span: span.0, ..core::mem::take(&mut self.now) };
-        if span > WINDOW_LATEST {
+        if span > PERIOD_LATEST {
             self.past = Seen::default();
             return;
         }
         self.past.fade();
         self.past.add(seen);
-        let to = self.past.judge(costs, self.busy, i64::from(self.wear.0));
-        let wear = i64::from(self.wear.0);
-        let moved = wear + (to - wear) / 2;
-        self.wear = Wear(if (to - moved).abs() < ARRIVED { to } else { moved } as u32);
+        let to = self.past.judge(costs, self.busy, i64::from(self.fragmentation.0));
+        let fragmentation = i64::from(self.fragmentation.0);
+        let moved = fragmentation + (to - fragmentation) / 2;
+        self.fragmentation = Fragmentation(if (to - moved).abs() < ARRIVED { to } else { moved } as u32);
     }
 }
 
@@ -189,8 +187,8 @@ impl Seen {
         self.waiting += other.waiting;
     }
 
-    /// Where the wear should be, if it is `wear` now.
-    fn judge(&self, costs: &DeviceCosts, busy: Bytes, wear: i64) -> i64 {
+    /// Where the fragmentation should be, if it is `fragmentation` now.
+    fn judge(&self, costs: &DeviceCosts, busy: Bytes, fragmentation: i64) -> i64 {
         let capacity = u128::from(costs.rate.0) * u128::from(self.span) / NANOS_PER_SEC;
         let part = |of: u64, whole: u128| {
             let part = u128::from(of) * ONE as u128 / whole.max(1);
@@ -204,13 +202,13 @@ impl Seen {
         let fragmented_most = ONE + MARGIN;
         let (above, beyond) = (clean - clean_least, fragmented - fragmented_most);
         if !self.is_busy(busy) {
-            // Only what was done counts, not what was not: no more worn than an SSD that can do this.
+            // Only what was done counts, not what was not: no more fragmented than an SSD that can do this.
             let differs = fragmented - clean;
             let most = if differs > 0 { (fragmented_most - clean).max(0) * ONE / differs } else { ONE };
-            return wear.min(most);
+            return fragmentation.min(most);
         }
         match (above >= 0, beyond <= 0) {
-            (true, true) => wear,
+            (true, true) => fragmentation,
             (true, false) => 0,
             (false, true) => ONE,
             (false, false) => -above * ONE / (beyond - above),
@@ -234,16 +232,15 @@ const PART_MAX: i64 = ONE << 24;
 mod tests {
     extern crate std;
     use super::*;
-    use crate::gimbal::costs::CostCurve;
+    use crate::level::costs::CostCurve;
     use crate::{DeviceConstants, IoId, IoKind, Mark, Priority};
     use proptest::prelude::*;
     use units::TenantId;
 
     const STEP: Nanos = Nanos::micros(500);
 
-    fn estimator(wear: Wear) -> WearEstimator {
-        let config = GimbalConfig::next(DeviceConstants::DCT983, DeviceCosts::DCT983);
-        WearEstimator { wear, ..WearEstimator::new(&config) }
+    fn estimator(fragmentation: Fragmentation) -> FragmentationEstimator {
+        FragmentationEstimator { fragmentation, ..FragmentationEstimator::new(DeviceConstants::DCT983.slots) }
     }
 
     fn io(kind: IoKind, length: Bytes) -> Io {
@@ -251,9 +248,9 @@ mod tests {
         Io { id: IoId(0), tenant, priority, kind, length, mark }
     }
 
-    /// Serves at `percent` of what an SSD so worn can do, `writes_percent` of its time for writes.
+    /// Serves at `percent` of what an SSD in this state can do, `writes_percent` of its time for writes.
     struct Served {
-        truth: Wear,
+        truth: Fragmentation,
         percent: u64,
         writes_percent: u64,
         sizes: [Bytes; 2],
@@ -261,7 +258,7 @@ mod tests {
     }
 
     impl Served {
-        fn run(&self, estimator: &mut WearEstimator, from: Instant, span: Nanos) -> Instant {
+        fn run(&self, estimator: &mut FragmentationEstimator, from: Instant, span: Nanos) -> Instant {
             let mut owed = [0u64; 2];
             let mut now = from;
             while now < from + span {
@@ -294,51 +291,62 @@ mod tests {
     #[test]
     fn a_wear_is_the_ratio_it_says_and_one_at_most() {
         assert_eq!(
-            [Wear::ratio(0, 7), Wear::ratio(9, 9), Wear::ratio(3, 2)].map(Wear::as_f64),
+            [Fragmentation::ratio(0, 7), Fragmentation::ratio(9, 9), Fragmentation::ratio(3, 2)]
+                .map(Fragmentation::as_f64),
             [0.0, 1.0, 1.0]
         );
-        assert_eq!(Wear::ratio(3, 8).as_f64(), 0.375);
-        assert_eq!(Wear::ratio(1, 4).blend(Bytes(100), Bytes(200)), Bytes(125));
+        assert_eq!(Fragmentation::ratio(3, 8).as_f64(), 0.375);
+        assert_eq!(Fragmentation::ratio(1, 4).blend(Bytes(100), Bytes(200)), Bytes(125));
     }
 
-    /// Windows that are closed by IOs of a clean SSD at its full speed, with others waiting.
+    /// Periods that are closed by IOs of a clean SSD at its full speed, with others waiting.
     #[test]
     fn the_wear_goes_half_of_the_way_at_a_time_and_arrives() {
-        let mut worn = estimator(Wear::FRAGMENTED);
-        let served =
-            Served { truth: Wear::CLEAN, percent: 100, writes_percent: 50, sizes: SMALL, waiting: true };
-        let (mut now, mut seen) = (Instant::ZERO, std::vec![worn.wear()]);
-        while worn.wear() > Wear::CLEAN {
-            now = served.run(&mut worn, now, STEP);
-            if worn.wear() != seen[seen.len() - 1] {
-                seen.push(worn.wear());
+        let mut found = estimator(Fragmentation::FULL);
+        let served = Served {
+            truth: Fragmentation::NONE,
+            percent: 100,
+            writes_percent: 50,
+            sizes: SMALL,
+            waiting: true,
+        };
+        let (mut now, mut seen) = (Instant::ZERO, std::vec![found.fragmentation()]);
+        while found.fragmentation() > Fragmentation::NONE {
+            now = served.run(&mut found, now, STEP);
+            if found.fragmentation() != seen[seen.len() - 1] {
+                seen.push(found.fragmentation());
             }
             assert!(now < Instant::ZERO + SECOND, "it never arrives: {seen:?}");
         }
-        let halves: std::vec::Vec<Wear> =
-            (0..5).map(|n| Wear::ratio(1, 1 << n)).chain([Wear::CLEAN]).collect();
+        let halves: std::vec::Vec<Fragmentation> =
+            (0..5).map(|n| Fragmentation::ratio(1, 1 << n)).chain([Fragmentation::NONE]).collect();
         assert_eq!(seen, halves, "to a sixteenth, which is as good as none");
-        let windows = now.since(Instant::ZERO).0 / WINDOW.0;
-        assert!((5..=6).contains(&windows), "{windows} windows for five steps");
+        let periods = now.since(Instant::ZERO).0 / PERIOD.0;
+        assert!((5..=6).contains(&periods), "{periods} periods for five steps");
     }
 
     #[test]
     fn a_pause_teaches_nothing() {
-        let served =
-            Served { truth: Wear::CLEAN, percent: 100, writes_percent: 50, sizes: SMALL, waiting: true };
+        let served = Served {
+            truth: Fragmentation::NONE,
+            percent: 100,
+            writes_percent: 50,
+            sizes: SMALL,
+            waiting: true,
+        };
         let write = io(IoKind::Write, SMALL[1]);
-        for (pause, is_forgotten) in [(Nanos(WINDOW_LATEST.0 + 1), true), (WINDOW_LATEST, false)] {
-            let mut clean = estimator(Wear::CLEAN);
+        for (pause, is_forgotten) in [(Nanos(PERIOD_LATEST.0 + 1), true), (PERIOD_LATEST, false)] {
+            let mut clean = estimator(Fragmentation::NONE);
             let mut now = served.run(&mut clean, Instant::ZERO, SECOND);
             for _ in 0..10 {
                 now += pause;
                 clean.on_completion(now, &DeviceCosts::DCT983, &write, STEP, true);
             }
             assert_eq!(
-                clean.wear() == Wear::CLEAN,
+                clean.fragmentation() == Fragmentation::NONE,
                 is_forgotten,
                 "after pauses of {pause}: {:?}",
-                clean.wear()
+                clean.fragmentation()
             );
         }
     }
@@ -354,58 +362,79 @@ mod tests {
     }
 
     #[test]
-    fn idleness_is_no_wear() {
-        let idle =
-            Served { truth: Wear::CLEAN, percent: 10, writes_percent: 50, sizes: SMALL, waiting: false };
-        let mut clean = estimator(Wear::CLEAN);
+    fn idleness_is_no_fragmentation() {
+        let idle = Served {
+            truth: Fragmentation::NONE,
+            percent: 10,
+            writes_percent: 50,
+            sizes: SMALL,
+            waiting: false,
+        };
+        let mut clean = estimator(Fragmentation::NONE);
         idle.run(&mut clean, Instant::ZERO, SECOND);
-        assert_eq!(clean.wear(), Wear::CLEAN);
+        assert_eq!(clean.fragmentation(), Fragmentation::NONE);
     }
 
     #[test]
     fn what_a_fragmented_ssd_could_not_do_is_a_sign_whoever_waits() {
-        let half =
-            Served { truth: Wear::CLEAN, percent: 60, writes_percent: 50, sizes: SMALL, waiting: false };
-        let mut worst = estimator(Wear::FRAGMENTED);
+        let half = Served {
+            truth: Fragmentation::NONE,
+            percent: 60,
+            writes_percent: 50,
+            sizes: SMALL,
+            waiting: false,
+        };
+        let mut worst = estimator(Fragmentation::FULL);
         half.run(&mut worst, Instant::ZERO, SECOND);
-        assert!(worst.wear() < Wear::ratio(1, 4), "still {:?}", worst.wear());
+        assert!(worst.fragmentation() < Fragmentation::ratio(1, 4), "still {:?}", worst.fragmentation());
     }
 
     #[test]
-    fn an_ssd_that_is_not_busy_is_as_worn_as_what_it_did_allows() {
-        let served =
-            Served { truth: Wear::CLEAN, percent: 30, writes_percent: 50, sizes: SMALL, waiting: false };
-        let mut worst = estimator(Wear::FRAGMENTED);
+    fn an_ssd_that_is_not_busy_is_as_fragmented_as_what_it_did_allows() {
+        let served = Served {
+            truth: Fragmentation::NONE,
+            percent: 30,
+            writes_percent: 50,
+            sizes: SMALL,
+            waiting: false,
+        };
+        let mut worst = estimator(Fragmentation::FULL);
         served.run(&mut worst, Instant::ZERO, SECOND);
         // Clean it takes 0.3 of its time, fragmented 0.3 × (7961/7961 + 76551/10155)/2: at three quarters it takes all, and the margin.
         let allowed = (1.05 - 0.3) / (0.3 * (1.0 + 76_551.0 / 10_155.0) / 2.0 - 0.3);
         assert!(
-            (worst.wear().as_f64() - allowed).abs() < 0.02,
+            (worst.fragmentation().as_f64() - allowed).abs() < 0.02,
             "{} where {allowed} is allowed",
-            worst.wear().as_f64()
+            worst.fragmentation().as_f64()
         );
     }
 
     #[test]
     fn a_burst_into_the_buffer_is_forgotten() {
-        let mut worn = estimator(Wear::FRAGMENTED);
-        let served =
-            Served { truth: Wear::FRAGMENTED, percent: 90, writes_percent: 50, sizes: SMALL, waiting: true };
-        let now = served.run(&mut worn, Instant::ZERO, SECOND);
+        let mut found = estimator(Fragmentation::FULL);
+        let served = Served {
+            truth: Fragmentation::FULL,
+            percent: 90,
+            writes_percent: 50,
+            sizes: SMALL,
+            waiting: true,
+        };
+        let now = served.run(&mut found, Instant::ZERO, SECOND);
         for _ in 0..3072 {
-            worn.on_completion(now, &DeviceCosts::DCT983, &io(IoKind::Write, Bytes::kib(4)), STEP, true);
+            found.on_completion(now, &DeviceCosts::DCT983, &io(IoKind::Write, Bytes::kib(4)), STEP, true);
         }
-        served.run(&mut worn, now, SECOND);
-        assert_eq!(worn.wear(), Wear::FRAGMENTED);
+        served.run(&mut found, now, SECOND);
+        assert_eq!(found.fragmentation(), Fragmentation::FULL);
     }
 
     #[test]
     fn reads_of_the_least_size_say_nothing_of_the_wear() {
-        for wear in [Wear::CLEAN, Wear::FRAGMENTED] {
-            let reads = Served { truth: wear, percent: 100, writes_percent: 0, sizes: SMALL, waiting: true };
-            let mut before = estimator(wear);
+        for fragmentation in [Fragmentation::NONE, Fragmentation::FULL] {
+            let reads =
+                Served { truth: fragmentation, percent: 100, writes_percent: 0, sizes: SMALL, waiting: true };
+            let mut before = estimator(fragmentation);
             reads.run(&mut before, Instant::ZERO, SECOND);
-            assert_eq!(before.wear(), wear);
+            assert_eq!(before.fragmentation(), fragmentation);
         }
     }
 
@@ -419,15 +448,15 @@ mod tests {
             (percent, writes_percent) in prop_oneof![(70..=100u64, 25..=80u64), (96..=100u64, Just(100))],
             sizes in prop::array::uniform2(0..CostCurve::SIZES),
         ) {
-            let truth = if clean { Wear::CLEAN } else { Wear::FRAGMENTED };
+            let truth = if clean { Fragmentation::NONE } else { Fragmentation::FULL };
             let sizes = sizes.map(|n| CostCurve::sizes()[n]);
-            let mut estimator = estimator(Wear::ratio(belief, 4));
+            let mut estimator = estimator(Fragmentation::ratio(belief, 4));
             Served { truth, percent, writes_percent, sizes, waiting: true }.run(
                 &mut estimator,
                 Instant::ZERO,
                 Nanos::secs(2),
             );
-            prop_assert_eq!(estimator.wear(), truth);
+            prop_assert_eq!(estimator.fragmentation(), truth);
         }
     }
 }

@@ -1,31 +1,24 @@
-//! One tenant's books: its queue, slots, deficit, and what its share promises it.
+//! One tenant's books: its queue, what it has in the SSD, its deficit, and what its share promises it.
 //!
 //! Elsewhere: what is decided from them is `drr`.
 
-use super::GimbalConfig;
+use super::RoundConfig;
 use super::meter::Meter;
 use super::queue::ClassQueues;
-use super::slots::Slots;
-use super::window::Occupied;
-use crate::{Io, IoKind, Share};
+use crate::{Io, Share};
 use alloc::boxed::Box;
 use units::{Bytes, Instant};
 
 /// One tenant of one SSD.
 #[derive(Clone, Debug)]
-pub(super) struct Tenant {
+pub(super) struct Tenant<H> {
     pub queue: ClassQueues,
-    pub slots: Slots,
-    /// What it has in the window, where there is one in place of slots.
-    pub occupied: Occupied,
-    /// Weighted bytes that it may still submit in this round.
+    /// What it has in the SSD, as the scheduler counts it.
+    pub held: H,
+    /// The cost that it may still submit in this round.
     pub deficit: Bytes,
     pub in_flight: usize,
     pub weight: u32,
-    /// Reads queued or in flight.
-    pub reads: usize,
-    /// Everything else queued or in flight.
-    pub writes: usize,
     /// Whether its weight is part of the sum over active tenants.
     pub counted: bool,
     /// Limits and reservation; most tenants have neither.
@@ -40,25 +33,22 @@ struct Meters {
     reservation: Option<Meter>,
 }
 
-impl Tenant {
+impl<H: Default> Tenant<H> {
     /// A tenant never seen, with [`Share::EQUAL`].
-    pub(super) fn new() -> Tenant {
+    pub(super) fn new() -> Tenant<H> {
         Tenant {
             queue: ClassQueues::default(),
-            slots: Slots::default(),
-            occupied: Occupied::default(),
+            held: H::default(),
             deficit: Bytes::ZERO,
             in_flight: 0,
             weight: Share::EQUAL.weight,
-            reads: 0,
-            writes: 0,
             counted: false,
             meters: None,
         }
     }
 
     /// Changes what the tenant was promised. What it has had under the old share is forgotten.
-    pub(super) fn set_share(&mut self, share: Share, config: &GimbalConfig) {
+    pub(super) fn set_share(&mut self, share: Share, config: &RoundConfig) {
         self.weight = share.weight;
         let Share { limit_iops, limit_rate, reservation, second, .. } = share;
         let metered = limit_iops.is_some() || limit_rate.is_some() || reservation.is_some();
@@ -70,12 +60,6 @@ impl Tenant {
                 reservation: reservation.map(|rate| Meter::new(rate.0, second, config.reservation_burst)),
             })
         });
-    }
-
-    /// The count that an IO of this kind belongs to.
-    #[inline]
-    pub(super) fn outstanding(&mut self, kind: IoKind) -> &mut usize {
-        if kind.pays_as_write() { &mut self.writes } else { &mut self.reads }
     }
 
     /// Backlog, or IOs inside the SSD.

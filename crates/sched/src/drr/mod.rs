@@ -1,0 +1,484 @@
+//! Deficit round robin over tenants: whose IO goes to the SSD next. The part that Gimbal and Level share.
+//!
+//! ```text
+//!   idle ──arrival──► active ──no room in the SSD──► deferred ──room again──► active ──queue empty──► idle
+//!                        ├──a limit forbids──► limited ──its time comes──► active
+//!                        └──ahead of others──► ahead ──the others catch up──► active
+//! ```
+//!
+//! The tenant in front submits while its deficit covers the cost of its next IO. If the deficit is too small, the tenant gets a
+//! quantum and goes to the back. A tenant without room in the SSD leaves the round, with deficit 0.
+//!
+//! What an IO costs, how much of a tenant may be in the SSD, and whether a tenant can be ahead of others at all is the
+//! scheduler's own: its [`Rules`].
+//!
+//! Per tenant and off unless asked for: a *weight* scales quantum and room; a *limit* keeps the tenant out of the round until it is
+//! due; a tenant behind its *reservation* goes before the round, and may have all the room of the SSD. Reservations
+//! that do not fit the SSD starve the others.
+//!
+//! Cost: O(1) per IO; O(log n) with limits or reservations. When nobody's deficit covers its next IO, the whole round is looked
+//! at three times, however many quanta are missing (`skip_rounds`). When a tenant goes idle, deferred tenants may gain room: at equal
+//! weights only fewer than `slots` of them are looked at, at unequal weights possibly all.
+//!
+//! Holds: a tenant is in exactly one place (`lists`);
+//!        the cost of what backlogged tenants were served differs by a fixed bound while they have room (`equal_tenants_stay_close`);
+//!        without a head, every tenant with backlog is deferred, limited or ahead, and not all of them are ahead
+//!        (`tests/worlds.rs`);
+//!        every decision is the naive model's (`tests/against_naive.rs`).
+//! Elsewhere: a tenant's own order is `queue`.
+//! Paper: Gimbal §3.5. Weight, limit and reservation go beyond it.
+
+mod lists;
+mod meter;
+mod queue;
+pub(crate) mod ranking;
+mod tenant;
+
+pub(crate) use lists::Place;
+
+use crate::{Backlog, Credit, Io, IoKind, Mark, Priority, Share, TenantView, Ticket};
+use alloc::vec::Vec;
+use core::fmt::Debug;
+use lists::Lists;
+use ranking::Ranking;
+use tenant::Tenant;
+use units::{Bytes, Instant, Nanos, TenantId};
+
+/// The constants of the round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundConfig {
+    /// Deficit added per round to a tenant of weight 1. Paper §3.5: 128 KiB.
+    pub quantum: Bytes,
+    /// IOs per class in one cycle of a tenant's own priorities. Release: 16/4/2/1.
+    pub class_quotas: [u32; Priority::CLASSES],
+    /// How far a tenant with a limit may run ahead of it after a pause, as a span of time. Ours: 1 ms.
+    pub limit_burst: Nanos,
+    /// How long a tenant with a reservation may save up unused reservation. Ours: 1 ms.
+    pub reservation_burst: Nanos,
+}
+
+impl RoundConfig {
+    /// As every scheduler of this crate runs it.
+    pub const STANDARD: RoundConfig = RoundConfig {
+        quantum: Bytes::kib(128),
+        class_quotas: [16, 4, 2, 1],
+        limit_burst: Nanos::millis(1),
+        reservation_burst: Nanos::millis(1),
+    };
+
+    /// What is wrong with these constants, in words, if anything.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if self.quantum == Bytes::ZERO {
+            return Err("the quantum must not be zero");
+        }
+        if self.class_quotas.contains(&0) {
+            return Err("every class needs a quota");
+        }
+        Ok(())
+    }
+}
+
+/// What a scheduler decides for itself: how much of a tenant may be in the SSD and, if it bounds that, who is ahead of others.
+pub trait Rules: Clone + Debug {
+    /// What one tenant has in the SSD.
+    type Held: Clone + Debug + Default;
+    /// How much of that it may have.
+    type Room: Copy + Debug + Default;
+
+    /// The room of a tenant of `weight` among active ones of `active_weight` in all, itself included.
+    fn room(&self, weight: u32, active_weight: u64) -> Self::Room;
+
+    /// All the room there is, for a tenant that is behind its reservation.
+    fn whole(&self) -> Self::Room;
+
+    /// Whether another IO may go to the SSD.
+    fn may_submit(&self, held: &Self::Held, room: Self::Room) -> bool;
+
+    /// Whether deferred tenants may have room because fewer tenants are active. If not, they see it when an IO of theirs ends.
+    fn may_promote(&self, weight_max: u32, active_weight: u64) -> bool;
+
+    /// An IO goes to the SSD. The answer is handed back when it ends.
+    fn on_submit(&mut self, id: TenantId, held: &mut Self::Held, cost: Bytes, weight: u32) -> Mark;
+
+    /// An IO that was submitted with `mark` has ended.
+    fn on_end(&mut self, held: &mut Self::Held, mark: Mark);
+
+    /// How many IOs the tenant may have outstanding.
+    fn credit(&self, held: &Self::Held, room: Self::Room) -> Credit;
+
+    /// Slots with an IO in flight and slots allotted, for people; zero without slots.
+    fn slots(&self, _held: &Self::Held, _room: Self::Room) -> [u32; 2] {
+        [0, 0]
+    }
+
+    /// Makes space for the books of so many tenants.
+    fn grow(&mut self, _tenants: usize) {}
+
+    /// Whether the tenant was served so much more than others that it must wait for them.
+    fn is_ahead(&self, _id: TenantId) -> bool {
+        false
+    }
+
+    /// A tenant in [`Place::Ahead`] that need wait no longer.
+    fn caught_up(&self) -> Option<TenantId> {
+        None
+    }
+
+    /// The tenant has backlog, and stands there now.
+    fn on_move(&mut self, _id: TenantId, _place: Place) {}
+
+    /// The tenant's last queued IO has left.
+    fn on_idle(&mut self, _id: TenantId, _held: &Self::Held, _room: Self::Room) {}
+
+    /// An IO of the tenant has ended, and it has no backlog.
+    fn on_end_without_backlog(&mut self, _id: TenantId, _held: &Self::Held, _room: Self::Room) {}
+
+    /// The tenant's IOs may never end; `waits`: it waits for them.
+    fn on_overdue(&mut self, _id: TenantId, _held: &mut Self::Held, _waits: bool) {}
+
+    /// The tenant's number may be given to another.
+    fn forget(&mut self, _id: TenantId) {}
+
+    /// How far the least-served tenant lags behind this one, for people.
+    fn service_lag(&self, _id: TenantId) -> Bytes {
+        Bytes::ZERO
+    }
+}
+
+/// What an IO costs now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Price {
+    /// For deficit and room.
+    pub cost: Bytes,
+    /// For the tenant's reservation.
+    pub reserved: Bytes,
+}
+
+/// The IO that goes next, as soon as the scheduler lets it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub tenant: TenantId,
+    pub kind: IoKind,
+    pub length: Bytes,
+    price: Price,
+}
+
+/// All tenants of one SSD and the order among them.
+#[derive(Clone, Debug)]
+pub(crate) struct Drr<R: Rules> {
+    config: RoundConfig,
+    rules: R,
+    tenants: Vec<Tenant<R::Held>>,
+    lists: Lists,
+    /// When each limited tenant may rejoin the round.
+    limits: Ranking<Instant>,
+    /// When each tenant with a reservation, backlog and room falls behind.
+    reservations: Ranking<Instant>,
+    /// Σ of the weights of active tenants: backlog or IOs in flight, unless waiting for a limit with none in flight.
+    active_weight: u64,
+    /// The room of an active tenant of weight 1, which nearly all are, at this sum.
+    room_common: R::Room,
+    active_tenants: usize,
+    /// No tenant's weight is above this.
+    weight_max: u32,
+    backlog: Backlog,
+}
+
+impl<R: Rules> Drr<R> {
+    pub(crate) fn new(config: RoundConfig, rules: R) -> Drr<R> {
+        Drr {
+            config,
+            rules,
+            tenants: Vec::new(),
+            lists: Lists::default(),
+            limits: Ranking::default(),
+            reservations: Ranking::default(),
+            active_weight: 0,
+            room_common: R::Room::default(),
+            active_tenants: 0,
+            weight_max: 0,
+            backlog: Backlog::default(),
+        }
+    }
+
+    pub(crate) fn rules(&self) -> &R {
+        &self.rules
+    }
+
+    /// For changes that leave every room as it is; after others, call [`Drr::on_rooms_changed`].
+    pub(crate) fn rules_mut(&mut self) -> &mut R {
+        &mut self.rules
+    }
+
+    /// What there is to share out has changed.
+    pub(crate) fn on_rooms_changed(&mut self) {
+        if self.active_weight > 0 {
+            self.room_common = self.rules.room(Share::EQUAL.weight, self.active_weight);
+        }
+    }
+
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    pub(crate) fn active_tenants(&self) -> usize {
+        self.active_tenants
+    }
+
+    /// Whether somebody waits, and not for a limit of its own.
+    #[inline]
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.backlog.queued > 0 && self.limits.first().is_none()
+    }
+
+    #[inline]
+    pub(crate) fn on_arrival(&mut self, io: Io) -> Ticket {
+        assert!(io.length > Bytes::ZERO, "{io:?} moves no bytes");
+        self.make_space(io.tenant);
+        let tenant = &mut self.tenants[io.tenant.index()];
+        let had_backlog = !tenant.queue.is_empty();
+        let ticket = tenant.queue.push(io);
+        self.backlog.queued += 1;
+        if !had_backlog {
+            self.enter(io.tenant);
+        }
+        ticket
+    }
+
+    /// The IO that goes next at these prices. Asking again changes nothing.
+    #[inline]
+    pub(crate) fn head(&mut self, now: Instant, price: &impl Fn(IoKind, Bytes) -> Price) -> Option<Head> {
+        self.release_limited(now);
+        if let Some(id) = self.behind_reservation(now) {
+            return Some(self.head_of(id, price));
+        }
+        let mut passed_over_first = None;
+        loop {
+            self.release_ahead();
+            let id = self.lists.front(Place::Active)?;
+            if !self.may_submit(id) {
+                self.defer(id);
+                passed_over_first = None;
+                continue;
+            }
+            if self.hold_if_limited(now, id) || self.hold_if_ahead(id) {
+                passed_over_first = None;
+                continue;
+            }
+            let head = self.head_of(id, price);
+            if self.tenants[id.index()].deficit >= head.price.cost {
+                return Some(head);
+            }
+            if passed_over_first == Some(id) {
+                self.skip_rounds(price);
+                passed_over_first = None;
+                continue;
+            }
+            passed_over_first = passed_over_first.or(Some(id));
+            let quantum = self.quantum(id);
+            self.tenants[id.index()].deficit += quantum;
+            self.lists.move_to_back(id, Place::Active);
+        }
+    }
+
+    /// Everybody in the round has been passed over, so the rounds that would pass over everybody again are taken at once:
+    /// an IO of many quanta would keep the round spinning for long, and a hostile host can ask for millions.
+    #[cold]
+    fn skip_rounds(&mut self, price: &impl Fn(IoKind, Bytes) -> Price) {
+        let mut rounds = u64::MAX;
+        let mut next = self.lists.front(Place::Active);
+        while let Some(id) = next {
+            next = self.lists.after(id);
+            let deficit = self.tenants[id.index()].deficit;
+            let missing = self.head_of(id, price).price.cost.saturating_sub(deficit);
+            rounds = rounds.min(missing.0.div_ceil(self.quantum(id).0));
+        }
+        let mut next = self.lists.front(Place::Active);
+        while let Some(id) = next {
+            next = self.lists.after(id);
+            let granted = Bytes(self.quantum(id).0.saturating_mul(rounds));
+            let tenant = &mut self.tenants[id.index()];
+            tenant.deficit = tenant.deficit.saturating_add(granted);
+        }
+    }
+
+    /// The head leaves for the SSD.
+    #[inline]
+    pub(crate) fn submit(&mut self, now: Instant, head: Head) -> Io {
+        let id = head.tenant;
+        let tenant = &mut self.tenants[id.index()];
+        let mut io = tenant.queue.pop(&self.config.class_quotas).expect("the head is queued");
+        assert_eq!(io.length, head.length, "the head changed between the decision and the submission");
+        io.mark = self.rules.on_submit(id, &mut tenant.held, head.price.cost, tenant.weight);
+        tenant.in_flight += 1;
+        // Saturates for a tenant that went before the round because of its reservation.
+        tenant.deficit = tenant.deficit.saturating_sub(head.price.cost);
+        tenant.charge_meters(now, &io, head.price.reserved);
+        let has_backlog = !tenant.queue.is_empty();
+        self.backlog.queued -= 1;
+        self.backlog.in_flight += 1;
+        if has_backlog {
+            self.settle(id);
+        } else {
+            self.leave(id);
+        }
+        io
+    }
+
+    /// A submitted IO has ended. Answers the tenant's credit.
+    #[inline]
+    pub(crate) fn on_completion(&mut self, io: &Io) -> Credit {
+        let id = io.tenant;
+        let known = self.tenants.get_mut(id.index()).filter(|tenant| tenant.in_flight > 0);
+        let tenant = known.unwrap_or_else(|| panic!("{io:?} ended, but none of its tenant is in flight"));
+        tenant.in_flight -= 1;
+        self.rules.on_end(&mut tenant.held, io.mark);
+        self.backlog.in_flight -= 1;
+        let (has_backlog, has_ios) = (!tenant.queue.is_empty(), tenant.has_ios());
+        if has_backlog {
+            self.settle(id);
+        } else {
+            if !has_ios {
+                self.recount(id);
+            }
+            let room = self.room(id);
+            self.rules.on_end_without_backlog(id, &self.tenants[id.index()].held, room);
+        }
+        self.credit(id)
+    }
+
+    pub(crate) fn withdraw_one(&mut self, id: TenantId, ticket: Ticket) -> Io {
+        let known = self.tenants.get_mut(id.index());
+        let tenant = known.unwrap_or_else(|| panic!("{ticket:?} of {id}, which has nothing queued"));
+        let io = tenant.queue.withdraw_one(ticket);
+        self.backlog.queued -= 1;
+        self.settle(id);
+        io
+    }
+
+    pub(crate) fn withdraw(&mut self, id: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+        let Some(tenant) = self.tenants.get_mut(id.index()) else { return };
+        let before = tenant.queue.len();
+        tenant.queue.withdraw(gone);
+        self.backlog.queued -= before - tenant.queue.len();
+        self.settle(id);
+    }
+
+    pub(crate) fn forget(&mut self, id: TenantId) {
+        let Some(tenant) = self.tenants.get_mut(id.index()) else { return };
+        let (queued, in_flight) = (tenant.queue.len(), tenant.in_flight);
+        assert!(
+            !tenant.has_ios(),
+            "{id} is to be forgotten with {queued} IOs queued and {in_flight} in flight"
+        );
+        let weight = tenant.weight;
+        *tenant = Tenant::new();
+        self.rules.forget(id);
+        self.weight_changed(weight, Share::EQUAL.weight);
+    }
+
+    pub(crate) fn set_share(&mut self, id: TenantId, share: Share) {
+        assert!(share.weight > 0, "{id} is given a weight of zero");
+        self.make_space(id);
+        self.uncount(id);
+        let tenant = &mut self.tenants[id.index()];
+        let weight = tenant.weight;
+        tenant.set_share(share, &self.config);
+        if self.lists.place(id) == Place::Limited {
+            self.rejoin(id);
+        }
+        self.settle(id);
+        self.weight_changed(weight, share.weight);
+    }
+
+    /// IOs of the tenant may never end. If it waits for them, the others no longer wait for it.
+    pub(crate) fn on_overdue(&mut self, id: TenantId) {
+        let Some(tenant) = self.tenants.get_mut(id.index()) else { return };
+        let waits = matches!(self.lists.place(id), Place::Deferred | Place::Idle);
+        self.rules.on_overdue(id, &mut tenant.held, waits);
+    }
+
+    /// The room of the tenant, counting it as active.
+    #[inline]
+    fn room(&self, id: TenantId) -> R::Room {
+        match self.tenants.get(id.index()) {
+            Some(tenant) if tenant.counted && tenant.weight == Share::EQUAL.weight => self.room_common,
+            Some(tenant) if tenant.counted => self.rules.room(tenant.weight, self.active_weight),
+            other => {
+                let weight = other.map_or(Share::EQUAL.weight, |tenant| tenant.weight);
+                self.rules.room(weight, self.active_weight + u64::from(weight))
+            }
+        }
+    }
+
+    /// How many IOs the tenant may have outstanding. With a reservation the tenant may have all of the SSD's room: with the credit
+    /// of its own it could not ask for what it was promised.
+    #[inline]
+    pub(crate) fn credit(&self, id: TenantId) -> Credit {
+        let Some(tenant) = self.tenants.get(id.index()) else {
+            return self.rules.credit(&R::Held::default(), self.room(id));
+        };
+        let is_reserved = tenant.reservation_due().is_some();
+        self.rules.credit(&tenant.held, if is_reserved { self.rules.whole() } else { self.room(id) })
+    }
+
+    /// The earliest instant after `now` at which time alone may bring another head: a limit ends, a reservation falls
+    /// behind. (A tenant already behind is the head.)
+    #[inline]
+    pub(crate) fn next_timer(&self, now: Instant) -> Option<Instant> {
+        let timers = [self.limits.first(), self.reservations.first()];
+        timers.into_iter().flatten().map(|(at, _)| at).filter(|&at| at > now).min()
+    }
+
+    pub(crate) fn view(&self, id: TenantId) -> Option<TenantView> {
+        let tenant = self.tenants.get(id.index())?;
+        let [slots_busy, slots_allotted] = self.rules.slots(&tenant.held, self.room(id));
+        Some(TenantView {
+            queued: tenant.queue.len(),
+            in_flight: tenant.in_flight,
+            slots_busy,
+            slots_allotted,
+            credit: self.credit(id),
+            service_lag: self.rules.service_lag(id),
+        })
+    }
+
+    #[inline]
+    fn make_space(&mut self, id: TenantId) {
+        if id.index() >= self.tenants.len() {
+            self.grow(id.index() + 1);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, tenants: usize) {
+        self.tenants.resize_with(tenants, Tenant::new);
+        self.lists.grow(tenants);
+        self.limits.grow(tenants);
+        self.reservations.grow(tenants);
+        self.rules.grow(tenants);
+        self.weight_max = self.weight_max.max(Share::EQUAL.weight);
+    }
+
+    #[inline]
+    fn may_submit(&self, id: TenantId) -> bool {
+        self.rules.may_submit(&self.tenants[id.index()].held, self.room(id))
+    }
+
+    #[inline]
+    fn head_of(&self, id: TenantId, price: &impl Fn(IoKind, Bytes) -> Price) -> Head {
+        let head = self.tenants[id.index()].queue.head();
+        let &Io { kind, length, .. } = head.expect("a tenant without backlog is idle");
+        Head { tenant: id, kind, length, price: price(kind, length) }
+    }
+
+    #[inline]
+    fn quantum(&self, id: TenantId) -> Bytes {
+        Bytes(self.config.quantum.0.saturating_mul(u64::from(self.tenants[id.index()].weight)))
+    }
+}
+
+mod moves;
+
+#[cfg(test)]
+mod tests;

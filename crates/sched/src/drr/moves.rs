@@ -1,0 +1,194 @@
+//! How tenants move between the places of the round, and what moving them entails.
+//!
+//! Whatever changes a tenant's queue, room or share ends here: `settle` puts the tenant where it belongs; `enter` and `leave`
+//! are the two cases that nearly every IO of a short queue meets. Around them stand the three reasons to be out of the round
+//! (no room in the SSD, a limit, ahead of others), the timers that bring a tenant back, and the sum of active weights that rooms
+//! come from.
+//!
+//! Elsewhere: who is next, and the picture of the places, is `drr`; the lists themselves are `lists`.
+
+use super::{Drr, Place, Rules};
+use units::{Bytes, Instant, TenantId};
+
+impl<R: Rules> Drr<R> {
+    /// Puts a tenant where its queue and what it has in the SSD say it belongs, after either has changed.
+    pub(super) fn settle(&mut self, id: TenantId) {
+        if self.tenants[id.index()].queue.is_empty() {
+            if self.lists.place(id) != Place::Idle {
+                self.leave(id);
+            }
+            self.recount(id);
+        } else if self.lists.place(id) == Place::Idle {
+            self.enter(id);
+        } else {
+            self.recount(id);
+            match (self.lists.place(id), self.may_submit(id)) {
+                (Place::Active, false) => self.defer(id),
+                (Place::Deferred, true) => self.move_to(id, Place::Active),
+                _ => {}
+            }
+            self.watch_reservation(id);
+        }
+    }
+
+    /// An idle tenant has backlog.
+    pub(super) fn enter(&mut self, id: TenantId) {
+        self.rejoin(id);
+        self.recount(id);
+        if !self.may_submit(id) {
+            self.defer(id);
+        }
+        self.watch_reservation(id);
+    }
+
+    /// A tenant's last IO has left its queue. Whether it is still active is for `recount` to say.
+    pub(super) fn leave(&mut self, id: TenantId) {
+        self.tenants[id.index()].deficit = Bytes::ZERO;
+        self.limits.set(id, None);
+        self.lists.move_to_back(id, Place::Idle);
+        let room = self.room(id);
+        self.rules.on_idle(id, &self.tenants[id.index()].held, room);
+        self.reservations.set(id, None);
+    }
+
+    /// Takes a tenant from one place to another; a timer that it had is over.
+    #[inline]
+    fn move_to(&mut self, id: TenantId, place: Place) {
+        self.limits.set(id, None);
+        self.lists.move_to_back(id, place);
+        self.rules.on_move(id, place);
+    }
+
+    /// Puts a tenant at the back of the round with one quantum.
+    pub(super) fn rejoin(&mut self, id: TenantId) {
+        self.tenants[id.index()].deficit = self.quantum(id);
+        self.move_to(id, Place::Active);
+    }
+
+    pub(super) fn defer(&mut self, id: TenantId) {
+        self.tenants[id.index()].deficit = Bytes::ZERO;
+        self.move_to(id, Place::Deferred);
+    }
+
+    /// Takes a tenant out of the round if one of its limits forbids its next IO now.
+    #[inline]
+    pub(super) fn hold_if_limited(&mut self, now: Instant, id: TenantId) -> bool {
+        let until = self.tenants[id.index()].limited_until().filter(|&until| until > now);
+        if let Some(until) = until {
+            self.hold(id, until);
+        }
+        until.is_some()
+    }
+
+    fn hold(&mut self, id: TenantId, until: Instant) {
+        self.tenants[id.index()].deficit = Bytes::ZERO;
+        self.move_to(id, Place::Limited);
+        self.limits.set(id, Some(until));
+        self.settle(id);
+    }
+
+    /// Lets the tenants whose limits have run out back into the round.
+    #[inline]
+    pub(super) fn release_limited(&mut self, now: Instant) {
+        while let Some((_, id)) = self.limits.first().filter(|&(at, _)| at <= now) {
+            self.rejoin(id);
+            self.settle(id);
+        }
+    }
+
+    /// Takes a tenant out of the round if it has been served too much more than the others.
+    #[inline]
+    pub(super) fn hold_if_ahead(&mut self, id: TenantId) -> bool {
+        let is_ahead = self.rules.is_ahead(id);
+        if is_ahead {
+            self.move_to(id, Place::Ahead);
+        }
+        is_ahead
+    }
+
+    /// Lets the tenants with whom the others have caught up back into the round.
+    #[inline]
+    pub(super) fn release_ahead(&mut self) {
+        while let Some(id) = self.rules.caught_up() {
+            self.rejoin(id);
+            self.settle(id);
+        }
+    }
+
+    /// The tenant that has been behind its reservation longest, among those that could submit.
+    #[inline]
+    pub(super) fn behind_reservation(&mut self, now: Instant) -> Option<TenantId> {
+        while let Some((_, id)) = self.reservations.first().filter(|&(at, _)| at <= now) {
+            if !self.hold_if_limited(now, id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Sets the reservation's timer if the tenant could make use of it.
+    #[inline]
+    pub(super) fn watch_reservation(&mut self, id: TenantId) {
+        let tenant = &self.tenants[id.index()];
+        if !tenant.is_metered() {
+            self.reservations.set(id, None);
+            return;
+        }
+        let due = tenant.reservation_due().filter(|_| {
+            matches!(self.lists.place(id), Place::Active | Place::Deferred | Place::Ahead)
+                && self.rules.may_submit(&tenant.held, self.rules.whole())
+        });
+        self.reservations.set(id, due);
+    }
+
+    /// Counts the tenant's weight if it is active and only then.
+    #[inline]
+    pub(super) fn recount(&mut self, id: TenantId) {
+        let tenant = &mut self.tenants[id.index()];
+        let waits_for_limit = self.lists.place(id) == Place::Limited;
+        let active = tenant.in_flight > 0 || (!tenant.queue.is_empty() && !waits_for_limit);
+        if active && !tenant.counted {
+            tenant.counted = true;
+            self.active_weight += u64::from(tenant.weight);
+            self.active_tenants += 1;
+            self.on_rooms_changed();
+        } else if !active && tenant.counted {
+            self.uncount(id);
+            self.promote_deferred();
+        }
+    }
+
+    pub(super) fn uncount(&mut self, id: TenantId) {
+        let tenant = &mut self.tenants[id.index()];
+        if core::mem::replace(&mut tenant.counted, false) {
+            self.active_weight -= u64::from(tenant.weight);
+            self.active_tenants -= 1;
+            self.on_rooms_changed();
+        }
+    }
+
+    /// Fewer tenants are active, so those that remain may have more room.
+    fn promote_deferred(&mut self) {
+        if !self.rules.may_promote(self.weight_max, self.active_weight) {
+            return;
+        }
+        let mut next = self.lists.front(Place::Deferred);
+        while let Some(id) = next {
+            next = self.lists.after(id);
+            if self.may_submit(id) {
+                self.move_to(id, Place::Active);
+            }
+        }
+    }
+
+    /// A tenant's weight has changed from `before` to `after`.
+    pub(super) fn weight_changed(&mut self, before: u32, after: u32) {
+        if after >= self.weight_max {
+            self.weight_max = after;
+        } else if before == self.weight_max {
+            let weights = self.tenants.iter().map(|tenant| tenant.weight);
+            self.weight_max = weights.max().unwrap_or(after);
+        }
+        self.promote_deferred();
+    }
+}

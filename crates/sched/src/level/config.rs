@@ -1,0 +1,96 @@
+//! Every constant of Level, with its reason. What IOs take of the SSD comes from a calibration ([`DeviceCosts`]).
+
+use super::costs::DeviceCosts;
+use super::in_flight::InFlightLimits;
+use super::service_lag::ServiceLag;
+use crate::DeviceConstants;
+use crate::device::first_wrong;
+use crate::drr::RoundConfig;
+use units::Bytes;
+
+/// Level's constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelConfig {
+    /// What is known about the SSD.
+    pub device: DeviceConstants,
+    /// What IOs take of the SSD.
+    pub costs: DeviceCosts,
+    /// How much device time may be in flight.
+    pub in_flight: InFlightLimits,
+    /// How much more service than the least-served tenant a tenant may have had and still be in the round: 1 MiB of large reads is
+    /// loose enough that the round decides the order, tight enough to even out within milliseconds.
+    pub lag_max: Bytes,
+    /// How far below the least-served tenant a tenant may be that comes back from having nothing to do. A client held to one IO by
+    /// its credit is away after each IO, and the tenant that was furthest behind would lose the most by it: on the model of a clean
+    /// SSD readers of 128 KiB had 4 % less than the writers beside them, and a seventh less than readers of 4 KiB. A quantum mends
+    /// that.
+    pub lag_catch_up: Bytes,
+    /// The round.
+    pub round: RoundConfig,
+}
+
+impl LevelConfig {
+    /// The largest bound on the service lag.
+    pub const LAG_MAX_MAX: Bytes = ServiceLag::MAX_MAX;
+
+    /// The standard values for this device.
+    pub const fn new(device: DeviceConstants, costs: DeviceCosts) -> LevelConfig {
+        LevelConfig {
+            device,
+            costs,
+            in_flight: InFlightLimits::of(costs.rate, device.thresh_min),
+            lag_max: Bytes::mib(1),
+            lag_catch_up: Bytes::kib(128),
+            round: RoundConfig::STANDARD,
+        }
+    }
+
+    /// What is wrong with these constants, in words, if anything.
+    pub fn check(&self) -> Result<(), &'static str> {
+        self.device.check()?;
+        self.costs.check()?;
+        self.in_flight.check()?;
+        self.round.check()?;
+        first_wrong(&[
+            (self.lag_max <= LevelConfig::LAG_MAX_MAX, "lag_max must be at most 1 TiB"),
+            (self.lag_catch_up <= LevelConfig::LAG_MAX_MAX, "lag_catch_up must be at most 1 TiB"),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::ByteRate;
+
+    const LEVEL: LevelConfig = LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983);
+
+    #[test]
+    fn every_bound_is_the_last_number_that_is_accepted() {
+        let most = Bytes::gib(1 << 10);
+        assert_eq!(LevelConfig { lag_max: most, lag_catch_up: most, ..LEVEL }.check(), Ok(()));
+        let beyond = most + Bytes(1);
+        for (config, word) in [
+            (LevelConfig { lag_max: beyond, ..LEVEL }, "lag_max"),
+            (LevelConfig { lag_catch_up: beyond, ..LEVEL }, "lag_catch_up"),
+        ] {
+            assert!(config.check().is_err_and(|said| said.contains(word)), "{config:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_limits_costs_device_and_round_is_found_too() {
+        let none = InFlightLimits { uniform: Bytes::ZERO, ..LEVEL.in_flight };
+        let worthless = DeviceCosts { rate: ByteRate(0), ..DeviceCosts::DCT983 };
+        let device = DeviceConstants { slots: 0, ..DeviceConstants::DCT983 };
+        let round = RoundConfig { quantum: Bytes::ZERO, ..RoundConfig::STANDARD };
+        for config in [
+            LevelConfig { in_flight: none, ..LEVEL },
+            LevelConfig { costs: worthless, ..LEVEL },
+            LevelConfig { device, ..LEVEL },
+            LevelConfig { round, ..LEVEL },
+        ] {
+            assert!(config.check().is_err(), "{config:?}");
+        }
+    }
+}
