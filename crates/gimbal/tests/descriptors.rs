@@ -27,14 +27,14 @@ fn is_answered(mut stream: &TcpStream) -> bool {
 }
 
 /// How often the thread that accepts connections has woken up.
-fn turns_of_the_front(process: u32) -> u64 {
+fn turns_of_the_acceptor(process: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("Linux, and it is alive");
     let status = tasks
         .map(|task| {
             std::fs::read_to_string(task.expect("readable").path().join("status")).unwrap_or_default()
         })
-        .find(|status| status.starts_with("Name:\tfront\n"))
-        .expect("the front is a thread");
+        .find(|status| status.starts_with("Name:\tacceptor\n"))
+        .expect("the acceptor is a thread");
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     line.expect("every thread has it").trim().parse().expect("a number")
 }
@@ -52,8 +52,8 @@ fn a_target_without_descriptors_says_so_once_and_accepts_again_when_some_are_fre
         assert!(is_answered(&crowd[0]));
         log.await_line("no connection can be accepted for now");
         // No host connects or disconnects, so only its own retries wake the thread.
-        let before = turns_of_the_front(target.id());
-        while turns_of_the_front(target.id()) < before + 3 {
+        let before = turns_of_the_acceptor(target.id());
+        while turns_of_the_acceptor(target.id()) < before + 3 {
             std::thread::yield_now();
         }
         drop(crowd.remove(0));

@@ -1,6 +1,6 @@
 //! Completion-based IO for one thread: sockets, files and block devices, deadlines and wake-ups, in one queue of events.
 //!
-//! A shell (the target's front and pipelines, the initiator's engine) owns one [`Reactor`] per thread. It asks for work,
+//! A shell (the target's acceptor and pipelines, the initiator's engine) owns one [`Reactor`] per thread. It asks for work,
 //! calls [`Reactor::wait`], and takes [`Event`]s until there are none:
 //!
 //! ```text

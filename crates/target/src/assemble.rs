@@ -167,7 +167,7 @@ pub(crate) fn discovery(limits: &config::Limits) -> Result<Subsystem, SubsystemE
         nvme::subsystem::SubsystemConfig::io(Nqn::discovery(), &identity::serial(Nqn::DISCOVERY));
     described.role = Role::Discovery;
     described.limits.keep_alive_max = millis(limits.keep_alive_max);
-    // The front bounds them before they come here.
+    // The acceptor bounds them before they come here.
     described.limits.controllers_max = CNTLID_MAX;
     described.limits.controllers_per_host_max = CNTLID_MAX;
     Subsystem::new(described).map_err(SubsystemError::Refused)

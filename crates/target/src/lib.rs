@@ -1,7 +1,7 @@
 //! The NVMe/TCP target: the engine behind `gimbal serve`, usable inside any process.
 //!
 //! ```text
-//!             ┌───────── front ─────────┐      one pipeline thread per SSD
+//!             ┌─────── acceptor ────────┐      one pipeline thread per SSD
 //!   hosts ──► │ accept, Connect,        │ ──►  ┌ connections ─ subsystems ─ switch ─ device ┐
 //!             │ discovery               │      └──────▲──────── IOs for other SSDs ──▲──────┘
 //!             └─────────────────────────┘             ▼                              ▼
@@ -17,10 +17,11 @@
 //! assert_eq!(server.shutdown(std::time::Duration::from_secs(10)), Shutdown::Complete);
 //! ```
 //!
-//! Reading order: `config`; `server` (starting and ending); `front`, `connections` (sockets, and on which thread they are), `pipeline` (the path of a command), `switch` (scheduler and
+//! Reading order: `config`; `server` (starting and ending); `acceptor`, `connections` (sockets, and on which thread they are), `pipeline` (the path of a command), `switch` (scheduler and
 //! device), `device`; the rest serves these. What commands mean is the `nvme` crate, who goes next is `sched`, system calls
 //! are `reactor`.
 
+mod acceptor;
 mod account;
 mod assemble;
 mod chain;
@@ -29,7 +30,6 @@ pub mod config;
 mod connections;
 mod crowd;
 mod device;
-mod front;
 mod histogram;
 mod identity;
 mod link;

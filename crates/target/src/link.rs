@@ -5,7 +5,7 @@
 //!   replies ──► transport ──flush──► one batch in flight ──► Sent
 //! ```
 //!
-//! Used by the front, which knows connections before they belong to anybody, and by the pipelines. A link moves between them
+//! Used by the acceptor, which knows connections before they belong to anybody, and by the pipelines. A link moves between them
 //! as a socket and a transport.
 //!
 //! Holds: at most one batch is in flight; nothing is read from a socket whose bytes cannot be used.

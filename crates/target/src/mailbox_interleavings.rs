@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::pipeline::admission::Admission;
-use crate::pipeline::message::ToFront;
+use crate::pipeline::message::ToAcceptor;
 use crate::pipeline::window::Window;
 use crate::places::Charged;
 use crate::port::{Batched, Port};
@@ -185,24 +185,24 @@ fn a_counted_connection_is_given_back_once_whenever_its_pipeline_ends() {
     const CONNECTIONS: usize = 2;
     for looks in [false, true] {
         explore(3, move || {
-            let (to_front, mut front) = Owner::<ToFront>::new();
+            let (to_acceptor, mut acceptor) = Owner::<ToAcceptor>::new();
             let (to_pipeline, mut pipeline) = Owner::<Admission<Explored>>::new();
             let other =
                 thread::spawn(move || if looks { drop(pipeline.await_some()) } else { drop(pipeline) });
             for _ in 0..CONNECTIONS {
-                // As the front does: what cannot be posted is dropped.
+                // As the acceptor does: what cannot be posted is dropped.
                 to_pipeline.tell(Admission::new(
                     "nqn.host".into(),
                     Charged::Host("nqn.host".into()),
-                    to_front.clone(),
+                    to_acceptor.clone(),
                 ));
             }
             let mut gone = 0;
             while gone < CONNECTIONS {
-                gone += front.await_some().len();
+                gone += acceptor.await_some().len();
             }
             other.join().expect("nobody panics");
-            assert_eq!((gone, front.inbox.take().is_none()), (CONNECTIONS, true));
+            assert_eq!((gone, acceptor.inbox.take().is_none()), (CONNECTIONS, true));
         });
     }
 }
@@ -213,7 +213,7 @@ enum ToPipeline {
     Io,
 }
 
-/// The front tells everybody of a tenant, and then hands over its connection, whose IOs go on to another pipeline.
+/// The acceptor tells everybody of a tenant, and then hands over its connection, whose IOs go on to another pipeline.
 #[test]
 fn a_tenant_is_known_wherever_its_ios_arrive() {
     explore(3, || {
@@ -231,7 +231,7 @@ fn a_tenant_is_known_wherever_its_ios_arrive() {
                 }
             }
         });
-        let front = thread::spawn(move || {
+        let acceptor = thread::spawn(move || {
             [&to_home, &to_other].into_iter().for_each(|pipeline| pipeline.tell(ToPipeline::Tenant));
             to_home.tell(ToPipeline::Connection);
         });
@@ -244,7 +244,7 @@ fn a_tenant_is_known_wherever_its_ios_arrive() {
             "an IO of a tenant that is not known"
         );
         home.join().expect("nobody panics");
-        front.join().expect("nobody panics");
+        acceptor.join().expect("nobody panics");
     });
 }
 

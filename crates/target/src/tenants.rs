@@ -1,7 +1,7 @@
 //! Who is who: host NQN to tenant number.
 //!
 //! All queues of all controllers of one host NQN are one tenant, on every SSD under the same number, so that opening more
-//! connections buys nothing. The front numbers tenants as hosts connect and tells every pipeline.
+//! connections buys nothing. The acceptor numbers tenants as hosts connect and tells every pipeline.
 //!
 //! Numbers are small and dense, as schedulers keep arrays by them; so the number of tenants is bounded, and the one that has
 //! been gone for longest gives its number to a newcomer when there are too many.

@@ -74,7 +74,7 @@ impl Pipeline {
         let connections = sessions.iter().filter(|(_, session)| session.wire.is_open()).count();
         error!(device = %name, error = %cause, connections, "the SSD's thread fails: its connections are closed, other SSDs go on");
         // From here on posts to this pipeline fail. IOs that were posted before are failed by those who posted them, and
-        // connections, whether looked at or not, tell the front that they have gone.
+        // connections, whether looked at or not, tell the acceptor that they have gone.
         drop(inbox);
         for peer in peers.mailboxes() {
             peer.tell(ToPipeline::PeerFailed { slot: index });

@@ -93,7 +93,7 @@ pub(crate) struct Announcement {
     pub(crate) is_reused: bool,
 }
 
-/// A connection on its way from the front to its home.
+/// A connection on its way from the acceptor to its home.
 pub(crate) struct Handover {
     /// The socket.
     pub(crate) socket: TcpStream,
@@ -111,7 +111,7 @@ pub(crate) struct Handover {
     pub(crate) subsystem: usize,
     /// Whose it is.
     pub(crate) tenant: TenantId,
-    /// Its place among the front's, with the host's NQN.
+    /// Its place among the acceptor's, with the host's NQN.
     pub(crate) admission: Admission,
 }
 
@@ -151,8 +151,8 @@ pub(crate) struct IoOutcome {
     pub(crate) credit: Credit,
 }
 
-/// To the front.
-pub(crate) enum ToFront {
+/// To the acceptor.
+pub(crate) enum ToAcceptor {
     /// A connection that was handed over has gone, with all of its IOs.
     Closed {
         /// Whose it was.
@@ -161,7 +161,7 @@ pub(crate) enum ToFront {
         charged: Charged,
     },
     /// Something changes.
-    Change(crate::front::Change),
+    Change(crate::acceptor::Change),
     /// Accept no more; close what has not been handed over.
     Drain,
     /// Close everything, end.

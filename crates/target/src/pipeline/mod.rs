@@ -15,7 +15,7 @@
 //!
 //! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its account
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
-//! Elsewhere: commands and their completions are `commands`, those that the host has fused `fused`, those it gives up `abort`, the life of a session `sessions`, its place in the front's count `admission`,
+//! Elsewhere: commands and their completions are `commands`, those that the host has fused `fused`, those it gives up `abort`, the life of a session `sessions`, its place in the acceptor's count `admission`,
 //!            other SSDs `remote`,
 //!            what changes meanwhile `change`, taking IOs back `withdraw`, waiting for those that must not come any more `fence`,
 //!            what a host's earlier connections have left on the device `hold`,

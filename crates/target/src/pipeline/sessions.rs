@@ -1,7 +1,7 @@
 //! The life of a session: a connection, wherever it is carried, and what is under way for it.
 //!
 //! ```text
-//!   handover ─► Connect ─┬► carried here ───────────────► closed ──last IO ends──► gone (the subsystem and the front are told)
+//!   handover ─► Connect ─┬► carried here ───────────────► closed ──last IO ends──► gone (the subsystem and the acceptor are told)
 //!                        ├► another thread ─► opened ─► closing ─► ended ──┘
 //!                        └─refused─► reply sent ─► closed
 //! ```
@@ -143,7 +143,7 @@ impl Ending {
 }
 
 impl Pipeline {
-    /// A connection comes from the front, with a Connect command to be answered.
+    /// A connection comes from the acceptor, with a Connect command to be answered.
     pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
         let Handover {
             socket,

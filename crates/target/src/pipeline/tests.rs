@@ -53,7 +53,7 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
 
 /// A connection whose socket has gone.
 fn session(pipeline: &mut Pipeline) -> Key {
-    let (front, _) = Mailbox::new(pipeline.reactor.waker());
+    let (acceptor, _) = Mailbox::new(pipeline.reactor.waker());
     let payer = pipeline.accounts.payer(None, std::net::Ipv4Addr::LOCALHOST.into());
     let account = ConnectionAccount::new(Bytes::mib(1), HostAccount::new(None), payer);
     pipeline.sessions.insert(Session {
@@ -64,7 +64,7 @@ fn session(pipeline: &mut Pipeline) -> Key {
         peer: "127.0.0.1:1".parse().expect("an address"),
         subsystem: 0,
         tenant: ALICE,
-        admission: Admission::new("alice".into(), Charged::Host("alice".into()), front),
+        admission: Admission::new("alice".into(), Charged::Host("alice".into()), acceptor),
         controller_id: 1,
         queue_id: 1,
         credits: false,

@@ -1,18 +1,18 @@
-//! What runs: the front, a thread for each SSD, and which subsystem is at home where.
+//! What runs: the acceptor, a thread for each SSD, and which subsystem is at home where.
 //!
 //! Slots are small numbers that threads know each other's things by. A slot that is free is used again, once nothing that had
 //! it is under way any more.
 
 use super::thread::Thread;
+use crate::acceptor::{self, Route};
 use crate::assemble::{self, Devices};
 use crate::config::{Config, NamespaceConfig, SubsystemConfig};
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
 use crate::device::{Facts, Survey};
-use crate::front::{self, Route};
 use crate::mailbox::Mailbox;
 use crate::pipeline::change::Change;
-use crate::pipeline::message::{ToFront, ToPipeline};
+use crate::pipeline::message::{ToAcceptor, ToPipeline};
 use crate::state::{Keeper, StateError, StateThread};
 use nvme::subsystem::SavedReservations;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const CHANGE_GRACE: Duration = Duration::from_secs(10);
 
 /// Everything that runs.
 pub(super) struct Estate {
-    pub(super) front: Thread<ToFront>,
+    pub(super) acceptor: Thread<ToAcceptor>,
     /// Threads that have connections and no SSD: as many as at the start, for as long as the target runs.
     pub(super) others: Vec<Other>,
     /// What keeps reservations, if there is a state directory.
@@ -71,15 +71,15 @@ pub(super) struct Listening {
 }
 
 impl Estate {
-    /// The front, and threads for connections.
+    /// The acceptor, and threads for connections.
     pub(super) fn new(
-        front: Thread<ToFront>,
+        acceptor: Thread<ToAcceptor>,
         others: Vec<Other>,
         state: Option<StateThread>,
         survey: Survey,
     ) -> Estate {
         Estate {
-            front,
+            acceptor,
             others,
             state,
             survey,
@@ -149,7 +149,7 @@ impl Estate {
 
     /// Waits for the end of every thread, which all were told to come to.
     pub(super) fn join(&mut self) {
-        self.front.join();
+        self.acceptor.join();
         self.ssds.iter_mut().flatten().for_each(|ssd| ssd.thread.join());
         self.others.iter_mut().for_each(|other| other.thread.join());
     }
@@ -166,9 +166,9 @@ impl Estate {
         self.change_others(|| message::Change::Pipeline { slot, mailbox: mailbox.cloned() });
     }
 
-    /// Changes something in the front.
-    pub(super) fn change_front(&self, change: front::Change) {
-        self.front.mailbox.tell(ToFront::Change(change));
+    /// Changes something in the acceptor.
+    pub(super) fn change_acceptor(&self, change: acceptor::Change) {
+        self.acceptor.mailbox.tell(ToAcceptor::Change(change));
     }
 
     /// Changes something in the pipeline of a slot.
@@ -178,11 +178,11 @@ impl Estate {
         }
     }
 
-    /// Waits until the front has done all changes.
-    pub(super) fn await_front(&self) {
+    /// Waits until the acceptor has done all changes.
+    pub(super) fn await_acceptor(&self) {
         let (done, is_done) = channel();
-        self.change_front(front::Change::Barrier(done));
-        // If the front has ended, which it has logged, there is nothing to wait for.
+        self.change_acceptor(acceptor::Change::Barrier(done));
+        // If the acceptor has ended, which it has logged, there is nothing to wait for.
         let _ = is_done.recv();
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   prepare: devices opened ─► schedulers made ─► addresses bound ─► subsystems made ─► threads started     may fail
-//!   commit:  everybody is told of everybody ─► subsystems, namespaces ─► the front lets hosts in            may not
+//!   commit:  everybody is told of everybody ─► subsystems, namespaces ─► the acceptor lets hosts in            may not
 //! ```
 //!
 //! Nothing that runs notices `prepare`. A growth that was prepared and is dropped leaves nothing behind.
@@ -11,13 +11,13 @@ use super::StartError;
 use super::estate::{Estate, Listening, Other, Served, Ssd};
 use super::looking;
 use super::thread::{Place, Thread};
+use crate::acceptor;
 use crate::assemble::{self, Devices, SubsystemError};
 use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, Overcommit, SubsystemConfig};
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
 use crate::connections::thread::{self, ConnectionThread};
 use crate::device::{self, DeviceError, Facts, OpenDevice, Usage};
-use crate::front;
 use crate::memory::Memory;
 use crate::patience::patiently;
 use crate::pipeline::change::Change;
@@ -203,7 +203,7 @@ impl Growth {
     pub(super) fn commit(mut self, estate: &mut Estate, new: &Config) -> Result<(), StartError> {
         for (slot, ssd) in self.ssds.drain(..) {
             let mailbox = ssd.thread.mailbox.clone();
-            estate.change_front(front::Change::Pipeline { slot, mailbox: Some(mailbox.clone()) });
+            estate.change_acceptor(acceptor::Change::Pipeline { slot, mailbox: Some(mailbox.clone()) });
             estate.introduce(slot, Some(&mailbox));
             put(&mut estate.ssds, slot, ssd);
             for (other, ssd) in estate.running().filter(|(other, _)| *other != slot) {
@@ -215,7 +215,7 @@ impl Growth {
             estate.change_ssd(slot, Change::Peer { slot, mailbox: Some(mailbox) });
         }
         // A pipeline has to know the tenants before another sends it their IOs.
-        estate.await_front();
+        estate.await_acceptor();
         for (slot, facts) in self.facts.drain(..) {
             if let Some(ssd) = &mut estate.ssds[slot] {
                 ssd.facts = facts;
@@ -229,7 +229,7 @@ impl Growth {
                 limits: new.limits.clone(),
                 memory: of_others.arrivals,
             });
-            estate.change_front(front::Change::Limits(new.limits.clone()));
+            estate.change_acceptor(acceptor::Change::Limits(new.limits.clone()));
             for (slot, _) in estate.running() {
                 estate.change_ssd(slot, Change::Limits { limits: new.limits.clone(), memory });
             }
@@ -239,8 +239,8 @@ impl Growth {
             estate.change_ssd(slot, Change::Named(Arc::clone(&named)));
         }
         estate.change_others(|| message::Change::Named(Arc::clone(&named)));
-        estate.change_front(front::Change::Named(named));
-        estate.change_front(front::Change::Tenants(new.tenants.clone()));
+        estate.change_acceptor(acceptor::Change::Named(named));
+        estate.change_acceptor(acceptor::Change::Tenants(new.tenants.clone()));
         for (slot, served, home) in self.subsystems.drain(..) {
             home.usages.values().for_each(|usage| estate.survey.watch(Arc::downgrade(usage)));
             estate.change_ssd(served.home, Change::SubsystemAdded { slot, home: Box::new(home) });
@@ -267,7 +267,7 @@ impl Growth {
             }
         }
         let (routes, records) = (estate.routes(new), std::mem::take(&mut self.records));
-        estate.change_front(front::Change::Directory { routes, records });
+        estate.change_acceptor(acceptor::Change::Directory { routes, records });
         self.listeners.drain(..).try_for_each(|(listening, listener)| listen(estate, listening, listener))
     }
 }
@@ -308,7 +308,7 @@ fn restore(estate: &Estate, subsystem: &SubsystemConfig, home: &mut Home) -> Res
 fn listen(estate: &mut Estate, listening: Listening, listener: TcpListener) -> Result<(), StartError> {
     let address = listening.address;
     let (answer, answered) = channel();
-    estate.change_front(front::Change::Listen { address, listener, answer });
+    estate.change_acceptor(acceptor::Change::Listen { address, listener, answer });
     let result = answered.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
     result.map_err(|error| StartError::Listen { address, error })?;
     estate.listeners.push(listening);

@@ -1,7 +1,7 @@
 //! How long a thread looks for work before it sleeps.
 //!
 //! To be woken costs more than to look: a 4 KiB read over loopback takes half the time when the pipeline is still looking as the
-//! command comes. So pipelines look for a moment while IOs come quickly, if there is a processor for each of them; the front,
+//! command comes. So pipelines look for a moment while IOs come quickly, if there is a processor for each of them; the acceptor,
 //! whose work is rare, never does. An idle pipeline sleeps. Whoever shares the processor with others may have it look for less,
 //! or never.
 //!

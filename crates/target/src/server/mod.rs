@@ -1,9 +1,9 @@
 //! Starting a target, looking at it, changing it, ending it.
 //!
 //! ```text
-//!   start:    check ─► the front ─► everything else grows ─► listen
+//!   start:    check ─► the acceptor ─► everything else grows ─► listen
 //!   reload:   check ─► retire what is gone ─► grow what is new                               (`reload`)
-//!   shutdown: front drains ─► pipelines answer what they took ─► flush ─► close    (within a time limit)
+//!   shutdown: acceptor drains ─► pipelines answer what they took ─► flush ─► close    (within a time limit)
 //! ```
 //!
 //! To start is to grow from nothing, so a target that was started and one that was reloaded are the same.
@@ -24,15 +24,15 @@ pub use change::{Change, Subject};
 pub use error::StartError;
 pub use reload::ReloadError;
 
+use crate::acceptor::{self, Acceptor};
 use crate::assemble;
 use crate::config::{Config, PolicyKind};
 use crate::connections::message::ToConnections;
 use crate::device::Survey;
-use crate::front::{self, Front};
 use crate::mailbox::Mailbox;
 use crate::pipeline::Peers;
 use crate::pipeline::change::Change as PipelineChange;
-use crate::pipeline::message::{Report, ToFront, ToPipeline};
+use crate::pipeline::message::{Report, ToAcceptor, ToPipeline};
 use crate::policy::policy;
 use crate::state::StateThread;
 use crate::stats::Stats;
@@ -81,7 +81,7 @@ impl Server {
         let state =
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
         let survey = Survey::start().map_err(StartError::Thread)?;
-        let estate = Estate::new(start_front(&config)?, start_others(&config)?, state, survey);
+        let estate = Estate::new(start_acceptor(&config)?, start_others(&config)?, state, survey);
         // On an error the handle is dropped, which ends the threads that run already.
         let mut handle = ServerHandle {
             config,
@@ -116,18 +116,19 @@ fn provide_descriptors(config: &Config) {
     }
 }
 
-fn start_front(config: &Config) -> Result<Thread<ToFront>, StartError> {
+fn start_acceptor(config: &Config) -> Result<Thread<ToAcceptor>, StartError> {
     let discovery = assemble::discovery(&config.limits)
         .map_err(|error| StartError::Subsystem { nqn: "discovery".to_owned(), error })?;
     let (transport, limits) = (assemble::transport_limits(config), config.limits.clone());
     Thread::start(
         config.backend,
         Nanos::ZERO,
-        "front".to_owned(),
+        "acceptor".to_owned(),
         |_| Ok(()),
         move |place, ()| {
             let Place { reactor, mailbox, inbox, reports } = place;
-            Front::new(front::Parts { reactor, discovery, limits, transport, mailbox, inbox, reports }).run()
+            Acceptor::new(acceptor::Parts { reactor, discovery, limits, transport, mailbox, inbox, reports })
+                .run()
         },
     )
 }
@@ -202,7 +203,7 @@ impl ServerHandle {
             pipelines.set(slot, Some(ssd.thread.mailbox.clone()));
         }
         let others = self.estate.others.iter().map(|other| other.thread.mailbox.clone()).collect();
-        Stopper { front: self.estate.front.mailbox.clone(), pipelines, others }
+        Stopper { acceptor: self.estate.acceptor.mailbox.clone(), pipelines, others }
     }
 
     /// Ends the target: accepts no more, answers the commands that came, flushes the devices, closes. What is not done after
@@ -212,13 +213,13 @@ impl ServerHandle {
         let estate = &self.estate;
         let pipelines = || estate.running().map(|(_, ssd)| &ssd.thread);
         let others = || estate.others.iter().map(|other| &other.thread);
-        estate.front.mailbox.tell(ToFront::Drain);
+        estate.acceptor.mailbox.tell(ToAcceptor::Drain);
         // What other threads have read is where it is to be answered before pipelines look whether all is.
         others().for_each(|thread| thread.mailbox.tell(ToConnections::Drain));
         let loud = others().filter(|thread| !thread.await_report(Report::Quiet, deadline)).count();
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Drain));
         // Everybody is waited for, also after one that was not in time: the others' answers and flushes are their own.
-        let front = estate.front.await_report(Report::Drained, deadline);
+        let acceptor = estate.acceptor.await_report(Report::Drained, deadline);
         let late = pipelines().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
         others().for_each(|thread| thread.mailbox.tell(ToConnections::Finish));
         let unsent = others().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
@@ -226,7 +227,7 @@ impl ServerHandle {
         let deadline = deadline.max(Instant::now() + FLUSH_GRACE);
         let unflushed = pipelines().filter(|thread| !thread.await_report(Report::Ended, deadline)).count();
         self.wipes.end();
-        let flushed = front && loud == 0 && late == 0 && unsent == 0 && unflushed == 0;
+        let flushed = acceptor && loud == 0 && late == 0 && unsent == 0 && unflushed == 0;
         if !flushed {
             warn!(?limit, "the target is stopped before everything was answered");
         }
@@ -245,7 +246,7 @@ impl Drop for ServerHandle {
 /// Stops a target at once: commands may stay unanswered.
 #[derive(Clone)]
 pub struct Stopper {
-    front: Mailbox<ToFront>,
+    acceptor: Mailbox<ToAcceptor>,
     pipelines: Peers,
     others: Vec<Mailbox<ToConnections>>,
 }
@@ -253,7 +254,7 @@ pub struct Stopper {
 impl Stopper {
     /// Stops it.
     pub fn stop(&self) {
-        self.front.tell(ToFront::Stop);
+        self.acceptor.tell(ToAcceptor::Stop);
         self.pipelines.iter().for_each(|pipeline| pipeline.tell(ToPipeline::Stop));
         self.others.iter().for_each(|other| other.tell(ToConnections::Stop));
     }

@@ -17,9 +17,9 @@ use super::change::{Change, Sizes, changes};
 use super::estate::Estate;
 use super::growth::{Growth, Resized, in_order};
 use super::{ServerHandle, StartError};
+use crate::acceptor;
 use crate::assemble;
 use crate::config::{Config, ConfigError, SubsystemConfig, transition};
-use crate::front;
 use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Report, ToPipeline};
 use crate::state::NamespaceName;
@@ -108,8 +108,8 @@ impl ServerHandle {
         self.wipes.await_needed(&config, limit, deadline)?;
         self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         let listening = growth.commit(&mut self.estate, &config);
-        // The front passes shares on to the pipelines.
-        self.estate.await_front();
+        // The acceptor passes shares on to the pipelines.
+        self.estate.await_acceptor();
         self.estate.await_ssds();
         self.addresses = in_order(&config, self.estate.listeners.iter().copied());
         let after = Measured::of(&self.estate, &config);
@@ -129,15 +129,15 @@ impl ServerHandle {
             ReloadError::New(StartError::Subsystem { nqn: "discovery".to_owned(), error })
         })?;
         let estate = &mut self.estate;
-        estate.change_front(front::Change::Directory { routes: estate.routes(&kept), records });
+        estate.change_acceptor(acceptor::Change::Directory { routes: estate.routes(&kept), records });
         for listening in &estate.listeners {
             if !addresses.contains(&listening.address) {
-                estate.change_front(front::Change::Unlisten(listening.address));
+                estate.change_acceptor(acceptor::Change::Unlisten(listening.address));
             }
         }
         estate.listeners.retain(|listening| addresses.contains(&listening.address));
         // Afterwards nobody is on the way to what is removed who has not arrived there.
-        estate.await_front();
+        estate.await_acceptor();
         for (slot, home, hosts) in &growth.hosts {
             estate.change_ssd(*home, PipelineChange::Hosts { slot: *slot, hosts: hosts.clone() });
         }
@@ -217,7 +217,7 @@ impl ServerHandle {
             let is_gone = |ssd: &mut super::estate::Ssd| new.device_index(&ssd.name).is_none();
             let Some(mut ssd) = estate.ssds[slot].take_if(is_gone) else { continue };
             self.config.devices.retain(|device| device.name != ssd.name);
-            estate.change_front(front::Change::Pipeline { slot, mailbox: None });
+            estate.change_acceptor(acceptor::Change::Pipeline { slot, mailbox: None });
             for (other, _) in estate.running() {
                 estate.change_ssd(other, PipelineChange::Peer { slot, mailbox: None });
             }

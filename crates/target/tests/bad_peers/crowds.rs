@@ -104,7 +104,7 @@ fn a_storm_of_connections_is_a_few_lines_and_leaves_nothing() {
     assert_eq!(good.read(1, 0, 1), Ok(vec![0; BLOCK]));
     until(|| server.stats().ssds[0].connections == 2);
     let lines = lines_with("peer=127.0.0.4:").len();
-    // Ended and connected, in the front and in the pipeline, and ten about the nonsense; twice, if a period ends meanwhile.
+    // Ended and connected, in the acceptor and in the pipeline, and ten about the nonsense; twice, if a period ends meanwhile.
     assert!(lines <= 2 * (4 * 100 + 2 * 10), "{lines} lines about 600 connections");
     assert!(lines >= 100, "{lines} lines");
 }

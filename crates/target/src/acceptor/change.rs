@@ -1,6 +1,6 @@
-//! What changes in the front while the target runs: where it listens, whom it lets in and where it sends them.
+//! What changes in the acceptor while the target runs: where it listens, whom it lets in and where it sends them.
 
-use super::Front;
+use super::Acceptor;
 use crate::config::{AllowedHosts, Limits, TenantConfig};
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{Announcement, ToPipeline};
@@ -61,7 +61,7 @@ pub(crate) enum Change {
     Barrier(Sender<()>),
 }
 
-impl Front {
+impl Acceptor {
     /// Does what a change says.
     pub(super) fn on_change(&mut self, change: Change) {
         match change {

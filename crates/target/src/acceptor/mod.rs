@@ -9,7 +9,7 @@
 //! Until it has said Connect, a connection is in the waiting room, which has a bound and a patience of its own; so whoever
 //! just opens connections takes nothing from those who do IO. One that has, counts until its pipeline says that it has gone.
 //!
-//! The front numbers the tenants: before a connection goes to its pipeline, every pipeline has been told who it is.
+//! The acceptor numbers the tenants: before a connection goes to its pipeline, every pipeline has been told who it is.
 //!
 //! Who may stay is decided when it is known who it is, at Connect: until then everybody is in the waiting room, where a newcomer
 //! always finds a place. So strangers, however many, do not keep out a host that the configuration names.
@@ -35,7 +35,7 @@ use crate::link::{Events, Link};
 use crate::mailbox::{Inbox, Mailbox};
 use crate::payload::{Intakes, Payload};
 use crate::pipeline::Peers;
-use crate::pipeline::message::{Report, ToFront};
+use crate::pipeline::message::{Report, ToAcceptor};
 use crate::places::{Charged, Origin, PlaceLimits, Places};
 use crate::replies::{self, Backlog, Deferred, ReplyRate, Wait};
 use crate::slab::{Key, Slab};
@@ -81,9 +81,9 @@ pub(crate) struct Parts {
     /// What every transport grants.
     pub(crate) transport: TargetLimits,
     /// Its mailbox, for connections to say that they have gone.
-    pub(crate) mailbox: Mailbox<ToFront>,
+    pub(crate) mailbox: Mailbox<ToAcceptor>,
     /// The owner's end of that.
-    pub(crate) inbox: Inbox<ToFront>,
+    pub(crate) inbox: Inbox<ToAcceptor>,
     /// Whoever started the target.
     pub(crate) reports: Sender<Report>,
 }
@@ -125,7 +125,7 @@ struct Departure {
 }
 
 /// See the module.
-pub(crate) struct Front {
+pub(crate) struct Acceptor {
     parts: Parts,
     /// Where hosts may connect.
     listeners: Vec<(SocketAddr, Token)>,
@@ -160,9 +160,9 @@ pub(crate) struct Front {
     complaints: Complaints,
 }
 
-impl Front {
-    pub(crate) fn new(parts: Parts) -> Front {
-        Front {
+impl Acceptor {
+    pub(crate) fn new(parts: Parts) -> Acceptor {
+        Acceptor {
             listeners: Vec::new(),
             routes: Vec::new(),
             pipelines: Peers::default(),
@@ -213,7 +213,7 @@ impl Front {
             self.serve_deferred(now);
             self.check_time(now);
         }
-        debug!("the front ends");
+        debug!("the acceptor ends");
         Ok(())
     }
 
@@ -268,16 +268,16 @@ impl Front {
                 }
             }
             Event::Connected { .. } | Event::Disk { .. } => {
-                unreachable!("the front neither connects nor uses disks: {event:?}")
+                unreachable!("the acceptor neither connects nor uses disks: {event:?}")
             }
         }
     }
 
-    fn on_message(&mut self, now: Instant, message: ToFront) {
+    fn on_message(&mut self, now: Instant, message: ToAcceptor) {
         match message {
-            ToFront::Closed { host, charged } => self.dismiss(&host, &charged),
-            ToFront::Change(change) => self.on_change(change),
-            ToFront::Drain => {
+            ToAcceptor::Closed { host, charged } => self.dismiss(&host, &charged),
+            ToAcceptor::Change(change) => self.on_change(change),
+            ToAcceptor::Drain => {
                 for (_, listener) in self.listeners.drain(..) {
                     self.parts.reactor.close(listener);
                 }
@@ -285,10 +285,10 @@ impl Front {
                 let keys: Vec<Key> = self.guests.iter().map(|(key, _)| key).collect();
                 keys.into_iter().for_each(|key| self.close(now, key, Subject::Ended, "the target ends"));
                 if self.parts.reports.send(Report::Drained).is_err() {
-                    debug!("nobody waits for the front to be drained");
+                    debug!("nobody waits for the acceptor to be drained");
                 }
             }
-            ToFront::Stop => self.is_ended = true,
+            ToAcceptor::Stop => self.is_ended = true,
         }
     }
 

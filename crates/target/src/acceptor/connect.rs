@@ -8,7 +8,7 @@
 //! Holds: a connection that was admitted is dismissed exactly once: here if it goes before it has left, and from then on by its
 //!        `Admission`, wherever that ends.
 
-use super::{Departure, Front, GUEST_MEMORY, Stage, queue_of};
+use super::{Acceptor, Departure, GUEST_MEMORY, Stage, queue_of};
 use crate::account::{ConnectionAccount, HostAccount};
 use crate::complaints::Subject;
 use crate::config::AllowedHosts;
@@ -36,7 +36,7 @@ pub(super) struct Refusal {
     pub(super) why: &'static str,
 }
 
-impl Front {
+impl Acceptor {
     /// The command by which a connection says what it is for. The error is the answer before closing.
     pub(super) fn on_first_command(
         &mut self,

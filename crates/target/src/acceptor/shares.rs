@@ -9,7 +9,7 @@
 //! Holds: the names of an address together weigh no more than one named host (`an_address_has_one_share_however_many_names_it_uses`
 //!        in `tests/bad_peers/strangers.rs`).
 
-use super::Front;
+use super::Acceptor;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::ToPipeline;
 use crate::places::Origin;
@@ -26,7 +26,7 @@ fn scale_for(before: u32, most: u32) -> u32 {
     if needed > before || needed <= before / SHRINK { needed } else { before }
 }
 
-impl Front {
+impl Acceptor {
     /// The share of `host`.
     pub(super) fn share(&self, host: &str) -> Share {
         let share = share_of(&self.tenants, host);
