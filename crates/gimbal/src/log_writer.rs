@@ -14,7 +14,7 @@
 //!
 //! Holds: a log that cannot be written costs lines, which are counted, and nothing else (`tests/log_trouble.rs`, and the tests
 //!        below); at most `CAPACITY` bytes wait.
-//! Elsewhere: `complaints` of the target limits how many lines a host may cause; `config::LogConfig` says what is logged.
+//! Elsewhere: `log_throttle` of the target limits how many lines a host may cause; `config::LogConfig` says what is logged.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::json;

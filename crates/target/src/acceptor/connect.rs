@@ -10,8 +10,8 @@
 
 use super::{Acceptor, Departure, GUEST_MEMORY, Stage, queue_of};
 use crate::account::{ConnectionAccount, HostAccount};
-use crate::complaints::Subject;
 use crate::config::AllowedHosts;
+use crate::log_throttle::Subject;
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
@@ -161,7 +161,7 @@ impl Acceptor {
         guest.link.account = ConnectionAccount::new(GUEST_MEMORY, HostAccount::new(None), payer);
         self.room.leave(key);
         let peer = guest.link.peer;
-        if self.complaints.admits(now, peer.ip(), Subject::Connected) {
+        if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
             info!(%peer, host = connected.host_nqn.as_str(), "connected to discovery");
         }
         Ok(())

@@ -16,7 +16,7 @@
 //!
 //! Holds: connections are bounded, in all, by host, by address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
 //! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`, and what share it has `shares`; who pays for places `places`; who has to leave
-//!            the room is `waiting`; how often a host is worth a line of the log is `complaints`; who has vanished is `watch`; what
+//!            the room is `waiting`; how often a host is worth a line of the log is `log_throttle`; who has vanished is `watch`; what
 //!            changes while the target runs is `change`.
 
 mod change;
@@ -28,10 +28,10 @@ pub(crate) use change::{Change, Route};
 
 use crate::account::{Accounts, ConnectionAccount, HostAccount, Permit, REPLIES_MAX, Supply};
 use crate::assemble::{IN_CAPSULE_MAX, millis};
-use crate::complaints::{Complaints, Subject, Untold};
 use crate::config::{Limits, TenantConfig};
 use crate::crowd::Crowd;
 use crate::link::{Events, Link};
+use crate::log_throttle::{LogThrottle, Subject, Suppressed};
 use crate::mailbox::{Inbox, Mailbox};
 use crate::payload::{Intakes, Payload};
 use crate::pipeline::Peers;
@@ -157,7 +157,7 @@ pub(crate) struct Acceptor {
     next_stall_check: Instant,
     is_ended: bool,
     events: Events,
-    complaints: Complaints,
+    log_throttle: LogThrottle,
 }
 
 impl Acceptor {
@@ -183,7 +183,7 @@ impl Acceptor {
             next_stall_check: Instant::ZERO,
             is_ended: false,
             events: Vec::new(),
-            complaints: Complaints::new(),
+            log_throttle: LogThrottle::new(),
             parts,
         }
     }
@@ -220,9 +220,9 @@ impl Acceptor {
     fn deadline(&self) -> Option<Instant> {
         let stall = (self.guests.len() > 0).then_some(self.next_stall_check);
         let keep_alive = self.parts.discovery.next_timeout();
-        let untold = self.complaints.deadline();
+        let suppressed = self.log_throttle.deadline();
         let deferred = self.deferred.deadline();
-        [self.room.deadline(), stall, keep_alive, self.resume_at, untold, deferred]
+        [self.room.deadline(), stall, keep_alive, self.resume_at, suppressed, deferred]
             .into_iter()
             .flatten()
             .min()
@@ -234,7 +234,7 @@ impl Acceptor {
             Event::AcceptFailed { listener, error } => {
                 // It is tried again and again; that it fails is worth a line, that it still fails is not.
                 if !std::mem::replace(&mut self.is_short, true)
-                    && self.complaints.admits(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::Turned)
+                    && self.log_throttle.allows(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::Turned)
                 {
                     warn!(%error, connections = self.places.held(), "no connection can be accepted for now");
                 }
@@ -306,7 +306,7 @@ impl Acceptor {
         let token = match self.parts.reactor.add_socket(socket) {
             Ok(token) => token,
             Err(error) => {
-                if self.complaints.admits(now, peer.ip(), Subject::Turned) {
+                if self.log_throttle.allows(now, peer.ip(), Subject::Turned) {
                     warn!(%peer, %error, "a connection is turned away: the system has no room for it");
                 }
                 return;
@@ -375,7 +375,7 @@ impl Acceptor {
     fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
         let Some(guest) = self.guests.get(key) else { return };
         let peer = guest.link.peer;
-        if self.complaints.admits(now, peer.ip(), Subject::Command) {
+        if self.log_throttle.allows(now, peer.ip(), Subject::Command) {
             warn!(%peer, cid = sqe.cid(), opcode = sqe.opcode(), %status, "the transport refused a command");
         }
     }
@@ -385,7 +385,7 @@ impl Acceptor {
         match fatal {
             Fatal::Violation(_) => {
                 let peer = guest.link.peer;
-                if self.complaints.admits(now, peer.ip(), Subject::Violation) {
+                if self.log_throttle.allows(now, peer.ip(), Subject::Violation) {
                     warn!(%peer, "connection refused: {fatal}");
                 }
                 guest.link.end();
@@ -421,7 +421,7 @@ impl Acceptor {
                 let Some(guest) = self.guests.get_mut(key) else { return };
                 if let Err(Refusal { cqe, host, why }) = refused {
                     let peer = guest.link.peer;
-                    if self.complaints.admits(now, peer.ip(), Subject::Refused) {
+                    if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
                         let host = host.as_ref().map(Nqn::as_str);
                         warn!(%peer, host, status = %cqe.status(), "Connect refused: {why}");
                     }
@@ -510,7 +510,7 @@ impl Acceptor {
         let Some(guest) = self.guests.get(key) else { return };
         let peer = guest.link.peer;
         let is_last_word = !matches!(guest.stage, Stage::Refused);
-        if is_last_word && self.complaints.admits(now, peer.ip(), subject) {
+        if is_last_word && self.log_throttle.allows(now, peer.ip(), subject) {
             let host = match &guest.stage {
                 Stage::Leaving(departure) => Some(&*departure.host),
                 _ => None,
@@ -576,7 +576,7 @@ impl Acceptor {
             };
             self.close(now, key, Subject::Dropped, why);
         }
-        while let Some(Untold { address, subject, count }) = self.complaints.poll(now) {
+        while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {
             warn!(?address, "{subject}: {count} more in the last seconds");
         }
         if now >= self.next_stall_check {

@@ -23,7 +23,7 @@
 use super::Pipeline;
 use super::commands::Place;
 use crate::chain::Chain;
-use crate::complaints::Subject;
+use crate::log_throttle::Subject;
 use crate::slab::Key;
 use crate::switch::Work;
 use nvme::subsystem::IoOp;
@@ -72,7 +72,7 @@ impl Pipeline {
         self.held_links.push(&mut hold.held, io);
         hold.held_so_far += 1;
         let session = self.sessions.get(context.session).expect("a session outlives its IOs");
-        if hold.held_so_far == 1 && self.complaints.admits(now, session.peer.ip(), Subject::Held) {
+        if hold.held_so_far == 1 && self.log_throttle.allows(now, session.peer.ip(), Subject::Held) {
             let (peer, host, orphans) = (session.peer, session.admission.host(), hold.orphans);
             let (device, nsid) = (context.device, context.command.nsid);
             warn!(

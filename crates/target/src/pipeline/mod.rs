@@ -47,13 +47,13 @@ pub(crate) use peers::Peers;
 
 use crate::account::{Accounts, HostAccount};
 use crate::chain::Chains;
-use crate::complaints::{Complaints, Untold};
 use crate::config::Limits;
 use crate::connections::load::Load;
 use crate::connections::message::ToConnections;
 use crate::connections::{Connections, SocketEnd};
 use crate::device::Usage;
 use crate::histogram::Histogram;
+use crate::log_throttle::{LogThrottle, Suppressed};
 use crate::mailbox::{Inbox, Mailbox};
 use crate::memory::Memory;
 use crate::port::Port;
@@ -211,7 +211,7 @@ pub(crate) struct Pipeline {
     /// Whether memory of it has come back since the thirsty were last served.
     memory_came_back: bool,
     device_errors: u64,
-    complaints: Complaints,
+    log_throttle: LogThrottle,
     /// IOs that were too long on the device when that was last looked at.
     hung: usize,
     /// How late IOs were known to be over, on the device's clock.
@@ -270,7 +270,7 @@ impl Pipeline {
             thirsty: VecDeque::new(),
             memory_came_back: false,
             device_errors: 0,
-            complaints: Complaints::new(),
+            log_throttle: LogThrottle::new(),
             hung: 0,
             late: Histogram::default(),
             next_hang_check: Instant::ZERO,
@@ -332,7 +332,7 @@ impl Pipeline {
             .chain(self.switch.next_wake())
             .chain(self.connections.deadline())
             .chain(hangs)
-            .chain(self.complaints.deadline())
+            .chain(self.log_throttle.deadline())
             .chain(self.deferred.deadline())
             .min()
     }
@@ -526,10 +526,10 @@ impl Pipeline {
 
     /// Tells the numbers of what the log was spared.
     fn tell_untold(&mut self, now: Instant) {
-        if self.complaints.deadline().is_none_or(|at| now < at) {
+        if self.log_throttle.deadline().is_none_or(|at| now < at) {
             return;
         }
-        while let Some(Untold { address, subject, count }) = self.complaints.poll(now) {
+        while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {
             warn!(?address, device = %self.name, "{subject}: {count} more in the last seconds");
         }
     }

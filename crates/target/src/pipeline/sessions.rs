@@ -14,11 +14,11 @@ use super::message::Handover;
 use super::{Pipeline, queue_of};
 use crate::account::{ConnectionAccount, Permit};
 use crate::chain::Chain;
-use crate::complaints::Subject;
 use crate::connections::load::{self, Burden};
 use crate::connections::message::{Carry, News, ToConnections};
 use crate::connections::{Owner, Parsed, Sent, SocketEnd};
 use crate::link::Link;
+use crate::log_throttle::Subject;
 use crate::payload::Payload;
 use crate::replies::Backlog;
 use crate::slab::Key;
@@ -188,7 +188,7 @@ impl Pipeline {
                 session.queue_id = connected.queue_id;
                 self.queues_of.entry((subsystem, connected.controller_id)).or_default().push(key);
                 let thread = self.place(key);
-                if self.complaints.admits(now, peer.ip(), Subject::Connected) {
+                if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
                     let host = self.host_of(key);
                     let (controller, queue) = (connected.controller_id, connected.queue_id);
                     info!(%peer, %host, device = %self.name, controller, queue, thread, "connected");
@@ -202,7 +202,7 @@ impl Pipeline {
                 self.send_to(now, key, thread, carry);
             }
             Err(refusal) => {
-                if self.complaints.admits(now, peer.ip(), Subject::Refused) {
+                if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
                     let (host, status) = (self.host_of(key), refusal.status());
                     let names = |culprit: Culprit| refusal == culprit.refuse(refusal.cid());
                     if names(Culprit::HOST_ID) {
@@ -394,7 +394,7 @@ impl Pipeline {
     /// The transport has answered a command by itself.
     fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
         let Some(session) = self.sessions.get(key) else { return };
-        if self.complaints.admits(now, session.peer.ip(), Subject::Command) {
+        if self.log_throttle.allows(now, session.peer.ip(), Subject::Command) {
             let (peer, host, cid, opcode) = (session.peer, session.admission.host(), sqe.cid(), sqe.opcode());
             warn!(%peer, %host, cid, opcode, %status, "the transport refused a command");
         }
@@ -404,7 +404,7 @@ impl Pipeline {
     fn on_violated(&mut self, now: Instant, key: Key, fatal: &Fatal) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.backlog.commands.clear();
-        if self.complaints.admits(now, session.peer.ip(), Subject::Violation) {
+        if self.log_throttle.allows(now, session.peer.ip(), Subject::Violation) {
             warn!(peer = %session.peer, host = %session.admission.host(), "connection refused: {fatal}");
         }
     }
@@ -489,7 +489,7 @@ impl Pipeline {
         let (peer, host, unanswered) = (session.peer, session.admission.host(), session.ios);
         if !is_told
             && let Some(subject) = ending.subject()
-            && self.complaints.admits(now, peer.ip(), subject)
+            && self.log_throttle.allows(now, peer.ip(), subject)
         {
             match subject {
                 Subject::Ended => {

@@ -5,7 +5,7 @@
 //! what is beyond is counted, and told as one number when the period is over.
 //!
 //! ```text
-//!   admits(who, subject) ─ true ──► the caller writes its line
+//!   allows(who, subject) ─ true ──► the caller writes its line
 //!                        └ false ─► counted ──period over──► poll: "243 more lines about … from 10.0.0.7"
 //! ```
 //!
@@ -78,7 +78,7 @@ impl fmt::Display for Subject {
 
 /// What was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Untold {
+pub(crate) struct Suppressed {
     /// From where; `None` stands for many.
     pub(crate) address: Option<IpAddr>,
     /// About what.
@@ -90,25 +90,25 @@ pub(crate) struct Untold {
 #[derive(Default)]
 struct Account {
     written: u32,
-    untold: u32,
+    suppressed: u32,
 }
 
 /// The accounts of the present period.
-pub(crate) struct Complaints {
+pub(crate) struct LogThrottle {
     accounts: HashMap<(IpAddr, Subject), Account>,
     /// The end of the period; there is none while nothing was written.
     ends_at: Option<Instant>,
     /// Of the period that has ended.
-    untold: Vec<Untold>,
+    suppressed: Vec<Suppressed>,
 }
 
-impl Complaints {
-    pub(crate) fn new() -> Complaints {
-        Complaints { accounts: HashMap::new(), ends_at: None, untold: Vec::new() }
+impl LogThrottle {
+    pub(crate) fn new() -> LogThrottle {
+        LogThrottle { accounts: HashMap::new(), ends_at: None, suppressed: Vec::new() }
     }
 
     /// Whether a line may be written about what `who` did. Otherwise it is counted.
-    pub(crate) fn admits(&mut self, now: Instant, who: IpAddr, subject: Subject) -> bool {
+    pub(crate) fn allows(&mut self, now: Instant, who: IpAddr, subject: Subject) -> bool {
         self.end_period(now);
         self.ends_at.get_or_insert(now + PERIOD);
         let is_known = self.accounts.contains_key(&(who, subject));
@@ -118,7 +118,7 @@ impl Complaints {
         if admitted {
             account.written += 1;
         } else {
-            account.untold = account.untold.saturating_add(1);
+            account.suppressed = account.suppressed.saturating_add(1);
         }
         admitted
     }
@@ -129,9 +129,9 @@ impl Complaints {
     }
 
     /// The next number to be told.
-    pub(crate) fn poll(&mut self, now: Instant) -> Option<Untold> {
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Suppressed> {
         self.end_period(now);
-        self.untold.pop()
+        self.suppressed.pop()
     }
 
     fn end_period(&mut self, now: Instant) {
@@ -139,13 +139,13 @@ impl Complaints {
             return;
         }
         self.ends_at = None;
-        let accounts = self.accounts.drain().filter(|(_, account)| account.untold > 0);
-        self.untold.extend(accounts.map(|((who, subject), account)| Untold {
+        let accounts = self.accounts.drain().filter(|(_, account)| account.suppressed > 0);
+        self.suppressed.extend(accounts.map(|((who, subject), account)| Suppressed {
             address: (who != OTHERS).then_some(who),
             subject,
-            count: account.untold,
+            count: account.suppressed,
         }));
-        self.untold.sort_by_key(|untold| (untold.address, untold.subject));
+        self.suppressed.sort_by_key(|suppressed| (suppressed.address, suppressed.subject));
     }
 }
 
@@ -159,32 +159,33 @@ mod tests {
 
     #[test]
     fn a_storm_is_a_few_lines_and_a_number() {
-        let mut complaints = Complaints::new();
+        let mut log_throttle = LogThrottle::new();
         let start = Instant::ZERO;
-        let mut admit = |at, who, subject| u32::from(complaints.admits(at, who, subject));
+        let mut admit = |at, who, subject| u32::from(log_throttle.allows(at, who, subject));
         let written: u32 = (0..1000).map(|_| admit(start, address(1), Subject::Violation)).sum();
         assert_eq!(written, FAULTS_MAX);
         assert_eq!(admit(start, address(2), Subject::Violation), 1, "another address has its own lines");
         assert_eq!(admit(start, address(1), Subject::Ended), 1, "so has another subject");
-        assert_eq!(complaints.poll(start), None);
-        let end = complaints.deadline().expect("something was written");
-        let untold =
-            Untold { address: Some(address(1)), subject: Subject::Violation, count: 1000 - FAULTS_MAX };
-        assert_eq!(complaints.poll(end), Some(untold));
-        assert_eq!((complaints.poll(end), complaints.deadline()), (None, None));
-        assert!(complaints.admits(end, address(1), Subject::Violation), "a new period");
+        assert_eq!(log_throttle.poll(start), None);
+        let end = log_throttle.deadline().expect("something was written");
+        let suppressed =
+            Suppressed { address: Some(address(1)), subject: Subject::Violation, count: 1000 - FAULTS_MAX };
+        assert_eq!(log_throttle.poll(end), Some(suppressed));
+        assert_eq!((log_throttle.poll(end), log_throttle.deadline()), (None, None));
+        assert!(log_throttle.allows(end, address(1), Subject::Violation), "a new period");
     }
 
     #[test]
     fn a_storm_from_everywhere_is_bounded_too() {
-        let mut complaints = Complaints::new();
-        let written =
-            (0..100_000).filter(|n| complaints.admits(Instant::ZERO, address(*n), Subject::Dropped)).count();
+        let mut log_throttle = LogThrottle::new();
+        let written = (0..100_000)
+            .filter(|n| log_throttle.allows(Instant::ZERO, address(*n), Subject::Dropped))
+            .count();
         assert_eq!(written, ACCOUNTS_MAX + FAULTS_MAX as usize);
-        assert_eq!(complaints.accounts.len(), ACCOUNTS_MAX + 1);
-        let end = complaints.deadline().expect("something was written");
-        let untold = complaints.poll(end).expect("most are untold");
-        assert_eq!(untold.address, None);
-        assert_eq!(untold.count as usize, 100_000 - written);
+        assert_eq!(log_throttle.accounts.len(), ACCOUNTS_MAX + 1);
+        let end = log_throttle.deadline().expect("something was written");
+        let suppressed = log_throttle.poll(end).expect("most are suppressed");
+        assert_eq!(suppressed.address, None);
+        assert_eq!(suppressed.count as usize, 100_000 - written);
     }
 }
