@@ -8,16 +8,16 @@
 //!
 //! To start is to grow from nothing, so a target that was started and one that was reloaded are the same.
 //!
-//! Elsewhere: threads are `thread`, what runs is `estate`, what is new `growth`, what goes `reload`, what is erased then `wipe`,
+//! Elsewhere: threads are `thread`, what runs is `topology`, what is new `provisioning`, what goes `reload`, what is erased then `wipe`,
 //! what differs `change`.
 
 mod change;
 mod error;
-mod estate;
-mod growth;
 mod looking;
+mod provisioning;
 mod reload;
 mod thread;
+mod topology;
 mod wipe;
 
 pub use change::{Change, Subject};
@@ -36,13 +36,13 @@ use crate::pipeline::message::{Report, ToAcceptor, ToPipeline};
 use crate::policy::policy;
 use crate::state::StateThread;
 use crate::stats::Stats;
-use estate::Estate;
-use growth::{Growth, in_order, start_others};
+use provisioning::{Provisioning, in_order, start_others};
 use reload::Unfinished;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use thread::{Place, Thread};
+use topology::Topology;
 use tracing::{info, warn};
 use units::Nanos;
 use wipe::Wipes;
@@ -81,18 +81,18 @@ impl Server {
         let state =
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
         let survey = Survey::start().map_err(StartError::Thread)?;
-        let estate = Estate::new(start_acceptor(&config)?, start_others(&config)?, state, survey);
+        let topology = Topology::new(start_acceptor(&config)?, start_others(&config)?, state, survey);
         // On an error the handle is dropped, which ends the threads that run already.
         let mut handle = ServerHandle {
             config,
             addresses: Vec::new(),
-            estate,
+            topology,
             unfinished: Vec::new(),
             wipes: Wipes::default(),
         };
-        let growth = Growth::prepare(&handle.estate, &nothing, &handle.config)?;
-        growth.commit(&mut handle.estate, &handle.config)?;
-        handle.addresses = in_order(&handle.config, handle.estate.listeners.iter().copied());
+        let provisioning = Provisioning::prepare(&handle.topology, &nothing, &handle.config)?;
+        provisioning.commit(&mut handle.topology, &handle.config)?;
+        handle.addresses = in_order(&handle.config, handle.topology.listeners.iter().copied());
         let addresses = &handle.addresses;
         info!(?addresses, devices = handle.config.devices.len(), "the target accepts connections");
         Ok(handle)
@@ -140,7 +140,7 @@ const FLUSH_GRACE: Duration = Duration::from_secs(5);
 pub struct ServerHandle {
     config: Config,
     addresses: Vec<SocketAddr>,
-    estate: Estate,
+    topology: Topology,
     /// What was removed and has IOs under way.
     unfinished: Vec<Unfinished>,
     /// What was removed and is to be erased.
@@ -161,17 +161,17 @@ impl ServerHandle {
     /// How everybody fares. An SSD whose pipeline has ended is left out.
     pub fn stats(&self) -> Stats {
         let ask = |device: &crate::config::DeviceConfig| {
-            let (_, ssd) = self.estate.ssd(&device.name)?;
+            let (_, ssd) = self.topology.ssd(&device.name)?;
             let (answer, answered) = channel();
             ssd.thread.mailbox.post(ToPipeline::Stats(answer)).ok().map(|()| answered)
         };
         // All are asked before the first answer is awaited, so that the snapshots are close together.
         let answers: Vec<_> = self.config.devices.iter().filter_map(ask).collect();
-        let ask_other = |other: &estate::Other| {
+        let ask_other = |other: &topology::Other| {
             let (answer, answered) = channel();
             other.thread.mailbox.post(ToConnections::Stats(answer)).ok().map(|()| answered)
         };
-        let of_others: Vec<_> = self.estate.others.iter().filter_map(ask_other).collect();
+        let of_others: Vec<_> = self.topology.others.iter().filter_map(ask_other).collect();
         Stats {
             ssds: answers.into_iter().filter_map(|answered| answered.recv().ok()).collect(),
             threads: of_others.into_iter().filter_map(|answered| answered.recv().ok()).collect(),
@@ -190,8 +190,8 @@ impl ServerHandle {
         let config = &self.config.devices[device];
         let policy = policy(kind, config)
             .map_err(|error| StartError::Policy { device: config.name.clone(), error })?;
-        if let Some((slot, _)) = self.estate.ssd(&config.name) {
-            self.estate.change_ssd(slot, PipelineChange::Policy(policy));
+        if let Some((slot, _)) = self.topology.ssd(&config.name) {
+            self.topology.change_ssd(slot, PipelineChange::Policy(policy));
         }
         Ok(())
     }
@@ -199,27 +199,27 @@ impl ServerHandle {
     /// What stops the target at once, from any thread. It reaches what runs now, not what a later reload brings.
     pub fn stopper(&self) -> Stopper {
         let mut pipelines = Peers::default();
-        for (slot, ssd) in self.estate.running() {
+        for (slot, ssd) in self.topology.running() {
             pipelines.set(slot, Some(ssd.thread.mailbox.clone()));
         }
-        let others = self.estate.others.iter().map(|other| other.thread.mailbox.clone()).collect();
-        Stopper { acceptor: self.estate.acceptor.mailbox.clone(), pipelines, others }
+        let others = self.topology.others.iter().map(|other| other.thread.mailbox.clone()).collect();
+        Stopper { acceptor: self.topology.acceptor.mailbox.clone(), pipelines, others }
     }
 
     /// Ends the target: accepts no more, answers the commands that came, flushes the devices, closes. What is not done after
     /// `limit` is given up.
     pub fn shutdown(mut self, limit: Duration) -> Shutdown {
         let deadline = Instant::now() + limit;
-        let estate = &self.estate;
-        let pipelines = || estate.running().map(|(_, ssd)| &ssd.thread);
-        let others = || estate.others.iter().map(|other| &other.thread);
-        estate.acceptor.mailbox.tell(ToAcceptor::Drain);
+        let topology = &self.topology;
+        let pipelines = || topology.running().map(|(_, ssd)| &ssd.thread);
+        let others = || topology.others.iter().map(|other| &other.thread);
+        topology.acceptor.mailbox.tell(ToAcceptor::Drain);
         // What other threads have read is where it is to be answered before pipelines look whether all is.
         others().for_each(|thread| thread.mailbox.tell(ToConnections::Drain));
         let loud = others().filter(|thread| !thread.await_report(Report::Quiet, deadline)).count();
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Drain));
         // Everybody is waited for, also after one that was not in time: the others' answers and flushes are their own.
-        let acceptor = estate.acceptor.await_report(Report::Drained, deadline);
+        let acceptor = topology.acceptor.await_report(Report::Drained, deadline);
         let late = pipelines().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
         others().for_each(|thread| thread.mailbox.tell(ToConnections::Finish));
         let unsent = others().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
@@ -239,7 +239,7 @@ impl Drop for ServerHandle {
     /// Stops every thread and waits for its end.
     fn drop(&mut self) {
         self.stopper().stop();
-        self.estate.join();
+        self.topology.join();
     }
 }
 

@@ -14,8 +14,8 @@
 //!        no IO of a removed namespace reaches its blocks later (`blocks_change_hands_without_a_stray_write`, ibidem).
 
 use super::change::{Change, Sizes, changes};
-use super::estate::Estate;
-use super::growth::{Growth, Resized, in_order};
+use super::provisioning::{Provisioning, Resized, in_order};
+use super::topology::Topology;
 use super::{ServerHandle, StartError};
 use crate::acceptor;
 use crate::assemble;
@@ -93,26 +93,27 @@ impl ServerHandle {
     pub fn reload(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
         config.judge().map_err(ReloadError::Config)?;
         let deadline = Instant::now() + limit;
-        let problems = transition::problems(&self.config, &config, |nqn| self.estate.home_of(nqn));
+        let problems = transition::problems(&self.config, &config, |nqn| self.topology.home_of(nqn));
         if !problems.is_empty() {
             return Err(ReloadError::Config(ConfigError::Wrong { file: None, problems }));
         }
-        let growth = Growth::prepare(&self.estate, &self.config, &config).map_err(ReloadError::New)?;
-        let before = Measured::of(&self.estate, &self.config);
+        let provisioning =
+            Provisioning::prepare(&self.topology, &self.config, &config).map_err(ReloadError::New)?;
+        let before = Measured::of(&self.topology, &self.config);
         let old = self.config.clone();
-        self.retire(&growth, &config)?;
+        self.retire(&provisioning, &config)?;
         self.await_unfinished(deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
-        self.wipes.start(&self.estate);
+        self.wipes.start(&self.topology);
         self.release_reservations(&old, &config, deadline)
             .map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         self.wipes.await_needed(&config, limit, deadline)?;
         self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
-        let listening = growth.commit(&mut self.estate, &config);
+        let listening = provisioning.commit(&mut self.topology, &config);
         // The acceptor passes shares on to the pipelines.
-        self.estate.await_acceptor();
-        self.estate.await_ssds();
-        self.addresses = in_order(&config, self.estate.listeners.iter().copied());
-        let after = Measured::of(&self.estate, &config);
+        self.topology.await_acceptor();
+        self.topology.await_ssds();
+        self.addresses = in_order(&config, self.topology.listeners.iter().copied());
+        let after = Measured::of(&self.topology, &config);
         let changes = changes((&old, &before), (&config, &after));
         self.config = config;
         for Change { subject, name, from, to } in &changes {
@@ -122,32 +123,32 @@ impl ServerHandle {
     }
 
     /// Takes away what `new` has no more, but for devices; hosts see it gone when this returns.
-    fn retire(&mut self, growth: &Growth, new: &Config) -> Result<(), ReloadError> {
+    fn retire(&mut self, provisioning: &Provisioning, new: &Config) -> Result<(), ReloadError> {
         let kept = kept(&self.config, new);
-        let addresses = in_order(&kept, self.estate.listeners.iter().copied());
+        let addresses = in_order(&kept, self.topology.listeners.iter().copied());
         let records = assemble::discovery_records(&kept, &addresses).map_err(|error| {
             ReloadError::New(StartError::Subsystem { nqn: "discovery".to_owned(), error })
         })?;
-        let estate = &mut self.estate;
-        estate.change_acceptor(acceptor::Change::Directory { routes: estate.routes(&kept), records });
-        for listening in &estate.listeners {
+        let topology = &mut self.topology;
+        topology.change_acceptor(acceptor::Change::Directory { routes: topology.routes(&kept), records });
+        for listening in &topology.listeners {
             if !addresses.contains(&listening.address) {
-                estate.change_acceptor(acceptor::Change::Unlisten(listening.address));
+                topology.change_acceptor(acceptor::Change::Unlisten(listening.address));
             }
         }
-        estate.listeners.retain(|listening| addresses.contains(&listening.address));
+        topology.listeners.retain(|listening| addresses.contains(&listening.address));
         // Afterwards nobody is on the way to what is removed who has not arrived there.
-        estate.await_acceptor();
-        for (slot, home, hosts) in &growth.hosts {
-            estate.change_ssd(*home, PipelineChange::Hosts { slot: *slot, hosts: hosts.clone() });
+        topology.await_acceptor();
+        for (slot, home, hosts) in &provisioning.hosts {
+            topology.change_ssd(*home, PipelineChange::Hosts { slot: *slot, hosts: hosts.clone() });
         }
         for subsystem in &self.config.subsystems {
-            let Some((slot, served)) = estate.served(&subsystem.nqn) else { continue };
+            let Some((slot, served)) = topology.served(&subsystem.nqn) else { continue };
             let home = served.home;
             let Some(staying) = kept.subsystem(&subsystem.nqn) else {
                 let (done, is_done) = channel();
-                estate.change_ssd(home, PipelineChange::SubsystemRemoved { slot, done });
-                estate.subsystems[slot] = None;
+                topology.change_ssd(home, PipelineChange::SubsystemRemoved { slot, done });
+                topology.subsystems[slot] = None;
                 let what = format!("subsystem {}", subsystem.nqn);
                 self.unfinished.push(Unfinished { what, done: is_done });
                 continue;
@@ -156,22 +157,22 @@ impl ServerHandle {
                 let nsid = namespace.nsid;
                 if staying.namespaces.iter().all(|other| other.nsid != nsid) {
                     let (done, is_done) = channel();
-                    estate.change_ssd(home, PipelineChange::NamespaceRemoved { slot, nsid, done });
+                    topology.change_ssd(home, PipelineChange::NamespaceRemoved { slot, nsid, done });
                     let what = format!("namespace {nsid} of {}", subsystem.nqn);
                     self.unfinished.push(Unfinished { what, done: is_done });
                 }
             }
         }
-        for &Resized { subsystem: slot, home, nsid, blocks, is_smaller } in &growth.resized {
+        for &Resized { subsystem: slot, home, nsid, blocks, is_smaller } in &provisioning.resized {
             if is_smaller {
                 let (done, is_done) = channel();
-                estate.change_ssd(home, PipelineChange::NamespaceResized { slot, nsid, blocks, done });
+                topology.change_ssd(home, PipelineChange::NamespaceResized { slot, nsid, blocks, done });
                 let what = format!("the end of namespace {nsid}");
                 self.unfinished.push(Unfinished { what, done: is_done });
             }
         }
-        estate.await_ssds();
-        self.wipes.note(&self.estate, &self.config, &kept);
+        topology.await_ssds();
+        self.wipes.note(&self.topology, &self.config, &kept);
         self.config = kept;
         Ok(())
     }
@@ -192,7 +193,7 @@ impl ServerHandle {
 
     /// Other targets may have the reservations of the namespaces that have gone. What was to be stored of them is stored then.
     fn release_reservations(&self, old: &Config, new: &Config, deadline: Instant) -> Result<(), String> {
-        let Some(keeper) = self.estate.keeper() else { return Ok(()) };
+        let Some(keeper) = self.topology.keeper() else { return Ok(()) };
         if !keeper.barrier(deadline) {
             return Err("what is stored of its reservations".to_owned());
         }
@@ -212,19 +213,19 @@ impl ServerHandle {
 
     /// Ends the threads of devices that `new` has no more. No namespace lies on them now. The error is the one that is stuck.
     fn retire_devices(&mut self, new: &Config, deadline: Instant) -> Result<(), String> {
-        let estate = &mut self.estate;
-        for slot in 0..estate.ssds.len() {
-            let is_gone = |ssd: &mut super::estate::Ssd| new.device_index(&ssd.name).is_none();
-            let Some(mut ssd) = estate.ssds[slot].take_if(is_gone) else { continue };
+        let topology = &mut self.topology;
+        for slot in 0..topology.ssds.len() {
+            let is_gone = |ssd: &mut super::topology::Ssd| new.device_index(&ssd.name).is_none();
+            let Some(mut ssd) = topology.ssds[slot].take_if(is_gone) else { continue };
             self.config.devices.retain(|device| device.name != ssd.name);
-            estate.change_acceptor(acceptor::Change::Pipeline { slot, mailbox: None });
-            for (other, _) in estate.running() {
-                estate.change_ssd(other, PipelineChange::Peer { slot, mailbox: None });
+            topology.change_acceptor(acceptor::Change::Pipeline { slot, mailbox: None });
+            for (other, _) in topology.running() {
+                topology.change_ssd(other, PipelineChange::Peer { slot, mailbox: None });
             }
             ssd.thread.mailbox.tell(ToPipeline::Finish);
             let has_ended = ssd.thread.await_report(Report::Ended, deadline);
             // Whatever it had to tell them, it has told by now.
-            estate.introduce(slot, None);
+            topology.introduce(slot, None);
             if !has_ended {
                 error!(device = %ssd.name, "the device was removed, but its last flush does not end");
                 ssd.thread.mailbox.tell(ToPipeline::Stop);
@@ -271,12 +272,12 @@ struct Measured {
 }
 
 impl Measured {
-    fn of(estate: &Estate, config: &Config) -> Measured {
-        let devices = estate.running().map(|(_, ssd)| (ssd.name.clone(), ssd.facts.size)).collect();
+    fn of(topology: &Topology, config: &Config) -> Measured {
+        let devices = topology.running().map(|(_, ssd)| (ssd.name.clone(), ssd.facts.size)).collect();
         let mut namespaces = HashMap::new();
         for subsystem in &config.subsystems {
             for namespace in &subsystem.namespaces {
-                if let Some(size) = estate.size_of(namespace) {
+                if let Some(size) = topology.size_of(namespace) {
                     namespaces.insert((subsystem.nqn.clone(), namespace.nsid), size);
                 }
             }

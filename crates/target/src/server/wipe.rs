@@ -13,7 +13,7 @@
 //! Elsewhere: the erasing is `pipeline::wipe`.
 
 use super::ReloadError;
-use super::estate::Estate;
+use super::topology::Topology;
 use crate::config::{Config, NamespaceConfig};
 use crate::pipeline::change::Change;
 use crate::switch::{ByteRange, Failure};
@@ -45,7 +45,7 @@ pub(super) struct Wipes(Vec<Wipe>);
 
 impl Wipes {
     /// Notes what namespaces lose that `before` has and `kept` has not, or has smaller, where they are to be erased.
-    pub(super) fn note(&mut self, estate: &Estate, before: &Config, kept: &Config) {
+    pub(super) fn note(&mut self, topology: &Topology, before: &Config, kept: &Config) {
         for subsystem in &before.subsystems {
             for namespace in &subsystem.namespaces {
                 let nsid = namespace.nsid;
@@ -54,7 +54,8 @@ impl Wipes {
                 if !staying.unwrap_or(namespace).wipe_on_remove {
                     continue;
                 }
-                let (from, to) = (staying.map_or(0, |now| length(estate, now)), length(estate, namespace));
+                let (from, to) =
+                    (staying.map_or(0, |now| length(topology, now)), length(topology, namespace));
                 if from < to {
                     let range = ByteRange { offset: namespace.offset.get() + from, length: to - from };
                     let part = if staying.is_some() { "the end of " } else { "" };
@@ -66,7 +67,7 @@ impl Wipes {
     }
 
     /// Begins those that are not under way. No IO of the old owners can come any more.
-    pub(super) fn start(&mut self, estate: &Estate) {
+    pub(super) fn start(&mut self, topology: &Topology) {
         self.look();
         for Wipe { what, device, range, state } in &mut self.0 {
             if matches!(state, State::UnderWay(_)) {
@@ -75,8 +76,8 @@ impl Wipes {
             let size = Bytes(range.length);
             info!(%device, removed = what, %size, offset = range.offset, "its blocks are being erased");
             let (done, is_done) = channel();
-            if let Some((slot, _)) = estate.ssd(device) {
-                estate.change_ssd(slot, Change::Wipe { range: *range, what: what.clone(), done });
+            if let Some((slot, _)) = topology.ssd(device) {
+                topology.change_ssd(slot, Change::Wipe { range: *range, what: what.clone(), done });
             }
             *state = State::UnderWay(is_done);
         }
@@ -153,8 +154,8 @@ impl Wipe {
 }
 
 /// How much of its device hosts can reach by a namespace.
-fn length(estate: &Estate, namespace: &NamespaceConfig) -> u64 {
-    let size = estate.size_of(namespace).unwrap_or(Bytes::ZERO).get();
+fn length(topology: &Topology, namespace: &NamespaceConfig) -> u64 {
+    let size = topology.size_of(namespace).unwrap_or(Bytes::ZERO).get();
     size - size % u64::from(namespace.block_size)
 }
 

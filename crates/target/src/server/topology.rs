@@ -25,7 +25,7 @@ use units::Bytes;
 const CHANGE_GRACE: Duration = Duration::from_secs(10);
 
 /// Everything that runs.
-pub(super) struct Estate {
+pub(super) struct Topology {
     pub(super) acceptor: Thread<ToAcceptor>,
     /// Threads that have connections and no SSD: as many as at the start, for as long as the target runs.
     pub(super) others: Vec<Other>,
@@ -70,15 +70,15 @@ pub(super) struct Listening {
     pub(super) address: SocketAddr,
 }
 
-impl Estate {
+impl Topology {
     /// The acceptor, and threads for connections.
     pub(super) fn new(
         acceptor: Thread<ToAcceptor>,
         others: Vec<Other>,
         state: Option<StateThread>,
         survey: Survey,
-    ) -> Estate {
-        Estate {
+    ) -> Topology {
+        Topology {
             acceptor,
             others,
             state,

@@ -5,12 +5,12 @@
 //!   commit:  everybody is told of everybody ─► subsystems, namespaces ─► the acceptor lets hosts in            may not
 //! ```
 //!
-//! Nothing that runs notices `prepare`. A growth that was prepared and is dropped leaves nothing behind.
+//! Nothing that runs notices `prepare`. A provisioning that was prepared and is dropped leaves nothing behind.
 
 use super::StartError;
-use super::estate::{Estate, Listening, Other, Served, Ssd};
 use super::looking;
 use super::thread::{Place, Thread};
+use super::topology::{Listening, Other, Served, Ssd, Topology};
 use crate::acceptor;
 use crate::assemble::{self, Devices, SubsystemError};
 use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, Overcommit, SubsystemConfig};
@@ -38,7 +38,7 @@ use std::sync::mpsc::channel;
 use tracing::{error, info, warn};
 
 /// Everything that is new, ready to be put to use.
-pub(super) struct Growth {
+pub(super) struct Provisioning {
     ssds: Vec<(usize, Ssd)>,
     /// SSDs that are of another size now.
     facts: Vec<(usize, Facts)>,
@@ -75,18 +75,22 @@ pub(super) struct Resized {
     pub(super) is_smaller: bool,
 }
 
-impl Growth {
-    /// Makes everything that `new` has and `old`, by which `estate` runs, has not.
-    pub(super) fn prepare(estate: &Estate, old: &Config, new: &Config) -> Result<Growth, StartError> {
+impl Provisioning {
+    /// Makes everything that `new` has and `old`, by which `topology` runs, has not.
+    pub(super) fn prepare(
+        topology: &Topology,
+        old: &Config,
+        new: &Config,
+    ) -> Result<Provisioning, StartError> {
         let mut facts: HashMap<&str, (usize, Facts)> = HashMap::new();
         let mut opened = Vec::new();
         let mut resized_devices = Vec::new();
         let mut policies = Vec::new();
-        let mut slots = free_slots(&estate.ssds);
+        let mut slots = free_slots(&topology.ssds);
         for config in &new.devices {
             let name = || config.name.clone();
             let failed = |error| StartError::Device { device: name(), error };
-            if let Some((slot, ssd)) = estate.ssd(&config.name) {
+            if let Some((slot, ssd)) = topology.ssd(&config.name) {
                 let before = &old.devices[old.device_index(&config.name).expect("it runs by this")];
                 let mut known = ssd.facts.clone();
                 if may_have_another_size(&before.kind, &config.kind) {
@@ -109,12 +113,12 @@ impl Growth {
         if !opened.is_empty() || !resized_devices.is_empty() {
             check_space(new)?;
         }
-        let listeners = bind_new(estate, new)?;
+        let listeners = bind_new(topology, new)?;
         let named = |subsystem: &SubsystemConfig| {
             let nqn = subsystem.nqn.clone();
             move |error: SubsystemError| StartError::Subsystem { nqn, error }
         };
-        let mut growth = Growth {
+        let mut provisioning = Provisioning {
             ssds: Vec::new(),
             facts: resized_devices,
             policies,
@@ -126,44 +130,48 @@ impl Growth {
             records: Vec::new(),
             limits: None,
         };
-        let mut slots = free_slots(&estate.subsystems);
+        let mut slots = free_slots(&topology.subsystems);
         for subsystem in &new.subsystems {
-            if let Some((slot, served)) = estate.served(&subsystem.nqn) {
+            if let Some((slot, served)) = topology.served(&subsystem.nqn) {
                 let before = old.subsystem(&subsystem.nqn).expect("it is served by this");
-                let grown = growth.grow(estate, (before, subsystem), (slot, served.home), &facts);
+                let grown = provisioning.grow(topology, (before, subsystem), (slot, served.home), &facts);
                 grown.map_err(named(subsystem))?;
                 for namespace in &subsystem.namespaces {
                     if before.namespaces.iter().all(|other| other.nsid != namespace.nsid) {
                         // It is read again when the namespace comes; a file that cannot be read is to be found now.
-                        estate.stored(&subsystem.nqn, namespace).map_err(StartError::State)?;
+                        topology.stored(&subsystem.nqn, namespace).map_err(StartError::State)?;
                     }
                 }
             } else {
                 let mut home = assemble::home(new, subsystem, &facts).map_err(named(subsystem))?;
-                restore(estate, subsystem, &mut home)?;
+                restore(topology, subsystem, &mut home)?;
                 let slot = slots.next().expect("there is no end of slots");
                 let &(thread, _) = &facts[&*subsystem.namespaces[0].device];
-                growth.subsystems.push((slot, Served { nqn: subsystem.nqn.clone(), home: thread }, home));
+                provisioning.subsystems.push((
+                    slot,
+                    Served { nqn: subsystem.nqn.clone(), home: thread },
+                    home,
+                ));
             }
         }
-        growth.records = assemble::discovery_records(new, &growth.addresses(estate, new))
+        provisioning.records = assemble::discovery_records(new, &provisioning.addresses(topology, new))
             .map_err(|error| StartError::Subsystem { nqn: "discovery".to_owned(), error })?;
-        let memory = Memory::divide(&new.limits, new.devices.len(), estate.others.len());
+        let memory = Memory::divide(&new.limits, new.devices.len(), topology.others.len());
         let is_shared_anew = old.devices.len() != new.devices.len() && !old.devices.is_empty();
-        growth.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
+        provisioning.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
         for (slot, config, open, policy) in opened {
             let facts = open.facts.clone();
-            let keeper = estate.keeper().cloned();
-            let thread = start_pipeline(new, config, (slot, open, policy), (estate, keeper), memory.0)?;
-            growth.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
+            let keeper = topology.keeper().cloned();
+            let thread = start_pipeline(new, config, (slot, open, policy), (topology, keeper), memory.0)?;
+            provisioning.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
         }
-        Ok(growth)
+        Ok(provisioning)
     }
 
     /// Notes what is different in a subsystem that stays.
     fn grow(
         &mut self,
-        estate: &Estate,
+        topology: &Topology,
         (before, now): (&SubsystemConfig, &SubsystemConfig),
         (subsystem, home): (usize, usize),
         devices: &Devices<'_>,
@@ -171,7 +179,7 @@ impl Growth {
         if before.hosts != now.hosts {
             self.hosts.push((subsystem, home, assemble::access(&now.hosts)?));
         }
-        let old_devices = estate.devices();
+        let old_devices = topology.devices();
         for namespace in &now.namespaces {
             let nsid = namespace.nsid;
             let (info, placement) = assemble::place(&now.nqn, namespace, devices)?;
@@ -191,70 +199,70 @@ impl Growth {
     }
 
     /// Where hosts will connect, in the order of the configuration.
-    pub(super) fn addresses(&self, estate: &Estate, config: &Config) -> Vec<SocketAddr> {
+    pub(super) fn addresses(&self, topology: &Topology, config: &Config) -> Vec<SocketAddr> {
         let new = self.listeners.iter().map(|(listening, _)| *listening);
-        in_order(config, estate.listeners.iter().copied().chain(new))
+        in_order(config, topology.listeners.iter().copied().chain(new))
     }
 
     /// Puts it all to use.
     ///
     /// # Errors
     /// An address cannot be listened on after all. Everything else has been done.
-    pub(super) fn commit(mut self, estate: &mut Estate, new: &Config) -> Result<(), StartError> {
+    pub(super) fn commit(mut self, topology: &mut Topology, new: &Config) -> Result<(), StartError> {
         for (slot, ssd) in self.ssds.drain(..) {
             let mailbox = ssd.thread.mailbox.clone();
-            estate.change_acceptor(acceptor::Change::Pipeline { slot, mailbox: Some(mailbox.clone()) });
-            estate.introduce(slot, Some(&mailbox));
-            put(&mut estate.ssds, slot, ssd);
-            for (other, ssd) in estate.running().filter(|(other, _)| *other != slot) {
+            topology.change_acceptor(acceptor::Change::Pipeline { slot, mailbox: Some(mailbox.clone()) });
+            topology.introduce(slot, Some(&mailbox));
+            put(&mut topology.ssds, slot, ssd);
+            for (other, ssd) in topology.running().filter(|(other, _)| *other != slot) {
                 let theirs = Some(ssd.thread.mailbox.clone());
-                estate.change_ssd(slot, Change::Peer { slot: other, mailbox: theirs });
-                estate.change_ssd(other, Change::Peer { slot, mailbox: Some(mailbox.clone()) });
+                topology.change_ssd(slot, Change::Peer { slot: other, mailbox: theirs });
+                topology.change_ssd(other, Change::Peer { slot, mailbox: Some(mailbox.clone()) });
             }
             // So that it knows of its peers' slots below its own.
-            estate.change_ssd(slot, Change::Peer { slot, mailbox: Some(mailbox) });
+            topology.change_ssd(slot, Change::Peer { slot, mailbox: Some(mailbox) });
         }
         // A pipeline has to know the tenants before another sends it their IOs.
-        estate.await_acceptor();
+        topology.await_acceptor();
         for (slot, facts) in self.facts.drain(..) {
-            if let Some(ssd) = &mut estate.ssds[slot] {
+            if let Some(ssd) = &mut topology.ssds[slot] {
                 ssd.facts = facts;
             }
         }
         for (slot, policy) in self.policies.drain(..) {
-            estate.change_ssd(slot, Change::Policy(policy));
+            topology.change_ssd(slot, Change::Policy(policy));
         }
         if let Some((memory, of_others)) = self.limits {
-            estate.change_others(|| message::Change::Limits {
+            topology.change_others(|| message::Change::Limits {
                 limits: new.limits.clone(),
                 memory: of_others.arrivals,
             });
-            estate.change_acceptor(acceptor::Change::Limits(new.limits.clone()));
-            for (slot, _) in estate.running() {
-                estate.change_ssd(slot, Change::Limits { limits: new.limits.clone(), memory });
+            topology.change_acceptor(acceptor::Change::Limits(new.limits.clone()));
+            for (slot, _) in topology.running() {
+                topology.change_ssd(slot, Change::Limits { limits: new.limits.clone(), memory });
             }
         }
         let named = Arc::new(new.named_hosts());
-        for (slot, _) in estate.running() {
-            estate.change_ssd(slot, Change::Named(Arc::clone(&named)));
+        for (slot, _) in topology.running() {
+            topology.change_ssd(slot, Change::Named(Arc::clone(&named)));
         }
-        estate.change_others(|| message::Change::Named(Arc::clone(&named)));
-        estate.change_acceptor(acceptor::Change::Named(named));
-        estate.change_acceptor(acceptor::Change::Tenants(new.tenants.clone()));
+        topology.change_others(|| message::Change::Named(Arc::clone(&named)));
+        topology.change_acceptor(acceptor::Change::Named(named));
+        topology.change_acceptor(acceptor::Change::Tenants(new.tenants.clone()));
         for (slot, served, home) in self.subsystems.drain(..) {
-            home.usages.values().for_each(|usage| estate.survey.watch(Arc::downgrade(usage)));
-            estate.change_ssd(served.home, Change::SubsystemAdded { slot, home: Box::new(home) });
-            put(&mut estate.subsystems, slot, served);
+            home.usages.values().for_each(|usage| topology.survey.watch(Arc::downgrade(usage)));
+            topology.change_ssd(served.home, Change::SubsystemAdded { slot, home: Box::new(home) });
+            put(&mut topology.subsystems, slot, served);
         }
         for NewNamespace { subsystem: slot, home, info, placement, usage, nqn, config } in
             self.namespaces.drain(..)
         {
             let nsid = config.nsid;
-            usage.iter().for_each(|usage| estate.survey.watch(Arc::downgrade(usage)));
-            match estate.stored(&nqn, &config) {
+            usage.iter().for_each(|usage| topology.survey.watch(Arc::downgrade(usage)));
+            match topology.stored(&nqn, &config) {
                 Ok(saved) => {
                     let change = Change::NamespaceAdded { slot, nsid, info, placement, usage, saved };
-                    estate.change_ssd(home, change);
+                    topology.change_ssd(home, change);
                 }
                 // It could be read a moment ago.
                 Err(error) => error!(nsid, subsystem = nqn, %error, "the namespace is not served"),
@@ -263,16 +271,16 @@ impl Growth {
         for &Resized { subsystem: slot, home, nsid, blocks, is_smaller } in &self.resized {
             if !is_smaller {
                 let (done, _) = channel();
-                estate.change_ssd(home, Change::NamespaceResized { slot, nsid, blocks, done });
+                topology.change_ssd(home, Change::NamespaceResized { slot, nsid, blocks, done });
             }
         }
-        let (routes, records) = (estate.routes(new), std::mem::take(&mut self.records));
-        estate.change_acceptor(acceptor::Change::Directory { routes, records });
-        self.listeners.drain(..).try_for_each(|(listening, listener)| listen(estate, listening, listener))
+        let (routes, records) = (topology.routes(new), std::mem::take(&mut self.records));
+        topology.change_acceptor(acceptor::Change::Directory { routes, records });
+        self.listeners.drain(..).try_for_each(|(listening, listener)| listen(topology, listening, listener))
     }
 }
 
-impl Drop for Growth {
+impl Drop for Provisioning {
     /// Threads that were started in vain end.
     fn drop(&mut self) {
         for (_, mut ssd) in self.ssds.drain(..) {
@@ -293,10 +301,10 @@ pub(super) fn in_order(config: &Config, listening: impl Iterator<Item = Listenin
 }
 
 /// Gives the namespaces of a new subsystem the reservations that were stored of them.
-fn restore(estate: &Estate, subsystem: &SubsystemConfig, home: &mut Home) -> Result<(), StartError> {
+fn restore(topology: &Topology, subsystem: &SubsystemConfig, home: &mut Home) -> Result<(), StartError> {
     for namespace in &subsystem.namespaces {
         let nsid = namespace.nsid;
-        if let Some(saved) = estate.stored(&subsystem.nqn, namespace).map_err(StartError::State)? {
+        if let Some(saved) = topology.stored(&subsystem.nqn, namespace).map_err(StartError::State)? {
             let (registrants, generation) = (saved.registrants.len(), saved.generation);
             home.subsystem.restore_reservations(nsid, saved).expect("it was checked when it was read");
             info!(subsystem = subsystem.nqn, nsid, registrants, generation, "reservations were restored");
@@ -305,19 +313,19 @@ fn restore(estate: &Estate, subsystem: &SubsystemConfig, home: &mut Home) -> Res
     Ok(())
 }
 
-fn listen(estate: &mut Estate, listening: Listening, listener: TcpListener) -> Result<(), StartError> {
+fn listen(topology: &mut Topology, listening: Listening, listener: TcpListener) -> Result<(), StartError> {
     let address = listening.address;
     let (answer, answered) = channel();
-    estate.change_acceptor(acceptor::Change::Listen { address, listener, answer });
+    topology.change_acceptor(acceptor::Change::Listen { address, listener, answer });
     let result = answered.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
     result.map_err(|error| StartError::Listen { address, error })?;
-    estate.listeners.push(listening);
+    topology.listeners.push(listening);
     Ok(())
 }
 
 /// Sockets for those addresses of `config` that are not listened on.
-fn bind_new(estate: &Estate, config: &Config) -> Result<Vec<(Listening, TcpListener)>, StartError> {
-    let mut known: Vec<SocketAddr> = estate.listeners.iter().map(|listening| listening.asked).collect();
+fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpListener)>, StartError> {
+    let mut known: Vec<SocketAddr> = topology.listeners.iter().map(|listening| listening.asked).collect();
     let mut bound = Vec::new();
     for &asked in &config.listen {
         if let Some(index) = known.iter().position(|other| *other == asked) {
@@ -365,14 +373,14 @@ fn start_pipeline(
     config: &Config,
     device: &DeviceConfig,
     (index, open, policy): (usize, OpenDevice, Box<dyn Policy>),
-    (estate, keeper): (&Estate, Option<Keeper>),
+    (topology, keeper): (&Topology, Option<Keeper>),
     memory: Memory,
 ) -> Result<Thread<ToPipeline>, StartError> {
     let name = device.name.clone();
     let limits = config.limits.clone();
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
     let others: Vec<_> =
-        estate.others.iter().map(|other| (other.thread.mailbox.clone(), other.load.clone())).collect();
+        topology.others.iter().map(|other| (other.thread.mailbox.clone(), other.load.clone())).collect();
     let spin = looking::moment(config.spin, config.devices.len() + others.len());
     Thread::start(config.backend, spin, format!("ssd {name}"), start, move |place, device| {
         let Place { reactor, inbox, reports, .. } = place;
