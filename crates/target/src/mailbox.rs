@@ -3,7 +3,7 @@
 //! The queue itself has no bound; what may be in it has, by the rules of who posts: an IO for another SSD is posted only
 //! while fewer than `pipeline::REMOTE_OUTSTANDING_MAX` of its kind are unanswered, a hand-over only within the connection
 //! limit, whoever asks for a snapshot waits for the answer, and commands and their answers are bounded by the entries of queues.
-//! What there is much of goes in batches (`port`).
+//! What there is much of goes in batches (`outbox`).
 //!
 //! Holds: in every interleaving with a few forced switches, every message that was accepted is taken once, in the order of its sender, and no owner
 //!        sleeps over one (`interleavings`, by loom on this very code).

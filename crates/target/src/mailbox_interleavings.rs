@@ -3,11 +3,11 @@
 //! The waker is a bell that ends its owner's sleep, which is what `reactor::Waker` promises (and what its own tests check).
 
 use super::*;
+use crate::outbox::{Batched, Outboxes};
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::ToAcceptor;
 use crate::pipeline::window::Window;
 use crate::places::Charged;
-use crate::port::{Batched, Port};
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;
 
@@ -287,17 +287,17 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
             assert!(taken.iter().all(|batch| batch.len() == 2), "whole: {taken:?}");
             taken.concat()
         });
-        let mut port: Port<Parcel, Explored> = Port::new();
-        port.set(1, Some(mailbox));
+        let mut outboxes: Outboxes<Parcel, Explored> = Outboxes::new();
+        outboxes.set(1, Some(mailbox));
         let mut lost = Vec::new();
         for first in [0, 2] {
             for number in [first, first + 1] {
-                port.push(1, Parcel::One(number)).expect("somebody is there");
+                outboxes.push(1, Parcel::One(number)).expect("somebody is there");
             }
-            port.flush(|slot, message| {
+            outboxes.flush(|slot, message| {
                 lost.extend(message.numbers().into_iter().map(|number| (slot, number)))
             });
-            assert!(!port.is_filled());
+            assert!(!outboxes.is_filled());
         }
         let taken = other.join().expect("nobody panics");
         // What was accepted and not taken went with the mailbox.
@@ -315,14 +315,14 @@ fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() 
         let (to_pipeline, mut pipeline) = Owner::<Parcel>::new();
         let (to_thread, mut connections) = Owner::<Parcel>::new();
         let thread = thread::spawn(move || {
-            let mut port: Port<Parcel, Explored> = Port::new();
-            port.set(0, Some(to_pipeline));
+            let mut outboxes: Outboxes<Parcel, Explored> = Outboxes::new();
+            outboxes.set(0, Some(to_pipeline));
             // A command comes from its socket in the turn in which the request to cancel it may come.
-            port.push(0, Parcel::One(1)).expect("somebody is there");
-            port.flush(|_, _| unreachable!("the pipeline waits"));
+            outboxes.push(0, Parcel::One(1)).expect("somebody is there");
+            outboxes.flush(|_, _| unreachable!("the pipeline waits"));
             connections.await_some();
-            port.push(0, Parcel::One(2)).expect("somebody is there");
-            port.flush(|_, _| unreachable!("the pipeline waits"));
+            outboxes.push(0, Parcel::One(2)).expect("somebody is there");
+            outboxes.flush(|_, _| unreachable!("the pipeline waits"));
         });
         to_thread.tell(Parcel::One(0));
         let mut seen = Vec::new();

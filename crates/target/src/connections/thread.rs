@@ -17,9 +17,9 @@ use crate::config::Limits;
 use crate::link::Link;
 use crate::mailbox::Inbox;
 use crate::memory::Memory;
+use crate::outbox::Outboxes;
 use crate::payload::Payload;
 use crate::pipeline::message::{Report, ToPipeline};
-use crate::port::Port;
 use crate::slab::Key;
 use crate::stats::ThreadStats;
 use nvme::connection::{Fatal, TargetEvent};
@@ -74,7 +74,7 @@ pub(crate) struct ConnectionThread {
     /// Hosts with connections here, and some that had.
     hosts: HashMap<Arc<str>, Weak<HostAccount>>,
     hosts_max: usize,
-    pipelines: Port<ToPipeline>,
+    pipelines: Outboxes<ToPipeline>,
     phase: Phase,
 }
 
@@ -92,7 +92,7 @@ impl ConnectionThread {
             memory,
             hosts: HashMap::new(),
             hosts_max: HOSTS_MIN,
-            pipelines: Port::new(),
+            pipelines: Outboxes::new(),
             phase: Phase::Running,
         }
     }
@@ -366,7 +366,7 @@ impl ConnectionThread {
 
 /// Gives a pipeline back what is its own.
 fn return_to(
-    pipelines: &mut Port<ToPipeline>,
+    pipelines: &mut Outboxes<ToPipeline>,
     pipeline: usize,
     buffer: Option<IoBuffer>,
     permit: Option<Permit>,

@@ -3,9 +3,9 @@
 use super::admission::Admission;
 use super::change::Change;
 use crate::connections::message::News;
+use crate::outbox::Batched;
 use crate::payload::Payload;
 use crate::places::Charged;
-use crate::port::Batched;
 use crate::slab::Key;
 use crate::stats::SsdStats;
 use crate::switch::{Failure, Spent, Work};

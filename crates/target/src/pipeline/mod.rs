@@ -56,7 +56,7 @@ use crate::histogram::Histogram;
 use crate::log_throttle::{LogThrottle, Suppressed};
 use crate::mailbox::{Inbox, Mailbox};
 use crate::memory::Memory;
-use crate::port::Port;
+use crate::outbox::Outboxes;
 use crate::replies::Deferred;
 use crate::slab::{Key, Slab};
 use crate::state::Keeper;
@@ -160,9 +160,9 @@ pub(crate) struct Pipeline {
     homes: Vec<Option<Home>>,
     inbox: Inbox<ToPipeline>,
     /// To other pipelines.
-    peers: Port<ToPipeline>,
+    peers: Outboxes<ToPipeline>,
     /// To threads that have connections only.
-    others: Port<ToConnections>,
+    others: Outboxes<ToConnections>,
     load: Load,
     loads: Vec<Load>,
     reports: Sender<Report>,
@@ -226,7 +226,7 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     pub(crate) fn new(parts: Parts) -> Pipeline {
         let accounts = Accounts::new(parts.memory.supplies(&parts.limits));
-        let (mut others, mut loads) = (Port::new(), Vec::new());
+        let (mut others, mut loads) = (Outboxes::new(), Vec::new());
         for (thread, (mailbox, load)) in parts.others.into_iter().enumerate() {
             others.set(thread, Some(mailbox));
             loads.push(load);
@@ -238,7 +238,7 @@ impl Pipeline {
             switch: parts.switch,
             homes: Vec::new(),
             inbox: parts.inbox,
-            peers: Port::new(),
+            peers: Outboxes::new(),
             others,
             load: parts.load,
             loads,

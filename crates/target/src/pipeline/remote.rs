@@ -1,7 +1,7 @@
 //! IOs for namespaces on other SSDs.
 //!
 //! The switch of an SSD is run by its own pipeline only, so an IO for another SSD travels there and back as a message, with
-//! its buffer, in the batch of the turn (`port`). At most `REMOTE_OUTSTANDING_MAX` are on the way to one SSD; the others wait here, where the queues of the
+//! its buffer, in the batch of the turn (`outbox`). At most `REMOTE_OUTSTANDING_MAX` are on the way to one SSD; the others wait here, where the queues of the
 //! connections bound them. So a mailbox never holds more than that from each peer.
 //!
 //! Holds: an IO that is sent comes back exactly once, also when it is withdrawn.
@@ -53,7 +53,7 @@ impl Pipeline {
                     self.remotes[device].on_answer();
                     self.fail_remote(now, device, io);
                 }
-                Err(_) => unreachable!("a port gives back what it was given"),
+                Err(_) => unreachable!("an outbox gives back what it was given"),
             }
         }
     }

@@ -30,16 +30,16 @@ struct Outbox<M, L: Line<M>> {
 }
 
 /// The way from one thread to all others of a kind, by their slots.
-pub(crate) struct Port<M: Batched, L: Line<M> = System> {
+pub(crate) struct Outboxes<M: Batched, L: Line<M> = System> {
     outboxes: Vec<Outbox<M, L>>,
     /// Those with messages.
     filled: Vec<usize>,
 }
 
-impl<M: Batched, L: Line<M>> Port<M, L> {
+impl<M: Batched, L: Line<M>> Outboxes<M, L> {
     /// Leads nowhere yet.
-    pub(crate) fn new() -> Port<M, L> {
-        Port { outboxes: Vec::new(), filled: Vec::new() }
+    pub(crate) fn new() -> Outboxes<M, L> {
+        Outboxes { outboxes: Vec::new(), filled: Vec::new() }
     }
 
     /// A thread has come, or gone.
@@ -79,7 +79,7 @@ impl<M: Batched, L: Line<M>> Port<M, L> {
         }
     }
 
-    /// As [`Port::push`], of a message that a thread that is gone needs no more.
+    /// As [`Outboxes::push`], of a message that a thread that is gone needs no more.
     pub(crate) fn tell(&mut self, slot: usize, message: M) {
         drop(self.push(slot, message));
     }
