@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// What mailboxes are made of: the system's own, or parts whose interleavings a test explores.
-pub(crate) trait Line<M> {
+pub(crate) trait Channel<M> {
     /// The sending end of a queue.
     type Sender: Clone;
     /// The receiving end.
@@ -32,9 +32,9 @@ pub(crate) trait Line<M> {
 }
 
 /// The standard library's channel and the reactor's waker.
-pub(crate) struct System;
+pub(crate) struct SystemChannel;
 
-impl<M> Line<M> for System {
+impl<M> Channel<M> for SystemChannel {
     type Sender = Sender<M>;
     type Receiver = Receiver<M>;
     type Waker = Waker;
@@ -57,19 +57,19 @@ impl<M> Line<M> for System {
 }
 
 /// The sending end: many may hold one.
-pub(crate) struct Mailbox<M, L: Line<M> = System> {
+pub(crate) struct Mailbox<M, L: Channel<M> = SystemChannel> {
     sender: L::Sender,
     waker: L::Waker,
     messages: PhantomData<fn(M)>,
 }
 
-impl<M, L: Line<M>> Clone for Mailbox<M, L> {
+impl<M, L: Channel<M>> Clone for Mailbox<M, L> {
     fn clone(&self) -> Mailbox<M, L> {
         Mailbox { sender: self.sender.clone(), waker: self.waker.clone(), messages: PhantomData }
     }
 }
 
-impl<M, L: Line<M>> Mailbox<M, L> {
+impl<M, L: Channel<M>> Mailbox<M, L> {
     /// A mailbox whose owner sleeps in the reactor of `waker`, and the owner's end.
     pub(crate) fn new(waker: L::Waker) -> (Mailbox<M, L>, Inbox<M, L>) {
         let (sender, receiver) = L::queue();
@@ -90,11 +90,11 @@ impl<M, L: Line<M>> Mailbox<M, L> {
 }
 
 /// The owner's end.
-pub(crate) struct Inbox<M, L: Line<M> = System> {
+pub(crate) struct Inbox<M, L: Channel<M> = SystemChannel> {
     receiver: L::Receiver,
 }
 
-impl<M, L: Line<M>> Inbox<M, L> {
+impl<M, L: Channel<M>> Inbox<M, L> {
     /// The oldest message, if there is one.
     pub(crate) fn take(&mut self) -> Option<M> {
         L::take(&mut self.receiver)

@@ -30,7 +30,7 @@ impl Bell {
 
 struct Explored;
 
-impl<M> Line<M> for Explored {
+impl<M> Channel<M> for Explored {
     type Sender = mpsc::Sender<M>;
     type Receiver = mpsc::Receiver<M>;
     type Waker = Arc<Bell>;

@@ -13,7 +13,7 @@
 //! Holds: what is pushed arrives once, in order, or comes back when the other thread is gone
 //!        (`a_batch_arrives_whole_in_order_or_comes_back` in `mailbox`'s interleavings, by loom on this very code).
 
-use crate::mailbox::{Line, Mailbox, System};
+use crate::mailbox::{Channel, Mailbox, SystemChannel};
 
 /// Messages that can travel together.
 pub(crate) trait Batched: Sized {
@@ -23,20 +23,20 @@ pub(crate) trait Batched: Sized {
     fn unbatch(self) -> Result<Vec<Self>, Self>;
 }
 
-struct Outbox<M, L: Line<M>> {
+struct Outbox<M, L: Channel<M>> {
     /// `None`: nobody is there.
     mailbox: Option<Mailbox<M, L>>,
     messages: Vec<M>,
 }
 
 /// The way from one thread to all others of a kind, by their slots.
-pub(crate) struct Outboxes<M: Batched, L: Line<M> = System> {
+pub(crate) struct Outboxes<M: Batched, L: Channel<M> = SystemChannel> {
     outboxes: Vec<Outbox<M, L>>,
     /// Those with messages.
     filled: Vec<usize>,
 }
 
-impl<M: Batched, L: Line<M>> Outboxes<M, L> {
+impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
     /// Leads nowhere yet.
     pub(crate) fn new() -> Outboxes<M, L> {
         Outboxes { outboxes: Vec::new(), filled: Vec::new() }

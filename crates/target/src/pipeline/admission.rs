@@ -6,18 +6,18 @@
 //! Holds: a place is given back once, whatever becomes of the connection (`mailbox`'s interleavings).
 
 use super::message::ToAcceptor;
-use crate::mailbox::{Line, Mailbox, System};
+use crate::mailbox::{Channel, Mailbox, SystemChannel};
 use crate::places::Charged;
 use std::sync::Arc;
 
 /// The place of one connection.
-pub(crate) struct Admission<L: Line<ToAcceptor> = System> {
+pub(crate) struct Admission<L: Channel<ToAcceptor> = SystemChannel> {
     host: Arc<str>,
     charged: Charged,
     acceptor: Mailbox<ToAcceptor, L>,
 }
 
-impl<L: Line<ToAcceptor>> Admission<L> {
+impl<L: Channel<ToAcceptor>> Admission<L> {
     /// A place that `acceptor` has counted as one of `host` and charged to `charged`.
     pub(crate) fn new(host: Arc<str>, charged: Charged, acceptor: Mailbox<ToAcceptor, L>) -> Admission<L> {
         Admission { host, charged, acceptor }
@@ -34,7 +34,7 @@ impl<L: Line<ToAcceptor>> Admission<L> {
     }
 }
 
-impl<L: Line<ToAcceptor>> Drop for Admission<L> {
+impl<L: Channel<ToAcceptor>> Drop for Admission<L> {
     fn drop(&mut self) {
         let (host, charged) = (Arc::clone(&self.host), self.charged.clone());
         self.acceptor.tell(ToAcceptor::Closed { host, charged });
