@@ -7,7 +7,7 @@
 //!
 //! Nobody knows yet who they are, so they share one bound of their own, apart from that of the connections which are queues:
 //! whoever opens connections and says nothing takes no place from those that do IO. When the room is full, somebody goes from the
-//! address that has most in it (`crowd`): of these the one that has been silent for longest, and if none is silent, the one that
+//! address that has most in it (`eviction`): of these the one that has been silent for longest, and if none is silent, the one that
 //! was greeted first. The newcomer never goes: a host that means to connect speaks within milliseconds, and gets in through any
 //! flood of those that do not.
 //!
@@ -16,7 +16,7 @@
 //! Holds: the room never has more than its capacity (`a_full_room_lets_go_of_the_longest_silent`); a flood from one address costs
 //!        no other address its place (`a_flood_of_greetings_pushes_out_itself`).
 
-use crate::crowd::Crowd;
+use crate::eviction::EvictionSet;
 use crate::places::Origin;
 use crate::slab::Key;
 use units::{Instant, Nanos};
@@ -34,16 +34,21 @@ pub(crate) enum Manners {
 pub(crate) struct WaitingRoom {
     capacity: usize,
     /// By when each must have gone on, the earliest first.
-    silent: Crowd,
-    greeted: Crowd,
+    silent: EvictionSet,
+    greeted: EvictionSet,
     /// Both, for where they come from.
-    all: Crowd,
+    all: EvictionSet,
 }
 
 impl WaitingRoom {
     /// A room for so many.
     pub(crate) fn new(capacity: usize) -> WaitingRoom {
-        WaitingRoom { capacity, silent: Crowd::default(), greeted: Crowd::default(), all: Crowd::default() }
+        WaitingRoom {
+            capacity,
+            silent: EvictionSet::default(),
+            greeted: EvictionSet::default(),
+            all: EvictionSet::default(),
+        }
     }
 
     /// Changes for how many there is room. Of those who are in beyond it, one goes whenever another comes.
@@ -61,9 +66,9 @@ impl WaitingRoom {
         if self.len() < self.capacity {
             return None;
         }
-        match self.all.fullest() {
-            Some(origin) => self.silent.first_of(origin).or_else(|| self.greeted.first_of(origin)),
-            None => self.silent.first().or_else(|| self.greeted.first()).map(|(_, key)| key),
+        match self.all.largest_origin() {
+            Some(origin) => self.silent.oldest_from(origin).or_else(|| self.greeted.oldest_from(origin)),
+            None => self.silent.oldest().or_else(|| self.greeted.oldest()).map(|(_, key)| key),
         }
     }
 
@@ -78,26 +83,26 @@ impl WaitingRoom {
     ) {
         self.leave(key);
         let until = now + patience;
-        self.all.enter(key, origin, until);
+        self.all.insert(key, origin, until);
         match manners {
-            Manners::Silent => self.silent.enter(key, origin, until),
-            Manners::Greeted => self.greeted.enter(key, origin, until),
+            Manners::Silent => self.silent.insert(key, origin, until),
+            Manners::Greeted => self.greeted.insert(key, origin, until),
         }
     }
 
     /// `key` leaves, if it is in.
     pub(crate) fn leave(&mut self, key: Key) {
-        [&mut self.all, &mut self.silent, &mut self.greeted].into_iter().for_each(|crowd| crowd.leave(key));
+        [&mut self.all, &mut self.silent, &mut self.greeted].into_iter().for_each(|set| set.remove(key));
     }
 
     /// When the patience with one of them ends.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.all.first().map(|(until, _)| until)
+        self.all.oldest().map(|(until, _)| until)
     }
 
     /// One who was too slow, and at what.
     pub(crate) fn overdue(&self, now: Instant) -> Option<(Key, Manners)> {
-        let late = |side: &Crowd| side.first().filter(|(until, _)| *until <= now).map(|(_, key)| key);
+        let late = |side: &EvictionSet| side.oldest().filter(|(until, _)| *until <= now).map(|(_, key)| key);
         let silent = late(&self.silent).map(|key| (key, Manners::Silent));
         silent.or_else(|| late(&self.greeted).map(|key| (key, Manners::Greeted)))
     }

@@ -148,7 +148,7 @@ impl Acceptor {
         let connected = self.parts.discovery.on_connect(now, queue_of(key), sqe, data)?;
         let origin = Origin::of(self.peer_ip(key));
         self.make_room_in_discovery(now, origin);
-        self.discovering.enter(key, origin, now);
+        self.discovering.insert(key, origin, now);
         let payer = self.accounts.payer(Some(connected.host_nqn.as_str()), self.peer_ip(key));
         let guest = self.guests.get_mut(key).expect("its command has just come");
         if let Some(local) = guest.local {
@@ -172,12 +172,12 @@ impl Acceptor {
         let limits = &self.parts.limits;
         let (all, each) = (limits.discovery_connections as usize, limits.discovery_per_address as usize);
         let why = "others from its address come to discovery: limits.discovery_per_address is reached";
-        while self.discovering.of(origin) >= each {
-            let Some(out) = self.discovering.first_of(origin) else { break };
+        while self.discovering.count_from(origin) >= each {
+            let Some(out) = self.discovering.oldest_from(origin) else { break };
             self.close(now, out, Subject::Dropped, why);
         }
         while self.discovering.len() >= all {
-            let Some(out) = self.discovering.crowded_out() else { break };
+            let Some(out) = self.discovering.victim() else { break };
             self.close(now, out, Subject::Dropped, "limits.discovery_connections is reached, others come");
         }
     }

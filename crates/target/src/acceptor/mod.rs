@@ -29,7 +29,7 @@ pub(crate) use change::{Change, Route};
 use crate::account::{Accounts, ConnectionAccount, HostAccount, Permit, REPLIES_MAX, Supply};
 use crate::assemble::{IN_CAPSULE_MAX, millis};
 use crate::config::{Limits, TenantConfig};
-use crate::crowd::Crowd;
+use crate::eviction::EvictionSet;
 use crate::link::{Events, Link};
 use crate::log_throttle::{LogThrottle, Subject, Suppressed};
 use crate::mailbox::{Inbox, Mailbox};
@@ -144,7 +144,7 @@ pub(crate) struct Acceptor {
     /// By which the weights of all tenants are multiplied, so that the hosts of an address can be told parts of one.
     scale: u32,
     /// Guests at home in discovery.
-    discovering: Crowd,
+    discovering: EvictionSet,
     accounts: Accounts,
     intakes: Intakes,
     /// Guests with commands that wait until they may be answered.
@@ -173,7 +173,7 @@ impl Acceptor {
             registry: Registry::new(TENANTS_MAX),
             places: Places::new(place_limits(&parts.limits)),
             scale: 1,
-            discovering: Crowd::default(),
+            discovering: EvictionSet::default(),
             accounts: Accounts::new(supplies(&parts.limits)),
             intakes: Intakes::alike(guests_memory(&parts.limits)),
             deferred: Deferred::default(),
@@ -531,7 +531,7 @@ impl Acceptor {
     fn forget(&mut self, now: Instant, key: Key) {
         let Some(guest) = self.guests.remove(key) else { return };
         self.room.leave(key);
-        self.discovering.leave(key);
+        self.discovering.remove(key);
         self.by_token.remove(&guest.link.token);
         self.parts.reactor.close(guest.link.token);
         match guest.stage {

@@ -12,7 +12,7 @@ use units::Instant;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Crowd {
+pub(crate) struct EvictionSet {
     members: HashMap<Key, (Origin, Instant)>,
     by_time: BTreeSet<(Instant, Key)>,
     by_origin: BTreeSet<(Origin, Instant, Key)>,
@@ -20,57 +20,57 @@ pub(crate) struct Crowd {
     sizes: BTreeSet<(usize, Origin)>,
 }
 
-impl Crowd {
+impl EvictionSet {
     /// Number of those in it.
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
     /// How many come from `origin`.
-    pub(crate) fn of(&self, origin: Origin) -> usize {
+    pub(crate) fn count_from(&self, origin: Origin) -> usize {
         self.counts.get(&origin).copied().unwrap_or(0)
     }
 
     /// `key` comes in. Its place in time is `at`.
-    pub(crate) fn enter(&mut self, key: Key, origin: Origin, at: Instant) {
-        self.leave(key);
+    pub(crate) fn insert(&mut self, key: Key, origin: Origin, at: Instant) {
+        self.remove(key);
         self.members.insert(key, (origin, at));
         self.by_time.insert((at, key));
         self.by_origin.insert((origin, at, key));
-        let count = self.of(origin);
+        let count = self.count_from(origin);
         self.count(origin, count + 1);
     }
 
     /// `key` leaves, if it is in.
-    pub(crate) fn leave(&mut self, key: Key) {
+    pub(crate) fn remove(&mut self, key: Key) {
         let Some((origin, at)) = self.members.remove(&key) else { return };
         self.by_time.remove(&(at, key));
         self.by_origin.remove(&(origin, at, key));
-        let count = self.of(origin);
+        let count = self.count_from(origin);
         self.count(origin, count - 1);
     }
 
     /// The first in time.
-    pub(crate) fn first(&self) -> Option<(Instant, Key)> {
+    pub(crate) fn oldest(&self) -> Option<(Instant, Key)> {
         self.by_time.first().copied()
     }
 
     /// The first in time of those from `origin`.
-    pub(crate) fn first_of(&self, origin: Origin) -> Option<Key> {
+    pub(crate) fn oldest_from(&self, origin: Origin) -> Option<Key> {
         let from_there = self.by_origin.range((origin, Instant::ZERO, Key::new(0, 0))..);
         from_there.map(|(of, _, key)| (*of, *key)).next().filter(|(of, _)| *of == origin).map(|(_, key)| key)
     }
 
     /// The address that most come from, if more than one does from any.
-    pub(crate) fn fullest(&self) -> Option<Origin> {
+    pub(crate) fn largest_origin(&self) -> Option<Origin> {
         self.sizes.last().filter(|(count, _)| *count > 1).map(|(_, origin)| *origin)
     }
 
     /// Who goes when another needs the place.
-    pub(crate) fn crowded_out(&self) -> Option<Key> {
-        match self.fullest() {
-            Some(origin) => self.first_of(origin),
-            None => self.first().map(|(_, key)| key),
+    pub(crate) fn victim(&self) -> Option<Key> {
+        match self.largest_origin() {
+            Some(origin) => self.oldest_from(origin),
+            None => self.oldest().map(|(_, key)| key),
         }
     }
 
@@ -95,19 +95,19 @@ mod tests {
     fn a_flood_pushes_out_itself() {
         let origin = |n: u32| Origin::of(Ipv4Addr::from_bits(n).into());
         let key = |index: u32| Key::new(index, 0);
-        let mut crowd = Crowd::default();
+        let mut set = EvictionSet::default();
         for index in 0..100u32 {
             let from = if index.is_multiple_of(10) { index } else { 7 };
-            crowd.enter(key(index), origin(from), Instant::ZERO + Nanos::secs(index.into()));
+            set.insert(key(index), origin(from), Instant::ZERO + Nanos::secs(index.into()));
         }
         for _ in 0..89 {
-            let out = crowd.crowded_out().expect("somebody");
+            let out = set.victim().expect("somebody");
             assert!(!out.index().is_multiple_of(10), "{out:?} is alone");
-            crowd.leave(out);
+            set.remove(out);
         }
-        assert_eq!((crowd.len(), crowd.of(origin(7)), crowd.fullest()), (11, 1, None));
-        assert_eq!(crowd.crowded_out(), Some(key(0)), "now the longest there");
-        (0..100).for_each(|index| crowd.leave(key(index)));
-        assert_eq!((crowd.len(), crowd.sizes.len(), crowd.counts.len(), crowd.by_origin.len()), (0, 0, 0, 0));
+        assert_eq!((set.len(), set.count_from(origin(7)), set.largest_origin()), (11, 1, None));
+        assert_eq!(set.victim(), Some(key(0)), "now the longest there");
+        (0..100).for_each(|index| set.remove(key(index)));
+        assert_eq!((set.len(), set.sizes.len(), set.counts.len(), set.by_origin.len()), (0, 0, 0, 0));
     }
 }
