@@ -29,6 +29,7 @@ pub mod config;
 mod connections;
 mod device;
 mod eviction;
+mod handshake;
 mod histogram;
 mod identity;
 mod link;
@@ -49,7 +50,6 @@ mod state;
 mod stats;
 mod switch;
 mod tenants;
-mod waiting;
 
 pub use assemble::SubsystemError;
 pub use device::{DeviceError, Shortage, User};

@@ -159,7 +159,7 @@ impl Acceptor {
         guest.link.reply(connected.cqe);
         guest.stage = Stage::Discovery;
         guest.link.account = ConnectionAccount::new(GUEST_MEMORY, HostAccount::new(None), payer);
-        self.room.leave(key);
+        self.handshakes.remove(key);
         let peer = guest.link.peer;
         if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
             info!(%peer, host = connected.host_nqn.as_str(), "connected to discovery");
@@ -186,7 +186,7 @@ impl Acceptor {
     pub(super) fn on_detached(&mut self, token: Token, socket: TcpStream) {
         let Some(key) = self.by_token.remove(&token) else { return };
         let guest = self.guests.remove(key).expect("every token has its guest");
-        self.room.leave(key);
+        self.handshakes.remove(key);
         let Stage::Leaving(departure) = guest.stage else {
             unreachable!("only those who leave are detached")
         };

@@ -6,7 +6,7 @@
 //!                                       └─ neither, or not allowed ─► refused
 //! ```
 //!
-//! Until it has said Connect, a connection is in the waiting room, which has a bound and a patience of its own; so whoever
+//! Until it has said Connect, a connection is in the waiting room, which has a bound and a timeout of its own; so whoever
 //! just opens connections takes nothing from those who do IO. One that has, counts until its pipeline says that it has gone.
 //!
 //! The acceptor numbers the tenants: before a connection goes to its pipeline, every pipeline has been told who it is.
@@ -16,7 +16,7 @@
 //!
 //! Holds: connections are bounded, in all, by host, by address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
 //! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`, and what share it has `shares`; who pays for places `places`; who has to leave
-//!            the room is `waiting`; how often a host is worth a line of the log is `log_throttle`; who has vanished is `watch`; what
+//!            the room is `handshake`; how often a host is worth a line of the log is `log_throttle`; who has vanished is `watch`; what
 //!            changes while the target runs is `change`.
 
 mod change;
@@ -30,6 +30,7 @@ use crate::account::{Accounts, ConnectionAccount, HostAccount, Permit, REPLIES_M
 use crate::assemble::{IN_CAPSULE_MAX, millis};
 use crate::config::{Limits, TenantConfig};
 use crate::eviction::EvictionSet;
+use crate::handshake::{Handshake, Handshakes};
 use crate::link::{Events, Link};
 use crate::log_throttle::{LogThrottle, Subject, Suppressed};
 use crate::mailbox::{Inbox, Mailbox};
@@ -40,7 +41,6 @@ use crate::places::{Charged, Origin, PlaceLimits, Places};
 use crate::replies::{self, Backlog, Deferred, ReplyRate, Wait};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
-use crate::waiting::{Manners, WaitingRoom};
 use connect::Refusal;
 use nvme::buffer::Buffer;
 use nvme::connection::{Fatal, TargetConnection, TargetEvent, TargetLimits};
@@ -137,7 +137,7 @@ pub(crate) struct Acceptor {
     guests: Slab<Guest>,
     by_token: HashMap<Token, Key>,
     /// Guests that have not said Connect.
-    room: WaitingRoom,
+    handshakes: Handshakes,
     registry: Registry,
     /// Of connections handed over and not gone.
     places: Places,
@@ -169,7 +169,7 @@ impl Acceptor {
             tenants: Vec::new(),
             guests: Slab::new(),
             by_token: HashMap::new(),
-            room: WaitingRoom::new(parts.limits.connections_waiting as usize),
+            handshakes: Handshakes::new(parts.limits.connections_waiting as usize),
             registry: Registry::new(TENANTS_MAX),
             places: Places::new(place_limits(&parts.limits)),
             scale: 1,
@@ -190,7 +190,7 @@ impl Acceptor {
 
     /// Other bounds, for what comes from now on.
     fn set_limits(&mut self, limits: Limits) {
-        self.room.set_capacity(limits.connections_waiting as usize);
+        self.handshakes.set_capacity(limits.connections_waiting as usize);
         self.intakes = Intakes::alike(guests_memory(&limits));
         self.accounts.set_supplies(supplies(&limits));
         self.places.set_limits(place_limits(&limits));
@@ -222,7 +222,7 @@ impl Acceptor {
         let keep_alive = self.parts.discovery.next_timeout();
         let suppressed = self.log_throttle.deadline();
         let deferred = self.deferred.deadline();
-        [self.room.deadline(), stall, keep_alive, self.resume_at, suppressed, deferred]
+        [self.handshakes.deadline(), stall, keep_alive, self.resume_at, suppressed, deferred]
             .into_iter()
             .flatten()
             .min()
@@ -296,7 +296,7 @@ impl Acceptor {
         if std::mem::take(&mut self.is_short) {
             info!("connections are accepted again");
         }
-        if let Some(key) = self.room.crowded_out() {
+        if let Some(key) = self.handshakes.victim() {
             self.close(now, key, Subject::Dropped, "limits.connections_waiting is reached, others come");
         }
         let local = socket.local_addr().ok();
@@ -320,8 +320,8 @@ impl Acceptor {
         let key =
             self.guests.insert(Guest { link, backlog: Backlog::default(), local, stage: Stage::Greeting });
         self.by_token.insert(token, key);
-        let patience = self.parts.limits.handshake_timeout;
-        self.room.place(key, Origin::of(peer.ip()), Manners::Silent, now, patience);
+        let timeout = self.parts.limits.handshake_timeout;
+        self.handshakes.insert(key, Origin::of(peer.ip()), Handshake::AwaitsIcReq, now, timeout);
         debug!(%peer, "accepted");
     }
 
@@ -355,9 +355,9 @@ impl Acceptor {
             match event {
                 TargetEvent::Command { sqe, data } => self.on_command(now, key, sqe, data),
                 TargetEvent::Initialized { .. } => {
-                    let (origin, patience) =
+                    let (origin, timeout) =
                         (Origin::of(self.peer_ip(key)), self.parts.limits.connect_timeout);
-                    self.room.place(key, origin, Manners::Greeted, now, patience);
+                    self.handshakes.insert(key, origin, Handshake::AwaitsConnect, now, timeout);
                 }
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
                 TargetEvent::Fused { .. } => unreachable!("only the queues of a pipeline are let fuse"),
@@ -530,7 +530,7 @@ impl Acceptor {
     /// Closes a connection without a word.
     fn forget(&mut self, now: Instant, key: Key) {
         let Some(guest) = self.guests.remove(key) else { return };
-        self.room.leave(key);
+        self.handshakes.remove(key);
         self.discovering.remove(key);
         self.by_token.remove(&guest.link.token);
         self.parts.reactor.close(guest.link.token);
@@ -569,10 +569,10 @@ impl Acceptor {
     }
 
     fn check_time(&mut self, now: Instant) {
-        while let Some((key, manners)) = self.room.overdue(now) {
-            let why = match manners {
-                Manners::Silent => "no ICReq came within limits.handshake_timeout",
-                Manners::Greeted => "no Connect came within limits.connect_timeout",
+        while let Some((key, handshake)) = self.handshakes.overdue(now) {
+            let why = match handshake {
+                Handshake::AwaitsIcReq => "no ICReq came within limits.handshake_timeout",
+                Handshake::AwaitsConnect => "no Connect came within limits.connect_timeout",
             };
             self.close(now, key, Subject::Dropped, why);
         }
