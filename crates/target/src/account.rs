@@ -22,9 +22,9 @@
 //!        address, finds its first memory after many greedy ones (`the_next_payer_finds_room`,
 //!        `hosts_of_one_address_leave_room_for_each_other`); nothing is counted after it has gone
 //!        (`permits_come_back_whatever_happens`, `absorbed_permits_come_back_with_the_one_that_took_them`).
-//! Elsewhere: places for connections go by the same rule, in `places`; buffers are `payload`.
+//! Elsewhere: places for connections go by the same rule, in `quota`; buffers are `payload`.
 
-use crate::places::Origin;
+use crate::quota::Origin;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //!
 //! Holds: an address that has fewer than another loses nobody (`a_flood_pushes_out_itself`). Every step is O(log n).
 
-use crate::places::Origin;
+use crate::quota::Origin;
 use crate::slab::Key;
 use std::collections::{BTreeSet, HashMap};
 use units::Instant;

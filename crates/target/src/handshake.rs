@@ -17,7 +17,7 @@
 //!        no other address its place (`a_flood_of_greetings_pushes_out_itself`).
 
 use crate::eviction::EvictionSet;
-use crate::places::Origin;
+use crate::quota::Origin;
 use crate::slab::Key;
 use units::{Instant, Nanos};
 

@@ -7,7 +7,7 @@ use crate::outbox::{Batched, Outboxes};
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::ToAcceptor;
 use crate::pipeline::window::Window;
-use crate::places::Charged;
+use crate::quota::Charged;
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;
 

@@ -9,7 +9,7 @@
 //! Holds: a tenant with connections keeps its number (`a_connected_tenant_keeps_its_number`).
 
 use crate::config::TenantConfig;
-use crate::places::Origin;
+use crate::quota::Origin;
 use sched::Share;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -84,7 +84,7 @@ impl Acceptor {
                 self.weigh_all();
             }
             Change::Named(hosts) => {
-                self.places.set_named(Arc::clone(&hosts));
+                self.quota.set_named(Arc::clone(&hosts));
                 self.accounts.set_named(hosts);
                 self.weigh_all();
             }

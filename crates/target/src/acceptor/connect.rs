@@ -15,7 +15,7 @@ use crate::log_throttle::Subject;
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
-use crate::places::{Charged, Origin};
+use crate::quota::{Charged, Origin};
 use crate::slab::Key;
 use nvme::buffer::Buffer;
 use nvme::connection::FlowControl;
@@ -96,10 +96,10 @@ impl Acceptor {
         }
         let name: Arc<str> = host.into();
         let origin = Origin::of(address);
-        let hosts_before = self.places.hosts_at(origin);
-        let charged = self.places.take(&name, address)?;
+        let hosts_before = self.quota.hosts_at(origin);
+        let charged = self.quota.acquire(&name, address)?;
         let Some(admission) = self.registry.connect(host, origin) else {
-            self.places.give(&name, &charged);
+            self.quota.release(&name, &charged);
             return Err("as many hosts as can be are connected");
         };
         if admission.is_new {
@@ -115,7 +115,7 @@ impl Acceptor {
                 pipeline.tell(ToPipeline::Tenant(announcement.clone()));
             }
         }
-        if self.places.hosts_at(origin) != hosts_before {
+        if self.quota.hosts_at(origin) != hosts_before {
             self.weigh(origin);
         }
         Ok((admission.id, admission.host, charged))
@@ -127,11 +127,11 @@ impl Acceptor {
             Charged::Address(origin) => Some(*origin),
             Charged::Host(_) => None,
         };
-        let hosts_before = origin.map(|origin| self.places.hosts_at(origin));
-        self.places.give(host, charged);
+        let hosts_before = origin.map(|origin| self.quota.hosts_at(origin));
+        self.quota.release(host, charged);
         self.registry.disconnect(host);
         if let Some(origin) = origin
-            && hosts_before != Some(self.places.hosts_at(origin))
+            && hosts_before != Some(self.quota.hosts_at(origin))
         {
             self.weigh(origin);
         }

@@ -15,7 +15,7 @@
 //! always finds a place. So strangers, however many, do not keep out a host that the configuration names.
 //!
 //! Holds: connections are bounded, in all, by host, by address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
-//! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`, and what share it has `shares`; who pays for places `places`; who has to leave
+//! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`, and what share it has `shares`; who pays for places `quota`; who has to leave
 //!            the room is `handshake`; how often a host is worth a line of the log is `log_throttle`; who has vanished is `watch`; what
 //!            changes while the target runs is `change`.
 
@@ -37,7 +37,7 @@ use crate::mailbox::{Inbox, Mailbox};
 use crate::payload::{Intakes, Payload};
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToAcceptor};
-use crate::places::{Charged, Origin, PlaceLimits, Places};
+use crate::quota::{Charged, ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{self, Backlog, Deferred, ReplyRate, Wait};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
@@ -140,7 +140,7 @@ pub(crate) struct Acceptor {
     handshakes: Handshakes,
     registry: Registry,
     /// Of connections handed over and not gone.
-    places: Places,
+    quota: ConnectionQuota,
     /// By which the weights of all tenants are multiplied, so that the hosts of an address can be told parts of one.
     scale: u32,
     /// Guests at home in discovery.
@@ -171,7 +171,7 @@ impl Acceptor {
             by_token: HashMap::new(),
             handshakes: Handshakes::new(parts.limits.connections_waiting as usize),
             registry: Registry::new(TENANTS_MAX),
-            places: Places::new(place_limits(&parts.limits)),
+            quota: ConnectionQuota::new(quota_limits(&parts.limits)),
             scale: 1,
             discovering: EvictionSet::default(),
             accounts: Accounts::new(supplies(&parts.limits)),
@@ -193,7 +193,7 @@ impl Acceptor {
         self.handshakes.set_capacity(limits.connections_waiting as usize);
         self.intakes = Intakes::alike(guests_memory(&limits));
         self.accounts.set_supplies(supplies(&limits));
-        self.places.set_limits(place_limits(&limits));
+        self.quota.set_limits(quota_limits(&limits));
         self.parts.discovery.set_keep_alive_max(millis(limits.keep_alive_max));
         self.parts.limits = limits;
     }
@@ -236,7 +236,7 @@ impl Acceptor {
                 if !std::mem::replace(&mut self.is_short, true)
                     && self.log_throttle.allows(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::Turned)
                 {
-                    warn!(%error, connections = self.places.held(), "no connection can be accepted for now");
+                    warn!(%error, connections = self.quota.held(), "no connection can be accepted for now");
                 }
                 self.resting.push(listener);
                 self.resume_at = Some(now + ACCEPT_REST);
@@ -621,8 +621,8 @@ fn supplies(limits: &Limits) -> [Supply; 4] {
     [guests, guests, none, Supply { limit: limits.reply_memory, floor_max: replies, first: replies }]
 }
 
-fn place_limits(limits: &Limits) -> PlaceLimits {
-    PlaceLimits {
+fn quota_limits(limits: &Limits) -> QuotaLimits {
+    QuotaLimits {
         all: limits.connections,
         per_address: limits.connections_per_address,
         hosts_per_address: limits.hosts_per_address,

@@ -12,7 +12,7 @@
 use super::Acceptor;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::ToPipeline;
-use crate::places::Origin;
+use crate::quota::Origin;
 use crate::tenants::share_of;
 use sched::Share;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ impl Acceptor {
     pub(super) fn share(&self, host: &str) -> Share {
         let share = share_of(&self.tenants, host);
         let part = match self.registry.origin(host) {
-            Some(origin) if !self.places.is_named(host) => {
-                self.scale / (self.places.hosts_at(origin) as u32).max(1)
+            Some(origin) if !self.quota.is_named(host) => {
+                self.scale / (self.quota.hosts_at(origin) as u32).max(1)
             }
             _ => self.scale,
         };
@@ -41,12 +41,12 @@ impl Acceptor {
 
     /// The number of unnamed hosts at `origin` has changed.
     pub(super) fn weigh(&mut self, origin: Origin) {
-        let scale = scale_for(self.scale, self.places.most_hosts() as u32);
+        let scale = scale_for(self.scale, self.quota.most_hosts() as u32);
         if scale != self.scale {
             self.scale = scale;
             return self.weigh_all();
         }
-        let hosts = self.places.hosts_of(origin);
+        let hosts = self.quota.hosts_of(origin);
         self.tell_shares(&hosts);
     }
 

@@ -7,7 +7,7 @@
 
 use super::message::ToAcceptor;
 use crate::mailbox::{Channel, Mailbox, SystemChannel};
-use crate::places::Charged;
+use crate::quota::Charged;
 use std::sync::Arc;
 
 /// The place of one connection.

@@ -5,7 +5,7 @@ use super::change::Change;
 use crate::connections::message::News;
 use crate::outbox::Batched;
 use crate::payload::Payload;
-use crate::places::Charged;
+use crate::quota::Charged;
 use crate::slab::Key;
 use crate::stats::SsdStats;
 use crate::switch::{Failure, Spent, Work};

@@ -12,7 +12,7 @@ use crate::account::ConnectionAccount;
 use crate::chain::Chain;
 use crate::device::{Device, NullDevice};
 use crate::mailbox::Mailbox;
-use crate::places::Charged;
+use crate::quota::Charged;
 use crate::replies::Backlog;
 use crate::slab::steps;
 use crate::switch::{ByteRange, Spent, Work};

@@ -21,7 +21,7 @@ const FLOORS_PART: u32 = 2;
 
 /// One address alone has two thirds of the places, and one host seven eighths of these.
 const PLACES: Thresholds = Thresholds { payer: 2, host: 8 };
-/// Places that an address, and a host of it, may have although others have most: an admin queue and a few for IO.
+/// ConnectionQuota that an address, and a host of it, may have although others have most: an admin queue and a few for IO.
 const FIRST: u64 = 4;
 
 /// Where connections come from, as far as strangers are told apart.
@@ -49,7 +49,7 @@ pub(crate) enum Charged {
 
 /// Bounds on places.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PlaceLimits {
+pub(crate) struct QuotaLimits {
     /// Of all.
     pub(crate) all: u32,
     /// Of unnamed hosts of one address, if not by what is free.
@@ -60,32 +60,39 @@ pub(crate) struct PlaceLimits {
 
 /// The unnamed hosts of an address.
 #[derive(Default)]
-struct Strangers {
+struct UnnamedHosts {
     held: u32,
     /// With the places of each.
     hosts: HashMap<Arc<str>, u32>,
 }
 
-/// Places that are taken, and by whom.
-pub(crate) struct Places {
-    limits: PlaceLimits,
+/// ConnectionQuota that are taken, and by whom.
+pub(crate) struct ConnectionQuota {
+    limits: QuotaLimits,
     named: Arc<HashSet<String>>,
     held: u32,
     by_host: HashMap<Arc<str>, u32>,
-    by_address: HashMap<Origin, Strangers>,
+    by_address: HashMap<Origin, UnnamedHosts>,
     /// How many addresses have so many unnamed hosts.
-    crowds: BTreeMap<usize, usize>,
+    hosts_per_origin: BTreeMap<usize, usize>,
 }
 
-impl Places {
+impl ConnectionQuota {
     /// All are free.
-    pub(crate) fn new(limits: PlaceLimits) -> Places {
+    pub(crate) fn new(limits: QuotaLimits) -> ConnectionQuota {
         let (by_host, by_address) = (HashMap::new(), HashMap::new());
-        Places { limits, named: Arc::default(), held: 0, by_host, by_address, crowds: BTreeMap::new() }
+        ConnectionQuota {
+            limits,
+            named: Arc::default(),
+            held: 0,
+            by_host,
+            by_address,
+            hosts_per_origin: BTreeMap::new(),
+        }
     }
 
     /// Other bounds, for those who come from now on.
-    pub(crate) fn set_limits(&mut self, limits: PlaceLimits) {
+    pub(crate) fn set_limits(&mut self, limits: QuotaLimits) {
         self.limits = limits;
     }
 
@@ -99,13 +106,13 @@ impl Places {
         self.named.contains(host)
     }
 
-    /// Places that are taken.
+    /// ConnectionQuota that are taken.
     pub(crate) fn held(&self) -> u32 {
         self.held
     }
 
     /// Takes a place for `host` at `address`. The error is the bound that is reached.
-    pub(crate) fn take(&mut self, host: &Arc<str>, address: IpAddr) -> Result<Charged, &'static str> {
+    pub(crate) fn acquire(&mut self, host: &Arc<str>, address: IpAddr) -> Result<Charged, &'static str> {
         let free = self.limits.all.saturating_sub(self.held).saturating_sub(self.promised());
         if self.is_named(host) {
             let floor_left = self.floor().saturating_sub(self.by_host.get(host).copied().unwrap_or(0));
@@ -147,12 +154,12 @@ impl Places {
         *strangers.hosts.entry(Arc::clone(host)).or_default() += 1;
         let after = strangers.hosts.len();
         self.held += 1;
-        self.count_crowd(before, after);
+        self.count_hosts(before, after);
         Ok(Charged::Address(origin))
     }
 
     /// A place of `host` is free again.
-    pub(crate) fn give(&mut self, host: &Arc<str>, charged: &Charged) {
+    pub(crate) fn release(&mut self, host: &Arc<str>, charged: &Charged) {
         self.held -= 1;
         match charged {
             Charged::Host(host) => take_one(&mut self.by_host, host),
@@ -162,7 +169,7 @@ impl Places {
                 strangers.held -= 1;
                 take_one(&mut strangers.hosts, host);
                 let after = strangers.hosts.len();
-                self.count_crowd(before, after);
+                self.count_hosts(before, after);
                 self.forget(*origin);
             }
         }
@@ -180,22 +187,22 @@ impl Places {
 
     /// The most unnamed hosts that one address has.
     pub(crate) fn most_hosts(&self) -> usize {
-        self.crowds.last_key_value().map_or(0, |(most, _)| *most)
+        self.hosts_per_origin.last_key_value().map_or(0, |(most, _)| *most)
     }
 
     /// An address had `before` unnamed hosts and has `after`.
-    fn count_crowd(&mut self, before: usize, after: usize) {
+    fn count_hosts(&mut self, before: usize, after: usize) {
         if before == after {
             return;
         }
-        if let Some(addresses) = self.crowds.get_mut(&before) {
+        if let Some(addresses) = self.hosts_per_origin.get_mut(&before) {
             *addresses -= 1;
             if *addresses == 0 {
-                self.crowds.remove(&before);
+                self.hosts_per_origin.remove(&before);
             }
         }
         if after > 0 {
-            *self.crowds.entry(after).or_default() += 1;
+            *self.hosts_per_origin.entry(after).or_default() += 1;
         }
     }
 
@@ -206,7 +213,7 @@ impl Places {
         }
     }
 
-    /// Places that each named host can always have.
+    /// ConnectionQuota that each named host can always have.
     fn floor(&self) -> u32 {
         (self.limits.all / FLOORS_PART).checked_div(self.named.len() as u32).unwrap_or(0)
     }
@@ -232,10 +239,10 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    fn places(all: u32, named: &[&str]) -> Places {
-        let mut places = Places::new(PlaceLimits { all, per_address: None, hosts_per_address: 64 });
-        places.set_named(Arc::new(named.iter().map(|host| (*host).to_owned()).collect()));
-        places
+    fn quota(all: u32, named: &[&str]) -> ConnectionQuota {
+        let mut quota = ConnectionQuota::new(QuotaLimits { all, per_address: None, hosts_per_address: 64 });
+        quota.set_named(Arc::new(named.iter().map(|host| (*host).to_owned()).collect()));
+        quota
     }
 
     fn address(n: u32) -> IpAddr {
@@ -244,55 +251,56 @@ mod tests {
 
     #[test]
     fn a_named_host_gets_in_whatever_strangers_do() {
-        let mut places = places(1024, &["a", "b"]);
+        let mut quota = quota(1024, &["a", "b"]);
         for n in 0..10_000 {
-            let _ = places.take(&format!("stranger-{}", n % 7).into(), address(n / 20));
+            let _ = quota.acquire(&format!("stranger-{}", n % 7).into(), address(n / 20));
         }
-        assert!(places.held() > 400, "strangers have what is not promised: {}", places.held());
+        assert!(quota.held() > 400, "strangers have what is not promised: {}", quota.held());
         for host in ["a", "b"] {
             for _ in 0..256 {
-                places.take(&host.into(), address(1)).expect("its floor");
+                quota.acquire(&host.into(), address(1)).expect("its floor");
             }
         }
-        assert!(places.held() <= 1024);
+        assert!(quota.held() <= 1024);
     }
 
     #[test]
     fn the_next_address_finds_places() {
-        let mut places = places(1024, &[]);
+        let mut quota = quota(1024, &[]);
         for n in 0..20 {
-            let granted = (0..1024).filter(|_| places.take(&"host".into(), address(n)).is_ok()).count();
+            let granted = (0..1024).filter(|_| quota.acquire(&"host".into(), address(n)).is_ok()).count();
             assert!(granted > 0, "address {n}");
         }
     }
 
     #[test]
     fn an_address_is_a_bounded_number_of_hosts() {
-        let mut places = places(1024, &[]);
-        let take = |places: &mut Places, n| places.take(&format!("stranger-{n}").into(), address(1));
-        assert!((0..64).all(|n| take(&mut places, n).is_ok()));
-        assert_eq!(take(&mut places, 64), Err("limits.hosts_per_address is reached"));
-        assert!(take(&mut places, 63).is_ok(), "one that is there already");
-        assert!(places.take(&"stranger-64".into(), address(2)).is_ok(), "another address");
-        assert_eq!((places.most_hosts(), places.crowds.len()), (64, 2));
+        let mut quota = quota(1024, &[]);
+        let take =
+            |quota: &mut ConnectionQuota, n| quota.acquire(&format!("stranger-{n}").into(), address(1));
+        assert!((0..64).all(|n| take(&mut quota, n).is_ok()));
+        assert_eq!(take(&mut quota, 64), Err("limits.hosts_per_address is reached"));
+        assert!(take(&mut quota, 63).is_ok(), "one that is there already");
+        assert!(quota.acquire(&"stranger-64".into(), address(2)).is_ok(), "another address");
+        assert_eq!((quota.most_hosts(), quota.hosts_per_origin.len()), (64, 2));
     }
 
     #[test]
     fn a_place_goes_back_to_who_paid_for_it() {
-        let mut places = places(8, &["a"]);
+        let mut quota = quota(8, &["a"]);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let of_a = places.take(&a, address(1)).expect("room");
-        let of_b = places.take(&b, address(1)).expect("room");
+        let of_a = quota.acquire(&a, address(1)).expect("room");
+        let of_b = quota.acquire(&b, address(1)).expect("room");
         assert_eq!(
             (&of_a, &of_b),
             (&Charged::Host(Arc::clone(&a)), &Charged::Address(Origin::of(address(1))))
         );
         // Named and unnamed change places meanwhile.
-        places.set_named(Arc::new(["b".to_owned()].into()));
-        places.give(&a, &of_a);
-        places.give(&b, &of_b);
+        quota.set_named(Arc::new(["b".to_owned()].into()));
+        quota.release(&a, &of_a);
+        quota.release(&b, &of_b);
         assert_eq!(
-            (places.held(), places.by_host.len(), places.by_address.len(), places.most_hosts()),
+            (quota.held(), quota.by_host.len(), quota.by_address.len(), quota.most_hosts()),
             (0, 0, 0, 0)
         );
     }
