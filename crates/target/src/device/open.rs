@@ -22,7 +22,7 @@ use super::sparse::{ChunkMap, SparseMemory};
 use super::usage::{Allocation, has_holes};
 use super::{Device, DeviceClock};
 use crate::config::{Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
-use crate::patience::patiently;
+use crate::retry::retry_while_in_use;
 use reactor::{IoBuffer, NvmeNamespace, Reactor};
 use ssd::{Profile, ProfileError, Ssd};
 use std::fs::{self, File, FileType, Metadata, OpenOptions, TryLockError};
@@ -377,7 +377,7 @@ fn open_disk(path: &Path, direct: bool, force: bool) -> Result<File, DeviceError
     // What is left of a killed target has the device until its last write has ended.
     let may_go =
         |error: &io::Error| is_busy(error) && in_use::users_of_disk(&metadata).iter().all(User::may_go);
-    let file = match patiently(|| open_existing(path, direct, exclusive), may_go) {
+    let file = match retry_while_in_use(|| open_existing(path, direct, exclusive), may_go) {
         Err(error) if is_busy(&error) => {
             let mut users = in_use::users_of_disk(&metadata);
             users.extend(in_use::processes_with(&metadata));
@@ -452,7 +452,7 @@ fn expect_size(path: &Path, found: u64, wanted: Bytes) -> Result<(), DeviceError
 
 /// An advisory lock for as long as the file is open: two targets over one file would each cache and reserve alone.
 fn lock(path: &Path, file: &File) -> Result<(), DeviceError> {
-    match patiently(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock)) {
+    match retry_while_in_use(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock)) {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(DeviceError::Locked(path.to_owned())),
         // Some network file systems have no locks; to refuse those would help nobody.

@@ -19,12 +19,12 @@ use crate::connections::message::{self, ToConnections};
 use crate::connections::thread::{self, ConnectionThread};
 use crate::device::{self, DeviceError, Facts, OpenDevice, Usage};
 use crate::memory::Memory;
-use crate::patience::patiently;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::ToPipeline;
 use crate::pipeline::placement::Placement;
 use crate::pipeline::{self, Home, Pipeline};
 use crate::policy::policy;
+use crate::retry::retry_while_in_use;
 use crate::state::Keeper;
 use crate::switch::Switch;
 use nvme::subsystem::{DiscoveryRecord, HostAccess, NamespaceInfo};
@@ -334,7 +334,7 @@ fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpL
         }
         let failed = |error| StartError::Listen { address: asked, error };
         let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-        let listener = patiently(|| reactor::bind(asked), is_in_use).map_err(failed)?;
+        let listener = retry_while_in_use(|| reactor::bind(asked), is_in_use).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         bound.push((Listening { asked, address }, listener));
     }

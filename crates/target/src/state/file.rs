@@ -13,7 +13,7 @@
 use super::format::{FormatError, decode, encode};
 use super::{NamespaceName, StateError};
 use crate::identity;
-use crate::patience::patiently;
+use crate::retry::retry_while_in_use;
 use nvme::subsystem::SavedReservations;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -47,7 +47,8 @@ impl StateFile {
             if !self.exists()? {
                 return Ok(None);
             }
-            self.lock = Some(patiently(|| self.take_lock(), |error| matches!(error, StateError::InUse(_)))?);
+            self.lock =
+                Some(retry_while_in_use(|| self.take_lock(), |error| matches!(error, StateError::InUse(_)))?);
         }
         // Only now, as whoever had the lock may have written.
         if !self.exists()? {

@@ -13,7 +13,7 @@ const WAIT: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(20);
 
 /// Tries until it works, fails otherwise than by `is_in_use`, or has been in use for too long.
-pub(crate) fn patiently<T, E>(
+pub(crate) fn retry_while_in_use<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
     is_in_use: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
