@@ -1,9 +1,10 @@
-//! Those of whom one can be asked to go: by how long they are there, and by where they come from.
+//! A set of connections that chooses which one to evict when it is full.
 //!
-//! When a room is full and another comes, somebody goes from the address that has most in it: whoever floods a room pushes out
-//! itself. Where all addresses have one, it is the one that is there for longest.
+//! The victim is the oldest connection from the address with the most connections. So a client that floods the set evicts its own
+//! connections. If no address has more than one, the victim is the oldest connection of all.
 //!
-//! Holds: an address that has fewer than another loses nobody (`a_flood_pushes_out_itself`). Every step is O(log n).
+//! Holds: an address that has fewer connections than another loses none (`a_flood_evicts_its_own_connections`).
+//!        Every step is O(log n).
 
 use crate::quota::Origin;
 use crate::slab::Key;
@@ -21,17 +22,17 @@ pub(crate) struct EvictionSet {
 }
 
 impl EvictionSet {
-    /// Number of those in it.
+    /// The number of connections.
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// How many come from `origin`.
+    /// The number of connections from `origin`.
     pub(crate) fn count_from(&self, origin: Origin) -> usize {
         self.counts.get(&origin).copied().unwrap_or(0)
     }
 
-    /// `key` comes in. Its place in time is `at`.
+    /// Adds `key`, or moves it. Its place in the order of time is `at`.
     pub(crate) fn insert(&mut self, key: Key, origin: Origin, at: Instant) {
         self.remove(key);
         self.members.insert(key, (origin, at));
@@ -50,23 +51,23 @@ impl EvictionSet {
         self.count(origin, count - 1);
     }
 
-    /// The first in time.
+    /// The first connection in the order of time.
     pub(crate) fn oldest(&self) -> Option<(Instant, Key)> {
         self.by_time.first().copied()
     }
 
-    /// The first in time of those from `origin`.
+    /// The first connection from `origin` in the order of time.
     pub(crate) fn oldest_from(&self, origin: Origin) -> Option<Key> {
         let from_there = self.by_origin.range((origin, Instant::ZERO, Key::new(0, 0))..);
         from_there.map(|(of, _, key)| (*of, *key)).next().filter(|(of, _)| *of == origin).map(|(_, key)| key)
     }
 
-    /// The address that most come from, if more than one does from any.
+    /// The origin with the most connections, if any has more than one.
     pub(crate) fn largest_origin(&self) -> Option<Origin> {
         self.sizes.last().filter(|(count, _)| *count > 1).map(|(_, origin)| *origin)
     }
 
-    /// Who goes when another needs the place.
+    /// The connection to evict when there must be room for another one.
     pub(crate) fn victim(&self) -> Option<Key> {
         match self.largest_origin() {
             Some(origin) => self.oldest_from(origin),
@@ -92,7 +93,7 @@ mod tests {
     use units::Nanos;
 
     #[test]
-    fn a_flood_pushes_out_itself() {
+    fn a_flood_evicts_its_own_connections() {
         let origin = |n: u32| Origin::of(Ipv4Addr::from_bits(n).into());
         let key = |index: u32| Key::new(index, 0);
         let mut set = EvictionSet::default();

@@ -1,47 +1,48 @@
-//! The waiting handshakes: connections that have not said Connect.
+//! Connections before Connect.
 //!
 //! ```text
-//!   accepted ─► silent ──ICReq──► greeted ──Connect──► left
-//!                 └──────────────────┴── too late, or crowded out ──► closed
+//!   accepted ─► awaits ICReq ──ICReq──► awaits Connect ──Connect──► removed
+//!                 └─────────────────────────┴── too late, or evicted ──► closed
 //! ```
 //!
-//! Nobody knows yet who they are, so they share one bound of their own, apart from that of the connections which are queues:
-//! whoever opens connections and says nothing takes no place from those that do IO. When the handshakes is full, somebody goes from the
-//! address that has most in it (`eviction`): of these the one that has been silent for longest, and if none is silent, the one that
-//! was greeted first. The newcomer never goes: a host that means to connect speaks within milliseconds, and gets in through any
-//! flood of those that do not.
+//! The host of such a connection is not known. So these connections have a limit of their own, apart from the limit for connected
+//! queues: a client that opens connections and says nothing takes nothing from hosts that do IO.
 //!
-//! Hosts connect all their queues before they say Connect on the first, so a greeted connection has more time than a silent one.
+//! A new connection always gets in. If the limit is reached, another one is evicted: from the address with the most of them
+//! (`eviction`), first the one that has awaited ICReq longest, then the one that has awaited Connect longest. A host that means to
+//! connect does so within milliseconds, so it gets through a flood of connections that do not.
 //!
-//! Holds: the handshakes never has more than its capacity (`a_full_room_lets_go_of_the_longest_silent`); a flood from one address costs
-//!        no other address its place (`a_flood_of_greetings_pushes_out_itself`).
+//! Some hosts open all their queues before they send the first Connect. So the time-out for Connect is longer than the one for ICReq.
+//!
+//! Holds: there are never more than the capacity (`a_full_table_evicts_the_one_that_awaits_icreq_longest`);
+//!        a flood from one address evicts no connection of another address (`a_flood_after_icreq_evicts_its_own_connections`).
 
 use crate::eviction::EvictionSet;
 use crate::quota::Origin;
 use crate::slab::Key;
 use units::{Instant, Nanos};
 
-/// How far a connection in the handshakes has come.
+/// What a connection has to send next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
-    /// It has not sent its ICReq.
+    /// ICReq has not arrived.
     AwaitsIcReq,
-    /// It has.
+    /// ICReq has arrived, Connect has not.
     AwaitsConnect,
 }
 
 /// See the module.
 pub(crate) struct Handshakes {
     capacity: usize,
-    /// By when each must have gone on, the earliest first.
+    /// Ordered by deadline.
     awaiting_icreq: EvictionSet,
     awaiting_connect: EvictionSet,
-    /// Both, for where they come from.
+    /// All of them.
     all: EvictionSet,
 }
 
 impl Handshakes {
-    /// A handshakes for so many.
+    /// At most `capacity` connections.
     pub(crate) fn new(capacity: usize) -> Handshakes {
         Handshakes {
             capacity,
@@ -51,17 +52,17 @@ impl Handshakes {
         }
     }
 
-    /// Changes for how many there is handshakes. Of those who are in beyond it, one goes whenever another comes.
+    /// Changes the capacity. If there are more, each new connection evicts one.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
     }
 
-    /// Number of those in it.
+    /// The number of connections.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Who has to leave before another can come in; nobody if there is handshakes.
+    /// The connection to evict before another one is added; `None` if there is room.
     pub(crate) fn victim(&self) -> Option<Key> {
         if self.len() < self.capacity {
             return None;
@@ -76,7 +77,7 @@ impl Handshakes {
         }
     }
 
-    /// `key` comes in, or goes on to better handshake, and has until `now + timeout` for its next step.
+    /// Adds `key`, or moves it to its next step, which must be done by `now + timeout`.
     pub(crate) fn insert(
         &mut self,
         key: Key,
@@ -94,19 +95,19 @@ impl Handshakes {
         }
     }
 
-    /// `key` leaves, if it is in.
+    /// Removes `key`, if it is there.
     pub(crate) fn remove(&mut self, key: Key) {
         [&mut self.all, &mut self.awaiting_icreq, &mut self.awaiting_connect]
             .into_iter()
             .for_each(|set| set.remove(key));
     }
 
-    /// When the timeout with one of them ends.
+    /// The earliest deadline.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.all.oldest().map(|(until, _)| until)
     }
 
-    /// One who was too slow, and at what.
+    /// A connection whose deadline has passed, and what it should have sent.
     pub(crate) fn overdue(&self, now: Instant) -> Option<(Key, Handshake)> {
         let late = |side: &EvictionSet| side.oldest().filter(|(until, _)| *until <= now).map(|(_, key)| key);
         let silent = late(&self.awaiting_icreq).map(|key| (key, Handshake::AwaitsIcReq));
@@ -134,23 +135,27 @@ mod tests {
     }
 
     #[test]
-    fn a_full_room_lets_go_of_the_longest_silent() {
+    fn a_full_table_evicts_the_one_that_awaits_icreq_longest() {
         let mut handshakes = Handshakes::new(3);
         for index in 0..3 {
             assert_eq!(handshakes.victim(), None);
             handshakes.insert_from(key(index), Handshake::AwaitsIcReq, at(u64::from(index)), Nanos::secs(10));
         }
         handshakes.insert_from(key(0), Handshake::AwaitsConnect, at(5), Nanos::secs(1));
-        assert_eq!(handshakes.victim(), Some(key(1)), "the first has spoken");
+        assert_eq!(handshakes.victim(), Some(key(1)), "the first has sent ICReq");
         handshakes.insert_from(key(1), Handshake::AwaitsConnect, at(6), Nanos::secs(1));
         handshakes.insert_from(key(2), Handshake::AwaitsConnect, at(7), Nanos::secs(1));
-        assert_eq!((handshakes.len(), handshakes.victim()), (3, Some(key(0))), "all have: the first goes");
+        assert_eq!(
+            (handshakes.len(), handshakes.victim()),
+            (3, Some(key(0))),
+            "all have sent ICReq: the first one"
+        );
         handshakes.remove(key(0));
         assert_eq!(handshakes.victim(), None);
     }
 
     #[test]
-    fn a_flood_of_greetings_pushes_out_itself() {
+    fn a_flood_after_icreq_evicts_its_own_connections() {
         let origin = |n: u32| Origin::of(std::net::Ipv4Addr::from_bits(n).into());
         let mut handshakes = Handshakes::new(8);
         for index in 0..3 {
@@ -158,7 +163,7 @@ mod tests {
         }
         for index in 3..1000 {
             if let Some(out) = handshakes.victim() {
-                assert!(out.index() >= 3, "{out:?} goes although its address has few");
+                assert!(out.index() >= 3, "{out:?} is evicted although its address has few");
                 handshakes.remove(out);
             }
             handshakes.insert(
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_has_its_own_time() {
+    fn each_step_has_its_own_timeout() {
         let mut handshakes = Handshakes::new(8);
         handshakes.insert_from(key(0), Handshake::AwaitsIcReq, at(0), Nanos::secs(10));
         handshakes.insert_from(key(1), Handshake::AwaitsIcReq, at(1), Nanos::secs(10));

@@ -1,54 +1,54 @@
-//! Who may still be written about: the log under a storm.
+//! Limits how many log lines a host can cause.
 //!
-//! Whatever a host does wrong is logged once, with who and why. A host (or whoever holds its address) can do it ten thousand
-//! times a second, though, and then the log must not grow with it. So each *subject* has so many lines per address and period;
-//! what is beyond is counted, and told as one number when the period is over.
+//! Every fault of a host is logged, with the host and the reason. But a host can repeat a fault ten thousand times a second. So each
+//! address may cause a limited number of lines per subject and period. Further lines are counted, and one line gives their number
+//! when the period is over.
 //!
 //! ```text
-//!   allows(who, subject) ─ true ──► the caller writes its line
-//!                        └ false ─► counted ──period over──► poll: "243 more lines about … from 10.0.0.7"
+//!   allows(address, subject) ─ true ──► the caller logs its line
+//!                            └ false ─► counted ──period over──► poll: "connections dropped: 243 more …"
 //! ```
 //!
-//! Addresses are kept for a period at most, and so many at a time; the others share one account, so a storm from ten thousand
+//! At most 1024 pairs of address and subject are told apart in a period. All others share one account, so a storm from ten thousand
 //! addresses costs no more memory or lines than one from a few.
 //!
-//! Holds: lines about one subject are bounded per address and period, and none is lost without being counted
-//!        (`a_storm_is_a_few_lines_and_a_number`).
+//! Holds: lines of one subject are bounded per address and period, and each suppressed line is counted
+//!        (`a_storm_becomes_a_few_lines_and_a_number`).
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use units::{Instant, Nanos};
 
-/// How long lines are counted before they may flow again.
+/// The length of a period.
 const PERIOD: Nanos = Nanos::secs(10);
-/// Lines about one subject and one address in a period. A Linux host with 64 queues comes and goes without being cut short.
+/// Lines of one subject and address in a period. A Linux host with 64 queues can connect and disconnect without a suppressed line.
 const LINES_MAX: u32 = 100;
-/// As much about what only a faulty or hostile host does.
+/// The same, for subjects that only a faulty or hostile host causes.
 const FAULTS_MAX: u32 = 10;
 /// Pairs of address and subject that are told apart.
 const ACCOUNTS_MAX: usize = 1024;
-/// In whose name the others are counted.
+/// The address under which all others are counted.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Subject {
-    /// A connection became a queue.
+    /// A connection became a queue of a controller.
     Connected,
-    /// A connection ended as connections do: by the host, by the network.
+    /// The host or the network ended a connection.
     Ended,
-    /// A connection was ended by the target: a time-out, a bound.
+    /// The target ended a connection: a time-out, a limit.
     Dropped,
-    /// A connection was not taken: a bound is reached.
-    Turned,
+    /// A connection could not be accepted.
+    NotAccepted,
     /// A Connect was refused.
     Refused,
-    /// The protocol was broken.
+    /// A host violated the protocol.
     Violation,
     /// The transport refused a command.
     Command,
-    /// A host that came back waits for its earlier writes.
+    /// A host that reconnected waits for its earlier writes.
     Held,
 }
 
@@ -67,38 +67,38 @@ impl fmt::Display for Subject {
             Subject::Connected => "connections made",
             Subject::Ended => "connections ended",
             Subject::Dropped => "connections dropped",
-            Subject::Turned => "connections turned away",
+            Subject::NotAccepted => "connections that could not be accepted",
             Subject::Refused => "Connects refused",
-            Subject::Violation => "breaches of the protocol",
+            Subject::Violation => "protocol violations",
             Subject::Command => "commands refused by the transport",
             Subject::Held => "hosts that wait for their earlier writes",
         })
     }
 }
 
-/// What was not written.
+/// The number of suppressed lines of one address and subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Suppressed {
-    /// From where; `None` stands for many.
+    /// The address; `None` stands for many.
     pub(crate) address: Option<IpAddr>,
-    /// About what.
+    /// The subject.
     pub(crate) subject: Subject,
-    /// How many lines.
+    /// The number of lines.
     pub(crate) count: u32,
 }
 
 #[derive(Default)]
 struct Account {
-    written: u32,
+    logged: u32,
     suppressed: u32,
 }
 
-/// The accounts of the present period.
+/// Counts the lines of the present period.
 pub(crate) struct LogThrottle {
     accounts: HashMap<(IpAddr, Subject), Account>,
-    /// The end of the period; there is none while nothing was written.
+    /// The end of the period; `None` if nothing was logged in it yet.
     ends_at: Option<Instant>,
-    /// Of the period that has ended.
+    /// Numbers of the period that has ended.
     suppressed: Vec<Suppressed>,
 }
 
@@ -107,28 +107,28 @@ impl LogThrottle {
         LogThrottle { accounts: HashMap::new(), ends_at: None, suppressed: Vec::new() }
     }
 
-    /// Whether a line may be written about what `who` did. Otherwise it is counted.
-    pub(crate) fn allows(&mut self, now: Instant, who: IpAddr, subject: Subject) -> bool {
+    /// Whether a line about `address` may be logged. If not, it is counted.
+    pub(crate) fn allows(&mut self, now: Instant, address: IpAddr, subject: Subject) -> bool {
         self.end_period(now);
         self.ends_at.get_or_insert(now + PERIOD);
-        let is_known = self.accounts.contains_key(&(who, subject));
-        let who = if is_known || self.accounts.len() < ACCOUNTS_MAX { who } else { OTHERS };
-        let account = self.accounts.entry((who, subject)).or_default();
-        let admitted = account.written < subject.lines_max();
+        let is_known = self.accounts.contains_key(&(address, subject));
+        let address = if is_known || self.accounts.len() < ACCOUNTS_MAX { address } else { OTHERS };
+        let account = self.accounts.entry((address, subject)).or_default();
+        let admitted = account.logged < subject.lines_max();
         if admitted {
-            account.written += 1;
+            account.logged += 1;
         } else {
             account.suppressed = account.suppressed.saturating_add(1);
         }
         admitted
     }
 
-    /// When to `poll` at the latest.
+    /// When to call `poll` at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.ends_at
     }
 
-    /// The next number to be told.
+    /// The next number to be logged.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Suppressed> {
         self.end_period(now);
         self.suppressed.pop()
@@ -140,8 +140,8 @@ impl LogThrottle {
         }
         self.ends_at = None;
         let accounts = self.accounts.drain().filter(|(_, account)| account.suppressed > 0);
-        self.suppressed.extend(accounts.map(|((who, subject), account)| Suppressed {
-            address: (who != OTHERS).then_some(who),
+        self.suppressed.extend(accounts.map(|((address, subject), account)| Suppressed {
+            address: (address != OTHERS).then_some(address),
             subject,
             count: account.suppressed,
         }));
@@ -158,34 +158,33 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_is_a_few_lines_and_a_number() {
-        let mut log_throttle = LogThrottle::new();
+    fn a_storm_becomes_a_few_lines_and_a_number() {
+        let mut throttle = LogThrottle::new();
         let start = Instant::ZERO;
-        let mut admit = |at, who, subject| u32::from(log_throttle.allows(at, who, subject));
-        let written: u32 = (0..1000).map(|_| admit(start, address(1), Subject::Violation)).sum();
-        assert_eq!(written, FAULTS_MAX);
+        let mut admit = |at, address, subject| u32::from(throttle.allows(at, address, subject));
+        let logged: u32 = (0..1000).map(|_| admit(start, address(1), Subject::Violation)).sum();
+        assert_eq!(logged, FAULTS_MAX);
         assert_eq!(admit(start, address(2), Subject::Violation), 1, "another address has its own lines");
         assert_eq!(admit(start, address(1), Subject::Ended), 1, "so has another subject");
-        assert_eq!(log_throttle.poll(start), None);
-        let end = log_throttle.deadline().expect("something was written");
+        assert_eq!(throttle.poll(start), None);
+        let end = throttle.deadline().expect("something was logged");
         let suppressed =
             Suppressed { address: Some(address(1)), subject: Subject::Violation, count: 1000 - FAULTS_MAX };
-        assert_eq!(log_throttle.poll(end), Some(suppressed));
-        assert_eq!((log_throttle.poll(end), log_throttle.deadline()), (None, None));
-        assert!(log_throttle.allows(end, address(1), Subject::Violation), "a new period");
+        assert_eq!(throttle.poll(end), Some(suppressed));
+        assert_eq!((throttle.poll(end), throttle.deadline()), (None, None));
+        assert!(throttle.allows(end, address(1), Subject::Violation), "a new period");
     }
 
     #[test]
     fn a_storm_from_everywhere_is_bounded_too() {
-        let mut log_throttle = LogThrottle::new();
-        let written = (0..100_000)
-            .filter(|n| log_throttle.allows(Instant::ZERO, address(*n), Subject::Dropped))
-            .count();
-        assert_eq!(written, ACCOUNTS_MAX + FAULTS_MAX as usize);
-        assert_eq!(log_throttle.accounts.len(), ACCOUNTS_MAX + 1);
-        let end = log_throttle.deadline().expect("something was written");
-        let suppressed = log_throttle.poll(end).expect("most are suppressed");
+        let mut throttle = LogThrottle::new();
+        let logged =
+            (0..100_000).filter(|n| throttle.allows(Instant::ZERO, address(*n), Subject::Dropped)).count();
+        assert_eq!(logged, ACCOUNTS_MAX + FAULTS_MAX as usize);
+        assert_eq!(throttle.accounts.len(), ACCOUNTS_MAX + 1);
+        let end = throttle.deadline().expect("something was logged");
+        let suppressed = throttle.poll(end).expect("most are suppressed");
         assert_eq!(suppressed.address, None);
-        assert_eq!(suppressed.count as usize, 100_000 - written);
+        assert_eq!(suppressed.count as usize, 100_000 - logged);
     }
 }

@@ -1,18 +1,17 @@
 //! Messages to another thread's reactor.
 //!
-//! The queue itself has no bound; what may be in it has, by the rules of who posts: an IO for another SSD is posted only
-//! while fewer than `pipeline::REMOTE_OUTSTANDING_MAX` of its kind are unanswered, a hand-over only within the connection
-//! limit, whoever asks for a snapshot waits for the answer, and commands and their answers are bounded by the entries of queues.
-//! What there is much of goes in batches (`outbox`).
+//! The queue has no limit of its own. Its senders limit what is in it: at most `pipeline::REMOTE_OUTSTANDING_MAX` IOs for another SSD are
+//! unanswered; hand-overs are within the connection limits; a thread that asks for a snapshot waits for the answer; commands and
+//! replies are limited by the entries of queues. Frequent messages travel in batches (`outbox`).
 //!
-//! Holds: in every interleaving with a few forced switches, every message that was accepted is taken once, in the order of its sender, and no owner
-//!        sleeps over one (`interleavings`, by loom on this very code).
+//! Holds: every accepted message is taken once, in its sender's order, and no owner sleeps while one waits. loom checks this on this
+//!        code, in every interleaving with a few forced switches (`interleavings`).
 
 use reactor::Waker;
 use std::marker::PhantomData;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What mailboxes are made of: the system's own, or parts whose interleavings a test explores.
+/// What mailboxes are made of: the standard library's channel, or loom's in tests that explore interleavings.
 pub(crate) trait Channel<M> {
     /// The sending end of a queue.
     type Sender: Clone;
@@ -21,11 +20,11 @@ pub(crate) trait Channel<M> {
     /// What wakes the owner.
     type Waker: Clone;
 
-    /// A queue.
+    /// Makes a queue.
     fn queue() -> (Self::Sender, Self::Receiver);
-    /// Puts a message in; gives it back if the receiving end is gone.
+    /// Adds a message. Returns it if the receiving end is gone.
     fn send(sender: &Self::Sender, message: M) -> Result<(), M>;
-    /// Takes the oldest message out, if there is one.
+    /// Takes the oldest message, if there is one.
     fn take(receiver: &mut Self::Receiver) -> Option<M>;
     /// Wakes the owner.
     fn wake(waker: &Self::Waker);
@@ -56,7 +55,7 @@ impl<M> Channel<M> for SystemChannel {
     }
 }
 
-/// The sending end: many may hold one.
+/// The sending end. It can be cloned.
 pub(crate) struct Mailbox<M, L: Channel<M> = SystemChannel> {
     sender: L::Sender,
     waker: L::Waker,
@@ -70,26 +69,26 @@ impl<M, L: Channel<M>> Clone for Mailbox<M, L> {
 }
 
 impl<M, L: Channel<M>> Mailbox<M, L> {
-    /// A mailbox whose owner sleeps in the reactor of `waker`, and the owner's end.
+    /// Makes a mailbox. Its owner sleeps in the reactor of `waker`.
     pub(crate) fn new(waker: L::Waker) -> (Mailbox<M, L>, Inbox<M, L>) {
         let (sender, receiver) = L::queue();
         (Mailbox { sender, waker, messages: PhantomData }, Inbox { receiver })
     }
 
-    /// Posts a message and wakes the owner. Gives it back if the owner is gone.
+    /// Posts a message and wakes the owner. Returns the message if the owner is gone.
     pub(crate) fn post(&self, message: M) -> Result<(), M> {
         L::send(&self.sender, message)?;
         L::wake(&self.waker);
         Ok(())
     }
 
-    /// Posts a message that an owner who is gone needs no more.
+    /// Posts a message; it is dropped if the owner is gone.
     pub(crate) fn tell(&self, message: M) {
         drop(self.post(message));
     }
 }
 
-/// The owner's end.
+/// The receiving end.
 pub(crate) struct Inbox<M, L: Channel<M> = SystemChannel> {
     receiver: L::Receiver,
 }

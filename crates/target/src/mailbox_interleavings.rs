@@ -1,6 +1,6 @@
-//! Two threads and their mailboxes, in every order in which their steps may fall.
+//! Explores threads and their mailboxes with loom, in every order of their steps.
 //!
-//! The waker is a bell that ends its owner's sleep, which is what `reactor::Waker` promises (and what its own tests check).
+//! The waker is a bell that ends the owner's sleep. `reactor::Waker` promises the same, and its own tests check that.
 
 use super::*;
 use crate::outbox::{Batched, Outboxes};
@@ -11,7 +11,7 @@ use crate::quota::Charged;
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;
 
-/// Ends its owner's sleep, now or when it next sleeps.
+/// Ends the owner's sleep: the present one, or the next one.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -53,7 +53,7 @@ impl<M> Channel<M> for Explored {
     }
 }
 
-/// A thread's own end: it sleeps, and takes all that there is.
+/// The receiving thread: it sleeps, and takes all messages when it wakes up.
 struct Owner<M> {
     bell: Arc<Bell>,
     inbox: Inbox<M, Explored>,
@@ -72,9 +72,8 @@ impl<M> Owner<M> {
     }
 }
 
-/// Runs `world` in every order of its threads' steps in which a thread that could go on has to give way to another at most
-/// `preemptions` times, or as often as `LOOM_MAX_PREEMPTIONS` says. Bugs of this kind need few such moments; without a bound,
-/// locks make it hours.
+/// Runs `world` in every order of its threads' steps with at most `preemptions` forced switches (or `LOOM_MAX_PREEMPTIONS`, if
+/// that is set). Bugs of this kind need only a few forced switches. Without a limit, locks make the run take hours.
 fn explore(preemptions: usize, world: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     // What the builder begins with is from the environment.
@@ -110,7 +109,7 @@ enum ToWorker {
     Stop,
 }
 
-/// IOs that one pipeline sends to another: the sender's part is `Window`, as in `pipeline::remote`.
+/// IOs that one pipeline sends to another. The sender uses `Window`, as `pipeline::remote` does.
 #[test]
 fn an_io_for_another_thread_is_ended_once_and_never_are_more_on_their_way_than_allowed() {
     const IOS: usize = 3;
@@ -125,7 +124,7 @@ fn an_io_for_another_thread_is_ended_once_and_never_are_more_on_their_way_than_a
                 assert!(messages.iter().filter(|m| matches!(m, ToWorker::Io(_))).count() <= OUT_MAX);
                 for message in messages {
                     match message {
-                        // The first to come is kept until it is withdrawn or the next one comes.
+                        // The first IO is kept until it is withdrawn or the next one arrives.
                         ToWorker::Io(io) if kept.is_empty() => kept.push(io),
                         ToWorker::Io(io) => {
                             kept.drain(..).for_each(|io| to_home.tell(io));
@@ -151,7 +150,7 @@ fn an_io_for_another_thread_is_ended_once_and_never_are_more_on_their_way_than_a
             }
         };
         post_waiting(&mut window);
-        // The host of the last two goes.
+        // The host of the last two disconnects.
         waiting[1..].iter().filter_map(|io| window.withdraw(*io)).for_each(|io| ended[io] += 1);
         to_worker.tell(ToWorker::Withdraw(1));
         to_worker.tell(ToWorker::Stop);
@@ -178,8 +177,8 @@ fn an_owner_that_ends_gives_back_what_comes_too_late_and_nobody_waits_for_it() {
     });
 }
 
-/// A connection that the front has counted, on its way to a pipeline that ends at any moment: when it has taken it, before, or
-/// without a look.
+/// The acceptor hands over a connection that it has counted, to a pipeline that ends at any moment: after it has taken the
+/// connection, before, or without looking.
 #[test]
 fn a_counted_connection_is_given_back_once_whenever_its_pipeline_ends() {
     const CONNECTIONS: usize = 2;
@@ -190,7 +189,7 @@ fn a_counted_connection_is_given_back_once_whenever_its_pipeline_ends() {
             let other =
                 thread::spawn(move || if looks { drop(pipeline.await_some()) } else { drop(pipeline) });
             for _ in 0..CONNECTIONS {
-                // As the acceptor does: what cannot be posted is dropped.
+                // The acceptor does the same: it drops what cannot be posted.
                 to_pipeline.tell(Admission::new(
                     "nqn.host".into(),
                     Charged::Host("nqn.host".into()),
@@ -213,7 +212,7 @@ enum ToPipeline {
     Io,
 }
 
-/// The acceptor tells everybody of a tenant, and then hands over its connection, whose IOs go on to another pipeline.
+/// The acceptor announces a tenant to all pipelines, then hands over its connection, whose IOs go to another pipeline.
 #[test]
 fn a_tenant_is_known_wherever_its_ios_arrive() {
     explore(3, || {
@@ -226,7 +225,7 @@ fn a_tenant_is_known_wherever_its_ios_arrive() {
                     match message {
                         ToPipeline::Tenant => {}
                         ToPipeline::Connection => return from_home.tell(ToPipeline::Io),
-                        ToPipeline::Io => unreachable!("nobody sends it here"),
+                        ToPipeline::Io => unreachable!("no IO is sent here"),
                     }
                 }
             }
@@ -248,7 +247,7 @@ fn a_tenant_is_known_wherever_its_ios_arrive() {
     });
 }
 
-/// A number, or several.
+/// One number, or a batch of them.
 #[derive(Debug)]
 enum Parcel {
     One(usize),
@@ -277,7 +276,7 @@ impl Parcel {
     }
 }
 
-/// Two turns of a thread, each with a batch, to one that takes all it finds and ends.
+/// A thread sends a batch in each of two turns, to a thread that takes all it finds and then ends.
 #[test]
 fn a_batch_arrives_whole_in_order_or_comes_back() {
     explore(3, || {

@@ -5,18 +5,18 @@
 //!                  └─ half: data that was read ─ in equal parts to the devices
 //! ```
 //!
-//! Each part belongs to one thread, so nobody takes memory under a lock, and none of them can take more than there is.
+//! Each part belongs to one thread, so no thread needs a lock to take memory.
 //!
-//! Holds: the parts together are what was configured (`the_parts_are_never_more_than_the_whole`).
+//! Holds: all parts together are at most what was configured (`the_parts_are_never_more_than_the_whole`).
 
 use crate::account::{REPLIES_MAX, Supply};
 use crate::config::Limits;
 use crate::payload::Intakes;
 use units::Bytes;
 
-/// What a named host can always have for data in capsules: eight of the longest.
+/// The guaranteed minimum of a named host for data in capsules: eight of the largest.
 const CAPSULES_FLOOR: Bytes = Bytes::kib(64);
-/// What everybody may have although others have most: data in capsules, and other data of IOs.
+/// What every host gets even when others have most: for data in capsules, and for other data of IOs.
 const CAPSULES_FIRST: Bytes = Bytes::kib(16);
 const DATA_FIRST: Bytes = Bytes::kib(256);
 
@@ -27,12 +27,12 @@ pub(crate) struct Memory {
     pub(crate) arrivals: Bytes,
     /// For data that was read.
     pub(crate) reads: Bytes,
-    /// For what controllers say of themselves.
+    /// For replies with data of the controller itself.
     pub(crate) replies: Bytes,
 }
 
 impl Memory {
-    /// What the thread of one of so many devices has, and each of the threads that have connections only.
+    /// The memory of each thread with a device, and of each thread without one.
     pub(crate) fn divide(limits: &Limits, devices: usize, others: usize) -> (Memory, Memory) {
         let (devices, threads) = (devices.max(1) as u64, (devices.max(1) + others) as u64);
         let half = limits.memory.get() / 2;
@@ -45,7 +45,7 @@ impl Memory {
         (of_device, Memory { arrivals, reads: Bytes::ZERO, replies: Bytes::ZERO })
     }
 
-    /// The same by account.
+    /// The memory of each account.
     pub(crate) fn supplies(&self, limits: &Limits) -> [Supply; 4] {
         let (capsules, transfers) = Intakes::parts(self.arrivals);
         [
@@ -56,7 +56,7 @@ impl Memory {
         ]
     }
 
-    /// As much as one host may have of it, if the configuration says how much.
+    /// What one host may have of it, if the configuration limits that.
     pub(crate) fn of_host(&self, limits: &Limits) -> Option<Bytes> {
         let (part, whole) = (u128::from((self.arrivals + self.reads).get()), u128::from(limits.memory.get()));
         limits.memory_per_host.map(|limit| Bytes((part * u128::from(limit.get()) / whole) as u64))

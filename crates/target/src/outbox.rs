@@ -1,48 +1,48 @@
-//! Messages to other threads, a batch for each at the end of a turn.
+//! Messages to other threads, sent as one batch per thread at the end of a turn.
 //!
 //! ```text
 //!   push ─► outbox of the other thread ──flush, once per turn──► one message, one wake-up ─► mailbox
 //! ```
 //!
-//! A batch is one message of the mailbox that everything else for that thread goes through. So nothing overtakes anything: a tenant
-//! that was announced is known when its first IO comes, whichever way that took. A ring beside the mailbox would need an order
-//! between the two, and a second queue for when it is full; what a batch costs is shared by all that is in it.
+//! A batch is one message of the mailbox, and all other messages to that thread use the same mailbox. So the order is kept: a tenant is
+//! announced before its first IO arrives. A separate ring for batches would need an order between ring and mailbox, and a second queue
+//! for when it is full. The batch already shares the cost of the mailbox among its messages.
 //!
-//! What may wait in an outbox is bounded by those who push: the entries of the queues of connections, and `window` for IOs of other SSDs.
+//! The users of an outbox limit what is in it: by the entries of the connections' queues, and by `window` for IOs of other SSDs.
 //!
-//! Holds: what is pushed arrives once, in order, or comes back when the other thread is gone
-//!        (`a_batch_arrives_whole_in_order_or_comes_back` in `mailbox`'s interleavings, by loom on this very code).
+//! Holds: a message arrives once, in order, or comes back if the other thread is gone
+//!        (`a_batch_arrives_whole_in_order_or_comes_back` in `mailbox`'s interleavings; loom checks it on this code).
 
 use crate::mailbox::{Channel, Mailbox, SystemChannel};
 
-/// Messages that can travel together.
+/// Messages that can be sent as a batch.
 pub(crate) trait Batched: Sized {
-    /// Many as one.
+    /// Makes one message of many.
     fn batch(messages: Vec<Self>) -> Self;
-    /// The many, if this is such a message; otherwise itself.
+    /// The messages of a batch, or this message if it is no batch.
     fn unbatch(self) -> Result<Vec<Self>, Self>;
 }
 
 struct Outbox<M, L: Channel<M>> {
-    /// `None`: nobody is there.
+    /// `None`: there is no thread in this slot.
     mailbox: Option<Mailbox<M, L>>,
     messages: Vec<M>,
 }
 
-/// The way from one thread to all others of a kind, by their slots.
+/// The outboxes of one thread, one for each slot of the other threads.
 pub(crate) struct Outboxes<M: Batched, L: Channel<M> = SystemChannel> {
     outboxes: Vec<Outbox<M, L>>,
-    /// Those with messages.
+    /// Slots with messages.
     filled: Vec<usize>,
 }
 
 impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
-    /// Leads nowhere yet.
+    /// No outboxes yet.
     pub(crate) fn new() -> Outboxes<M, L> {
         Outboxes { outboxes: Vec::new(), filled: Vec::new() }
     }
 
-    /// A thread has come, or gone.
+    /// A thread was started in a slot, or has ended.
     pub(crate) fn set(&mut self, slot: usize, mailbox: Option<Mailbox<M, L>>) {
         if self.outboxes.len() <= slot {
             self.outboxes.resize_with(slot + 1, || Outbox { mailbox: None, messages: Vec::new() });
@@ -55,17 +55,17 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
         self.outboxes.len()
     }
 
-    /// The mailboxes of all threads there are.
+    /// The mailboxes of all threads.
     pub(crate) fn mailboxes(&self) -> impl Iterator<Item = &Mailbox<M, L>> {
         self.outboxes.iter().filter_map(|outbox| outbox.mailbox.as_ref())
     }
 
-    /// The mailbox of one.
+    /// The mailbox of one thread.
     pub(crate) fn mailbox(&self, slot: usize) -> Option<&Mailbox<M, L>> {
         self.outboxes.get(slot)?.mailbox.as_ref()
     }
 
-    /// Puts a message into the next batch for a thread. Gives it back if there is none.
+    /// Adds a message to the next batch for a thread. Returns it if there is no such thread.
     pub(crate) fn push(&mut self, slot: usize, message: M) -> Result<(), M> {
         match self.outboxes.get_mut(slot) {
             Some(outbox) if outbox.mailbox.is_some() => {
@@ -79,16 +79,16 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
         }
     }
 
-    /// As [`Outboxes::push`], of a message that a thread that is gone needs no more.
+    /// As [`Outboxes::push`], but drops the message if there is no such thread.
     pub(crate) fn tell(&mut self, slot: usize, message: M) {
         drop(self.push(slot, message));
     }
 
-    /// Sends all batches. What a thread that is gone did not take goes to `lost`.
+    /// Sends all batches. Messages to a thread that is gone go to `lost`.
     pub(crate) fn flush(&mut self, mut lost: impl FnMut(usize, M)) {
         for slot in self.filled.drain(..) {
             let outbox = &mut self.outboxes[slot];
-            // The next batch is likely to be as long as this one.
+            // The next batch is probably as long as this one.
             let next = Vec::with_capacity(outbox.messages.len());
             let messages = std::mem::replace(&mut outbox.messages, next);
             let back = match &outbox.mailbox {
@@ -103,7 +103,7 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
         }
     }
 
-    /// Takes what waits for one thread out again.
+    /// Removes the messages that wait for one thread.
     pub(crate) fn take_back(&mut self, slot: usize) -> Vec<M> {
         self.filled.retain(|filled| *filled != slot);
         self.outboxes.get_mut(slot).map_or(Vec::new(), |outbox| std::mem::take(&mut outbox.messages))

@@ -1,25 +1,26 @@
-//! Where the data of commands lives, and how much of it one connection may hold.
+//! Memory for the data of commands, and how much of it a connection may hold.
 //!
 //! ```text
 //!   socket ──copy──► Payload (from the pool) ──move──► device
 //!   device ──move──► Payload ──move──► SendBatch ──gather──► socket
 //! ```
 //!
-//! Memory is divided by what has to happen before it comes back, as otherwise each of these could wait for the other:
+//! There is a separate pool for each kind of data, because the kinds are returned after different events. In one pool, each event
+//! could wait for another:
 //!
-//! - *capsules*: data that came with its command. Comes back when the scheduler and the device are done with it.
-//! - *transfers*: data that a host was asked for. Comes back when the host has sent it, which the parser has to see; so the
-//!   parser must never wait for memory of this kind. (It waits for memory of the first kind only.)
-//! - *reads*: what the device has read. Comes back when the host has taken it. Were it of one pool with the others, writes that
-//!   wait in the scheduler could hold all memory while the scheduler waits for reads that need some.
+//! - *capsules*: data that came with its command. Returned when the scheduler and the device are done with it.
+//! - *transfers*: data that the target requested by R2T. Returned after the host has sent it, and the parser has to see that. So the
+//!   parser must never wait for this pool. (It waits for the capsule pool only.)
+//! - *reads*: data read from the device. Returned when the host has received it. In a common pool, writes that wait in the scheduler
+//!   could hold all memory while the scheduler waits for a read that needs some.
 //!
-//! On top of the pools everything is charged (`account`): to the connection, its host and whoever pays for that, so that none who sends
-//! much or reads slowly takes what the others need; and opening more connections, or making up more names, does not help. A buffer
-//! is charged from before it is taken (a read: admitted) until its bytes are sent or stored.
+//! In addition, all memory is charged (`account`) to the connection, its host and the host's payer. So a host that sends much or reads
+//! its replies slowly does not take what others need, and gains nothing with more connections or more names. A buffer is charged
+//! before it is taken (for a read: when it is admitted), until its bytes are sent or stored.
 //!
-//! Holds: writes of all kinds make progress in the least memory that a configuration may give
+//! Holds: all kinds of writes make progress with the least memory that the configuration allows
 //!        (`writes_beyond_the_memory_wait_their_turn` in `tests/bounds.rs`);
-//!        what the transport throws away by itself is charged to nobody any more (`spoiled_data_is_not_counted_for_ever` in
+//!        data that the transport discards is no longer charged (`spoiled_data_is_not_counted_for_ever` in
 //!        `tests/bad_peers/greed.rs`).
 
 use crate::account::{Account, ConnectionAccount, Permit};
@@ -29,56 +30,56 @@ use std::ops::Range;
 use std::sync::Arc;
 use units::Bytes;
 
-/// Stretches of memory in one batch: the kernel takes 1024 per call, and a reply has two or three.
+/// Pieces of memory in one batch: the kernel takes 1024 per call, and a reply has two or three.
 const BATCH_PIECES_MAX: usize = 512;
-/// Bytes in one batch: beyond this, more per call gains nothing, and the buffers come back later.
+/// Bytes in one batch: larger batches are not faster, and return their buffers later.
 const BATCH_BYTES_MAX: usize = 2 << 20;
 
-/// One part of so many of the memory for arriving data is for capsules: they are small.
+/// This part (one in eight) of the memory for arriving data is for capsules, which are small.
 const CAPSULES_PART: u64 = 8;
 
-/// Memory for data that arrives.
+/// The pools for data that arrives.
 pub(crate) struct Intakes {
     capsules: BufferPool,
     transfers: BufferPool,
 }
 
 impl Intakes {
-    /// `memory` in all.
+    /// Pools of `memory` in total.
     pub(crate) fn new(memory: Bytes) -> Intakes {
         let (capsules, transfers) = Intakes::parts(memory);
         Intakes { capsules: BufferPool::new(capsules), transfers: BufferPool::new(transfers) }
     }
 
-    /// How `memory` is divided: capsules, transfers.
+    /// Divides `memory`: for capsules, for transfers.
     pub(crate) fn parts(memory: Bytes) -> (Bytes, Bytes) {
         let capsules = Bytes(memory.get() / CAPSULES_PART);
         (capsules, memory - capsules)
     }
 
-    /// Changes the limit. What is out beyond a smaller one comes back in its own time.
+    /// Changes the limit. Buffers above a smaller limit stay in use until they are returned.
     pub(crate) fn set_limit(&mut self, memory: Bytes) {
         let (capsules, transfers) = Intakes::parts(memory);
         self.capsules.set_limit(capsules);
         self.transfers.set_limit(transfers);
     }
 
-    /// `each` for capsules and for transfers.
+    /// Pools of `each` for capsules and for transfers.
     pub(crate) fn alike(each: Bytes) -> Intakes {
         Intakes { capsules: BufferPool::new(each), transfers: BufferPool::new(each) }
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer.
     pub(crate) fn give(&mut self, buffer: IoBuffer, account: Account) {
         self.of(account).give(buffer);
     }
 
-    /// Memory that is out.
+    /// Memory in use.
     pub(crate) fn lent(&mut self) -> Bytes {
         self.capsules.lent() + self.transfers.lent()
     }
 
-    /// Buffers of other accounts go home to their own pool from whichever they are given to.
+    /// The pool of an account. A buffer of another account finds its own pool by itself.
     fn of(&mut self, account: Account) -> &mut BufferPool {
         match account {
             Account::Capsule => &mut self.capsules,
@@ -87,12 +88,12 @@ impl Intakes {
     }
 }
 
-/// The data of one command, with the right to hold it.
+/// The data of one command, with the permit to hold it.
 #[derive(Debug)]
 pub(crate) enum Payload {
-    /// In a buffer of a pool: data of IO commands, and whatever arrives.
+    /// In a buffer of a pool: data of IO commands, and everything that arrives.
     Pooled(IoBuffer, Permit),
-    /// On the heap: what a controller says about itself. Zeroes at its end are not held.
+    /// On the heap: data of the controller itself, without the zeroes at its end.
     Page(Vec<u8>, Permit),
 }
 
@@ -105,7 +106,7 @@ impl Payload {
         }
     }
 
-    /// The pool's buffer, if there is one, and the right to hold the data.
+    /// The pool's buffer, if there is one, and the permit.
     pub(crate) fn into_parts(self) -> (Option<IoBuffer>, Permit) {
         match self {
             Payload::Pooled(buffer, permit) => (Some(buffer), permit),
@@ -130,17 +131,17 @@ impl Buffer for Payload {
     }
 }
 
-/// What a buffer takes of its pool: a power of two of at least a page.
+/// The memory that a buffer takes from its pool: a power of two, at least a page.
 pub(crate) fn footprint(length: usize) -> u64 {
     length.max(IoBuffer::ALIGNMENT).next_power_of_two() as u64
 }
 
-/// Where a connection gets memory for data that arrives.
+/// The source of memory for data that arrives by one connection.
 pub(crate) struct Intake<'a> {
     pub(crate) intakes: &'a mut Intakes,
     pub(crate) account: &'a Arc<ConnectionAccount>,
-    /// Set when a buffer was refused: ask again when some came back.
-    pub(crate) starved: &'a mut bool,
+    /// Set when a buffer was refused. Try again when memory was returned.
+    pub(crate) waits_for_memory: &'a mut bool,
 }
 
 impl BufferSource for Intake<'_> {
@@ -156,20 +157,20 @@ impl BufferSource for Intake<'_> {
         {
             return Some(Payload::Pooled(buffer, permit));
         }
-        *self.starved = true;
+        *self.waits_for_memory = true;
         None
     }
 }
 
-/// A batch that a connection lays its PDUs into.
+/// The batch that a connection writes its PDUs into.
 pub(crate) struct Outlet<'a> {
     pub(crate) batch: &'a mut SendBatch,
-    /// For what is in the batch, to be dropped when it was sent.
+    /// Permits for the data in the batch, to be dropped when it was sent.
     pub(crate) permits: &'a mut Vec<Permit>,
 }
 
 impl Outlet<'_> {
-    /// Keeps a permit until the batch was sent. Those of one kind become one: a batch of reads gives all back in one go.
+    /// Keeps a permit until the batch was sent. Permits of one kind are merged, so a batch of reads returns them at once.
     fn keep(&mut self, permit: Permit) {
         let kept = match self.permits.last_mut() {
             Some(last) => last.absorb(permit),
@@ -214,18 +215,19 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn a_refusal_is_remembered_and_costs_nothing() {
+    fn a_refusal_is_noted_and_charges_nothing() {
         let mut intakes = Intakes::new(Bytes::kib(32));
         let mut accounts =
             Accounts::new([Supply { limit: Bytes::mib(4), floor_max: Bytes::ZERO, first: Bytes::ZERO }; 4]);
         let payer = accounts.payer(None, Ipv4Addr::LOCALHOST.into());
         let account = ConnectionAccount::new(Bytes::kib(128), HostAccount::new(None), payer);
-        let mut starved = false;
-        let mut intake = Intake { intakes: &mut intakes, account: &account, starved: &mut starved };
-        let first = intake.take(100, BufferUse::InCapsule).expect("one page is there");
+        let mut waits_for_memory = false;
+        let mut intake =
+            Intake { intakes: &mut intakes, account: &account, waits_for_memory: &mut waits_for_memory };
+        let first = intake.take(100, BufferUse::InCapsule).expect("one page is free");
         assert!(intake.take(100, BufferUse::InCapsule).is_none());
-        assert!(*intake.starved);
-        assert!(intake.take(100, BufferUse::Transfer).is_some(), "of another pool");
+        assert!(*intake.waits_for_memory);
+        assert!(intake.take(100, BufferUse::Transfer).is_some(), "another pool");
         assert_eq!(accounts.held(Account::Capsule), 4 << 10);
         assert_eq!(first.bytes().len(), 100);
         drop(first);

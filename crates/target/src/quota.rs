@@ -1,35 +1,38 @@
-//! Who may have one of the places for connections, and how many hosts an address may be.
+//! How many connections a host, and an address, may have; and how many hosts an address may have.
 //!
-//! Names cost nothing: a stranger makes up a host NQN for every connection. Addresses cost something, as TCP answers go there. So
-//! places are charged to the host only if the configuration names it, and to the address otherwise, and are granted as memory is
-//! (`account`): a named host has a floor that nobody else can take; of the rest, an address may have twice as many as would
-//! still be free afterwards, and the last eighth is for the first few of each, so that the next address finds places too.
+//! A client can invent a new host NQN for every connection. It cannot invent IP addresses, because it has to receive the TCP
+//! answers. So a connection is charged to its host if the configuration names the host, and to its address otherwise.
 //!
-//! An address is the whole IPv4 address, or the first 64 bits of an IPv6 address: whoever has one of these has all of them.
+//! Connections are granted by the same rule as memory (`account`). A named host has a guaranteed minimum that nobody else can use.
+//! Of the rest, an address may have up to twice as many as are still free afterwards. The last eighth is reserved for the first few
+//! connections of each address, so that a new address gets some, too.
 //!
-//! Holds: strangers never fill the places (`a_named_host_gets_in_whatever_strangers_do`);
-//!        an address is at most so many unnamed hosts (`an_address_is_a_bounded_number_of_hosts`);
-//!        a place is given back to whom it was charged (`a_place_goes_back_to_who_paid_for_it`).
+//! An address is the whole IPv4 address, or the first 64 bits of an IPv6 address, because one client usually has all addresses with
+//! this prefix.
+//!
+//! Holds: unnamed hosts never use up the quota (`a_named_host_gets_in_whatever_unnamed_hosts_do`);
+//!        an address has a bounded number of unnamed hosts (`an_address_has_a_bounded_number_of_hosts`);
+//!        a connection is returned to the account that it was charged to (`a_connection_returns_to_the_account_that_paid`).
 
 use crate::account::{Request, Thresholds};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Floors of all named hosts together are at most one part of so many of the places.
+/// The guaranteed minimums of all named hosts together are at most this part (one in two) of all connections.
 const FLOORS_PART: u32 = 2;
 
-/// One address alone has two thirds of the places, and one host seven eighths of these.
-const PLACES: Thresholds = Thresholds { payer: 2, host: 8 };
-/// ConnectionQuota that an address, and a host of it, may have although others have most: an admin queue and a few for IO.
+/// An address that is alone gets two thirds of all connections, and one host seven eighths of these.
+const THRESHOLDS: Thresholds = Thresholds { payer: 2, host: 8 };
+/// Connections that an address, and a host of it, gets even when others have most: one for the admin queue and a few for IO queues.
 const FIRST: u64 = 4;
 
-/// Where connections come from, as far as strangers are told apart.
+/// Where connections come from: an IPv4 address, or an IPv6 prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Origin(u128);
 
 impl Origin {
-    /// Of an address.
+    /// The origin of an address.
     pub(crate) fn of(address: IpAddr) -> Origin {
         match address.to_canonical() {
             IpAddr::V4(address) => Origin(address.to_bits().into()),
@@ -38,21 +41,21 @@ impl Origin {
     }
 }
 
-/// Who pays for a place.
+/// The account that a connection is charged to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Charged {
     /// A host that the configuration names.
     Host(Arc<str>),
-    /// The address of one that it does not name.
+    /// The address of a host that the configuration does not name.
     Address(Origin),
 }
 
-/// Bounds on places.
+/// The limits of a quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuotaLimits {
-    /// Of all.
+    /// Connections in all.
     pub(crate) all: u32,
-    /// Of unnamed hosts of one address, if not by what is free.
+    /// Connections of the unnamed hosts of one address; `None`: as many as the rule of the module grants.
     pub(crate) per_address: Option<u32>,
     /// Unnamed hosts of one address.
     pub(crate) hosts_per_address: u32,
@@ -62,23 +65,23 @@ pub(crate) struct QuotaLimits {
 #[derive(Default)]
 struct UnnamedHosts {
     held: u32,
-    /// With the places of each.
+    /// The connections of each.
     hosts: HashMap<Arc<str>, u32>,
 }
 
-/// ConnectionQuota that are taken, and by whom.
+/// Counts connections by host and by address.
 pub(crate) struct ConnectionQuota {
     limits: QuotaLimits,
     named: Arc<HashSet<String>>,
     held: u32,
     by_host: HashMap<Arc<str>, u32>,
     by_address: HashMap<Origin, UnnamedHosts>,
-    /// How many addresses have so many unnamed hosts.
+    /// For each number of unnamed hosts: how many addresses have that many.
     hosts_per_origin: BTreeMap<usize, usize>,
 }
 
 impl ConnectionQuota {
-    /// All are free.
+    /// A quota with no connections.
     pub(crate) fn new(limits: QuotaLimits) -> ConnectionQuota {
         let (by_host, by_address) = (HashMap::new(), HashMap::new());
         ConnectionQuota {
@@ -91,12 +94,12 @@ impl ConnectionQuota {
         }
     }
 
-    /// Other bounds, for those who come from now on.
+    /// Changes the limits, for connections from now on.
     pub(crate) fn set_limits(&mut self, limits: QuotaLimits) {
         self.limits = limits;
     }
 
-    /// Other named hosts. Whoever has a place keeps it, charged as it was.
+    /// Changes the named hosts. Connections that exist stay charged as they are.
     pub(crate) fn set_named(&mut self, named: Arc<HashSet<String>>) {
         self.named = named;
     }
@@ -106,12 +109,12 @@ impl ConnectionQuota {
         self.named.contains(host)
     }
 
-    /// ConnectionQuota that are taken.
+    /// Connections that exist.
     pub(crate) fn held(&self) -> u32 {
         self.held
     }
 
-    /// Takes a place for `host` at `address`. The error is the bound that is reached.
+    /// Charges one connection of `host` at `address`. The error is the limit that is reached.
     pub(crate) fn acquire(&mut self, host: &Arc<str>, address: IpAddr) -> Result<Charged, &'static str> {
         let free = self.limits.all.saturating_sub(self.held).saturating_sub(self.promised());
         if self.is_named(host) {
@@ -128,7 +131,7 @@ impl ConnectionQuota {
         let is_new = !strangers.hosts.contains_key(host);
         let of_host = strangers.hosts.get(host).copied().unwrap_or(0);
         let request = Request {
-            thresholds: PLACES,
+            thresholds: THRESHOLDS,
             limit: self.limits.all.into(),
             first: FIRST,
             free: free.into(),
@@ -143,7 +146,7 @@ impl ConnectionQuota {
                 Some("limits.hosts_per_address is reached")
             }
             Some(limit) => (strangers.held >= limit).then_some("limits.connections_per_address is reached"),
-            None => (!request.is_granted()).then_some("its address has its part of limits.connections"),
+            None => (!request.is_granted()).then_some("its address has its share of limits.connections"),
         };
         if let Some(why) = refusal {
             self.forget(origin);
@@ -158,13 +161,13 @@ impl ConnectionQuota {
         Ok(Charged::Address(origin))
     }
 
-    /// A place of `host` is free again.
+    /// Returns a connection of `host`.
     pub(crate) fn release(&mut self, host: &Arc<str>, charged: &Charged) {
         self.held -= 1;
         match charged {
             Charged::Host(host) => take_one(&mut self.by_host, host),
             Charged::Address(origin) => {
-                let strangers = self.by_address.get_mut(origin).expect("a place is given back once");
+                let strangers = self.by_address.get_mut(origin).expect("a connection is returned once");
                 let before = strangers.hosts.len();
                 strangers.held -= 1;
                 take_one(&mut strangers.hosts, host);
@@ -175,22 +178,22 @@ impl ConnectionQuota {
         }
     }
 
-    /// Unnamed hosts that have places by the address of `origin`.
+    /// The number of unnamed hosts with connections from `origin`.
     pub(crate) fn hosts_at(&self, origin: Origin) -> usize {
         self.by_address.get(&origin).map_or(0, |strangers| strangers.hosts.len())
     }
 
-    /// Their names.
+    /// The names of the unnamed hosts with connections from `origin`.
     pub(crate) fn hosts_of(&self, origin: Origin) -> Vec<Arc<str>> {
         self.by_address.get(&origin).map_or(Vec::new(), |strangers| strangers.hosts.keys().cloned().collect())
     }
 
-    /// The most unnamed hosts that one address has.
+    /// The largest number of unnamed hosts of any address.
     pub(crate) fn most_hosts(&self) -> usize {
         self.hosts_per_origin.last_key_value().map_or(0, |(most, _)| *most)
     }
 
-    /// An address had `before` unnamed hosts and has `after`.
+    /// An address had `before` unnamed hosts and now has `after`.
     fn count_hosts(&mut self, before: usize, after: usize) {
         if before == after {
             return;
@@ -206,19 +209,19 @@ impl ConnectionQuota {
         }
     }
 
-    /// Forgets an address that holds nothing.
+    /// Removes an address without connections.
     fn forget(&mut self, origin: Origin) {
         if self.by_address.get(&origin).is_some_and(|strangers| strangers.held == 0) {
             self.by_address.remove(&origin);
         }
     }
 
-    /// ConnectionQuota that each named host can always have.
+    /// Connections that each named host is guaranteed.
     fn floor(&self) -> u32 {
         (self.limits.all / FLOORS_PART).checked_div(self.named.len() as u32).unwrap_or(0)
     }
 
-    /// Of the floors, what is not held.
+    /// The part of all guarantees that is not in use.
     fn promised(&self) -> u32 {
         let floor = self.floor();
         let held = self.by_host.iter().filter(|(host, _)| self.is_named(host));
@@ -227,7 +230,7 @@ impl ConnectionQuota {
 }
 
 fn take_one(counts: &mut HashMap<Arc<str>, u32>, host: &Arc<str>) {
-    let count = counts.get_mut(host).expect("a place is given back once");
+    let count = counts.get_mut(host).expect("a connection is returned once");
     *count -= 1;
     if *count == 0 {
         counts.remove(host);
@@ -250,12 +253,12 @@ mod tests {
     }
 
     #[test]
-    fn a_named_host_gets_in_whatever_strangers_do() {
+    fn a_named_host_gets_in_whatever_unnamed_hosts_do() {
         let mut quota = quota(1024, &["a", "b"]);
         for n in 0..10_000 {
             let _ = quota.acquire(&format!("stranger-{}", n % 7).into(), address(n / 20));
         }
-        assert!(quota.held() > 400, "strangers have what is not promised: {}", quota.held());
+        assert!(quota.held() > 400, "unnamed hosts get what is not guaranteed: {}", quota.held());
         for host in ["a", "b"] {
             for _ in 0..256 {
                 quota.acquire(&host.into(), address(1)).expect("its floor");
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_address_finds_places() {
+    fn a_new_address_gets_connections() {
         let mut quota = quota(1024, &[]);
         for n in 0..20 {
             let granted = (0..1024).filter(|_| quota.acquire(&"host".into(), address(n)).is_ok()).count();
@@ -274,19 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_a_bounded_number_of_hosts() {
+    fn an_address_has_a_bounded_number_of_hosts() {
         let mut quota = quota(1024, &[]);
         let take =
             |quota: &mut ConnectionQuota, n| quota.acquire(&format!("stranger-{n}").into(), address(1));
         assert!((0..64).all(|n| take(&mut quota, n).is_ok()));
         assert_eq!(take(&mut quota, 64), Err("limits.hosts_per_address is reached"));
-        assert!(take(&mut quota, 63).is_ok(), "one that is there already");
+        assert!(take(&mut quota, 63).is_ok(), "a host that is connected already");
         assert!(quota.acquire(&"stranger-64".into(), address(2)).is_ok(), "another address");
         assert_eq!((quota.most_hosts(), quota.hosts_per_origin.len()), (64, 2));
     }
 
     #[test]
-    fn a_place_goes_back_to_who_paid_for_it() {
+    fn a_connection_returns_to_the_account_that_paid() {
         let mut quota = quota(8, &["a"]);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let of_a = quota.acquire(&a, address(1)).expect("room");
@@ -295,7 +298,7 @@ mod tests {
             (&of_a, &of_b),
             (&Charged::Host(Arc::clone(&a)), &Charged::Address(Origin::of(address(1))))
         );
-        // Named and unnamed change places meanwhile.
+        // Meanwhile the named host becomes unnamed, and the unnamed host named.
         quota.set_named(Arc::new(["b".to_owned()].into()));
         quota.release(&a, &of_a);
         quota.release(&b, &of_b);
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_what_one_stranger_has() {
+    fn an_origin_is_one_ipv4_address_or_an_ipv6_prefix() {
         let v6 = |text: &str| Origin::of(text.parse::<Ipv6Addr>().expect("an address").into());
         assert_eq!(v6("2001:db8::1"), v6("2001:db8::ffff:1"));
         assert_ne!(v6("2001:db8::1"), v6("2001:db8:0:1::1"));

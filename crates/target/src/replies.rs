@@ -1,16 +1,16 @@
 //! Commands that a controller answers with data of its own: log pages, Identify, reports.
 //!
-//! No scheduler sees them, and the memory and the work that they cost are the thread's. So each is let through only when
+//! No scheduler sees them; they cost memory and work of the connection's thread. So such a command is executed only when
 //!
-//! - it is paid for: a payer (`account`) has `limits.reply_rate` bytes per second, after a burst of one transfer;
-//! - what it may hold until it is sent was granted.
+//! - its payer (`account`) has paid for it: a payer gets `limits.reply_rate` bytes per second, and a burst of one transfer;
+//! - memory for its reply was granted.
 //!
-//! Otherwise it waits in its connection. Those that wait pay in turn, a little each time: whoever asks for a megabyte does not hold
-//! up who asks for a page, also where both are paid for by one address. Commands without such data never wait: Keep Alive, for one.
+//! Otherwise it waits in its connection. Waiting commands pay in turn, a small amount each time. So a command that asks for a
+//! megabyte does not delay one that asks for a page, even if one address pays for both. Commands without such data (Keep Alive,
+//! for example) never wait.
 //!
-//! Holds: a payer gets the burst and the rate, however many commands and connections it has, and a small command is not behind a
-//!        large one of somebody else (`who_asks_for_little_is_not_behind_who_asks_for_much`;
-//!        `log_pages_in_a_loop_are_paid_for` in `tests/bad_peers/replies.rs`).
+//! Holds: a payer gets the burst and the rate, whatever the number of its commands and connections; a small command does not wait for
+//!        large ones (`a_small_reply_does_not_wait_for_large_ones`; `log_pages_in_a_loop_are_paid_for` in `tests/bad_peers/replies.rs`).
 
 use crate::account::{Account, ConnectionAccount, Payer, Permit, REPLIES_MAX, REPLY_REST};
 use crate::config::Limits;
@@ -21,10 +21,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use units::Instant;
 
-/// What is paid at a time for a command that waits.
+/// The bytes that a waiting command pays for in one turn.
 const QUANTUM: u64 = 4096;
 
-/// How fast a payer may be answered.
+/// The rate at which a payer gets replies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyRate {
     /// Bytes per second.
@@ -34,46 +34,46 @@ pub(crate) struct ReplyRate {
 }
 
 impl ReplyRate {
-    /// As the configuration has it.
+    /// The rate of the configuration.
     pub(crate) fn of(limits: &Limits) -> ReplyRate {
         ReplyRate { rate: limits.reply_rate.0, burst: limits.transfer_max.get() }
     }
 }
 
-/// Bytes of the controller's own that `sqe` asks for: on the admin queue all that is read, on others reports of reservations.
+/// Bytes of the controller's own data that `sqe` asks for: all reads on the admin queue, reservation reports on IO queues.
 pub(crate) fn asked_of_controller(sqe: &Sqe, is_admin: bool) -> u64 {
     let is_asked = sqe.direction() == Direction::FromController
         && (is_admin || (!sqe.is_fabrics() && sqe.opcode() == nvm::RESERVATION_REPORT));
     if is_asked { u64::from(sqe.sgl_length()) } else { 0 }
 }
 
-/// What was paid for a command that waits.
+/// What was paid for the first waiting command.
 #[derive(Debug, Default)]
 pub(crate) struct Owed {
     paid: u64,
 }
 
-/// Why a command goes on waiting.
+/// Why a command still waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Something was paid; it comes round again.
+    /// It has paid a part and waits for its next turn.
     Turn,
-    /// Nothing can be paid before this.
+    /// It can pay nothing before this moment.
     Until(Instant),
-    /// What was answered before has to be sent first.
+    /// Earlier replies have to be sent first.
     Sending,
 }
 
-/// Commands of one connection that wait until their replies may be held; the transport bounds them by the entries of the queue.
+/// Commands of one connection that wait for their replies to be granted. The entries of the queue limit their number.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    /// In the order in which they came. The first is being paid for.
+    /// In the order of arrival. The first one is being paid for.
     pub(crate) commands: VecDeque<Sqe>,
-    /// What was paid for the first.
+    /// What was paid for the first one.
     pub(crate) owed: Owed,
 }
 
-/// Lets a command that asks for `length` bytes through at once, if it may go.
+/// Admits a command that asks for `length` bytes, if that is possible at once.
 pub(crate) fn admit(
     account: &Arc<ConnectionAccount>,
     now: Instant,
@@ -85,7 +85,7 @@ pub(crate) fn admit(
 }
 
 impl Owed {
-    /// The turn of a command that has waited and asks for `length` bytes.
+    /// Gives a turn to a waiting command that asks for `length` bytes.
     pub(crate) fn turn(
         &mut self,
         account: &Arc<ConnectionAccount>,
@@ -111,34 +111,34 @@ fn pay(payer: &Payer, now: Instant, size: u64, rate: ReplyRate) -> Result<(), Wa
     payer.pays_reply(now, size, rate.rate, rate.burst).map_err(Wait::Until)
 }
 
-/// Connections with commands that wait.
+/// Connections with waiting commands.
 #[derive(Default)]
 pub(crate) struct Deferred {
     keys: VecDeque<Key>,
-    /// When to look again; nothing while replies have to be sent first.
+    /// When to try again; `None` while earlier replies have to be sent.
     at: Option<Instant>,
 }
 
 impl Deferred {
-    /// A connection's first command waits.
+    /// A connection has its first waiting command.
     pub(crate) fn push(&mut self, now: Instant, key: Key) {
         self.keys.push_back(key);
         self.wake(now + REPLY_REST);
     }
 
-    /// Replies were sent, or there is another reason to look at `at`.
+    /// Tries again at `at`: replies were sent, or there is another reason.
     pub(crate) fn wake(&mut self, at: Instant) {
         if !self.keys.is_empty() {
             self.at = Some(self.at.map_or(at, |before| before.min(at)));
         }
     }
 
-    /// When to `serve` at the latest.
+    /// When to call `serve` at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.at
     }
 
-    /// Gives everybody a turn, until nobody can go on. `turn` answers `None` for a connection of which no command waits any more.
+    /// Gives turns to all connections until none can continue. `turn` returns `None` for a connection without waiting commands.
     pub(crate) fn serve(&mut self, now: Instant, mut turn: impl FnMut(Key) -> Option<Wait>) {
         if self.at.is_none_or(|at| now < at) {
             return;
@@ -170,7 +170,7 @@ mod tests {
     use units::{Bytes, Nanos};
 
     #[test]
-    fn who_asks_for_little_is_not_behind_who_asks_for_much() {
+    fn a_small_reply_does_not_wait_for_large_ones() {
         const MANY: usize = 100;
         let mut accounts =
             Accounts::new([Supply { limit: Bytes::mib(64), floor_max: Bytes::ZERO, first: Bytes::ZERO }; 4]);
@@ -178,16 +178,16 @@ mod tests {
         let connect = || ConnectionAccount::new(Bytes::mib(1), HostAccount::new(None), Arc::clone(&payer));
         let rate = ReplyRate { rate: 1 << 20, burst: 64 << 10 };
         let mut now = Instant::ZERO + Nanos::secs(1);
-        // All at one address: a hundred that ask for a megabyte again and again, and one that asks for a page.
-        let mut links: Vec<_> = (0..=MANY).map(|_| (connect(), Owed::default())).collect();
+        // One address: a hundred connections that ask for a megabyte again and again, and one that asks for a page.
+        let mut connections: Vec<_> = (0..=MANY).map(|_| (connect(), Owed::default())).collect();
         let mut deferred = Deferred::default();
         (0..=MANY as u32).for_each(|index| deferred.push(now, Key::new(index, 0)));
         let (mut large, mut small_at) = (0, None);
         let start = now;
         while now < start + Nanos::secs(10) {
-            now = deferred.deadline().expect("they wait to pay");
+            now = deferred.deadline().expect("they wait");
             deferred.serve(now, |key| {
-                let (account, owed) = &mut links[key.index()];
+                let (account, owed) = &mut connections[key.index()];
                 let length = if key.index() == MANY { 4096 } else { 1 << 20 };
                 match owed.turn(account, now, length, rate) {
                     Err(wait) => Some(wait),

@@ -1,18 +1,18 @@
-//! Waiting for what a killed process leaves behind.
+//! Tries again while a killed process still holds a listener or a lock.
 //!
-//! The kernel takes a killed process's ring apart in its own time, and with it go its listener and its locks on files: a target
-//! that is started again at once finds them in use for a moment. The wait for a lock is more than politeness: it lasts until
-//! the last write of the old process has ended, so that none can land on top of what the new one writes.
+//! When a process is killed, the kernel releases its io_uring, and with it its listeners and file locks, with a delay. A target that
+//! starts again at once finds them in use for a moment. For locks, the wait is also needed for correctness: the lock is held until the
+//! last write of the old process has ended, so that no old write can overwrite a new one.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long something may stay in use before that is an error.
 const WAIT: Duration = Duration::from_secs(5);
-/// How often it is tried meanwhile.
+/// The time between two attempts.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Tries until it works, fails otherwise than by `is_in_use`, or has been in use for too long.
+/// Repeats `attempt` while it fails because something `is_in_use`, for at most five seconds.
 pub(crate) fn retry_while_in_use<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
     is_in_use: impl Fn(&E) -> bool,

@@ -1,10 +1,10 @@
-//! Who is who: host NQN to tenant number.
+//! Tenant numbers: which host NQN is which tenant.
 //!
-//! All queues of all controllers of one host NQN are one tenant, on every SSD under the same number, so that opening more
-//! connections buys nothing. The acceptor numbers tenants as hosts connect and tells every pipeline.
+//! All queues of all controllers of one host NQN are one tenant, with the same number on every SSD. So a host gains nothing by opening
+//! more connections. The acceptor numbers tenants when hosts connect, and announces them to every pipeline.
 //!
-//! Numbers are small and dense, as schedulers keep arrays by them; so the number of tenants is bounded, and the one that has
-//! been gone for longest gives its number to a newcomer when there are too many.
+//! Schedulers keep arrays by tenant number, so numbers are small and dense, and their number is limited. If there are too many, a new
+//! tenant gets the number of the tenant that has been disconnected for longest.
 //!
 //! Holds: a tenant with connections keeps its number (`a_connected_tenant_keeps_its_number`).
 
@@ -15,30 +15,30 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use units::TenantId;
 
-/// The target's own IOs (the flush at the end) belong to this one.
+/// The tenant of the target's own IOs, for example the last flush.
 pub(crate) const HOUSE: TenantId = TenantId(0);
 
 struct Entry {
     id: TenantId,
     connections: usize,
-    /// When its last connection went, in the order of such events.
+    /// When its last connection ended, as a count of such events.
     idle_since: u64,
     /// Where its latest connection came from.
     origin: Origin,
-    /// The share that the pipelines were told.
-    told: Share,
+    /// The share that was announced to the pipelines.
+    announced: Share,
 }
 
-/// A tenant that is new, and whose number it takes over if there was one.
+/// The tenant of a new connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
     /// Its number.
     pub(crate) id: TenantId,
     /// Its name.
     pub(crate) host: Arc<str>,
-    /// Whether its number was not announced to the pipelines yet.
+    /// Whether the pipelines do not know it yet.
     pub(crate) is_new: bool,
-    /// Whether its number belonged to another before, which is to be forgotten first.
+    /// Whether its number belonged to another tenant, which the pipelines must forget first.
     pub(crate) is_reused: bool,
 }
 
@@ -56,7 +56,7 @@ impl Registry {
         Registry { tenants: HashMap::new(), limit, next: HOUSE.0 + 1, clock: 0 }
     }
 
-    /// A connection of `host` is there. `None` if there are too many tenants with connections.
+    /// A host has opened a connection. `None` if too many tenants have connections.
     pub(crate) fn connect(&mut self, host: &str, origin: Origin) -> Option<Admission> {
         if let Some((name, entry)) = self.tenants.get_key_value(host) {
             let admission =
@@ -71,19 +71,19 @@ impl Registry {
         let name: Arc<str> = host.into();
         self.tenants.insert(
             Arc::clone(&name),
-            Entry { id, connections: 1, idle_since: 0, origin, told: Share::EQUAL },
+            Entry { id, connections: 1, idle_since: 0, origin, announced: Share::EQUAL },
         );
         Some(Admission { id, host: name, is_new: true, is_reused })
     }
 
-    /// Connections of `host`.
+    /// The number of connections of `host`.
     pub(crate) fn connections(&self, host: &str) -> usize {
         self.tenants.get(host).map_or(0, |entry| entry.connections)
     }
 
-    /// A connection of tenant `host` has gone, with all of its IOs.
+    /// A connection of `host` is gone, with all of its IOs.
     pub(crate) fn disconnect(&mut self, host: &str) {
-        let entry = self.tenants.get_mut(host).expect("a connection that goes has come");
+        let entry = self.tenants.get_mut(host).expect("a connection that ends was opened");
         entry.connections -= 1;
         self.clock += 1;
         entry.idle_since = self.clock;
@@ -95,14 +95,14 @@ impl Registry {
     }
 
     /// The share of `host` that the pipelines know.
-    pub(crate) fn told(&self, host: &str) -> Share {
-        self.tenants.get(host).map_or(Share::EQUAL, |entry| entry.told)
+    pub(crate) fn announced(&self, host: &str) -> Share {
+        self.tenants.get(host).map_or(Share::EQUAL, |entry| entry.announced)
     }
 
-    /// Notes the share that the pipelines are told. The tenant's number, if they do not know it already.
-    pub(crate) fn tell(&mut self, host: &str, share: Share) -> Option<TenantId> {
+    /// Notes the share that is announced to the pipelines. Returns the tenant's number if the share has changed.
+    pub(crate) fn announce(&mut self, host: &str, share: Share) -> Option<TenantId> {
         let entry = self.tenants.get_mut(host)?;
-        (std::mem::replace(&mut entry.told, share) != share).then_some(entry.id)
+        (std::mem::replace(&mut entry.announced, share) != share).then_some(entry.id)
     }
 
     /// All known tenants.
@@ -124,7 +124,7 @@ impl Registry {
     }
 }
 
-/// The share that `tenants` grant to `host`, in real time.
+/// The share that the configuration (`tenants`) gives to `host`, in real time.
 pub(crate) fn share_of(tenants: &[TenantConfig], host: &str) -> Share {
     tenants.iter().find(|tenant| tenant.host == host).map_or(Share::EQUAL, |tenant| Share {
         weight: tenant.weight,
@@ -162,19 +162,19 @@ mod tests {
         let b = registry.connect("nqn.b", here()).expect("room");
         assert_eq!(registry.connect("nqn.c", here()), None, "both are connected");
         registry.disconnect("nqn.b");
-        let c = registry.connect("nqn.c", here()).expect("b has gone");
+        let c = registry.connect("nqn.c", here()).expect("b is gone");
         assert_eq!((c.id, c.is_new, c.is_reused), (b.id, true, true));
         assert_eq!(registry.connect("nqn.a", here()).expect("still there").id, a.id);
     }
 
     #[test]
-    fn the_tenant_longest_gone_gives_way() {
+    fn the_tenant_that_is_disconnected_longest_loses_its_number() {
         let mut registry = Registry::new(3);
         let ids = ["nqn.a", "nqn.b", "nqn.c"].map(|host| registry.connect(host, here()).expect("room").id);
         for host in ["nqn.b", "nqn.a", "nqn.c"] {
             registry.disconnect(host);
         }
         registry.connect("nqn.b", here()).expect("back again");
-        assert_eq!(registry.connect("nqn.d", here()).expect("a gives way").id, ids[0]);
+        assert_eq!(registry.connect("nqn.d", here()).expect("a loses its number").id, ids[0]);
     }
 }

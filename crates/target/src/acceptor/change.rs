@@ -1,4 +1,4 @@
-//! What changes in the acceptor while the target runs: where it listens, whom it lets in and where it sends them.
+//! Changes of the acceptor while the target runs: where it listens, which hosts may connect, and to which pipeline they go.
 
 use super::Acceptor;
 use crate::config::{AllowedHosts, Limits, TenantConfig};
@@ -11,40 +11,40 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// The way to a subsystem.
+/// A subsystem that hosts may connect to.
 #[derive(Clone)]
 pub(crate) struct Route {
     /// The subsystem's slot.
     pub(crate) subsystem: usize,
     /// Its name.
     pub(crate) nqn: String,
-    /// Who may connect.
+    /// The hosts that may connect.
     pub(crate) hosts: AllowedHosts,
-    /// The slot of the pipeline it is at home in.
+    /// The slot of its pipeline.
     pub(crate) home: usize,
 }
 
 /// One change.
 pub(crate) enum Change {
-    /// A pipeline has come, or gone.
+    /// A pipeline was started, or has ended.
     Pipeline {
         /// Its slot.
         slot: usize,
-        /// `None`: it goes, and no route leads there.
+        /// `None`: it has ended, and no route leads there.
         mailbox: Option<Mailbox<ToPipeline>>,
     },
-    /// All subsystems there are from now on.
+    /// All subsystems from now on.
     Directory {
-        /// For those who connect.
+        /// For hosts that connect.
         routes: Vec<Route>,
-        /// For those who ask.
+        /// For hosts that ask discovery.
         records: Vec<DiscoveryRecord>,
     },
-    /// All hosts with other than an equal share.
+    /// All hosts with a share of their own in the configuration.
     Tenants(Vec<TenantConfig>),
     /// The hosts that the configuration names.
     Named(Arc<HashSet<String>>),
-    /// Other bounds.
+    /// Other limits.
     Limits(Limits),
     /// One more address to listen on.
     Listen {
@@ -52,25 +52,25 @@ pub(crate) enum Change {
         address: SocketAddr,
         /// The socket.
         listener: TcpListener,
-        /// Told whether hosts can connect there now.
+        /// Gets the result: whether hosts can connect there now.
         answer: Sender<io::Result<()>>,
     },
-    /// An address is listened on no longer. Connections that came over it stay.
+    /// Stops listening on an address. Connections that came by it stay.
     Unlisten(SocketAddr),
-    /// Told when all changes before this one are done.
+    /// Answered when all changes before this one are done.
     Barrier(Sender<()>),
 }
 
 impl Acceptor {
-    /// Does what a change says.
+    /// Makes a change.
     pub(super) fn on_change(&mut self, change: Change) {
         match change {
             Change::Pipeline { slot, mailbox } => {
-                if let Some(newcomer) = &mailbox {
+                if let Some(new) = &mailbox {
                     for (host, id) in self.registry.iter() {
-                        let share = self.registry.told(host);
+                        let share = self.registry.announced(host);
                         let host = host.clone();
-                        newcomer.tell(ToPipeline::Tenant(Announcement { id, host, share, is_reused: false }));
+                        new.tell(ToPipeline::Tenant(Announcement { id, host, share, is_reused: false }));
                     }
                 }
                 self.pipelines.set(slot, mailbox);
@@ -81,26 +81,26 @@ impl Acceptor {
             }
             Change::Tenants(tenants) => {
                 self.tenants = tenants;
-                self.weigh_all();
+                self.update_all_shares();
             }
             Change::Named(hosts) => {
                 self.quota.set_named(Arc::clone(&hosts));
                 self.accounts.set_named(hosts);
-                self.weigh_all();
+                self.update_all_shares();
             }
             Change::Limits(limits) => self.set_limits(limits),
             Change::Listen { address, listener, answer } => {
                 let listening = self.parts.reactor.listen(listener);
-                let told = listening.map(|token| self.listeners.push((address, token)));
-                // Whoever asked waits for the answer, unless the target is gone.
-                drop(answer.send(told));
+                let result = listening.map(|token| self.listeners.push((address, token)));
+                // If the receiver is gone, the target is gone.
+                drop(answer.send(result));
             }
             Change::Unlisten(address) => {
                 let gone = self.listeners.iter().position(|(other, _)| *other == address);
                 if let Some(index) = gone {
                     let (_, token) = self.listeners.swap_remove(index);
                     self.parts.reactor.close(token);
-                    self.resting.retain(|resting| *resting != token);
+                    self.paused_listeners.retain(|paused| *paused != token);
                 }
             }
             // As above.

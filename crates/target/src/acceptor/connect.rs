@@ -1,14 +1,14 @@
-//! From the first command of a connection to its home.
+//! The Connect command: from the first command of a connection to its hand-over.
 //!
 //! ```text
-//!   Connect ─► a subsystem here? host allowed? ─► admitted: a tenant's, counted ─► detached ─► the pipeline of its SSD
-//!              └─ the name of discovery, or no name there is ─► discovery, which answers for both
+//!   Connect ─► a subsystem of this target, and the host is allowed ─► admitted and counted ─► detached ─► the pipeline of its SSD
+//!              └─ discovery, or a name that does not exist ─► discovery accepts or refuses
 //! ```
 //!
-//! Holds: a connection that was admitted is dismissed exactly once: here if it goes before it has left, and from then on by its
-//!        `Admission`, wherever that ends.
+//! Holds: a connection that was admitted leaves the quota exactly once: here if it ends before the hand-over, afterwards when its
+//!        `Admission` is dropped, on whichever thread.
 
-use super::{Acceptor, Departure, GUEST_MEMORY, Stage, queue_of};
+use super::{Acceptor, CONNECTION_MEMORY, PendingHandover, Stage, queue_of};
 use crate::account::{ConnectionAccount, HostAccount};
 use crate::config::AllowedHosts;
 use crate::log_throttle::Subject;
@@ -28,16 +28,16 @@ use std::sync::Arc;
 use tracing::{info, warn};
 use units::{Instant, TenantId};
 
-/// Why a Connect, or what came in its place, is refused.
+/// Why a Connect, or another first command, is refused.
 pub(super) struct Refusal {
-    /// The answer before closing.
+    /// The last answer before the connection is closed.
     pub(super) cqe: Cqe,
     pub(super) host: Option<Nqn>,
     pub(super) why: &'static str,
 }
 
 impl Acceptor {
-    /// The command by which a connection says what it is for. The error is the answer before closing.
+    /// The first command of a connection: Connect, or a reason to refuse.
     pub(super) fn on_first_command(
         &mut self,
         now: Instant,
@@ -52,14 +52,14 @@ impl Acceptor {
         let refuse = |cqe, why| Refusal { cqe, host: data.host_nqn(), why };
         let subsystem = data
             .subsystem_nqn()
-            .ok_or_else(|| refuse(unknown_subsystem(&sqe), "the subsystem's name is none"))?;
+            .ok_or_else(|| refuse(unknown_subsystem(&sqe), "the subsystem NQN is not valid"))?;
         if data.host_nqn().is_none() {
-            let why = "the host's name is none: not UTF-8, with control characters, or too long";
+            let why = "the host NQN is not valid: empty, not UTF-8, too long, or with control characters";
             return Err(refuse(Culprit::HOST_NQN.refuse(sqe.cid()), why));
         }
         let named = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
         let (Some(route), Some(host)) = (named, data.host_nqn()) else {
-            let why = "there is no such subsystem, or discovery does not grant this";
+            let why = "there is no such subsystem, or discovery refuses this Connect";
             return self.connect_discovery(now, key, &sqe, &data).map_err(|cqe| refuse(cqe, why));
         };
         if let AllowedHosts::Only(hosts) = &route.hosts
@@ -69,13 +69,13 @@ impl Acceptor {
             return Err(refuse(cqe, "the host is not allowed to use this subsystem"));
         }
         let (subsystem, home) = (route.subsystem, route.home);
-        let peer = self.guests.get(key).expect("its command has just come").link.peer;
+        let peer = self.connections.get(key).expect("its command has just come").connection.peer;
         let (tenant, host, charged) = self
             .admit(host.as_str(), peer.ip())
             .map_err(|why| refuse(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY), why))?;
-        let guest = self.guests.get_mut(key).expect("its command has just come");
-        let unparsed = guest.link.take_held();
-        guest.stage = Stage::Leaving(Box::new(Departure {
+        let entry = self.connections.get_mut(key).expect("its command has just come");
+        let unparsed = entry.connection.take_held();
+        entry.stage = Stage::HandingOver(Box::new(PendingHandover {
             connect: sqe,
             connect_data: Box::new(data),
             subsystem,
@@ -89,7 +89,7 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Counts one more connection of `host`, whom every pipeline knows from now on. The error is why not.
+    /// Counts one more connection of `host`. From then on every pipeline knows the host. The error is the reason for a refusal.
     fn admit(&mut self, host: &str, address: IpAddr) -> Result<(TenantId, Arc<str>, Charged), &'static str> {
         if self.registry.connections(host) >= self.parts.limits.connections_per_host as usize {
             return Err("limits.connections_per_host is reached");
@@ -100,11 +100,11 @@ impl Acceptor {
         let charged = self.quota.acquire(&name, address)?;
         let Some(admission) = self.registry.connect(host, origin) else {
             self.quota.release(&name, &charged);
-            return Err("as many hosts as can be are connected");
+            return Err("no more hosts can be connected: the target knows as many as it can");
         };
         if admission.is_new {
             let share = self.share(host);
-            self.registry.tell(host, share);
+            self.registry.announce(host, share);
             let announcement = Announcement {
                 id: admission.id,
                 host: admission.host.clone(),
@@ -116,13 +116,13 @@ impl Acceptor {
             }
         }
         if self.quota.hosts_at(origin) != hosts_before {
-            self.weigh(origin);
+            self.update_shares_at(origin);
         }
         Ok((admission.id, admission.host, charged))
     }
 
-    /// A connection that was counted has gone.
-    pub(super) fn dismiss(&mut self, host: &Arc<str>, charged: &Charged) {
+    /// A connection that was counted is gone.
+    pub(super) fn on_connection_gone(&mut self, host: &Arc<str>, charged: &Charged) {
         let origin = match charged {
             Charged::Address(origin) => Some(*origin),
             Charged::Host(_) => None,
@@ -133,70 +133,26 @@ impl Acceptor {
         if let Some(origin) = origin
             && hosts_before != Some(self.quota.hosts_at(origin))
         {
-            self.weigh(origin);
+            self.update_shares_at(origin);
         }
     }
 
-    /// A Connect to the discovery service; or to nothing there is, which the discovery subsystem knows how to refuse.
-    fn connect_discovery(
-        &mut self,
-        now: Instant,
-        key: Key,
-        sqe: &Sqe,
-        data: &ConnectData,
-    ) -> Result<(), Cqe> {
-        let connected = self.parts.discovery.on_connect(now, queue_of(key), sqe, data)?;
-        let origin = Origin::of(self.peer_ip(key));
-        self.make_room_in_discovery(now, origin);
-        self.discovering.insert(key, origin, now);
-        let payer = self.accounts.payer(Some(connected.host_nqn.as_str()), self.peer_ip(key));
-        let guest = self.guests.get_mut(key).expect("its command has just come");
-        if let Some(local) = guest.local {
-            self.parts.discovery.set_local_address(queue_of(key), local);
-        }
-        let flow = if connected.flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
-        guest.link.transport.set_queue(connected.entries, flow);
-        guest.link.reply(connected.cqe);
-        guest.stage = Stage::Discovery;
-        guest.link.account = ConnectionAccount::new(GUEST_MEMORY, HostAccount::new(None), payer);
-        self.handshakes.remove(key);
-        let peer = guest.link.peer;
-        if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
-            info!(%peer, host = connected.host_nqn.as_str(), "connected to discovery");
-        }
-        Ok(())
-    }
-
-    /// Those who come to the discovery service find a place, and push out those from the address that has most.
-    fn make_room_in_discovery(&mut self, now: Instant, origin: Origin) {
-        let limits = &self.parts.limits;
-        let (all, each) = (limits.discovery_connections as usize, limits.discovery_per_address as usize);
-        let why = "others from its address come to discovery: limits.discovery_per_address is reached";
-        while self.discovering.count_from(origin) >= each {
-            let Some(out) = self.discovering.oldest_from(origin) else { break };
-            self.close(now, out, Subject::Dropped, why);
-        }
-        while self.discovering.len() >= all {
-            let Some(out) = self.discovering.victim() else { break };
-            self.close(now, out, Subject::Dropped, "limits.discovery_connections is reached, others come");
-        }
-    }
-
-    /// A connection has left the reactor: to its pipeline.
+    /// A connection was detached from the reactor: hands it over to its pipeline.
     pub(super) fn on_detached(&mut self, token: Token, socket: TcpStream) {
         let Some(key) = self.by_token.remove(&token) else { return };
-        let guest = self.guests.remove(key).expect("every token has its guest");
+        let entry = self.connections.remove(key).expect("every token has its entry");
         self.handshakes.remove(key);
-        let Stage::Leaving(departure) = guest.stage else {
-            unreachable!("only those who leave are detached")
+        let Stage::HandingOver(pending) = entry.stage else {
+            unreachable!("only a connection that is handed over is detached")
         };
-        let Departure { connect, connect_data, subsystem, home, tenant, host, charged, unparsed, .. } =
-            *departure;
-        let peer = guest.link.peer;
+        let PendingHandover {
+            connect, connect_data, subsystem, home, tenant, host, charged, unparsed, ..
+        } = *pending;
+        let peer = entry.connection.peer;
         let handover = Handover {
             socket,
             peer,
-            transport: guest.link.transport,
+            transport: entry.connection.transport,
             connect,
             connect_data,
             unparsed,
@@ -205,7 +161,7 @@ impl Acceptor {
             admission: Admission::new(host, charged, self.parts.mailbox.clone()),
         };
         if !self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))) {
-            // What was not taken is dropped, which gives back its place.
+            // The hand-over was dropped, and with it its `Admission`: the quota has the connection back.
             warn!(%peer, "a connection is dropped: the pipeline of its SSD has ended");
         }
     }

@@ -1,52 +1,54 @@
-//! The thread that hosts reach first.
+//! The acceptor: the thread that hosts reach first.
 //!
 //! ```text
-//!   accept ─► ICReq/ICResp ─► Connect ──┬─ a subsystem here ─► detach ─► its home pipeline
-//!                                       ├─ discovery ────────► served here
-//!                                       └─ neither, or not allowed ─► refused
+//!   accept ─► ICReq/ICResp ─► Connect ──┬─ to a subsystem of this target ─► detach ─► the pipeline of its SSD
+//!                                       ├─ to discovery ──────────────────► stays here
+//!                                       └─ to neither, or not allowed ────► refused
 //! ```
 //!
-//! Until it has said Connect, a connection is in the waiting room, which has a bound and a timeout of its own; so whoever
-//! just opens connections takes nothing from those who do IO. One that has, counts until its pipeline says that it has gone.
+//! A connection before Connect is a handshake. Handshakes have a limit and time-outs of their own, so a client that only opens
+//! connections takes nothing from hosts that do IO. A new handshake always gets in; it may evict another. So unknown hosts cannot
+//! keep out a host that the configuration names.
 //!
-//! The acceptor numbers the tenants: before a connection goes to its pipeline, every pipeline has been told who it is.
+//! Connect says who the host is. From then on the connection counts against the quotas, until its pipeline reports that it has gone.
 //!
-//! Who may stay is decided when it is known who it is, at Connect: until then everybody is in the waiting room, where a newcomer
-//! always finds a place. So strangers, however many, do not keep out a host that the configuration names.
+//! The acceptor numbers the tenants. Before it hands a connection to a pipeline, it has announced the tenant to every pipeline.
 //!
-//! Holds: connections are bounded, in all, by host, by address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
-//! Elsewhere: the Connect command is `connect`; what discovery tells is `assemble`; who a tenant is `tenants`, and what share it has `shares`; who pays for places `quota`; who has to leave
-//!            the room is `handshake`; how often a host is worth a line of the log is `log_throttle`; who has vanished is `watch`; what
-//!            changes while the target runs is `change`.
+//! Holds: connections are bounded: in all, per host, per address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
+//! Elsewhere: `connect` handles the Connect command, `discovery` the discovery service, `change` what changes while the target
+//!            runs, `shares` the share of each tenant, `watch` hosts that vanish. `handshake` and `eviction` choose which
+//!            connection has to go, `quota` grants connections to hosts, `tenants` numbers them, `assemble` makes the
+//!            discovery records, `log_throttle` limits log lines.
 
 mod change;
 mod connect;
+mod discovery;
 mod shares;
 mod watch;
 
 pub(crate) use change::{Change, Route};
 
-use crate::account::{Accounts, ConnectionAccount, HostAccount, Permit, REPLIES_MAX, Supply};
+use crate::account::{Accounts, ConnectionAccount, HostAccount, REPLIES_MAX, Supply};
 use crate::assemble::{IN_CAPSULE_MAX, millis};
 use crate::config::{Limits, TenantConfig};
+use crate::connection::{Connection, Events};
 use crate::eviction::EvictionSet;
 use crate::handshake::{Handshake, Handshakes};
-use crate::link::{Events, Link};
 use crate::log_throttle::{LogThrottle, Subject, Suppressed};
 use crate::mailbox::{Inbox, Mailbox};
 use crate::payload::{Intakes, Payload};
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToAcceptor};
 use crate::quota::{Charged, ConnectionQuota, Origin, QuotaLimits};
-use crate::replies::{self, Backlog, Deferred, ReplyRate, Wait};
+use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
 use connect::Refusal;
 use nvme::buffer::Buffer;
 use nvme::connection::{Fatal, TargetConnection, TargetEvent, TargetLimits};
 use nvme::spec::connect::ConnectData;
-use nvme::spec::{Cqe, Nqn, Sqe, Status};
-use nvme::subsystem::{Action, Output, QueueKey, Subsystem};
+use nvme::spec::{Nqn, Sqe, Status};
+use nvme::subsystem::{QueueKey, Subsystem};
 use reactor::{Clock, Event, Reactor, Token};
 use std::collections::HashMap;
 use std::io;
@@ -57,68 +59,69 @@ use tracing::{debug, info, warn};
 use units::{Bytes, Instant, Nanos, TenantId};
 use watch::watch_peer;
 
-/// Host NQNs known at a time.
+/// How many host NQNs are known at a time.
 const TENANTS_MAX: usize = 4096;
-/// Memory of one connection before it has a home: Connect data, or what discovery is asked.
-const GUEST_MEMORY: Bytes = Bytes::kib(64);
-/// Bytes after Connect that are kept while a connection is on its way to its home: none come from a host that waits for the answer.
+/// Memory of one connection on this thread: for the data of Connect, and for the replies of discovery.
+const CONNECTION_MEMORY: Bytes = Bytes::kib(64);
+/// Bytes after Connect that are kept during the hand-over. A host that waits for the answer to Connect sends none.
 const UNPARSED_MAX: usize = 64 << 10;
-/// Why a connection ends whose host does not wait.
+/// The reason logged for a host that does not wait for the answer to Connect.
 const TOO_EARLY: &str = "the host sent commands before Connect was answered";
-/// How long a listener that cannot accept (too many open files) rests.
-const ACCEPT_REST: Nanos = Nanos::millis(100);
-/// How often connections of the discovery service are looked at for a host that has stopped.
+/// When a listener that could not accept (too many open files) tries again.
+const ACCEPT_RETRY: Nanos = Nanos::millis(100);
+/// How often connections are checked for a host that has stalled.
 const STALL_CHECK: Nanos = Nanos::secs(1);
 
-/// What the front is made of.
+/// What the acceptor is made of.
 pub(crate) struct Parts {
     /// Its reactor.
     pub(crate) reactor: Reactor,
     /// The discovery subsystem, without records.
     pub(crate) discovery: Subsystem,
-    /// Bounds.
+    /// The limits of the configuration.
     pub(crate) limits: Limits,
-    /// What every transport grants.
+    /// The limits of every transport.
     pub(crate) transport: TargetLimits,
-    /// Its mailbox, for connections to say that they have gone.
+    /// Its mailbox. By it, connections report that they have gone.
     pub(crate) mailbox: Mailbox<ToAcceptor>,
-    /// The owner's end of that.
+    /// The receiving end of the mailbox.
     pub(crate) inbox: Inbox<ToAcceptor>,
-    /// Whoever started the target.
+    /// To the thread that started the target.
     pub(crate) reports: Sender<Report>,
 }
 
-/// A connection that has no home yet, or is at home in discovery.
-struct Guest {
-    link: Link,
-    /// Commands that wait until they may be answered.
+/// A connection of this thread: a handshake, or one to discovery.
+struct Entry {
+    connection: Connection,
+    /// Discovery commands whose replies are not paid for yet.
     backlog: Backlog,
+    /// The address that the host connected to.
     local: Option<SocketAddr>,
     stage: Stage,
 }
 
 enum Stage {
-    /// Connect has not come.
-    Greeting,
-    /// Connect has come; the socket is on its way out of the reactor.
-    Leaving(Box<Departure>),
-    /// A host of the discovery service.
+    /// Connect has not arrived.
+    Handshake,
+    /// Connect has arrived. The socket is being detached from the reactor.
+    HandingOver(Box<PendingHandover>),
+    /// Connected to discovery.
     Discovery,
-    /// The last reply is on the way.
+    /// Refused. The last reply is being sent.
     Refused,
 }
 
-/// What a connection takes along.
-struct Departure {
+/// What the pipeline will get with the socket.
+struct PendingHandover {
     connect: Sqe,
     connect_data: Box<ConnectData>,
     /// The subsystem's slot.
     subsystem: usize,
-    /// The slot of the pipeline it is at home in.
+    /// The slot of the subsystem's pipeline.
     home: usize,
     tenant: TenantId,
     host: Arc<str>,
-    /// Who pays for its place.
+    /// Whose quota the connection counts against.
     charged: Charged,
     unparsed: Vec<u8>,
     is_detaching: bool,
@@ -129,31 +132,31 @@ pub(crate) struct Acceptor {
     parts: Parts,
     /// Where hosts may connect.
     listeners: Vec<(SocketAddr, Token)>,
-    /// Where they are sent.
+    /// The subsystems that hosts may connect to.
     routes: Vec<Route>,
     pipelines: Peers,
-    /// Hosts with other than an equal share.
+    /// Hosts with a share of their own in the configuration.
     tenants: Vec<TenantConfig>,
-    guests: Slab<Guest>,
+    connections: Slab<Entry>,
     by_token: HashMap<Token, Key>,
-    /// Guests that have not said Connect.
+    /// Connections before Connect.
     handshakes: Handshakes,
     registry: Registry,
-    /// Of connections handed over and not gone.
+    /// Counts the connections that were handed over and have not gone.
     quota: ConnectionQuota,
-    /// By which the weights of all tenants are multiplied, so that the hosts of an address can be told parts of one.
-    scale: u32,
-    /// Guests at home in discovery.
-    discovering: EvictionSet,
+    /// All weights are multiplied by this, so that the hosts of one address can have parts of one weight (`shares`).
+    weight_scale: u32,
+    /// Connections to discovery.
+    discovery_connections: EvictionSet,
     accounts: Accounts,
     intakes: Intakes,
-    /// Guests with commands that wait until they may be answered.
+    /// Connections with commands in their backlog.
     deferred: Deferred,
-    /// Listeners that cannot accept, and when they try again.
-    resting: Vec<Token>,
+    /// Listeners that could not accept. They try again at `resume_at`.
+    paused_listeners: Vec<Token>,
     resume_at: Option<Instant>,
     /// Whether the last attempt to accept failed.
-    is_short: bool,
+    accept_fails: bool,
     next_stall_check: Instant,
     is_ended: bool,
     events: Events,
@@ -167,19 +170,19 @@ impl Acceptor {
             routes: Vec::new(),
             pipelines: Peers::default(),
             tenants: Vec::new(),
-            guests: Slab::new(),
+            connections: Slab::new(),
             by_token: HashMap::new(),
             handshakes: Handshakes::new(parts.limits.connections_waiting as usize),
             registry: Registry::new(TENANTS_MAX),
             quota: ConnectionQuota::new(quota_limits(&parts.limits)),
-            scale: 1,
-            discovering: EvictionSet::default(),
+            weight_scale: 1,
+            discovery_connections: EvictionSet::default(),
             accounts: Accounts::new(supplies(&parts.limits)),
-            intakes: Intakes::alike(guests_memory(&parts.limits)),
+            intakes: Intakes::alike(receive_memory(&parts.limits)),
             deferred: Deferred::default(),
-            resting: Vec::new(),
+            paused_listeners: Vec::new(),
             resume_at: None,
-            is_short: false,
+            accept_fails: false,
             next_stall_check: Instant::ZERO,
             is_ended: false,
             events: Vec::new(),
@@ -188,10 +191,10 @@ impl Acceptor {
         }
     }
 
-    /// Other bounds, for what comes from now on.
+    /// Other limits, for connections from now on.
     fn set_limits(&mut self, limits: Limits) {
         self.handshakes.set_capacity(limits.connections_waiting as usize);
-        self.intakes = Intakes::alike(guests_memory(&limits));
+        self.intakes = Intakes::alike(receive_memory(&limits));
         self.accounts.set_supplies(supplies(&limits));
         self.quota.set_limits(quota_limits(&limits));
         self.parts.discovery.set_keep_alive_max(millis(limits.keep_alive_max));
@@ -201,7 +204,7 @@ impl Acceptor {
     /// Runs until it is told to end.
     ///
     /// # Errors
-    /// The reactor's own: a broken machine, or a bug.
+    /// Errors of the reactor itself: the machine is broken, or there is a bug.
     pub(crate) fn run(mut self) -> io::Result<()> {
         while !self.is_ended {
             self.parts.reactor.wait(self.deadline())?;
@@ -218,7 +221,7 @@ impl Acceptor {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let stall = (self.guests.len() > 0).then_some(self.next_stall_check);
+        let stall = (self.connections.len() > 0).then_some(self.next_stall_check);
         let keep_alive = self.parts.discovery.next_timeout();
         let suppressed = self.log_throttle.deadline();
         let deferred = self.deferred.deadline();
@@ -232,14 +235,14 @@ impl Acceptor {
         match event {
             Event::Accepted { socket, peer, .. } => self.on_accepted(now, socket, peer),
             Event::AcceptFailed { listener, error } => {
-                // It is tried again and again; that it fails is worth a line, that it still fails is not.
-                if !std::mem::replace(&mut self.is_short, true)
-                    && self.log_throttle.allows(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::Turned)
+                // Accepting is tried again every 100 ms. Only the first failure is logged.
+                if !std::mem::replace(&mut self.accept_fails, true)
+                    && self.log_throttle.allows(now, IpAddr::V4(Ipv4Addr::UNSPECIFIED), Subject::NotAccepted)
                 {
-                    warn!(%error, connections = self.quota.held(), "no connection can be accepted for now");
+                    warn!(%error, connections = self.quota.held(), "no connection can be accepted for now; the target tries again");
                 }
-                self.resting.push(listener);
-                self.resume_at = Some(now + ACCEPT_REST);
+                self.paused_listeners.push(listener);
+                self.resume_at = Some(now + ACCEPT_RETRY);
             }
             Event::Received { token, bytes } => self.on_received(now, token, &bytes),
             Event::ReceiveEnded { token, error } => {
@@ -252,9 +255,9 @@ impl Acceptor {
             }
             Event::Sent { token, batch, result } => {
                 let Some(key) = self.by_token.get(&token).copied() else { return };
-                let guest = self.guests.get_mut(key).expect("every token has its guest");
-                // What discovery says is on the heap: there are no buffers to give back.
-                guest.link.on_sent(batch, |_, _| {});
+                let entry = self.connections.get_mut(key).expect("every token has its entry");
+                // Replies of discovery are on the heap: there are no buffers to return.
+                entry.connection.on_sent(batch, |_, _| {});
                 self.deferred.wake(now);
                 match result {
                     Ok(()) => self.parse(now, key, &[]),
@@ -275,17 +278,17 @@ impl Acceptor {
 
     fn on_message(&mut self, now: Instant, message: ToAcceptor) {
         match message {
-            ToAcceptor::Closed { host, charged } => self.dismiss(&host, &charged),
+            ToAcceptor::Closed { host, charged } => self.on_connection_gone(&host, &charged),
             ToAcceptor::Change(change) => self.on_change(change),
             ToAcceptor::Drain => {
                 for (_, listener) in self.listeners.drain(..) {
                     self.parts.reactor.close(listener);
                 }
                 self.resume_at = None;
-                let keys: Vec<Key> = self.guests.iter().map(|(key, _)| key).collect();
+                let keys: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
                 keys.into_iter().for_each(|key| self.close(now, key, Subject::Ended, "the target ends"));
                 if self.parts.reports.send(Report::Drained).is_err() {
-                    debug!("nobody waits for the acceptor to be drained");
+                    debug!("the acceptor is drained, but its starter is gone");
                 }
             }
             ToAcceptor::Stop => self.is_ended = true,
@@ -293,62 +296,71 @@ impl Acceptor {
     }
 
     fn on_accepted(&mut self, now: Instant, socket: TcpStream, peer: SocketAddr) {
-        if std::mem::take(&mut self.is_short) {
+        if std::mem::take(&mut self.accept_fails) {
             info!("connections are accepted again");
         }
         if let Some(key) = self.handshakes.victim() {
-            self.close(now, key, Subject::Dropped, "limits.connections_waiting is reached, others come");
+            self.close(
+                now,
+                key,
+                Subject::Dropped,
+                "evicted by a newer connection: limits.connections_waiting is reached",
+            );
         }
         let local = socket.local_addr().ok();
         if let Err(error) = watch_peer(&socket, self.parts.limits.stall_timeout) {
-            debug!(%peer, %error, "a peer that vanishes will not be noticed");
+            debug!(%peer, %error, "TCP keep-alive cannot be set: a peer that vanishes will not be noticed");
         }
         let token = match self.parts.reactor.add_socket(socket) {
             Ok(token) => token,
             Err(error) => {
-                if self.log_throttle.allows(now, peer.ip(), Subject::Turned) {
-                    warn!(%peer, %error, "a connection is turned away: the system has no room for it");
+                if self.log_throttle.allows(now, peer.ip(), Subject::NotAccepted) {
+                    warn!(%peer, %error, "a connection is refused: the system has no resources for it");
                 }
                 return;
             }
         };
         let transport = TargetConnection::new(self.parts.transport);
-        // Whose it is, nobody knows yet: its address pays.
+        // The host is not known yet, so the address pays.
         let payer = self.accounts.payer(None, peer.ip());
-        let account = ConnectionAccount::new(GUEST_MEMORY, HostAccount::new(None), payer);
-        let link = Link::new(now, token, peer, transport, account);
-        let key =
-            self.guests.insert(Guest { link, backlog: Backlog::default(), local, stage: Stage::Greeting });
+        let account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);
+        let connection = Connection::new(now, token, peer, transport, account);
+        let key = self.connections.insert(Entry {
+            connection,
+            backlog: Backlog::default(),
+            local,
+            stage: Stage::Handshake,
+        });
         self.by_token.insert(token, key);
         let timeout = self.parts.limits.handshake_timeout;
         self.handshakes.insert(key, Origin::of(peer.ip()), Handshake::AwaitsIcReq, now, timeout);
         debug!(%peer, "accepted");
     }
 
-    /// The address of a guest.
+    /// The address of the other end.
     fn peer_ip(&self, key: Key) -> IpAddr {
-        self.guests.get(key).expect("it is there").link.peer.ip()
+        self.connections.get(key).expect("it is there").connection.peer.ip()
     }
 
     fn on_received(&mut self, now: Instant, token: Token, bytes: &[u8]) {
         let Some(key) = self.by_token.get(&token).copied() else { return };
-        let guest = self.guests.get_mut(key).expect("every token has its guest");
-        match &mut guest.stage {
-            Stage::Leaving(departure) if departure.unparsed.len() < UNPARSED_MAX => {
-                departure.unparsed.extend_from_slice(bytes)
+        let entry = self.connections.get_mut(key).expect("every token has its entry");
+        match &mut entry.stage {
+            Stage::HandingOver(pending) if pending.unparsed.len() < UNPARSED_MAX => {
+                pending.unparsed.extend_from_slice(bytes)
             }
-            Stage::Leaving(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
+            Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
             _ => self.parse(now, key, bytes),
         }
     }
 
-    /// Parses new bytes (or, if there are none, what was held back), does what they say, and answers.
+    /// Parses new bytes, or held bytes if there are no new ones. Executes what they say, and answers.
     fn parse(&mut self, now: Instant, key: Key, bytes: &[u8]) {
-        let Some(guest) = self.guests.get_mut(key) else { return };
+        let Some(entry) = self.connections.get_mut(key) else { return };
         let reactor = &mut self.parts.reactor;
         let result = match bytes {
-            [] => guest.link.parse_held(now, &mut self.intakes, reactor, &mut self.events),
-            _ => guest.link.receive(now, bytes, &mut self.intakes, reactor, &mut self.events),
+            [] => entry.connection.parse_held(now, &mut self.intakes, reactor, &mut self.events),
+            _ => entry.connection.receive(now, bytes, &mut self.intakes, reactor, &mut self.events),
         };
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
@@ -360,7 +372,9 @@ impl Acceptor {
                     self.handshakes.insert(key, origin, Handshake::AwaitsConnect, now, timeout);
                 }
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
-                TargetEvent::Fused { .. } => unreachable!("only the queues of a pipeline are let fuse"),
+                TargetEvent::Fused { .. } => {
+                    unreachable!("the transport accepts fused commands only after a hand-over")
+                }
                 TargetEvent::GivenUp { cid } => self.parts.discovery.on_given_up(queue_of(key), cid),
             }
         }
@@ -368,151 +382,93 @@ impl Acceptor {
         if let Err(fatal) = result {
             self.on_fatal(now, key, fatal);
         }
-        self.proceed(now, key);
+        self.flush(now, key);
     }
 
-    /// The transport has answered a command by itself.
+    /// The transport has refused a command by itself.
     fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
-        let Some(guest) = self.guests.get(key) else { return };
-        let peer = guest.link.peer;
+        let Some(entry) = self.connections.get(key) else { return };
+        let peer = entry.connection.peer;
         if self.log_throttle.allows(now, peer.ip(), Subject::Command) {
             warn!(%peer, cid = sqe.cid(), opcode = sqe.opcode(), %status, "the transport refused a command");
         }
     }
 
     fn on_fatal(&mut self, now: Instant, key: Key, fatal: Fatal) {
-        let Some(guest) = self.guests.get_mut(key) else { return };
+        let Some(entry) = self.connections.get_mut(key) else { return };
         match fatal {
             Fatal::Violation(_) => {
-                let peer = guest.link.peer;
+                let peer = entry.connection.peer;
                 if self.log_throttle.allows(now, peer.ip(), Subject::Violation) {
                     warn!(%peer, "connection refused: {fatal}");
                 }
-                guest.link.end();
-                guest.stage = Stage::Refused;
+                entry.connection.end();
+                entry.stage = Stage::Refused;
             }
             Fatal::Terminated { .. } => self.close(now, key, Subject::Violation, &fatal.to_string()),
         }
     }
 
-    /// Sends what is to be sent; lets go what is ready to leave.
-    fn proceed(&mut self, now: Instant, key: Key) {
-        let Some(guest) = self.guests.get_mut(key) else { return };
-        guest.link.flush(now, &mut self.parts.reactor);
-        if guest.link.is_spent() {
-            // Why, was logged when it was refused.
-            return self.forget(now, key);
+    /// Sends what waits to be sent. Detaches a connection that is ready for its hand-over.
+    fn flush(&mut self, now: Instant, key: Key) {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        entry.connection.flush(now, &mut self.parts.reactor);
+        if entry.connection.is_spent() {
+            // The reason was logged when it was refused.
+            return self.remove(now, key);
         }
-        if let Stage::Leaving(departure) = &mut guest.stage
-            && guest.link.all_sent()
-            && !departure.is_detaching
+        if let Stage::HandingOver(pending) = &mut entry.stage
+            && entry.connection.all_sent()
+            && !pending.is_detaching
         {
-            departure.is_detaching = true;
-            self.parts.reactor.detach(guest.link.token);
+            pending.is_detaching = true;
+            self.parts.reactor.detach(entry.connection.token);
         }
     }
 
     fn on_command(&mut self, now: Instant, key: Key, sqe: Sqe, data: Option<Payload>) {
-        let Some(guest) = self.guests.get_mut(key) else { return };
-        match guest.stage {
-            Stage::Greeting => {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        match entry.stage {
+            Stage::Handshake => {
                 let refused = self.on_first_command(now, key, sqe, data.as_ref());
-                self.give_back(data);
-                let Some(guest) = self.guests.get_mut(key) else { return };
+                self.return_buffer(data);
+                let Some(entry) = self.connections.get_mut(key) else { return };
                 if let Err(Refusal { cqe, host, why }) = refused {
-                    let peer = guest.link.peer;
+                    let peer = entry.connection.peer;
                     if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
                         let host = host.as_ref().map(Nqn::as_str);
                         warn!(%peer, host, status = %cqe.status(), "Connect refused: {why}");
                     }
-                    guest.link.reply(cqe);
-                    guest.link.end();
-                    guest.stage = Stage::Refused;
-                } else if matches!(guest.stage, Stage::Leaving(_)) && guest.link.transport.outstanding() > 1 {
-                    // It would take memory of this thread along.
+                    entry.connection.reply(cqe);
+                    entry.connection.end();
+                    entry.stage = Stage::Refused;
+                } else if matches!(entry.stage, Stage::HandingOver(_))
+                    && entry.connection.transport.outstanding() > 1
+                {
+                    // The command that follows holds memory of this thread, which cannot be handed over.
                     self.close(now, key, Subject::Violation, TOO_EARLY);
                 }
             }
             Stage::Discovery => self.on_discovery_command(now, key, sqe, data),
-            Stage::Leaving(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
+            Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
             Stage::Refused => {}
         }
     }
 
-    /// A command for discovery: carried out when its reply may be held.
-    fn on_discovery_command(&mut self, now: Instant, key: Key, sqe: Sqe, data: Option<Payload>) {
-        let length = replies::asked_of_controller(&sqe, true);
-        if length == 0 {
-            return self.carry_out(now, key, sqe, data, None);
-        }
-        let Some(guest) = self.guests.get_mut(key) else { return };
-        let is_first = guest.backlog.commands.is_empty();
-        let rate = ReplyRate::of(&self.parts.limits);
-        match is_first.then(|| replies::admit(&guest.link.account, now, length, rate)) {
-            Some(Ok(permit)) => self.carry_out(now, key, sqe, data, Some(permit)),
-            _ => {
-                guest.backlog.commands.push_back(sqe);
-                if is_first {
-                    self.deferred.push(now, key);
-                }
-            }
-        }
-    }
-
-    /// Carries out commands that waited for their replies to be granted.
-    fn serve_deferred(&mut self, now: Instant) {
-        let rate = ReplyRate::of(&self.parts.limits);
-        let mut deferred = std::mem::take(&mut self.deferred);
-        deferred.serve(now, |key| {
-            let Guest { link, backlog, .. } = self.guests.get_mut(key)?;
-            let sqe = *backlog.commands.front().filter(|_| !link.is_ending())?;
-            match backlog.owed.turn(&link.account, now, replies::asked_of_controller(&sqe, true), rate) {
-                Err(wait) => Some(wait),
-                Ok(permit) => {
-                    backlog.commands.pop_front();
-                    self.carry_out(now, key, sqe, None, Some(permit));
-                    self.proceed(now, key);
-                    Some(Wait::Turn)
-                }
-            }
-        });
-        self.deferred = deferred;
-    }
-
-    /// Does what a command for discovery says. A reply with data has its permit.
-    fn carry_out(&mut self, now: Instant, key: Key, sqe: Sqe, data: Option<Payload>, permit: Option<Permit>) {
-        let Some(guest) = self.guests.get_mut(key) else { return };
-        let bytes = data.as_ref().map(Buffer::bytes);
-        match self.parts.discovery.on_command(now, queue_of(key), &sqe, bytes) {
-            Action::Reply { cqe, data } => match data.zip(permit) {
-                Some((page, permit)) => guest.link.reply_with_page(cqe, page, permit, sqe.sgl_length()),
-                None => guest.link.reply(cqe),
-            },
-            Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => guest.link.reply(cqe),
-            // A discovery controller has no IO queues.
-            Action::Abort { cqe, .. } => guest.link.reply(cqe.abort_failed()),
-            // There are no namespaces here.
-            Action::Io(_) | Action::Storing => {
-                guest.link.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE));
-            }
-            Action::Pending => guest.link.transport.hold(sqe.cid()),
-        }
-        self.give_back(data);
-    }
-
-    fn give_back(&mut self, payload: Option<Payload>) {
+    fn return_buffer(&mut self, payload: Option<Payload>) {
         if let Some((buffer, permit)) = payload.and_then(Payload::into_pooled) {
             self.intakes.give(buffer, permit.account());
         }
     }
 
     fn close(&mut self, now: Instant, key: Key, subject: Subject, why: &str) {
-        let Some(guest) = self.guests.get(key) else { return };
-        let peer = guest.link.peer;
-        let is_last_word = !matches!(guest.stage, Stage::Refused);
-        if is_last_word && self.log_throttle.allows(now, peer.ip(), subject) {
-            let host = match &guest.stage {
-                Stage::Leaving(departure) => Some(&*departure.host),
+        let Some(entry) = self.connections.get(key) else { return };
+        let peer = entry.connection.peer;
+        // The reason of a refusal was logged before.
+        let is_news = !matches!(entry.stage, Stage::Refused);
+        if is_news && self.log_throttle.allows(now, peer.ip(), subject) {
+            let host = match &entry.stage {
+                Stage::HandingOver(pending) => Some(&*pending.host),
                 _ => None,
             };
             match subject {
@@ -520,105 +476,84 @@ impl Acceptor {
                 _ => warn!(%peer, host, "connection dropped: {why}"),
             }
         }
-        self.forget(now, key);
+        self.remove(now, key);
     }
 
     fn close_broken(&mut self, now: Instant, key: Key, error: &io::Error) {
         self.close(now, key, Subject::Ended, &format!("the connection broke: {error}"));
     }
 
-    /// Closes a connection without a word.
-    fn forget(&mut self, now: Instant, key: Key) {
-        let Some(guest) = self.guests.remove(key) else { return };
+    /// Closes a connection without a log line.
+    fn remove(&mut self, now: Instant, key: Key) {
+        let Some(entry) = self.connections.remove(key) else { return };
         self.handshakes.remove(key);
-        self.discovering.remove(key);
-        self.by_token.remove(&guest.link.token);
-        self.parts.reactor.close(guest.link.token);
-        match guest.stage {
-            Stage::Leaving(departure) => self.dismiss(&departure.host, &departure.charged),
+        self.discovery_connections.remove(key);
+        self.by_token.remove(&entry.connection.token);
+        self.parts.reactor.close(entry.connection.token);
+        match entry.stage {
+            Stage::HandingOver(pending) => self.on_connection_gone(&pending.host, &pending.charged),
             Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
-            Stage::Greeting | Stage::Refused => {}
-        }
-    }
-
-    /// Does what the discovery subsystem wants unasked.
-    fn run_discovery(&mut self, now: Instant) {
-        while let Some(output) = self.parts.discovery.poll(now) {
-            match output {
-                Output::Complete { queue, cqe } => {
-                    let key = Key::new(queue.slot, queue.generation);
-                    if let Some(guest) = self.guests.get_mut(key) {
-                        guest.link.reply(cqe);
-                        self.proceed(now, key);
-                    }
-                }
-                Output::Fence { .. } | Output::Store { .. } => {
-                    unreachable!("discovery has no namespaces to reserve: {output:?}")
-                }
-                Output::Forget { queue, cid } => {
-                    if let Some(guest) = self.guests.get_mut(Key::new(queue.slot, queue.generation)) {
-                        guest.link.forget(cid);
-                    }
-                }
-                Output::CloseQueue { queue, reason } => {
-                    let key = Key::new(queue.slot, queue.generation);
-                    self.close(now, key, Subject::Ended, &format!("{reason:?}"));
-                }
-            }
+            Stage::Handshake | Stage::Refused => {}
         }
     }
 
     fn check_time(&mut self, now: Instant) {
         while let Some((key, handshake)) = self.handshakes.overdue(now) {
             let why = match handshake {
-                Handshake::AwaitsIcReq => "no ICReq came within limits.handshake_timeout",
-                Handshake::AwaitsConnect => "no Connect came within limits.connect_timeout",
+                Handshake::AwaitsIcReq => "no ICReq arrived within limits.handshake_timeout",
+                Handshake::AwaitsConnect => "no Connect arrived within limits.connect_timeout",
             };
             self.close(now, key, Subject::Dropped, why);
         }
         while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {
-            warn!(?address, "{subject}: {count} more in the last seconds");
+            warn!(?address, "{subject}: {count} more in the last seconds, not logged one by one");
         }
         if now >= self.next_stall_check {
             self.next_stall_check = now + STALL_CHECK;
             let (stall, transfer) = (self.parts.limits.stall_timeout, self.parts.limits.transfer_timeout);
-            let is_late =
-                |link: &Link| link.stalled_for(now) >= stall || link.transfer_awaited_for(now) >= transfer;
-            let stalled = self.guests.iter().filter(|(_, guest)| is_late(&guest.link));
+            let is_late = |connection: &Connection| {
+                connection.stalled_for(now) >= stall || connection.transfer_awaited_for(now) >= transfer
+            };
+            let stalled = self.connections.iter().filter(|(_, entry)| is_late(&entry.connection));
             let stalled: Vec<Key> = stalled.map(|(key, _)| key).collect();
             for key in stalled {
                 self.close(
                     now,
                     key,
                     Subject::Dropped,
-                    "the host neither read its replies nor sent its data in time",
+                    "the host did not read its replies or send its data within limits.stall_timeout or limits.transfer_timeout",
                 );
             }
-            let starved = self.guests.iter().filter(|(_, guest)| guest.link.starved);
-            let starved: Vec<Key> = starved.map(|(key, _)| key).collect();
-            starved.into_iter().for_each(|key| self.parse(now, key, &[]));
+            let waiting = self.connections.iter().filter(|(_, entry)| entry.connection.waits_for_memory);
+            let waiting: Vec<Key> = waiting.map(|(key, _)| key).collect();
+            waiting.into_iter().for_each(|key| self.parse(now, key, &[]));
         }
         if self.resume_at.is_some_and(|at| at <= now) {
             self.resume_at = None;
-            self.resting.drain(..).for_each(|listener| self.parts.reactor.resume_accept(listener));
+            self.paused_listeners.drain(..).for_each(|listener| self.parts.reactor.resume_accept(listener));
         }
     }
 }
 
-/// Memory for what arrives before a connection has a home: enough for everybody's one command.
-fn guests_memory(limits: &Limits) -> Bytes {
-    let guests_max = u64::from(limits.discovery_connections) + u64::from(limits.connections_waiting);
-    Bytes((guests_max + 1) * u64::from(IN_CAPSULE_MAX))
+/// Memory for data that arrives on this thread: enough for one command of every connection.
+fn receive_memory(limits: &Limits) -> Bytes {
+    let connections_max = u64::from(limits.discovery_connections) + u64::from(limits.connections_waiting);
+    Bytes((connections_max + 1) * u64::from(IN_CAPSULE_MAX))
 }
 
-/// What the front has of each account. Named hosts have no floors here: nobody is known before Connect, and those who come to
-/// discovery always find a place.
+/// The memory of this thread for each account. Named hosts have no guaranteed minimum here: no host is known before Connect, and a
+/// connection to discovery always gets in.
 fn supplies(limits: &Limits) -> [Supply; 4] {
     let command = Bytes(u64::from(IN_CAPSULE_MAX));
-    let guests = Supply { limit: guests_memory(limits), floor_max: Bytes::ZERO, first: command };
+    let connections = Supply { limit: receive_memory(limits), floor_max: Bytes::ZERO, first: command };
     let none = Supply { limit: Bytes::ZERO, floor_max: Bytes::ZERO, first: Bytes::ZERO };
     let replies = Bytes(REPLIES_MAX);
-    [guests, guests, none, Supply { limit: limits.reply_memory, floor_max: replies, first: replies }]
+    [
+        connections,
+        connections,
+        none,
+        Supply { limit: limits.reply_memory, floor_max: replies, first: replies },
+    ]
 }
 
 fn quota_limits(limits: &Limits) -> QuotaLimits {
@@ -629,7 +564,7 @@ fn quota_limits(limits: &Limits) -> QuotaLimits {
     }
 }
 
-/// The name of a guest in the discovery subsystem.
+/// The queue of a connection in the discovery subsystem.
 fn queue_of(key: Key) -> QueueKey {
     QueueKey { slot: key.index() as u32, generation: key.generation() }
 }

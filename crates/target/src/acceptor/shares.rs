@@ -1,13 +1,14 @@
-//! What share of an SSD each host is told to have: its own if the configuration names it, else a part of its address's.
+//! The share of an SSD that each host has: its own if the configuration names the host, otherwise a part of the share of its address.
 //!
-//! A share belongs to whoever cannot be made up. A named host has the weight that the configuration gives it, or one. All unnamed
-//! hosts of one address have a weight of one together, however many names they use. Weights are whole numbers, so all are
-//! multiplied by a *scale* that the largest crowd of names at one address can be divided by: 64 names make it 64. It is a power of
-//! two, and shrinks only when a quarter of it would do, so that names that come and go change it rarely. Where each address is
-//! one host, it is one, and nothing differs from before.
+//! A client can invent host NQNs, but not IP addresses. So a named host has the weight of the configuration (or one), and all
+//! unnamed hosts of one address have a weight of one together.
 //!
-//! Holds: the names of an address together weigh no more than one named host (`an_address_has_one_share_however_many_names_it_uses`
-//!        in `tests/bad_peers/strangers.rs`).
+//! Weights are whole numbers. So all weights are multiplied by a *scale*, large enough to divide one weight among the unnamed hosts
+//! of any address: with 64 hosts at one address it is 64. The scale is a power of two. It shrinks only when a quarter of it is
+//! enough, so that hosts that come and go change it rarely. If every address has one host, the scale is one.
+//!
+//! Holds: the unnamed hosts of an address together weigh no more than one named host
+//!        (`an_address_has_one_share_however_many_names_it_uses` in `tests/bad_peers/strangers.rs`).
 
 use super::Acceptor;
 use crate::pipeline::change::Change;
@@ -17,10 +18,10 @@ use crate::tenants::share_of;
 use sched::Share;
 use std::sync::Arc;
 
-/// The scale shrinks when so many times less would do.
+/// The scale shrinks when this part of it is enough.
 const SHRINK: u32 = 4;
 
-/// The scale after `before` when at most `most` unnamed hosts are at one address.
+/// The scale that follows `before` when no address has more than `most` unnamed hosts.
 fn scale_for(before: u32, most: u32) -> u32 {
     let needed = most.max(1).next_power_of_two();
     if needed > before || needed <= before / SHRINK { needed } else { before }
@@ -32,35 +33,35 @@ impl Acceptor {
         let share = share_of(&self.tenants, host);
         let part = match self.registry.origin(host) {
             Some(origin) if !self.quota.is_named(host) => {
-                self.scale / (self.quota.hosts_at(origin) as u32).max(1)
+                self.weight_scale / (self.quota.hosts_at(origin) as u32).max(1)
             }
-            _ => self.scale,
+            _ => self.weight_scale,
         };
         Share { weight: share.weight.saturating_mul(part.max(1)), ..share }
     }
 
     /// The number of unnamed hosts at `origin` has changed.
-    pub(super) fn weigh(&mut self, origin: Origin) {
-        let scale = scale_for(self.scale, self.quota.most_hosts() as u32);
-        if scale != self.scale {
-            self.scale = scale;
-            return self.weigh_all();
+    pub(super) fn update_shares_at(&mut self, origin: Origin) {
+        let scale = scale_for(self.weight_scale, self.quota.most_hosts() as u32);
+        if scale != self.weight_scale {
+            self.weight_scale = scale;
+            return self.update_all_shares();
         }
         let hosts = self.quota.hosts_of(origin);
-        self.tell_shares(&hosts);
+        self.send_shares(&hosts);
     }
 
     /// Any share may have changed.
-    pub(super) fn weigh_all(&mut self) {
+    pub(super) fn update_all_shares(&mut self) {
         let hosts: Vec<Arc<str>> = self.registry.iter().map(|(host, _)| Arc::clone(host)).collect();
-        self.tell_shares(&hosts);
+        self.send_shares(&hosts);
     }
 
-    /// Tells the pipelines those shares that have changed.
-    fn tell_shares(&mut self, hosts: &[Arc<str>]) {
+    /// Announces the shares that have changed to the pipelines.
+    fn send_shares(&mut self, hosts: &[Arc<str>]) {
         for host in hosts {
             let share = self.share(host);
-            if let Some(tenant) = self.registry.tell(host, share) {
+            if let Some(tenant) = self.registry.announce(host, share) {
                 for pipeline in self.pipelines.iter() {
                     pipeline.tell(ToPipeline::Change(Box::new(Change::Share { tenant, share })));
                 }

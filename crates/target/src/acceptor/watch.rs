@@ -1,7 +1,7 @@
-//! Peers that vanish without a word: their machine lost power, a firewall forgot them.
+//! Finds peers that vanish without closing the connection: their machine lost power, or a firewall dropped the connection.
 //!
-//! A host may ask for a keep-alive of its own; one that does not is found out by TCP. And what a connection that is closed leaves
-//! unread is given up: the system would keep megabytes for each, for minutes.
+//! A host may use NVMe keep-alive. TCP keep-alive finds the hosts that do not. The TCP user time-out also limits how long the kernel
+//! keeps unsent data of a closed connection: without it, megabytes per connection for minutes.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
@@ -9,12 +9,12 @@ use std::net::TcpStream;
 use std::time::Duration;
 use units::Nanos;
 
-/// How long a peer may be silent before the system asks whether it is still there, and how often and how fast it asks again.
+/// TCP keep-alive: the first probe after this silence, then one per interval, and the connection ends after this many without an answer.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 const PROBES: u32 = 3;
 
-/// Lets the system look after the peer of `socket`, and wait for its acknowledgement for `stall_timeout` at most.
+/// Enables TCP keep-alive on `socket`. Unacknowledged data ends the connection after `stall_timeout`.
 pub(super) fn watch_peer(socket: &TcpStream, stall_timeout: Nanos) -> io::Result<()> {
     let socket = SockRef::from(socket);
     let probing =
@@ -29,10 +29,10 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     #[test]
-    fn a_silent_peer_is_asked_and_an_unresponsive_one_is_given_up() {
+    fn a_silent_peer_is_probed_and_an_unresponsive_one_is_dropped() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let _peer = TcpStream::connect(listener.local_addr().expect("an address")).expect("it listens");
-        let (accepted, _) = listener.accept().expect("one has come");
+        let (accepted, _) = listener.accept().expect("the peer connects");
         watch_peer(&accepted, Nanos::secs(7)).expect("socket options");
         let socket = SockRef::from(&accepted);
         assert!(socket.keepalive().expect("readable"));

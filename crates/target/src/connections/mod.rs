@@ -1,8 +1,8 @@
 //! The connections of one thread: sockets, the NVMe/TCP that is spoken on them, and memory for the data that arrives.
 //!
 //! ```text
-//!   socket ─► Link ─► commands with their data ──► the session, here or on the thread of its SSD
-//!   socket ◄─ Link ◄─ answers ◄───────────────────┘
+//!   socket ─► Connection ─► commands with their data ──► the session, here or on the thread of its SSD
+//!   socket ◄─ Connection ◄─ answers ◄───────────────────┘
 //! ```
 //!
 //! What commands mean is not known here. A connection belongs to a *session* of a pipeline, which checks every command and has every IO
@@ -13,7 +13,7 @@
 //! and what controllers say by the pipeline's. A permit goes back to its owner, with the buffer it was for.
 //!
 //! Holds: nothing is read from a socket whose bytes cannot be used; one batch per connection and turn is sent.
-//! Elsewhere: one connection is `link`; messages between the threads are `message`; threads that have connections and no SSD are
+//! Elsewhere: one connection is `connection`; messages between the threads are `message`; threads that have connections and no SSD are
 //!            `thread`; on which thread a connection lies is `load`.
 
 pub(crate) mod load;
@@ -22,7 +22,7 @@ pub(crate) mod thread;
 
 use crate::account::{Account, Permit};
 use crate::config::Limits;
-use crate::link::{Events, Link};
+use crate::connection::{Connection, Events};
 use crate::payload::{Intakes, Payload};
 use crate::slab::{Key, Slab};
 use nvme::connection::{Cancel, Fatal};
@@ -82,13 +82,13 @@ impl fmt::Display for SocketEnd {
     }
 }
 
-struct Connection {
-    link: Box<Link>,
+struct Entry {
+    connection: Box<Connection>,
     owner: Owner,
     /// Whether it is in the list of those with something to send.
     is_dirty: bool,
     /// Whether it is in the list of those that were refused memory.
-    is_starved: bool,
+    is_waiting_for_memory: bool,
 }
 
 /// What came out of bytes. Give the events back by [`Connections::recycle`].
@@ -109,13 +109,13 @@ pub(crate) struct Sent {
 
 /// See the module.
 pub(crate) struct Connections {
-    table: Slab<Connection>,
+    table: Slab<Entry>,
     by_token: HashMap<Token, Key>,
     intakes: Intakes,
     /// Connections with something to send.
     dirty: Vec<Key>,
     /// Connections that were refused memory, longest waiting first.
-    starved: VecDeque<Key>,
+    waiting_for_memory: VecDeque<Key>,
     /// Whether memory has come back since those were last served.
     memory_came_back: bool,
     next_stall_check: Instant,
@@ -131,7 +131,7 @@ impl Connections {
             by_token: HashMap::new(),
             intakes: Intakes::new(memory),
             dirty: Vec::new(),
-            starved: VecDeque::new(),
+            waiting_for_memory: VecDeque::new(),
             memory_came_back: false,
             next_stall_check: Instant::ZERO,
             events: Vec::new(),
@@ -155,10 +155,11 @@ impl Connections {
     }
 
     /// One more.
-    pub(crate) fn add(&mut self, link: Link, owner: Owner) -> Key {
-        let token = link.token;
-        let connection = Connection { link: Box::new(link), owner, is_dirty: false, is_starved: false };
-        let key = self.table.insert(connection);
+    pub(crate) fn add(&mut self, connection: Connection, owner: Owner) -> Key {
+        let token = connection.token;
+        let entry =
+            Entry { connection: Box::new(connection), owner, is_dirty: false, is_waiting_for_memory: false };
+        let key = self.table.insert(entry);
         self.by_token.insert(token, key);
         key
     }
@@ -175,7 +176,7 @@ impl Connections {
 
     /// All connections of a pipeline.
     pub(crate) fn of_pipeline(&self, pipeline: usize) -> Vec<Key> {
-        let of_it = self.table.iter().filter(|(_, connection)| connection.owner.pipeline == pipeline);
+        let of_it = self.table.iter().filter(|(_, entry)| entry.owner.pipeline == pipeline);
         of_it.map(|(key, _)| key).collect()
     }
 
@@ -186,7 +187,7 @@ impl Connections {
 
     /// Whether everything was sent.
     pub(crate) fn all_sent(&self) -> bool {
-        self.table.iter().all(|(_, connection)| connection.link.all_sent())
+        self.table.iter().all(|(_, entry)| entry.connection.all_sent())
     }
 
     /// Bytes have arrived.
@@ -197,9 +198,9 @@ impl Connections {
         bytes: &[u8],
         reactor: &mut Reactor,
     ) -> Option<Parsed> {
-        let connection = self.table.get_mut(key)?;
+        let entry = self.table.get_mut(key)?;
         let mut events = std::mem::take(&mut self.events);
-        let result = connection.link.receive(now, bytes, &mut self.intakes, reactor, &mut events);
+        let result = entry.connection.receive(now, bytes, &mut self.intakes, reactor, &mut events);
         Some(self.after_parse(key, events, result))
     }
 
@@ -216,24 +217,24 @@ impl Connections {
 
     /// Goes on with bytes and writes that were held back.
     pub(crate) fn parse_held(&mut self, now: Instant, key: Key, reactor: &mut Reactor) -> Option<Parsed> {
-        let connection = self.table.get_mut(key)?;
+        let entry = self.table.get_mut(key)?;
         let mut events = std::mem::take(&mut self.events);
-        let result = connection.link.parse_held(now, &mut self.intakes, reactor, &mut events);
+        let result = entry.connection.parse_held(now, &mut self.intakes, reactor, &mut events);
         Some(self.after_parse(key, events, result))
     }
 
     fn after_parse(&mut self, key: Key, events: Events, result: Result<(), Fatal>) -> Parsed {
-        let connection = self.table.get_mut(key).expect("it was just parsed");
-        let owner = connection.owner;
-        if connection.link.starved && !connection.is_starved {
-            connection.is_starved = true;
-            self.starved.push_back(key);
+        let entry = self.table.get_mut(key).expect("it was just parsed");
+        let owner = entry.owner;
+        if entry.connection.waits_for_memory && !entry.is_waiting_for_memory {
+            entry.is_waiting_for_memory = true;
+            self.waiting_for_memory.push_back(key);
         }
         let fatal = result.err();
         if matches!(fatal, Some(Fatal::Violation(_))) {
-            connection.link.end();
+            entry.connection.end();
         }
-        if fatal.is_some() || connection.link.transport.transmit_pending() > 0 {
+        if fatal.is_some() || entry.connection.transport.transmit_pending() > 0 {
             self.mark_dirty(key);
         }
         Parsed { owner, key, events, fatal }
@@ -261,23 +262,23 @@ impl Connections {
     }
 
     /// How many connections wait for memory, and whether some has come back since this was asked last: then so often
-    /// [`Connections::serve_starved`] is to be called.
-    pub(crate) fn starved(&mut self) -> (usize, bool) {
-        (self.starved.len(), std::mem::take(&mut self.memory_came_back))
+    /// [`Connections::serve_waiting_for_memory`] is to be called.
+    pub(crate) fn waiting_for_memory(&mut self) -> (usize, bool) {
+        (self.waiting_for_memory.len(), std::mem::take(&mut self.memory_came_back))
     }
 
     /// Lets the connection that has waited for memory longest go on.
-    pub(crate) fn serve_starved(&mut self, now: Instant, reactor: &mut Reactor) -> Option<Parsed> {
-        let key = self.starved.pop_front()?;
-        self.table.get_mut(key)?.is_starved = false;
+    pub(crate) fn serve_waiting_for_memory(&mut self, now: Instant, reactor: &mut Reactor) -> Option<Parsed> {
+        let key = self.waiting_for_memory.pop_front()?;
+        self.table.get_mut(key)?.is_waiting_for_memory = false;
         self.parse_held(now, key, reactor)
     }
 
     /// Answers a command.
     #[inline]
     pub(crate) fn reply(&mut self, key: Key, cqe: Cqe) {
-        let Some(connection) = self.table.get_mut(key) else { return };
-        connection.link.reply(cqe);
+        let Some(entry) = self.table.get_mut(key) else { return };
+        entry.connection.reply(cqe);
         self.mark_dirty(key);
     }
 
@@ -290,24 +291,24 @@ impl Connections {
         data: Payload,
         length: u32,
     ) -> Option<Payload> {
-        let Some(connection) = self.table.get_mut(key) else { return Some(data) };
-        connection.link.reply_with_data(cqe, data, length);
+        let Some(entry) = self.table.get_mut(key) else { return Some(data) };
+        entry.connection.reply_with_data(cqe, data, length);
         self.mark_dirty(key);
         None
     }
 
     /// No more is parsed, and when all that waits was sent, the connection ends.
     pub(crate) fn end(&mut self, key: Key) {
-        if let Some(connection) = self.table.get_mut(key) {
-            connection.link.end();
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.connection.end();
             self.mark_dirty(key);
         }
     }
 
     /// Answers a command with `status` if it waits for its data, or for memory.
     pub(crate) fn cancel(&mut self, key: Key, cid: u16, status: Status) -> Cancel {
-        let Some(connection) = self.table.get_mut(key) else { return Cancel::Unknown };
-        let cancel = connection.link.cancel(cid, status, &mut self.intakes);
+        let Some(entry) = self.table.get_mut(key) else { return Cancel::Unknown };
+        let cancel = entry.connection.cancel(cid, status, &mut self.intakes);
         if matches!(cancel, Cancel::Answered | Cancel::Draining) {
             self.memory_came_back = true;
             self.mark_dirty(key);
@@ -316,15 +317,15 @@ impl Connections {
     }
 
     /// One connection, for what is said of it rarely.
-    pub(crate) fn link(&mut self, key: Key) -> Option<&mut Link> {
-        Some(&mut self.table.get_mut(key)?.link)
+    pub(crate) fn get(&mut self, key: Key) -> Option<&mut Connection> {
+        Some(&mut self.table.get_mut(key)?.connection)
     }
 
     fn mark_dirty(&mut self, key: Key) {
-        if let Some(connection) = self.table.get_mut(key)
-            && !connection.is_dirty
+        if let Some(entry) = self.table.get_mut(key)
+            && !entry.is_dirty
         {
-            connection.is_dirty = true;
+            entry.is_dirty = true;
             self.dirty.push(key);
         }
     }
@@ -333,10 +334,10 @@ impl Connections {
     pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) -> Vec<Key> {
         let mut spent = Vec::new();
         for key in self.dirty.drain(..) {
-            let Some(connection) = self.table.get_mut(key) else { continue };
-            connection.is_dirty = false;
-            connection.link.flush(now, reactor);
-            if connection.link.is_spent() {
+            let Some(entry) = self.table.get_mut(key) else { continue };
+            entry.is_dirty = false;
+            entry.connection.flush(now, reactor);
+            if entry.connection.is_spent() {
                 spent.push(key);
             }
         }
@@ -350,10 +351,10 @@ impl Connections {
         batch: SendBatch,
         mut give: impl FnMut(Owner, Option<IoBuffer>, Option<Permit>),
     ) -> Option<Sent> {
-        let connection = self.table.get_mut(key)?;
-        let owner = connection.owner;
-        connection.link.on_sent(batch, |buffer, permit| give(owner, buffer, permit));
-        let has_room = connection.link.starved || connection.link.waits_for_transmit();
+        let entry = self.table.get_mut(key)?;
+        let owner = entry.owner;
+        entry.connection.on_sent(batch, |buffer, permit| give(owner, buffer, permit));
+        let has_room = entry.connection.waits_for_memory || entry.connection.waits_for_transmit();
         // Commands that the transport refused by itself have dropped their buffers unseen; their answers were sent now.
         self.memory_came_back = true;
         self.mark_dirty(key);
@@ -367,12 +368,12 @@ impl Connections {
         }
         let (stall, transfer) = (limits.stall_timeout, limits.transfer_timeout);
         self.next_stall_check = now + Nanos(stall.min(transfer).get() / STALL_CHECKS);
-        let fault = |link: &Link| match () {
-            () if link.stalled_for(now) >= stall => Some(SocketEnd::Stalled),
-            () if link.transfer_awaited_for(now) >= transfer => Some(SocketEnd::TransferOverdue),
+        let fault = |connection: &Connection| match () {
+            () if connection.stalled_for(now) >= stall => Some(SocketEnd::Stalled),
+            () if connection.transfer_awaited_for(now) >= transfer => Some(SocketEnd::TransferOverdue),
             () => None,
         };
-        let late = self.table.iter().filter_map(|(key, connection)| Some((key, fault(&connection.link)?)));
+        let late = self.table.iter().filter_map(|(key, entry)| Some((key, fault(&entry.connection)?)));
         late.collect()
     }
 
@@ -390,11 +391,11 @@ impl Connections {
         reactor: &mut Reactor,
         mut give: impl FnMut(Option<IoBuffer>, Option<Permit>),
     ) -> Option<(Owner, SocketEnd)> {
-        let Connection { link, owner, .. } = self.table.remove(key)?;
+        let Entry { connection, owner, .. } = self.table.remove(key)?;
         // Of a connection that ends because of its host's fault, the fault was told.
-        let end = if link.is_ending() { SocketEnd::Refused } else { end };
-        self.by_token.remove(&link.token);
-        reactor.close(link.token);
+        let end = if connection.is_ending() { SocketEnd::Refused } else { end };
+        self.by_token.remove(&connection.token);
+        reactor.close(connection.token);
         let (intakes, mut permits) = (&mut self.intakes, Vec::new());
         let payload = |payload: Payload| {
             let (buffer, permit) = payload.into_parts();
@@ -403,7 +404,7 @@ impl Connections {
                 buffer => give(buffer, Some(permit)),
             }
         };
-        link.into_parts(payload, |permit| permits.push(permit));
+        connection.into_parts(payload, |permit| permits.push(permit));
         permits.into_iter().for_each(|permit| give(None, Some(permit)));
         self.memory_came_back = true;
         Some((owner, end))

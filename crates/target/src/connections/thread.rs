@@ -14,7 +14,7 @@ use super::message::{Carry, Change, News, ToConnections};
 use super::{Connections, Owner, Parsed, SocketEnd};
 use crate::account::{Accounts, ConnectionAccount, HostAccount, Permit};
 use crate::config::Limits;
-use crate::link::Link;
+use crate::connection::Connection;
 use crate::mailbox::Inbox;
 use crate::memory::Memory;
 use crate::outbox::Outboxes;
@@ -121,9 +121,9 @@ impl ConnectionThread {
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }
-            let (starved, has_memory) = self.connections.starved();
-            for _ in 0..if has_memory && self.phase == Phase::Running { starved } else { 0 } {
-                let parsed = self.connections.serve_starved(now, &mut self.reactor);
+            let (waiting, has_memory) = self.connections.waiting_for_memory();
+            for _ in 0..if has_memory && self.phase == Phase::Running { waiting } else { 0 } {
+                let parsed = self.connections.serve_waiting_for_memory(now, &mut self.reactor);
                 self.pass_on(parsed);
             }
             for (key, end) in self.connections.stalled(now, &self.limits) {
@@ -215,7 +215,7 @@ impl ConnectionThread {
                 self.tell(from, News::Cancelled { ticket, cancel });
             }
             ToConnections::Credits { connection, is_enabled } => {
-                if let Some(link) = self.connections.link(connection) {
+                if let Some(link) = self.connections.get(connection) {
                     link.transport.set_success_without_response(!is_enabled);
                 }
             }
@@ -281,7 +281,7 @@ impl ConnectionThread {
         let payer = self.accounts.payer(Some(&host), peer.ip());
         let limit = self.limits.memory_per_connection.get() / 2;
         let account = ConnectionAccount::new(units::Bytes(limit), self.host(&host), payer);
-        let link = Link::with_delivered(now, token, peer, transport, account);
+        let link = Connection::with_delivered(now, token, peer, transport, account);
         let connection = self.connections.add(link, owner);
         self.tell(owner.pipeline, News::Opened { session, connection });
         self.connections.reply(connection, connected);

@@ -1,4 +1,4 @@
-//! A connection's place among those that the front has counted.
+//! A connection's place among those that the acceptor has counted.
 //!
 //! It travels with the connection from the acceptor to its pipeline, and dropping it tells the acceptor that the connection has gone.
 //! So the count is right also when a pipeline ends with connections that it never looked at.

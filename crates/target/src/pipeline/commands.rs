@@ -174,7 +174,7 @@ impl Pipeline {
             session.credits = is_enabled;
             match (session.wire, session.thread) {
                 (Wire::Here(connection), _) => {
-                    if let Some(link) = self.connections.link(connection) {
+                    if let Some(link) = self.connections.get(connection) {
                         link.transport.set_success_without_response(!is_enabled);
                     }
                 }

@@ -500,12 +500,12 @@ impl Pipeline {
         if std::mem::take(&mut self.memory_came_back) {
             self.connections.note_memory();
         }
-        let (starved, has_memory) = self.connections.starved();
+        let (starved, has_memory) = self.connections.waiting_for_memory();
         if !has_memory {
             return;
         }
         for _ in 0..starved {
-            let parsed = self.connections.serve_starved(now, &mut self.reactor);
+            let parsed = self.connections.serve_waiting_for_memory(now, &mut self.reactor);
             self.on_parsed(now, parsed);
         }
         for _ in 0..self.thirsty.len() {

@@ -14,10 +14,10 @@ use super::message::Handover;
 use super::{Pipeline, queue_of};
 use crate::account::{ConnectionAccount, Permit};
 use crate::chain::Chain;
+use crate::connection::Connection;
 use crate::connections::load::{self, Burden};
 use crate::connections::message::{Carry, News, ToConnections};
 use crate::connections::{Owner, Parsed, Sent, SocketEnd};
-use crate::link::Link;
 use crate::log_throttle::Subject;
 use crate::payload::Payload;
 use crate::replies::Backlog;
@@ -280,7 +280,7 @@ impl Pipeline {
             }
         };
         let account = Arc::clone(&session.account);
-        let link = Link::with_delivered(now, token, session.peer, transport, account);
+        let link = Connection::with_delivered(now, token, session.peer, transport, account);
         let connection = self.connections.add(link, Owner { pipeline: self.index, session: key });
         session.wire = Wire::Here(connection);
         self.connections.reply(connection, cqe);
@@ -580,9 +580,9 @@ impl Pipeline {
     }
 
     /// The link of a session that is carried here, as every admin queue is.
-    pub(super) fn link(&mut self, key: Key) -> Option<&mut Link> {
+    pub(super) fn link(&mut self, key: Key) -> Option<&mut Connection> {
         match self.sessions.get(key)?.wire {
-            Wire::Here(connection) => self.connections.link(connection),
+            Wire::Here(connection) => self.connections.get(connection),
             _ => None,
         }
     }

@@ -1,14 +1,14 @@
-//! One connection: a socket of the reactor and the transport that speaks on it.
+//! One connection: a socket of the reactor, and the NVMe/TCP transport on it.
 //!
 //! ```text
-//!   Received ──► parse ──► events (commands)          what cannot be parsed yet is held, and the socket paused
+//!   Received ──► parse ──► events (commands)          bytes that cannot be parsed yet are held, and the socket is paused
 //!   replies ──► transport ──flush──► one batch in flight ──► Sent
 //! ```
 //!
-//! Used by the acceptor, which knows connections before they belong to anybody, and by the pipelines. A link moves between them
-//! as a socket and a transport.
+//! The acceptor uses it before Connect, the pipelines and connection threads afterwards. A connection moves between threads as a
+//! socket and a transport.
 //!
-//! Holds: at most one batch is in flight; nothing is read from a socket whose bytes cannot be used.
+//! Holds: at most one batch is in flight; a socket is not read while its bytes cannot be parsed.
 
 use crate::account::{ConnectionAccount, Permit};
 use crate::payload::{Intake, Intakes, Outlet, Payload};
@@ -19,58 +19,58 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use units::{Instant, Nanos};
 
-/// Commands and other news from a connection.
+/// Commands and other events of a connection.
 pub(crate) type Events = Vec<TargetEvent<Payload>>;
 
 /// A socket and its transport.
-pub(crate) struct Link {
+pub(crate) struct Connection {
     /// The socket on this thread's reactor.
     pub(crate) token: Token,
     /// The other end.
     pub(crate) peer: SocketAddr,
-    /// What speaks on the socket.
+    /// The NVMe/TCP state of the connection.
     pub(crate) transport: TargetConnection<Payload>,
-    /// What the connection holds is charged to this.
+    /// The account for the memory that the connection holds.
     pub(crate) account: Arc<ConnectionAccount>,
-    /// Whether memory was refused: `parse_held` when some came back.
-    pub(crate) starved: bool,
-    /// Commands handed out and not answered.
+    /// Whether memory was refused. Call `parse_held` when some was returned.
+    pub(crate) waits_for_memory: bool,
+    /// Commands that were delivered and not answered.
     delivered: usize,
-    /// Received and not parsed.
+    /// Bytes that were received and not parsed.
     held: Vec<u8>,
     paused: bool,
-    /// The batch, while none is in flight.
+    /// The batch; `None` while it is in flight.
     batch: Option<SendBatch>,
-    /// For what is in the batch that is in flight.
+    /// Permits for the data in the batch in flight.
     in_flight: Vec<Permit>,
     sending_since: Option<Instant>,
-    /// When a command was last complete, or no data was owed. Bytes alone are no progress: a host that sends one now and then
-    /// would hold the memory of its commands for ever.
+    /// When a command was last complete, or no data was awaited. Bytes alone are no progress: otherwise a host that sends a byte now
+    /// and then could hold the memory of its commands for ever.
     progressed_at: Instant,
-    /// For how long the connection was not read because memory was short, in all and since when it has been so again.
+    /// For how long, in total, the socket was not read because memory was refused; and since when that is so again.
     unread: Nanos,
     unread_since: Option<Instant>,
     ending: bool,
 }
 
-/// Permits for which a connection keeps memory when all were sent.
+/// The capacity of `in_flight` that a connection keeps.
 const PERMITS_KEPT: usize = 64;
 
-impl Link {
-    /// A link on a socket that the reactor has taken over.
+impl Connection {
+    /// A connection on a socket of the reactor.
     pub(crate) fn new(
         now: Instant,
         token: Token,
         peer: SocketAddr,
         transport: TargetConnection<Payload>,
         account: Arc<ConnectionAccount>,
-    ) -> Link {
-        Link {
+    ) -> Connection {
+        Connection {
             token,
             peer,
             transport,
             account,
-            starved: false,
+            waits_for_memory: false,
             delivered: 0,
             held: Vec::new(),
             paused: false,
@@ -84,18 +84,18 @@ impl Link {
         }
     }
 
-    /// A link that moved here with a command that was delivered elsewhere and is to be answered here.
+    /// A connection that moved here with its Connect command, which was delivered elsewhere and will be answered here.
     pub(crate) fn with_delivered(
         now: Instant,
         token: Token,
         peer: SocketAddr,
         transport: TargetConnection<Payload>,
         account: Arc<ConnectionAccount>,
-    ) -> Link {
-        Link { delivered: 1, ..Link::new(now, token, peer, transport, account) }
+    ) -> Connection {
+        Connection { delivered: 1, ..Connection::new(now, token, peer, transport, account) }
     }
 
-    /// Bytes have arrived; what they say is added to `events`.
+    /// Parses bytes that have arrived. Adds what they mean to `events`.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -107,10 +107,10 @@ impl Link {
         if self.ending {
             return Ok(());
         }
-        let owed = self.owes_data();
+        let awaited = self.awaits_data();
         let before = events.len();
         let taken = if self.held.is_empty() { self.parse(bytes, intakes, events)? } else { 0 };
-        if !owed || events.len() > before {
+        if !awaited || events.len() > before {
             self.progressed_at = now;
         }
         if taken < bytes.len() {
@@ -124,7 +124,7 @@ impl Link {
         Ok(())
     }
 
-    /// Keeps `unread` when the parse was stopped or goes on.
+    /// Updates `unread` when parsing stops or continues.
     fn note_unread(&mut self, now: Instant) {
         let is_unread = self.paused && self.transport.paused() == Some(Pause::Buffers);
         match self.unread_since {
@@ -137,7 +137,7 @@ impl Link {
         }
     }
 
-    /// Tries again what was held back: after memory came back, and after replies were sent.
+    /// Parses held bytes: after memory was returned, and after replies were sent.
     pub(crate) fn parse_held(
         &mut self,
         now: Instant,
@@ -145,11 +145,15 @@ impl Link {
         reactor: &mut Reactor,
         events: &mut Events,
     ) -> Result<(), Fatal> {
-        self.starved = false;
+        self.waits_for_memory = false;
         if self.ending {
             return Ok(());
         }
-        self.transport.resume(&mut Intake { intakes, account: &self.account, starved: &mut self.starved });
+        self.transport.resume(&mut Intake {
+            intakes,
+            account: &self.account,
+            waits_for_memory: &mut self.waits_for_memory,
+        });
         let held = std::mem::take(&mut self.held);
         let taken = self.parse(&held, intakes, events)?;
         self.held = held;
@@ -171,14 +175,15 @@ impl Link {
         self.paused && self.transport.paused() != Some(Pause::Buffers)
     }
 
-    /// Takes the bytes that were received and not parsed, for a link that moves.
+    /// Takes the bytes that were received and not parsed, for a connection that moves.
     pub(crate) fn take_held(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
     fn parse(&mut self, bytes: &[u8], intakes: &mut Intakes, events: &mut Events) -> Result<usize, Fatal> {
         let before = events.len();
-        let mut intake = Intake { intakes, account: &self.account, starved: &mut self.starved };
+        let mut intake =
+            Intake { intakes, account: &self.account, waits_for_memory: &mut self.waits_for_memory };
         let result = self.transport.on_bytes(bytes, &mut intake, events);
         self.take_discarded(intakes);
         let new = &events[before..];
@@ -200,7 +205,7 @@ impl Link {
         cancel
     }
 
-    /// Takes back the memory of commands that the transport has refused.
+    /// Returns the memory of commands that the transport has refused.
     fn take_discarded(&mut self, intakes: &mut Intakes) {
         self.transport.take_discarded(|payload| {
             if let Some((buffer, permit)) = payload.into_pooled() {
@@ -215,7 +220,7 @@ impl Link {
         self.transport.reply(cqe);
     }
 
-    /// Takes back a command that was held for an event; it is not answered.
+    /// Removes a command that was held for an event. It is not answered.
     pub(crate) fn forget(&mut self, cid: u16) {
         if self.transport.forget(cid) {
             self.delivered -= 1;
@@ -228,28 +233,28 @@ impl Link {
         self.transport.reply_with_data(cqe, payload, length);
     }
 
-    /// Answers a command with what the controller says of itself: `length` bytes, of which `page` has those before the zeroes.
+    /// Answers a command with data of the controller: `length` bytes, of which `page` holds all but the zeroes at the end.
     pub(crate) fn reply_with_page(&mut self, cqe: Cqe, page: Vec<u8>, mut permit: Permit, length: u32) {
         permit.shrink_to(page.capacity() as u64);
         self.reply_with_data(cqe, Payload::Page(page, permit), length);
     }
 
-    /// Hands what waits to be sent to the reactor, unless a batch is in flight already.
+    /// Gives what waits to be sent to the reactor, unless a batch is in flight already.
     pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) {
         if self.transport.transmit_pending() == 0 {
             return;
         }
         let Some(mut batch) = self.batch.take() else { return };
-        self.transport.set_time(self.attentive(now));
+        self.transport.set_time(self.readable_time(now));
         self.transport.poll_transmit(&mut Outlet { batch: &mut batch, permits: &mut self.in_flight });
         match reactor.send(self.token, batch) {
             Ok(()) => self.sending_since = Some(now),
-            // The connection is gone, which its receiving side reports.
+            // The connection is gone. The receiving side reports that.
             Err(refused) => self.batch = Some(refused.item),
         }
     }
 
-    /// A batch was sent: its buffers and its permits go back to `give`. The next may be flushed.
+    /// A batch was sent. Its buffers and permits go to `give`. The next batch can be flushed.
     pub(crate) fn on_sent(
         &mut self,
         mut batch: SendBatch,
@@ -262,56 +267,56 @@ impl Link {
         self.sending_since = None;
     }
 
-    /// No more is parsed; when all that waits was sent, `is_spent` answers true.
+    /// Stops parsing. When everything was sent, `is_spent` is true.
     pub(crate) fn end(&mut self) {
         self.ending = true;
         self.held = Vec::new();
     }
 
-    /// Whether no more is parsed.
+    /// Whether parsing has stopped.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending
     }
 
-    /// Whether the link has ended and sent its last words.
+    /// Whether parsing has stopped and everything was sent.
     pub(crate) fn is_spent(&self) -> bool {
         self.ending && self.transport.transmit_pending() == 0 && self.batch.is_some()
     }
 
-    /// Takes the link apart: every payload that it holds, and the permits of what the reactor is sending, go to `payload` and
-    /// `permit`. The buffers that are being sent go home by themselves when the kernel is done with them.
+    /// Takes the connection apart. Every payload that it holds goes to `payload`; the permits of the batch in flight go to `permit`. The
+    /// buffers of that batch return to their pool when the kernel is done with them.
     pub(crate) fn into_parts(self, payload: impl FnMut(Payload), permit: impl FnMut(Permit)) {
         self.transport.into_buffers(payload);
         self.in_flight.into_iter().for_each(permit);
     }
 
-    /// Whether nothing is in flight on the socket in our direction.
+    /// Whether everything was sent.
     pub(crate) fn all_sent(&self) -> bool {
         self.transport.transmit_pending() == 0 && self.batch.is_some()
     }
 
-    /// How long the other end has owed us something: the reading of our replies, or data it announced.
+    /// How long the host has been late: to read replies, or to send data that it announced.
     pub(crate) fn stalled_for(&self, now: Instant) -> Nanos {
         let unread = self.sending_since.map_or(Nanos::ZERO, |since| now.saturating_since(since));
-        let is_awaited = self.owes_data() && !self.paused;
+        let is_awaited = self.awaits_data() && !self.paused;
         let unsent = if is_awaited { now.saturating_since(self.progressed_at) } else { Nanos::ZERO };
         unread.max(unsent)
     }
 
-    /// Whether data of commands is to come.
-    fn owes_data(&self) -> bool {
+    /// Whether the host still has to send data of commands.
+    fn awaits_data(&self) -> bool {
         self.transport.outstanding() > self.delivered + self.transport.parked()
     }
 
-    /// The time that has passed but for what the connection was not read because memory was short: the host could not send then.
-    fn attentive(&self, now: Instant) -> Instant {
+    /// `now` without the time in which the socket was not read because memory was refused: the host could not send then.
+    fn readable_time(&self, now: Instant) -> Instant {
         let unread = self.unread + self.unread_since.map_or(Nanos::ZERO, |since| now.saturating_since(since));
         Instant(now.0.saturating_sub(unread.get()))
     }
 
-    /// How long the host has owed the data of one write: from the R2T on, without the time in which it could not send.
+    /// How long the data of one write has been awaited: since the R2T, without the time in which the host could not send.
     pub(crate) fn transfer_awaited_for(&self, now: Instant) -> Nanos {
         let since = self.transport.awaited_since();
-        since.map_or(Nanos::ZERO, |since| self.attentive(now).saturating_since(since))
+        since.map_or(Nanos::ZERO, |since| self.readable_time(now).saturating_since(since))
     }
 }
