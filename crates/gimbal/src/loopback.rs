@@ -1,7 +1,7 @@
 //! Runs a switch in this process, and loads it over real NVMe/TCP connections on loopback. The demo and the lab's live runs use it.
 
-use crate::bench::{self, Job, Observer, Options, Results, Target};
 use anyhow::{Context, Result, bail, ensure};
+use loadgen::{Job, Observer, Options, Results, Target};
 use std::time::Duration;
 use target::config::Config;
 use target::{Server, ServerHandle, Shutdown};
@@ -36,7 +36,7 @@ impl Loopback {
         observer: &mut dyn Observer,
     ) -> Result<Results> {
         let target = Target { address: self.server.addresses()[0], nqn: Some(self.nqn.clone()) };
-        let results = bench::run(jobs, &target, options, observer).context("loading the switch")?;
+        let results = loadgen::run(jobs, &target, options, observer).context("loading the switch")?;
         match results.complaint() {
             Some(complaint) => bail!("loading the switch: {complaint}"),
             None => Ok(results),

@@ -1,9 +1,7 @@
 //! Shows the progress of a run on a terminal; silent without a terminal. Control-C ends the run; its results are kept.
 
-use super::job::Job;
-use super::measure::Interval;
-use super::observe::{Observer, Phase};
 use indicatif::{ProgressBar, ProgressStyle};
+use loadgen::{Interval, Job, Observer, Phase};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use std::io;

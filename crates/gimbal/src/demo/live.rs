@@ -1,9 +1,9 @@
 //! One scheduler's run over the wire: a switch in this process, real NVMe/TCP connections to it on loopback.
 
 use super::scenario::{Scheduler, TENANTS, switch_config};
-use crate::bench::{Observer, Options, Results};
 use crate::loopback::Loopback;
 use anyhow::{Context, Result, anyhow};
+use loadgen::{Observer, Options, Results};
 use target::config::Config;
 use units::Nanos;
 

@@ -17,11 +17,11 @@ mod report;
 mod scenario;
 mod terminal;
 
-use crate::bench::Results;
 use crate::machine::Watch;
 use crate::output;
 use anyhow::{Result, anyhow};
 use figures::{Figures, LatencyFigures, Run, TenantFigures};
+use loadgen::Results;
 use scenario::{Scheduler, TENANTS, Window};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! What the demo runs: four tenants on one emulated SSD, as jobs for the wire and as a world in virtual time.
 
-use crate::bench::{Direction, Extent, Job, Rw};
+use loadgen::{Direction, Extent, Job, Rw};
 use sched::DeviceConstants;
 use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};

@@ -3,10 +3,10 @@
 use super::figures::{Figures, Run};
 use super::live::RAMP;
 use super::scenario::TENANTS;
-use crate::bench::{Interval, Observer, Phase};
 use crate::output;
 use comfy_table::{Cell, CellAlignment, Table, TableComponent, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use loadgen::{Interval, Observer, Phase};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use units::Nanos;

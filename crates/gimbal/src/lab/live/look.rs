@@ -3,7 +3,7 @@
 //! One look at the end of each interval. Counters of the switch only grow; what counts is what was added between two looks.
 
 use super::plan::host_of;
-use crate::bench::{Direction, Interval};
+use loadgen::{Direction, Interval};
 use sched::SsdView;
 use std::collections::HashMap;
 use target::{Counters, Histogram, ServerHandle, SsdStats, TenantStats, Transferred};

@@ -8,9 +8,9 @@
 
 use super::look::{Added, Whole, middle, transferred};
 use super::slow::Slow;
-use crate::bench::{Direction, Interval, JobResult, Results};
 use ::lab::measure::{DirectionFigures, GroupMeasured, Measured, Quantiles};
 use hdrhistogram::Histogram;
+use loadgen::{Direction, Interval, JobResult, Results};
 use sim::{Point, Tally, World};
 use target::Counters;
 use units::Nanos;

@@ -1,7 +1,7 @@
 use super::*;
-use crate::bench::{Job, Slice, Tally as BenchTally};
 use ::lab::Experiment;
 use ::lab::plan::{Plan, Purpose};
+use loadgen::{Job, Slice, Tally as BenchTally};
 use units::{Bytes, Instant};
 
 const EXPERIMENT: &str = r#"

@@ -14,9 +14,9 @@
 //! Elsewhere: running it is `run`.
 
 use super::slow::Slow;
-use crate::bench::{Arrival, Extent, Job, Options, Pacing, Rate, Rates, Rw};
 use ::lab::experiment::{Case, Group};
 use ::lab::scheduler::Scheduler;
+use loadgen::{Arrival, Extent, Job, Options, Pacing, Rate, Rates, Rw};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{Calibration, Slo};

@@ -11,9 +11,9 @@
 use super::look::{TRANSFERS, Whole, middle, transferred};
 use super::slow::Slow;
 use super::way::Way;
-use crate::bench::Results;
 use crate::machine;
 use ::lab::measure::Measured;
+use loadgen::Results;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use units::Nanos;

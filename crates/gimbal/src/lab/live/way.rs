@@ -5,9 +5,9 @@
 //! way there and back, and what both ends do. Medians: a moment in which the machine did something else is not the way.
 
 use super::slow::Slow;
-use crate::bench::{Direction, Job, Observer, Options, Rw};
 use crate::loopback::Loopback;
 use anyhow::Result;
+use loadgen::{Direction, Job, Observer, Options, Rw};
 use sim::Network;
 use std::net::{Ipv4Addr, SocketAddr};
 use target::config::{Config, DeviceKind, PolicyKind};

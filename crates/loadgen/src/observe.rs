@@ -1,0 +1,40 @@
+//! Lets a caller watch a run, and end it early.
+
+use crate::measure::Interval;
+use std::ops::ControlFlow;
+use units::Nanos;
+
+/// The phase of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Connections are being made.
+    Connecting,
+    /// This job (by its number) runs alone, to measure its standalone bandwidth.
+    Alone {
+        /// Its number among the jobs.
+        job: usize,
+        /// How long it will run.
+        span: Nanos,
+    },
+    /// All jobs run.
+    Running {
+        /// How long they will run, including the ramp; `None` until all work is done.
+        span: Option<Nanos>,
+    },
+    /// What was written is read back.
+    Verifying,
+}
+
+/// Watches a run. Called on the thread that called `run`, never on a thread that drives IO.
+pub trait Observer {
+    /// A new phase begins.
+    fn on_phase(&mut self, phase: Phase) {
+        let _ = phase;
+    }
+
+    /// An interval of a job (by its number) has ended. `Break` ends the run early; the results so far are kept.
+    fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
+        let _ = (job, interval);
+        ControlFlow::Continue(())
+    }
+}

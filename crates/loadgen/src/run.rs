@@ -1,0 +1,348 @@
+//! A whole run: finds the subsystem, measures each job alone if asked to, and runs all jobs together, on one or more threads.
+//!
+//! ```text
+//!   caller's thread: discover ─► [each job alone] ─► threads ──ready──► start together ──intervals──► observer ─► Results
+//!                                     └──────────── once per stage: jobs after a `stonewall` wait for those before it
+//! ```
+//!
+//! Holds: an error that ends a run early does not lose the results so far (`a_target_that_is_lost_leaves_results`).
+
+use crate::drive::{Drive, Part, Told};
+use crate::error::BenchError;
+use crate::job::Job;
+use crate::observe::{Observer, Phase};
+use crate::pace::Pacing;
+use crate::place::host_id;
+use crate::results::{JobResult, Results};
+use host::{Backend, Backoff, Nqn, Waker, discover};
+use reactor::Clock;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use units::{Instant, Nanos};
+
+/// The time between the order to start and the start, so that all threads get it in time.
+const START_DELAY: Nanos = Nanos::millis(5);
+/// How often to reconnect to a lost target: for about ten seconds.
+const BACKOFF: Backoff = Backoff { first: Nanos::millis(100), longest: Nanos::secs(2), tries_max: Some(10) };
+/// The host NQN that reads the discovery log.
+const DISCOVERY_HOST: &str = "nqn.2025-01.io.gimbal:bench";
+
+/// Where the load goes.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Address of the target.
+    pub address: SocketAddr,
+    /// The subsystem of jobs that name none; with `None` it is discovered, and the target must have exactly one.
+    pub nqn: Option<String>,
+}
+
+/// Options of a run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long to measure, for callers that build their jobs in code; `None`: each job decides when it ends.
+    pub runtime: Option<Nanos>,
+    /// How long to run before measuring, for callers that build their jobs in code.
+    pub ramp: Nanos,
+    /// The length of an interval of the time series.
+    pub interval: Nanos,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Number of threads; the jobs are divided among them.
+    pub threads: usize,
+    /// The kernel interface for the network.
+    pub backend: Backend,
+    /// Measure each job alone first, unless its standalone bandwidth is known.
+    pub standalone: bool,
+    /// Protect PDU headers.
+    pub header_digest: bool,
+    /// Protect data.
+    pub data_digest: bool,
+    /// Obey the switch's credits.
+    pub credits: bool,
+    /// A connection with an IO that takes longer is considered dead.
+    pub io_timeout: Nanos,
+    /// How to reconnect to a lost target before the run is given up.
+    pub backoff: Backoff,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            runtime: Some(Nanos::secs(10)),
+            ramp: Nanos::ZERO,
+            interval: Nanos::secs(1),
+            seed: 1,
+            threads: 1,
+            backend: Backend::Auto,
+            standalone: false,
+            header_digest: false,
+            data_digest: false,
+            credits: true,
+            io_timeout: Nanos::secs(30),
+            backoff: BACKOFF,
+        }
+    }
+}
+
+/// What all threads of a run need to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub address: SocketAddr,
+    /// The subsystem of jobs that name none.
+    pub nqn: Option<Nqn>,
+    pub options: Options,
+    pub tenants: usize,
+    /// Marks the data that this run writes.
+    pub run_mark: u64,
+}
+
+/// Runs `jobs` against `target`; `observer` watches. Blocks until the run is over.
+pub fn run(
+    jobs: &[Job],
+    target: &Target,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Results, BenchError> {
+    observer.on_phase(Phase::Connecting);
+    let load = Load {
+        address: target.address,
+        nqn: find_subsystem(jobs, target, options)?,
+        options: options.clone(),
+        tenants: jobs.len(),
+        run_mark: Clock.now().0,
+    };
+    let mut results = Results { address: target.address, jobs: Vec::new(), fatal: None, is_stopped: false };
+    let jobs: Vec<(usize, Job)> = jobs.iter().cloned().enumerate().collect();
+    for stage in jobs.chunk_by(|(_, one), (_, next)| one.stage == next.stage) {
+        let load = Load { tenants: stage.len(), ..load.clone() };
+        match run_stage(stage.to_vec(), &load, observer) {
+            Ok(Outcome { results: jobs, fatal, is_stopped }) => {
+                results.jobs.extend(jobs);
+                (results.fatal, results.is_stopped) = (fatal, is_stopped);
+            }
+            Err(error) if results.jobs.is_empty() => return Err(error),
+            Err(error) => results.fatal = Some(error),
+        }
+        if results.fatal.is_some() || results.is_stopped {
+            break;
+        }
+    }
+    Ok(results)
+}
+
+/// The results of jobs that ran together.
+struct Outcome {
+    /// In the order of the jobs.
+    results: Vec<JobResult>,
+    /// The error that ended them early.
+    fatal: Option<BenchError>,
+    /// The observer ended them.
+    is_stopped: bool,
+}
+
+/// Runs the jobs of a stage: first each alone, if asked to, then all together.
+fn run_stage(
+    mut jobs: Vec<(usize, Job)>,
+    load: &Load,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, BenchError> {
+    if load.options.standalone {
+        for (number, job) in jobs.iter_mut().filter(|(_, job)| job.standalone.is_none()) {
+            let alone = run_alone(*number, job, load, observer)?;
+            job.standalone = Some(alone.bandwidth_total() as u64);
+        }
+    }
+    let spans = jobs.iter().map(|(_, job)| match load.options.runtime {
+        Some(runtime) => Some(load.options.ramp + runtime),
+        None => job.stop,
+    });
+    let span = spans.collect::<Option<Vec<Nanos>>>().and_then(|spans| spans.into_iter().max());
+    observer.on_phase(Phase::Running { span });
+    run_together(jobs, load, observer)
+}
+
+/// The subsystem of jobs that name none.
+fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Option<Nqn>, BenchError> {
+    let name = |text: &str| Nqn::new(text).map_err(|error| BenchError::Nqn(text.to_string(), error));
+    if let Some(text) = &target.nqn {
+        return name(text).map(Some);
+    }
+    if jobs.iter().all(|job| job.nqn.is_some()) {
+        return Ok(None);
+    }
+    // A target lists only what the host may use. So ask as the first tenant, if it has its own host NQN.
+    let host = name(jobs.first().and_then(|job| job.host_nqn.as_deref()).unwrap_or(DISCOVERY_HOST))?;
+    let found =
+        discover(options.backend, target.address, &host, host_id(&host)).map_err(BenchError::Discover)?;
+    let mut names: Vec<Nqn> = found.into_iter().map(|found| found.subsystem).collect();
+    names.sort();
+    names.dedup();
+    match names.len() {
+        0 => Err(BenchError::NoSubsystem(target.address)),
+        1 => Ok(names.pop()),
+        _ => {
+            let names = names.iter().map(|name| name.as_str().to_string()).collect();
+            Err(BenchError::SeveralSubsystems(target.address, names))
+        }
+    }
+}
+
+/// Runs one job alone, for the whole run, at its own depth and without its timetable.
+fn run_alone(
+    number: usize,
+    job: &Job,
+    load: &Load,
+    observer: &mut dyn Observer,
+) -> Result<JobResult, BenchError> {
+    let own = || job.stop.map(|stop| stop.saturating_sub(job.start + job.ramp));
+    let runtime = load.options.runtime.or_else(own).unwrap_or(Nanos::secs(10));
+    observer.on_phase(Phase::Alone { job: number, span: load.options.ramp + runtime });
+    let pacing = match job.pacing {
+        Pacing::Timed(_) => Pacing::Closed,
+        other => other,
+    };
+    let job = Job {
+        start: Nanos::ZERO,
+        stop: None,
+        time_based: true,
+        pacing,
+        verify: false,
+        latency_target: None,
+        ..job.clone()
+    };
+    let load = Load {
+        options: Options { runtime: Some(runtime), threads: 1, ..load.options.clone() },
+        ..load.clone()
+    };
+    let Outcome { mut results, fatal, .. } = run_together(vec![(number, job)], &load, observer)?;
+    match fatal {
+        Some(error) => Err(error),
+        None => Ok(results.pop().expect("one job has one result")),
+    }
+}
+
+/// What a thread tells the caller's thread.
+enum Message {
+    /// Its jobs are connected. It waits for the moment to start.
+    Ready { start: mpsc::Sender<Instant>, waker: Waker },
+    /// A report for the observer.
+    Told(Told),
+    /// The thread has finished: the results of its jobs, and what went wrong.
+    Done(Vec<(usize, JobResult)>, Option<BenchError>),
+}
+
+/// Runs jobs (each with its number) at the same time.
+fn run_together(
+    jobs: Vec<(usize, Job)>,
+    load: &Load,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, BenchError> {
+    let threads = load.options.threads.clamp(1, jobs.len().max(1));
+    let mut parts: Vec<Vec<(usize, Job)>> = vec![Vec::new(); threads];
+    jobs.into_iter().enumerate().for_each(|(index, job)| parts[index % threads].push(job));
+    let stop = AtomicBool::new(false);
+    let (say, hear) = mpsc::channel();
+    thread::scope(|scope| {
+        for part in parts {
+            let (say, stop) = (say.clone(), &stop);
+            scope.spawn(move || {
+                let (results, fatal) = match work(load, part, stop, &say) {
+                    Ok(outcome) => outcome,
+                    Err(error) => (Vec::new(), Some(error)),
+                };
+                // The caller's thread receives until every thread has sent this.
+                let _ = say.send(Message::Done(results, fatal));
+            });
+        }
+        drop(say);
+        attend(threads, &hear, &stop, observer)
+    })
+}
+
+/// One thread's work.
+fn work(
+    load: &Load,
+    jobs: Vec<(usize, Job)>,
+    stop: &AtomicBool,
+    say: &mpsc::Sender<Message>,
+) -> Result<Part, BenchError> {
+    let mut drive = Drive::connect(load, jobs)?;
+    let (start, started) = mpsc::channel();
+    let tell = |message| {
+        // This fails only if the caller's thread has panicked; then the run does not matter.
+        let _ = say.send(message);
+    };
+    tell(Message::Ready { start, waker: drive.waker() });
+    let mut moment = None;
+    drive.idle_until(|| match started.try_recv() {
+        Ok(at) => {
+            moment = Some(at);
+            true
+        }
+        Err(mpsc::TryRecvError::Empty) => false,
+        Err(mpsc::TryRecvError::Disconnected) => true,
+    })?;
+    match moment {
+        Some(start) => Ok(drive.run(load, start, stop, |told| tell(Message::Told(told)))),
+        None => Ok((Vec::new(), None)),
+    }
+}
+
+/// Starts the threads together, forwards their reports, and collects their results in the order of the jobs.
+fn attend(
+    threads: usize,
+    hear: &mpsc::Receiver<Message>,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, BenchError> {
+    let mut waiting: Vec<(mpsc::Sender<Instant>, Waker)> = Vec::new();
+    let mut results = Vec::new();
+    let (mut failure, mut is_stopped) = (None, false);
+    while let Ok(message) = hear.recv() {
+        match message {
+            Message::Ready { start, waker } => waiting.push((start, waker)),
+            Message::Told(Told::Interval(job, interval)) => {
+                if let ControlFlow::Break(()) = observer.on_interval(job, &interval) {
+                    is_stopped = true;
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Message::Told(Told::Verifying) => observer.on_phase(Phase::Verifying),
+            Message::Done(part, error) => {
+                results.extend(part);
+                if let Some(error) = error {
+                    stop.store(true, Ordering::Relaxed);
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        if failure.is_some() {
+            // The dropped sender tells threads that wait for the start that there is none.
+            for (start, waker) in waiting.drain(..) {
+                drop(start);
+                waker.wake();
+            }
+        } else if waiting.len() == threads {
+            let moment = Clock.now() + START_DELAY;
+            for (start, waker) in waiting.drain(..) {
+                // A thread that has ended already sent its error.
+                let _ = start.send(moment);
+                waker.wake();
+            }
+        }
+    }
+    match failure {
+        Some(error) if results.is_empty() => Err(error),
+        fatal => {
+            results.sort_by_key(|(number, _)| *number);
+            Ok(Outcome {
+                results: results.into_iter().map(|(_, result)| result).collect(),
+                fatal,
+                is_stopped,
+            })
+        }
+    }
+}
