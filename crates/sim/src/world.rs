@@ -43,7 +43,6 @@ impl World {
 
 /// The scheduler of a world.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one to a world")]
 pub enum PolicyChoice {
     /// First in, first out.
     None,
