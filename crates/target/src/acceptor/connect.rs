@@ -8,24 +8,21 @@
 //! Holds: a connection that was admitted leaves the quota exactly once: here if it ends before the hand-over, afterwards when its
 //!        `Admission` is dropped, on whichever thread.
 
-use super::{Acceptor, CONNECTION_MEMORY, PendingHandover, Stage, queue_of};
-use crate::account::{ConnectionAccount, HostAccount};
+use super::{Acceptor, PendingHandover, Stage};
 use crate::config::AllowedHosts;
-use crate::log_throttle::Subject;
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
 use crate::quota::{Charged, Origin};
 use crate::slab::Key;
 use nvme::buffer::Buffer;
-use nvme::connection::FlowControl;
-use nvme::spec::connect::{ConnectData, Culprit};
+use nvme::spec::connect::Culprit;
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{read_connect, unknown_subsystem};
 use reactor::Token;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
-use tracing::{info, warn};
+use tracing::warn;
 use units::{Instant, TenantId};
 
 /// Why a Connect, or another first command, is refused.

@@ -44,7 +44,6 @@ use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
 use connect::Refusal;
-use nvme::buffer::Buffer;
 use nvme::connection::{Fatal, TargetConnection, TargetEvent, TargetLimits};
 use nvme::spec::connect::ConnectData;
 use nvme::spec::{Nqn, Sqe, Status};

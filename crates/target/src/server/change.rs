@@ -1,4 +1,4 @@
-//! What differs between two configurations, thing by thing, for the one who acts on it and for people.
+//! The differences between two configurations, for programs and for people.
 
 use crate::config::{
     AllowedHosts, Config, Limits, SchedulerConfig, SchedulerOverrides, SubsystemConfig, TenantConfig,
@@ -8,25 +8,25 @@ use std::fmt;
 use std::net::SocketAddr;
 use units::Bytes;
 
-/// One difference between the configuration that a target ran by and the one it runs by now.
+/// One difference between the former and the present configuration of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What kind of thing has changed.
+    /// The kind of thing that has changed.
     pub subject: Subject,
-    /// Which one.
+    /// Its name.
     pub name: String,
-    /// What it was, for people; `None` if it is new.
+    /// Its former value, for people; `None` if it is new.
     pub from: Option<String>,
-    /// What it is; `None` if it is gone.
+    /// Its present value; `None` if it is gone.
     pub to: Option<String>,
 }
 
 /// What can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// An address that is listened on.
+    /// An address that the target listens on.
     Listen,
-    /// A bound on what hosts may make the target hold.
+    /// A limit on what hosts can make the target hold.
     Limits,
     /// A device.
     Device,
@@ -34,7 +34,7 @@ pub enum Subject {
     Scheduler,
     /// A subsystem.
     Subsystem,
-    /// Who may connect to a subsystem.
+    /// The hosts that may connect to a subsystem.
     Hosts,
     /// A namespace.
     Namespace,
@@ -70,11 +70,11 @@ impl fmt::Display for Change {
     }
 }
 
-/// Sizes of things whose configuration may leave them open.
+/// Sizes that the configuration may leave out.
 pub(super) trait Sizes {
-    /// How large a device is.
+    /// The size of a device.
     fn device(&self, name: &str) -> Option<Bytes>;
-    /// How large a namespace is.
+    /// The size of a namespace.
     fn namespace(&self, nqn: &str, nsid: u32) -> Option<Bytes>;
 }
 
@@ -135,7 +135,7 @@ pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) 
     changes
 }
 
-/// The keys of both, each once: first those of `old` in their order, then the new ones.
+/// The keys of both, each once: those of `old` in their order, then the new ones.
 fn union<T, K: PartialEq>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Vec<K> {
     let mut keys: Vec<K> = old.iter().map(&key).collect();
     for item in new {
@@ -171,7 +171,7 @@ fn limits(limits: &Limits) -> [(&'static str, String); 19] {
     ]
 }
 
-/// A bound, or that it goes by what is free.
+/// A limit, or the text for a limit that is not configured.
 fn or_free<T: fmt::Display>(bound: Option<T>) -> String {
     bound.map_or_else(|| "by what is free".to_owned(), |bound| bound.to_string())
 }

@@ -1,15 +1,15 @@
-//! Starting a target, looking at it, changing it, ending it.
+//! Starts, inspects, reloads and ends a target.
 //!
 //! ```text
-//!   start:    check ─► the acceptor ─► everything else grows ─► listen
-//!   reload:   check ─► retire what is gone ─► grow what is new                               (`reload`)
-//!   shutdown: acceptor drains ─► pipelines answer what they took ─► flush ─► close    (within a time limit)
+//!   start:    check ─► start the acceptor ─► provision everything else ─► listen
+//!   reload:   check ─► remove what is gone ─► provision what is new                        (`reload`)
+//!   shutdown: the acceptor drains ─► pipelines answer their commands ─► flush ─► close     (within a time limit)
 //! ```
 //!
-//! To start is to grow from nothing, so a target that was started and one that was reloaded are the same.
+//! A start provisions everything, a reload only what is new. So both lead to the same target.
 //!
-//! Elsewhere: threads are `thread`, what runs is `topology`, what is new `provisioning`, what goes `reload`, what is erased then `wipe`,
-//! what differs `change`.
+//! Elsewhere: `thread` is one thread, `topology` is what runs, `provisioning` brings up what is new, `reload` removes what is gone, `wipe`
+//! erases removed blocks, `change` lists the differences of two configurations.
 
 mod change;
 mod error;
@@ -41,22 +41,22 @@ use reload::Unfinished;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use thread::{Place, Thread};
+use thread::{Thread, ThreadParts};
 use topology::Topology;
 use tracing::{info, warn};
 use units::Nanos;
 use wipe::Wipes;
 
-/// How a shutdown went.
+/// The result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// Every command that was taken has been answered, and the devices were flushed.
+    /// Every command was answered, and the devices were flushed.
     Complete,
-    /// The time limit came first, or somebody stopped the target: commands may be unanswered.
+    /// The time limit was exceeded, or the target was stopped. Commands may be unanswered.
     CutShort,
 }
 
-/// Open files besides connections: devices, listeners, rings, the log, and what an embedding program has.
+/// Open files other than connections: devices, listeners, rings, the log, and files of an embedding program.
 const DESCRIPTORS_BESIDE: u64 = 256;
 
 /// The target.
@@ -66,7 +66,7 @@ impl Server {
     /// Starts a target. When this returns, it accepts connections.
     ///
     /// # Errors
-    /// Says what is wrong and what to do about it. Nothing is left running.
+    /// The error says what is wrong and what to do. Nothing is left running.
     pub fn start(config: Config) -> Result<ServerHandle, StartError> {
         config.judge().map_err(StartError::Config)?;
         config.warnings().iter().for_each(|warning| warn!("{warning}"));
@@ -82,7 +82,7 @@ impl Server {
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
         let survey = Survey::start().map_err(StartError::Thread)?;
         let topology = Topology::new(start_acceptor(&config)?, start_others(&config)?, state, survey);
-        // On an error the handle is dropped, which ends the threads that run already.
+        // On an error the handle is dropped. That ends the threads that run already.
         let mut handle = ServerHandle {
             config,
             addresses: Vec::new(),
@@ -99,7 +99,7 @@ impl Server {
     }
 }
 
-/// Makes sure that the connections which the configuration allows can be had, or says that they cannot.
+/// Raises the limit of open files to what the configured connections need. Logs a warning if that is not possible.
 fn provide_descriptors(config: &Config) {
     let limits = &config.limits;
     let connections = [limits.connections, limits.connections_waiting, limits.discovery_connections];
@@ -112,7 +112,9 @@ fn provide_descriptors(config: &Config) {
              (ulimit -Hn, LimitNOFILE=) or lower them"
         ),
         Ok(_) => {}
-        Err(error) => warn!(%error, "the limit of open files is not known"),
+        Err(error) => {
+            warn!(%error, "cannot read the limit of open files; connections may be refused before limits.connections is reached")
+        }
     }
 }
 
@@ -125,25 +127,25 @@ fn start_acceptor(config: &Config) -> Result<Thread<ToAcceptor>, StartError> {
         Nanos::ZERO,
         "acceptor".to_owned(),
         |_| Ok(()),
-        move |place, ()| {
-            let Place { reactor, mailbox, inbox, reports } = place;
+        move |parts, ()| {
+            let ThreadParts { reactor, mailbox, inbox, reports } = parts;
             Acceptor::new(acceptor::Parts { reactor, discovery, limits, transport, mailbox, inbox, reports })
                 .run()
         },
     )
 }
 
-/// How long the last flush may take when the time for answers has run out.
+/// The time for the last flush when the time for answers is used up.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
 
-/// A target that runs. Dropping it stops it at once; [`ServerHandle::shutdown`] ends it in order.
+/// A running target. Dropping the handle stops it at once; [`ServerHandle::shutdown`] ends it in order.
 pub struct ServerHandle {
     config: Config,
     addresses: Vec<SocketAddr>,
     topology: Topology,
-    /// What was removed and has IOs under way.
+    /// What was removed and still has IOs in progress.
     unfinished: Vec<Unfinished>,
-    /// What was removed and is to be erased.
+    /// Removed blocks that have to be erased.
     wipes: Wipes,
 }
 
@@ -153,19 +155,19 @@ impl ServerHandle {
         &self.addresses
     }
 
-    /// The configuration it runs by.
+    /// The present configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// How everybody fares. An SSD whose pipeline has ended is left out.
+    /// Statistics of all SSDs and threads. An SSD whose pipeline has ended is left out.
     pub fn stats(&self) -> Stats {
         let ask = |device: &crate::config::DeviceConfig| {
             let (_, ssd) = self.topology.ssd(&device.name)?;
             let (answer, answered) = channel();
             ssd.thread.mailbox.post(ToPipeline::Stats(answer)).ok().map(|()| answered)
         };
-        // All are asked before the first answer is awaited, so that the snapshots are close together.
+        // All threads are asked first, then the answers are awaited. So the snapshots are close together in time.
         let answers: Vec<_> = self.config.devices.iter().filter_map(ask).collect();
         let ask_other = |other: &topology::Other| {
             let (answer, answered) = channel();
@@ -178,11 +180,10 @@ impl ServerHandle {
         }
     }
 
-    /// Puts another scheduler in charge of `device`, with the constants of its configuration. IOs in flight end as usual;
-    /// nothing is lost.
+    /// Changes the scheduler of `device`, with the constants of its configuration. No IO is lost.
     ///
     /// # Errors
-    /// The scheduler cannot be had.
+    /// The scheduler cannot be made.
     ///
     /// # Panics
     /// If there is no such device.
@@ -196,7 +197,7 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// What stops the target at once, from any thread. It reaches what runs now, not what a later reload brings.
+    /// A handle that stops the target at once, from any thread. It does not stop devices that a later reload adds.
     pub fn stopper(&self) -> Stopper {
         let mut pipelines = Peers::default();
         for (slot, ssd) in self.topology.running() {
@@ -206,19 +207,19 @@ impl ServerHandle {
         Stopper { acceptor: self.topology.acceptor.mailbox.clone(), pipelines, others }
     }
 
-    /// Ends the target: accepts no more, answers the commands that came, flushes the devices, closes. What is not done after
-    /// `limit` is given up.
+    /// Ends the target: stops accepting, answers all commands, flushes the devices, closes the connections. What is not done within
+    /// `limit` is abandoned.
     pub fn shutdown(mut self, limit: Duration) -> Shutdown {
         let deadline = Instant::now() + limit;
         let topology = &self.topology;
         let pipelines = || topology.running().map(|(_, ssd)| &ssd.thread);
         let others = || topology.others.iter().map(|other| &other.thread);
         topology.acceptor.mailbox.tell(ToAcceptor::Drain);
-        // What other threads have read is where it is to be answered before pipelines look whether all is.
+        // Connection threads first: their commands must arrive at the pipelines before these check that all are answered.
         others().for_each(|thread| thread.mailbox.tell(ToConnections::Drain));
         let loud = others().filter(|thread| !thread.await_report(Report::Quiet, deadline)).count();
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Drain));
-        // Everybody is waited for, also after one that was not in time: the others' answers and flushes are their own.
+        // Waits for all threads, even if one is late: the others still have answers to send and devices to flush.
         let acceptor = topology.acceptor.await_report(Report::Drained, deadline);
         let late = pipelines().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
         others().for_each(|thread| thread.mailbox.tell(ToConnections::Finish));
@@ -236,7 +237,7 @@ impl ServerHandle {
 }
 
 impl Drop for ServerHandle {
-    /// Stops every thread and waits for its end.
+    /// Stops all threads and waits for them.
     fn drop(&mut self) {
         self.stopper().stop();
         self.topology.join();

@@ -1,15 +1,15 @@
-//! What comes into a target: when it starts, and when its configuration changes.
+//! Brings up what is new: when a target starts, and when its configuration changes.
 //!
 //! ```text
 //!   prepare: devices opened ─► schedulers made ─► addresses bound ─► subsystems made ─► threads started     may fail
-//!   commit:  everybody is told of everybody ─► subsystems, namespaces ─► the acceptor lets hosts in            may not
+//!   commit:  threads are told of each other ─► subsystems, namespaces ─► the acceptor lets hosts connect       cannot fail
 //! ```
 //!
-//! Nothing that runs notices `prepare`. A provisioning that was prepared and is dropped leaves nothing behind.
+//! `prepare` changes nothing that runs. A provisioning that is dropped after `prepare` leaves nothing behind.
 
 use super::StartError;
 use super::looking;
-use super::thread::{Place, Thread};
+use super::thread::{Thread, ThreadParts};
 use super::topology::{Listening, Other, Served, Ssd, Topology};
 use crate::acceptor;
 use crate::assemble::{self, Devices, SubsystemError};
@@ -37,22 +37,22 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use tracing::{error, info, warn};
 
-/// Everything that is new, ready to be put to use.
+/// Everything that is new, prepared for `commit`.
 pub(super) struct Provisioning {
     ssds: Vec<(usize, Ssd)>,
-    /// SSDs that are of another size now.
+    /// SSDs whose size has changed.
     facts: Vec<(usize, Facts)>,
     policies: Vec<(usize, Box<dyn Policy>)>,
     subsystems: Vec<(usize, Served, Home)>,
     namespaces: Vec<NewNamespace>,
-    /// Namespaces that are of another size now.
+    /// Namespaces whose size has changed.
     pub(super) resized: Vec<Resized>,
-    /// Who may use the subsystems that stay, where that is different now.
+    /// The allowed hosts of subsystems that stay, where they have changed.
     pub(super) hosts: Vec<(usize, usize, HostAccess)>,
     listeners: Vec<(Listening, TcpListener)>,
-    /// What discovery tells in the end.
+    /// The discovery records after the change.
     records: Vec<DiscoveryRecord>,
-    /// Memory of each pipeline and of each thread that has connections only, and bounds, if they are different now.
+    /// Memory of each pipeline and of each thread without an SSD, if the limits have changed.
     limits: Option<(Memory, Memory)>,
 }
 
@@ -66,7 +66,7 @@ struct NewNamespace {
     config: NamespaceConfig,
 }
 
-/// A namespace of another size.
+/// A namespace whose size has changed.
 pub(super) struct Resized {
     pub(super) subsystem: usize,
     pub(super) home: usize,
@@ -76,7 +76,7 @@ pub(super) struct Resized {
 }
 
 impl Provisioning {
-    /// Makes everything that `new` has and `old`, by which `topology` runs, has not.
+    /// Prepares everything that `new` has and `old` does not have. `topology` runs `old`.
     pub(super) fn prepare(
         topology: &Topology,
         old: &Config,
@@ -91,7 +91,8 @@ impl Provisioning {
             let name = || config.name.clone();
             let failed = |error| StartError::Device { device: name(), error };
             if let Some((slot, ssd)) = topology.ssd(&config.name) {
-                let before = &old.devices[old.device_index(&config.name).expect("it runs by this")];
+                let before = &old.devices
+                    [old.device_index(&config.name).expect("the topology runs this configuration")];
                 let mut known = ssd.facts.clone();
                 if may_have_another_size(&before.kind, &config.kind) {
                     known.size = device::measure(config).map_err(failed)?;
@@ -105,7 +106,7 @@ impl Provisioning {
                 let open = device::open(config).map_err(failed)?;
                 let &Facts { size, thin, .. } = &open.facts;
                 info!(device = %config.name, %size, thin, "the device is open");
-                let slot = slots.next().expect("there is no end of slots");
+                let slot = slots.next().expect("slots never run out");
                 facts.insert(&config.name, (slot, open.facts.clone()));
                 opened.push((slot, config, open, policy_of(config)?));
             }
@@ -134,18 +135,23 @@ impl Provisioning {
         for subsystem in &new.subsystems {
             if let Some((slot, served)) = topology.served(&subsystem.nqn) {
                 let before = old.subsystem(&subsystem.nqn).expect("it is served by this");
-                let grown = provisioning.grow(topology, (before, subsystem), (slot, served.home), &facts);
+                let grown = provisioning.compare_subsystem(
+                    topology,
+                    (before, subsystem),
+                    (slot, served.home),
+                    &facts,
+                );
                 grown.map_err(named(subsystem))?;
                 for namespace in &subsystem.namespaces {
                     if before.namespaces.iter().all(|other| other.nsid != namespace.nsid) {
-                        // It is read again when the namespace comes; a file that cannot be read is to be found now.
+                        // It is read again in `commit`. A file that cannot be read is reported now.
                         topology.stored(&subsystem.nqn, namespace).map_err(StartError::State)?;
                     }
                 }
             } else {
                 let mut home = assemble::home(new, subsystem, &facts).map_err(named(subsystem))?;
                 restore(topology, subsystem, &mut home)?;
-                let slot = slots.next().expect("there is no end of slots");
+                let slot = slots.next().expect("slots never run out");
                 let &(thread, _) = &facts[&*subsystem.namespaces[0].device];
                 provisioning.subsystems.push((
                     slot,
@@ -168,8 +174,8 @@ impl Provisioning {
         Ok(provisioning)
     }
 
-    /// Notes what is different in a subsystem that stays.
-    fn grow(
+    /// Notes the changes of a subsystem that stays.
+    fn compare_subsystem(
         &mut self,
         topology: &Topology,
         (before, now): (&SubsystemConfig, &SubsystemConfig),
@@ -198,16 +204,16 @@ impl Provisioning {
         Ok(())
     }
 
-    /// Where hosts will connect, in the order of the configuration.
+    /// The addresses that hosts will connect to, in the order of the configuration.
     pub(super) fn addresses(&self, topology: &Topology, config: &Config) -> Vec<SocketAddr> {
         let new = self.listeners.iter().map(|(listening, _)| *listening);
         in_order(config, topology.listeners.iter().copied().chain(new))
     }
 
-    /// Puts it all to use.
+    /// Puts everything into use.
     ///
     /// # Errors
-    /// An address cannot be listened on after all. Everything else has been done.
+    /// Listening on an address has failed. Everything else is done.
     pub(super) fn commit(mut self, topology: &mut Topology, new: &Config) -> Result<(), StartError> {
         for (slot, ssd) in self.ssds.drain(..) {
             let mailbox = ssd.thread.mailbox.clone();
@@ -219,10 +225,10 @@ impl Provisioning {
                 topology.change_ssd(slot, Change::Peer { slot: other, mailbox: theirs });
                 topology.change_ssd(other, Change::Peer { slot, mailbox: Some(mailbox.clone()) });
             }
-            // So that it knows of its peers' slots below its own.
+            // The new pipeline is told of the pipelines in lower slots.
             topology.change_ssd(slot, Change::Peer { slot, mailbox: Some(mailbox) });
         }
-        // A pipeline has to know the tenants before another sends it their IOs.
+        // A pipeline must know the tenants before another pipeline sends it their IOs.
         topology.await_acceptor();
         for (slot, facts) in self.facts.drain(..) {
             if let Some(ssd) = &mut topology.ssds[slot] {
@@ -264,8 +270,10 @@ impl Provisioning {
                     let change = Change::NamespaceAdded { slot, nsid, info, placement, usage, saved };
                     topology.change_ssd(home, change);
                 }
-                // It could be read a moment ago.
-                Err(error) => error!(nsid, subsystem = nqn, %error, "the namespace is not served"),
+                // `prepare` could read it.
+                Err(error) => {
+                    error!(nsid, subsystem = nqn, %error, "the namespace is not served: its stored reservations cannot be read")
+                }
             }
         }
         for &Resized { subsystem: slot, home, nsid, blocks, is_smaller } in &self.resized {
@@ -281,7 +289,7 @@ impl Provisioning {
 }
 
 impl Drop for Provisioning {
-    /// Threads that were started in vain end.
+    /// Ends the threads that were started if `commit` did not happen.
     fn drop(&mut self) {
         for (_, mut ssd) in self.ssds.drain(..) {
             ssd.thread.mailbox.tell(ToPipeline::Stop);
@@ -290,7 +298,7 @@ impl Drop for Provisioning {
     }
 }
 
-/// Those of `listening` that `config` names, in its order.
+/// The addresses of `listening` that `config` names, in its order.
 pub(super) fn in_order(config: &Config, listening: impl Iterator<Item = Listening>) -> Vec<SocketAddr> {
     let mut listening: Vec<Listening> = listening.collect();
     let mut take = |asked: &SocketAddr| {
@@ -300,7 +308,7 @@ pub(super) fn in_order(config: &Config, listening: impl Iterator<Item = Listenin
     config.listen.iter().filter_map(&mut take).collect()
 }
 
-/// Gives the namespaces of a new subsystem the reservations that were stored of them.
+/// Gives the namespaces of a new subsystem their stored reservations.
 fn restore(topology: &Topology, subsystem: &SubsystemConfig, home: &mut Home) -> Result<(), StartError> {
     for namespace in &subsystem.namespaces {
         let nsid = namespace.nsid;
@@ -323,7 +331,7 @@ fn listen(topology: &mut Topology, listening: Listening, listener: TcpListener) 
     Ok(())
 }
 
-/// Sockets for those addresses of `config` that are not listened on.
+/// Binds sockets for the addresses of `config` that the target does not listen on yet.
 fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpListener)>, StartError> {
     let mut known: Vec<SocketAddr> = topology.listeners.iter().map(|listening| listening.asked).collect();
     let mut bound = Vec::new();
@@ -346,7 +354,7 @@ fn policy_of(device: &DeviceConfig) -> Result<Box<dyn Policy>, StartError> {
         .map_err(|error| StartError::Policy { device: device.name.clone(), error })
 }
 
-/// Tells of sparse files that there is no room for, or refuses them, as the configuration wants it.
+/// Warns of sparse files that the file system has no room for, or refuses them, as configured.
 fn check_space(config: &Config) -> Result<(), StartError> {
     for (device, shortage) in device::shortages(config) {
         match device.overcommit {
@@ -360,7 +368,7 @@ fn check_space(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether a device has to be measured again: what the configuration says of its size has changed, or says nothing.
+/// Whether the size of a device has to be read again: its configured size has changed, or is not configured.
 fn may_have_another_size(before: &DeviceKind, now: &DeviceKind) -> bool {
     match now {
         DeviceKind::File { size: None, .. } | DeviceKind::Block { .. } => true,
@@ -382,8 +390,8 @@ fn start_pipeline(
     let others: Vec<_> =
         topology.others.iter().map(|other| (other.thread.mailbox.clone(), other.load.clone())).collect();
     let spin = looking::moment(config.spin, config.devices.len() + others.len());
-    Thread::start(config.backend, spin, format!("ssd {name}"), start, move |place, device| {
-        let Place { reactor, inbox, reports, .. } = place;
+    Thread::start(config.backend, spin, format!("ssd {name}"), start, move |parts, device| {
+        let ThreadParts { reactor, inbox, reports, .. } = parts;
         let (switch, load) = (Switch::new(policy, device), Load::default());
         let parts = pipeline::Parts {
             index,
@@ -402,15 +410,15 @@ fn start_pipeline(
     })
 }
 
-/// Starts the threads that have connections and no SSD.
+/// Starts the threads with connections and no SSD.
 pub(super) fn start_others(config: &Config) -> Result<Vec<Other>, StartError> {
     let (devices, count) = (config.devices.len(), config.connection_threads());
     let (_, memory) = Memory::divide(&config.limits, devices, count);
     let spin = looking::moment(config.spin, devices + count);
     let start = |index| {
         let limits = config.limits.clone();
-        let run = move |place: Place<ToConnections>, ()| {
-            let Place { reactor, inbox, reports, .. } = place;
+        let run = move |parts: ThreadParts<ToConnections>, ()| {
+            let ThreadParts { reactor, inbox, reports, .. } = parts;
             ConnectionThread::new(thread::Parts { index, reactor, inbox, reports, limits, memory }).run()
         };
         let thread = Thread::start(config.backend, spin, format!("connections {index}"), |_| Ok(()), run)?;
@@ -430,16 +438,16 @@ pub(super) fn start_others(config: &Config) -> Result<Vec<Other>, StartError> {
     Ok(others)
 }
 
-/// The first slots that nothing has.
+/// The free slots, lowest first.
 fn free_slots<T>(taken: &[Option<T>]) -> impl Iterator<Item = usize> {
     let free: Vec<usize> =
         taken.iter().enumerate().filter_map(|(slot, it)| it.is_none().then_some(slot)).collect();
     free.into_iter().chain(taken.len()..)
 }
 
-fn put<T>(places: &mut Vec<Option<T>>, slot: usize, item: T) {
-    if places.len() <= slot {
-        places.resize_with(slot + 1, || None);
+fn put<T>(slots: &mut Vec<Option<T>>, slot: usize, item: T) {
+    if slots.len() <= slot {
+        slots.resize_with(slot + 1, || None);
     }
-    places[slot] = Some(item);
+    slots[slot] = Some(item);
 }

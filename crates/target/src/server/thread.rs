@@ -1,7 +1,7 @@
-//! One thread of the target: started, told things, waited for.
+//! One thread of the target: its start, its mailbox, its end.
 //!
-//! A reactor belongs to the thread that made it, so each thread makes its own, and the mailbox that wakes it; whoever starts
-//! the thread waits for that mailbox. What the thread has to know of others it is told by messages.
+//! A reactor belongs to the thread that makes it. So each thread makes its own reactor, and the mailbox that wakes it, and sends the
+//! mailbox to the thread that starts it. Threads learn of each other by messages.
 
 use super::StartError;
 use crate::config::BackendChoice;
@@ -15,39 +15,39 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 use units::Nanos;
 
-/// How long a thread that was told to stop is waited for: one whose device hangs in the kernel never ends.
+/// How long to wait for the end of a thread. A thread whose device hangs in the kernel never ends.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// A thread that runs.
 pub(super) struct Thread<M> {
-    /// Where it is told things.
+    /// Its mailbox.
     pub(super) mailbox: Mailbox<M>,
     reports: Receiver<Report>,
-    /// `None` once its end was awaited.
+    /// `None` after `join`.
     handle: Option<JoinHandle<()>>,
 }
 
-/// What a thread is given to run with.
-pub(super) struct Place<M> {
+/// What a new thread runs with.
+pub(super) struct ThreadParts<M> {
     /// Its reactor.
     pub(super) reactor: Reactor,
-    /// Its mailbox, for others to tell it things by.
+    /// Its mailbox, to give to other threads.
     pub(super) mailbox: Mailbox<M>,
-    /// The owner's end of that.
+    /// The receiving end of the mailbox.
     pub(super) inbox: Inbox<M>,
-    /// Whoever started it.
+    /// To the thread that started it.
     pub(super) reports: Sender<Report>,
 }
 
 impl<M: Send + 'static> Thread<M> {
-    /// Starts a thread that does `prepare` with its reactor, which looks for events for `spin` before it sleeps, and then `run`s.
-    /// Returns when it is prepared.
+    /// Starts a thread that calls `prepare` with its reactor, and then `run`. The reactor polls for events for `spin` before it sleeps.
+    /// Returns when `prepare` is done.
     pub(super) fn start<P>(
         backend: BackendChoice,
         spin: Nanos,
         name: String,
         prepare: impl FnOnce(&mut Reactor) -> io::Result<P> + Send + 'static,
-        run: impl FnOnce(Place<M>, P) -> io::Result<()> + Send + 'static,
+        run: impl FnOnce(ThreadParts<M>, P) -> io::Result<()> + Send + 'static,
     ) -> Result<Thread<M>, StartError> {
         let backend = match backend {
             BackendChoice::Auto => Backend::Auto,
@@ -60,19 +60,19 @@ impl<M: Send + 'static> Thread<M> {
         let handle = thread::Builder::new().name(name.clone()).spawn(move || {
             let result = Reactor::with_options(backend, &options).and_then(|mut reactor| {
                 if let Some(reason) = reactor.fallback_reason() {
-                    warn!(thread = %name, %reason, "io_uring cannot be used: epoll instead");
+                    warn!(thread = %name, %reason, "io_uring cannot be used; epoll is used instead");
                 }
                 let prepared = prepare(&mut reactor)?;
                 let (mailbox, inbox) = Mailbox::new(reactor.waker());
                 drop(introduce.send(Ok(mailbox.clone())));
-                run(Place { reactor, mailbox, inbox, reports: reporter.clone() }, prepared)
+                run(ThreadParts { reactor, mailbox, inbox, reports: reporter.clone() }, prepared)
             });
             if let Err(error) = result {
                 error!(thread = %name, %error, "the thread ends");
-                // If it is past its introduction, the report below is what tells.
+                // If the mailbox was sent already, the report below says that the thread has ended.
                 drop(introduce.send(Err(StartError::Backend(error))));
             }
-            // Nobody waits if the target was not shut down but dropped.
+            // There is no receiver if the target was dropped and not shut down.
             let _ = reporter.send(Report::Ended);
         });
         let handle = handle.map_err(StartError::Thread)?;
@@ -81,7 +81,7 @@ impl<M: Send + 'static> Thread<M> {
         Ok(Thread { mailbox, reports, handle: Some(handle) })
     }
 
-    /// Waits for a report; false if the deadline or an unexpected end comes first. An earlier report may be passed over.
+    /// Waits for a report. Returns false at the deadline, or if the thread ends unexpectedly. Other reports are skipped.
     pub(super) fn await_report(&self, wanted: Report, deadline: Instant) -> bool {
         loop {
             match self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -92,11 +92,11 @@ impl<M: Send + 'static> Thread<M> {
         }
     }
 
-    /// Waits for its end, which it was told to come to.
+    /// Waits for the end of the thread. It was told to end.
     pub(super) fn join(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         let deadline = Instant::now() + STOP_GRACE;
-        // A thread that has ended has said so before, or has dropped its end of the channel.
+        // A thread that has ended has sent a report, or has dropped its end of the channel.
         let has_ended = loop {
             match self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Report::Quiet | Report::Drained) => {}
@@ -108,7 +108,7 @@ impl<M: Send + 'static> Thread<M> {
         if !has_ended {
             error!(
                 thread = name,
-                "the thread does not end, as its device hangs in the system: it is left behind"
+                "the thread does not end because its device hangs in a system call; the target goes on without it"
             );
         } else if handle.join().is_err() {
             error!(thread = name, "a thread of the target panicked");

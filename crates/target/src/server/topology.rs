@@ -1,7 +1,7 @@
-//! What runs: the acceptor, a thread for each SSD, and which subsystem is at home where.
+//! What runs: the acceptor, a thread for each SSD, threads for connections, and the SSD of each subsystem.
 //!
-//! Slots are small numbers that threads know each other's things by. A slot that is free is used again, once nothing that had
-//! it is under way any more.
+//! Slots are small numbers by which threads refer to each other, and to subsystems. A slot is reused when nothing refers to its former
+//! owner any more.
 
 use super::thread::Thread;
 use crate::acceptor::{self, Route};
@@ -21,17 +21,17 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 use units::Bytes;
 
-/// How long pipelines are waited for to do a change, which takes them a moment unless a device hangs in the kernel.
+/// How long to wait for a pipeline to make a change. It takes a moment, unless the device hangs in the kernel.
 const CHANGE_GRACE: Duration = Duration::from_secs(10);
 
 /// Everything that runs.
 pub(super) struct Topology {
     pub(super) acceptor: Thread<ToAcceptor>,
-    /// Threads that have connections and no SSD: as many as at the start, for as long as the target runs.
+    /// Threads with connections and no SSD. Their number does not change while the target runs.
     pub(super) others: Vec<Other>,
-    /// What keeps reservations, if there is a state directory.
+    /// Stores reservations, if there is a state directory.
     pub(super) state: Option<StateThread>,
-    /// What counts the storage of thin namespaces.
+    /// Counts the allocated blocks of thin namespaces.
     pub(super) survey: Survey,
     /// By slot.
     pub(super) ssds: Vec<Option<Ssd>>,
@@ -48,25 +48,25 @@ pub(super) struct Ssd {
     pub(super) thread: Thread<ToPipeline>,
 }
 
-/// A thread that has connections and no SSD.
+/// A thread with connections and no SSD.
 pub(super) struct Other {
     pub(super) thread: Thread<ToConnections>,
     pub(super) load: Load,
 }
 
-/// A subsystem that hosts may use.
+/// A subsystem that is served.
 pub(super) struct Served {
     pub(super) nqn: String,
-    /// The slot of the SSD whose thread has its connections.
+    /// The slot of the SSD whose thread serves it.
     pub(super) home: usize,
 }
 
-/// An address that is listened on.
+/// An address that the target listens on.
 #[derive(Clone, Copy)]
 pub(super) struct Listening {
-    /// As in the configuration, perhaps without a port.
+    /// As configured, perhaps without a port.
     pub(super) asked: SocketAddr,
-    /// As it is.
+    /// The real address.
     pub(super) address: SocketAddr,
 }
 
@@ -89,12 +89,12 @@ impl Topology {
         }
     }
 
-    /// For whoever wants something of the state directory.
+    /// The keeper of the state directory, if there is one.
     pub(super) fn keeper(&self) -> Option<&Keeper> {
         self.state.as_ref().map(StateThread::keeper)
     }
 
-    /// What is stored of a namespace's reservations.
+    /// The stored reservations of a namespace.
     pub(super) fn stored(
         &self,
         nqn: &str,
@@ -120,7 +120,7 @@ impl Topology {
         Some((slot, self.subsystems[slot].as_ref()?))
     }
 
-    /// The name of the device whose thread has the connections of a subsystem.
+    /// The name of the device whose thread serves a subsystem.
     pub(super) fn home_of(&self, nqn: &str) -> Option<String> {
         let (_, served) = self.served(nqn)?;
         Some(self.ssds[served.home].as_ref()?.name.clone())
@@ -137,7 +137,7 @@ impl Topology {
         Some(namespace.size.unwrap_or(ssd.facts.size.saturating_sub(namespace.offset)))
     }
 
-    /// The ways to the subsystems of `config`, all of which are served.
+    /// The routes to the subsystems of `config`. All of them are served.
     pub(super) fn routes(&self, config: &Config) -> Vec<Route> {
         let route = |subsystem: &SubsystemConfig| {
             let (slot, served) = self.served(&subsystem.nqn)?;
@@ -147,46 +147,46 @@ impl Topology {
         config.subsystems.iter().filter_map(route).collect()
     }
 
-    /// Waits for the end of every thread, which all were told to come to.
+    /// Waits for the end of all threads. They were told to end.
     pub(super) fn join(&mut self) {
         self.acceptor.join();
         self.ssds.iter_mut().flatten().for_each(|ssd| ssd.thread.join());
         self.others.iter_mut().for_each(|other| other.thread.join());
     }
 
-    /// Changes something in every thread that has connections only.
+    /// Sends a change to every thread without an SSD.
     pub(super) fn change_others(&self, change: impl Fn() -> message::Change) {
         for other in &self.others {
             other.thread.mailbox.tell(ToConnections::Change(change()));
         }
     }
 
-    /// A pipeline has come, or gone, for the threads that have connections only.
+    /// Tells the threads without an SSD that a pipeline was started, or has ended.
     pub(super) fn introduce(&self, slot: usize, mailbox: Option<&Mailbox<ToPipeline>>) {
         self.change_others(|| message::Change::Pipeline { slot, mailbox: mailbox.cloned() });
     }
 
-    /// Changes something in the acceptor.
+    /// Sends a change to the acceptor.
     pub(super) fn change_acceptor(&self, change: acceptor::Change) {
         self.acceptor.mailbox.tell(ToAcceptor::Change(change));
     }
 
-    /// Changes something in the pipeline of a slot.
+    /// Sends a change to the pipeline of a slot.
     pub(super) fn change_ssd(&self, slot: usize, change: Change) {
         if let Some(Some(ssd)) = self.ssds.get(slot) {
             ssd.thread.mailbox.tell(ToPipeline::Change(Box::new(change)));
         }
     }
 
-    /// Waits until the acceptor has done all changes.
+    /// Waits until the acceptor has made all changes.
     pub(super) fn await_acceptor(&self) {
         let (done, is_done) = channel();
         self.change_acceptor(acceptor::Change::Barrier(done));
-        // If the acceptor has ended, which it has logged, there is nothing to wait for.
+        // If the acceptor has ended (it has logged why), there is nothing to wait for.
         let _ = is_done.recv();
     }
 
-    /// Waits until the pipelines, and the threads that have connections only, have done all changes, so that hosts see them.
+    /// Waits until all pipelines and threads without an SSD have made all changes, so that hosts see them.
     pub(super) fn await_ssds(&self) {
         let mut asked: Vec<(&str, Receiver<()>)> = self
             .running()
@@ -203,10 +203,13 @@ impl Topology {
         }
         let deadline = Instant::now() + CHANGE_GRACE;
         for (device, is_done) in asked {
-            // A thread that has ended, which it has logged, drops what it was asked.
+            // A thread that has ended (it has logged why) drops the request.
             let waited = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
             if waited == Err(RecvTimeoutError::Timeout) {
-                warn!(device, "changes wait for the device's thread, which hangs in the system");
+                warn!(
+                    device,
+                    "the thread of the device hangs in a system call; changes take effect when it continues"
+                );
             }
         }
     }

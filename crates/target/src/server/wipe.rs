@@ -1,15 +1,15 @@
-//! Blocks that are erased after a reload has taken them away from a namespace with `wipe_on_remove`.
+//! Erases the blocks that a reload has removed from a namespace with `wipe_on_remove`.
 //!
 //! ```text
-//!   retire ─► its IOs have ended ─► wipes start ─► those that are in the way are awaited ─► what is new comes
-//!                                      └ others go on behind the reload
+//!   remove ─► its IOs have ended ─► wipes start ─► the reload waits for wipes of blocks that it needs ─► provision
+//!                                      └ other wipes continue after the reload
 //! ```
 //!
-//! A wipe is remembered until it is done. As long as it is not, no namespace gets a block of it. One that has failed is begun again by
-//! the next reload. What is remembered ends with the process: `docs/operations.md` says what that means.
+//! A wipe is remembered until it is done. Until then no namespace gets any of its blocks. A failed wipe starts again at the next
+//! reload. The memory of wipes ends with the process: `docs/operations.md` says what that means.
 //!
-//! Holds: a wipe begins when no IO of the old owner can come any more (`a_late_write_of_the_old_owner_is_erased_too` in
-//!        `tests/wipe.rs`); blocks that could not be erased are not served (`blocks_that_cannot_be_erased_are_not_served`, ibidem).
+//! Holds: a wipe starts when no IO of the old owner can arrive any more (`a_late_write_of_the_old_owner_is_erased_too` in
+//!        `tests/wipe.rs`); blocks that could not be erased are not served (`blocks_that_cannot_be_erased_are_not_served` there).
 //! Elsewhere: the erasing is `pipeline::wipe`.
 
 use super::ReloadError;
@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use units::Bytes;
 
-/// Blocks that have to be erased before anybody gets them.
+/// Blocks that have to be erased before they are used again.
 struct Wipe {
-    /// Whose they were.
+    /// The old owner.
     what: String,
     device: String,
     range: ByteRange,
@@ -32,19 +32,19 @@ struct Wipe {
 }
 
 enum State {
-    /// IOs of the old owner may still come.
+    /// Not started: IOs of the old owner may still arrive.
     Wanted,
     UnderWay(Receiver<Result<(), Failure>>),
     Failed(String),
     Done,
 }
 
-/// All of them.
+/// All wipes.
 #[derive(Default)]
 pub(super) struct Wipes(Vec<Wipe>);
 
 impl Wipes {
-    /// Notes what namespaces lose that `before` has and `kept` has not, or has smaller, where they are to be erased.
+    /// Notes the blocks to erase: of namespaces that `before` has and `kept` does not have, or has with a smaller size.
     pub(super) fn note(&mut self, topology: &Topology, before: &Config, kept: &Config) {
         for subsystem in &before.subsystems {
             for namespace in &subsystem.namespaces {
@@ -66,7 +66,7 @@ impl Wipes {
         }
     }
 
-    /// Begins those that are not under way. No IO of the old owners can come any more.
+    /// Starts the wipes that are not in progress. No IO of the old owners can arrive any more.
     pub(super) fn start(&mut self, topology: &Topology) {
         self.look();
         for Wipe { what, device, range, state } in &mut self.0 {
@@ -83,7 +83,7 @@ impl Wipes {
         }
     }
 
-    /// Waits for those that are in the way of `new`: it has something else there, or has not the device any more.
+    /// Waits for the wipes that `new` depends on: it uses the blocks for something else, or removes the device.
     pub(super) fn await_needed(
         &mut self,
         new: &Config,
@@ -106,13 +106,15 @@ impl Wipes {
                         device,
                         removed,
                         why,
-                        "the device goes and its blocks were not erased: they keep their contents"
+                        "the device was removed, and its blocks were not erased: they keep their contents"
                     );
                     wipe.state = State::Done;
                     continue;
                 }
                 State::Failed(why) => why.clone(),
-                State::Wanted | State::UnderWay(_) => format!("that takes longer than {limit:?} and goes on"),
+                State::Wanted | State::UnderWay(_) => {
+                    format!("this takes longer than {limit:?} and continues")
+                }
             };
             return Err(ReloadError::NotErased { what: wipe.what.clone(), why, needed_by });
         }
@@ -120,7 +122,7 @@ impl Wipes {
         Ok(())
     }
 
-    /// The target ends.
+    /// Logs the wipes that are not done when the target ends.
     pub(super) fn end(&mut self) {
         self.look();
         for Wipe { what, device, .. } in &self.0 {
@@ -132,7 +134,7 @@ impl Wipes {
         }
     }
 
-    /// Forgets those that are done.
+    /// Removes the wipes that are done.
     fn look(&mut self) {
         let now = Instant::now();
         self.0.iter_mut().for_each(|wipe| wipe.wait(now));
@@ -141,7 +143,7 @@ impl Wipes {
 }
 
 impl Wipe {
-    /// Waits for its end, until `deadline`.
+    /// Waits for the end of the wipe, until `deadline`.
     fn wait(&mut self, deadline: Instant) {
         let State::UnderWay(is_done) = &self.state else { return };
         self.state = match is_done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -153,13 +155,13 @@ impl Wipe {
     }
 }
 
-/// How much of its device hosts can reach by a namespace.
+/// The bytes of the device that a namespace gives access to.
 fn length(topology: &Topology, namespace: &NamespaceConfig) -> u64 {
     let size = topology.size_of(namespace).unwrap_or(Bytes::ZERO).get();
     size - size % u64::from(namespace.block_size)
 }
 
-/// Which namespace of `new` lies on blocks of `wipe`.
+/// The namespace of `new` that uses blocks of `wipe`.
 fn next_owner(new: &Config, wipe: &Wipe) -> Option<String> {
     let ByteRange { offset, length } = wipe.range;
     let lies_there = |namespace: &&NamespaceConfig| {
