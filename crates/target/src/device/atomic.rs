@@ -1,9 +1,9 @@
-//! How much a device writes so that a power failure leaves either all of it or nothing.
+//! The largest write of a device that a power failure cannot tear: after it, either all or nothing of the write is stored.
 //!
-//! NVMe has no word for less than one block (AWUPF counts from one), so a namespace with blocks of 4,096 bytes promises those. A block
-//! device has them if Linux says that its physical blocks are that large: for NVMe SSDs that takes AWUPF of the SSD into account. A
-//! file has them if its file system's device and blocks are. Where Linux does not say (btrfs, overlay, tmpfs and network file
-//! systems, on no device of their own), only a sector is certain.
+//! NVMe cannot express less than one block (AWUPF counts from one). So a namespace with blocks of 4,096 bytes promises that they are
+//! never torn. A block device keeps this promise if Linux says that its physical blocks are that large; for NVMe SSDs, Linux considers
+//! AWUPF of the SSD. A file keeps it if the blocks of its file system and of the device below are that large. If Linux does not say
+//! (btrfs, overlay, tmpfs, network file systems: they are on no device of their own), only a sector is certain.
 
 use super::identity::disk_number;
 use super::offload::sysfs;
@@ -12,10 +12,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What every device writes whole.
+/// Every device writes at least this much without tearing.
 const SECTOR: u32 = 512;
 
-/// What the configuration says of namespaces whose blocks a power failure may tear: which, and what to do.
+/// Warnings about namespaces whose blocks a power failure may tear: which ones, and what to do.
 pub(crate) fn torn_blocks(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     for subsystem in &config.subsystems {
@@ -43,8 +43,8 @@ pub(crate) fn torn_blocks(config: &Config) -> Vec<String> {
     warnings
 }
 
-/// Where a device keeps its contents, if they outlive a power failure, and how much is written at once, if Linux says so. `None` as
-/// well if there is nothing at that place, which others tell.
+/// The path of a device whose contents survive a power failure, and its untorn write size, if Linux says it. Also `None` if the path
+/// does not exist: that is reported elsewhere.
 fn unit_of(device: &DeviceConfig) -> Option<(&Path, Option<u32>)> {
     let (path, may_be_made) = match &device.kind {
         DeviceKind::File { path, create, .. } => (path, *create),
@@ -55,7 +55,7 @@ fn unit_of(device: &DeviceConfig) -> Option<(&Path, Option<u32>)> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
-        // It will be where its folder is.
+        // It will be created in its folder.
         Err(_) if may_be_made => fs::metadata(folder).ok()?,
         Err(_) => return None,
     };
@@ -67,7 +67,8 @@ fn unit_of(device: &DeviceConfig) -> Option<(&Path, Option<u32>)> {
     Some((path, unit))
 }
 
-/// What the block device writes at once that is described in this folder. A partition has its device's, if it begins where one does.
+/// The untorn write size of the block device with this sysfs folder. A partition has that of its device if it begins at a physical
+/// block.
 fn of_block_device(folder: &Path) -> Option<u32> {
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<i64>().ok();
     let queues = [folder.join("queue"), folder.join("..").join("queue")];
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_that_begins_within_a_physical_block_is_not_taken_for_one_that_writes_it_whole() {
+    fn a_partition_that_begins_within_a_physical_block_tears_it() {
         let folder = std::env::temp_dir().join(format!("gimbal-atomic-{}", std::process::id()));
         for place in ["queue", "one", "two"] {
             fs::create_dir_all(folder.join(place)).expect("a folder");
@@ -103,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn only_blocks_that_are_larger_than_what_is_written_at_once_are_warned_of() {
+    fn only_blocks_larger_than_the_untorn_write_size_get_a_warning() {
         let warnings = |kind: DeviceKind, block_size: u32| {
             let mut config = Config::simple(kind, ([127, 0, 0, 1], 0).into());
             config.subsystems[0].namespaces[0].block_size = block_size;
             torn_blocks(&config)
         };
-        // No device of its own: Linux does not say.
+        // No device of its own, so Linux does not say.
         let file =
             |path: &str| DeviceKind::File { path: path.into(), size: None, create: false, direct: false };
         let said = warnings(file("/proc/self/status"), 4096);

@@ -1,18 +1,17 @@
-//! A device's own time.
+//! A device's own clock.
 //!
-//! An emulated SSD may run slower or faster than real time. Its scheduler then runs on the same slowed clock, so that
-//! thresholds, rates and periods keep the values that belong to the SSD and need no scaling. A real device's clock is the
-//! machine's. What a tenant was promised is meant in real time; the scheduler is told with each share how long a second of that
-//! is on its clock ([`DeviceClock::second`]).
+//! An emulated SSD can run slower or faster than real time. Its scheduler runs on the same clock. So thresholds, rates and periods keep
+//! the values of the SSD. The clock of a real device is the machine's clock. What a tenant is promised is in real time; with each
+//! share, the scheduler is told how long a second of real time is on its clock ([`DeviceClock::second`]).
 //!
-//! Holds: device time names a moment that real time has reached when `to_real` says so (`a_deadline_is_never_early`).
+//! Holds: at the real time of `to_real`, the device's clock has reached the given time (`a_deadline_is_never_early`).
 
 use crate::config::Speed;
 use units::Instant;
 
 const THOUSAND: u128 = 1000;
 
-/// Converts between the machine's clock and the device's.
+/// Converts between the machine's clock and the device's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceClock {
     /// Where both clocks show the same.
@@ -21,7 +20,7 @@ pub(crate) struct DeviceClock {
 }
 
 impl DeviceClock {
-    /// The clock of a device that lives in real time.
+    /// The clock of a device in real time.
     pub(crate) const REAL: DeviceClock = DeviceClock { origin: Instant::ZERO, speed: Speed::REAL_TIME };
 
     /// A clock that runs at `speed` from now on.
@@ -38,7 +37,7 @@ impl DeviceClock {
         self.origin + units::Nanos(clamp(span * u128::from(self.speed.thousandths()) / THOUSAND))
     }
 
-    /// The first moment of the machine's clock at which the device's has reached `device`.
+    /// The first moment of the machine's clock at which the device's clock has reached `device`.
     pub(crate) fn to_real(self, device: Instant) -> Instant {
         if self.speed == Speed::REAL_TIME || device == Instant::FAR_FUTURE {
             return device;
@@ -47,7 +46,7 @@ impl DeviceClock {
         self.origin + units::Nanos(clamp((span * THOUSAND).div_ceil(u128::from(self.speed.thousandths()))))
     }
 
-    /// How long a second of the machine's clock takes on the device's. Speeds are thousandths, so this is exact.
+    /// A second of the machine's clock, on the device's clock. Speeds are thousandths, so this is exact.
     pub(crate) fn second(self) -> units::Nanos {
         units::Nanos(1_000_000 * u64::from(self.speed.thousandths()))
     }

@@ -1,17 +1,16 @@
-//! A modelled SSD in real time: the model says when, memory or a sparse file (or nothing) says what.
+//! A modelled SSD in real time: the model gives the latency; memory, a sparse file, or nothing holds the data.
 //!
 //! ```text
 //!   submit ──┬─► model ─── its instant ───┐
 //!            └─► contents ── data moved ──┴─► finished, when both are done
 //! ```
 //!
-//! Data moves at submission, so that an IO takes effect between its submission and its completion, as on a real SSD; the time
-//! it takes is the model's alone. The device may be larger than the SSD that is modelled: its addresses repeat on the model,
-//! which only decides timing.
+//! Data moves at submission, so an IO takes effect between its submission and its completion, as on a real SSD. Only the model
+//! determines the latency. The device can be larger than the modelled SSD: then several of its addresses are one on the model.
 //!
-//! The model has many events between two completions. Nobody need be there when they happen: each is run later, at its own
-//! instant, and the thread sleeps until a completion may have come (`Ssd::completion_bound`). If it wakes up late the host hears
-//! late, but the latency that the scheduler sees, and what the SSD does next, are the model's own.
+//! The model has many events between two completions. They need not run in real time: each is run later, at its own instant of the
+//! device's clock. The thread sleeps until a completion may be due (`Ssd::completion_bound`). If it wakes up late, the host gets its
+//! answer late, but the latency that the scheduler sees, and the further behaviour of the SSD, are the model's.
 
 use super::erase::BYTES_PER_TABLE_BYTE;
 use super::file::FileDevice;

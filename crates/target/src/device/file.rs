@@ -1,10 +1,10 @@
 //! A file or a block device, read and written through the reactor.
 //!
-//! The reactor takes a bounded number of disk operations; what it refuses waits here, in order, until `poll`. Latency counts
-//! from the submission by the scheduler, so that such waiting is the device's, as it is with a full hardware queue.
+//! The reactor accepts a limited number of disk operations. What it refuses waits here, in order, until `poll`. Latency counts from the
+//! submission by the scheduler, so this wait counts as the device's, as with a full hardware queue.
 //!
-//! Discard and write-zeroes are wishes that not every file system grants: an unsupported discard is done by doing nothing
-//! (NVMe lets deallocated blocks keep their contents), unsupported zeroes in a regular file by a hole.
+//! Not every file system supports discard and write-zeroes. An unsupported discard does nothing and succeeds (NVMe allows deallocated
+//! blocks to keep their contents). Unsupported zeroes in a regular file are made by a hole.
 
 use super::offload::Shortcuts;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};

@@ -1,16 +1,15 @@
-//! A device whose flush has failed once is not believed again.
+//! After one failed flush of a device, all later flushes fail.
 //!
-//! When the system cannot write back what it was given, it says so once to whoever asks next for it to last, and takes the blocks
-//! for written from then on. The next flush, of another host perhaps, would succeed although its writes are lost. So the first
-//! failure is remembered: every later flush fails, and so does every write that asks to be durable, before it is carried out.
-//! Reads and other writes go on, as hosts may want to save what they can.
+//! When Linux cannot write back cached data, it reports this once, to the next fsync, and then treats the blocks as written. The next
+//! flush, perhaps of another host, would succeed although its writes are lost. So the first failure is remembered: every later flush
+//! fails, and every durable write fails before it is executed. Reads and other writes continue, so that hosts can save data.
 //!
-//! The way out is an operator's: find out what is broken, then open the device anew (`docs/operations.md`).
+//! The operator has to find the fault and open the device again (`docs/operations.md`).
 //!
-//! A write that is to be durable and fails is its own host's to know. Through the page cache, though, the same error may be that of
-//! earlier writes, told here for the only time: then it counts as a failed flush.
+//! A failed durable write concerns its own host only. But through the page cache, its error may be the only report about earlier
+//! writes. There it counts as a failed flush.
 //!
-//! Holds: after a failed flush none succeeds, whoever asks (`a_flush_that_failed_once_fails_for_everybody` in `tests/bad_devices`).
+//! Holds: after a failed flush no flush succeeds, of any host (`a_flush_that_failed_once_fails_for_everybody` in `tests/bad_devices`).
 
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use reactor::{IoBuffer, Reactor};

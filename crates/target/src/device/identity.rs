@@ -1,4 +1,4 @@
-//! Whether two paths lead to the same thing: by another name, a link, or as a partition of it.
+//! Whether two paths lead to the same device or file: by another name, by a link, or because one is a partition of the other.
 
 use super::in_use::Disk;
 use super::nvme;
@@ -12,17 +12,17 @@ pub(crate) enum Identity {
     Disk(Disk),
     /// A file, by file system and number.
     File(u64, u64),
-    /// Nothing yet: where it will be.
+    /// It does not exist yet: the place where it will be.
     Absent(PathBuf),
 }
 
-/// The number of the block device that this is, or is another name of.
+/// The device number, if this is a block device or the generic device of one.
 pub(super) fn disk_number(metadata: &Metadata) -> Option<u64> {
     if metadata.file_type().is_block_device() { Some(metadata.rdev()) } else { nvme::block_number(metadata) }
 }
 
 impl Identity {
-    /// What `path` leads to, if that can be seen.
+    /// What `path` leads to, if that can be found out.
     pub(crate) fn of(path: &Path) -> Option<Identity> {
         let by_metadata = |metadata: Metadata| match disk_number(&metadata) {
             Some(number) => Identity::Disk(Disk::of(number)),
@@ -35,7 +35,7 @@ impl Identity {
         })
     }
 
-    /// Whether what is written to the one may be read from the other.
+    /// Whether data written to one may be read from the other.
     pub(crate) fn overlaps(&self, other: &Identity) -> bool {
         match (self, other) {
             (Identity::Disk(one), Identity::Disk(other)) => one.overlaps(other),

@@ -1,13 +1,12 @@
-//! Who uses a block device or a file besides us, so that a disk with somebody's file system on it is not served to hosts.
+//! Finds who else uses a block device or a file, so that a disk with somebody's file system is not served to hosts.
 //!
-//! The kernel knows of block devices: one that is opened with `O_EXCL` is refused (`EBUSY`) while it, or a partition of it, is
-//! mounted, is swap, belongs to LVM, md or multipath, or is open with `O_EXCL` elsewhere. What is here finds out by whom, as
-//! "device busy" helps nobody, and finds what the kernel does not refuse: loop devices over the disk or the file, and files that
-//! are swap.
+//! For block devices the kernel helps: an open with `O_EXCL` fails (`EBUSY`) while the device or one of its partitions is mounted, is
+//! swap, belongs to LVM, md or multipath, or is open with `O_EXCL` elsewhere. This module finds the user, because "device busy" alone
+//! does not help. It also finds users that the kernel does not refuse: loop devices on the disk or file, and swap files.
 //!
-//! What another container or mount namespace has mounted is refused like the rest, but cannot be named from here.
+//! A mount in another container or mount namespace is refused like the rest, but cannot be named from here.
 //!
-//! Holds: each of these is refused and named (`tests/in_use.rs`).
+//! Holds: each of these users is found and named (`tests/in_use.rs`).
 
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -15,14 +14,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Who uses it.
+/// A user of a device or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
     /// A file system on it, or on a partition of it, is mounted: the device and the mount point.
     Mounted(String, PathBuf),
     /// It, or a partition of it, is swap: which.
     Swap(PathBuf),
-    /// Another block device is made of it, or of a partition of it: LVM, md, multipath. Its name.
+    /// Another block device uses it, or a partition of it: LVM, md, multipath. Its name.
     Holder(String),
     /// A loop device reads and writes it.
     Loop(String),
@@ -36,7 +35,7 @@ pub enum User {
 }
 
 impl User {
-    /// Whether it may be the rest of a process that was killed, and be gone in a moment.
+    /// Whether it may be a killed process that the kernel still cleans up.
     pub(super) fn may_go(&self) -> bool {
         matches!(self, User::Process { .. })
     }
@@ -58,7 +57,7 @@ impl fmt::Display for User {
 pub(crate) struct Disk {
     /// Major and minor number, as `1:2`, and name of itself and of each partition.
     parts: Vec<(String, String)>,
-    /// Where the kernel describes them.
+    /// Their folders in sysfs.
     folders: Vec<PathBuf>,
 }
 
@@ -85,7 +84,7 @@ impl Disk {
         self.parts.iter().find(|(other, _)| other == number).map(|(_, name)| format!("/dev/{name}"))
     }
 
-    /// Whether they have blocks in common: they are one device, or one is a partition of the other.
+    /// Whether two devices have blocks in common: they are the same, or one is a partition of the other.
     pub(super) fn overlaps(&self, other: &Disk) -> bool {
         let is_part_of =
             |one: &Disk, whole: &Disk| whole.parts.iter().any(|(part, _)| *part == one.parts[0].0);
@@ -106,7 +105,7 @@ pub(super) fn users_of_disk(metadata: &Metadata) -> Vec<User> {
     let mut users = Vec::new();
     for mount in mounts() {
         let by_number = disk.name_of(&mount.number);
-        // A file system over several disks has a number of its own.
+        // A file system on several disks has a device number of its own.
         let by_source = || disk.has(&mount.source).then(|| mount.source.display().to_string());
         users.extend(by_number.or_else(by_source).map(|device| User::Mounted(device, mount.at)));
     }
@@ -143,7 +142,7 @@ fn number(device: u64) -> String {
     format!("{}:{}", libc::major(device), libc::minor(device))
 }
 
-/// What is in a folder; nothing, if it cannot be read.
+/// The entries of a folder; none if it cannot be read.
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
@@ -152,7 +151,7 @@ fn first_line(file: &Path) -> Option<String> {
     fs::read_to_string(file).ok()?.lines().next().map(str::to_owned)
 }
 
-/// The devices that are made of those in `folders`, by the names that people know them by.
+/// The devices that use those in `folders`, by their usual names.
 fn holders(folders: &[PathBuf]) -> Vec<User> {
     let name = |holder: PathBuf| match first_line(&holder.join("dm/name")) {
         Some(mapped) => format!("/dev/mapper/{mapped}"),
@@ -188,7 +187,7 @@ fn swaps() -> Vec<PathBuf> {
     paths.filter(|path| !path.is_empty()).map(unescaped).collect()
 }
 
-/// Loop devices, and what each reads and writes.
+/// Loop devices and the file or device behind each.
 fn loops() -> Vec<(String, PathBuf)> {
     let backing = |device: PathBuf| {
         let mut file = fs::read(device.join("loop/backing_file")).ok()?;

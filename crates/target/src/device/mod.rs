@@ -1,15 +1,15 @@
-//! What stands behind a scheduler: a file, a block device, a modelled SSD, or nothing at all.
+//! The storage behind a scheduler: a file, a block device, an NVMe namespace, a modelled SSD, or nothing (`null`).
 //!
 //! ```text
 //!   submit(io) ──► Device ──► reactor's disk, or the model's next event
 //!                    │
-//!   finished() ◄─────┘   with the time it took on the device's own clock
+//!   finished() ◄─────┘   with the latency on the device's own clock
 //! ```
 //!
-//! A device does five things, none of which it may refuse: read, write, flush, discard, write zeroes. Everything else that
-//! NVMe knows (compare, verify) is built on these by `switch`. Offsets and lengths are bytes of the device, checked before.
+//! A device has five operations: read, write, flush, discard, write zeroes. `switch` makes the other NVMe commands (compare, verify) of
+//! these. Offsets and lengths are bytes of the device; they were checked before.
 //!
-//! Holds: every submitted IO is finished exactly once, with its buffer.
+//! Holds: every submitted IO finishes exactly once, with its buffer.
 
 mod atomic;
 mod clock;
@@ -47,36 +47,36 @@ use reactor::{IoBuffer, Reactor};
 use std::io;
 use units::{Bytes, Instant, Nanos};
 
-/// What a device is to do with a range.
+/// An operation on a range.
 #[derive(Debug)]
 pub(crate) enum DeviceOp {
-    /// Fill the buffer, which is as long as the range.
+    /// Read the range into the buffer. Both have the same length.
     Read(IoBuffer),
-    /// Store the buffer, which is as long as the range.
+    /// Write the buffer to the range. Both have the same length.
     Write {
         /// The bytes.
         buffer: IoBuffer,
-        /// Done only when it would survive a power failure.
+        /// Whether it is done only when it would survive a power failure.
         durable: bool,
     },
-    /// Make everything that was finished before survive a power failure. The range means nothing.
+    /// Make all finished writes survive a power failure. The range is ignored.
     Flush,
-    /// Forget the range. It reads as zeros afterwards, or as before.
+    /// Deallocate the range. Afterwards it reads as zeros, or as before.
     Discard,
     /// Make the range read as zeros.
     WriteZeroes,
 }
 
-/// One thing to do.
+/// One IO.
 #[derive(Debug)]
 pub(crate) struct DeviceIo {
     /// The caller's name for it.
     pub(crate) tag: u64,
-    /// Where it begins, in bytes of the device.
+    /// Its first byte on the device.
     pub(crate) offset: u64,
-    /// How long it is.
+    /// Its length in bytes.
     pub(crate) length: u64,
-    /// What to do.
+    /// The operation.
     pub(crate) op: DeviceOp,
 }
 
@@ -96,9 +96,9 @@ pub(crate) struct DeviceDone {
     pub(crate) late: Nanos,
 }
 
-/// A device on the reactor of its pipeline. Times are the machine's clock unless said otherwise.
+/// A device on the reactor of its pipeline. Times are on the machine's clock unless stated otherwise.
 pub(crate) trait Device {
-    /// The device's own clock, which its scheduler runs on.
+    /// The device's own clock. Its scheduler runs on it.
     fn clock(&self) -> DeviceClock;
 
     /// How much of a range, from its beginning, it would erase at present for `most` or a little more, and what that costs. Asked before
@@ -108,7 +108,7 @@ pub(crate) trait Device {
     /// Starts an IO.
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo);
 
-    /// A disk operation that this device gave to the reactor has ended.
+    /// A disk operation that this device gave to the reactor is done.
     fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>);
 
     /// Does what is due at `now`, including what the reactor had no room for before.

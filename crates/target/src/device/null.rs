@@ -1,6 +1,6 @@
-//! No device at all: reads are zeros, writes are forgotten, everything completes at once. It measures the rest of the target.
+//! A device without storage: reads return zeros, writes are dropped, everything completes at once. It measures the rest of the target.
 //!
-//! It has nothing to do for that: buffers for reads are zeroed when their pool makes them, and only a device writes to them.
+//! A read needs no work: its pool zeroes a buffer when it makes it, and only devices write to buffers.
 
 use super::erase::BYTES_PER_TABLE_BYTE;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};

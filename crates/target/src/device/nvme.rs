@@ -1,13 +1,12 @@
-//! A namespace of an NVMe SSD, reached by commands through its generic character device (`/dev/ng0n1`).
+//! A namespace of an NVMe SSD, used by NVMe commands through its generic character device (`/dev/ng0n1`).
 //!
-//! The block device of the same namespace (`/dev/nvme0n1`) is what the kernel guards against two users, so it is opened exclusively and
-//! held as long as the namespace is shared: nobody can mount it or make LVM of it meanwhile, and what is in use is refused as for any
-//! block device.
+//! The kernel protects only the block device of the namespace (`/dev/nvme0n1`) against a second user. So the block device is opened
+//! exclusively, and held as long as the namespace is served: nobody can mount it or add it to LVM, and a device in use is refused.
 //!
-//! Commands carry whole blocks of the NVM command set and nothing else. What needs more is refused here, in words: metadata with every
-//! block, zones, blocks larger than a page.
+//! Commands carry whole blocks of the NVM command set. A namespace that needs more is refused: metadata with every block, zones,
+//! blocks larger than a page.
 //!
-//! Elsewhere: the commands themselves are `reactor`'s; what becomes of a device's status is `pipeline::commands`.
+//! Elsewhere: the commands themselves are in `reactor`; `pipeline::commands` maps the device's status.
 
 use super::error::DeviceError;
 use super::offload::sysfs;
@@ -18,40 +17,40 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use units::Bytes;
 
-/// What an Identify command can be asked for.
+/// CNS values of Identify.
 const CNS_NAMESPACE: u8 = 0x00;
 const CNS_CONTROLLER: u8 = 0x01;
 const CNS_NAMESPACE_DESCRIPTORS: u8 = 0x03;
 
-/// Where things are in Identify Controller.
+/// Offsets in Identify Controller.
 const MDTS: usize = 77;
 const ONCS: usize = 520;
 const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 const ONCS_WRITE_ZEROES: u16 = 1 << 3;
-/// Where things are in Identify Namespace.
+/// Offsets in Identify Namespace.
 const NSZE: usize = 0;
 const FLBAS: usize = 26;
 const LBA_FORMATS: usize = 128;
 const LBA_FORMAT_LENGTH: usize = 4;
-/// The type of the descriptor that tells the command set.
+/// The type of the descriptor with the command set.
 const COMMAND_SET_DESCRIPTOR: u8 = 4;
 
-/// MDTS counts in pages of the controller, which are at least this large; how large they are is not to be seen from here.
+/// The unit of MDTS is the controller's page size. It is at least this large; the real value cannot be read here.
 const CONTROLLER_PAGE: u64 = 4096;
 /// The smallest and largest logical blocks: a sector and a page.
 const BLOCK_SIZE_LOG2: std::ops::RangeInclusive<u32> = 9..=12;
 
-/// A namespace that can be shared.
+/// A namespace that can be served.
 pub(super) struct Found {
     /// The character device.
     pub(super) file: File,
-    /// How to read and write it.
+    /// Its commands: how to read and write it.
     pub(super) namespace: NvmeNamespace,
-    /// How large it is.
+    /// Its size.
     pub(super) size: Bytes,
 }
 
-/// The block device of the namespace whose generic character device has this metadata, as sysfs has it.
+/// The block device of the namespace whose generic character device has this metadata. From sysfs.
 pub(super) fn block_folder(metadata: &Metadata) -> Option<PathBuf> {
     if !metadata.file_type().is_char_device() {
         return None;
@@ -62,7 +61,7 @@ pub(super) fn block_folder(metadata: &Metadata) -> Option<PathBuf> {
     block.is_dir().then_some(block)
 }
 
-/// The number of that block device.
+/// The device number of that block device.
 pub(super) fn block_number(metadata: &Metadata) -> Option<u64> {
     let text = fs::read_to_string(block_folder(metadata)?.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
@@ -76,7 +75,7 @@ fn block_name(generic: &str) -> Option<String> {
     Some(format!("nvme{rest}"))
 }
 
-/// Where the block device of a generic character device is: in the same folder.
+/// The path of the block device of a generic character device: it is in the same folder.
 pub(super) fn block_path(path: &Path) -> Result<PathBuf, DeviceError> {
     let unusable = |why: &str| DeviceError::Unusable { path: path.to_owned(), why: why.to_owned() };
     let metadata = match fs::metadata(path) {
@@ -103,28 +102,28 @@ pub(super) fn block_path(path: &Path) -> Result<PathBuf, DeviceError> {
     });
     if !is_it {
         return Err(unusable(&format!(
-            "its block device {} is not there, by which the kernel would tell whether somebody else uses it",
+            "its block device {} is missing; without it the kernel cannot tell whether somebody else uses the namespace",
             block.display()
         )));
     }
     Ok(block)
 }
 
-/// Opens a namespace, whose block device is held already, and finds out what it is.
+/// Opens a namespace and reads its Identify data. Its block device is held already.
 pub(super) fn open(path: &Path, is_writable: bool) -> Result<Found, DeviceError> {
     let failed = |step: &'static str| move |error| DeviceError::System { path: path.to_owned(), step, error };
     let file = OpenOptions::new().read(true).write(is_writable).open(path).map_err(failed("opened"))?;
     let nsid = nvme_namespace_id(&file).map_err(failed("asked for its namespace"))?;
     let identify = |cns: u8| nvme_identify(&file, nsid, cns).map_err(failed("identified"));
     let (of_namespace, of_controller) = (identify(CNS_NAMESPACE)?, identify(CNS_CONTROLLER)?);
-    // Controllers before NVMe 1.3 have no descriptors, and no other command set either.
+    // Controllers before NVMe 1.3 have no descriptors, and only the NVM command set.
     let descriptors = nvme_identify(&file, nsid, CNS_NAMESPACE_DESCRIPTORS).unwrap_or_default();
     let (namespace, size) = describe(nsid, &of_namespace, &of_controller, &descriptors)
         .map_err(|why| DeviceError::Unusable { path: path.to_owned(), why })?;
     Ok(Found { file, namespace, size })
 }
 
-/// What the Identify data structures say; or why the namespace cannot be shared.
+/// Parses the Identify data structures. The error is the reason why the namespace cannot be served.
 fn describe(
     nsid: u32,
     of_namespace: &[u8],
@@ -138,7 +137,7 @@ fn describe(
         ));
     }
     let blocks = u64::from_le_bytes(of_namespace[NSZE..NSZE + 8].try_into().expect("eight bytes"));
-    // The format's number is in two parts: the low four bits and, above two flags, two more.
+    // The format number has two parts: the low four bits, and two more bits above two flags.
     let flbas = of_namespace[FLBAS];
     let format = LBA_FORMATS + LBA_FORMAT_LENGTH * usize::from(flbas & 0xf | (flbas >> 1) & 0x30);
     let metadata = u16::from_le_bytes([of_namespace[format], of_namespace[format + 1]]);
@@ -172,7 +171,7 @@ fn describe(
     Ok((namespace, Bytes(size)))
 }
 
-/// The number of the command set, from the list of descriptors: type, length, two reserved bytes, and as many as the length says.
+/// The number of the command set, from the list of descriptors: type, length, two reserved bytes, then `length` bytes.
 fn command_set(mut descriptors: &[u8]) -> Option<u8> {
     // The list ends with a descriptor of type zero.
     while let &[kind, length, _, _, ref rest @ ..] = descriptors
@@ -187,14 +186,14 @@ fn command_set(mut descriptors: &[u8]) -> Option<u8> {
     None
 }
 
-/// Whether a block device has queues that can be polled, as `sysfs` says: a partition has its device's.
+/// Whether a block device has polled queues. From sysfs; a partition uses the queues of its device.
 pub(super) fn has_polled_queues(number: u64) -> bool {
     is_polled(&sysfs(number))
 }
 
 fn is_polled(folder: &Path) -> bool {
-    let places = [folder.join("queue"), folder.join("..").join("queue")];
-    let texts = places.iter().map(|place| fs::read_to_string(place.join("io_poll")));
+    let folders = [folder.join("queue"), folder.join("..").join("queue")];
+    let texts = folders.iter().map(|folder| fs::read_to_string(folder.join("io_poll")));
     texts.flatten().next().is_some_and(|text| text.trim() == "1")
 }
 

@@ -1,11 +1,11 @@
-//! Whether a block device zeroes ranges by itself. Linux says so in sysfs; where it does not, the kernel writes the zeros.
+//! Whether a block device can zero ranges by itself. Linux says so in sysfs. If it cannot, the kernel writes the zeros.
 
 use super::erase::{BYTES_PER_HOLE_BYTE, BYTES_PER_TABLE_BYTE, BYTES_PER_WRITTEN_BYTE, Erase};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How many bytes a file or block device erases in the time in which it writes one.
+/// How many bytes a file or block device erases in the time of one written byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shortcuts {
     zero: u64,
@@ -13,10 +13,10 @@ pub(super) struct Shortcuts {
 }
 
 impl Shortcuts {
-    /// Of a regular file: both make a hole.
+    /// For a regular file: both operations make a hole.
     const REGULAR: Shortcuts = Shortcuts { zero: BYTES_PER_HOLE_BYTE, forget: BYTES_PER_HOLE_BYTE };
 
-    /// Of an open file or block device.
+    /// For an open file or block device.
     pub(super) fn of(file: &File, is_regular: bool) -> Shortcuts {
         if is_regular {
             return Shortcuts::REGULAR;
@@ -25,18 +25,18 @@ impl Shortcuts {
         Shortcuts::of_block_device(&sysfs(number))
     }
 
-    /// Of a namespace that gets commands.
+    /// For a namespace that gets NVMe commands.
     pub(super) fn of_namespace(has_write_zeroes: bool) -> Shortcuts {
         let zero = if has_write_zeroes { BYTES_PER_HOLE_BYTE } else { BYTES_PER_WRITTEN_BYTE };
         Shortcuts { zero, forget: BYTES_PER_TABLE_BYTE }
     }
 
-    /// Of the block device that is described in this folder. A partition has its device's limits.
+    /// For the block device with this sysfs folder. A partition has the limits of its device.
     fn of_block_device(folder: &Path) -> Shortcuts {
-        let places = [folder.join("queue"), folder.join("..").join("queue")];
-        let limits = places.iter().map(|place| fs::read_to_string(place.join("write_zeroes_max_bytes")));
+        let folders = [folder.join("queue"), folder.join("..").join("queue")];
+        let limits = folders.iter().map(|folder| fs::read_to_string(folder.join("write_zeroes_max_bytes")));
         let limit = limits.flatten().next().and_then(|text| text.trim().parse::<u64>().ok());
-        // What cannot be read is taken for the dearer case.
+        // If it cannot be read, the more expensive case is assumed.
         let zeroes_by_itself = limit.is_some_and(|limit| limit > 0);
         Shortcuts {
             zero: if zeroes_by_itself { BYTES_PER_HOLE_BYTE } else { BYTES_PER_WRITTEN_BYTE },
@@ -44,7 +44,7 @@ impl Shortcuts {
         }
     }
 
-    /// Bytes erased for each that could be written.
+    /// Bytes erased per byte that could be written.
     pub(super) fn bytes_per_byte(self, erase: Erase) -> u64 {
         match erase {
             Erase::Zero => self.zero,
@@ -53,7 +53,7 @@ impl Shortcuts {
     }
 }
 
-/// Where Linux describes the block device of that number.
+/// The sysfs folder of the block device with this number.
 pub(super) fn sysfs(number: u64) -> PathBuf {
     let (major, minor) = (libc::major(number), libc::minor(number));
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))

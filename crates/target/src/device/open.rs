@@ -1,14 +1,14 @@
-//! From the configuration of a device to the device.
+//! Opens the device that a configuration describes.
 //!
-//! Opening has two steps, as a reactor belongs to its thread: [`open`] finds out on the caller's thread whether the device can
-//! be had at all and how large it is; [`OpenDevice::start`] hands it to the reactor of its pipeline.
+//! A reactor belongs to its thread, so opening has two steps. [`open`] checks on the caller's thread that the device can be used, and
+//! finds its size. [`OpenDevice::start`] gives it to the reactor of its pipeline.
 //!
-//! A target that serves the wrong thing destroys it. So nothing is made unless that was asked for, nothing is ever made in `/dev`,
-//! what somebody else uses is refused, and so is a file of another size than was written. An empty file is one that was being made
-//! when the power went: it is as good as none.
+//! A target that serves the wrong device destroys data. So: a file is created only on request, and never in `/dev`; a device or file
+//! that somebody else uses is refused; a file with another size than the configured one is refused. An empty file is accepted as new:
+//! the power may have failed while it was created.
 //!
-//! Holds: each of these (`tests/in_use.rs`, `tests/devices.rs`).
-//! Elsewhere: who uses a disk is `in_use`, whether there is room for a sparse file `space`, what is said about all that `error`.
+//! Holds: each of these rules (`tests/in_use.rs`, `tests/devices.rs`).
+//! Elsewhere: `in_use` finds who uses a disk, `space` checks the room for sparse files, `error` has the texts.
 
 use super::emulated::{Contents, EmulatedDevice};
 use super::error::DeviceError;
@@ -32,31 +32,31 @@ use std::path::Path;
 use std::sync::Arc;
 use units::{Bytes, Instant};
 
-/// The granularity of every Linux block device that is not formatted for larger blocks.
+/// The block size of Linux block devices that are not formatted for larger blocks.
 const SECTOR_SIZE: u32 = 512;
-/// What direct IO accepts on every device there is.
+/// The alignment that direct IO accepts on every device.
 const PAGE_SIZE: u32 = IoBuffer::ALIGNMENT as u32;
 
-/// What there is to know of a device.
+/// The properties of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// Bytes it holds.
+    /// Its size in bytes.
     pub(crate) size: Bytes,
-    /// The smallest block it can be read and written in.
+    /// The smallest block that can be read and written.
     pub(crate) block_size_min: u32,
-    /// Whether a discarded range is sure to read as zeros. Not on disk: not every file system makes holes.
+    /// Whether a discarded range always reads as zeros. Not so on a disk or in a file: not every file system makes holes.
     pub(crate) discard_zeroes: bool,
-    /// Whether a write may fail for want of space, as blocks that were never written, or were deallocated, have none. Not so on a
-    /// block device, which does not say what it is made of, nor in a file that had no holes when it was opened.
+    /// Whether a write can fail because no space is left: blocks that were never written, or were deallocated, have no storage yet. False
+    /// for a block device, which does not tell, and for a file that had no holes when it was opened.
     pub(crate) thin: bool,
-    /// Who knows which blocks have storage, where a block may have none: any file, as deallocated blocks become holes, and the
-    /// memory of a modelled SSD. A device that keeps nothing has nothing to count.
+    /// Tells which blocks have storage, for devices where a block may have none: files, because deallocated blocks become holes, and
+    /// the memory of a modelled SSD.
     pub(crate) allocation: Option<Arc<Allocation>>,
 }
 
-/// A device that was found and is not on a reactor yet.
+/// A device that is open and not on a reactor yet.
 pub(crate) struct OpenDevice {
-    /// What is known of it.
+    /// Its properties.
     pub(crate) facts: Facts,
     source: Source,
     name: String,
@@ -95,7 +95,7 @@ enum EmulatedBacking {
 }
 
 impl OpenDevice {
-    /// Hands the device to the reactor of its pipeline.
+    /// Gives the device to the reactor of its pipeline.
     pub(crate) fn start(self, now: Instant, reactor: &mut Reactor) -> io::Result<Box<dyn Device>> {
         // The contents of an emulated SSD in a file go through the page cache.
         let is_buffered = match &self.source {
@@ -132,12 +132,12 @@ impl OpenDevice {
     }
 }
 
-/// Finds the device that `config` describes.
+/// Opens the device that `config` describes.
 pub(crate) fn open(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
     Ok(OpenDevice { name: config.name.clone(), faults: config.faults.clone(), ..open_sound(config)? })
 }
 
-/// The same, without its name and the faults it is to have.
+/// Opens a device without its name and its configured faults.
 fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
     let force = config.force;
     match &config.kind {
@@ -211,7 +211,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
     }
 }
 
-/// The profile called `name`, or in the file of that name.
+/// The SSD profile with this name, or in the file with this name.
 pub(crate) fn load_profile(name: &str) -> Result<Profile, ProfileError> {
     if name.contains('/') || name.ends_with(".toml") {
         Profile::load(Path::new(name))
@@ -220,8 +220,8 @@ pub(crate) fn load_profile(name: &str) -> Result<Profile, ProfileError> {
     }
 }
 
-/// How large a device is that was opened before, after what `config` says about its size has changed, or the device itself. A file
-/// whose `size` is larger now than the file is extended: whoever changed the number while the target runs wants that.
+/// Reads the size of an open device again, after its configured size or the device itself has changed. A file that is smaller than
+/// its new configured `size` is extended.
 pub(crate) fn measure(config: &DeviceConfig) -> Result<Bytes, DeviceError> {
     match &config.kind {
         DeviceKind::File { path, size, .. } => {
@@ -241,7 +241,7 @@ pub(crate) fn measure(config: &DeviceConfig) -> Result<Bytes, DeviceError> {
             usable(path, nvme::open(path, false)?.size.get())
         }
         DeviceKind::Block { path, .. } => {
-            // The target has the device for itself already, so this may not ask for that.
+            // The target has the device open exclusively already, so this must not open it exclusively again.
             let mut file = File::open(path).map_err(system(path, "opened"))?;
             usable(path, file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?)
         }
@@ -249,7 +249,7 @@ pub(crate) fn measure(config: &DeviceConfig) -> Result<Bytes, DeviceError> {
     }
 }
 
-/// As much of a file as can be read and written directly.
+/// The part of a file that direct IO can read and write.
 fn usable(path: &Path, length: u64) -> Result<Bytes, DeviceError> {
     match length - length % u64::from(PAGE_SIZE) {
         0 => Err(DeviceError::Empty(path.to_owned())),
@@ -257,7 +257,7 @@ fn usable(path: &Path, length: u64) -> Result<Bytes, DeviceError> {
     }
 }
 
-/// A device as it is: without a name, and without faults.
+/// A device without a name and without faults.
 fn sound(facts: Facts, source: Source) -> OpenDevice {
     OpenDevice { facts, source, name: String::new(), faults: Vec::new() }
 }
@@ -272,21 +272,21 @@ fn facts_of(
     Ok(Facts { size: usable(path, length)?, block_size_min, discard_zeroes: false, thin, allocation })
 }
 
-/// A block device that is to be polled has to have queues for that.
+/// Refuses to poll a block device that has no polled queues.
 fn expect_polled(path: &Path, disk: &File, is_polled: bool) -> Result<(), DeviceError> {
     let number = disk.metadata().map_err(system(path, "examined"))?.rdev();
     if is_polled && !nvme::has_polled_queues(number) { Err(nvme::unpolled(path)) } else { Ok(()) }
 }
 
-/// Whether a regular file has holes, and who knows which of its blocks have storage.
+/// Whether a regular file has holes, and what tells which of its blocks have storage.
 fn allocation_of(path: &Path, file: &File) -> Result<(bool, Arc<Allocation>), DeviceError> {
     let thin = has_holes(file).map_err(system(path, "examined"))?;
-    // It shares the lock: the file is another target's only when this one has forgotten its namespaces, too.
+    // The clone shares the lock: another target gets the file only after this one has dropped its namespaces, too.
     let file = file.try_clone().map_err(system(path, "examined"))?;
     Ok((thin, Arc::new(Allocation::File(file))))
 }
 
-/// What a regular file is to be.
+/// How to open a regular file.
 struct Wanted {
     size: Option<Bytes>,
     create: bool,
@@ -294,7 +294,7 @@ struct Wanted {
     force: bool,
 }
 
-/// A regular file that nobody else uses, locked.
+/// Opens and locks a regular file that nobody else uses.
 fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError> {
     let Wanted { size, create, direct, force } = wanted;
     match fs::metadata(path) {
@@ -321,7 +321,7 @@ fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError> {
     Ok(file)
 }
 
-/// Makes an empty file, but never where devices are: there a name that does not exist is a mistake.
+/// Creates an empty file, but never in `/dev`: there, a name that does not exist is a mistake.
 fn make(path: &Path) -> Result<(), DeviceError> {
     if is_among_devices(path) || is_link(path) {
         return Err(absent(path));
@@ -329,7 +329,7 @@ fn make(path: &Path) -> Result<(), DeviceError> {
     OpenOptions::new().write(true).create_new(true).open(path).map(drop).map_err(system(path, "made"))
 }
 
-/// Why there is nothing at `path`.
+/// The error for a `path` that does not exist.
 fn absent(path: &Path) -> DeviceError {
     if is_link(path)
         && let Ok(to) = fs::read_link(path)
@@ -349,7 +349,7 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }
 
-/// Whether `path` would be in `/dev` itself; `/dev/shm` and the like are file systems of their own.
+/// Whether `path` is in the file system of `/dev` itself. `/dev/shm` and others are file systems of their own.
 fn is_among_devices(path: &Path) -> bool {
     let Ok(devices) = fs::metadata("/dev") else { return false };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -357,7 +357,7 @@ fn is_among_devices(path: &Path) -> bool {
     parent.starts_with("/dev") && fs::metadata(&parent).is_ok_and(|parent| parent.dev() == devices.dev())
 }
 
-/// A block device that nobody else uses, locked.
+/// Opens and locks a block device that nobody else uses.
 fn open_disk(path: &Path, direct: bool, force: bool) -> Result<File, DeviceError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -374,7 +374,7 @@ fn open_disk(path: &Path, direct: bool, force: bool) -> Result<File, DeviceError
     refuse_users(path, users, force)?;
     let exclusive = if force { 0 } else { libc::O_EXCL };
     let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
-    // What is left of a killed target has the device until its last write has ended.
+    // A killed target holds the device until its last write has ended.
     let may_go =
         |error: &io::Error| is_busy(error) && in_use::users_of_disk(&metadata).iter().all(User::may_go);
     let file = match retry_while_in_use(|| open_existing(path, direct, exclusive), may_go) {
@@ -409,7 +409,7 @@ fn open_existing(path: &Path, direct: bool, flags: i32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// Why `open_existing` has failed.
+/// The error for a failed `open_existing`.
 fn not_opened(path: &Path, direct: bool) -> impl FnOnce(io::Error) -> DeviceError {
     let path = path.to_owned();
     move |error| match error.kind() {
@@ -450,20 +450,20 @@ fn expect_size(path: &Path, found: u64, wanted: Bytes) -> Result<(), DeviceError
     Err(DeviceError::Size { path: path.to_owned(), found: Bytes(found), wanted })
 }
 
-/// An advisory lock for as long as the file is open: two targets over one file would each cache and reserve alone.
+/// Takes an advisory lock for as long as the file is open. Two targets with one file would not know each other's reservations.
 fn lock(path: &Path, file: &File) -> Result<(), DeviceError> {
     match retry_while_in_use(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock)) {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(DeviceError::Locked(path.to_owned())),
-        // Some network file systems have no locks; to refuse those would help nobody.
+        // Some network file systems have no locks. They are accepted.
         Err(TryLockError::Error(error)) => {
-            tracing::warn!(path = %path.display(), %error, "cannot be locked against a second target");
+            tracing::warn!(path = %path.display(), %error, "the file cannot be locked; make sure that no second target uses it");
             Ok(())
         }
     }
 }
 
-/// Whether the file can be read in sectors of 512 bytes: not so with direct IO on a device of 4 KiB sectors.
+/// Whether the file can be read in sectors of 512 bytes. With direct IO on a device with 4 KiB sectors it cannot.
 fn accepts_sectors(file: &File) -> bool {
     let mut memory = vec![0u8; 2 * PAGE_SIZE as usize];
     let aligned = memory.as_ptr().align_offset(PAGE_SIZE as usize);

@@ -1,10 +1,10 @@
-//! Whether there is room for what sparse files promise.
+//! Whether the file system has room for what sparse files can grow to.
 //!
-//! A file of 100 GiB that was just made takes no space; each block that is written takes some. When the file system is full, writes
-//! to new blocks fail (hosts see Capacity Exceeded), whoever filled it. So the holes of all files that are shared are summed up by
-//! file system, and held against its free space, when a device comes or grows.
+//! A new file of 100 GiB takes no space; each block takes space when it is first written. When the file system is full, writes to new
+//! blocks fail (hosts see Capacity Exceeded). So the holes of all served files are added up per file system and compared with its free
+//! space, when a device is added or grows.
 //!
-//! Holds: two files that fit one by one and not together are told of
+//! Holds: two files that fit one by one but not together cause a warning
 //!        (`sparse_files_that_fit_only_one_at_a_time_get_a_warning` in `crates/gimbal/tests/devices.rs`).
 
 use super::error::Shortage;
@@ -27,12 +27,12 @@ fn file(device: &DeviceConfig) -> Option<&Path> {
 /// A file system, and the files of devices on it.
 struct FileSystem<'c> {
     free: Bytes,
-    /// Each with what its holes would take.
+    /// Each with the size of its holes.
     files: Vec<(&'c DeviceConfig, &'c Path, Bytes)>,
 }
 
-/// The devices of `config` whose files have holes that there is no room for, with what is said about that. What cannot be examined
-/// is passed over: that is the business of whoever opens it.
+/// The devices of `config` whose holes the file system has no room for, and the message about each. A file that cannot be examined is
+/// skipped: opening it reports the error.
 pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
     let mut file_systems: HashMap<u64, FileSystem<'_>> = HashMap::new();
     for device in &config.devices {
@@ -57,7 +57,7 @@ pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
     shortages
 }
 
-/// What anybody but root can still use of the file system of `path`.
+/// The free space of the file system of `path` for users other than root.
 fn free_at(path: &Path) -> rustix::io::Result<Bytes> {
     rustix::fs::statvfs(path).map(|stat| Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
 }

@@ -1,6 +1,6 @@
-//! Memory that is there only where something was written: the contents of an emulated SSD.
+//! Memory that is allocated where something was written: the contents of an emulated SSD.
 //!
-//! A chunk is allocated by the first write into it and freed by a discard of all of it; where there is none, reads are zeros.
+//! The first write into a chunk allocates it, a discard of the whole chunk frees it. A chunk that is not allocated reads as zeros.
 
 use super::Quote;
 use super::erase::BYTES_PER_TABLE_BYTE;
@@ -13,15 +13,15 @@ const NANOS_PER_SEC: u128 = 1_000_000_000;
 /// Bytes of a chunk: large enough that a terabyte needs a small table, small enough that a scattered write wastes little.
 const CHUNK_SIZE: usize = 64 << 10;
 
-/// Looked at for one quote: a GiB of the device.
+/// Chunks that one quote looks at: a GiB of the device.
 const LOOKED_AT_MAX: usize = 16 << 10;
 
-/// Which chunks have memory, a bit for each, for other threads to look at.
+/// One bit per chunk: whether it is allocated. Other threads can read it.
 #[derive(Debug)]
 pub(crate) struct ChunkMap(Box<[AtomicU64]>);
 
 impl ChunkMap {
-    /// Of `size` bytes without any.
+    /// For `size` bytes, none of them allocated.
     pub(super) fn new(size: u64) -> ChunkMap {
         let words = size.div_ceil(CHUNK_SIZE as u64).div_ceil(u64::BITS.into());
         ChunkMap((0..words).map(|_| AtomicU64::new(0)).collect())
@@ -36,7 +36,7 @@ impl ChunkMap {
         };
     }
 
-    /// Bytes of a range that have memory.
+    /// The allocated bytes of a range.
     pub(super) fn allocated(&self, offset: u64, length: u64) -> u64 {
         let size = CHUNK_SIZE as u64;
         let (first, last) = (offset / size, offset.saturating_add(length).div_ceil(size));
@@ -54,21 +54,21 @@ impl ChunkMap {
     }
 }
 
-/// Bytes by offset, zero until written.
+/// Bytes by offset. They are zero until written.
 pub(crate) struct SparseMemory {
     map: Arc<ChunkMap>,
     chunks: Vec<Option<Box<[u8]>>>,
 }
 
 impl SparseMemory {
-    /// `size` zeros. `map`, which is of that size, follows what is allocated.
+    /// `size` zero bytes. `map` has the same size and shows which chunks are allocated.
     pub(crate) fn new(size: u64, map: Arc<ChunkMap>) -> SparseMemory {
         let count =
             usize::try_from(size.div_ceil(CHUNK_SIZE as u64)).expect("the size fits the address space");
         SparseMemory { map, chunks: std::iter::repeat_with(|| None).take(count).collect() }
     }
 
-    /// Fills `bytes` from `offset` on.
+    /// Reads `bytes` at `offset`.
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) {
         for (chunk, within, part) in parts(offset, bytes.len()) {
             match &self.chunks[chunk] {
@@ -78,7 +78,7 @@ impl SparseMemory {
         }
     }
 
-    /// Stores `bytes` from `offset` on.
+    /// Writes `bytes` at `offset`.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (chunk, within, part) in parts(offset, bytes.len()) {
             let memory = self.chunks[chunk].get_or_insert_with(|| {
@@ -89,10 +89,10 @@ impl SparseMemory {
         }
     }
 
-    /// What it costs to clear from `offset` on, while a second of real time takes `second` on the device's clock.
+    /// The cost of clearing at `offset`. A second of real time is `second` on the device's clock.
     ///
-    /// To free a chunk, and to make it anew for the next write, took as long as to write it; where nothing was written there is only the
-    /// table to look at. The thread takes that long in real time, in which a slowed-down SSD writes less.
+    /// Measured: freeing a chunk and allocating it again for the next write takes as long as writing it. A chunk that is not allocated
+    /// costs a look at the table. The thread takes this time in real time, in which a slowed-down SSD writes less.
     pub(super) fn quote(&self, second: Nanos, offset: u64, length: u64, most: Bytes) -> Quote {
         let of_device = |written: usize| (written as u128 * u128::from(second.get()) / NANOS_PER_SEC) as u64;
         let whole = usize::try_from(length).expect("a range of the device fits the address space");
@@ -108,7 +108,7 @@ impl SparseMemory {
         quote
     }
 
-    /// Makes `length` bytes from `offset` on zero.
+    /// Clears `length` bytes at `offset`.
     pub(crate) fn clear(&mut self, offset: u64, length: u64) {
         let length = usize::try_from(length).expect("a range of the device fits the address space");
         for (chunk, within, _) in parts(offset, length) {
@@ -123,7 +123,7 @@ impl SparseMemory {
     }
 }
 
-/// Cuts a range at the borders of chunks: which chunk, what range of it, what range of the caller's bytes.
+/// Splits a range at chunk boundaries: the chunk, the range in it, the range of the caller's bytes.
 fn parts(
     offset: u64,
     length: usize,
@@ -192,24 +192,24 @@ mod tests {
             (length, cost.get())
         };
         let real = Nanos::secs(1);
-        assert_eq!(quote(&sparse, real, 0, 4 * CHUNK), (4 * CHUNK, 1024), "nothing is there");
+        assert_eq!(quote(&sparse, real, 0, 4 * CHUNK), (4 * CHUNK, 1024), "nothing is allocated");
         assert_eq!(
             quote(&sparse, real, 0, 8 * CHUNK),
             (5 * CHUNK, CHUNK + 5 * 256),
             "a second chunk is too much"
         );
         assert_eq!(quote(&sparse, real, 5 * CHUNK + 4096, 8192), (8192, 8192 + 32), "a part of a chunk");
-        // The SSD writes a twentieth meanwhile.
+        // In that time the SSD writes a twentieth.
         assert_eq!(
             quote(&sparse, Nanos::millis(50), 4 * CHUNK, 4 * CHUNK),
             (4 * CHUNK, 4 * (CHUNK / 20 + 256))
         );
-        // At a hundred times the speed a chunk is beyond the limit, but something must go.
+        // At a hundred times the speed one chunk exceeds the limit, but a quote is at least one chunk.
         assert_eq!(quote(&sparse, Nanos::secs(100), 4 * CHUNK, 2 * CHUNK), (CHUNK, 100 * CHUNK + 256));
         sparse.clear(0, 8 * CHUNK);
         assert_eq!(quote(&sparse, real, 0, 8 * CHUNK), (8 * CHUNK, 2048));
         let most = Bytes::gib(1);
-        assert_eq!(sparse.quote(real, 0, 64 << 30, most).length, 1 << 30, "as far as it looks at a time");
+        assert_eq!(sparse.quote(real, 0, 64 << 30, most).length, 1 << 30, "one quote looks at a GiB");
     }
 
     #[test]
@@ -225,16 +225,20 @@ mod tests {
         let mut sparse = sparse(200 * CHUNK);
         let map = Arc::clone(&sparse.map);
         assert_eq!(map.allocated(0, 200 * CHUNK), 0);
-        // Chunks 63 and 64, which two words have, and the last.
+        // Chunks 63 and 64, whose bits are in two words, and the last one.
         sparse.write(64 * CHUNK - 1, &[1; 2]);
         sparse.write(200 * CHUNK - 1, &[1]);
         let ranges = [(0, 200), (0, 64), (63, 2), (64, 1), (65, 135), (65, 134)];
         let counted = ranges.map(|(first, count)| map.allocated(first * CHUNK, count * CHUNK) / CHUNK);
         assert_eq!(counted, [3, 1, 2, 1, 1, 0]);
-        assert_eq!(map.allocated(63 * CHUNK + 4096, CHUNK), CHUNK, "of both chunks the part in the range");
+        assert_eq!(
+            map.allocated(63 * CHUNK + 4096, CHUNK),
+            CHUNK,
+            "the part of both chunks that is in the range"
+        );
         assert_eq!(map.allocated(64 * CHUNK + 4096, 8192), 8192);
         sparse.clear(63 * CHUNK, 2 * CHUNK);
         sparse.clear(199 * CHUNK, CHUNK - 1);
-        assert_eq!(map.allocated(0, 200 * CHUNK), CHUNK, "a chunk that is cleared in part keeps its memory");
+        assert_eq!(map.allocated(0, 200 * CHUNK), CHUNK, "a partly cleared chunk stays allocated");
     }
 }

@@ -1,8 +1,8 @@
-//! The thread that counts what thin namespaces have allocated, for all SSDs.
+//! The thread that counts the allocated blocks of thin namespaces, for all SSDs.
 //!
-//! A figure is about a second old, or older where there is much to count: the thread never works more than a twentieth of the time.
-//! If the system keeps it waiting, as a dead network file system does, the figures stay as they are and nothing else is held up.
-//! A namespace that is gone is forgotten at the next count; the end of the target ends the thread, and does not wait for it.
+//! A count is about a second old, or older if there is much to count: the thread works at most a twentieth of the time. If the system
+//! makes it wait (a dead network file system), the counts stay as they are, and nothing else waits. A namespace that is gone is dropped
+//! at the next count. The end of the target ends the thread without waiting for it.
 
 use super::usage::Usage;
 use std::io;
@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two counts.
+/// The least time between two counts.
 const PAUSE: Duration = Duration::from_secs(1);
-/// With nothing to count.
+/// The time between two looks when there is nothing to count.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// So many times as long as a count took is the pause after it.
+/// The pause after a count is this many times as long as the count.
 const REST: u32 = 20;
 
-/// The thread's end that others have.
+/// The handle of the thread.
 pub(crate) struct Survey(Sender<Weak<Usage>>);
 
 impl Survey {
@@ -29,7 +29,7 @@ impl Survey {
         Ok(Survey(sender))
     }
 
-    /// Counts this one from now on, for as long as anybody else has it.
+    /// Counts this namespace from now on, until all other references to it are gone.
     pub(crate) fn watch(&self, usage: Weak<Usage>) {
         self.0.send(usage).expect("the thread lives as long as this");
     }

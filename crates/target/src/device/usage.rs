@@ -1,14 +1,13 @@
-//! How much of a thin device has storage, for NUSE of Identify Namespace.
+//! How many blocks of a thin device are allocated, for NUSE of Identify Namespace.
 //!
-//! A file with holes and a modelled SSD in memory give a block its storage when it is written, and take it back when it is
-//! deallocated. To count may take a while, or wait for a disk, so a thread of its own does it (`survey`); whoever is asked by a host
-//! reads the last figure, on whichever SSD's thread.
+//! A file with holes, and a modelled SSD in memory, allocate a block when it is written and free it when it is deallocated. Counting
+//! takes time or waits for a disk, so a thread of its own does it (`survey`). Identify reads the last count, on any SSD's thread.
 //!
-//! What is counted of a file: all of it, from what the system says of it, if the namespace is the whole file or nothing is missing.
-//! Otherwise its data are told from its holes. Blocks that were allocated and never written (fallocate) count as holes then, as Linux
-//! shows them so; and of a file in more than [`EXTENTS_MAX`] pieces the rest counts as allocated.
+//! If a namespace is the whole file, or the file has no holes, the count is what the system says of the file. Otherwise data and holes
+//! are told apart. Blocks that were allocated and never written (fallocate) then count as holes, because Linux shows them as holes. In a
+//! file with more than [`EXTENTS_MAX`] pieces, the rest counts as allocated.
 //!
-//! Holds: a figure is never above the length of the namespace
+//! Holds: a count is never larger than the namespace
 //!        (`a_namespace_that_is_part_of_a_file_counts_its_own_blocks`; `tests/thin.rs` asks over sockets).
 
 use super::sparse::ChunkMap;
@@ -20,14 +19,14 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the kernel counts the blocks of a file in.
+/// The unit in which the kernel counts the blocks of a file.
 const STAT_BLOCK: u64 = 512;
-/// A device ends with its last whole page, which a file may go a little beyond.
+/// A device ends with its last whole page. Its file may be a little longer.
 const PAGE: u64 = 4096;
-/// Pieces of data that are looked at for one figure.
+/// The most pieces of data that one count looks at.
 const EXTENTS_MAX: usize = 4096;
 
-/// Who knows which blocks of a device have storage.
+/// What tells which blocks of a device are allocated.
 #[derive(Debug)]
 pub(crate) enum Allocation {
     /// The file system of this file.
@@ -37,7 +36,7 @@ pub(crate) enum Allocation {
 }
 
 impl Allocation {
-    /// Bytes with storage, of a range.
+    /// The allocated bytes of a range.
     fn of(&self, offset: u64, length: u64) -> io::Result<u64> {
         match self {
             Allocation::File(file) => of_file(file, offset, length),
@@ -46,7 +45,7 @@ impl Allocation {
     }
 }
 
-/// Bytes of the file system that a file takes.
+/// The bytes that a file takes in its file system.
 pub(super) fn allocated(metadata: &Metadata) -> u64 {
     metadata.blocks().saturating_mul(STAT_BLOCK)
 }
@@ -89,7 +88,7 @@ fn data_of(file: &File, mut at: u64, end: u64) -> io::Result<u64> {
     Ok(data + (end - at))
 }
 
-/// How much of a namespace has storage.
+/// How much of a namespace is allocated.
 #[derive(Debug)]
 pub(crate) struct Usage {
     allocation: Arc<Allocation>,
@@ -99,7 +98,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Of a namespace at `offset` of a device, `length` bytes long. Counts once.
+    /// For a namespace at `offset` of a device, `length` bytes long. Counts once.
     pub(crate) fn new(allocation: Arc<Allocation>, offset: u64, length: u64) -> Usage {
         let usage =
             Usage { allocation, offset, length: AtomicU64::new(length), bytes: AtomicU64::new(length) };
@@ -107,7 +106,7 @@ impl Usage {
         usage
     }
 
-    /// Counts. What cannot be counted is as it was; that is all of it, if it never could be.
+    /// Counts again. If that fails, the old count stays; if no count has ever succeeded, all of it counts as allocated.
     pub(super) fn survey(&self) {
         let length = self.length.load(Ordering::Relaxed);
         if let Ok(bytes) = self.allocation.of(self.offset, length) {
@@ -120,7 +119,7 @@ impl Usage {
         self.length.store(length, Ordering::Relaxed);
     }
 
-    /// As counted last.
+    /// The last count.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -132,7 +131,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::PathBuf;
 
-    /// A file that is gone with the value.
+    /// A file that is removed when the value is dropped.
     struct Scratch(PathBuf, File);
 
     impl Scratch {
@@ -171,7 +170,7 @@ mod tests {
         assert_eq!((first.bytes(), second.bytes()), (MIB, 2 * MIB));
         second.resize(2 * MIB);
         second.survey();
-        assert_eq!(second.bytes(), MIB, "what lies behind it is not counted any more");
+        assert_eq!(second.bytes(), MIB, "blocks behind its end no longer count");
         for at in 0..8 {
             scratch.1.write_all_at(&data[..MIB as usize], at * MIB).expect("room");
         }
@@ -181,13 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_in_very_many_pieces_the_rest_counts_as_allocated() {
+    fn the_rest_of_a_file_in_very_many_pieces_counts_as_allocated() {
         let pieces = EXTENTS_MAX as u64 + 10;
         let scratch = Scratch::new("pieces", 2 * PAGE * (pieces + 1));
         for piece in 0..pieces {
             scratch.1.write_all_at(&[7; PAGE as usize], 2 * PAGE * piece).expect("room");
         }
-        // Not the whole file: its pieces are told apart.
+        // Not the whole file: data and holes are told apart.
         let counted = scratch.usage(0, 2 * PAGE * pieces).bytes();
         let exact = PAGE * pieces;
         assert!((exact..exact + 11 * PAGE).contains(&counted), "{counted} of {exact}");

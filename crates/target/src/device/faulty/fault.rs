@@ -1,4 +1,4 @@
-//! One fault: which of the IOs that pass by it strikes.
+//! One fault, and which of the matching IOs it affects.
 
 use crate::config::{FaultConfig, FaultKind, FaultOp, FaultPattern};
 use crate::device::{DeviceIo, DeviceOp};
@@ -9,7 +9,7 @@ use units::{Bytes, Nanos};
 /// A probability of one, in thousandths.
 const CERTAIN: u64 = 1000;
 
-/// A fault and how often it was met.
+/// A fault, and how many IOs it has matched.
 pub(super) struct Fault {
     config: FaultConfig,
     random: SplitMix64,
@@ -23,7 +23,7 @@ impl Fault {
         Fault { config, random, matched: 0, struck: 0 }
     }
 
-    /// What happens to `io`, given to the device at `age`; `None` if this fault does not strike.
+    /// What happens to `io`, submitted at `age`; `None` if this fault does not affect it.
     pub(super) fn strike(&mut self, age: Nanos, io: &DeviceIo) -> Option<FaultKind> {
         if !self.matches(age, io) {
             return None;
@@ -44,7 +44,7 @@ impl Fault {
 
     /// A number below `end`, from the fault's seed.
     pub(super) fn draw(&mut self, end: u64) -> u64 {
-        // The bias of a remainder is beyond notice for the small ends that are drawn here.
+        // The bias of the remainder is negligible for such small ranges.
         self.random.next_u64() % end
     }
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_nth_is_struck_after_those_that_are_skipped_and_so_many_in_all() {
+    fn every_nth_io_is_affected_after_the_skipped_ones_up_to_the_limit() {
         let every = FaultPattern::Every(3);
         assert_eq!(strikes(FaultConfig { pattern: every, ..error() }, 8), [0, 3, 6]);
         assert_eq!(strikes(FaultConfig { pattern: every, skip: 2, count: Some(2), ..error() }, 99), [2, 5]);
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn an_io_that_touches_the_range_is_struck() {
+    fn an_io_that_touches_the_range_is_affected() {
         let config =
             FaultConfig { offset: Bytes(8192), size: Some(Bytes(4097)), op: FaultOp::Discard, ..error() };
         assert_eq!(strikes(config, 8), [2, 3]);
     }
 
     #[test]
-    fn chance_is_the_seeds_and_about_as_likely_as_it_says() {
+    fn chance_follows_the_seed_and_its_probability() {
         let chance = |seed| FaultConfig { pattern: FaultPattern::Thousandths(250), seed, ..error() };
         let first = strikes(chance(7), 10_000);
         assert_eq!(first, strikes(chance(7), 10_000));

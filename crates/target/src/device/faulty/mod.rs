@@ -1,18 +1,18 @@
-//! A device that misbehaves as it is told to: what tests put between the switch and a device that works.
+//! A device that misbehaves as configured. Tests put it between the switch and a device that works.
 //!
 //! ```text
-//!   submit(io) ──► faults ──┬─ unharmed, late, torn ─────────────► the device beneath
+//!   submit(io) ──► faults ──┬─ unchanged, late, torn ────────────► the device below
 //!                           ├─ hangs: kept here until its release ──┘        │
 //!                           └─ fails, or the device is gone                  │
-//!   finished() ◄──────────────────┴──── late ones wait here ◄────────────────┘
+//!   finished() ◄──────────────────┴──── late IOs wait here ◄─────────────────┘
 //! ```
 //!
-//! An IO that hangs is kept with its buffer, as a device keeps it: the memory is not anybody else's until the IO is over.
-//! After the device has gone, what is still on it fails too, whatever became of the data.
+//! A hanging IO keeps its buffer, as with a real device: the memory cannot be reused until the IO is over. After the device is gone,
+//! the IOs that are still on it fail, too, whether or not their data was moved.
 //!
-//! Holds: every IO that does not hang for ever is finished exactly once, with its buffer, and by the same IOs in the same
-//!        order in the same way (`tests/bad_devices.rs` compares with a naive model).
-//! Elsewhere: which IOs are struck is `fault`; how faults are written down, `docs/fault-injection.md`.
+//! Holds: every IO that does not hang for ever finishes exactly once, with its buffer. The same IOs in the same order get the same
+//!        faults (`tests/bad_devices.rs` compares with a naive model).
+//! Elsewhere: `fault` decides which IOs are affected; `docs/fault-injection.md` explains the configuration.
 
 mod fault;
 
