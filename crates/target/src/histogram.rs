@@ -1,7 +1,7 @@
-//! How long things took: counts in buckets that grow with the value.
+//! A histogram of durations: counts in buckets that grow with the value.
 //!
-//! Every power of two is cut into eight buckets, so a quantile is at most an eighth too large; recording is one addition, and
-//! the size is fixed. Counts only grow: a view of an interval is the difference of two copies.
+//! Every power of two has eight buckets, so a quantile is at most an eighth too large. Recording is one addition, and the size is fixed.
+//! Counts only grow: the histogram of an interval is the difference of two copies.
 
 use units::Nanos;
 
@@ -16,7 +16,7 @@ const BUCKETS: usize = ((64 - CUTS_LOG2 as usize) << CUTS_LOG2) + LINEAR as usiz
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
     total: u64,
-    /// Of all that was counted, in nanoseconds.
+    /// The sum of all values, in nanoseconds.
     sum: u128,
 }
 
@@ -27,19 +27,19 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one.
+    /// Counts one value.
     pub(crate) fn record(&mut self, value: Nanos) {
         self.counts[bucket_of(value.get())] += 1;
         self.total += 1;
         self.sum += u128::from(value.get());
     }
 
-    /// How many were counted.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// The value that `permille` of a thousand do not exceed, at most an eighth too large; `None` if nothing was counted.
+    /// The value that `permille` of a thousand values do not exceed, at most an eighth too large; `None` if there are no values.
     pub fn quantile(&self, permille: u32) -> Option<Nanos> {
         let wanted = (u128::from(self.total) * u128::from(permille)).div_ceil(1000).max(1);
         let mut seen = 0u128;
@@ -50,20 +50,20 @@ impl Histogram {
         Some(Nanos(top_of(bucket)))
     }
 
-    /// The arithmetic mean, exact; `None` if nothing was counted.
+    /// The exact arithmetic mean; `None` if there are no values.
     pub fn mean(&self) -> Option<Nanos> {
         let mean = self.sum.checked_div(u128::from(self.total))?;
         Some(Nanos(u64::try_from(mean).expect("no more than the greatest of 64-bit values")))
     }
 
-    /// Counts all that another has counted.
+    /// Adds all values of another histogram.
     pub fn add(&mut self, other: &Histogram) {
         self.counts.iter_mut().zip(other.counts.iter()).for_each(|(count, more)| *count += more);
         self.total += other.total;
         self.sum += other.sum;
     }
 
-    /// What was counted since the copy `earlier` was made.
+    /// The values since the copy `earlier` was made.
     #[must_use]
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let mut difference = self.clone();

@@ -1,12 +1,11 @@
-//! Names that must be the same at every start: UUID, NGUID and EUI64 of namespaces, serial numbers.
+//! Identifiers that must be the same at every start: UUID, NGUID and EUI64 of namespaces, serial numbers.
 //!
-//! A Linux host that reconnects and finds another identifier on a namespace fails its IOs ("identifiers changed"), so what the
-//! configuration leaves open is derived from what it names, never drawn at random. The derivation is FNV-1a in 128 bits. A
+//! A Linux host that reconnects and finds another identifier on a namespace fails its IOs ("identifiers changed"). So identifiers that
+//! the configuration leaves out are derived from the configured names; they are not random. The derivation is FNV-1a in 128 bits. A
 //! derived UUID is marked as version 8 (free form) of RFC 9562.
 //!
-//! NGUID and EUI64 contain an OUI, which IEEE gives to manufacturers; we have none. So derived ones have the U/L bit of the OUI
-//! set: locally administered, never to be met on a manufacturer's device. Some hosts (ESXi) do not see a namespace that has
-//! neither.
+//! NGUID and EUI64 contain an OUI, which IEEE assigns to manufacturers. This project has none. So derived identifiers have the U/L bit of
+//! the OUI set: locally administered, never used by a manufacturer. Some hosts (ESXi) ignore a namespace without NGUID and EUI64.
 //!
 //! Holds: `derived_names_never_change`, `derived_identifiers_claim_no_manufacturer`.
 //! NVM Express Base Specification: "Namespace Globally Unique Identifier", "IEEE Extended Unique Identifier".
@@ -18,17 +17,17 @@ const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 /// Characters of a serial number: NVMe gives it 20 bytes, 16 hexadecimal digits are enough.
 const SERIAL_MASK: u128 = u64::MAX as u128;
 
-/// Where the OUI lies in an NGUID, after the vendor's own extension. In an EUI64 it comes first.
+/// The offset of the OUI in an NGUID, after the vendor's extension. In an EUI64 it comes first.
 const NGUID_OUI: usize = 8;
-/// First byte of an OUI: a group address, which no device has.
+/// In the first byte of an OUI: a group address. No device has one.
 const GROUP: u8 = 1;
-/// First byte of an OUI: locally administered.
+/// In the first byte of an OUI: locally administered.
 const LOCAL: u8 = 1 << 1;
 
-/// What hosts know a namespace by.
+/// The identifiers of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identifiers {
-    /// In the order of its text.
+    /// UUID, in the byte order of its text.
     pub(crate) uuid: [u8; 16],
     /// NGUID.
     pub(crate) nguid: [u8; 16],
@@ -37,7 +36,7 @@ pub(crate) struct Identifiers {
 }
 
 impl Identifiers {
-    /// Those of `namespace` of subsystem `nqn`: as configured, or else derived.
+    /// The identifiers of `namespace` of subsystem `nqn`: as configured, otherwise derived.
     pub(crate) fn of(nqn: &str, namespace: &NamespaceConfig) -> Identifiers {
         let nsid = namespace.nsid;
         Identifiers {
@@ -82,12 +81,12 @@ pub(crate) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     parse_nguid(&digits)
 }
 
-/// 32 hexadecimal digits; never all zeros, which is no NGUID.
+/// 32 hexadecimal digits, not all zeros.
 pub(crate) fn parse_nguid(text: &str) -> Option<[u8; 16]> {
     parse_digits(text, 32).map(u128::to_be_bytes)
 }
 
-/// 16 hexadecimal digits; never all zeros, which is no EUI64.
+/// 16 hexadecimal digits, not all zeros.
 pub(crate) fn parse_eui64(text: &str) -> Option<[u8; 8]> {
     parse_digits(text, 16).map(|number| (number as u64).to_be_bytes())
 }
@@ -113,7 +112,7 @@ mod tests {
 
     #[test]
     fn derived_names_never_change() {
-        // If these change, every Linux host sees other disks after an update of the target.
+        // If these change, every Linux host sees different disks after an update of the target.
         let uuid = namespace_uuid("nqn.2025-01.io.gimbal:ssd", 1);
         assert_eq!(format!("{:032x}", u128::from_be_bytes(uuid)), "6442c4ebce9b848bb61b3a1645adb526");
         assert_eq!(serial("nqn.2025-01.io.gimbal:ssd"), "1902194d3c6044c3");

@@ -5,7 +5,7 @@
 //!   hosts ──► │ accept, Connect,        │ ──►  ┌ connections ─ subsystems ─ switch ─ device ┐
 //!             │ discovery               │      └──────▲──────── IOs for other SSDs ──▲──────┘
 //!             └─────────────────────────┘             ▼                              ▼
-//!                                              threads that have connections only
+//!                                              threads with connections only
 //! ```
 //!
 //! ```
@@ -17,9 +17,9 @@
 //! assert_eq!(server.shutdown(std::time::Duration::from_secs(10)), Shutdown::Complete);
 //! ```
 //!
-//! Reading order: `config`; `server` (starting and ending); `acceptor`, `connections` (sockets, and on which thread they are), `pipeline` (the path of a command), `switch` (scheduler and
-//! device), `device`; the rest serves these. What commands mean is the `nvme` crate, who goes next is `sched`, system calls
-//! are `reactor`.
+//! Reading order: `config`; `server` (start and end); `acceptor` and `connections` (sockets, and their threads); `pipeline` (the path of a
+//! command); `switch` (scheduler and device); `device`. The other modules serve these. The `nvme` crate says what commands mean,
+//! `sched` which IO goes next, `reactor` makes the system calls.
 
 mod acceptor;
 mod account;

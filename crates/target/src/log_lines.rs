@@ -1,11 +1,11 @@
-//! What strangers write never becomes part of the log's form.
+//! Escapes all log lines, so that text from hosts cannot change the form of the log.
 //!
-//! A host NQN, an error text, a name in a command: a stranger chooses the bytes. A newline in one would forge a line, an escape
-//! sequence would reach the operator's terminal. So nothing is escaped where it is logged, where it could be forgotten, but here,
-//! once, for every line of every form (text and JSON), after it was formatted and before it is written: whatever cannot be
-//! printed becomes `\n` or `\u001b`. This form is valid inside JSON strings too.
+//! A host chooses the bytes of its NQN and of other names that are logged. A newline in one would forge a log line; an escape sequence
+//! would reach the operator's terminal. Escaping at each log statement could be forgotten. So every line of every format (text and
+//! JSON) is escaped here, after formatting and before writing: characters that cannot be printed become `\n` or `\u001b`. These
+//! escapes are also valid in JSON strings.
 //!
-//! Holds: a line is one line and has only printable characters (`whatever_a_field_holds_a_line_stays_one_line`;
+//! Holds: a line stays one line and has only printable characters (`a_line_stays_one_line_whatever_its_fields_hold`;
 //!        `a_name_that_would_forge_a_line_is_refused_and_told_in_one_line` in `tests/bad_peers/log.rs`).
 
 use std::fmt;
@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A form of log lines, with all that cannot be printed escaped. It has no colours, as these are escape sequences too.
+/// Wraps a format of log lines and escapes everything that cannot be printed. So there are no colours: they are escape sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct EscapedLines<F>(pub F);
 
@@ -37,7 +37,7 @@ where
     }
 }
 
-/// Writes `text` with escapes for all characters that cannot be printed.
+/// Writes `text`, and escapes all characters that cannot be printed.
 fn escape(text: &str, out: &mut impl fmt::Write) -> fmt::Result {
     let mut plain_from = 0;
     for (at, char) in text.char_indices().filter(|(_, char)| !is_printable(*char)) {
@@ -53,7 +53,7 @@ fn escape(text: &str, out: &mut impl fmt::Write) -> fmt::Result {
     out.write_str(&text[plain_from..])
 }
 
-/// Whether a character shows as itself. What `Debug` escapes does not, except for quotes and backslashes.
+/// Whether a character can be printed: what `Debug` does not escape, and quotes and backslashes.
 fn is_printable(char: char) -> bool {
     matches!(char, ' '..='~') || char.escape_debug().next() != Some('\\')
 }
@@ -94,8 +94,8 @@ mod tests {
         }
     }
 
-    /// A newline, a screen that is cleared, a bell, a carriage return, an 8-bit control sequence, text that runs backwards, a line
-    /// separator, a tag character, and what was not UTF-8.
+    /// A newline, a clear-screen sequence, a bell, a carriage return, an 8-bit control sequence, right-to-left text, a line separator, a
+    /// tag character, and bytes that are not UTF-8.
     fn hostile() -> String {
         let text = "nqn.a\n2026 WARN forged\u{1b}[2J\u{7}\r\u{9b}31m\u{202e}\u{2028}\u{e0041}\u{7f}\0";
         format!("{text}{}", String::from_utf8_lossy(b"\xff\xfe"))
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_field_holds_a_line_stays_one_line() {
+    fn a_line_stays_one_line_whatever_its_fields_hold() {
         let written = Written::default();
         let builder = tracing_subscriber::fmt().with_writer(written.clone()).with_ansi(true);
         let subscriber = builder.event_format(EscapedLines(format())).finish();

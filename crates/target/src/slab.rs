@@ -1,8 +1,7 @@
-//! A table of values under keys that are never mistaken for one another.
+//! A table of values with generational keys.
 //!
-//! A key is the index of a slot and the number of its present life: a completion that comes back for a connection that has
-//! gone finds nothing, even when the slot has another tenant by then. Slots are used again, so a table in steady use does
-//! not allocate.
+//! A key is the index of a slot and the slot's generation. A completion for a connection that is gone finds nothing, even if the slot
+//! holds another value by then. Slots are reused, so a table in steady use does not allocate.
 //!
 //! Holds: a stale key finds nothing (`a_stale_key_finds_nothing`).
 

@@ -1,11 +1,11 @@
-//! What a running target shows of itself: plain values, copied out.
+//! Statistics of a running target: plain values, copied out.
 
 use crate::histogram::Histogram;
 use crate::switch::Measured;
 use sched::{IoKind, SsdView, TenantView};
 use units::{Bytes, Instant};
 
-/// Everything, at one moment per SSD.
+/// All statistics. Those of one SSD are of one moment.
 #[derive(Clone, Debug)]
 pub struct Stats {
     /// In the order of the configuration.
@@ -17,9 +17,9 @@ pub struct Stats {
 /// A thread that carries connections and has no SSD.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadStats {
-    /// Connections that it carries; they count as connections of their SSDs, too.
+    /// Its connections. They also count as connections of their SSDs.
     pub connections: usize,
-    /// Memory of data that arrives by them.
+    /// Memory in use for data that arrives by its connections.
     pub memory: Bytes,
 }
 
@@ -28,24 +28,24 @@ pub struct ThreadStats {
 pub struct SsdStats {
     /// The device's name.
     pub device: String,
-    /// When, on the device's clock (an emulated SSD may run slower or faster than real time).
+    /// The moment, on the device's clock (an emulated SSD can run slower or faster than real time).
     pub at: Instant,
-    /// What its scheduler knows about it; `None` if it measures nothing.
+    /// What its scheduler has measured; `None` if it measures nothing.
     pub view: Option<SsdView>,
     /// IOs that wait in the scheduler.
     pub queued: usize,
     /// IOs on the device.
     pub in_flight: usize,
-    /// How many of these have been there for longer than `limits.hang_after`.
+    /// IOs that have been on the device for longer than `limits.hang_after`.
     pub hung: usize,
-    /// How late IOs were known to be over, on the device's clock. An emulated SSD that is often late runs on a machine that does
-    /// not keep up with it; a real one is never late.
+    /// How late completions were noticed, on the device's clock. An emulated SSD that is often late runs on a machine that is too slow
+    /// for it; a real SSD is never late.
     pub late: Histogram,
-    /// Connections of subsystems at home on this SSD, whichever threads carry them.
+    /// Connections of the subsystems that this SSD's thread serves, on any thread.
     pub connections: usize,
-    /// Memory that its thread has lent: data that was read, and data that arrives by the connections that it carries itself.
+    /// Memory in use of its thread: for data that was read, and for data that arrives by its own connections.
     pub memory: Bytes,
-    /// Everybody who has used it, in no particular order.
+    /// All tenants that have used it, in no particular order.
     pub tenants: Vec<TenantStats>,
 }
 
@@ -54,18 +54,18 @@ pub struct SsdStats {
 pub struct TenantStats {
     /// The host's NQN.
     pub host: String,
-    /// Where it stands in the scheduler; `None` if no such books are kept.
+    /// Its state in the scheduler; `None` if the scheduler keeps none.
     pub view: Option<TenantView>,
-    /// What was done for it.
+    /// Its IOs.
     pub counters: Counters,
 }
 
-/// What was done for a tenant.
+/// The IOs of a tenant.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// IOs that read, and the bytes they moved.
+    /// Reads.
     pub reads: Transferred,
-    /// IOs that wrote, and the bytes they moved.
+    /// Writes.
     pub writes: Transferred,
     /// Other IOs: flush, deallocate, write zeroes.
     pub others: u64,
@@ -76,9 +76,9 @@ pub struct Counters {
 /// IOs of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Transferred {
-    /// How many.
+    /// Their number.
     pub ios: u64,
-    /// How much.
+    /// Their bytes.
     pub bytes: u64,
     /// Time on the device, on the device's clock.
     pub device_latency: Histogram,
@@ -87,7 +87,7 @@ pub struct Transferred {
 }
 
 impl Counters {
-    /// Counts an IO that was done.
+    /// Counts a completed IO.
     pub(crate) fn record(&mut self, measured: &Measured) {
         let transferred = match measured.io.kind {
             IoKind::Read => &mut self.reads,

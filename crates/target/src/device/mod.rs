@@ -27,7 +27,6 @@ mod offload;
 mod open;
 mod space;
 mod sparse;
-mod survey;
 mod usage;
 
 pub(crate) use atomic::torn_blocks;
@@ -40,8 +39,7 @@ pub use in_use::User;
 pub(crate) use null::NullDevice;
 pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};
 pub(crate) use space::shortages;
-pub(crate) use survey::Survey;
-pub(crate) use usage::Usage;
+pub(crate) use usage::{Survey, Usage};
 
 use reactor::{IoBuffer, Reactor};
 use std::io;

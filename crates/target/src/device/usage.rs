@@ -1,7 +1,11 @@
 //! How many blocks of a thin device are allocated, for NUSE of Identify Namespace.
 //!
 //! A file with holes, and a modelled SSD in memory, allocate a block when it is written and free it when it is deallocated. Counting
-//! takes time or waits for a disk, so a thread of its own does it (`survey`). Identify reads the last count, on any SSD's thread.
+//! takes time or waits for a disk, so a thread of its own does it for all SSDs (`Survey`). Identify reads the last count.
+//!
+//! A count is about a second old, or older if there is much to count: the thread works at most a twentieth of the time. If the system
+//! makes it wait (a dead network file system), the counts stay as they are, and nothing else waits. A namespace that is gone is
+//! dropped at the next count. The end of the target ends the thread without waiting for it.
 //!
 //! If a namespace is the whole file, or the file has no holes, the count is what the system says of the file. Otherwise data and holes
 //! are told apart. Blocks that were allocated and never written (fallocate) then count as holes, because Linux shows them as holes. In a
@@ -16,8 +20,11 @@ use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The unit in which the kernel counts the blocks of a file.
 const STAT_BLOCK: u64 = 512;
@@ -25,6 +32,12 @@ const STAT_BLOCK: u64 = 512;
 const PAGE: u64 = 4096;
 /// The most pieces of data that one count looks at.
 const EXTENTS_MAX: usize = 4096;
+/// The least time between two counts.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The time between two looks when there is nothing to count.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The pause after a count is this many times as long as the count.
+const REST: u32 = 20;
 
 /// What tells which blocks of a device are allocated.
 #[derive(Debug)]
@@ -107,7 +120,7 @@ impl Usage {
     }
 
     /// Counts again. If that fails, the old count stays; if no count has ever succeeded, all of it counts as allocated.
-    pub(super) fn survey(&self) {
+    fn survey(&self) {
         let length = self.length.load(Ordering::Relaxed);
         if let Ok(bytes) = self.allocation.of(self.offset, length) {
             self.bytes.store(bytes.min(length), Ordering::Relaxed);
@@ -122,6 +135,42 @@ impl Usage {
     /// The last count.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The thread that counts. Dropping it ends the thread.
+pub(crate) struct Survey(Sender<Weak<Usage>>);
+
+impl Survey {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Survey> {
+        let (sender, receiver) = channel();
+        thread::Builder::new().name("survey".to_owned()).spawn(move || count(&receiver))?;
+        Ok(Survey(sender))
+    }
+
+    /// Counts this namespace from now on, until all other references to it are gone.
+    pub(crate) fn watch(&self, usage: Weak<Usage>) {
+        self.0.send(usage).expect("the thread lives as long as this");
+    }
+}
+
+fn count(added: &Receiver<Weak<Usage>>) {
+    let mut watched: Vec<Weak<Usage>> = Vec::new();
+    let mut next = Instant::now() + PAUSE;
+    loop {
+        // An idle target without thin namespaces must not wake up every second.
+        let pause = if watched.is_empty() { FOREVER } else { next.saturating_duration_since(Instant::now()) };
+        match added.recv_timeout(pause) {
+            Ok(usage) => watched.push(usage),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                let begin = Instant::now();
+                watched.retain(|usage| usage.upgrade().inspect(|usage| usage.survey()).is_some());
+                let end = Instant::now();
+                next = end + PAUSE.max((end - begin) * REST);
+            }
+        }
     }
 }
 

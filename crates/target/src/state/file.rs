@@ -1,14 +1,14 @@
-//! One file of the state directory: locked, read, replaced as a whole.
+//! One file of the state directory: locked, read, and replaced as a whole.
 //!
-//! A file is replaced by writing another beside it, bringing that to the disk, renaming it, and bringing the directory to the
-//! disk. Whenever the process or the machine ends, one of the two is there, whole. If the last step fails it is not known
-//! which one the disk has: the old content is then written back, as the command that asked for the new one fails.
+//! To replace a file, the new content is written to a temporary file, synced to the disk, and renamed; then the directory is synced.
+//! Whenever the process or the machine stops, either the old or the new content is there, complete. If the last step fails, it is
+//! unknown which one the disk has. Then the old content is written back, because the command that changes it fails.
 //!
-//! The lock is a file of its own, as the other one changes its identity with every write. It is taken when there is something
-//! to lose: when a file is found, or made. It stays there when it is given back; to remove it would let two have it.
+//! The lock is a separate file, because each replacement makes a new inode. It is taken when the file is found or created. The lock file
+//! is never removed: otherwise two targets could hold a lock at the same time.
 //!
-//! Holds: a write that fails leaves what was there (`a_write_that_fails_leaves_what_was_there`); two targets never have a file
-//!        at a time (`two_targets_never_have_one_file`).
+//! Holds: a failed write keeps the old content (`a_failed_write_keeps_the_old_content`); two targets never use one file at the same
+//!        time (`two_targets_never_have_one_file`).
 
 use super::format::{FormatError, decode, encode};
 use super::{NamespaceName, StateError};
@@ -21,7 +21,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tracing::error;
 
-/// Keys and names of hosts are nobody else's business.
+/// Only the owner may read the keys and names of hosts.
 const FILE_MODE: u32 = 0o600;
 
 /// The file of a namespace.
@@ -34,14 +34,14 @@ pub(super) struct StateFile {
 }
 
 impl StateFile {
-    /// A file that nothing is known of yet.
+    /// A file that was not read yet.
     pub(super) fn new(directory: &Path, namespace: &NamespaceName) -> StateFile {
         let uuid = u128::from_be_bytes(namespace.uuid);
         let path = directory.join(format!("{uuid:032x}-{}.json", identity::serial(&namespace.subsystem)));
         StateFile { namespace: namespace.clone(), path, lock: None, stored: None }
     }
 
-    /// What the file says; nothing if there is none. From then on it is this target's alone.
+    /// Reads the file; `None` if it does not exist. From then on this target holds its lock.
     pub(super) fn load(&mut self) -> Result<Option<SavedReservations>, StateError> {
         if self.lock.is_none() {
             if !self.exists()? {
@@ -50,7 +50,7 @@ impl StateFile {
             self.lock =
                 Some(retry_while_in_use(|| self.take_lock(), |error| matches!(error, StateError::InUse(_)))?);
         }
-        // Only now, as whoever had the lock may have written.
+        // Read after locking: the former holder of the lock may have written.
         if !self.exists()? {
             self.stored = None;
             return Ok(None);
@@ -67,7 +67,7 @@ impl StateFile {
         Ok(Some(saved))
     }
 
-    /// Replaces what is stored; `None` removes it.
+    /// Replaces the content; `None` removes the file.
     pub(super) fn store(&mut self, saved: Option<&SavedReservations>) -> Result<(), StateError> {
         if self.lock.is_none() {
             let lock = self.take_lock()?;
@@ -80,7 +80,7 @@ impl StateFile {
         if let Err((error, is_replaced)) = self.replace(bytes.as_deref()) {
             if is_replaced && let Err((error, _)) = self.replace(self.stored.as_deref()) {
                 let path = self.path.display();
-                error!(%path, %error, "the reservations that are in force could not be written back; after a restart there may be others");
+                error!(%path, %error, "the present reservations could not be written back; after a restart others may be in force");
             }
             return Err(self.failed("store reservations in", error));
         }
@@ -135,7 +135,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Brings the names in a directory to the disk.
+/// Syncs the names in a directory to the disk.
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -146,7 +146,7 @@ mod tests {
     use nvme::spec::{HostId, Nqn};
     use nvme::subsystem::Registrant;
 
-    /// A folder that is gone with the test.
+    /// A folder that is removed after the test.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -195,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_leaves_what_was_there() {
+    fn a_failed_write_keeps_the_old_content() {
         let folder = Folder::new("fails");
         let mut file = folder.file();
         file.load().expect("nothing is in the way");
         file.store(Some(&saved(1))).expect("there is room");
-        // A folder where the new file would be: no content of it can be written, as on a full disk.
+        // A folder has the name of the temporary file, so it cannot be written, as on a full disk.
         fs::create_dir(file.path.with_extension("new")).expect("the folder is writable");
         assert!(matches!(file.store(Some(&saved(2))), Err(StateError::Io { .. })));
         assert_eq!(file.load().expect("it was not touched"), Some(saved(1)));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_half_written_is_not_taken_for_the_file() {
+    fn a_half_written_temporary_file_is_ignored() {
         let folder = Folder::new("crash");
         let mut file = folder.file();
         file.store(Some(&saved(1))).expect("there is room");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_told() {
+    fn a_damaged_file_is_reported() {
         let folder = Folder::new("damaged");
         let mut file = folder.file();
         file.store(Some(&saved(1))).expect("there is room");

@@ -1,14 +1,14 @@
-//! The form of a file with reservations: one line that says what follows and how to check it, then JSON.
+//! The format of a file with reservations: a line with version, checksum and length, then JSON.
 //!
 //! ```text
 //!   gimbal-reservations 1 crc32c=0b1d2c3f bytes=412
 //!   { "subsystem": "nqn.…", "namespace": "f81d4fae…", "generation": 3, "registrants": [ … ], "held": … }
 //! ```
 //!
-//! It names the namespace that it is of, so a file that was moved or renamed is noticed. People may read it; one who edits it
-//! breaks the check, on purpose: keys and holders are the hosts' to change.
+//! The file names its namespace, so a moved or renamed file is detected. People can read it. Editing it breaks the checksum, on purpose:
+//! only hosts may change keys and holders.
 //!
-//! Holds: a file with any byte changed, or cut anywhere, is not read (`no_damage_goes_unnoticed`).
+//! Holds: a file with a changed byte, or a truncated file, is refused (`no_damage_goes_unnoticed`).
 
 use super::NamespaceName;
 use nvme::pdu::crc32c;
@@ -19,15 +19,15 @@ use serde::{Deserialize, Serialize};
 
 /// The first word.
 const MAGIC: &str = "gimbal-reservations";
-/// The form that is written, and the only one there was.
+/// The version of the format. There was no other one.
 const VERSION: &str = "1";
 
-/// Why a file is not read.
+/// Why a file is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FormatError {
-    /// It is not what was written.
+    /// Its content has changed.
     Damaged(String),
-    /// A later version has written it.
+    /// A later version of the target has written it.
     Newer(String),
 }
 
@@ -56,7 +56,7 @@ struct HeldEntry {
     rtype: u8,
 }
 
-/// The bytes of a file.
+/// Encodes reservations as the bytes of a file.
 pub(super) fn encode(namespace: &NamespaceName, saved: &SavedReservations) -> Vec<u8> {
     let entry = |registrant: &Registrant| Entry {
         host_nqn: registrant.nqn.as_str().to_owned(),
@@ -78,14 +78,16 @@ pub(super) fn encode(namespace: &NamespaceName, saved: &SavedReservations) -> Ve
     bytes
 }
 
-/// The reservations in a file, which can be restored.
+/// Decodes the bytes of a file.
 pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedReservations, FormatError> {
     let damaged = |what: &str| FormatError::Damaged(what.to_owned());
     if bytes.is_empty() {
         return Err(damaged("it is empty"));
     }
-    let end =
-        bytes.iter().position(|&byte| byte == b'\n').ok_or_else(|| damaged("its first line has no end"))?;
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .ok_or_else(|| damaged("its first line has no line end"))?;
     let line = str::from_utf8(&bytes[..end]).map_err(|_| damaged("its first line is not text"))?;
     let body = &bytes[end + 1..];
     let words: Vec<&str> = line.split(' ').collect();
@@ -102,7 +104,7 @@ pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedRes
         )));
     }
     if crc != format!("crc32c={:08x}", crc32c(body)) {
-        return Err(damaged("its checksum does not fit"));
+        return Err(damaged("its checksum is wrong"));
     }
     let document: Document =
         serde_json::from_slice(body).map_err(|error| FormatError::Damaged(error.to_string()))?;
@@ -110,7 +112,7 @@ pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedRes
         let (subsystem, uuid) = (document.subsystem, document.namespace);
         return Err(FormatError::Damaged(format!("it is of namespace {uuid} of subsystem {subsystem:?}")));
     }
-    let saved = read(&document).ok_or_else(|| damaged("a field of it has no meaning"))?;
+    let saved = read(&document).ok_or_else(|| damaged("a field has a wrong value"))?;
     Reservations::restore(saved.clone()).map_err(|error| FormatError::Damaged(error.to_string()))?;
     Ok(saved)
 }
@@ -201,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_later_form_is_told_from_damage() {
+    fn a_later_version_is_not_reported_as_damage() {
         let later = b"gimbal-reservations 2 crc32c=00000000 bytes=0\n";
         assert_eq!(decode(&namespace(), later), Err(FormatError::Newer("2".to_owned())));
     }
 
     #[test]
-    fn what_contradicts_itself_is_damage() {
+    fn a_contradiction_is_damage() {
         let held = Some(Held { by: HostId([9; 16]), kind: ReservationType::ExclusiveAccess });
         let bytes = encode(&namespace(), &SavedReservations { held, ..saved() });
         assert!(

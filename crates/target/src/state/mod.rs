@@ -1,4 +1,4 @@
-//! What outlives the target: reservations that persist through power loss, in its state directory.
+//! Reservations that persist through power loss, in the target's state directory.
 //!
 //! ```text
 //!   server  ── load ──►┐                       DIRECTORY/reservations/UUID-HASH.json
@@ -6,17 +6,17 @@
 //!   pipeline ◄─ stored ┘        (one request after the other)
 //! ```
 //!
-//! Files are written by a thread of their own, as a disk can take its time: pipelines go on meanwhile, and answer the command
-//! when its change is stored. Requests are served in the order in which they came, so what is loaded is what was stored last.
+//! A disk can be slow, so a thread of its own writes the files. Pipelines continue, and answer a command when its change is stored.
+//! Requests are served in order, so a load returns what was stored last.
 //!
-//! Each namespace has a file of its own, named after its UUID and its subsystem, and locked by the target that serves it: two
-//! targets may use one directory, but not for the same namespace.
+//! Each namespace has its own file, named after its UUID and its subsystem. The target that serves the namespace locks the file. So two
+//! targets can use one directory, but not for the same namespace.
 //!
-//! Holds: what was answered is there after `kill -9`, and a file that is damaged keeps the target from starting
-//!        (`crates/gimbal/tests/reservations.rs`); a directory that cannot be written to fails the command and changes nothing
+//! Holds: a change that was answered survives `kill -9`; a damaged file prevents the start
+//!        (`crates/gimbal/tests/reservations.rs`); if the directory cannot be written, the command fails and changes nothing
 //!        (`tests/reservations.rs`).
-//! Elsewhere: the form of a file is `format`, one file on the disk `file`; when a command is answered is
-//!            `nvme::subsystem`'s `persistence`.
+//! Elsewhere: `format` is the format of a file, `file` one file on the disk; `nvme::subsystem`'s `persistence` decides when a command
+//!            is answered.
 
 mod error;
 mod file;
@@ -37,14 +37,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::error;
 
-/// Where in the state directory reservations are.
+/// The folder of the reservations in the state directory.
 const RESERVATIONS: &str = "reservations";
-/// Keys and names of hosts are nobody else's business.
+/// Only the owner may read the keys and names of hosts.
 const DIRECTORY_MODE: u32 = 0o700;
-/// How long the end of the thread is waited for: one whose disk hangs never ends.
+/// How long to wait for the end of the thread. A thread whose disk hangs never ends.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// A namespace as files know it, whatever its number and its device.
+/// The name of a namespace in files. It does not depend on its number and its device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NamespaceName {
     /// The subsystem's NQN.
@@ -53,10 +53,10 @@ pub(crate) struct NamespaceName {
     pub(crate) uuid: [u8; 16],
 }
 
-/// Makes a state directory if it is not there, and finds out whether it can be written to.
+/// Creates a state directory if it does not exist, and checks that it can be written.
 ///
 /// # Errors
-/// Says what is in the way.
+/// Says what failed, and what to do.
 pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     let reservations = directory.join(RESERVATIONS);
     let is_new = !reservations.exists();
@@ -85,45 +85,45 @@ enum Request {
     End,
 }
 
-/// Reservations on their way to the disk.
+/// Reservations to store.
 pub(crate) struct ToStore {
-    /// Whose they are.
+    /// The namespace.
     pub(crate) namespace: NamespaceName,
-    /// What they are; none are to be stored any more if `None`.
+    /// The reservations; `None` removes the file.
     pub(crate) saved: Option<SavedReservations>,
-    /// The pipeline to be told, by [`ToPipeline::Stored`].
+    /// The pipeline that gets [`ToPipeline::Stored`].
     pub(crate) pipeline: Mailbox<ToPipeline>,
     /// The subsystem's slot there.
     pub(crate) subsystem: usize,
     /// The namespace's number there.
     pub(crate) nsid: u32,
-    /// What the subsystem knows this copy by.
+    /// The subsystem's number for this copy.
     pub(crate) ticket: u64,
 }
 
-/// Whoever wants something of the state directory.
+/// The handle of the state directory's thread.
 #[derive(Clone)]
 pub(crate) struct Keeper(Sender<Request>);
 
 impl Keeper {
-    /// What is stored of a namespace's reservations. From then on the file is this target's alone.
+    /// Loads the stored reservations of a namespace. From then on this target holds the lock of the file.
     pub(crate) fn load(&self, namespace: NamespaceName) -> Result<Option<SavedReservations>, StateError> {
         let (answer, answered) = channel();
         drop(self.0.send(Request::Load { namespace, answer }));
         answered.recv().unwrap_or(Err(StateError::Gone))
     }
 
-    /// Stores reservations, and tells the pipeline. False if nobody is there to do it.
+    /// Stores reservations, and tells the pipeline. False if the thread has ended.
     pub(crate) fn store(&self, to_store: ToStore) -> bool {
         self.0.send(Request::Store(Box::new(to_store))).is_ok()
     }
 
-    /// A namespace is served no more: another target may serve it.
+    /// Releases the file of a namespace that is no longer served. Another target may serve it.
     pub(crate) fn release(&self, namespace: NamespaceName) {
         drop(self.0.send(Request::Release(namespace)));
     }
 
-    /// Waits until everything that was asked for before is done; false if it is not by `deadline`.
+    /// Waits until all earlier requests are done; false at `deadline`.
     pub(crate) fn barrier(&self, deadline: Instant) -> bool {
         let (answer, answered) = channel();
         drop(self.0.send(Request::Barrier(answer)));
@@ -132,7 +132,7 @@ impl Keeper {
     }
 }
 
-/// The keeper's thread. Dropping it ends it, after everything that was asked for before.
+/// The keeper's thread. Dropping this ends the thread after all earlier requests.
 pub(crate) struct StateThread {
     keeper: Keeper,
     ended: Receiver<()>,
@@ -140,7 +140,7 @@ pub(crate) struct StateThread {
 }
 
 impl StateThread {
-    /// Starts it over a directory, which is made if it is not there.
+    /// Starts the thread. The directory is created if it does not exist.
     pub(crate) fn start(directory: &Path) -> Result<StateThread, StateError> {
         prepare_state_directory(directory)?;
         let (sender, requests) = channel();
@@ -162,7 +162,7 @@ impl StateThread {
         Ok(StateThread { keeper: Keeper(sender), ended, handle: Some(handle) })
     }
 
-    /// For whoever wants something of it.
+    /// A handle of the thread.
     pub(crate) fn keeper(&self) -> &Keeper {
         &self.keeper
     }
@@ -172,7 +172,7 @@ impl Drop for StateThread {
     fn drop(&mut self) {
         drop(self.keeper.0.send(Request::End));
         if self.ended.recv_timeout(STOP_GRACE) == Err(RecvTimeoutError::Timeout) {
-            return error!("the state directory's disk hangs: its thread is left behind");
+            return error!("the disk of the state directory hangs; the target ends without waiting for it");
         }
         if let Some(handle) = self.handle.take()
             && handle.join().is_err()
@@ -193,7 +193,7 @@ impl Files {
     /// Whether that was the end.
     fn serve(&mut self, request: Request) -> bool {
         match request {
-            // Whoever asked may have waited too long.
+            // The receiver may have given up at its deadline.
             Request::Load { namespace, answer } => drop(answer.send(self.load(&namespace))),
             Request::Store(to_store) => self.store(*to_store),
             Request::Release(namespace) => drop(self.open.remove(&namespace)),
@@ -223,10 +223,10 @@ impl Files {
         };
         if let Err(error) = &result {
             self.failures += 1;
-            // Hosts can ask again and again: the log gets the first, the second, the fourth …
+            // Hosts can repeat the command. Only the first, second, fourth, eighth … failure is logged.
             if self.failures.is_power_of_two() {
                 let (subsystem, count) = (&namespace.subsystem, self.failures);
-                error!(subsystem, nsid, count, %error, "a change of reservations cannot be stored: the command fails, and nothing changes");
+                error!(subsystem, nsid, count, %error, "a change of reservations cannot be stored: the command fails and changes nothing");
             }
         }
         pipeline.tell(ToPipeline::Stored { subsystem, nsid, ticket, is_stored: result.is_ok() });
