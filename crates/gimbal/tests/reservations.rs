@@ -45,7 +45,7 @@ fn other(address: SocketAddr) -> Client {
 
 /// A kill follows each change, so everything that was answered must be on the disk.
 #[test]
-fn what_was_answered_is_there_after_every_kill() {
+fn answered_changes_survive_every_kill() {
     let directory = fresh("killed-state");
     let state = directory.to_str().expect("text");
     let start = || Process::start(&mut serve(&["--log", "warn", "--device", "null", "--state-dir", state]));

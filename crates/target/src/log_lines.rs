@@ -6,7 +6,7 @@
 //! escapes are also valid in JSON strings.
 //!
 //! Holds: a line stays one line and has only printable characters (`a_line_stays_one_line_whatever_its_fields_hold`;
-//!        `a_name_that_would_forge_a_line_is_refused_and_told_in_one_line` in `tests/bad_peers/log.rs`).
+//!        `a_name_that_would_forge_a_log_line_is_refused_and_logged_in_one_line` in `tests/bad_peers/log.rs`).
 
 use std::fmt;
 use tracing::{Event, Subscriber};

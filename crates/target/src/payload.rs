@@ -20,7 +20,7 @@
 //!
 //! Holds: all kinds of writes make progress with the least memory that the configuration allows
 //!        (`writes_beyond_the_memory_wait_their_turn` in `tests/bounds.rs`);
-//!        data that the transport discards is no longer charged (`spoiled_data_is_not_counted_for_ever` in
+//!        data that the transport discards is no longer charged (`corrupt_data_is_not_charged_for_ever` in
 //!        `tests/bad_peers/greed.rs`).
 
 use crate::account::{Account, ConnectionAccount, Permit};

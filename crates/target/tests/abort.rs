@@ -88,7 +88,7 @@ fn a_write_without_its_data_is_aborted() {
 
 /// Nobody aborts what is another host's, nor another controller's.
 #[test]
-fn an_abort_reaches_the_own_queue_only() {
+fn an_abort_reaches_only_queues_of_its_own_controller() {
     let server = serve();
     let address = server.addresses()[0];
     let (mut one, mut other) = (Client::connect(address), Client::connect(address));

@@ -20,7 +20,7 @@ fn with_limits(limits: Limits) -> target::ServerHandle {
 }
 
 #[test]
-fn a_host_that_never_reads_holds_only_its_budget_and_is_dropped() {
+fn a_host_that_never_reads_holds_only_its_memory_and_is_dropped() {
     for backend in backends() {
         let limits = Limits {
             memory: Bytes::mib(64),
@@ -90,7 +90,7 @@ fn a_connect_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn a_host_that_says_nothing_is_closed_in_time() {
+fn a_silent_host_is_closed_in_time() {
     let server = with_limits(Limits { handshake_timeout: Nanos::millis(50), ..Limits::default() });
     let mut silent = TcpStream::connect(server.addresses()[0]).expect("it listens");
     assert_eq!(silent.read(&mut [0; 8]).unwrap_or(0), 0);

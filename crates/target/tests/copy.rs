@@ -87,7 +87,7 @@ fn a_copy_that_fails_says_which_range() {
 
 /// The tenant is charged for reading and for writing what it copies: no less than for writing it twice.
 #[test]
-fn a_copy_is_counted_as_what_it_costs() {
+fn a_copy_is_charged_its_cost() {
     let server = start(Config::simple(emulated(), any_port()));
     let mut client = Client::connect(server.addresses()[0]);
     assert_eq!(copy(&mut client, 500, &[(0, 100)]).status(), Status::SUCCESS);

@@ -90,7 +90,7 @@ fn identify_says_what_a_lock_needs() {
 }
 
 #[test]
-fn a_half_by_itself_is_refused() {
+fn one_half_of_a_fused_pair_is_refused() {
     let server = serve(BackendChoice::Auto, Vec::new());
     let mut client = client(server.addresses()[0], NEAR, HOST, 8192);
     let half = |opcode, flags| rw(opcode, 1, 3, 1).with_flags(flags);
@@ -109,7 +109,7 @@ fn a_half_by_itself_is_refused() {
 }
 
 #[test]
-fn a_device_that_fails_is_told_of_the_half_that_it_failed() {
+fn a_device_error_is_reported_for_the_half_that_failed() {
     let fail = |op, lba: u64| FaultConfig {
         op,
         offset: Bytes(lba * BLOCK as u64),
@@ -177,7 +177,7 @@ fn no_count_is_lost_between_hosts_queues_and_threads() {
 
 /// A connection that goes with pairs under way leaves nothing behind.
 #[test]
-fn pairs_under_way_end_with_their_connection() {
+fn outstanding_pairs_end_with_their_connection() {
     let server = serve(BackendChoice::Auto, Vec::new());
     let address = server.addresses()[0];
     for (subsystem, nsid) in [(NEAR, 1), (FAR, 2)] {

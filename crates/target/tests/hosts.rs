@@ -31,7 +31,7 @@ fn set_credits(client: &mut Client, enabled: u32) -> u32 {
 }
 
 #[test]
-fn credits_ride_in_completions_of_hosts_that_asked() {
+fn completions_carry_credits_for_hosts_that_asked() {
     let server = serve(emulated(100_000));
     let address = server.addresses()[0];
     let mut plain = Client::connect(address);
@@ -52,7 +52,7 @@ fn credits_ride_in_completions_of_hosts_that_asked() {
 }
 
 #[test]
-fn a_host_that_falls_silent_is_disconnected_when_its_time_is_over() {
+fn a_silent_host_is_disconnected_after_its_keep_alive_timeout() {
     let server = serve(DeviceKind::Null { size: Bytes::gib(1) });
     let address = server.addresses()[0];
     let mut silent = Client::with(address, &Options { keep_alive: 200, ..Options::default() });

@@ -36,7 +36,7 @@ fn exercise(client: &mut Client, nsid: u32) {
 }
 
 #[test]
-fn an_emulated_ssd_keeps_what_it_is_given() {
+fn an_emulated_ssd_keeps_what_is_written() {
     for backend in backends() {
         let server = start(Config { backend, ..Config::simple(emulated(), any_port()) });
         let mut client = Client::connect(server.addresses()[0]);
@@ -51,7 +51,7 @@ fn an_emulated_ssd_keeps_what_it_is_given() {
 
 /// Counted on the SSD's clock: if the limit ran on that, 20 reads at 40 IOPS would take half a second of it.
 #[test]
-fn a_limit_is_in_real_time_before_an_ssd_that_is_emulated_slowly() {
+fn a_limit_is_in_real_time_even_for_a_slowed_down_ssd() {
     let speed = Speed::from_thousandths(50).expect("above zero");
     let ssd = EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) };
     let mut config = Config::simple(DeviceKind::Emulated(ssd), any_port());
@@ -68,7 +68,7 @@ fn a_limit_is_in_real_time_before_an_ssd_that_is_emulated_slowly() {
 }
 
 #[test]
-fn the_null_device_reads_zeros_and_takes_everything() {
+fn the_null_device_reads_zeros_and_accepts_everything() {
     for backend in backends() {
         let server =
             start(Config { backend, ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port()) });
@@ -94,7 +94,7 @@ fn data_travels_in_capsules_and_by_r2t_with_and_without_digests() {
 }
 
 #[test]
-fn a_full_queue_of_mixed_sizes_is_answered_in_whatever_order() {
+fn a_full_queue_of_mixed_sizes_is_answered_in_any_order() {
     let server = serve(emulated());
     let mut client = Client::connect(server.addresses()[0]);
     let blocks_of = |index: u64| 1 + (index as usize * 7) % 40;
@@ -123,7 +123,7 @@ fn a_full_queue_of_mixed_sizes_is_answered_in_whatever_order() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn what_does_not_exist_is_refused() {
     let server = serve(DeviceKind::Null { size: Bytes::mib(1) });
     let mut client = Client::connect(server.addresses()[0]);
     assert_eq!(client.read(1, 256, 1), Err(Status::LBA_OUT_OF_RANGE));

@@ -68,7 +68,7 @@ fn a_restart_keeps_data_and_identifiers() {
 }
 
 #[test]
-fn everything_that_can_be_done_to_a_file_is_done() {
+fn every_command_works_on_a_file() {
     for backend in backends() {
         let scratch = Scratch::new("file");
         let server = start(Config { backend, ..Config::simple(scratch.device(), any_port()) });
@@ -95,7 +95,7 @@ fn everything_that_can_be_done_to_a_file_is_done() {
 }
 
 #[test]
-fn an_emulated_ssd_over_nothing_takes_writes_and_reads_zeros() {
+fn an_emulated_ssd_without_contents_accepts_writes_and_reads_zeros() {
     for backend in backends() {
         let emulated = EmulatedConfig { backing: Backing::None, ..EmulatedConfig::new(Bytes::mib(64)) };
         let server = start(Config { backend, ..Config::simple(DeviceKind::Emulated(emulated), any_port()) });
@@ -150,7 +150,7 @@ fn two_targets_never_share_one_file() {
 }
 
 #[test]
-fn a_shutdown_answers_every_command_that_came() {
+fn a_shutdown_answers_every_command() {
     for backend in backends() {
         let server = start(Config { backend, ..Config::simple(emulated(20), any_port()) });
         let mut client = Client::connect(server.addresses()[0]);
@@ -172,7 +172,7 @@ fn a_shutdown_answers_every_command_that_came() {
 }
 
 #[test]
-fn a_shutdown_that_takes_too_long_is_cut_short() {
+fn a_shutdown_ends_at_its_time_limit() {
     let server = serve(emulated(1));
     let mut client = Client::connect(server.addresses()[0]);
     for _ in 0..100 {
@@ -208,7 +208,7 @@ fn the_scheduler_changes_under_load_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_cannot_start_says_why_and_leaves_nothing_running() {
+fn a_start_that_fails_says_why_and_leaves_nothing_running() {
     let taken = serve(DeviceKind::Null { size: Bytes::gib(1) });
     let again = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, taken.addresses()[0]);
     assert!(matches!(Server::start(again), Err(StartError::Listen { .. })));

@@ -75,7 +75,7 @@ fn namespaces_on_any_ssd_are_reached_over_one_connection_and_never_mixed_up() {
 }
 
 #[test]
-fn many_ios_to_another_ssd_all_come_back() {
+fn many_ios_to_another_ssd_are_all_answered() {
     use nvme::spec::opcode::nvm;
     let server = two_by_two();
     let mut client = Client::with(server.addresses()[0], &options(LEFT, HOST));
@@ -120,7 +120,7 @@ fn a_connection_that_dies_with_ios_on_another_ssd_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_host_that_is_not_allowed_is_refused_and_told_so() {
+fn a_host_that_is_not_allowed_is_refused() {
     let server = two_by_two();
     let address = server.addresses()[0];
     assert_eq!(Client::try_with(address, &options(RIGHT, HOST)).err(), Some(Status::CONNECT_INVALID_HOST));
@@ -130,7 +130,7 @@ fn a_host_that_is_not_allowed_is_refused_and_told_so() {
 }
 
 #[test]
-fn discovery_tells_a_host_of_what_it_may_use() {
+fn discovery_lists_what_a_host_may_use() {
     let server = two_by_two();
     let address = server.addresses()[0];
     for (host, expected) in [(HOST, vec![LEFT]), (FRIEND, vec![LEFT, RIGHT])] {
@@ -164,7 +164,7 @@ fn identifiers(client: &mut Client, nsid: u32) -> ([u8; 16], [u8; 8], [u8; 16]) 
 
 /// ESXi sees no namespace that has neither NGUID nor EUI64.
 #[test]
-fn every_namespace_has_identifiers_of_its_own_that_outlive_the_target() {
+fn every_namespace_has_its_own_identifiers_also_after_a_restart() {
     let all = || {
         let server = two_by_two();
         let address = server.addresses()[0];
@@ -187,7 +187,7 @@ fn every_namespace_has_identifiers_of_its_own_that_outlive_the_target() {
 }
 
 #[test]
-fn discovery_lists_itself_as_telling_nothing_more() {
+fn discovery_lists_itself_without_referrals() {
     let server = two_by_two();
     let options = options(Nqn::DISCOVERY, HOST);
     let mut admin = Queue::open(server.addresses()[0], 32, &options);

@@ -92,7 +92,7 @@ fn blocks(client: &mut Client, nsid: u32) -> u64 {
 }
 
 #[test]
-fn a_namespace_comes_grows_shrinks_and_goes_and_hosts_are_told() {
+fn hosts_are_notified_when_a_namespace_is_added_resized_and_removed() {
     for backend in backends() {
         let mut now = Config { backend, ..config(emulated(100_000)) };
         let mut server = start(now.clone());
@@ -131,7 +131,7 @@ fn a_namespace_comes_grows_shrinks_and_goes_and_hosts_are_told() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_had_changes_nothing() {
+fn a_refused_configuration_changes_nothing() {
     let before = config(emulated(100_000));
     let mut server = start(before.clone());
     let mut host = client(&server, ONE, HOST);
@@ -278,7 +278,7 @@ fn devices_and_subsystems_come_and_go_under_load() {
 }
 
 #[test]
-fn a_file_may_grow_and_so_does_a_namespace_that_reaches_to_its_end() {
+fn a_namespace_that_reaches_the_end_of_its_file_grows_with_it() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("grow-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the test");
     let file = |mib| DeviceKind::File {
@@ -306,7 +306,7 @@ fn a_file_may_grow_and_so_does_a_namespace_that_reaches_to_its_end() {
 }
 
 #[test]
-fn a_host_that_may_no_longer_is_disconnected_and_others_stay() {
+fn a_host_that_is_no_longer_allowed_is_disconnected_and_others_stay() {
     let mut now = config(emulated(100_000));
     let mut server = start(now.clone());
     let address = server.addresses()[0];
@@ -324,7 +324,7 @@ fn a_host_that_may_no_longer_is_disconnected_and_others_stay() {
 }
 
 #[test]
-fn discovery_tells_of_what_came_and_went() {
+fn discovery_follows_what_is_added_and_removed() {
     let mut now = config(emulated(100_000));
     let mut server = start(now.clone());
     let options = Options { subsystem: Nqn::DISCOVERY.to_owned(), ..Options::default() };
@@ -354,7 +354,7 @@ fn discovery_tells_of_what_came_and_went() {
 }
 
 #[test]
-fn a_limit_binds_a_host_that_is_connected_from_now_on() {
+fn a_new_limit_applies_to_a_connected_host() {
     const READS: usize = 100;
     let mut now = config(emulated(100_000));
     let mut server = start(now.clone());
@@ -389,7 +389,7 @@ fn a_limit_binds_a_host_that_is_connected_from_now_on() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_holds_up_what_is_new_and_nothing_else() {
+fn a_device_that_does_not_answer_delays_only_what_is_new() {
     let mut now = config(emulated(1));
     now.subsystems[0].namespaces.push(part(2, "a", 64, 64));
     let before = now.clone();

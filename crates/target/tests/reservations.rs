@@ -105,7 +105,7 @@ fn refusal(config: Config) -> String {
 }
 
 #[test]
-fn what_persists_is_there_after_a_restart_and_what_does_not_is_not() {
+fn only_persistent_reservations_survive_a_restart() {
     let state = State::new("restart");
     let server = state.serve();
     let before = report(&mut hold(&server));
@@ -128,7 +128,7 @@ fn what_persists_is_there_after_a_restart_and_what_does_not_is_not() {
 }
 
 #[test]
-fn a_directory_that_does_not_serve_fails_the_command_and_changes_nothing() {
+fn a_directory_that_cannot_be_written_fails_the_command_and_changes_nothing() {
     let state = State::new("gone");
     let server = state.serve();
     let mut client = hold(&server);
@@ -149,7 +149,7 @@ fn a_directory_that_does_not_serve_fails_the_command_and_changes_nothing() {
 }
 
 #[test]
-fn a_damaged_file_keeps_the_target_from_starting_and_the_error_says_what_to_do() {
+fn a_damaged_file_prevents_the_start_and_the_error_says_what_to_do() {
     let state = State::new("damaged");
     hold(&state.serve());
     let file = state.file();
@@ -186,7 +186,7 @@ fn two_targets_do_not_share_a_namespaces_reservations() {
 }
 
 #[test]
-fn a_namespace_that_goes_and_comes_by_a_reload_has_its_reservations() {
+fn a_namespace_removed_and_added_by_reloads_keeps_its_reservations() {
     let state = State::new("reload");
     let mut now = state.config();
     now.subsystems[0].namespaces[0].size = Some(Bytes::mib(64));
@@ -232,7 +232,7 @@ fn every_command_that_changes_reservations_is_answered_before_the_target_ends() 
 }
 
 #[test]
-fn without_a_state_directory_hosts_are_told_so() {
+fn without_a_state_directory_hosts_see_that_nothing_persists() {
     let server = serve(DeviceKind::Null { size: Bytes::gib(1) });
     let mut client = holder(&server);
     assert_eq!(client.identify(0x00, 1)[31], 0xfe, "RESCAP: all but persistence");

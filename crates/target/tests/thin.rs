@@ -69,7 +69,7 @@ fn client_of(server: &ServerHandle) -> Client {
 }
 
 #[test]
-fn what_a_sparse_file_has_allocated_grows_by_writes_and_shrinks_by_deallocations() {
+fn allocated_blocks_of_a_sparse_file_grow_by_writes_and_shrink_by_deallocations() {
     let scratch = Scratch::new("file");
     let server = serve(scratch.device());
     let mut client = client_of(&server);
@@ -83,7 +83,7 @@ fn what_a_sparse_file_has_allocated_grows_by_writes_and_shrinks_by_deallocations
 }
 
 #[test]
-fn a_file_that_is_allocated_as_a_whole_is_thin_only_once_blocks_were_deallocated() {
+fn a_fully_allocated_file_is_thin_only_after_a_deallocation() {
     let scratch = Scratch::new("whole");
     fs::write(&scratch.0, pattern(1, SIZE as usize)).expect("room");
     let server = serve(scratch.device());
@@ -97,7 +97,7 @@ fn a_file_that_is_allocated_as_a_whole_is_thin_only_once_blocks_were_deallocated
 
 /// Two namespaces of one file, and one in the memory of a modelled SSD whose thread is another than the connection's.
 #[test]
-fn each_namespace_counts_its_own_blocks_on_whatever_ssd_it_lies() {
+fn each_namespace_counts_its_own_blocks_on_any_ssd() {
     let scratch = Scratch::new("parts");
     let speed = Speed::from_thousandths(100_000).expect("above zero");
     let ssd = EmulatedConfig { speed, backing: Backing::Ram, ..EmulatedConfig::new(Bytes(SIZE)) };

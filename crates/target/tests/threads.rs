@@ -139,7 +139,7 @@ fn an_abort_reaches_a_queue_on_another_thread() {
 }
 
 #[test]
-fn a_write_on_another_thread_is_aborted_while_its_data_is_to_come() {
+fn a_write_on_another_thread_is_aborted_before_its_data_arrives() {
     let options = Options { in_capsule_max: 0, ..Options::default() };
     let (server, _near, mut far) = serve(config(Vec::new()), &options);
     // The client sends the data when it reads the R2T, and it reads nothing before it waits for the answer of the Abort.
@@ -201,7 +201,7 @@ fn a_preempt_and_abort_waits_for_the_writes_of_another_thread() {
 }
 
 #[test]
-fn a_reset_waits_for_a_write_that_came_by_another_thread() {
+fn a_reset_waits_for_a_write_of_another_thread() {
     let (server, mut near, mut far) = serve(config(vec![hang(FaultOp::Write, Some(1))]), &Options::default());
     far.io.submit(rw(nvm::WRITE, 1, 5, 1), Transfer::ToController(pattern(1, BLOCK), BLOCK as u32));
     until(|| server.stats().ssds[0].in_flight == 1);
@@ -242,7 +242,7 @@ fn a_host_that_breaks_the_protocol_on_another_thread_is_closed_and_holds_nothing
 }
 
 #[test]
-fn a_shutdown_answers_every_command_that_came_by_another_thread() {
+fn a_shutdown_answers_every_command_of_another_thread() {
     for backend in backends() {
         let (server, _near, mut far) = serve(Config { backend, ..config(Vec::new()) }, &Options::default());
         submit_reads(&mut far, 100);
@@ -272,7 +272,7 @@ fn a_subsystem_that_is_removed_ends_its_connections_on_every_thread() {
 }
 
 #[test]
-fn the_number_of_threads_is_checked_and_stays() {
+fn the_number_of_threads_is_checked_and_cannot_change() {
     for threads in [0, 257] {
         let wrong = Config { threads: Some(threads), ..config(Vec::new()) };
         assert!(wrong.check().expect_err("out of bounds").to_string().contains("threads"));

@@ -224,7 +224,7 @@ fn a_target_that_ends_does_not_wait_until_all_is_erased() {
 }
 
 #[test]
-fn a_device_goes_when_what_was_on_it_is_erased() {
+fn a_device_is_removed_when_its_blocks_are_erased() {
     let hang = FaultKind::Hang(FaultRelease::After(Nanos::secs(10)));
     let mut now = config(fast_ssd(), Vec::new(), true);
     now.devices.push(DeviceConfig { faults: vec![fault(hang, 1)], ..DeviceConfig::new("b", fast_ssd()) });

@@ -53,7 +53,7 @@ fn an_sgl_that_does_not_fit_is_refused_and_its_data_skipped() {
 }
 
 #[test]
-fn an_identifier_in_use_is_a_conflict_and_the_first_command_lives_on() {
+fn an_identifier_in_use_is_a_conflict_and_the_first_command_continues() {
     let mut victim = Victim::new(PLAIN);
     let ttag = victim.solicited_write(0x101a, 8);
     victim.command(command(WRITE, 0x101a, 0).with_sgl(Sgl::InCapsule { offset: 0, length: 4 }), &[9; 4]);

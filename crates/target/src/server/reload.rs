@@ -10,7 +10,7 @@
 //! time limit. If a device is so stuck that they do not end, what was to go is gone for hosts, what was to come is not there
 //! yet, and the next reload goes on from there.
 //!
-//! Holds: a refused configuration changes nothing (`a_configuration_that_cannot_be_had_changes_nothing` in `tests/reload.rs`);
+//! Holds: a refused configuration changes nothing (`a_refused_configuration_changes_nothing` in `tests/reload.rs`);
 //!        no IO of a removed namespace reaches its blocks later (`blocks_change_hands_without_a_stray_write`, ibidem).
 
 use super::change::{Change, Sizes, changes};

@@ -30,7 +30,7 @@ fn submit_read(client: &mut RawClient, lba: u64) {
 }
 
 #[test]
-fn a_device_that_hangs_does_not_hold_up_the_end() {
+fn a_hanging_device_does_not_delay_the_end() {
     for backend in backends() {
         let server = serve(backend, faults(0));
         let client = client();
@@ -46,7 +46,7 @@ fn a_device_that_hangs_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn a_reactor_that_fails_takes_its_connections_along_and_nothing_else() {
+fn a_failed_reactor_ends_its_own_connections_only() {
     for backend in backends() {
         let server = serve(backend, faults(BLOCKS));
         let address = server.addresses()[0];

@@ -122,7 +122,7 @@ impl Host {
 }
 
 #[test]
-fn exactly_those_ios_fail_that_the_model_says_whoever_else_is_there() {
+fn exactly_the_ios_fail_that_the_model_predicts() {
     for backend in backends() {
         let server = serve(backend, faults());
         let address = server.addresses()[0];
@@ -155,7 +155,7 @@ fn exactly_those_ios_fail_that_the_model_says_whoever_else_is_there() {
 }
 
 #[test]
-fn the_nth_io_fails_whoever_sends_it() {
+fn the_nth_io_fails_whichever_host_sends_it() {
     for backend in backends() {
         let fault = FaultConfig {
             op: FaultOp::Read,
@@ -198,7 +198,7 @@ fn an_error_on_another_ssd_reaches_the_host_that_asked_from_there() {
 }
 
 #[test]
-fn after_the_device_has_gone_everything_on_it_fails_and_nothing_elsewhere() {
+fn after_a_device_is_gone_its_ios_fail_and_no_others() {
     for backend in backends() {
         let server =
             serve(backend, vec![FaultConfig { op: FaultOp::Write, ..fault_at(FaultKind::Gone, 9, 1) }]);
@@ -224,7 +224,7 @@ fn after_the_device_has_gone_everything_on_it_fails_and_nothing_elsewhere() {
 }
 
 #[test]
-fn a_delay_is_as_long_as_it_says_and_for_the_io_that_it_hits() {
+fn a_delay_lasts_as_configured_and_affects_only_its_io() {
     for backend in backends() {
         // Of the device's own time, which is a hundred times as fast as ours.
         let delay = units::Nanos::millis(500);

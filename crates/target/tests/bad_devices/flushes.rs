@@ -21,7 +21,7 @@ fn one_failed_flush() -> FaultConfig {
 }
 
 #[test]
-fn a_flush_that_failed_once_fails_for_everybody_until_the_device_is_opened_anew() {
+fn after_a_failed_flush_all_flushes_fail_until_the_device_is_opened_again() {
     for backend in backends() {
         let server = serve(backend, vec![one_failed_flush()]);
         let [mut first, mut second] = [HOST, OTHER_HOST].map(|host| {
@@ -54,7 +54,7 @@ fn a_flush_that_failed_once_fails_for_everybody_until_the_device_is_opened_anew(
 
 /// The proc file system has files, and no direct IO.
 #[test]
-fn the_page_cache_is_used_only_when_it_is_asked_for() {
+fn the_page_cache_is_used_only_on_request() {
     let path = PathBuf::from("/proc/self/comm");
     let kind = |direct| DeviceKind::File { path: path.clone(), size: None, create: false, direct };
     let backend = backends().next().expect("one");

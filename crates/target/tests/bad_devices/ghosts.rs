@@ -139,7 +139,7 @@ fn play(backend: BackendChoice, kind: DeviceKind, leave: Leave, op: FaultOp) {
 }
 
 #[test]
-fn a_write_of_before_a_reset_never_comes_after_one_of_afterwards() {
+fn a_write_before_a_reset_never_overwrites_a_later_one() {
     for backend in backends() {
         for op in [FaultOp::Write, FaultOp::WriteZeroes] {
             play(backend, fast_ssd(), Leave::Reset, op);
@@ -148,14 +148,14 @@ fn a_write_of_before_a_reset_never_comes_after_one_of_afterwards() {
 }
 
 #[test]
-fn nor_does_one_of_a_connection_that_was_lost() {
+fn a_write_of_a_lost_connection_never_overwrites_a_later_one() {
     for backend in backends() {
         play(backend, fast_ssd(), Leave::Close, FaultOp::Write);
     }
 }
 
 #[test]
-fn nor_one_of_a_host_that_fell_silent() {
+fn a_write_of_a_silent_host_never_overwrites_a_later_one() {
     for backend in backends() {
         play(backend, fast_ssd(), Leave::KeepAlive, FaultOp::Write);
     }

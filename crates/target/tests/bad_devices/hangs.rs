@@ -42,7 +42,7 @@ fn read_until_released(server: &ServerHandle, sound: &Controller) {
 }
 
 #[test]
-fn a_hung_io_is_seen_and_holds_up_nobody_else() {
+fn a_hanging_io_is_reported_and_delays_no_other() {
     for backend in backends() {
         let server = serve(backend, vec![hang(1)]);
         let address = server.addresses()[0];
@@ -81,7 +81,7 @@ fn a_hung_io_is_seen_and_holds_up_nobody_else() {
 
 /// Under the default scheduler, whose bounded lead has the others wait for whoever is behind: not for what hangs.
 #[test]
-fn a_host_all_of_whose_slots_hang_leaves_the_others_theirs() {
+fn a_host_whose_slots_all_hang_leaves_slots_for_others() {
     for backend in backends() {
         let server = serve(backend, vec![hang(32)]);
         let client = client();
@@ -113,7 +113,7 @@ fn a_host_all_of_whose_slots_hang_leaves_the_others_theirs() {
 }
 
 #[test]
-fn hosts_go_and_come_back_while_their_ios_hang() {
+fn hosts_disconnect_and_reconnect_while_their_ios_hang() {
     for backend in backends() {
         let limits = Limits {
             connections: 10,
@@ -147,7 +147,7 @@ fn hosts_go_and_come_back_while_their_ios_hang() {
 }
 
 #[test]
-fn a_silent_host_is_disconnected_in_its_time_although_its_ios_hang() {
+fn a_silent_host_is_disconnected_in_time_although_its_ios_hang() {
     let server = serve(BackendChoice::Auto, vec![hang(1)]);
     let options = Options { subsystem: BAD.to_owned(), keep_alive: 100, ..Options::default() };
     let mut silent = RawClient::with(server.addresses()[0], &options);

@@ -60,7 +60,7 @@ fn every_failure_has_its_status() {
 }
 
 #[test]
-fn failures_are_in_the_health_page_and_the_error_log_of_the_host_that_met_them() {
+fn failures_are_in_the_health_page_and_in_the_error_log_of_the_affected_host() {
     let server =
         serve(backends().next().expect("one"), vec![fault_at(FaultKind::Error(FaultError::Medium), 40, 2)]);
     let with = |host| {

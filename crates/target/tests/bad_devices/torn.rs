@@ -45,7 +45,7 @@ fn tear(seed: u64) -> Vec<usize> {
 }
 
 #[test]
-fn a_torn_write_fails_and_its_seed_says_how_much_of_it_is_there() {
+fn a_torn_write_fails_and_its_seed_determines_what_is_written() {
     let torn = tear(3);
     assert!(torn.iter().any(|&blocks| blocks > 0), "some have begun: {torn:?}");
     assert_eq!(torn, tear(3));

@@ -1,7 +1,7 @@
 //! Hosts that come in numbers.
 
 use crate::common::{Client, HOST, Options, until};
-use crate::log::{assert_told_once, lines_with};
+use crate::log::{assert_logged_once, lines_with};
 use crate::null_with;
 use crate::raw::Raw;
 use crate::{OTHER, common::BLOCK};
@@ -43,7 +43,7 @@ fn a_host_gets_in_through_any_number_of_silent_connections() {
 }
 
 #[test]
-fn those_who_have_greeted_stay_when_silent_ones_crowd_in() {
+fn connections_after_icreq_survive_a_flood_of_silent_ones() {
     let server = null_with(Limits { connections_waiting: 4, ..patient() });
     let address = server.addresses()[0];
     let mut greeted = Raw::greeted(address, Digests::default());
@@ -74,7 +74,7 @@ fn one_host_cannot_have_all_connections() {
     let (mut fifth, status) = connect(HOST);
     assert_eq!(status, Status::CONNECT_CONTROLLER_BUSY, "worth another try later");
     assert!(fifth.is_closed());
-    assert_told_once(fifth.local(), "limits.connections_per_host is reached");
+    assert_logged_once(fifth.local(), "limits.connections_per_host is reached");
     let mut other = Client::with(address, &Options { host: OTHER, ..Options::default() });
     assert_eq!(other.read(1, 0, 1), Ok(vec![0; BLOCK]));
     drop(admitted);
@@ -82,7 +82,7 @@ fn one_host_cannot_have_all_connections() {
 }
 
 #[test]
-fn a_storm_of_connections_is_a_few_lines_and_leaves_nothing() {
+fn a_storm_of_connections_causes_few_log_lines_and_leaves_nothing() {
     let server = null_with(patient());
     let address = server.addresses()[0];
     let storm = Ipv4Addr::new(127, 0, 0, 4);

@@ -1,7 +1,7 @@
 //! Hosts that ask for more than they may have, or do not take what they asked for.
 
 use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, until};
-use crate::log::{self, about, assert_told_once};
+use crate::log::{self, about, assert_logged_once};
 use crate::raw::{Raw, plain};
 use crate::{OTHER, null_with, slowed_with};
 use nvme::connection::host::Transfer;
@@ -29,14 +29,14 @@ fn a_queue_deeper_than_the_limit_is_an_invalid_parameter() {
         assert_eq!(cqe.status(), Status::CONNECT_INVALID_PARAMETERS);
         assert_eq!(Culprit::from_dw0(cqe.dw0()), Culprit::SQSIZE, "it is told which");
         assert!(raw.is_closed());
-        assert_told_once(raw.local(), "Connect refused");
+        assert_logged_once(raw.local(), "Connect refused");
     }
     let (_admin, io) = Raw::controller(address, HOST, Digests::default(), 1024);
     assert!(about(io.local()).is_empty(), "the limit itself is granted");
 }
 
 #[test]
-fn more_queues_than_the_limit_are_not_granted_and_cannot_be_connected() {
+fn more_queues_than_the_limit_are_not_granted_and_cannot_connect() {
     let server = null_with(Limits { io_queues: 2, ..Limits::default() });
     let address = server.addresses()[0];
     let mut admin = Raw::greeted(address, Digests::default());
@@ -53,7 +53,7 @@ fn more_queues_than_the_limit_are_not_granted_and_cannot_be_connected() {
         if !expected.is_success() {
             assert_eq!(Culprit::from_dw0(cqe.dw0()), Culprit::QUEUE_ID);
             assert!(raw.is_closed());
-            assert_told_once(raw.local(), "Connect refused");
+            assert_logged_once(raw.local(), "Connect refused");
         }
     }
 }
@@ -75,7 +75,7 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
         io.command(rw(nvm::READ, 1, 0, 256).with_cid(cid).with_sgl(transport(256 * BLOCK)), &[]);
     }
     assert_eq!(io.terminated(), (FatalStatus::SequenceError as u16, 0));
-    assert_told_once(io.local(), "PDU out of sequence");
+    assert_logged_once(io.local(), "PDU out of sequence");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_host_that_ignores_its_credits_waits_in_its_own_queue() {
 }
 
 #[test]
-fn an_abort_in_the_middle_of_a_transfer_gives_its_memory_back() {
+fn an_abort_in_the_middle_of_a_transfer_frees_its_memory() {
     let server = null_with(Limits::default());
     let address = server.addresses()[0];
     for is_reset in [false, true] {
@@ -130,7 +130,7 @@ fn an_abort_in_the_middle_of_a_transfer_gives_its_memory_back() {
         }
         until(|| server.stats().ssds[0].memory == Bytes::ZERO);
         until(|| !about(local).is_empty());
-        assert_told_once(local, "connection ended: ");
+        assert_logged_once(local, "connection ended: ");
         drop(admin);
         until(|| server.stats().ssds[0].connections == 0);
     }
@@ -191,7 +191,7 @@ fn a_host_with_many_queues_holds_no_more_memory_than_a_host_may() {
 }
 
 #[test]
-fn who_never_reads_is_closed_although_his_keep_alive_passes() {
+fn a_host_that_never_reads_is_closed_although_it_sends_keep_alives() {
     let server = null_with(Limits { stall_timeout: Nanos::millis(300), ..Limits::default() });
     let address = server.addresses()[0];
     let (mut admin, mut io) = plain(address);
@@ -202,7 +202,7 @@ fn who_never_reads_is_closed_although_his_keep_alive_passes() {
         assert!(admin.execute(Sqe::new(admin::KEEP_ALIVE)).status().is_success());
         server.stats().ssds[0].connections == 1
     });
-    assert_told_once(io.local(), "neither read its replies nor sent its data within limits.stall_timeout");
+    assert_logged_once(io.local(), "neither read its replies nor sent its data within limits.stall_timeout");
     until(|| server.stats().ssds[0].memory == Bytes::ZERO);
 }
 
@@ -233,7 +233,7 @@ fn patient() -> Limits {
 const THIRD: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000003";
 
 #[test]
-fn writes_announced_and_never_sent_leave_the_next_host_its_memory() {
+fn writes_without_their_data_leave_memory_for_the_next_host() {
     let server = null_with(patient());
     let address = server.addresses()[0];
     let mut greedy = Vec::new();
@@ -258,7 +258,7 @@ fn writes_announced_and_never_sent_leave_the_next_host_its_memory() {
 }
 
 #[test]
-fn a_named_host_has_memory_that_no_number_of_others_takes() {
+fn a_named_host_has_memory_that_no_number_of_others_can_take() {
     log::capture();
     let device = target::config::DeviceKind::Null { size: Bytes::gib(1) };
     let config = target::config::Config::simple(device, crate::common::any_port());
@@ -288,7 +288,7 @@ fn a_named_host_has_memory_that_no_number_of_others_takes() {
 }
 
 #[test]
-fn a_write_whose_data_does_not_come_ends_its_connection_whatever_else_the_host_does() {
+fn a_write_without_its_data_ends_its_connection_whatever_else_the_host_does() {
     let server = null_with(Limits { transfer_timeout: Nanos::millis(300), ..patient() });
     let (_admin, mut io) = plain(server.addresses()[0]);
     announce(&mut io, 1);
@@ -300,12 +300,15 @@ fn a_write_whose_data_does_not_come_ends_its_connection_whatever_else_the_host_d
         ended = ended || io.next_pdu().is_none();
         ended
     });
-    assert_told_once(io.local(), "the host has not sent the data of a write within limits.transfer_timeout");
+    assert_logged_once(
+        io.local(),
+        "the host has not sent the data of a write within limits.transfer_timeout",
+    );
     until(|| server.stats().ssds[0].memory == Bytes::ZERO);
 }
 
 #[test]
-fn spoiled_data_is_not_counted_for_ever() {
+fn corrupt_data_is_not_charged_for_ever() {
     const SPOILED: u16 = 64;
     let server = null_with(Limits { memory_per_connection: Bytes::mib(1), ..patient() });
     let digests = Digests { header: false, data: true };

@@ -83,7 +83,7 @@ fn names(line: &str, name: &str) -> bool {
 
 /// Asserts that exactly one line was written about `peer`, and that it says `why`.
 #[track_caller]
-pub(super) fn assert_told_once(peer: SocketAddr, why: &str) {
+pub(super) fn assert_logged_once(peer: SocketAddr, why: &str) {
     let lines = about(peer);
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(lines[0].contains(why), "{why:?} is not in {:?}", lines[0]);
@@ -103,7 +103,7 @@ fn connect_as(address: SocketAddr, name: &[u8]) -> (Raw, Cqe) {
 }
 
 #[test]
-fn a_name_that_would_forge_a_line_is_refused_and_told_in_one_line() {
+fn a_name_that_would_forge_a_log_line_is_refused_and_logged_in_one_line() {
     let server = null_with(Limits::default());
     let address = server.addresses()[0];
     let forged = "2026-01-01T00:00:00Z  WARN forged-by-a-stranger";
@@ -114,7 +114,7 @@ fn a_name_that_would_forge_a_line_is_refused_and_told_in_one_line() {
         assert_eq!(answer.status(), Status::CONNECT_INVALID_PARAMETERS);
         assert_eq!(Culprit::from_dw0(answer.dw0()), Culprit::HOST_NQN);
         assert!(raw.is_closed());
-        assert_told_once(raw.local(), "Connect refused");
+        assert_logged_once(raw.local(), "Connect refused");
     }
     // Not a control character, but it would turn the rest of the line around.
     let (raw, answer) = connect_as(address, "nqn.\u{202e}drawkcab".as_bytes());

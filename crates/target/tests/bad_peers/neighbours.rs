@@ -167,7 +167,7 @@ fn best(rounds: &[Fared]) -> Fared {
 }
 
 #[test]
-fn good_hosts_are_served_beside_every_kind_of_bad_host() {
+fn good_hosts_are_served_next_to_every_kind_of_bad_host() {
     // Reads take 80 ms and more: what the machine is late by hardly counts.
     const SPEED_THOUSANDTHS: u32 = 1;
     const DEPTH: usize = 8;

@@ -77,7 +77,7 @@ fn log_pages_in_a_loop_are_paid_for() {
 }
 
 #[test]
-fn every_log_page_that_is_paid_for_comes() {
+fn every_log_page_that_is_paid_for_is_sent() {
     let server = null_with(Limits { reply_rate: ByteRate(1 << 40), ..Limits::default() });
     for subsystem in [target::config::DEFAULT_NQN, Nqn::DISCOVERY] {
         let mut admin = admin_queue(server.addresses()[0], subsystem, 128);

@@ -2,7 +2,7 @@
 
 use crate::OTHER;
 use crate::common::{BLOCK, HOST, rw};
-use crate::log::assert_told_once;
+use crate::log::assert_logged_once;
 use crate::null_with;
 use crate::raw::{Raw, plain};
 use nvme::pdu::Digests;
@@ -50,7 +50,7 @@ fn connect_as(address: SocketAddr, host: &str, id: HostId) -> Result<(Raw, Raw),
 }
 
 #[test]
-fn a_stranger_with_the_holders_identifier_is_refused() {
+fn a_host_with_the_holders_identifier_is_refused() {
     const EXCLUSIVE_ACCESS: u32 = 2 << 8;
     let server = null_with(Limits::default());
     let address = server.addresses()[0];
@@ -72,7 +72,7 @@ fn a_stranger_with_the_holders_identifier_is_refused() {
         assert_eq!(cqe.status(), Status::CONNECT_INVALID_PARAMETERS);
         assert_eq!(cqe.dw0(), Culprit::HOST_ID.to_dw0(), "HOSTID is named");
         assert!(thief.is_closed());
-        assert_told_once(thief.local(), "HOSTID belongs to another host NQN");
+        assert_logged_once(thief.local(), "HOSTID belongs to another host NQN");
     };
     is_refused();
     // Also while the holder is away: it is registered.
@@ -84,7 +84,7 @@ fn a_stranger_with_the_holders_identifier_is_refused() {
 }
 
 #[test]
-fn one_name_cannot_take_the_room_of_all_registrants() {
+fn one_host_cannot_use_up_all_registrants() {
     let server = null_with(Limits::default());
     let address = server.addresses()[0];
     let greedy = "nqn.2014-08.org.test:greedy-0123456789";

@@ -1,7 +1,7 @@
 //! Hosts that say nothing, too little, or too slowly.
 
 use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, until};
-use crate::log::{about, assert_told_once};
+use crate::log::{about, assert_logged_once};
 use crate::raw::{Raw, plain};
 use crate::{OTHER, null_with};
 use nvme::pdu::common::FLAG_LAST;
@@ -23,15 +23,15 @@ fn impatient() -> Limits {
 }
 
 #[test]
-fn who_says_nothing_is_closed_after_the_handshake_timeout() {
+fn a_silent_connection_is_closed_after_the_handshake_timeout() {
     let server = null_with(Limits { connect_timeout: Nanos::secs(3600), ..impatient() });
     let mut silent = Raw::open(server.addresses()[0]);
     assert!(silent.is_closed());
-    assert_told_once(silent.local(), "no ICReq came within limits.handshake_timeout");
+    assert_logged_once(silent.local(), "no ICReq arrived within limits.handshake_timeout");
 }
 
 #[test]
-fn who_might_vanish_is_watched_from_the_first_moment() {
+fn tcp_keep_alive_is_on_from_the_first_moment() {
     let server = null_with(Limits::default());
     let address = server.addresses()[0];
     let peer = Raw::greeted(address, Digests::default());
@@ -54,25 +54,25 @@ fn who_might_vanish_is_watched_from_the_first_moment() {
 }
 
 #[test]
-fn half_an_icreq_is_as_good_as_none() {
+fn half_an_icreq_counts_as_none() {
     let server = null_with(Limits { connect_timeout: Nanos::secs(3600), ..impatient() });
     let mut slow = Raw::open(server.addresses()[0]);
     let request = slow.pdu(IcReq::new(0, 0, 0), 0, &[]);
     slow.send(&request[..100]);
     assert!(slow.is_closed());
-    assert_told_once(slow.local(), "no ICReq came within limits.handshake_timeout");
+    assert_logged_once(slow.local(), "no ICReq arrived within limits.handshake_timeout");
 }
 
 #[test]
-fn who_greets_and_does_not_connect_is_closed_after_the_connect_timeout() {
+fn a_connection_without_connect_is_closed_after_the_connect_timeout() {
     let server = null_with(Limits { handshake_timeout: Nanos::secs(3600), ..impatient() });
     let mut greeted = Raw::greeted(server.addresses()[0], Digests::default());
     assert!(greeted.is_closed());
-    assert_told_once(greeted.local(), "no Connect came within limits.connect_timeout");
+    assert_logged_once(greeted.local(), "no Connect arrived within limits.connect_timeout");
 }
 
 #[test]
-fn half_a_connect_gives_its_memory_back_when_it_is_closed() {
+fn half_a_connect_frees_its_memory_when_it_is_closed() {
     let server = null_with(Limits { handshake_timeout: Nanos::secs(3600), ..impatient() });
     let address = server.addresses()[0];
     // More of them than there is memory for at once, were it not for everybody's.
@@ -87,7 +87,7 @@ fn half_a_connect_gives_its_memory_back_when_it_is_closed() {
 }
 
 #[test]
-fn a_connection_that_is_a_queue_may_be_silent_when_it_asked_for_no_keep_alive() {
+fn a_queue_without_keep_alive_may_be_silent() {
     let server = null_with(impatient());
     let (mut admin, mut io) = plain(server.addresses()[0]);
     // Somebody else meets every time-out there is meanwhile.
@@ -107,12 +107,12 @@ fn a_silent_host_with_a_keep_alive_is_closed_and_its_queues_with_it() {
     let mut admin = Raw::greeted(address, Digests::default());
     assert!(admin.connect(0, 32, CNTLID_DYNAMIC, HOST, 200).status().is_success());
     assert!(admin.is_closed());
-    assert_told_once(admin.local(), "the keep-alive time-out ran out");
+    assert_logged_once(admin.local(), "the keep-alive time-out ran out");
     assert!(about(admin.local())[0].contains(HOST), "the line names the host");
 }
 
 #[test]
-fn one_byte_at_a_time_is_slow_but_served() {
+fn one_byte_at_a_time_is_slow_but_is_served() {
     let server = null_with(Limits { stall_timeout: Nanos::secs(3600), ..Limits::default() });
     let (_admin, mut io) = plain(server.addresses()[0]);
     let sgl = Sgl::InCapsule { offset: 0, length: BLOCK as u32 };
@@ -130,7 +130,7 @@ fn one_byte_at_a_time_is_slow_but_served() {
 }
 
 #[test]
-fn data_that_trickles_does_not_hold_memory_for_ever() {
+fn slowly_sent_data_does_not_hold_memory_for_ever() {
     let server = null_with(impatient());
     let address = server.addresses()[0];
     let (_admin, mut io) = plain(address);
@@ -150,5 +150,5 @@ fn data_that_trickles_does_not_hold_memory_for_ever() {
         server.stats().ssds[0].memory == Bytes::ZERO
     });
     assert!(io.is_closed());
-    assert_told_once(io.local(), "neither read its replies nor sent its data within limits.stall_timeout");
+    assert_logged_once(io.local(), "neither read its replies nor sent its data within limits.stall_timeout");
 }

@@ -66,7 +66,7 @@ fn a_named_host_gets_in_through_any_number_of_discovery_controllers() {
 }
 
 #[test]
-fn strangers_take_no_place_of_a_named_host() {
+fn unnamed_hosts_take_no_connection_of_a_named_host() {
     let limits = Limits { connections: 64, ..Limits::default() };
     let server = serving(null(), limits, AllowedHosts::Any, &[HOST]);
     let address = server.addresses()[0];
@@ -89,7 +89,7 @@ fn strangers_take_no_place_of_a_named_host() {
 }
 
 #[test]
-fn an_address_is_a_bounded_number_of_hosts() {
+fn an_address_has_a_bounded_number_of_hosts() {
     let server =
         serving(null(), Limits { hosts_per_address: 4, ..Limits::default() }, AllowedHosts::Any, &[]);
     let address = server.addresses()[0];

@@ -1,7 +1,7 @@
 //! Hosts that break the protocol: the right last word, or the right status, and one line of the log.
 
 use crate::common::{BLOCK, HOST, pattern, rw};
-use crate::log::{about, assert_told_once};
+use crate::log::{about, assert_logged_once};
 use crate::null_with;
 use crate::raw::{Raw, plain};
 use nvme::pdu::common::{FLAG_LAST, OFFSET_PLEN, OFFSET_TYPE};
@@ -32,12 +32,12 @@ fn in_capsule(length: usize) -> Sgl {
 }
 
 #[test]
-fn nonsense_instead_of_an_icreq_is_told_where_it_is_wrong() {
+fn nonsense_instead_of_an_icreq_gets_the_offset_of_the_error() {
     let (_server, address) = address();
     let mut browser = Raw::open(address);
     browser.send(b"GET / HTTP/1.1\r\n\r\n");
     assert_eq!(browser.terminated(), (INVALID_FIELD, OFFSET_TYPE));
-    assert_told_once(browser.local(), "invalid PDU header field at byte 0");
+    assert_logged_once(browser.local(), "invalid PDU header field at byte 0");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn an_unknown_version_of_the_protocol_is_unsupported() {
     request[8] = 1;
     raw.send(&request);
     assert_eq!(raw.terminated(), (UNSUPPORTED, ic::OFFSET_PFV));
-    assert_told_once(raw.local(), "unsupported parameter at byte 8");
+    assert_logged_once(raw.local(), "unsupported parameter at byte 8");
 }
 
 #[test]
@@ -57,11 +57,11 @@ fn a_command_before_the_handshake_is_out_of_sequence() {
     let mut raw = Raw::open(address);
     raw.command(rw(nvm::READ, 1, 0, 1).with_sgl(Sgl::Transport { length: 4096 }), &[]);
     assert_eq!(raw.terminated(), (SEQUENCE_ERROR, 0));
-    assert_told_once(raw.local(), "PDU out of sequence");
+    assert_logged_once(raw.local(), "PDU out of sequence");
 }
 
 #[test]
-fn a_plen_beyond_what_a_capsule_may_hold_ends_the_connection_before_its_data_comes() {
+fn a_plen_larger_than_a_capsule_may_be_ends_the_connection_before_its_data_arrives() {
     let (_server, address) = address();
     let strangers = Raw::greeted(address, Digests::default());
     let (_admin, queue) = plain(address);
@@ -76,11 +76,11 @@ fn for_plen(raw: &mut Raw, plen: u32) {
     capsule[OFFSET_PLEN as usize..][..4].copy_from_slice(&plen.to_le_bytes());
     raw.send(&capsule[..CommonHeader::SIZE]);
     assert_eq!(raw.terminated(), (INVALID_FIELD, OFFSET_PLEN));
-    assert_told_once(raw.local(), "invalid PDU header field at byte 4");
+    assert_logged_once(raw.local(), "invalid PDU header field at byte 4");
 }
 
 #[test]
-fn a_spoiled_header_digest_ends_the_connection() {
+fn a_wrong_header_digest_ends_the_connection() {
     let (_server, address) = address();
     let (_admin, mut io) = Raw::controller(address, HOST, DIGESTS, 128);
     let mut capsule = io.pdu(CapsuleCmd::new(Sqe::new(nvm::FLUSH).with_nsid(1)), 0, &[]);
@@ -88,12 +88,12 @@ fn a_spoiled_header_digest_ends_the_connection() {
     let digest = u32::from_le_bytes(capsule[72..76].try_into().expect("four bytes"));
     io.send(&capsule);
     assert_eq!(io.terminated(), (HEADER_DIGEST, digest));
-    assert_told_once(io.local(), "header digest");
+    assert_logged_once(io.local(), "header digest");
     assert!(about(io.local())[0].contains(HOST), "the line names the host");
 }
 
 #[test]
-fn a_spoiled_data_digest_fails_the_command_and_the_next_one_passes() {
+fn a_wrong_data_digest_fails_the_command_and_the_next_one_succeeds() {
     let (_server, address) = address();
     let (_admin, mut io) = Raw::controller(address, HOST, DIGESTS, 128);
     let write = |cid| CapsuleCmd::new(rw(nvm::WRITE, 1, 0, 1).with_cid(cid).with_sgl(in_capsule(BLOCK)));
@@ -104,11 +104,11 @@ fn a_spoiled_data_digest_fails_the_command_and_the_next_one_passes() {
     let whole = io.pdu(write(2), 0, &pattern(1, BLOCK));
     io.send(&whole);
     assert_eq!(io.response().status(), Status::SUCCESS);
-    assert_told_once(io.local(), "the transport refused a command");
+    assert_logged_once(io.local(), "the transport refused a command");
 }
 
 #[test]
-fn spoiled_data_without_end_is_ten_lines_at_most() {
+fn corrupt_data_without_end_causes_at_most_ten_log_lines() {
     let (_server, address) = address();
     let (_admin, mut io) = Raw::controller(address, HOST, DIGESTS, 128);
     for cid in 0..500 {
@@ -124,7 +124,7 @@ fn spoiled_data_without_end_is_ten_lines_at_most() {
 }
 
 #[test]
-fn an_identifier_in_use_is_a_conflict_and_the_first_command_lives_on() {
+fn an_identifier_in_use_is_a_conflict_and_the_first_command_continues() {
     let (_server, address) = address();
     let (_admin, mut io) = plain(address);
     let length = 2 * BLOCK as u32;
@@ -136,11 +136,11 @@ fn an_identifier_in_use_is_a_conflict_and_the_first_command_lives_on() {
     let data = io.pdu(H2cData::new(9, ttag, 0, length), FLAG_LAST, &pattern(1, 2 * BLOCK));
     io.send(&data);
     assert_eq!(io.response().status(), Status::SUCCESS);
-    assert_told_once(io.local(), "the transport refused a command");
+    assert_logged_once(io.local(), "the transport refused a command");
 }
 
 #[test]
-fn an_event_request_is_given_up_when_its_identifier_comes_again() {
+fn an_event_request_is_dropped_when_its_identifier_is_reused() {
     let (_server, address) = address();
     let (mut admin, _io) = plain(address);
     admin.command(Sqe::new(admin::ASYNC_EVENT_REQUEST).with_cid(3), &[]);
@@ -154,7 +154,7 @@ fn an_event_request_is_given_up_when_its_identifier_comes_again() {
 }
 
 #[test]
-fn event_requests_that_a_reset_took_back_leave_room_in_the_queue() {
+fn event_requests_that_a_reset_cancelled_leave_room_in_the_queue() {
     let (_server, address) = address();
     let (mut admin, _io) = plain(address);
     let set = |cc| Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, cc, 0, 0, 0]);
@@ -171,13 +171,13 @@ fn event_requests_that_a_reset_took_back_leave_room_in_the_queue() {
 }
 
 #[test]
-fn data_that_nobody_asked_for_ends_the_connection() {
+fn unrequested_data_ends_the_connection() {
     let (_server, address) = address();
     let (mut admin, mut io) = plain(address);
     let data = io.pdu(H2cData::new(1, 77, 0, BLOCK as u32), FLAG_LAST, &[0; BLOCK]);
     io.send(&data);
     assert_eq!(io.terminated(), (INVALID_FIELD, OFFSET_TTAG));
-    assert_told_once(io.local(), "invalid PDU header field at byte 10");
+    assert_logged_once(io.local(), "invalid PDU header field at byte 10");
     let keep_alive = Sqe::new(admin::KEEP_ALIVE);
     assert_eq!(admin.execute(keep_alive).status(), Status::SUCCESS, "the controller lives on");
 }
@@ -195,7 +195,7 @@ fn io_before_connect_is_out_of_sequence_and_closed() {
         raw.command(sqe, &[]);
         assert_eq!(raw.response().status(), Status::COMMAND_SEQUENCE_ERROR);
         assert!(raw.is_closed());
-        assert_told_once(raw.local(), "the first command of a connection must be a Connect");
+        assert_logged_once(raw.local(), "the first command of a connection must be a Connect");
     }
 }
 
@@ -207,7 +207,7 @@ fn a_command_that_does_not_wait_for_connect_ends_the_connection() {
     both.extend(raw.pdu(CapsuleCmd::new(Sqe::new(admin::KEEP_ALIVE).with_cid(1)), 0, &[]));
     raw.send(&both);
     assert!(raw.is_closed());
-    assert_told_once(raw.local(), "the host sent commands before Connect was answered");
+    assert_logged_once(raw.local(), "the host sent commands before Connect was answered");
 }
 
 #[test]
@@ -218,5 +218,5 @@ fn a_host_that_ends_the_connection_by_itself_is_not_answered() {
     let term = nvme::pdu::term::TermReqImage::new(nvme::pdu::End::Host, violation, &[]);
     io.send(term.bytes().as_bytes());
     assert!(io.next_pdu().is_none());
-    assert_told_once(io.local(), "the peer ended the connection: fatal error status 0x2");
+    assert_logged_once(io.local(), "the peer ended the connection: fatal error status 0x2");
 }
