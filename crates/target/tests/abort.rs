@@ -1,4 +1,4 @@
-//! Abort over real sockets: what has not reached a device is taken back, and the answer says what happened.
+//! Abort over real sockets: a command that has not reached a device is aborted, and the answer says what happened.
 
 mod common;
 
@@ -10,7 +10,7 @@ use target::ServerHandle;
 use target::config::{BackendChoice, FaultConfig, FaultKind, FaultOp, FaultRelease, PolicyKind};
 use units::Bytes;
 
-/// Reads of the SSD hang, until it was given so many IOs.
+/// Reads of the SSD hang until it got this many IOs.
 const RELEASE_AT: u64 = 100_000;
 
 /// Two SSDs, the first of which never answers a read. Namespace 1 of `NEAR`, and namespace 2 of `FAR`, are on it.
@@ -24,7 +24,7 @@ fn serve() -> ServerHandle {
     start(config)
 }
 
-/// Aborts a command of the IO queue; whether it was aborted, as dword 0 has it.
+/// Aborts a command of the IO queue. Returns whether it was aborted (dword 0).
 fn abort(client: &mut Client, cid: u16) -> bool {
     let dword = u32::from(cid) << 16 | 1;
     let sqe = Sqe::new(admin::ABORT).with_cdw10_15([dword, 0, 0, 0, 0, 0]);
@@ -35,12 +35,12 @@ fn abort(client: &mut Client, cid: u16) -> bool {
 }
 
 fn read(client: &mut Client, nsid: u32, lba: u64) -> u16 {
-    // A slot's worth: few of them fill the device.
+    // As large as a slot, so a few of them fill the device.
     let length = 32 * BLOCK;
     client.io.submit(rw(nvm::READ, nsid, lba, 32), Transfer::FromController(vec![0; length], length as u32))
 }
 
-/// Some reads hang on the device, the rest are queued: those, and only those, are aborted.
+/// Some reads hang on the device, the others are queued. Only the queued ones are aborted.
 #[test]
 fn a_queued_io_is_aborted_and_one_on_the_device_is_not() {
     for (subsystem, nsid) in [(None, 1), (Some(FAR), 2)] {
@@ -69,24 +69,24 @@ fn a_queued_io_is_aborted_and_one_on_the_device_is_not() {
     }
 }
 
-/// A write whose data has not come is never executed.
+/// A write whose data has not arrived is never executed.
 #[test]
 fn a_write_without_its_data_is_aborted() {
     let server = serve();
     let options = Options { in_capsule_max: 0, ..Options::default() };
     let mut client = Client::with(server.addresses()[0], &options);
-    // The client sends the data when it reads the R2T, and it reads nothing before it waits for the answer of the Abort.
+    // The client sends the data when it reads the R2T. It reads nothing before it waits for the answer to Abort.
     let cid =
         client.io.submit(rw(nvm::WRITE, 1, 5, 1), Transfer::ToController(pattern(1, BLOCK), BLOCK as u32));
     let is_aborted = abort(&mut client, cid);
     let (cqe, _) = client.io.next().expect("an answer");
     assert_eq!((cqe.cid(), is_aborted), (cid, cqe.status() == Status::ABORT_REQUESTED));
-    // Another time, and the connection took no harm.
+    // The connection still works: the next write succeeds.
     assert_eq!(client.write(1, 5, &pattern(2, BLOCK)), Status::SUCCESS);
     until(|| server.stats().ssds[0].memory == Bytes::ZERO);
 }
 
-/// Nobody aborts what is another host's, nor another controller's.
+/// A host cannot abort commands of another host or controller.
 #[test]
 fn an_abort_reaches_only_queues_of_its_own_controller() {
     let server = serve();

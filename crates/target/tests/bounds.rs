@@ -1,4 +1,4 @@
-//! What one host cannot do to the others: memory, connections, time.
+//! Limits on what one host takes from others: memory, connections, time.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn a_host_that_never_reads_holds_only_its_memory_and_is_dropped() {
             deaf.io.submit(rw(nvm::READ, 1, 0, 256), transfer);
         }
         let mut other = Client::connect(address);
-        // The deaf one is dropped in the end; until then it never holds more than its budget, and the other is served.
+        // The host that never reads is dropped in the end. Until then it holds at most its memory, and the other host is served.
         until(|| {
             assert_eq!(other.write(1, 0, &pattern(1, 64 * BLOCK)), Status::SUCCESS);
             let ssd = &server.stats().ssds[0];
@@ -55,7 +55,7 @@ fn writes_beyond_the_memory_wait_their_turn() {
             Limits { memory: Bytes::mib(4), memory_per_connection: Bytes::mib(1), ..Limits::default() };
         let server = start(Config { limits, backend, ..Config::simple(null(), any_port()) });
         let address = server.addresses()[0];
-        // A host that was asked for data and does not send it would rightly hold up the others: each has its own thread.
+        // Each host has its own thread, because the target waits for a host whose data it has requested.
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| write_large_and_small(&mut Client::connect(address)));
@@ -85,7 +85,7 @@ fn a_connect_beyond_the_limit_is_refused() {
     let refused = Client::try_with(address, &Options::default()).err();
     assert_eq!(refused, Some(Status::CONNECT_CONTROLLER_BUSY), "worth another try later");
     drop(client);
-    // As soon as the target has noticed that two have gone, there is room again.
+    // When the target has noticed that two hosts are gone, others can connect.
     until(|| Client::try_with(address, &Options::default()).is_ok());
 }
 
@@ -109,7 +109,7 @@ fn nonsense_ends_a_connection_and_nothing_else() {
                 1 => Client::connect(address).io.into_stream(),
                 _ => Client::connect(address).admin.into_stream(),
             };
-            // The target may have closed it before all is written.
+            // The target may close the connection before everything is written.
             let _ = stream.write_all(&pattern(seed, 4096));
             let mut rest = Vec::new();
             let _ = stream.read_to_end(&mut rest);

@@ -27,7 +27,7 @@ fn copy(client: &mut Client, to: u64, sources: &[(u64, u32)]) -> Cqe {
     client.io.command(command.to_sqe(1), Transfer::ToController(data, length)).0
 }
 
-/// 100 + 3 + 1 blocks, in pieces, some of them shorter than a piece.
+/// 100 + 3 + 1 blocks, copied in pieces. Some ranges are shorter than a piece.
 fn exercise(client: &mut Client) {
     assert_eq!(client.write(1, 0, &pattern(1, 120 * BLOCK)), Status::SUCCESS);
     assert_eq!(client.write(1, 499, &pattern(2, 110 * BLOCK)), Status::SUCCESS);
@@ -85,7 +85,7 @@ fn a_copy_that_fails_says_which_range() {
     until(|| server.stats().ssds[0].memory == Bytes::ZERO);
 }
 
-/// The tenant is charged for reading and for writing what it copies: no less than for writing it twice.
+/// The tenant is charged for reading and for writing: at least as much as for writing twice.
 #[test]
 fn a_copy_is_charged_its_cost() {
     let server = start(Config::simple(emulated(), any_port()));

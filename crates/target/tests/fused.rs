@@ -1,4 +1,4 @@
-//! Compare and Write over real sockets: a lock on a disk that several hosts share, whichever SSD's thread they are at home on.
+//! Compare and Write over real sockets: a lock on a disk that several hosts share, on any SSD's thread.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn client(address: SocketAddr, subsystem: &str, host: &'static str, in_capsule_m
     Client::with(address, &options)
 }
 
-/// Sends a pair without waiting: the identifiers of its halves.
+/// Sends a pair without waiting. Returns the identifiers of both halves.
 fn submit(client: &mut Client, nsid: u32, lba: u64, expected: &[u8], written: &[u8]) -> [u16; 2] {
     [(nvm::COMPARE, 0x41, expected), (nvm::WRITE, 0x42, written)].map(|(opcode, flags, data)| {
         let sqe = rw(opcode, nsid, lba, 1).with_flags(flags);
@@ -68,7 +68,7 @@ fn a_block_is_written_only_if_it_is_as_expected() {
                 let refused = compare_and_write(&mut client, nsid, lba, &block(0), &block(8));
                 assert_eq!(refused, [Status::COMPARE_FAILURE, Status::FAILED_FUSED], "{subsystem}");
                 assert_eq!(client.read(nsid, lba, 1).map(|read| value(&read)), Ok(7));
-                // Refused before the device: the memory comes back all the same.
+                // Refused before it reaches the device. Its memory is freed, too.
                 let beyond = compare_and_write(&mut client, nsid, 1 << 40, &block(0), &block(8));
                 assert_eq!(beyond, [Status::LBA_OUT_OF_RANGE, Status::FAILED_FUSED]);
             }
@@ -124,9 +124,8 @@ fn a_device_error_is_reported_for_the_half_that_failed() {
     assert_eq!(unwritten, [Status::SUCCESS, Status::WRITE_FAULT]);
 }
 
-/// Hosts of both subsystems count one up, each in the block of its namespace, from four queues each with eight attempts
-/// outstanding, while others write the block beside. Were two attempts ever between each other's compare and write, a count
-/// would be lost.
+/// Hosts of both subsystems increment a counter in a block, from four queues each, with eight attempts outstanding; others write the
+/// next block. If the compare and write of two attempts ever interleaved, a count would be lost.
 #[test]
 fn no_count_is_lost_between_hosts_queues_and_threads() {
     const QUEUES: u64 = 4;
@@ -143,7 +142,7 @@ fn no_count_is_lost_between_hosts_queues_and_threads() {
                     let mut done = 0;
                     let mut seen = 0;
                     while done < COUNTS {
-                        // All of them expect the same: at most one can get it.
+                        // All attempts expect the same value: at most one can succeed.
                         let pairs: Vec<[u16; 2]> = (0..DEPTH)
                             .map(|_| submit(&mut client, nsid, 9, &block(seen), &block(seen + 1)))
                             .collect();
@@ -175,7 +174,7 @@ fn no_count_is_lost_between_hosts_queues_and_threads() {
     }
 }
 
-/// A connection that goes with pairs under way leaves nothing behind.
+/// A connection that ends with outstanding pairs leaves nothing behind.
 #[test]
 fn outstanding_pairs_end_with_their_connection() {
     let server = serve(BackendChoice::Auto, Vec::new());
@@ -186,7 +185,7 @@ fn outstanding_pairs_end_with_their_connection() {
             for lba in 0..40 {
                 submit(&mut client, nsid, lba % 3, &block(0), &block(0));
             }
-            // And one first half by itself.
+            // And one first half alone.
             client.io.submit(
                 rw(nvm::COMPARE, nsid, 0, 1).with_flags(0x41),
                 Transfer::ToController(block(0), BLOCK as u32),

@@ -1,4 +1,4 @@
-//! What hosts agree upon with the target beyond IO: credits, keep-alive, reservations.
+//! Credits, keep-alive and reservations between host and target.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn completions_carry_credits_for_hosts_that_asked() {
         assert!(read_one(&mut credited).dw0() > 0);
         assert_eq!(read_one(&mut plain).dw0(), 0);
     }
-    // What a command that failed has there is its own.
+    // A failed command uses these bits for something else.
     let data = pattern(1, BLOCK);
     let transfer = Transfer::ToController(data, BLOCK as u32);
     let (cqe, _) = credited.io.command(rw(nvm::COMPARE, 1, 0, 1), transfer);
@@ -62,7 +62,7 @@ fn a_silent_host_is_disconnected_after_its_keep_alive_timeout() {
     read_one(&mut other);
 }
 
-/// Acquires, preempts or registers: `action` and reservation type in dword 10, two keys.
+/// A reservation command: `action` and reservation type in dword 10, two keys.
 fn reserve(client: &mut Client, opcode: u8, dword10: u32, keys: [u64; 2]) -> Status {
     let data: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
     let sqe = Sqe::new(opcode).with_nsid(1).with_cdw10_15([dword10, 0, 0, 0, 0, 0]);

@@ -15,7 +15,7 @@ fn emulated() -> DeviceKind {
     DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) })
 }
 
-/// Everything there is to do with a namespace whose contents last.
+/// Every command on a namespace that keeps its contents.
 fn exercise(client: &mut Client, nsid: u32) {
     for (lba, blocks) in [(0, 1), (7, 2), (100, 32), (1000, 256)] {
         let data = pattern(lba, blocks * BLOCK);
@@ -49,7 +49,7 @@ fn an_emulated_ssd_keeps_what_is_written() {
     }
 }
 
-/// Counted on the SSD's clock: if the limit ran on that, 20 reads at 40 IOPS would take half a second of it.
+/// Measured on the SSD's clock: if the limit used that clock, 20 reads at 40 IOPS would take half a second of it.
 #[test]
 fn a_limit_is_in_real_time_even_for_a_slowed_down_ssd() {
     let speed = Speed::from_thousandths(50).expect("above zero");

@@ -1,4 +1,4 @@
-//! Starting, ending, starting again.
+//! Start, shutdown, restart.
 
 mod common;
 
@@ -12,10 +12,10 @@ use target::config::{Backing, Config, DeviceKind, EmulatedConfig, PolicyKind, Sp
 use target::{DeviceError, Server, Shutdown, StartError};
 use units::Bytes;
 
-/// Long enough for anything that ends at all.
+/// Long enough for everything that ends.
 const AMPLE: Duration = Duration::from_secs(60);
 
-/// A file that is not there yet, in a folder that goes with the value.
+/// A path without a file, in a folder that is removed with the value.
 struct Scratch(PathBuf);
 
 impl Scratch {

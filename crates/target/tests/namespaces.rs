@@ -1,4 +1,4 @@
-//! Several subsystems over several devices: who sees what, and who is let in.
+//! Several subsystems on several devices: what each host sees, and which hosts may connect.
 
 mod common;
 
@@ -162,7 +162,7 @@ fn identifiers(client: &mut Client, nsid: u32) -> ([u8; 16], [u8; 8], [u8; 16]) 
     (nguid, eui64, ids.uuid.expect("a UUID"))
 }
 
-/// ESXi sees no namespace that has neither NGUID nor EUI64.
+/// ESXi ignores namespaces without NGUID and EUI64.
 #[test]
 fn every_namespace_has_its_own_identifiers_also_after_a_restart() {
     let all = || {

@@ -1,4 +1,4 @@
-//! Another configuration while hosts are at work: what they see, what they keep, what is refused.
+//! Reload under load: what hosts see, what they keep, what is refused.
 
 mod common;
 
@@ -17,7 +17,7 @@ use target::config::{
 use target::{Change, ReloadError, ServerHandle, Shutdown, Subject};
 use units::{Bytes, Nanos};
 
-/// Long enough for anything that ends at all.
+/// Long enough for everything that ends.
 const AMPLE: Duration = Duration::from_secs(60);
 const ONE: &str = "nqn.2025-01.io.example:one";
 const TWO: &str = "nqn.2025-01.io.example:two";
@@ -59,7 +59,7 @@ fn subjects(changes: &[Change]) -> Vec<(Subject, String)> {
     changes.iter().map(|change| (change.subject, change.name.clone())).collect()
 }
 
-/// Asks to be told of events of a kind, once.
+/// Asks for one event notification of a kind.
 fn listen_for(queue: &mut Queue, kind: EventKind) {
     let dwords = [u32::from(feature::ASYNC_EVENT_CONFIGURATION), kind.configuration_bit(), 0, 0, 0, 0];
     let set = Sqe::new(admin::SET_FEATURES).with_cdw10_15(dwords);
@@ -67,7 +67,7 @@ fn listen_for(queue: &mut Queue, kind: EventKind) {
     queue.submit(Sqe::new(admin::ASYNC_EVENT_REQUEST), Transfer::None);
 }
 
-/// Waits for the event, reads the log page that it names, and listens again.
+/// Waits for the event, reads the log page that it names, and asks for the next one.
 fn told(queue: &mut Queue, kind: EventKind) -> Vec<u8> {
     let (cqe, _) = queue.next().expect("an event");
     assert_eq!(cqe.dw0(), kind.to_dw0());
@@ -81,7 +81,7 @@ fn told(queue: &mut Queue, kind: EventKind) -> Vec<u8> {
 
 /// Numbers of the namespaces that a host sees.
 fn active(client: &mut Client) -> Vec<u32> {
-    // An outstanding event request must not be taken for the answer.
+    // The answer must not be mistaken for that of an outstanding event request.
     let list = client.identify(0x02, 0);
     let number = |word: &[u8]| u32::from_le_bytes(word.try_into().expect("four bytes"));
     list.chunks(4).map(number).take_while(|&nsid| nsid != 0).collect()
@@ -182,7 +182,7 @@ fn a_refused_configuration_changes_nothing() {
 #[test]
 fn blocks_change_hands_without_a_stray_write() {
     const WRITES: usize = 120;
-    // A slow SSD, and a limit that leaves most of the writes waiting.
+    // A slow SSD and a limit, so that most writes wait.
     let mut now = config(emulated(20));
     now.tenants = vec![TenantConfig { limit_iops: Some(100), ..TenantConfig::equal(HOST) }];
     now.subsystems[0].namespaces.push(part(2, "a", 64, 64));
@@ -271,7 +271,7 @@ fn devices_and_subsystems_come_and_go_under_load() {
             let stored = std::fs::read(&image).expect("readable");
             assert!(stored[5 * BLOCK..][..64 * BLOCK] == pattern(round * 10 + 1, 64 * BLOCK), "in the file");
         }
-        load.join().expect("IO on what stays is never disturbed");
+        load.join().expect("IO on what stays always succeeds");
         assert_eq!(server.shutdown(AMPLE), Shutdown::Complete);
         let _ = std::fs::remove_dir_all(&folder);
     }
@@ -369,7 +369,7 @@ fn a_new_limit_applies_to_a_connected_host() {
         began.elapsed()
     };
     read_all();
-    // On the device's clock, which runs a hundred times as fast: 100 reads take 50 ms at the very least.
+    // On the device's clock, which is a hundred times as fast, 100 reads take at least 50 ms.
     let limited = TenantConfig { limit_iops: Some(10), ..TenantConfig::equal(HOST) };
     now.tenants = vec![limited];
     assert_eq!(subjects(&reload(&mut server, &now)), [(Subject::Tenant, HOST.to_owned())]);
@@ -402,7 +402,7 @@ fn a_device_that_does_not_answer_delays_only_what_is_new() {
     let error = server.reload(now.clone(), Duration::ZERO).expect_err("the read is under way");
     assert!(matches!(&error, ReloadError::Stuck { what, .. } if what.contains("namespace 2")), "{error}");
     assert_eq!(active(&mut host), [1]);
-    // Going back is no way out either, as long as the read may be under way.
+    // Going back to the old configuration is also refused while the read may be in progress.
     assert!(matches!(server.reload(before, Duration::ZERO), Err(ReloadError::Stuck { .. })));
     reload(&mut server, &now);
     assert_eq!(active(&mut host), [1, 3]);

@@ -1,7 +1,6 @@
-//! Reservations that persist: what the state directory has after a restart, and what happens when it does not serve.
+//! Persistent reservations: what is there after a restart, and what happens when the state directory cannot be written.
 //!
-//! That a target which is killed outright finds them again, is tested with processes of their own
-//! (`crates/gimbal/tests/reservations.rs`).
+//! `crates/gimbal/tests/reservations.rs` tests with a process that is killed.
 
 mod common;
 
@@ -17,13 +16,13 @@ use target::{Server, ServerHandle, Shutdown};
 use units::Bytes;
 
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
-/// CPTPL, as Linux's own call has it.
+/// CPTPL, as Linux sets it.
 const PERSIST: u32 = 3 << 30;
 const WRITE_EXCLUSIVE: u32 = 1 << 8;
-/// Longer than anything here takes.
+/// Longer than any step of these tests.
 const AMPLE: Duration = Duration::from_secs(120);
 
-/// A state directory that is gone with the test.
+/// A state directory that is removed after the test.
 struct State(PathBuf);
 
 impl State {
@@ -89,7 +88,7 @@ fn other(server: &ServerHandle) -> Client {
     Client::with(server.addresses()[0], &Options { host: OTHER, ..Options::default() })
 }
 
-/// The holder registers with key 7 and holds a reservation that keeps others from writing.
+/// The holder registers with key 7 and acquires a reservation that forbids others to write.
 fn hold(server: &ServerHandle) -> Client {
     let mut client = holder(server);
     assert_eq!(reserve(&mut client, nvm::RESERVATION_REGISTER, PERSIST, [0, 7]), Status::SUCCESS);
@@ -118,7 +117,7 @@ fn only_persistent_reservations_survive_a_restart() {
     assert_eq!(stranger.write(1, 0, &pattern(1, BLOCK)), Status::RESERVATION_CONFLICT);
     let mut holder = holder(&server);
     assert_eq!(holder.write(1, 0, &pattern(1, BLOCK)), Status::SUCCESS);
-    // From now on they do not persist (CPTPL 10b), although they go on.
+    // From now on they are not persistent (CPTPL 10b), but still in force.
     assert_eq!(reserve(&mut holder, nvm::RESERVATION_REGISTER, 2 << 30, [0, 7]), Status::SUCCESS);
     assert_eq!(stranger.write(1, 0, &pattern(1, BLOCK)), Status::RESERVATION_CONFLICT);
     assert_eq!(server.shutdown(AMPLE), Shutdown::Complete);
@@ -133,7 +132,7 @@ fn a_directory_that_cannot_be_written_fails_the_command_and_changes_nothing() {
     let server = state.serve();
     let mut client = hold(&server);
     let before = report(&mut client);
-    // The disk is gone, or full, or was mounted over.
+    // The disk is gone, or full, or hidden by a mount.
     let (directory, away) = (state.0.join("reservations"), state.0.join("away"));
     fs::rename(&directory, &away).expect("both are in the same folder");
     assert_eq!(
@@ -177,7 +176,7 @@ fn two_targets_do_not_share_a_namespaces_reservations() {
     hold(&server);
     let said = refusal(state.config());
     assert!(said.contains("another target uses"), "{said}");
-    // Another subsystem is another matter.
+    // Another subsystem has its own file.
     let mut config = state.config();
     config.subsystems[0].nqn = "nqn.2025-01.io.gimbal:other".to_owned();
     let _beside = start(config);
@@ -219,7 +218,7 @@ fn every_command_that_changes_reservations_is_answered_before_the_target_ends() 
         let sqe = Sqe::new(nvm::RESERVATION_REGISTER).with_nsid(1).with_cdw10_15([PERSIST, 0, 0, 0, 0, 0]);
         client.io.submit(sqe, Transfer::ToController(data, 16));
     }
-    // A round trip on the same connection: its command has come.
+    // A round trip on the same connection: the command has arrived.
     for client in &mut clients {
         let features = Sqe::new(admin::GET_FEATURES).with_nsid(1).with_cdw10_15([0x83, 0, 0, 0, 0, 0]);
         client.admin.command(features, Transfer::None);

@@ -1,6 +1,6 @@
-//! Thin provisioning as hosts are told of it: NSFEAT bit 0, and NUSE that follows writes and deallocations.
+//! Thin provisioning as hosts see it: NSFEAT bit 0, and NUSE that follows writes and deallocations.
 //!
-//! The figure is counted about once a second, so the tests wait until it is what it has to be.
+//! The target counts about once a second, so the tests wait until the count is right.
 
 mod common;
 
@@ -18,7 +18,7 @@ const SIZE: u64 = 16 * MIB;
 /// Blocks of a MiB.
 const BLOCKS: u64 = MIB / BLOCK as u64;
 
-/// A path whose file is gone with the value.
+/// A path whose file is removed with the value.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -95,7 +95,7 @@ fn a_fully_allocated_file_is_thin_only_after_a_deallocation() {
     await_use(&mut client, 1, SIZE, 12..=13);
 }
 
-/// Two namespaces of one file, and one in the memory of a modelled SSD whose thread is another than the connection's.
+/// Two namespaces of one file, and one of a modelled SSD on another thread than the connection.
 #[test]
 fn each_namespace_counts_its_own_blocks_on_any_ssd() {
     let scratch = Scratch::new("parts");

@@ -1,6 +1,6 @@
-//! Connections that another thread carries than that of their SSD: everything that is promised about IOs holds for them as well.
+//! Connections on another thread than their SSD: all promises about IOs hold for them, too.
 //!
-//! Each target has one thread more than SSDs. The first IO queue stays with its SSD (`near`), the next goes to the other thread (`far`).
+//! Each target has one thread more than SSDs. The first IO queue is on its SSD's thread (`near`), the next one on the other thread (`far`).
 
 mod common;
 
@@ -18,11 +18,11 @@ use target::{ServerHandle, Shutdown};
 use units::Bytes;
 
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
-/// The host that the SSD's own thread carries: another one, as a host waits for what it has left on an SSD.
+/// The host on the SSD's own thread. It is a second host, because a host waits for its earlier writes on an SSD.
 const NEAR_HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000003";
-/// Longer than anything here takes.
+/// Longer than any step of these tests.
 const AMPLE: Duration = Duration::from_secs(120);
-/// IOs after which the SSD lets go of what hangs.
+/// After this many IOs the SSD completes the hanging ones.
 const RELEASE_AT: u64 = 1000;
 
 /// One SSD, much faster than real ones, and two threads.
@@ -35,12 +35,12 @@ fn config(faults: Vec<FaultConfig>) -> Config {
     config
 }
 
-/// IOs of one kind that hang until many others came.
+/// A fault: IOs of one kind hang until the SSD got many others.
 fn hang(op: FaultOp, count: Option<u64>) -> FaultConfig {
     FaultConfig { op, count, ..FaultConfig::new(FaultKind::Hang(FaultRelease::AtIo(RELEASE_AT))) }
 }
 
-/// A target, a host that its SSD's thread carries, and one that the other thread carries.
+/// A target, a host on its SSD's thread, and a host on the other thread.
 fn serve(config: Config, options: &Options) -> (ServerHandle, Client, Client) {
     let server = start(config);
     let near = Client::with(server.addresses()[0], &Options { host: NEAR_HOST, ..Options::default() });
@@ -50,7 +50,7 @@ fn serve(config: Config, options: &Options) -> (ServerHandle, Client, Client) {
     (server, near, far)
 }
 
-/// Connections that the other thread carries.
+/// The number of connections on the other thread.
 fn carried(server: &ServerHandle) -> usize {
     server.stats().threads[0].connections
 }
@@ -61,7 +61,7 @@ fn is_at_rest(server: &ServerHandle) -> bool {
     (ssd.queued, ssd.in_flight, ssd.memory, thread.memory) == (0, 0, Bytes::ZERO, Bytes::ZERO)
 }
 
-/// Commands of `near` until the SSD has let go of what hangs.
+/// Sends commands of `near` until the SSD has completed the hanging IOs.
 fn release(near: &mut Client, mut submit: impl FnMut(&mut Queue, u64)) {
     for _ in 0..RELEASE_AT / 50 {
         (0..50).for_each(|index| submit(&mut near.io, index));
@@ -142,7 +142,7 @@ fn an_abort_reaches_a_queue_on_another_thread() {
 fn a_write_on_another_thread_is_aborted_before_its_data_arrives() {
     let options = Options { in_capsule_max: 0, ..Options::default() };
     let (server, _near, mut far) = serve(config(Vec::new()), &options);
-    // The client sends the data when it reads the R2T, and it reads nothing before it waits for the answer of the Abort.
+    // The client sends the data when it reads the R2T. It reads nothing before it waits for the answer to Abort.
     let data = Transfer::ToController(pattern(1, BLOCK), BLOCK as u32);
     let cid = far.io.submit(rw(nvm::WRITE, 1, 5, 1), data);
     let is_aborted = abort(&mut far, cid);
@@ -158,7 +158,7 @@ fn reserve(client: &mut Client, opcode: u8, dword10: u32, keys: [u64; 2]) {
     client.io.submit(sqe, Transfer::ToController(data, 16));
 }
 
-/// The victim's writes hang on the SSD and wait before it: those that wait are taken back, and the answer waits for the others.
+/// Some writes of the victim hang on the SSD, others wait in the target. Those that wait are aborted, and the answer waits for the rest.
 #[test]
 fn a_preempt_and_abort_waits_for_the_writes_of_another_thread() {
     const WRITE_EXCLUSIVE: u32 = 1 << 8;
@@ -175,7 +175,7 @@ fn a_preempt_and_abort_waits_for_the_writes_of_another_thread() {
     for index in 0..100 {
         let transfer = Transfer::ToController(data.clone(), data.len() as u32);
         victim.io.submit(rw(nvm::WRITE, 1, index * 32, 32), transfer);
-        // The data goes out when the target asks for it, which the report comes behind.
+        // The target requests the data before it answers the report, and the client then sends it.
         let report = Sqe::new(nvm::RESERVATION_REPORT).with_nsid(1).with_cdw10_15([15, 0, 0, 0, 0, 0]);
         let cid = victim.io.submit(report, Transfer::FromController(vec![0; 64], 64));
         assert_eq!(victim.io.next().expect("an answer").0.cid(), cid);

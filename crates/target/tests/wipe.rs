@@ -1,4 +1,4 @@
-//! Blocks that change hands: what the next owner finds in them, with `wipe_on_remove` and without.
+//! What the next owner of blocks finds in them, with and without `wipe_on_remove`.
 
 mod common;
 
@@ -15,7 +15,7 @@ use target::config::{
 use target::{ReloadError, ServerHandle, Shutdown};
 use units::{Bytes, Nanos};
 
-/// Long enough for anything that ends at all.
+/// Long enough for everything that ends.
 const AMPLE: Duration = Duration::from_secs(60);
 const ONE: &str = "nqn.2025-01.io.example:one";
 const TWO: &str = "nqn.2025-01.io.example:two";
@@ -29,7 +29,7 @@ fn part(nsid: u32, offset_mib: u64, size_mib: u64, wipe_on_remove: bool) -> Name
     NamespaceConfig { offset, size, wipe_on_remove, ..NamespaceConfig::whole(nsid, "a") }
 }
 
-/// Namespace 1 stays, namespace 2, in the 64 MiB after it, is to go.
+/// Namespace 1 stays. Namespace 2, in the next 64 MiB, will be removed.
 fn config(kind: DeviceKind, faults: Vec<FaultConfig>, wipe_on_remove: bool) -> Config {
     let namespaces = vec![part(1, 0, 64, false), part(2, 64, 64, wipe_on_remove)];
     Config {
@@ -39,7 +39,7 @@ fn config(kind: DeviceKind, faults: Vec<FaultConfig>, wipe_on_remove: bool) -> C
     }
 }
 
-/// As `now`, with namespace 3 over the blocks of namespace 2.
+/// As `now`, with namespace 3 on the blocks of namespace 2.
 fn with_next_owner(now: &Config) -> Config {
     let mut next = now.clone();
     next.subsystems[0].namespaces[1] = part(3, 64, 64, false);
@@ -55,7 +55,7 @@ fn reload(server: &mut ServerHandle, config: &Config) {
     server.reload(config.clone(), AMPLE).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The reload is refused because blocks are not erased; why.
+/// Asserts that the reload is refused because blocks are not erased, and returns why.
 fn refused(server: &mut ServerHandle, config: &Config, limit: Duration) -> String {
     let error = server.reload(config.clone(), limit).expect_err("the blocks are not erased");
     assert!(matches!(error, ReloadError::NotErased { .. }), "{error}");
@@ -81,7 +81,7 @@ fn assert_filled(host: &mut Client, nsid: u32) {
     }
 }
 
-/// A fault of what erases.
+/// A fault of erasing operations.
 fn fault(kind: FaultKind, count: u64) -> FaultConfig {
     FaultConfig { op: FaultOp::WriteZeroes, count: Some(count), ..FaultConfig::new(kind) }
 }
@@ -148,7 +148,7 @@ fn without_wipe_on_remove_blocks_keep_their_contents() {
 
 #[test]
 fn a_late_write_of_the_old_owner_is_erased_too() {
-    // The first write hangs until the device has been given its 16th IO.
+    // The first write hangs until the device gets its 16th IO.
     let hang = FaultKind::Hang(FaultRelease::AtIo(16));
     let late = FaultConfig { op: FaultOp::Write, count: Some(1), ..FaultConfig::new(hang) };
     let now = config(fast_ssd(), vec![late], true);
@@ -212,7 +212,7 @@ fn the_old_owner_does_not_get_blocks_back_that_are_being_erased() {
 
 #[test]
 fn a_target_that_ends_does_not_wait_until_all_is_erased() {
-    // One step of it ends soon, the one after it never.
+    // The first step of the erasing ends soon, the next one never.
     let soon = fault(FaultKind::Hang(FaultRelease::After(Nanos::secs(10))), 1);
     let never = fault(FaultKind::Hang(FaultRelease::Never), 1);
     let mut now = config(fast_ssd(), vec![soon, never], true);

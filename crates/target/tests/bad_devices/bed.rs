@@ -13,11 +13,11 @@ use target::config::{
 use target::{ServerHandle, SsdStats};
 use units::{Bytes, Lba, Nanos};
 
-/// The subsystem on the SSD that fails.
+/// The subsystem on the faulty SSD.
 pub(crate) const BAD: &str = "nqn.2025-01.io.example:bad";
-/// The subsystem on the SSD that does not.
+/// The subsystem on the good SSD.
 pub(crate) const GOOD: &str = "nqn.2025-01.io.example:good";
-/// At home on the SSD that does not fail; namespace 1 is there, namespace 2 on the other.
+/// A subsystem on the good SSD's thread: namespace 1 is on the good SSD, namespace 2 on the faulty one.
 pub(crate) const BOTH: &str = "nqn.2025-01.io.example:both";
 /// A second host.
 pub(crate) const OTHER_HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
@@ -26,7 +26,7 @@ pub(crate) const BLOCK: u64 = 4096;
 /// Blocks of a namespace.
 pub(crate) const BLOCKS: u64 = 16_384;
 
-/// Two SSDs, the first with `faults`, and subsystems on the one, on the other, and on both.
+/// Two SSDs, the first with `faults`. Subsystems on the first, on the second, and on both.
 pub(crate) fn config(backend: BackendChoice, kind: DeviceKind, faults: Vec<FaultConfig>) -> Config {
     let device = |name: &str, kind, faults| DeviceConfig { faults, ..DeviceConfig::new(name, kind) };
     let size = Bytes(BLOCKS * BLOCK);
@@ -48,27 +48,27 @@ pub(crate) fn config(backend: BackendChoice, kind: DeviceKind, faults: Vec<Fault
     }
 }
 
-/// A target with two SSDs that are fast, the first with `faults`.
+/// A target with two fast SSDs, the first with `faults`.
 pub(crate) fn serve(backend: BackendChoice, faults: Vec<FaultConfig>) -> ServerHandle {
     start(config(backend, fast_ssd(), faults))
 }
 
-/// A fault that hits blocks of the first namespace on the SSD.
+/// A fault of blocks of the first namespace on the SSD.
 pub(crate) fn fault_at(kind: FaultKind, lba: u64, blocks: u64) -> FaultConfig {
     FaultConfig { offset: Bytes(lba * BLOCK), size: Some(Bytes(blocks * BLOCK)), ..FaultConfig::new(kind) }
 }
 
-/// The statistics of the SSD that fails.
+/// The statistics of the faulty SSD.
 pub(crate) fn bad(server: &ServerHandle) -> SsdStats {
     server.stats().ssds.into_iter().find(|ssd| ssd.device == "bad").expect("its pipeline lives")
 }
 
-/// Errors that the SSD that fails has counted for `host`.
+/// The errors of the faulty SSD for `host`.
 pub(crate) fn errors_of(server: &ServerHandle, host: &str) -> u64 {
     bad(server).tenants.iter().find(|tenant| tenant.host == host).map_or(0, |tenant| tenant.counters.errors)
 }
 
-/// Nothing is under way on any SSD, and nobody holds memory.
+/// Whether no IO is outstanding on any SSD and no memory is in use.
 pub(crate) fn is_at_rest(server: &ServerHandle) -> bool {
     let is_idle = |ssd: &SsdStats| {
         let books = ssd.tenants.iter().filter_map(|tenant| tenant.view);
@@ -78,12 +78,12 @@ pub(crate) fn is_at_rest(server: &ServerHandle) -> bool {
     server.stats().ssds.iter().all(is_idle)
 }
 
-/// A thread of a host. IOs are not repeated: each test wants the first answer.
+/// A host's thread. It does not retry IOs: tests need the first answer.
 pub(crate) fn client() -> Client {
     Client::start(Backend::Epoll, Bytes::mib(64)).expect("epoll is everywhere")
 }
 
-/// A controller of `subsystem` for the first host or the second.
+/// A controller of `subsystem`, for the first or second host.
 pub(crate) fn connect(client: &Client, address: SocketAddr, subsystem: &str, host: &str) -> Controller {
     let name = |text: &str| Nqn::new(text).expect("a name");
     let id = HostId([if host == HOST { 1 } else { 2 }; 16]);
@@ -92,7 +92,7 @@ pub(crate) fn connect(client: &Client, address: SocketAddr, subsystem: &str, hos
     client.connect(options).wait().expect("the target lets it in")
 }
 
-/// Submits an IO of `blocks` blocks; what it writes or compares is `fill` throughout.
+/// Submits an IO of `blocks` blocks. All bytes that it writes or compares are `fill`.
 pub(crate) fn submit(
     controller: &Controller,
     nsid: u32,
@@ -111,7 +111,7 @@ pub(crate) fn submit(
     controller.submit(request)
 }
 
-/// The status that the target gave.
+/// The status of the answer.
 pub(crate) fn status(outcome: &Outcome) -> Status {
     match outcome.result {
         Ok(()) => Status::SUCCESS,
@@ -120,7 +120,7 @@ pub(crate) fn status(outcome: &Outcome) -> Status {
     }
 }
 
-/// Submits, waits, and says how it ended.
+/// Submits an IO and waits for its result.
 pub(crate) fn run(controller: &Controller, nsid: u32, operation: Operation, lba: u64, blocks: u64) -> Status {
     status(&submit(controller, nsid, operation, lba, blocks, 0x5a).wait())
 }

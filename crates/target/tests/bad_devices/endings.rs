@@ -39,7 +39,7 @@ fn a_hanging_device_does_not_delay_the_end() {
         let mut stuck = raw(&server);
         submit_read(&mut stuck, STUCK);
         until(|| bad(&server).hung == 1);
-        // It says that not everything was answered, which makes the exit status of `gimbal serve`.
+        // The result says that not everything was answered. `gimbal serve` makes it the exit status.
         assert_eq!(server.shutdown(Duration::from_millis(100)), Shutdown::CutShort);
         assert!(stuck.io.next().is_none(), "the connection is closed");
     }

@@ -13,13 +13,13 @@ use target::config::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern};
 
 const MEDIUM: FaultKind = FaultKind::Error(FaultError::Medium);
 const NO_SPACE: FaultKind = FaultKind::Error(FaultError::NoSpace);
-/// Each IO of a batch has a lane of its own, so that all of a batch may be under way together.
+/// Each IO of a batch has its own range of blocks (lane), so that all of them can be outstanding together.
 const LANES: u64 = 16;
 const LANE: u64 = 64;
 /// The blocks that one host uses.
 const SHARE: u64 = LANES * LANE;
 
-/// What is wrong with the SSD within each host's share: operation, first block, blocks, kind.
+/// The faults of the SSD in each host's part: operation, first block, blocks, kind.
 const FAULTS: [(FaultOp, u64, u64, FaultKind); 5] = [
     (FaultOp::Read, 100, 20, MEDIUM),
     (FaultOp::Write, 110, 40, MEDIUM),
@@ -38,7 +38,7 @@ fn faults() -> Vec<FaultConfig> {
     (0..2).flat_map(in_share).collect()
 }
 
-/// What an IO on the bad SSD must end with. `lba` counts from the beginning of the share.
+/// The expected result of an IO on the bad SSD. `lba` counts from the start of the host's part.
 fn expected(operation: Operation, lba: u64, blocks: u64) -> Status {
     let op = match operation {
         Operation::Read | Operation::Verify => FaultOp::Read,
@@ -58,7 +58,7 @@ fn expected(operation: Operation, lba: u64, blocks: u64) -> Status {
     }
 }
 
-/// A host with its share of both SSDs, and what it knows of their contents.
+/// A host with its part of both SSDs, and the contents that it expects.
 struct Host {
     name: &'static str,
     base: u64,
@@ -73,7 +73,7 @@ impl Host {
         self.random.next_u64() % end
     }
 
-    /// One IO in each lane of each SSD, all under way together.
+    /// One IO in each lane of each SSD, all outstanding together.
     fn batch(&mut self) {
         let mut pending = Vec::new();
         for lane in 0..LANES {
@@ -226,7 +226,7 @@ fn after_a_device_is_gone_its_ios_fail_and_no_others() {
 #[test]
 fn a_delay_lasts_as_configured_and_affects_only_its_io() {
     for backend in backends() {
-        // Of the device's own time, which is a hundred times as fast as ours.
+        // On the device's own clock, which is a hundred times as fast as real time.
         let delay = units::Nanos::millis(500);
         let late = FaultConfig { op: FaultOp::Read, ..fault_at(FaultKind::Delay(delay), 4, 1) };
         let server = serve(backend, vec![late]);

@@ -1,4 +1,4 @@
-//! A flush that fails is the last that is believed.
+//! After a failed flush, no later flush succeeds.
 
 use crate::bed::*;
 use crate::common::{Client, HOST, Options, backends, pattern, rw};
@@ -41,18 +41,18 @@ fn after_a_failed_flush_all_flushes_fail_until_the_device_is_opened_again() {
         assert_eq!(durable_write(&mut second, 4), Status::WRITE_FAULT);
         assert_eq!(second.read(1, 4, 1).expect("readable"), vec![0; BLOCK as usize], "it was not begun");
         assert_eq!(second.read(1, 3, 1).expect("readable"), before);
-        // What needs no promise goes on.
+        // Other IOs continue.
         assert_eq!(second.write(1, 5, &pattern(5, BLOCK as usize)), Status::SUCCESS);
         assert_eq!(second.read(1, 5, 1).expect("readable"), pattern(5, BLOCK as usize));
         assert!(is_at_rest(&server));
-        // A device opened anew is believed again.
+        // After the device is opened again, flushes succeed.
         let server = serve(backend, Vec::new());
         let options = Options { subsystem: BAD.to_owned(), ..Options::default() };
         assert_eq!(Client::with(server.addresses()[0], &options).flush(1), Status::SUCCESS);
     }
 }
 
-/// The proc file system has files, and no direct IO.
+/// The proc file system has files but no direct IO.
 #[test]
 fn the_page_cache_is_used_only_on_request() {
     let path = PathBuf::from("/proc/self/comm");

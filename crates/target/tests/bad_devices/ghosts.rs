@@ -1,7 +1,7 @@
-//! Writes of an earlier connection do not come after those of a later one.
+//! Writes of an earlier connection never overwrite those of a later one.
 //!
-//! A write hangs on the device. Its host resets the controller, or loses the connection, or falls silent; then it connects again,
-//! writes the same block and flushes. When the device lets go of the old write, the new data must still be there.
+//! A write hangs on the device. Its host resets the controller, or loses the connection, or falls silent. Then it connects again,
+//! writes the same block and flushes. When the device completes the old write, the new data must still be there.
 
 use crate::bed::*;
 use crate::common::{
@@ -19,12 +19,12 @@ use units::Bytes;
 
 /// The block that both write.
 const CONTESTED: u64 = 5;
-/// Far more IOs than a test sends before it wants the release.
+/// Far more IOs than a test sends before the release.
 const RELEASE_AT: u64 = 500;
 const OLD: u8 = 0xaa;
 const NEW: u8 = 0xbb;
 
-/// How a host leaves.
+/// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Leave {
     Reset,
@@ -32,7 +32,7 @@ enum Leave {
     KeepAlive,
 }
 
-/// The subsystem that a host uses, and the namespace there that lies on the SSD that hangs.
+/// A subsystem, and its namespace on the hanging SSD.
 const PATHS: [(&str, u32, u64); 2] = [(BAD, 1, 0), (BOTH, 2, BLOCKS)];
 
 fn hang(op: FaultOp, base: u64) -> FaultConfig {
@@ -60,7 +60,7 @@ fn reset(admin: &mut Queue) {
     assert!(admin.command(set, Transfer::None).0.status().is_success());
 }
 
-/// Reads elsewhere, as another host, until the device has seen enough IOs to let go of what hangs.
+/// Reads elsewhere, as another host, until the device has completed the hanging IOs.
 fn release(server: &ServerHandle, other: &Controller) {
     until(|| {
         let reads: Vec<_> = (0..64).map(|lba| submit(other, 1, Operation::Read, 1000 + lba, 1, 0)).collect();
@@ -69,7 +69,7 @@ fn release(server: &ServerHandle, other: &Controller) {
     });
 }
 
-/// A command that needs no device is answered: so those before it on this queue have been looked at.
+/// Waits for the answer to a command that needs no device. Then the target has processed all earlier commands of this queue.
 fn overtake(client: &mut RawClient, nsid: u32, waiting: &[u16]) {
     let report = Sqe::new(nvm::RESERVATION_REPORT).with_nsid(nsid).with_cdw10_15([15, 0, 0, 0, 0, 0]);
     let cid = client.io.submit(report, Transfer::FromController(vec![0; 64], 64));
@@ -116,7 +116,7 @@ fn play(backend: BackendChoice, kind: DeviceKind, leave: Leave, op: FaultOp) {
         let read = new.io.submit(rw(nvm::READ, nsid, CONTESTED, 1), read);
         let write = submit_write(&mut new, nsid, NEW);
         overtake(&mut new, nsid, &[read, write]);
-        // The others are held up by nothing.
+        // Other hosts do not wait.
         let client = client();
         let other = connect(&client, address, BAD, OTHER_HOST);
         assert_eq!(run(&other, 1, Operation::Read, 50, 1), Status::SUCCESS, "{context}");
@@ -173,7 +173,7 @@ fn nor_one_on_a_file() {
     std::fs::remove_dir_all(&folder).expect("ours");
 }
 
-/// Whoever comes back and goes again takes its waiting commands along, and leaves nothing behind.
+/// A host reconnects, waits, and disconnects again: its waiting commands end, and nothing stays behind.
 #[test]
 fn a_host_that_gives_up_waiting_leaves_nothing_behind() {
     for backend in backends() {

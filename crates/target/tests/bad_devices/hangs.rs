@@ -1,4 +1,4 @@
-//! A device that hangs: it is seen, and nobody but those who wait for it is held up.
+//! A device that hangs: this is reported, and only hosts that wait for it are delayed.
 
 use crate::bed::*;
 use crate::common::{
@@ -11,9 +11,9 @@ use nvme::spec::{Sqe, Status};
 use target::ServerHandle;
 use target::config::{BackendChoice, Config, FaultConfig, FaultKind, FaultOp, FaultRelease, Limits};
 
-/// The block that cannot be read until the device was given so many IOs.
+/// Reads of this block hang until the device got enough IOs.
 const STUCK: u64 = 5;
-/// Far more than a test sends before it wants the release.
+/// Far more IOs than a test sends before the release.
 const RELEASE_AT: u64 = 5000;
 
 fn hang(blocks: u64) -> FaultConfig {
@@ -26,13 +26,13 @@ fn raw(server: &ServerHandle, host: &'static str) -> RawClient {
     RawClient::with(server.addresses()[0], &options)
 }
 
-/// Submits a read and does not wait for it.
+/// Submits a read without waiting for it.
 fn submit_read(client: &mut RawClient, lba: u64, blocks: usize) -> u16 {
     let length = blocks * BLOCK_BYTES;
     client.io.submit(rw(nvm::READ, 1, lba, blocks), Transfer::FromController(vec![0; length], length as u32))
 }
 
-/// Reads sound blocks until the device has seen enough IOs to let go of what hangs.
+/// Reads other blocks until the device has completed the hanging IOs.
 fn read_until_released(server: &ServerHandle, sound: &Controller) {
     until(|| {
         let reads: Vec<_> = (0..64).map(|lba| submit(sound, 1, Operation::Read, 1000 + lba, 1, 0)).collect();
@@ -60,7 +60,7 @@ fn a_hanging_io_is_reported_and_delays_no_other() {
                 assert_eq!(run(&controller, nsid, write, lba, 4), Status::SUCCESS, "{subsystem}");
             }
         }
-        // The host that waits is served too: elsewhere on the device, and on its admin queue.
+        // The waiting host is served, too: for other blocks, and on its admin queue.
         let sound = submit_read(&mut patient, 50, 1);
         assert_eq!(patient.io.next().expect("an answer").0.cid(), sound);
         patient.identify(0x01, 0);
@@ -79,7 +79,7 @@ fn a_hanging_io_is_reported_and_delays_no_other() {
     }
 }
 
-/// Under the default scheduler, whose bounded lead has the others wait for whoever is behind: not for what hangs.
+/// Under the default scheduler: its bounded service lag makes hosts wait for a slower host, but not for hanging IOs.
 #[test]
 fn a_host_whose_slots_all_hang_leaves_slots_for_others() {
     for backend in backends() {
@@ -130,13 +130,13 @@ fn hosts_disconnect_and_reconnect_while_their_ios_hang() {
             drop(host);
             until(|| bad(&server).connections == 0);
         }
-        // Four of the ten connections are still counted, as their IOs are not over. There is room for more.
+        // Four of the ten connections still count, because their IOs have not ended. Others can connect.
         let client = client();
         let other = connect(&client, address, BAD, OTHER_HOST);
         read_until_released(&server, &other);
         until(|| is_at_rest(&server));
         drop((other, client));
-        // After the last IO they are not: five controllers, of two connections each, have room again.
+        // After the last IO they no longer count: five controllers with two connections each can connect.
         until(|| bad(&server).connections == 0);
         let mut hosts = Vec::new();
         until(|| {

@@ -1,7 +1,6 @@
-//! Devices that fail: who hears of it, in which words, and who does not.
+//! Devices that fail: which hosts see errors, with which status, and which hosts see none.
 //!
-//! Real targets with two SSDs, of which one is made to fail, and hosts that use both. Which IO must fail with what is said
-//! by a naive model, or by the test in so many words.
+//! Real targets have two SSDs, one of them faulty; hosts use both. A naive model, or the test itself, says which IO must fail.
 
 #[path = "../common/mod.rs"]
 mod common;

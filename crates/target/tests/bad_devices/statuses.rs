@@ -1,4 +1,4 @@
-//! In which words a host hears of each failure, and where it is counted.
+//! The NVMe status of each failure, and where failures are counted.
 
 use crate::bed::*;
 use crate::common::{BLOCK as BLOCK_BYTES, rw};
@@ -19,7 +19,7 @@ fn log<T: FromBytes>(client: &mut Client, page: u8) -> T {
     T::read_from_bytes(&data.expect("a log page")).expect("as long as asked")
 }
 
-/// Every IO command on a device that answers all of them with one error, and what the host is told.
+/// Every IO command on a device that fails all of them with one error, and the expected status.
 fn statuses(client: &mut Client) -> Vec<(&'static str, Status)> {
     let data = pattern(1, BLOCK_BYTES);
     let fua = rw(nvm::WRITE, 1, 0, 1).with_cdw10_15([0, 0, 1 << 30, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! Torn writes: the host is told, part of the data is there, and the same seed tears in the same places.
+//! Torn writes: the host gets an error, part of the data is written, and the same seed tears at the same places.
 
 use crate::bed::*;
 use crate::common::{BLOCK as BLOCK_BYTES, Client, Options, backends, start};
@@ -18,7 +18,7 @@ fn filled(byte: u8) -> Vec<u8> {
     vec![byte; LENGTH as usize * BLOCK_BYTES]
 }
 
-/// How many blocks of each torn write were written, of as many new ones in front as old ones behind.
+/// How many blocks of each torn write were written. The new blocks come first, the old ones after them.
 fn torn_at(client: &mut Client, write: u64) -> usize {
     let found = client.read(1, write * LENGTH, LENGTH as usize).expect("readable");
     let new = found.iter().take_while(|&&byte| byte == 2).count();

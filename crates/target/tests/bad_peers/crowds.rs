@@ -1,4 +1,4 @@
-//! Hosts that come in numbers.
+//! Many hosts or connections at a time.
 
 use crate::common::{Client, HOST, Options, until};
 use crate::log::{assert_logged_once, lines_with};
@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use target::config::Limits;
 use units::Nanos;
 
-/// Nobody is closed for being slow: what happens in these tests is because of numbers alone.
+/// Long time-outs: in these tests connections are closed only because of their number.
 fn patient() -> Limits {
     Limits {
         handshake_timeout: Nanos::secs(3600),
@@ -31,12 +31,12 @@ fn a_host_gets_in_through_any_number_of_silent_connections() {
         (0..100).map(|_| Raw::open_from(flood, address).expect("the system accepts")).collect();
     let mut client = Client::connect(address);
     assert_eq!(client.read(1, 0, 1), Ok(vec![0; BLOCK]));
-    // The longest silent had to go, the last ones are still there.
+    // The connections that were silent longest were evicted; the last ones are still open.
     assert!(silent[..90].iter_mut().all(Raw::is_closed));
     let last = silent.last_mut().expect("there are a hundred");
     let request = last.pdu(nvme::pdu::IcReq::new(0, 0, 0), 0, &[]);
     last.send(&request);
-    assert!(last.next_pdu().is_some(), "it may still speak");
+    assert!(last.next_pdu().is_some(), "it is still served");
     let lines = lines_with("connections_waiting is reached").into_iter();
     let lines = lines.filter(|line| line.contains("peer=127.0.0.2:")).count();
     assert!((1..=30).contains(&lines), "{lines} lines about the same address");
@@ -72,7 +72,7 @@ fn one_host_cannot_have_all_connections() {
         admitted.push(raw);
     }
     let (mut fifth, status) = connect(HOST);
-    assert_eq!(status, Status::CONNECT_CONTROLLER_BUSY, "worth another try later");
+    assert_eq!(status, Status::CONNECT_CONTROLLER_BUSY, "the host may try again later");
     assert!(fifth.is_closed());
     assert_logged_once(fifth.local(), "limits.connections_per_host is reached");
     let mut other = Client::with(address, &Options { host: OTHER, ..Options::default() });
@@ -104,7 +104,7 @@ fn a_storm_of_connections_causes_few_log_lines_and_leaves_nothing() {
     assert_eq!(good.read(1, 0, 1), Ok(vec![0; BLOCK]));
     until(|| server.stats().ssds[0].connections == 2);
     let lines = lines_with("peer=127.0.0.4:").len();
-    // Ended and connected, in the acceptor and in the pipeline, and ten about the nonsense; twice, if a period ends meanwhile.
+    // Connected and ended, by the acceptor and by the pipeline, and ten about the nonsense. Twice that if a period ends meanwhile.
     assert!(lines <= 2 * (4 * 100 + 2 * 10), "{lines} lines about 600 connections");
     assert!(lines >= 100, "{lines} lines");
 }

@@ -1,4 +1,4 @@
-//! Hosts that ask for more than they may have, or do not take what they asked for.
+//! Hosts that ask for more than they may have, or do not receive what they asked for.
 
 use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, until};
 use crate::log::{self, about, assert_logged_once};
@@ -68,7 +68,7 @@ fn controller_of(admin: &mut Raw) -> u16 {
 
 #[test]
 fn more_commands_than_the_queue_has_entries_end_the_connection() {
-    // So slow that none is answered meanwhile.
+    // The device is so slow that no command is answered meanwhile.
     let server = slowed_with(1, Limits::default());
     let (_admin, mut io) = Raw::controller(server.addresses()[0], HOST, Digests::default(), 16);
     for cid in 0..17 {
@@ -92,7 +92,7 @@ fn a_host_that_ignores_its_credits_waits_in_its_own_queue() {
         greedy.io.submit(rw(nvm::READ, 1, index * 32, 32), transfer);
     }
     let mut modest = Client::with(address, &Options { host: OTHER, ..Options::default() });
-    // 120 IOs are ahead in time; served in turn, the other's are done long before these are.
+    // 120 IOs were submitted earlier. With fair turns, the other host's IOs are done long before these.
     for _ in 0..8 {
         assert!(modest.read(1, 0, 1).is_ok());
     }
@@ -122,7 +122,7 @@ fn an_abort_in_the_middle_of_a_transfer_frees_its_memory() {
         let ttag = io.asked();
         let half = io.pdu(H2cData::new(0, ttag, 0, length as u32 / 2), 0, &pattern(1, length / 2));
         io.send(&half);
-        assert!(server.stats().ssds[0].memory >= Bytes::mib(1), "the data has a place to go");
+        assert!(server.stats().ssds[0].memory >= Bytes::mib(1), "memory for the data is held");
         if is_reset {
             io.reset()
         } else {
@@ -149,7 +149,7 @@ fn a_host_with_many_queues_holds_no_more_memory_than_a_host_may() {
         assert!(raw.connect(queue_id, 128, controller_id, HOST, 0).status().is_success());
         queues.push(raw);
     }
-    // 64 writes of 1 MiB that are asked for and never sent, and 64 reads of 1 MiB that are never taken.
+    // 64 writes of 1 MiB whose data is requested and never sent, and 64 reads of 1 MiB that are never received.
     for queue in &mut queues {
         for cid in 0..4 {
             queue.command(rw(nvm::WRITE, 1, 0, 256).with_cid(cid).with_sgl(transport(256 * BLOCK)), &[]);
@@ -162,7 +162,7 @@ fn a_host_with_many_queues_holds_no_more_memory_than_a_host_may() {
         let held = server.stats().ssds[0].memory;
         assert!(held <= Bytes::mib(5), "{held} are held");
     }
-    // Those that were asked for their data send it: in the end every command is answered.
+    // The requested data is sent: in the end every command is answered.
     let mut open = queues.len() * 8;
     let mut threads = Vec::new();
     for mut queue in queues {
@@ -206,20 +206,20 @@ fn a_host_that_never_reads_is_closed_although_it_sends_keep_alives() {
     until(|| server.stats().ssds[0].memory == Bytes::ZERO);
 }
 
-/// Announces `count` writes of 1 MiB, of which no data is ever sent.
+/// Announces `count` writes of 1 MiB and never sends their data.
 fn announce(io: &mut Raw, count: u16) {
     for cid in 0..count {
         io.command(rw(nvm::WRITE, 1, 0, 256).with_cid(cid).with_sgl(transport(256 * BLOCK)), &[]);
     }
 }
 
-/// A Flush, and the PDUs before its answer thrown away: R2Ts. The connection makes progress.
+/// Sends a Flush, and discards the PDUs before its answer (R2Ts). The connection makes progress.
 fn flush(io: &mut Raw) {
     io.command(Sqe::new(nvm::FLUSH).with_nsid(1).with_cid(1000).with_sgl(transport(0)), &[]);
     while io.next_pdu().expect("an answer")[0] != crate::raw::CAPSULE_RESP {}
 }
 
-/// Nobody is dropped: what happens is because of memory alone.
+/// Long time-outs: no connection is dropped, only memory matters.
 fn patient() -> Limits {
     let for_ever = Nanos::secs(3600);
     Limits {
@@ -248,7 +248,7 @@ fn writes_without_their_data_leave_memory_for_the_next_host() {
     let held = server.stats().ssds[0].memory;
     println!("two host names at one address hold {held} of 28 MiB for transfers");
     assert!(held <= Bytes::mib(14), "{held}: more than half of the transfers' memory");
-    // A name that nobody has heard of, at the same address: the worst place to come from.
+    // An unknown host at the same address: the worst case.
     let options = Options { host: THIRD, in_capsule_max: 0, ..Options::default() };
     let mut third = Client::with(address, &options);
     for round in 0..20 {
@@ -293,7 +293,7 @@ fn a_write_without_its_data_ends_its_connection_whatever_else_the_host_does() {
     let (_admin, mut io) = plain(server.addresses()[0]);
     announce(&mut io, 1);
     io.asked();
-    // Flushes and whole writes go through all the while.
+    // Meanwhile flushes and complete writes are served.
     let mut ended = false;
     until(|| {
         io.command(Sqe::new(nvm::FLUSH).with_nsid(1).with_cid(1000).with_sgl(transport(0)), &[]);
@@ -314,7 +314,7 @@ fn corrupt_data_is_not_charged_for_ever() {
     let digests = Digests { header: false, data: true };
     let (_admin, mut io) = Raw::controller(server.addresses()[0], HOST, digests, 128);
     let length = 64 * BLOCK;
-    // One write is never sent, so that there is always something under way.
+    // The data of one write is never sent, so that one command is always outstanding.
     io.command(rw(nvm::WRITE, 1, 0, 1).with_cid(999).with_sgl(transport(BLOCK)), &[]);
     io.asked();
     for cid in 0..SPOILED {
@@ -325,5 +325,5 @@ fn corrupt_data_is_not_charged_for_ever() {
         io.send(&data);
         assert_eq!(io.response().status(), Status::TRANSIENT_TRANSPORT_ERROR);
     }
-    assert!(server.stats().ssds[0].memory <= Bytes::kib(8), "only what is asked for is held");
+    assert!(server.stats().ssds[0].memory <= Bytes::kib(8), "only the requested data is held");
 }

@@ -1,7 +1,7 @@
-//! What the targets of this process have written, by whom it is about.
+//! The log lines of the targets of this process, by peer.
 //!
-//! At a time every socket has a port of its own, so the lines that name a peer's address are about that peer, whichever test it
-//! belongs to, once those about an earlier one of the same port are forgotten.
+//! At any time each socket has its own port. So the lines with a peer's address are about that peer, whichever test it belongs to, once
+//! the lines about an earlier peer with the same port are removed.
 
 use crate::common::HOST;
 use crate::null_with;
@@ -19,12 +19,12 @@ use tracing_subscriber::fmt::format::format;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Appends what is written to the last line.
+/// Collects log lines.
 #[derive(Clone, Copy)]
 struct Recorder;
 
 impl io::Write for Recorder {
-    /// The formatter writes one whole line at a time.
+    /// The formatter writes one line per call.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let line = String::from_utf8_lossy(bytes).trim_end().to_owned();
         LINES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
@@ -44,7 +44,7 @@ impl MakeWriter<'_> for Recorder {
     }
 }
 
-/// From now on lines are recorded.
+/// Starts to record log lines.
 pub(super) fn capture() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -53,19 +53,19 @@ pub(super) fn capture() {
     });
 }
 
-/// All lines in which `text` occurs.
+/// All lines that contain `text`.
 pub(super) fn lines_with(text: &str) -> Vec<String> {
     let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     lines.iter().filter(|line| line.contains(text)).cloned().collect()
 }
 
-/// Forgets what was written about an earlier connection from the same port.
+/// Removes the lines about an earlier connection from the same port.
 pub(super) fn forget(peer: SocketAddr) {
     let name = name_of(peer);
     LINES.lock().unwrap_or_else(PoisonError::into_inner).retain(|line| !names(line, &name));
 }
 
-/// What was written about the end of the connection from `peer`: everything but that it was made.
+/// All lines about the connection from `peer`, except that it was made.
 pub(super) fn about(peer: SocketAddr) -> Vec<String> {
     let name = name_of(peer);
     let mut lines = lines_with(&name);
@@ -81,7 +81,7 @@ fn names(line: &str, name: &str) -> bool {
     line.split_whitespace().any(|word| word == name)
 }
 
-/// Asserts that exactly one line was written about `peer`, and that it says `why`.
+/// Asserts that there is exactly one line about `peer`, and that it contains `why`.
 #[track_caller]
 pub(super) fn assert_logged_once(peer: SocketAddr, why: &str) {
     let lines = about(peer);
@@ -89,7 +89,7 @@ pub(super) fn assert_logged_once(peer: SocketAddr, why: &str) {
     assert!(lines[0].contains(why), "{why:?} is not in {:?}", lines[0]);
 }
 
-/// A Connect whose host NQN is `name`, whatever that is.
+/// A Connect with these bytes as the host NQN.
 fn connect_as(address: SocketAddr, name: &[u8]) -> (Raw, Cqe) {
     let mut raw = Raw::greeted(address, Digests::default());
     let mut connect = raw.connect_pdu(0, 32, CNTLID_DYNAMIC, HOST, 0);
@@ -116,7 +116,7 @@ fn a_name_that_would_forge_a_log_line_is_refused_and_logged_in_one_line() {
         assert!(raw.is_closed());
         assert_logged_once(raw.local(), "Connect refused");
     }
-    // Not a control character, but it would turn the rest of the line around.
+    // Not a control character, but it would reverse the rest of the line.
     let (raw, answer) = connect_as(address, "nqn.\u{202e}drawkcab".as_bytes());
     assert!(answer.status().is_success());
     let lines = lines_with(&name_of(raw.local()));

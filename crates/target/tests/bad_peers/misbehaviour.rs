@@ -1,4 +1,4 @@
-//! What a bad host does all the time, for tests that look at the others meanwhile.
+//! Bad hosts, for tests that measure other hosts meanwhile.
 
 use crate::OTHER;
 use crate::common::{BLOCK, rw};
@@ -13,32 +13,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// Where bad hosts come from.
+/// The address of bad hosts.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Misbehaviour {
-    /// Two hundred connections that say nothing.
+    /// Opens two hundred connections that send nothing.
     SilentCrowd,
-    /// Connects and closes, again and again.
+    /// Connects and closes in a loop.
     ConnectStorm,
-    /// Connects a whole admin queue and resets it, again and again.
+    /// Connects an admin queue and resets its connection in a loop.
     AdminStorm,
-    /// Sends nonsense, again and again.
+    /// Sends nonsense in a loop.
     Nonsense,
-    /// Asks for 127 reads of 128 KiB and never takes them, on a new connection every half second.
+    /// Asks for 127 reads of 128 KiB and never receives them, on a new connection every half second.
     NeverReads,
-    /// Announces 127 writes of 1 MiB and never sends them; after two seconds once more.
+    /// Announces 127 writes of 1 MiB and never sends their data; repeats this every two seconds.
     NeverSends,
     /// Announces a write and sends its data byte by byte.
     Trickles,
-    /// Reads of the same block with the same identifier, as fast as it can: one of them is on its way, the others are refused.
+    /// Reads the same block with the same identifier, as fast as it can: one command is outstanding, the others are refused.
     DuplicateIdentifiers,
-    /// Keeps 1023 reads of 128 KiB outstanding, whatever its credits are.
+    /// Keeps 1023 reads of 128 KiB outstanding and ignores its credits.
     IgnoresCredits,
-    /// None: keeps 32 reads of 128 KiB outstanding, as a busy host does that everybody has to share with.
+    /// No misbehaviour: keeps 32 reads of 128 KiB outstanding, as a busy host does.
     Busy,
-    /// None: reads one block again and again.
+    /// No misbehaviour: reads one block in a loop.
     Modest,
 }
 
@@ -55,8 +55,8 @@ impl Misbehaviour {
         Misbehaviour::IgnoresCredits,
     ];
 
-    /// The host that behaves and does the same IO: what others are due beside a bad one is what they have beside that. `None`:
-    /// the bad host does no IO.
+    /// A good host with the same IO. Other hosts must get as much next to the bad host as next to this one. `None`: the bad host does no
+    /// IO.
     pub(super) fn stand_in(self) -> Option<Misbehaviour> {
         match self {
             Misbehaviour::NeverReads | Misbehaviour::IgnoresCredits => Some(Misbehaviour::Busy),
@@ -65,11 +65,11 @@ impl Misbehaviour {
         }
     }
 
-    /// Misbehaves until `stop`; tells by `begun` that it is well under way.
+    /// Misbehaves until `stop`. `begun` gets a message when it is in full progress.
     pub(super) fn run(self, address: SocketAddr, begun: &SyncSender<()>, stop: &AtomicBool) {
         let mut crowd = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            // A target that refuses, closes or is too busy is what a bad host has to expect.
+            // A bad host must expect that the target refuses, closes or is busy.
             let _ = self.once(address, &mut crowd, begun, stop);
             let _ = begun.try_send(());
         }
@@ -101,7 +101,7 @@ impl Misbehaviour {
                 raw.reset();
             }
             Misbehaviour::NeverReads => {
-                // There are always reads that the target has not begun, or the SSD would be the others' alone meanwhile.
+                // Some reads must always wait in the target; otherwise the other hosts would have the SSD for themselves.
                 const QUEUES: usize = 8;
                 let (admin, mut io) = queue(raw, address, 128)?;
                 SockRef::from(&io.stream).set_recv_buffer_size(BLOCK).expect("a socket option");
@@ -135,7 +135,7 @@ impl Misbehaviour {
                 io.send(&command);
                 let conflicts = command.repeat(15);
                 while goes_on() {
-                    // The read that is on its way is not waited for.
+                    // Does not wait for the outstanding read.
                     io.send(&conflicts);
                     for _ in 0..15 {
                         io.next_pdu()?;
@@ -187,7 +187,7 @@ impl Raw {
             .then(|| u16::from_le_bytes([response[8], response[9]]))
     }
 
-    /// Whether the target has closed it, provided that it has nothing to say before.
+    /// Whether the target has closed the connection, if it sends nothing before.
     fn has_been_closed(&mut self) -> bool {
         self.stream.set_nonblocking(true).expect("a socket option");
         let is_over =
@@ -202,19 +202,19 @@ fn transfer(opcode: u8, cid: u16, blocks: usize) -> Sqe {
     rw(opcode, 1, 0, blocks).with_cid(cid).with_sgl(Sgl::Transport { length: (blocks * BLOCK) as u32 })
 }
 
-/// The read of that number among reads of 128 KiB that go through the first 128 MiB again and again.
+/// Read number `number`, of reads of 128 KiB that go through the first 128 MiB in a loop.
 fn large_read(cid: u16, number: u64) -> Sqe {
     const BLOCKS: usize = 32;
     let sgl = Sgl::Transport { length: (BLOCKS * BLOCK) as u32 };
     rw(nvm::READ, 1, number % 1024 * BLOCKS as u64, BLOCKS).with_cid(cid).with_sgl(sgl)
 }
 
-/// Leaves the processor to the others: what a bad host does not do takes no time.
+/// Leaves the processor to other hosts while the bad host has nothing to do.
 fn pause() {
     std::thread::sleep(Duration::from_millis(5));
 }
 
-/// Pauses for a while, or less if it does not go on.
+/// Pauses for a while, or until `stop`.
 fn pause_for(span: Duration, goes_on: impl Fn() -> bool) {
     let end = Instant::now() + span;
     while goes_on() && Instant::now() < end {

@@ -1,10 +1,10 @@
-//! What well-behaved hosts notice of bad ones: nothing.
+//! Bad hosts do not disturb good hosts.
 //!
-//! The SSD is emulated and slowed down so much that neither the processor nor the network is what limits anybody; its own clock
-//! is what rates are measured by. Two good hosts keep a few reads outstanding, alone and beside each kind of bad host.
+//! The SSD is emulated, and so slow that neither the processor nor the network is the limit. Rates are measured by its own clock. Two
+//! good hosts keep a few reads outstanding, alone and next to each kind of bad host.
 //!
-//! What is due to them beside a bad host that does IO is what they have beside one that does the same IO and behaves
-//! (`Misbehaviour::stand_in`): an SSD that is shared is slower for everybody, and that is no misbehaviour's doing.
+//! A shared SSD is slower for everybody, without any misbehaviour. So next to a bad host that does IO, good hosts must get what they get
+//! next to a good host with the same IO (`Misbehaviour::stand_in`).
 
 use crate::common::{BLOCK, Client, HOST, Options, any_port, rw, start};
 use crate::misbehaviour::Misbehaviour;
@@ -25,16 +25,16 @@ use units::{ByteRate, Bytes, Nanos};
 /// The good hosts.
 const GOOD: [&str; 2] = [HOST, "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000000000a"];
 
-/// What the scheduler's rate is held to. It finds its way from anywhere, by so much for each byte that is done; but on an SSD that
-/// is slowed down that takes minutes, and who is looked at later would fare better.
+/// The fixed rate of the scheduler. It would find the rate by itself, but on a slow SSD that takes minutes, and hosts that are measured
+/// later would get more.
 const RATE: ByteRate = ByteRate::mib_per_sec(2500);
 
-/// Bounds such that a bad host meets some of them within a run.
+/// Limits that a bad host reaches during a run.
 fn limits() -> Limits {
     Limits { stall_timeout: Nanos::secs(1), handshake_timeout: Nanos::secs(1), ..Limits::default() }
 }
 
-/// Ends what runs beside, also when an assertion fails.
+/// Ends the background load, also when an assertion fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -43,14 +43,14 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What the good hosts of a target do.
+/// The load of the good hosts.
 struct Good {
     address: SocketAddr,
-    /// Reads that each keeps outstanding.
+    /// Outstanding reads of each host.
     depth: usize,
-    /// How long their reads took, of those that ended since somebody began to measure.
+    /// The latencies of the reads that ended since the measurement began.
     latencies: Mutex<Vec<Duration>>,
-    /// Another one ended.
+    /// Signals that a read has ended.
     more: Condvar,
     stop: AtomicBool,
 }
@@ -105,7 +105,7 @@ impl Bed {
         Bed { server, good }
     }
 
-    /// Lets the good hosts read until the answer is dropped.
+    /// Starts the good hosts. They read until the returned value is dropped.
     fn occupy<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Stop<'scope> {
         for host in GOOD {
             let good = &self.good;
@@ -119,14 +119,14 @@ impl Bed {
         self.server.stats().ssds[0].at.as_secs_f64()
     }
 
-    /// The next `count` reads of the good hosts.
+    /// Measures the next `count` reads of the good hosts.
     fn reads(&self, count: usize) -> Vec<Duration> {
         let latencies = || self.good.latencies.lock().expect("nobody panics");
         latencies().clear();
         self.good.more.wait_while(latencies(), |all| all.len() < count).expect("nobody panics").clone()
     }
 
-    /// How the good hosts fare over their next `count` reads but for those that had begun before.
+    /// Measures the next `count` reads of the good hosts, without those that were outstanding before.
     fn fare(&self, count: usize) -> Fared {
         self.reads(GOOD.len() * self.good.depth);
         let began = self.clock();
@@ -137,7 +137,7 @@ impl Bed {
         Fared { rate, p99: latencies[latencies.len() * 99 / 100] }
     }
 
-    /// As `fare`, while another host is at it, if one is named.
+    /// As `fare`, with the load of another host, if one is given.
     fn fare_beside(&self, other: Option<Misbehaviour>, count: usize) -> Fared {
         let Some(other) = other else { return self.fare(count) };
         let enough = AtomicBool::new(false);
@@ -152,15 +152,14 @@ impl Bed {
     }
 }
 
-/// How the good hosts fared for a while.
+/// The rate and latency of the good hosts.
 struct Fared {
     /// Reads per second of the SSD's clock.
     rate: f64,
     p99: Duration,
 }
 
-/// The best of several rounds: what a bad host does to the others it does in every round, what the machine does in some. So rounds
-/// are short, and many.
+/// The best of several rounds. A bad host disturbs every round; the machine disturbs only some. So there are many short rounds.
 fn best(rounds: &[Fared]) -> Fared {
     let rate = rounds.iter().map(|round| round.rate).fold(0.0, f64::max);
     Fared { rate, p99: rounds.iter().map(|round| round.p99).min().expect("there are rounds") }
@@ -168,7 +167,7 @@ fn best(rounds: &[Fared]) -> Fared {
 
 #[test]
 fn good_hosts_are_served_next_to_every_kind_of_bad_host() {
-    // Reads take 80 ms and more: what the machine is late by hardly counts.
+    // Reads take 80 ms or more, so delays of the machine hardly matter.
     const SPEED_THOUSANDTHS: u32 = 1;
     const DEPTH: usize = 8;
     const COUNT: usize = 200;
@@ -187,14 +186,14 @@ fn good_hosts_are_served_next_to_every_kind_of_bad_host() {
     });
 }
 
-/// What changes for the good hosts between what is due and what they find, as parts of what is due.
+/// The difference between what the good hosts must get and what they get, relative to the former.
 struct Change {
     rate: f64,
     p99: f64,
 }
 
 impl Change {
-    /// The most that a bad host may change.
+    /// The largest difference that is allowed.
     const MAX: f64 = 0.1;
 
     fn between(due: &Fared, found: &Fared) -> Change {
@@ -209,10 +208,10 @@ impl Change {
     }
 }
 
-/// What was measured beside each host, and beside none.
+/// The measurements next to each host, and without one.
 type Rounds = HashMap<Option<Misbehaviour>, Vec<Fared>>;
 
-/// What the good hosts are due beside `bad`, and what they find, over the same rounds.
+/// What the good hosts must get next to `bad`, and what they get, over the same number of rounds.
 fn compare(rounds: &Rounds, bad: Misbehaviour) -> (Fared, Fared, Change) {
     let found = &rounds[&Some(bad)];
     let due = &rounds[&bad.stand_in()][..found.len()];
@@ -224,12 +223,12 @@ fn compare(rounds: &Rounds, bad: Misbehaviour) -> (Fared, Fared, Change) {
 /// One row for each bad host.
 fn table(rounds: &Rounds) -> String {
     let mut table = String::from(
-        "| beside | due beside | reads/s due | found | f-Util | p99 due (ms) | found | change | rounds |\n\
+        "| next to | reference | reads/s due | found | f-Util | p99 due (ms) | found | change | rounds |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
     for bad in Misbehaviour::ALL {
         let (due, found, change) = compare(rounds, bad);
-        let stand_in = bad.stand_in().map_or("nobody".to_owned(), |stand_in| format!("{stand_in:?}"));
+        let stand_in = bad.stand_in().map_or("none".to_owned(), |stand_in| format!("{stand_in:?}"));
         let [p99_due, p99_found] = [&due, &found].map(|fared| fared.p99.as_secs_f64() * 1e3);
         writeln!(
             table,
@@ -251,7 +250,7 @@ fn the_utilisation_and_the_tail_of_good_hosts_change_by_a_tenth_at_most() {
     const SPEED_THOUSANDTHS: u32 = 1;
     const DEPTH: usize = 32;
     const COUNT: usize = 600;
-    /// Rounds for all; and how many those get beside whom the machine, or they, have spoilt every round.
+    /// Rounds for all bad hosts; and the most rounds for one where every round was disturbed, by the machine or by the host.
     const ROUNDS: usize = 6;
     const ROUNDS_MAX: usize = 16;
     let bed = Bed::new(SPEED_THOUSANDTHS, DEPTH);

@@ -1,4 +1,4 @@
-//! A host that sends whatever it is told to, in whatever pieces.
+//! A host that sends any bytes, in any pieces.
 
 use crate::common::HOST;
 use crate::log;
@@ -15,23 +15,23 @@ use std::time::Duration;
 use target::config::DEFAULT_NQN;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// PDU types as they come from a controller.
+/// PDU types that a controller sends.
 pub(super) const C2H_TERM_REQ: u8 = 3;
 pub(super) const CAPSULE_RESP: u8 = 5;
 pub(super) const R2T: u8 = 9;
 
-/// Beyond this a test has failed: the target should have answered or closed.
+/// A test fails if the target neither answers nor closes within this time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) struct Raw {
     pub(super) stream: TcpStream,
     pub(super) framing: Framing,
-    /// HOSTID of its Connect; the end of its name if `None`.
+    /// HOSTID of its Connect; `None`: the end of its name.
     pub(super) identifier: Option<HostId>,
 }
 
 impl Raw {
-    /// A connection on which nothing was said.
+    /// A new connection. Nothing was sent on it.
     pub(super) fn open(address: SocketAddr) -> Raw {
         let stream = TcpStream::connect(address).expect("the system accepts");
         log::forget(stream.local_addr().expect("it is connected"));
@@ -40,7 +40,7 @@ impl Raw {
         Raw { stream, framing: Framing::HANDSHAKE, identifier: None }
     }
 
-    /// A connection from a loopback address of its own: of storms, which use up ports that others' lines are told apart by.
+    /// A new connection from another loopback address. For storms: they use up ports, by which log lines are told apart.
     pub(super) fn open_from(source: Ipv4Addr, address: SocketAddr) -> std::io::Result<Raw> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((source, 0)).into())?;
@@ -61,7 +61,7 @@ impl Raw {
         raw
     }
 
-    /// As `greeted`, from a loopback address of its own.
+    /// As `greeted`, from another loopback address.
     pub(super) fn greeted_from(source: Ipv4Addr, address: SocketAddr) -> Raw {
         let mut raw = Raw::open_from(source, address).expect("the system accepts");
         log::forget(raw.local());
@@ -88,12 +88,12 @@ impl Raw {
         self.execute(Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, enable.0, 0, 0, 0]))
     }
 
-    /// As the target knows it.
+    /// The address that the target sees.
     pub(super) fn local(&self) -> SocketAddr {
         self.stream.local_addr().expect("a socket has an address")
     }
 
-    /// A PDU as it should be.
+    /// A correct PDU.
     pub(super) fn pdu<H: Header>(&self, header: H, flags: u8, data: &[u8]) -> Vec<u8> {
         let mut wire = Vec::new();
         let length = u32::try_from(data.len()).expect("short");
@@ -105,7 +105,7 @@ impl Raw {
         wire
     }
 
-    /// Sends; a target that has closed the connection is noticed by the next read.
+    /// Sends bytes. If the target has closed the connection, the next read fails.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
@@ -133,7 +133,7 @@ impl Raw {
         self.connect_pdu_to(DEFAULT_NQN, queue_id, entries, controller_id, host, keep_alive)
     }
 
-    /// As `connect_pdu`, to a subsystem of another name.
+    /// As `connect_pdu`, to another subsystem.
     pub(super) fn connect_pdu_to(
         &self,
         subsystem: &str,
@@ -169,7 +169,7 @@ impl Raw {
         self.response()
     }
 
-    /// The next PDU, whole; nothing if the target has closed the connection.
+    /// The next PDU; `None` if the target has closed the connection.
     pub(super) fn next_pdu(&mut self) -> Option<Vec<u8>> {
         let mut pdu = vec![0; 8];
         self.fill(&mut pdu, 0)?;
@@ -189,21 +189,21 @@ impl Raw {
         }
     }
 
-    /// The response capsule that comes next.
+    /// The next PDU, which must be a response capsule.
     pub(super) fn response(&mut self) -> Cqe {
         let pdu = self.next_pdu().expect("an answer");
         assert_eq!(pdu[0], CAPSULE_RESP, "a response capsule");
         CapsuleResp::ref_from_prefix(&pdu).expect("whole").0.cqe
     }
 
-    /// The transfer tag of the R2T that comes next.
+    /// The transfer tag of the next PDU, which must be an R2T.
     pub(super) fn asked(&mut self) -> u16 {
         let pdu = self.next_pdu().expect("an R2T");
         assert_eq!(pdu[0], R2T, "an R2T");
         R2t::ref_from_prefix(&pdu).expect("whole").0.ttag.get()
     }
 
-    /// FES and FEI of the C2HTermReq that comes, whatever comes before; the connection ends with it.
+    /// FES and FEI of the next C2HTermReq. Other PDUs are skipped. The connection ends with it.
     #[track_caller]
     pub(super) fn terminated(&mut self) -> (u16, u32) {
         loop {
@@ -215,13 +215,13 @@ impl Raw {
         }
     }
 
-    /// Waits for the end of the connection, taking what comes until then.
+    /// Waits for the end of the connection, and discards all PDUs.
     pub(super) fn is_closed(&mut self) -> bool {
         while self.next_pdu().is_some() {}
         true
     }
 
-    /// Closes it so that the target sees a reset.
+    /// Closes the connection with a TCP reset.
     pub(super) fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("a socket option");
     }

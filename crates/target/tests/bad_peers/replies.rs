@@ -1,4 +1,4 @@
-//! Hosts that have the target tell them about itself, again and again, and do not listen.
+//! Hosts that ask for log pages again and again and do not read them.
 
 use crate::common::{BLOCK, Client, HOST, Options, until};
 use crate::log::capture;
@@ -17,13 +17,13 @@ use units::{ByteRate, Bytes, Nanos};
 const PAGE: u32 = 1 << 20;
 const KEEP_ALIVE_CID: u16 = 0xffff;
 
-/// Get Log Page of 1 MiB, of which the page has 4 KiB.
+/// Get Log Page of 1 MiB. The page has 4 KiB; the rest is zeroes.
 fn log_page(cid: u16) -> Sqe {
     let request = LogRequest::read(COMMANDS_SUPPORTED, 0, PAGE.into());
     request.to_sqe(0).with_cid(cid).with_sgl(Sgl::Transport { length: PAGE })
 }
 
-/// An admin queue of so many entries, enabled.
+/// An enabled admin queue with this many entries.
 fn admin_queue(address: std::net::SocketAddr, subsystem: &str, entries: u16) -> Raw {
     let mut admin = Raw::greeted(address, Digests::default());
     let connect = admin.connect_pdu_to(subsystem, 0, entries.into(), CNTLID_DYNAMIC, HOST, 0);
@@ -33,7 +33,7 @@ fn admin_queue(address: std::net::SocketAddr, subsystem: &str, entries: u16) -> 
     admin
 }
 
-/// Data PDUs that came before the answer to a Keep Alive, which waits for nothing.
+/// The number of data PDUs before the answer to a Keep Alive, which is answered at once.
 fn pages_before_keep_alive(admin: &mut Raw) -> usize {
     let sqe = Sqe::new(admin::KEEP_ALIVE).with_cid(KEEP_ALIVE_CID).with_sgl(Sgl::Transport { length: 0 });
     admin.command(sqe, &[]);
@@ -44,7 +44,7 @@ fn pages_before_keep_alive(admin: &mut Raw) -> usize {
             assert_eq!(&pdu[20..22], &KEEP_ALIVE_CID.to_le_bytes(), "a page that was read is no error");
             return pages;
         }
-        assert_eq!(pdu.len(), 24 + PAGE as usize, "as long as it was asked for");
+        assert_eq!(pdu.len(), 24 + PAGE as usize, "of the requested length");
         assert!(pdu[24 + 4096..].iter().all(|&byte| byte == 0), "and zeroes behind its end");
         assert!(pdu[24..24 + 4096].iter().any(|&byte| byte != 0));
         pages += 1;
@@ -63,7 +63,7 @@ fn log_pages_in_a_loop_are_paid_for() {
         let start = Instant::now();
         let mut loops = admin_queue(address, subsystem, 1024);
         (0..1000).for_each(|cid| loops.command(log_page(cid), &[]));
-        // A neighbour on the same thread is served at once, its own questions too.
+        // Another host on the same thread is served at once, also its log pages.
         let mut other = Client::with(address, &Options { host: OTHER, ..Options::default() });
         for _ in 0..100 {
             assert_eq!(other.read(1, 0, 1), Ok(vec![0; BLOCK]));
@@ -71,7 +71,7 @@ fn log_pages_in_a_loop_are_paid_for() {
         assert_eq!(other.identify(1, 0).len(), 4096);
         let pages = pages_before_keep_alive(&mut loops);
         let due = 2 + (start.elapsed().as_secs() * RATE).div_ceil(PAGE.into()) as usize;
-        println!("{pages} pages of 1 MiB were told, of 1000 asked for");
+        println!("{pages} pages of 1 MiB were sent, of 1000 requested");
         assert!((1..=due).contains(&pages), "{pages} pages, {due} are paid for");
     }
 }

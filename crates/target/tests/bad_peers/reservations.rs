@@ -1,4 +1,4 @@
-//! Hosts that reach for others' reservations.
+//! Hosts that try to use reservations of others.
 
 use crate::OTHER;
 use crate::common::{BLOCK, HOST, rw};
@@ -12,7 +12,7 @@ use nvme::spec::{Sgl, Sqe, Status};
 use std::net::SocketAddr;
 use target::config::Limits;
 
-/// The identifier that HOST connects with.
+/// The HOSTID of HOST.
 fn id_of_host() -> HostId {
     HostId(HOST.as_bytes()[HOST.len() - 16..].try_into().expect("16 bytes"))
 }
@@ -34,7 +34,7 @@ fn write(io: &mut Raw) -> Status {
     io.response().status()
 }
 
-/// As `host`, with an identifier of its own choice: the answer to Connect, or the queues.
+/// Connects `host` with a HOSTID: the queues, or the refused Connect.
 fn connect_as(address: SocketAddr, host: &str, id: HostId) -> Result<(Raw, Raw), (Raw, nvme::spec::Cqe)> {
     let mut admin = Raw::greeted(address, Digests::default());
     admin.identifier = Some(id);
@@ -58,7 +58,7 @@ fn a_host_with_the_holders_identifier_is_refused() {
     assert_eq!(register(&mut holder, 0xa), Status::SUCCESS);
     assert_eq!(reserve(&mut holder, nvm::RESERVATION_ACQUIRE, EXCLUSIVE_ACCESS, [0xa, 0]), Status::SUCCESS);
 
-    // It is no secret: the report tells everybody.
+    // It is no secret: the reservation report shows it.
     let (_admin, mut stranger) =
         connect_as(address, OTHER, HostId([9; 16])).unwrap_or_else(|(_, cqe)| panic!("{cqe:?}"));
     let report = Sqe::new(nvm::RESERVATION_REPORT).with_nsid(1).with_cdw10_15([31, 1, 0, 0, 0, 0]);
@@ -75,7 +75,7 @@ fn a_host_with_the_holders_identifier_is_refused() {
         assert_logged_once(thief.local(), "HOSTID belongs to another host NQN");
     };
     is_refused();
-    // Also while the holder is away: it is registered.
+    // Also while the holder is disconnected, because it is registered.
     holder_admin.reset();
     assert!(holder.is_closed());
     is_refused();

@@ -1,4 +1,4 @@
-//! Hosts that say nothing, too little, or too slowly.
+//! Hosts that send nothing, too little, or too slowly.
 
 use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, until};
 use crate::log::{about, assert_logged_once};
@@ -12,7 +12,7 @@ use nvme::spec::{Sgl, Status};
 use target::config::Limits;
 use units::{Bytes, Nanos};
 
-/// Short enough to wait for, and longer than the handshake of the others takes by far.
+/// Short time-outs, still much longer than the handshake of the other hosts.
 fn impatient() -> Limits {
     Limits {
         handshake_timeout: Nanos::millis(300),
@@ -35,8 +35,8 @@ fn tcp_keep_alive_is_on_from_the_first_moment() {
     let server = null_with(Limits::default());
     let address = server.addresses()[0];
     let peer = Raw::greeted(address, Digests::default());
-    // The accepted socket, as the system has it: local address, remote address, state, queues, timer:when (in hundredths), …
-    // Both ends are compared: the peer's port may be that of an old connection to another target as well.
+    // The accepted socket in the system's table: local address, remote address, state, queues, timer:when (in hundredths), …
+    // Both ends are compared: an old connection to another target may have the same peer port.
     let ends = [address.port(), peer.local().port()].map(|port| format!("0100007F:{port:04X}"));
     let mut timer = String::new();
     until(|| {
@@ -46,7 +46,7 @@ fn tcp_keep_alive_is_on_from_the_first_moment() {
             .map(|line| line.split_whitespace().collect::<Vec<_>>())
             .find(|fields| fields.get(1..3).is_some_and(|pair| pair == ends));
         timer = accepted.and_then(|fields| fields.get(5).map(|&timer| timer.to_owned())).expect("it is open");
-        // 1: what was sent last is not acknowledged yet.
+        // Timer 1: the last data is not acknowledged yet.
         !timer.starts_with("01:")
     });
     let left = timer.strip_prefix("02:").map(|when| u64::from_str_radix(when, 16).expect("a number"));
@@ -75,7 +75,7 @@ fn a_connection_without_connect_is_closed_after_the_connect_timeout() {
 fn half_a_connect_frees_its_memory_when_it_is_closed() {
     let server = null_with(Limits { handshake_timeout: Nanos::secs(3600), ..impatient() });
     let address = server.addresses()[0];
-    // More of them than there is memory for at once, were it not for everybody's.
+    // More of them than there is memory for at the same time.
     let mut slow: Vec<Raw> = (0..64).map(|_| Raw::greeted(address, Digests::default())).collect();
     for raw in &mut slow {
         let connect = raw.connect_pdu(0, 32, CNTLID_DYNAMIC, HOST, 0);
@@ -90,7 +90,7 @@ fn half_a_connect_frees_its_memory_when_it_is_closed() {
 fn a_queue_without_keep_alive_may_be_silent() {
     let server = null_with(impatient());
     let (mut admin, mut io) = plain(server.addresses()[0]);
-    // Somebody else meets every time-out there is meanwhile.
+    // Meanwhile another connection runs into every time-out.
     let address = server.addresses()[0];
     assert!(Raw::open(address).is_closed());
     assert!(Raw::greeted(address, Digests::default()).is_closed());
@@ -140,13 +140,13 @@ fn slowly_sent_data_does_not_hold_memory_for_ever() {
     let data = io.pdu(H2cData::new(8, ttag, 0, length), FLAG_LAST, &vec![1; length as usize]);
     let other = Options { host: OTHER, ..Options::default() };
     let mut other = Client::with(address, &other);
-    // One byte for each round trip of another host, which is served all the while: it never stops for long.
+    // One byte per round trip of another host, so the data never stops for long.
     let mut sent = 0;
     until(|| {
         io.send(&data[sent..sent + 1]);
         sent += 1;
         assert_eq!(other.read(1, 0, 1), Ok(vec![0; BLOCK]));
-        assert!(sent < data.len(), "all was taken: the machine is too fast for this test");
+        assert!(sent < data.len(), "all data was received: the machine is too fast for this test");
         server.stats().ssds[0].memory == Bytes::ZERO
     });
     assert!(io.is_closed());

@@ -1,4 +1,4 @@
-//! Hosts that the configuration does not name, in any number and under any names.
+//! Hosts that the configuration does not name, in any number and with any names.
 
 use crate::common::{self, BLOCK, Client, HOST, Options, until};
 use crate::log::capture;
@@ -12,7 +12,7 @@ use target::ServerHandle;
 use target::config::{AllowedHosts, Config, DeviceKind, EmulatedConfig, Limits, Speed, TenantConfig};
 use units::Bytes;
 
-/// A target that `hosts` may use, or everybody, and of whose hosts `tenants` are named.
+/// A target for `hosts`, with the named hosts `tenants`.
 fn serving(device: DeviceKind, limits: Limits, hosts: AllowedHosts, tenants: &[&str]) -> ServerHandle {
     capture();
     let mut config = Config { limits, ..Config::simple(device, common::any_port()) };
@@ -25,7 +25,7 @@ fn null() -> DeviceKind {
     DeviceKind::Null { size: Bytes::gib(1) }
 }
 
-/// A controller of the discovery service that is meant to last.
+/// A persistent discovery controller.
 fn discover(source: Ipv4Addr, address: SocketAddr, keep_alive: u32) -> (Raw, Status) {
     let mut raw = Raw::greeted_from(source, address);
     let connect = raw.connect_pdu_to(Nqn::DISCOVERY, 0, 32, CNTLID_DYNAMIC, &name(1), keep_alive);
@@ -34,12 +34,12 @@ fn discover(source: Ipv4Addr, address: SocketAddr, keep_alive: u32) -> (Raw, Sta
     (raw, status)
 }
 
-/// A name that a stranger makes up.
+/// An invented host NQN.
 fn name(number: u32) -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-5555{number:08x}")
 }
 
-/// The first admin queue of a host, or why not.
+/// Connects the admin queue of a host; the status of Connect.
 fn enter(source: Ipv4Addr, address: SocketAddr, host: &str) -> (Raw, Status) {
     let mut raw = Raw::greeted_from(source, address);
     let status = raw.connect(0, 32, CNTLID_DYNAMIC, host, 0).status();
@@ -58,11 +58,11 @@ fn a_named_host_gets_in_through_any_number_of_discovery_controllers() {
     let start = Instant::now();
     let mut client = Client::connect(address);
     assert_eq!(client.read(1, 0, 1), Ok(vec![0; BLOCK]));
-    println!("beside 1022 discovery controllers a named host was in after {:?}", start.elapsed());
+    println!("next to 1022 discovery controllers a named host connected after {:?}", start.elapsed());
     let kept = Limits::default().discovery_per_address as usize;
-    assert!(flood[..1022 - kept].iter_mut().all(Raw::is_closed), "the flood pushed out itself");
+    assert!(flood[..1022 - kept].iter_mut().all(Raw::is_closed), "the flood evicted its own connections");
     assert!(flood[1022 - kept..].iter_mut().all(|raw| raw.enable().status().is_success()), "the last stay");
-    assert!(discover(Ipv4Addr::LOCALHOST, address, 0).1.is_success(), "whoever comes finds a place");
+    assert!(discover(Ipv4Addr::LOCALHOST, address, 0).1.is_success(), "a new connection gets in");
 }
 
 #[test]
@@ -76,14 +76,14 @@ fn unnamed_hosts_take_no_connection_of_a_named_host() {
         let (raw, status) = enter(source, address, &name(number));
         match status {
             Status::SUCCESS => inside.push(raw),
-            status => assert_eq!(status, Status::CONNECT_CONTROLLER_BUSY, "worth another try later"),
+            status => assert_eq!(status, Status::CONNECT_CONTROLLER_BUSY, "the host may try again later"),
         }
     }
-    assert!((20..=32).contains(&inside.len()), "{} strangers have places", inside.len());
-    // Half of the places are kept for the only named host: it gets as many.
+    assert!((20..=32).contains(&inside.len()), "{} unnamed hosts are connected", inside.len());
+    // Half of all connections are guaranteed to the only named host.
     let mut named: Vec<Client> = (0..15).map(|_| Client::connect(address)).collect();
     assert!(named.iter_mut().all(|client| client.read(1, 0, 1).is_ok()));
-    // They are given back to whom they belong.
+    // Afterwards they are free again.
     drop((inside, named));
     until(|| enter(Ipv4Addr::LOCALHOST, address, &name(1)).1.is_success());
 }
@@ -93,32 +93,32 @@ fn an_address_has_a_bounded_number_of_hosts() {
     let server =
         serving(null(), Limits { hosts_per_address: 4, ..Limits::default() }, AllowedHosts::Any, &[]);
     let address = server.addresses()[0];
-    let crowd = |number| enter(Ipv4Addr::new(127, 0, 0, 8), address, &name(number));
-    let inside: Vec<_> = (0..4).map(crowd).collect();
+    let connect = |number| enter(Ipv4Addr::new(127, 0, 0, 8), address, &name(number));
+    let inside: Vec<_> = (0..4).map(connect).collect();
     assert!(inside.iter().all(|(_, status)| status.is_success()));
-    assert_eq!(crowd(4).1, Status::CONNECT_CONTROLLER_BUSY);
-    assert!(crowd(3).1.is_success(), "one of the four");
+    assert_eq!(connect(4).1, Status::CONNECT_CONTROLLER_BUSY);
+    assert!(connect(3).1.is_success(), "one of the four");
     assert!(enter(Ipv4Addr::new(127, 0, 0, 9), address, &name(4)).1.is_success(), "another address");
     drop(inside);
-    until(|| crowd(4).1.is_success());
+    until(|| connect(4).1.is_success());
 }
 
 #[test]
 fn an_address_has_one_share_however_many_names_it_uses() {
     const NAMES: u32 = 8;
     const DEPTH: u16 = 32;
-    // So slow that the SSD is what is shared.
+    // The SSD is so slow that it is the bottleneck.
     let speed = Speed::from_thousandths(20).expect("above zero");
     let device = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
     let server = serving(device, Limits::default(), AllowedHosts::Any, &[HOST]);
     let address = server.addresses()[0];
-    let crowd: Vec<&'static str> = (1..=NAMES).map(|number| &*name(100 + number).leak()).collect();
+    let unnamed: Vec<&'static str> = (1..=NAMES).map(|number| &*name(100 + number).leak()).collect();
     let done = |server: &ServerHandle, is_counted: &dyn Fn(&str) -> bool| -> u64 {
         let ssd = &server.stats().ssds[0];
         let counted = ssd.tenants.iter().filter(|tenant| is_counted(&tenant.host));
         counted.map(|tenant| tenant.counters.reads.ios).sum()
     };
-    let clients = crowd
+    let clients = unnamed
         .iter()
         .copied()
         .chain([HOST])
@@ -133,11 +133,11 @@ fn an_address_has_one_share_however_many_names_it_uses() {
         let before = (done(&server, &|host| host == HOST), done(&server, &|host| host != HOST));
         until(|| done(&server, &|_| true) > before.0 + before.1 + 4000);
         let named = done(&server, &|host| host == HOST) - before.0;
-        let strangers = done(&server, &|host| host != HOST) - before.1;
+        let unnamed_reads = done(&server, &|host| host != HOST) - before.1;
         stop.store(true, Ordering::Relaxed);
-        println!("the named host: {named} reads; {NAMES} names of one address: {strangers}");
-        // Equal names would have eight times as many as the named host.
-        assert!(named * 5 >= strangers * 4, "{named} reads against {strangers}");
+        println!("the named host: {named} reads; {NAMES} names of one address: {unnamed_reads}");
+        // With equal shares for all names, they would have eight times as many as the named host.
+        assert!(named * 5 >= unnamed_reads * 4, "{named} reads against {unnamed_reads}");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Hosts that break the protocol: the right last word, or the right status, and one line of the log.
+//! Hosts that violate the protocol get the right C2HTermReq or status, and one log line.
 
 use crate::common::{BLOCK, HOST, pattern, rw};
 use crate::log::{about, assert_logged_once};
@@ -118,7 +118,7 @@ fn corrupt_data_without_end_causes_at_most_ten_log_lines() {
         io.send(&spoiled);
         assert_eq!(io.response().status(), Status::TRANSIENT_TRANSPORT_ERROR);
     }
-    // A period that ends meanwhile gives ten more and a number.
+    // If a period ends meanwhile, there are ten more, and a number.
     let lines = about(io.local()).len();
     assert!((10..=50).contains(&lines), "{lines} lines about 500 spoiled commands");
 }
@@ -179,7 +179,7 @@ fn unrequested_data_ends_the_connection() {
     assert_eq!(io.terminated(), (INVALID_FIELD, OFFSET_TTAG));
     assert_logged_once(io.local(), "invalid PDU header field at byte 10");
     let keep_alive = Sqe::new(admin::KEEP_ALIVE);
-    assert_eq!(admin.execute(keep_alive).status(), Status::SUCCESS, "the controller lives on");
+    assert_eq!(admin.execute(keep_alive).status(), Status::SUCCESS, "the controller continues");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! A tiny blocking NVMe/TCP host over loopback, for tests.
+//! A small blocking NVMe/TCP host over loopback, for tests.
 //!
-//! It speaks with the crate's own host connection and brings a controller up by hand: Connect, CC.EN, Number of Queues, Connect
-//! of one IO queue. It never sleeps: every wait is a blocking read of the socket.
+//! It uses the host connection of the `nvme` crate and brings a controller up by hand: Connect, CC.EN, Number of Queues, Connect of one
+//! IO queue. It never sleeps: every wait is a blocking read of the socket.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
 use nvme::connection::host::{HostConnection, HostEvent, HostOptions, Transfer};
@@ -20,31 +20,31 @@ use target::{Server, ServerHandle};
 use units::Bytes;
 use zerocopy::IntoBytes;
 
-/// Entries of the queues that the client asks for.
+/// The entries of the client's IO queue.
 pub const ENTRIES: u16 = 128;
-/// Admin queues are shorter, as Linux has them.
+/// The entries of admin queues, as in Linux.
 const ADMIN_ENTRIES: u16 = 32;
 /// The block size of every namespace in these tests.
 pub const BLOCK: usize = 4096;
-/// A host that nobody has heard of.
+/// The default host.
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
 
-/// The subsystem of [`two_ssds`] on the first SSD, which clients take unless told otherwise.
+/// The subsystem of [`two_ssds`] on the first SSD. Clients use it by default.
 pub const NEAR: &str = DEFAULT_NQN;
-/// The one that is at home on the second SSD's thread; its namespace 2 lies next to that of `NEAR`, on the first.
+/// The subsystem on the second SSD's thread. Its namespace 2 is on the first SSD, next to that of `NEAR`.
 pub const FAR: &str = "nqn.2025-01.io.example:far";
 
-/// An address on loopback whose port the system chooses.
+/// A loopback address; the system chooses the port.
 pub fn any_port() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// A target on loopback with one device, whole.
+/// A target on loopback with one namespace on one whole device.
 pub fn serve(device: DeviceKind) -> ServerHandle {
     start(Config::simple(device, any_port()))
 }
 
-/// A target that is expected to start.
+/// Starts a target, which must succeed.
 pub fn start(config: Config) -> ServerHandle {
     Server::start(config).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -80,21 +80,21 @@ pub fn two_ssds(backend: BackendChoice, faults: Vec<FaultConfig>) -> Config {
     }
 }
 
-/// Both backends, or the one there is.
+/// The available backends.
 pub fn backends() -> impl Iterator<Item = BackendChoice> {
     let has_ring = reactor::Reactor::new(reactor::Backend::IoUring).is_ok();
     has_ring.then_some(BackendChoice::IoUring).into_iter().chain([BackendChoice::Epoll])
 }
 
-/// What the client asks for.
+/// Options of the client.
 #[derive(Clone)]
 pub struct Options {
     pub host: &'static str,
     pub subsystem: String,
     pub digests: Digests,
-    /// The longest data in a capsule: zero makes every write ask for an R2T.
+    /// The longest in-capsule data. Zero: every write waits for an R2T.
     pub in_capsule_max: u32,
-    /// Milliseconds; zero is no keep-alive.
+    /// In milliseconds; zero means no keep-alive.
     pub keep_alive: u32,
 }
 
@@ -110,7 +110,7 @@ impl Default for Options {
     }
 }
 
-/// How a command ended, and what it read.
+/// The completion of a command, and the data that it read.
 pub type Answer = (Cqe, Option<Vec<u8>>);
 
 /// One queue: a socket and a connection.
@@ -122,7 +122,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A connection on which nothing was said yet.
+    /// A new connection.
     pub fn open(address: SocketAddr, entries: u16, options: &Options) -> Queue {
         let stream = TcpStream::connect(address).expect("the target listens");
         stream.set_nodelay(true).expect("a socket option");
@@ -135,12 +135,12 @@ impl Queue {
         Queue { stream, connection, events: Vec::new(), next_cid: 0 }
     }
 
-    /// Connects it as queue `queue_id`; the answer to Connect.
+    /// Connects it as queue `queue_id`. Returns the answer to Connect.
     pub fn connect(&mut self, queue_id: u16, entries: u16, controller_id: u16, options: &Options) -> Cqe {
         self.try_connect(queue_id, entries, controller_id, options).expect("the target answers")
     }
 
-    /// As `connect`; nothing if the target closes the connection instead.
+    /// As `connect`; `None` if the target closes the connection instead.
     pub fn try_connect(
         &mut self,
         queue_id: u16,
@@ -153,7 +153,7 @@ impl Queue {
         let sqe = ConnectCommand { queue_id, sqsize: entries - 1, keep_alive_timeout, ..blank }.to_sqe();
         let host = Nqn::new(options.host).expect("a host name");
         let subsystem = Nqn::new(&options.subsystem).expect("a subsystem name");
-        // Every host has an identifier of its own: the end of its name.
+        // The HOSTID is the end of the host's name.
         let id: [u8; 16] = options.host.as_bytes()[options.host.len() - 16..].try_into().expect("16 bytes");
         let data = ConnectData::new(HostId(id), &host, &subsystem, controller_id);
         let data = data.as_bytes().to_vec();
@@ -162,7 +162,7 @@ impl Queue {
         Some(self.next()?.0)
     }
 
-    /// Sends a command without waiting for its end; its identifier.
+    /// Sends a command without waiting. Returns its identifier.
     pub fn submit(&mut self, sqe: Sqe, transfer: Transfer<Vec<u8>>) -> u16 {
         let cid = self.next_cid;
         self.next_cid = self.next_cid.wrapping_add(1);
@@ -171,7 +171,7 @@ impl Queue {
         cid
     }
 
-    /// The end of whichever command ends next. `None` if the target has closed the connection.
+    /// The next completion. `None` if the target has closed the connection.
     pub fn next(&mut self) -> Option<Answer> {
         loop {
             let completed = self.events.iter().position(|event| matches!(event, HostEvent::Completed { .. }));
@@ -193,7 +193,7 @@ impl Queue {
         }
     }
 
-    /// A command from its beginning to its end; no other may be outstanding.
+    /// Sends a command and waits for its completion. No other command may be outstanding.
     pub fn command(&mut self, sqe: Sqe, transfer: Transfer<Vec<u8>>) -> Answer {
         let cid = self.submit(sqe, transfer);
         let answer = self.next().expect("the target answers");
@@ -201,7 +201,7 @@ impl Queue {
         answer
     }
 
-    /// Takes the socket, to misuse it.
+    /// Takes the socket, to send other bytes.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }
@@ -209,7 +209,7 @@ impl Queue {
     fn push(&mut self) {
         let mut wire = Vec::new();
         self.connection.poll_transmit(&mut wire);
-        // A target that has closed the connection is noticed by the next read.
+        // If the target has closed the connection, the next read fails.
         let _ = self.stream.write_all(&wire);
     }
 }
@@ -247,12 +247,12 @@ impl Client {
         Ok(Client { admin, io, controller_id })
     }
 
-    /// A controller, or nothing if the target closes a connection instead of answering, or has no place.
+    /// A controller; `None` if the target closes a connection instead of answering, or is full.
     pub fn try_open(address: SocketAddr) -> Option<Client> {
         Client::try_open_on(address, DEFAULT_NQN)
     }
 
-    /// As `try_open`, on a subsystem of another name.
+    /// As `try_open`, for another subsystem.
     pub fn try_open_on(address: SocketAddr, subsystem: &str) -> Option<Client> {
         let options = Options { subsystem: subsystem.to_owned(), ..Options::default() };
         let mut admin = Queue::open(address, ADMIN_ENTRIES, &options);
@@ -291,7 +291,7 @@ impl Client {
         if cqe.status().is_success() { Ok(data.expect("a read brings data")) } else { Err(cqe.status()) }
     }
 
-    /// A command that moves no data.
+    /// A command without data.
     pub fn simple(&mut self, opcode: u8, nsid: u32, lba: u64, blocks: usize) -> Status {
         self.io.command(rw(opcode, nsid, lba, blocks), Transfer::None).0.status()
     }
@@ -315,13 +315,13 @@ impl Client {
     }
 }
 
-/// A read, write or the like of `blocks` blocks.
+/// A command on `blocks` blocks, such as read or write.
 pub fn rw(opcode: u8, nsid: u32, lba: u64, blocks: usize) -> Sqe {
     let dwords = [lba as u32, (lba >> 32) as u32, blocks as u32 - 1, 0, 0, 0];
     Sqe::new(opcode).with_nsid(nsid).with_cdw10_15(dwords)
 }
 
-/// Asks again and again, which the asking itself must slow down (a round trip to the target).
+/// Repeats `is_so` until it is true. Each call must take time (a round trip to the target).
 pub fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::yield_now();
