@@ -33,10 +33,10 @@ const LINGER: Nanos = Nanos::millis(200);
 const SPARE_BATCHES: usize = 256;
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     generation: u32,
     session: Option<Session>,
-    /// The sockets of its links.
+    /// The sockets of its connections.
     sockets: Vec<Option<Token>>,
     /// Whether it is in `touched`: it may have something to send.
     is_touched: bool,
@@ -46,8 +46,8 @@ struct Place {
 
 #[derive(Clone, Copy, Debug)]
 struct Socket {
-    place: usize,
-    link: usize,
+    slot: usize,
+    connection: usize,
     is_sending: bool,
 }
 
@@ -55,7 +55,7 @@ struct Socket {
 pub struct Engine {
     reactor: Reactor,
     pool: BufferPool,
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     free: Vec<usize>,
     sockets: HashMap<Token, Socket>,
     /// Closed connections whose TermReq is still being sent, and until when.
@@ -81,7 +81,7 @@ impl Engine {
         Engine {
             reactor,
             pool: BufferPool::new(memory),
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             sockets: HashMap::new(),
             lingering: Vec::new(),
@@ -107,19 +107,19 @@ impl Engine {
     fn add(&mut self, options: ControllerOptions, purpose: Purpose) -> ControllerId {
         let now = Clock.now();
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place {
+            self.slots.push(Slot {
                 generation: 0,
                 session: None,
                 sockets: Vec::new(),
                 is_touched: false,
                 armed: Instant::FAR_FUTURE,
             });
-            self.places.len() - 1
+            self.slots.len() - 1
         });
-        let place = &mut self.places[index];
-        place.session = Some(Session::new(now, options, purpose));
-        place.armed = Instant::FAR_FUTURE;
-        let id = ControllerId { index: index as u32, generation: place.generation };
+        let slot = &mut self.slots[index];
+        slot.session = Some(Session::new(now, options, purpose));
+        slot.armed = Instant::FAR_FUTURE;
+        let id = ControllerId { index: index as u32, generation: slot.generation };
         self.after_input(now, index);
         id
     }
@@ -213,14 +213,13 @@ impl Engine {
     }
 
     fn session(&self, id: ControllerId) -> Option<&Session> {
-        let place = self.places.get(id.index as usize).filter(|place| place.generation == id.generation)?;
-        place.session.as_ref()
+        let slot = self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.session.as_ref()
     }
 
     fn session_mut(&mut self, id: ControllerId) -> Option<&mut Session> {
-        let place =
-            self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)?;
-        place.session.as_mut()
+        let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.session.as_mut()
     }
 
     /// Handles the events of the reactor. Returns the time.
@@ -250,10 +249,10 @@ impl Engine {
     }
 
     fn on_received(&mut self, now: Instant, token: Token, bytes: &RecvBuffer) {
-        let Some(&Socket { place, link, .. }) = self.sockets.get(&token) else { return };
-        if let Some(session) = &mut self.places[place].session {
-            session.on_bytes(now, link, bytes);
-            self.after_input(now, place);
+        let Some(&Socket { slot, connection, .. }) = self.sockets.get(&token) else { return };
+        if let Some(session) = &mut self.slots[slot].session {
+            session.on_bytes(now, connection, bytes);
+            self.after_input(now, slot);
         }
     }
 
@@ -266,12 +265,12 @@ impl Engine {
             return self.stop_lingering(|lingering| lingering == token);
         };
         socket.is_sending = false;
-        let Socket { place, link, .. } = *socket;
+        let Socket { slot, connection, .. } = *socket;
         match result {
             Ok(()) => {
-                if let Some(session) = &mut self.places[place].session {
-                    session.on_sent(link);
-                    self.after_input(now, place);
+                if let Some(session) = &mut self.slots[slot].session {
+                    session.on_sent(connection);
+                    self.after_input(now, slot);
                 }
             }
             Err(error) => self.on_broken(now, token, Fault::Broken(Arc::new(error))),
@@ -279,12 +278,12 @@ impl Engine {
     }
 
     fn on_connected(&mut self, now: Instant, token: Token, result: io::Result<()>) {
-        let Some(&Socket { place, link, .. }) = self.sockets.get(&token) else { return };
+        let Some(&Socket { slot, connection, .. }) = self.sockets.get(&token) else { return };
         match result {
             Ok(()) => {
-                if let Some(session) = &mut self.places[place].session {
-                    session.on_connected(now, link);
-                    self.after_input(now, place);
+                if let Some(session) = &mut self.slots[slot].session {
+                    session.on_connected(now, connection);
+                    self.after_input(now, slot);
                 }
             }
             Err(error) => self.on_broken(now, token, Fault::Unreachable(Arc::new(error))),
@@ -292,28 +291,28 @@ impl Engine {
     }
 
     fn on_broken(&mut self, now: Instant, token: Token, fault: Fault) {
-        let Some(&Socket { place, .. }) = self.sockets.get(&token) else {
+        let Some(&Socket { slot, .. }) = self.sockets.get(&token) else {
             return self.stop_lingering(|lingering| lingering == token);
         };
-        if let Some(session) = &mut self.places[place].session {
+        if let Some(session) = &mut self.slots[slot].session {
             session.on_closed(now, fault);
-            self.after_input(now, place);
+            self.after_input(now, slot);
         }
     }
 
     fn on_time(&mut self, now: Instant) {
-        while let Some(&Reverse((at, place))) = self.alarms.peek() {
+        while let Some(&Reverse((at, slot))) = self.alarms.peek() {
             if at > now {
                 break;
             }
             self.alarms.pop();
-            let Place { session, armed, .. } = &mut self.places[place];
+            let Slot { session, armed, .. } = &mut self.slots[slot];
             if *armed == at {
                 *armed = Instant::FAR_FUTURE;
             }
             if let Some(session) = session {
                 session.on_time(now);
-                self.after_input(now, place);
+                self.after_input(now, slot);
             }
         }
         let expired = self.lingering.iter().take_while(|(until, _)| *until <= now).count();
@@ -334,29 +333,31 @@ impl Engine {
 
     /// Handles the outputs of a session after it got input.
     fn after_input(&mut self, now: Instant, index: usize) {
-        while let Some(session) = &mut self.places[index].session
+        while let Some(session) = &mut self.slots[index].session
             && let Some(output) = session.poll_output()
         {
             self.on_output(now, index, output);
         }
-        let place = &mut self.places[index];
-        let Some(session) = &place.session else { return };
-        if session.alarm() < place.armed {
-            place.armed = session.alarm();
-            self.alarms.push(Reverse((place.armed, index)));
+        let slot = &mut self.slots[index];
+        let Some(session) = &slot.session else { return };
+        if session.alarm() < slot.armed {
+            slot.armed = session.alarm();
+            self.alarms.push(Reverse((slot.armed, index)));
         }
-        if !place.is_touched {
-            place.is_touched = true;
+        if !slot.is_touched {
+            slot.is_touched = true;
             self.touched.push(index);
         }
     }
 
     fn on_output(&mut self, now: Instant, index: usize, output: Output) {
-        let controller = ControllerId { index: index as u32, generation: self.places[index].generation };
+        let controller = ControllerId { index: index as u32, generation: self.slots[index].generation };
         let event = match output {
             Output::Ended(completion) => Event::Completed { controller, completion },
-            Output::Open(link) => return self.open(now, index, link),
-            Output::Close(link, last_words) => return self.close_socket(now, index, link, &last_words),
+            Output::Open(connection) => return self.open(now, index, connection),
+            Output::Close(connection, last_words) => {
+                return self.close_socket(now, index, connection, &last_words);
+            }
             Output::Ready { first } => Event::Ready { controller, first },
             Output::Down { fault, retry_in } => Event::Down { controller, fault, retry_in },
             Output::NamespacesChanged => Event::NamespacesChanged { controller },
@@ -374,28 +375,30 @@ impl Engine {
     }
 
     fn remove(&mut self, index: usize) {
-        let place = &mut self.places[index];
-        place.session = None;
-        place.generation = place.generation.wrapping_add(1);
+        let slot = &mut self.slots[index];
+        slot.session = None;
+        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
     }
 
-    fn open(&mut self, now: Instant, index: usize, link: usize) {
-        let Place { session: Some(session), sockets, .. } = &mut self.places[index] else { return };
-        if sockets.len() <= link {
-            sockets.resize(link + 1, None);
+    fn open(&mut self, now: Instant, index: usize, connection: usize) {
+        let Slot { session: Some(session), sockets, .. } = &mut self.slots[index] else { return };
+        if sockets.len() <= connection {
+            sockets.resize(connection + 1, None);
         }
         match self.reactor.connect(session.options().address) {
             Ok(token) => {
-                sockets[link] = Some(token);
-                self.sockets.insert(token, Socket { place: index, link, is_sending: false });
+                sockets[connection] = Some(token);
+                self.sockets.insert(token, Socket { slot: index, connection, is_sending: false });
             }
             Err(error) => session.on_closed(now, Fault::Unreachable(Arc::new(error))),
         }
     }
 
-    fn close_socket(&mut self, now: Instant, index: usize, link: usize, last_words: &[u8]) {
-        let Some(token) = self.places[index].sockets.get_mut(link).and_then(Option::take) else { return };
+    fn close_socket(&mut self, now: Instant, index: usize, connection: usize, last_words: &[u8]) {
+        let Some(token) = self.slots[index].sockets.get_mut(connection).and_then(Option::take) else {
+            return;
+        };
         let was_sending = self.sockets.remove(&token).is_some_and(|socket| socket.is_sending);
         let lingers = !last_words.is_empty() && !was_sending && {
             let mut batch = SendBatch::new();
@@ -412,23 +415,23 @@ impl Engine {
     fn send_touched(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         for index in touched.drain(..) {
-            self.places[index].is_touched = false;
+            self.slots[index].is_touched = false;
             self.send(index);
         }
         self.touched = touched;
     }
 
     fn send(&mut self, index: usize) {
-        let Place { session: Some(session), sockets, .. } = &mut self.places[index] else { return };
-        while let Some(link) = session.poll_marked() {
-            let Some(token) = sockets.get(link).copied().flatten() else { continue };
+        let Slot { session: Some(session), sockets, .. } = &mut self.slots[index] else { return };
+        while let Some(connection) = session.poll_marked() {
+            let Some(token) = sockets.get(connection).copied().flatten() else { continue };
             let Some(socket) = self.sockets.get_mut(&token) else { continue };
             if socket.is_sending {
-                // `on_sent` marks the link again.
+                // `on_sent` marks the connection again.
                 continue;
             }
             let mut batch = self.spare.pop().unwrap_or_default();
-            session.poll_transmit(link, &mut batch);
+            session.poll_transmit(connection, &mut batch);
             if batch.is_empty() {
                 self.spare.push(batch);
                 continue;

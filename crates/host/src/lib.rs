@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   your thread ── Client (blocking, async) ──► its own thread ┐
-//!   your loop ─────────────────────────────────────────────────┴─► Engine ──► Session per controller ──► Link per connection
+//!   your loop ─────────────────────────────────────────────────┴─► Engine ──► Session per controller ──► Connection per queue
 //!                                                             sockets, clock     sans-IO: decides all     protocol state
 //! ```
 //!
@@ -18,13 +18,12 @@
 
 mod backoff;
 mod client;
+mod connection;
 mod discover;
 mod engine;
 mod event;
 mod fault;
 mod in_flight;
-mod line;
-mod link;
 mod namespace;
 mod options;
 mod request;
@@ -32,6 +31,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod view;
+mod wait_queue;
 
 pub use backoff::Backoff;
 pub use client::{Client, ClientError, ConnectFailure, Controller, Outcome, Pending};

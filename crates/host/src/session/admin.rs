@@ -1,15 +1,15 @@
-//! From start to a ready controller: links are opened, the admin queue is driven, IO queues connect.
+//! From start to a ready controller: connections are opened, the admin queue is driven, IO queues connect.
 //!
 //! ```text
-//!   admin link open ─► HostController: bring-up ─► Ready ─► IO links open, Connect on each ─┐
+//!   admin connection open ─► HostController: bring-up ─► Ready ─► IO connections open, Connect on each ─┐
 //!                                             └──► namespaces known ────────────────────────┴─► IOs may be sent
 //! ```
 
 use super::{ADMIN, Output, Phase, Session, controller};
+use crate::connection::{Connection, ConnectionEvent, Errand};
 use crate::discover::Discovered;
 use crate::fault::Fault;
 use crate::in_flight::DEPTH_MAX;
-use crate::link::{Errand, Link, LinkEvent};
 use crate::namespace::Namespace;
 use crate::request::IoError;
 use nvme::connection::HostOptions;
@@ -28,48 +28,52 @@ impl Session {
         let deadline = now + self.options.connect_timeout;
         self.phase = Phase::Starting { deadline };
         self.alarm = deadline;
-        self.open_link(ADMIN_DEPTH, HostOptions::default());
+        self.open_connection(ADMIN_DEPTH, HostOptions::default());
     }
 
-    fn open_link(&mut self, depth: u16, options: HostOptions) {
+    fn open_connection(&mut self, depth: u16, options: HostOptions) {
         let digests = self.digests();
-        self.outputs.push_back(Output::Open(self.links.len()));
-        self.links.push(Link::new(HostOptions { digests, ..options }, depth));
+        self.outputs.push_back(Output::Open(self.connections.len()));
+        self.connections.push(Connection::new(HostOptions { digests, ..options }, depth));
     }
 
     fn digests(&self) -> Digests {
         Digests { header: self.options.header_digest, data: self.options.data_digest }
     }
 
-    /// The socket of a link is connected.
+    /// The socket of a connection is connected.
     pub(crate) fn on_connected(&mut self, now: Instant, number: usize) {
         let entries = self.queue_entries();
-        let Some(link) = self.links.get_mut(number) else { return };
-        link.is_open = true;
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        connection.is_open = true;
         if number == ADMIN {
             self.drive(now);
         } else {
-            link.submit_admin(now, Errand::Join, self.controller.connect_io_queue(number as u16, entries));
+            connection.submit_admin(
+                now,
+                Errand::Join,
+                self.controller.connect_io_queue(number as u16, entries),
+            );
         }
         self.mark(number);
     }
 
-    /// Bytes arrived on a link.
+    /// Bytes arrived on a connection.
     pub(crate) fn on_bytes(&mut self, now: Instant, number: usize, bytes: &[u8]) {
-        let Some(link) = self.links.get_mut(number) else { return };
-        let mut events = std::mem::take(&mut self.link_events);
-        let result = link.on_bytes(bytes, &mut events);
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        let mut events = std::mem::take(&mut self.connection_events);
+        let result = connection.on_bytes(bytes, &mut events);
         let mut fault = None;
         for event in events.drain(..) {
             if fault.is_none() {
-                fault = self.on_link_event(now, number, event).err();
-            } else if let LinkEvent::Io { io, .. } = event {
+                fault = self.on_connection_event(now, number, event).err();
+            } else if let ConnectionEvent::Io { io, .. } = event {
                 // The bytes had a fault before this completion. The IO is treated like the ones that are
                 // still outstanding.
                 self.retry_or_end(now, io);
             }
         }
-        self.link_events = events;
+        self.connection_events = events;
         match (fault, result) {
             (Some(fault), _) => self.fail(now, fault),
             (None, Err(fatal)) => self.fail(now, Fault::Protocol(fatal)),
@@ -84,18 +88,23 @@ impl Session {
         }
     }
 
-    fn on_link_event(&mut self, now: Instant, number: usize, event: LinkEvent) -> Result<(), Fault> {
+    fn on_connection_event(
+        &mut self,
+        now: Instant,
+        number: usize,
+        event: ConnectionEvent,
+    ) -> Result<(), Fault> {
         match event {
-            LinkEvent::Greeted(digests) if digests == self.digests() => Ok(()),
-            LinkEvent::Greeted(_) => Err(Fault::NoDigests),
-            LinkEvent::Io { io, cqe, received } => self.on_io_completed(now, io, &cqe, received),
-            LinkEvent::Unknown(cid) => Err(Fault::UnknownCommand(cid)),
-            LinkEvent::Admin { errand: Errand::Ask(tag), cqe, data } => {
+            ConnectionEvent::Greeted(digests) if digests == self.digests() => Ok(()),
+            ConnectionEvent::Greeted(_) => Err(Fault::NoDigests),
+            ConnectionEvent::Io { io, cqe, received } => self.on_io_completed(now, io, &cqe, received),
+            ConnectionEvent::Unknown(cid) => Err(Fault::UnknownCommand(cid)),
+            ConnectionEvent::Admin { errand: Errand::Ask(tag), cqe, data } => {
                 Ok(self.controller.on_completed(now, tag, &cqe, &data)?)
             }
-            LinkEvent::Admin { errand: Errand::Join, cqe, .. } => {
+            ConnectionEvent::Admin { errand: Errand::Join, cqe, .. } => {
                 self.controller.on_io_queue_answer(&cqe)?;
-                self.links[number].is_joined = true;
+                self.connections[number].is_joined = true;
                 Ok(())
             }
         }
@@ -103,11 +112,11 @@ impl Session {
 
     /// Sends the commands of the host controller and handles its events.
     pub(super) fn drive(&mut self, now: Instant) {
-        while self.links.first().is_some_and(|admin| admin.is_open) {
+        while self.connections.first().is_some_and(|admin| admin.is_open) {
             match self.controller.poll(now) {
                 Err(error) => return self.fail(now, error.into()),
                 Ok(Some((tag, command))) => {
-                    self.links[ADMIN].submit_admin(now, Errand::Ask(tag), command);
+                    self.connections[ADMIN].submit_admin(now, Errand::Ask(tag), command);
                     if self.phase == Phase::Ready {
                         self.alarm = self.alarm.min(now + self.admin_timeout());
                     }
@@ -134,7 +143,7 @@ impl Session {
                     let depth = self.queue_entries() - 1;
                     let options =
                         HostOptions { in_capsule_max: info.in_capsule_max, ..HostOptions::default() };
-                    (0..info.io_queues.max(1)).for_each(|_| self.open_link(depth, options));
+                    (0..info.io_queues.max(1)).for_each(|_| self.open_connection(depth, options));
                 }
             }
             AdminEvent::Namespaces(found) => {
@@ -167,7 +176,8 @@ impl Session {
     }
 
     fn check_ready(&mut self, now: Instant) {
-        let has_joined = self.links.len() > 1 && self.links[1..].iter().all(|link| link.is_joined);
+        let has_joined =
+            self.connections.len() > 1 && self.connections[1..].iter().all(|connection| connection.is_joined);
         if !has_joined || self.found.is_none() {
             return;
         }
@@ -191,7 +201,7 @@ impl Session {
             (Some(former), Some(present)) => !former.is_same(&present),
             (_, present) => present.is_none(),
         };
-        for io in self.line.extract(|request| lost(request.nsid)) {
+        for io in self.wait_queue.extract(|request| lost(request.nsid)) {
             self.end(now, io, IoError::NamespaceChanged);
         }
     }

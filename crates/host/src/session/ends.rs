@@ -1,8 +1,8 @@
 //! How a session ends: timeouts, faults, giving up, closing.
 
 use super::{ADMIN, Output, Phase, Session};
+use crate::connection::Outstanding;
 use crate::fault::{ConnectError, Fault};
-use crate::link::Outstanding;
 use crate::options::{ControllerOptions, RetryPolicy};
 use crate::request::IoError;
 use nvme::connection::Fatal;
@@ -46,7 +46,7 @@ impl Session {
 
     /// What a starting session is waiting for, for error messages.
     fn waiting_for(&self) -> &'static str {
-        match &self.links[..] {
+        match &self.connections[..] {
             [admin] if !admin.is_open => "the TCP connection",
             [_] => "bringing the controller up",
             _ => "connecting its IO queues",
@@ -56,9 +56,9 @@ impl Session {
     /// Gives the connections up if a command is outstanding for too long. Otherwise sets the alarm to that
     /// time.
     fn check_silence(&mut self, now: Instant) {
-        for number in 0..self.links.len() {
+        for number in 0..self.connections.len() {
             let limit = if number == ADMIN { self.admin_timeout() } else { self.options.io_timeout };
-            let Some((sent, name)) = self.links[number].oldest() else { continue };
+            let Some((sent, name)) = self.connections[number].oldest() else { continue };
             if now >= sent + limit {
                 return self.fail(now, Fault::Silent(limit, name));
             }
@@ -66,18 +66,18 @@ impl Session {
         }
     }
 
-    /// The socket of a link was closed, failed, or could not be opened.
+    /// The socket of a connection was closed, failed, or could not be opened.
     pub(crate) fn on_closed(&mut self, now: Instant, fault: Fault) {
         self.fail(now, fault);
     }
 
-    /// Closes all links. Outstanding IOs go back into the line, or end.
+    /// Closes all connections. Outstanding IOs go back into the wait queue, or end.
     pub(super) fn fail(&mut self, now: Instant, fault: Fault) {
         if matches!(self.phase, Phase::Over | Phase::Waiting { .. }) {
             return;
         }
         let is_violation = matches!(fault, Fault::Protocol(Fatal::Violation(_)));
-        self.close_links(now, is_violation);
+        self.close_connections(now, is_violation);
         if matches!(self.phase, Phase::Closing { .. }) {
             self.phase = Phase::Over;
             self.outputs.push_back(Output::Closed);
@@ -95,16 +95,16 @@ impl Session {
         }
     }
 
-    fn close_links(&mut self, now: Instant, with_last_words: bool) {
+    fn close_connections(&mut self, now: Instant, with_last_words: bool) {
         self.marked.clear();
         let mut out = Vec::new();
-        for (number, mut link) in std::mem::take(&mut self.links).into_iter().enumerate() {
+        for (number, mut connection) in std::mem::take(&mut self.connections).into_iter().enumerate() {
             let mut last_words = Vec::new();
-            if with_last_words && link.is_open {
-                link.poll_transmit(&mut last_words);
+            if with_last_words && connection.is_open {
+                connection.poll_transmit(&mut last_words);
             }
             self.outputs.push_back(Output::Close(number, last_words));
-            out.extend(link.into_outstanding());
+            out.extend(connection.into_outstanding());
         }
         self.window = CreditWindow::new(Credit(self.info.credit.unwrap_or(u32::MAX)));
         for io in out {
@@ -120,7 +120,7 @@ impl Session {
             return self.end(now, io, IoError::ConnectionLost);
         }
         io.losses += 1;
-        self.line.put_back(io);
+        self.wait_queue.put_back(io);
     }
 
     fn give_up(&mut self, now: Instant, fault: Fault) {
@@ -134,7 +134,7 @@ impl Session {
     }
 
     fn end_waiting(&mut self, now: Instant) {
-        for io in self.line.extract(|_| true) {
+        for io in self.wait_queue.extract(|_| true) {
             self.end(now, io, IoError::ControllerGone);
         }
     }
@@ -154,26 +154,26 @@ impl Session {
         let deadline = now + SHUTDOWN_TIMEOUT;
         self.phase = Phase::Closing { deadline };
         self.alarm = deadline;
-        for (number, link) in self.links.drain(1.min(self.links.len())..).enumerate() {
+        for (number, connection) in self.connections.drain(1.min(self.connections.len())..).enumerate() {
             self.outputs.push_back(Output::Close(number + 1, Vec::new()));
-            link.into_outstanding().into_iter().for_each(|io| self.line.put_back(io));
+            connection.into_outstanding().into_iter().for_each(|io| self.wait_queue.put_back(io));
         }
         self.end_waiting(now);
-        match self.links.first() {
+        match self.connections.first() {
             Some(admin) if admin.is_open => self.controller.shut_down(),
             _ => self.finish(),
         }
     }
 
-    /// Closes the remaining links.
+    /// Closes the remaining connections.
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Over;
         self.alarm = Instant::FAR_FUTURE;
         self.marked.clear();
-        for number in 0..self.links.len() {
+        for number in 0..self.connections.len() {
             self.outputs.push_back(Output::Close(number, Vec::new()));
         }
-        self.links.clear();
+        self.connections.clear();
         self.outputs.push_back(Output::Closed);
     }
 }

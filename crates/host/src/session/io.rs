@@ -1,8 +1,8 @@
-//! The path of an IO: checked, put into the line, sent when credit and queue have room, completed.
+//! The path of an IO: checked, put into the wait queue, sent when credit and IO queue have room, completed.
 
 use super::{Output, Phase, Session};
+use crate::connection::Outstanding;
 use crate::fault::Fault;
-use crate::link::Outstanding;
 use crate::request::{Completion, IoError, Operation, Refusal, Refused, Request};
 use nvme::spec::Cqe;
 use nvme::spec::identify_controller::oncs;
@@ -15,7 +15,7 @@ impl Session {
         if let Err(why) = self.check(&request) {
             return Err(Box::new(Refused { why, request }));
         }
-        self.line.push(request);
+        self.wait_queue.push(request);
         self.dispatch(now);
         Ok(())
     }
@@ -27,7 +27,7 @@ impl Session {
         if !self.was_ready {
             return Err(Refusal::NotReady);
         }
-        if self.line.is_full() {
+        if self.wait_queue.is_full() {
             return Err(Refusal::Busy);
         }
         let namespace = self.namespaces.iter().find(|namespace| namespace.nsid == request.nsid);
@@ -63,35 +63,35 @@ impl Session {
         if self.phase != Phase::Ready {
             return;
         }
-        while let Some(next) = self.line.first() {
+        while let Some(next) = self.wait_queue.first() {
             let Some(queue) = self.pick_queue(next.request.queue) else { return };
             if !self.window.try_submit() {
                 return;
             }
-            let io = self.line.pop().expect("there was a first");
-            let link = &mut self.links[queue];
-            if link.in_flight() == 0 {
+            let io = self.wait_queue.pop().expect("there was a first");
+            let connection = &mut self.connections[queue];
+            if connection.in_flight() == 0 {
                 self.alarm = self.alarm.min(now + self.options.io_timeout);
             }
-            link.submit_io(now, io);
+            connection.submit_io(now, io);
             self.controller.on_traffic();
             self.mark(queue);
         }
     }
 
-    /// The link for an IO: the requested one, or the next one in turn that has room.
+    /// The queue for an IO: the requested one, or the next one in turn that has room.
     fn pick_queue(&mut self, asked: Option<u16>) -> Option<usize> {
-        let queues = self.links.len() - 1;
+        let queues = self.connections.len() - 1;
         if let Some(asked) = asked {
             // After a reconnect, there may be fewer queues than when the IO was accepted.
-            let link = 1 + usize::from(asked) % queues;
-            return self.links[link].has_room().then_some(link);
+            let queue = 1 + usize::from(asked) % queues;
+            return self.connections[queue].has_room().then_some(queue);
         }
         for turn in 0..queues {
-            let link = 1 + (self.next_queue + turn) % queues;
-            if self.links[link].has_room() {
-                self.next_queue = link % queues;
-                return Some(link);
+            let queue = 1 + (self.next_queue + turn) % queues;
+            if self.connections[queue].has_room() {
+                self.next_queue = queue % queues;
+                return Some(queue);
             }
         }
         None

@@ -1,24 +1,24 @@
 //! One controller, from the first Connect to the last IO, over as many connections as needed. Sans-IO.
 //!
 //! ```text
-//!            ┌────────── wait (back-off) ◄─────────── any fault ──────────────┐
-//!            ▼                                                                │
-//!   start: admin link, bring-up ──► joining: IO links, their Connect ──► ready: IOs, keep-alive, events
-//!            │ a fault that will not pass, or too many tries                  │ close()
-//!            ▼                                                                ▼
-//!           over ◄──────────────────────── closing: CC.SHN ◄──────────────────┘
+//!            ┌────────── wait (back-off) ◄─────────── any fault ──────────────────────────────┐
+//!            ▼                                                                                │
+//!   start: admin connection, bring-up ──► joining: IO connections, their Connect ──► ready: IOs, keep-alive, events
+//!            │ a fault that will not pass, or too many tries                                  │ close()
+//!            ▼                                                                                ▼
+//!           over ◄──────────────────────── closing: CC.SHN ◄──────────────────────────────────┘
 //!
-//!   submit ──► [ waiting, in order ] ──credit and queue have room──► sent on a link ──► Ended
-//!                      ▲                                                │
-//!                      └─────────── connection lost, tries left ────────┘
+//!   submit ──► [ waiting, in order ] ──credit and queue have room──► sent on a connection ──► Ended
+//!                      ▲                                               │
+//!                      └─────────── connection lost, tries left ───────┘
 //! ```
 //!
-//! A fault of any link is a fault of the controller: all links close, outstanding IOs go back to the head of
-//! the line in their old order or end, and after a wait the session starts again.
+//! A fault of any connection is a fault of the controller: all connections close, outstanding IOs go back to the head of the
+//! wait queue in their old order, or end, and after a wait the session starts again.
 //!
 //! Holds: every accepted IO ends exactly once; there are never more outstanding IOs than credit (both in `tests`).
 //! Here: `io` is the path of an IO, `admin` the way to a ready controller, `ends` has faults, timeouts and closing.
-//! Elsewhere: `engine` has sockets and the clock, `nvme::host` decides which admin command comes when, `line`
+//! Elsewhere: `engine` has sockets and the clock, `nvme::host` decides which admin command comes when, `wait_queue`
 //!        holds waiting IOs.
 //! Paper: Gimbal §3.6, Appendix B, Algorithm 3.
 
@@ -27,28 +27,28 @@ mod ends;
 mod io;
 
 use crate::backoff::Retries;
+use crate::connection::{Batch, Connection, ConnectionEvent};
 use crate::discover::Discovered;
 use crate::fault::{ConnectError, Fault};
-use crate::line::Line;
-use crate::link::{Batch, Link, LinkEvent};
 use crate::namespace::Namespace;
 use crate::options::ControllerOptions;
 use crate::request::Completion;
 use crate::view::{Meter, View};
+use crate::wait_queue::WaitQueue;
 use nvme::host::{AdminOptions, ControllerInfo, HostController, Names, Purpose};
 use sched::{Credit, CreditWindow};
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
-/// Number of the admin link; IO queues follow from 1.
+/// Number of the admin connection; IO queues follow from 1.
 const ADMIN: usize = 0;
 
 /// A request or an event of a session.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Connect this link.
+    /// Connect this connection.
     Open(usize),
-    /// Close this link, after sending these bytes if there are any (a TermReq).
+    /// Close this connection, after sending these bytes if there are any (a TermReq).
     Close(usize, Vec<u8>),
     /// An IO has ended.
     Ended(Completion),
@@ -83,11 +83,11 @@ pub(crate) struct Session {
     phase: Phase,
     retries: Retries,
     controller: HostController,
-    links: Vec<Link>,
+    connections: Vec<Connection>,
     /// Links with something to send.
     marked: Vec<usize>,
     window: CreditWindow,
-    line: Line,
+    wait_queue: WaitQueue,
     /// As of the last time the controller was ready.
     info: ControllerInfo,
     namespaces: Vec<Namespace>,
@@ -101,7 +101,7 @@ pub(crate) struct Session {
     meter: Meter,
     outputs: VecDeque<Output>,
     /// Empty between calls; kept to reuse its memory.
-    link_events: Vec<LinkEvent>,
+    connection_events: Vec<ConnectionEvent>,
 }
 
 impl Session {
@@ -112,10 +112,10 @@ impl Session {
             phase: Phase::Over,
             retries: Retries::new(options.backoff, options.seed),
             controller: controller(&options, purpose),
-            links: Vec::new(),
+            connections: Vec::new(),
             marked: Vec::new(),
             window: CreditWindow::new(Credit(u32::MAX)),
-            line: Line::new(options.waiting_max),
+            wait_queue: WaitQueue::new(options.waiting_max),
             info: ControllerInfo::default(),
             namespaces: Vec::new(),
             found: None,
@@ -124,7 +124,7 @@ impl Session {
             next_queue: 0,
             meter: Meter::default(),
             outputs: VecDeque::new(),
-            link_events: Vec::new(),
+            connection_events: Vec::new(),
             options,
         };
         session.start(now);
@@ -152,7 +152,7 @@ impl Session {
             is_ready: self.phase == Phase::Ready,
             credit: self.info.credit.map(|_| self.window.credit().0),
             in_flight: self.window.in_flight(),
-            waiting: self.line.len(),
+            waiting: self.wait_queue.len(),
             ..View::default()
         };
         self.meter.show(&mut view);
@@ -164,25 +164,26 @@ impl Session {
         self.outputs.pop_front()
     }
 
-    /// A link that has something to send.
+    /// A connection that has something to send.
     pub(crate) fn poll_marked(&mut self) -> Option<usize> {
-        let link = self.marked.pop()?;
-        if let Some(link) = self.links.get_mut(link) {
-            link.is_marked = false;
+        let connection = self.marked.pop()?;
+        if let Some(connection) = self.connections.get_mut(connection) {
+            connection.is_marked = false;
         }
-        Some(link)
+        Some(connection)
     }
 
-    /// Writes what a link has to send into `batch`.
-    pub(crate) fn poll_transmit(&mut self, link: usize, batch: &mut impl Batch) {
-        if let Some(link) = self.links.get_mut(link).filter(|link| link.is_open) {
-            link.poll_transmit(batch);
+    /// Writes what a connection has to send into `batch`.
+    pub(crate) fn poll_transmit(&mut self, connection: usize, batch: &mut impl Batch) {
+        if let Some(connection) = self.connections.get_mut(connection).filter(|connection| connection.is_open)
+        {
+            connection.poll_transmit(batch);
         }
     }
 
-    /// A batch of the link was sent: there may be more to send.
-    pub(crate) fn on_sent(&mut self, link: usize) {
-        self.mark(link);
+    /// A batch of the connection was sent: there may be more to send.
+    pub(crate) fn on_sent(&mut self, connection: usize) {
+        self.mark(connection);
     }
 
     /// The latest time to call `on_time`.
@@ -191,11 +192,11 @@ impl Session {
     }
 
     fn mark(&mut self, number: usize) {
-        if let Some(link) = self.links.get_mut(number)
-            && !link.is_marked
-            && link.wants_to_send()
+        if let Some(connection) = self.connections.get_mut(number)
+            && !connection.is_marked
+            && connection.wants_to_send()
         {
-            link.is_marked = true;
+            connection.is_marked = true;
             self.marked.push(number);
         }
     }

@@ -124,7 +124,7 @@ fn a_full_line_refuses_an_io() {
     let mut world = World::ready(target, ControllerOptions { waiting_max: 2, ..options() });
     (0..3).for_each(|tag| world.submit(tag, Operation::Read, 0, 1, 0));
     let request = world.request(3, Operation::Read, 0, 1, 0);
-    let refused = world.session.submit(world.now, request).expect_err("the line is full");
+    let refused = world.session.submit(world.now, request).expect_err("the queue is full");
     assert_eq!((refused.why, refused.request.tag), (Refusal::Busy, 3));
     world.target.release(1);
     world.pump();

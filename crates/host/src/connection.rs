@@ -92,9 +92,9 @@ impl Buffer for Payload {
     }
 }
 
-/// An event on a link.
+/// An event on a connection.
 #[derive(Debug)]
-pub(crate) enum LinkEvent {
+pub(crate) enum ConnectionEvent {
     /// The handshake is done, with these digests.
     Greeted(Digests),
     /// An IO has completed.
@@ -107,8 +107,8 @@ pub(crate) enum LinkEvent {
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Link {
-    connection: HostConnection<Payload>,
+pub(crate) struct Connection {
+    transport: HostConnection<Payload>,
     commands: InFlight<Command>,
     arrived: Vec<HostEvent<Payload>>,
     returned: Vec<Payload>,
@@ -116,16 +116,16 @@ pub(crate) struct Link {
     pub(crate) is_open: bool,
     /// Its queue exists in the controller.
     pub(crate) is_joined: bool,
-    /// Whether it is in the list of links that have something to send.
+    /// Whether it is in the list of connections that have something to send.
     pub(crate) is_marked: bool,
 }
 
-impl Link {
-    /// A link for `depth` commands, not open yet.
-    pub(crate) fn new(options: HostOptions, depth: u16) -> Link {
-        Link {
+impl Connection {
+    /// A connection for `depth` commands, not open yet.
+    pub(crate) fn new(options: HostOptions, depth: u16) -> Connection {
+        Connection {
             // One more than the depth, for the event request.
-            connection: HostConnection::new(HostOptions { commands_max: depth + 1, ..options }),
+            transport: HostConnection::new(HostOptions { commands_max: depth + 1, ..options }),
             commands: InFlight::new(depth),
             arrived: Vec::new(),
             returned: Vec::new(),
@@ -209,36 +209,36 @@ impl Link {
 
     fn send(&mut self, sqe: Sqe, transfer: Transfer<Payload>) {
         // The connection accepts as many commands as there are identifiers. After it has ended, the session
-        // closes the link before it sends anything else.
-        if let Err(refused) = self.connection.submit(sqe, transfer) {
+        // closes the connection before it sends anything else.
+        if let Err(refused) = self.transport.submit(sqe, transfer) {
             panic!("the connection refused {sqe:?}: {:?}", refused.refusal);
         }
     }
 
     /// Takes received bytes and appends the resulting events to `events`, in order.
-    pub(crate) fn on_bytes(&mut self, bytes: &[u8], events: &mut Vec<LinkEvent>) -> Result<(), Fatal> {
+    pub(crate) fn on_bytes(&mut self, bytes: &[u8], events: &mut Vec<ConnectionEvent>) -> Result<(), Fatal> {
         let mut arrived = std::mem::take(&mut self.arrived);
-        let result = self.connection.on_bytes(bytes, &mut arrived);
+        let result = self.transport.on_bytes(bytes, &mut arrived);
         events.extend(arrived.drain(..).map(|event| self.on_event(event)));
         self.arrived = arrived;
         result
     }
 
-    fn on_event(&mut self, event: HostEvent<Payload>) -> LinkEvent {
+    fn on_event(&mut self, event: HostEvent<Payload>) -> ConnectionEvent {
         let (cqe, payload, received) = match event {
-            HostEvent::Initialized { digests, .. } => return LinkEvent::Greeted(digests),
+            HostEvent::Initialized { digests, .. } => return ConnectionEvent::Greeted(digests),
             HostEvent::Completed { cqe, data, received } => (cqe, data, received),
         };
         if cqe.cid() == EVENT_REQUEST_CID {
-            return LinkEvent::Admin { errand: Errand::Ask(Tag::EventRequest), cqe, data: Vec::new() };
+            return ConnectionEvent::Admin { errand: Errand::Ask(Tag::EventRequest), cqe, data: Vec::new() };
         }
         match self.commands.remove(cqe.cid()) {
-            None => LinkEvent::Unknown(cqe.cid()),
+            None => ConnectionEvent::Unknown(cqe.cid()),
             Some((Command::Io(mut io), _)) => {
                 if let Some(Payload { memory: Memory::Caller(buffer), .. }) = payload {
                     io.request.buffer = Some(buffer);
                 }
-                LinkEvent::Io { io, cqe, received }
+                ConnectionEvent::Io { io, cqe, received }
             }
             Some((Command::Admin(errand), _)) => {
                 let mut data = match payload {
@@ -246,20 +246,20 @@ impl Link {
                     _ => Vec::new(),
                 };
                 data.truncate(received as usize);
-                LinkEvent::Admin { errand, cqe, data }
+                ConnectionEvent::Admin { errand, cqe, data }
             }
         }
     }
 
     /// Whether something waits to be sent.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.is_open && self.connection.transmit_pending() > 0
+        self.is_open && self.transport.transmit_pending() > 0
     }
 
     /// Writes what waits to be sent into `batch`.
     pub(crate) fn poll_transmit(&mut self, batch: &mut impl Batch) {
         let mut returned = std::mem::take(&mut self.returned);
-        self.connection.poll_transmit(&mut Gather { batch, returned: &mut returned });
+        self.transport.poll_transmit(&mut Gather { batch, returned: &mut returned });
         returned.drain(..).for_each(|payload| self.on_returned(payload));
         self.returned = returned;
     }
@@ -275,7 +275,7 @@ impl Link {
     /// The connection has ended. Returns all outstanding IOs with their buffers, oldest first.
     pub(crate) fn into_outstanding(mut self) -> Vec<Outstanding> {
         let mut payloads = Vec::new();
-        self.connection.into_outstanding(|_, payload| payloads.extend(payload));
+        self.transport.into_outstanding(|_, payload| payloads.extend(payload));
         for Payload { cid, memory } in payloads {
             if let (Memory::Caller(buffer), Some(Command::Io(io))) = (memory, self.commands.get_mut(cid)) {
                 io.request.buffer = Some(buffer);
