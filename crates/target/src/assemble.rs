@@ -1,4 +1,4 @@
-//! From the configuration, and the devices there are, to the subsystems that hosts see.
+//! Makes the subsystems that hosts see, from the configuration and the devices.
 
 use crate::config::{self, AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
 use crate::device::{Facts, Usage};
@@ -19,8 +19,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use units::{Bytes, Nanos};
 
-/// What an IO or admin queue may send with its command, in bytes: a 4 KiB write and a Dataset Management command need no
-/// round trip, and Linux counts on it for admin commands.
+/// In-capsule data of admin and IO queues, in bytes. A 4 KiB write and a Dataset Management command need no round trip. Linux expects
+/// at least this for admin commands.
 pub(crate) const IN_CAPSULE_MAX: u32 = 8192;
 
 /// Why a subsystem cannot be had.
@@ -73,17 +73,17 @@ impl fmt::Display for SubsystemError {
 
 impl std::error::Error for SubsystemError {}
 
-/// What every transport grants.
+/// The limits of every transport.
 pub(crate) fn transport_limits(config: &Config) -> TargetLimits {
     let transfer_max =
         u32::try_from(config.limits.transfer_max.get()).expect("the check bounds transfer_max");
     TargetLimits { in_capsule_max: IN_CAPSULE_MAX, transfer_max, maxh2cdata: transfer_max, cpda: 0 }
 }
 
-/// The devices there are, by name: the slot of each one's pipeline, and what is known of it.
+/// All devices by name: the slot of the pipeline, and the properties.
 pub(crate) type Devices<'c> = HashMap<&'c str, (usize, Facts)>;
 
-/// The subsystem of `subsystem` over `devices`.
+/// Makes the subsystem of the configuration `subsystem` on `devices`.
 pub(crate) fn home(
     config: &Config,
     subsystem: &SubsystemConfig,
@@ -115,12 +115,12 @@ pub(crate) fn home(
     Ok(home)
 }
 
-/// A namespace of subsystem `nqn` as the state directory knows it.
+/// The name of a namespace of subsystem `nqn` in the state directory.
 pub(crate) fn name_of(nqn: &str, namespace: &NamespaceConfig) -> NamespaceName {
     NamespaceName { subsystem: nqn.to_owned(), uuid: Identifiers::of(nqn, namespace).uuid }
 }
 
-/// A namespace of subsystem `nqn`, and where it lies.
+/// A namespace of subsystem `nqn`, and its place on a device.
 pub(crate) fn place(
     nqn: &str,
     namespace: &NamespaceConfig,
@@ -149,7 +149,7 @@ pub(crate) fn place(
     Ok((info, Placement { device: *slot, offset, block_log2: block_size.log2() }))
 }
 
-/// Who counts the storage of a namespace that was placed, if its device is one where blocks may have none.
+/// Counts the allocated blocks of a namespace, if its device is thin.
 pub(crate) fn usage(
     namespace: &NamespaceConfig,
     info: &NamespaceInfo,
@@ -161,20 +161,20 @@ pub(crate) fn usage(
     Some(Arc::new(Usage::new(allocation, namespace.offset.get(), length)))
 }
 
-/// The discovery subsystem, which knows of nothing yet.
+/// The discovery subsystem, without records.
 pub(crate) fn discovery(limits: &config::Limits) -> Result<Subsystem, SubsystemError> {
     let mut described =
         nvme::subsystem::SubsystemConfig::io(Nqn::discovery(), &identity::serial(Nqn::DISCOVERY));
     described.role = Role::Discovery;
     described.limits.keep_alive_max = millis(limits.keep_alive_max);
-    // The acceptor bounds them before they come here.
+    // The acceptor limits connections before they get here.
     described.limits.controllers_max = CNTLID_MAX;
     described.limits.controllers_per_host_max = CNTLID_MAX;
     Subsystem::new(described).map_err(SubsystemError::Refused)
 }
 
-/// What discovery tells: every subsystem at every address that is listened on, and itself there, which hosts with a persistent
-/// discovery connection expect.
+/// The records of discovery: every subsystem at every address, and discovery itself, which hosts with a persistent discovery connection
+/// expect.
 pub(crate) fn discovery_records(
     config: &Config,
     addresses: &[SocketAddr],
@@ -200,7 +200,7 @@ pub(crate) fn discovery_records(
     Ok(records)
 }
 
-/// Who may connect, as a subsystem wants it.
+/// The hosts that may connect, as the `nvme` crate expects them.
 pub(crate) fn access(hosts: &AllowedHosts) -> Result<HostAccess, SubsystemError> {
     match hosts {
         AllowedHosts::Any => Ok(HostAccess::Any),
@@ -210,7 +210,7 @@ pub(crate) fn access(hosts: &AllowedHosts) -> Result<HostAccess, SubsystemError>
     }
 }
 
-/// As NVMe counts keep-alive time-outs.
+/// A keep-alive time-out in milliseconds, as NVMe counts it.
 pub(crate) fn millis(span: Nanos) -> u32 {
     u32::try_from(span.get() / Nanos::millis(1).get()).unwrap_or(u32::MAX)
 }

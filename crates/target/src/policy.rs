@@ -1,4 +1,4 @@
-//! From the configuration of a device to its scheduler.
+//! Makes the scheduler that the configuration of a device asks for.
 
 use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
 use crate::device::load_profile;
@@ -10,10 +10,10 @@ use ssd::ProfileError;
 use std::fmt;
 use units::ByteRate;
 
-/// The profile of a device that names none.
+/// The profile of a device without a configured profile.
 const DEFAULT_PROFILE: &str = "dct983";
 
-/// What a null device is taken to manage: it has no limit of its own, and an SSD's would be what is measured then.
+/// The assumed rate of a null device. It has no limit of its own; with the rate of an SSD, that rate would be measured.
 const NULL_RATE: ByteRate = ByteRate::mib_per_sec(1 << 20);
 
 /// Why a scheduler cannot be had.
@@ -52,7 +52,7 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// A scheduler of kind `kind` for `device`.
+/// Makes a scheduler of kind `kind` for `device`.
 ///
 /// # Errors
 /// The profile or the calibration cannot be read, or the constants do not fit together.
@@ -85,7 +85,7 @@ pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn 
     })
 }
 
-/// The most that the scheduler of `device` ever gives out per second, if it has a bound and can be had.
+/// The highest rate that the scheduler of `device` ever allows, if it has a limit and can be made.
 pub(crate) fn rate_max(device: &DeviceConfig) -> Option<ByteRate> {
     let reads_constants = device.scheduler.policy.reads_constants();
     let constants = reads_constants.then(|| constants(device).ok()).flatten()?;
@@ -102,13 +102,13 @@ fn calibration(kind: PolicyKind, device: &DeviceConfig) -> Result<Calibration, P
     Calibration::load(file).map_err(PolicyError::Calibration)
 }
 
-/// What a device's profile and configuration say about it.
+/// The constants of a device, from its profile and its configuration.
 struct Constants {
     device: DeviceConstants,
     rate_start: ByteRate,
 }
 
-/// The constants of the profile, but for those that the configuration replaces.
+/// The constants of the profile, with those replaced that the configuration sets.
 fn constants(device: &DeviceConfig) -> Result<Constants, PolicyError> {
     let overrides = &device.scheduler.overrides;
     let of_model = match &device.kind {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_device_is_not_held_to_the_rate_of_an_ssd_unless_told() {
+    fn a_null_device_has_the_rate_of_an_ssd_only_if_configured() {
         let kind = DeviceKind::Null { size: Bytes::gib(1) };
         let mut device = DeviceConfig { kind, ..device() };
         let config = gimbal(&device).expect("a profile that comes with the model");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_constants_are_the_profiles_but_for_those_replaced() {
+    fn the_constants_are_the_profiles_unless_replaced() {
         let mut device = device();
         let costs = DeviceCosts::DCT983;
         let of_profile = DeviceConstants::DCT983;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_goes_by_a_calibration_needs_its_file() {
+    fn a_scheduler_with_a_calibration_needs_its_file() {
         let mut device = device();
         for kind in [PolicyKind::Level, PolicyKind::Reflex, PolicyKind::Flashfq] {
             assert!(matches!(policy(kind, &device), Err(PolicyError::Uncalibrated(_))));

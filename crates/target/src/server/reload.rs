@@ -1,17 +1,16 @@
-//! Another configuration while the target runs.
+//! Changes the configuration while the target runs.
 //!
 //! ```text
-//!   check ─► may it change live? ─► prepare what is new ─► retire what is gone ─► erase it ─► commit what is new
-//!   └────────── a problem here changes nothing ────────┘   └ awaits IOs under way └ if it is to be (`wipe`)
+//!   check ─► may it change live? ─► prepare what is new ─► remove what is gone ─► erase it ─► commit what is new
+//!   └────────── an error here changes nothing ──────────┘   └ waits for its IOs    └ if configured (`wipe`)
 //! ```
 //!
-//! What goes, goes first: the blocks, the name, the address of something that is removed may be given to something new by the
-//! same reload. So removing awaits the IOs that are under way (those that have not reached a device fail at once), within a
-//! time limit. If a device is so stuck that they do not end, what was to go is gone for hosts, what was to come is not there
-//! yet, and the next reload goes on from there.
+//! What is gone is removed first, because the same reload may give its blocks, its name or its address to something new. So a removal
+//! waits for outstanding IOs, within a time limit. IOs that have not reached a device fail at once. If a device hangs and its IOs do not
+//! end, hosts no longer see what was removed, what is new is not there yet, and the next reload continues from there.
 //!
 //! Holds: a refused configuration changes nothing (`a_refused_configuration_changes_nothing` in `tests/reload.rs`);
-//!        no IO of a removed namespace reaches its blocks later (`blocks_change_hands_without_a_stray_write`, ibidem).
+//!        no IO of a removed namespace reaches its blocks later (`blocks_change_hands_without_a_stray_write` there).
 
 use super::change::{Change, Sizes, changes};
 use super::provisioning::{Provisioning, Resized, in_order};
@@ -78,18 +77,18 @@ impl fmt::Display for ReloadError {
 
 impl std::error::Error for ReloadError {}
 
-/// Something that was removed and has IOs under way.
+/// Something that was removed and still has IOs.
 pub(super) struct Unfinished {
     what: String,
     done: Receiver<()>,
 }
 
 impl ServerHandle {
-    /// Runs by another configuration from now on. Connections stay, but for those to what is removed. What was removed has
-    /// no IO under way any more when this returns; to await that takes at most `limit`.
+    /// Changes the configuration. Connections stay, except those to what is removed. When this returns, what was removed has no
+    /// outstanding IOs. The wait for that takes at most `limit`.
     ///
     /// # Errors
-    /// Says what is in the way; unless the error says otherwise, nothing has changed then.
+    /// The error says why. Unless it says otherwise, nothing has changed.
     pub fn reload(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
         config.judge().map_err(ReloadError::Config)?;
         let deadline = Instant::now() + limit;
@@ -122,7 +121,7 @@ impl ServerHandle {
         listening.map(|()| changes).map_err(ReloadError::Listen)
     }
 
-    /// Takes away what `new` has no more, but for devices; hosts see it gone when this returns.
+    /// Removes what `new` does not have, except devices. When this returns, hosts no longer see it.
     fn retire(&mut self, provisioning: &Provisioning, new: &Config) -> Result<(), ReloadError> {
         let kept = kept(&self.config, new);
         let addresses = in_order(&kept, self.topology.listeners.iter().copied());
@@ -137,7 +136,7 @@ impl ServerHandle {
             }
         }
         topology.listeners.retain(|listening| addresses.contains(&listening.address));
-        // Afterwards nobody is on the way to what is removed who has not arrived there.
+        // After this, no hand-over to what is removed is still in progress.
         topology.await_acceptor();
         for (slot, home, hosts) in &provisioning.hosts {
             topology.change_ssd(*home, PipelineChange::Hosts { slot: *slot, hosts: hosts.clone() });
@@ -177,10 +176,10 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Waits for the IOs of what was removed. The error is what they are of.
+    /// Waits for the IOs of what was removed. The error says what they belong to.
     fn await_unfinished(&mut self, deadline: Instant) -> Result<(), String> {
         while let Some(Unfinished { what, done }) = self.unfinished.last() {
-            // A pipeline that has ended has no IOs.
+            // If the channel is closed, the pipeline has ended and has no IOs.
             if done.recv_timeout(deadline.saturating_duration_since(Instant::now()))
                 == Err(RecvTimeoutError::Timeout)
             {
@@ -191,7 +190,7 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Other targets may have the reservations of the namespaces that have gone. What was to be stored of them is stored then.
+    /// Releases the reservation files of removed namespaces for other targets, after everything is stored.
     fn release_reservations(&self, old: &Config, new: &Config, deadline: Instant) -> Result<(), String> {
         let Some(keeper) = self.topology.keeper() else { return Ok(()) };
         if !keeper.barrier(deadline) {
@@ -211,7 +210,7 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Ends the threads of devices that `new` has no more. No namespace lies on them now. The error is the one that is stuck.
+    /// Ends the threads of devices that `new` does not have. They have no namespaces now. The error is the device that hangs.
     fn retire_devices(&mut self, new: &Config, deadline: Instant) -> Result<(), String> {
         let topology = &mut self.topology;
         for slot in 0..topology.ssds.len() {
@@ -224,7 +223,7 @@ impl ServerHandle {
             }
             ssd.thread.mailbox.tell(ToPipeline::Finish);
             let has_ended = ssd.thread.await_report(Report::Ended, deadline);
-            // Whatever it had to tell them, it has told by now.
+            // It has sent all its messages to them by now.
             topology.introduce(slot, None);
             if !has_ended {
                 error!(device = %ssd.name, "the device was removed, but its last flush does not end");
@@ -237,10 +236,10 @@ impl ServerHandle {
     }
 }
 
-/// What both configurations have, as `new` has it, with all devices of `old`.
+/// What both configurations have, with the values of `new`, and all devices of `old`.
 fn kept(old: &Config, new: &Config) -> Config {
     let mut kept = old.clone();
-    // An address without a port may be there more than once.
+    // An address without a port may be listed more than once.
     let mut listening = old.listen.clone();
     kept.listen = new.listen.clone();
     kept.listen.retain(|address| {
