@@ -72,7 +72,7 @@ groups = [
 "#;
 
 #[test]
-fn both_sides_of_a_tiny_experiment_are_told_run_by_run() {
+fn both_sides_of_a_small_experiment_are_printed_run_by_run() {
     let scratch = Scratch::new("tiny");
     let file = scratch.write(TINY);
     let output = lab_run(&[file.to_str().expect("text"), "--live", "--slow", "20", "--json", "-"]);
@@ -145,7 +145,7 @@ const SHARE_DIFFERENCE: f64 = 0.10;
 
 #[test]
 #[ignore = "two minutes, and for a machine with little else to do"]
-fn live_shares_of_the_bytes_lie_near_what_the_simulators_seeds_span() {
+fn live_shares_of_the_bytes_are_near_the_range_of_the_simulators_seeds() {
     let simulated =
         lab_run(&["g7a", "--profile", "dct983", "--scheduler", "none,gimbal-fair", "--json", "-"]);
     let simulated = lines(&simulated);

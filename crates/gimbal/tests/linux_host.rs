@@ -68,12 +68,12 @@ fn linux_6_12_hosts_reserve_a_namespace() {
 }
 
 #[test]
-fn linux_6_1_reserves_by_its_own_call_and_the_target_is_killed_between() {
+fn linux_6_1_reserves_by_its_own_call_and_the_target_is_killed_meanwhile() {
     reserves_across_a_kill(Linux6_1);
 }
 
 #[test]
-fn linux_6_12_reserves_by_its_own_call_and_the_target_is_killed_between() {
+fn linux_6_12_reserves_by_its_own_call_and_the_target_is_killed_meanwhile() {
     reserves_across_a_kill(Linux6_12);
 }
 
@@ -94,22 +94,22 @@ fn reserves_across_a_kill(kernel: Kernel) {
 }
 
 #[test]
-fn linux_6_1_goes_on_after_the_target_was_stopped_and_started() {
+fn linux_6_1_continues_after_the_target_was_stopped_and_started() {
     survives(Linux6_1, Target::stop);
 }
 
 #[test]
-fn linux_6_12_goes_on_after_the_target_was_killed_and_started() {
+fn linux_6_12_continues_after_the_target_was_killed_and_started() {
     survives(Linux6_12, Target::kill);
 }
 
 #[test]
-fn linux_6_1_sees_namespaces_come_change_and_go() {
+fn linux_6_1_sees_namespaces_added_changed_and_removed() {
     sees_namespaces_change(Linux6_1);
 }
 
 #[test]
-fn linux_6_12_sees_namespaces_come_change_and_go() {
+fn linux_6_12_sees_namespaces_added_changed_and_removed() {
     sees_namespaces_change(Linux6_12);
 }
 
@@ -149,7 +149,7 @@ fn survives(kernel: Kernel, end: impl FnOnce(&mut Target)) {
 }
 
 #[test]
-fn what_was_flushed_is_there_after_the_target_was_killed() {
+fn flushed_data_is_there_after_the_target_was_killed() {
     const PIECES_MIN: usize = 40;
     let scratch = Scratch::new("durable");
     let mut target = Target::start(&scratch, Medium::File);
@@ -171,7 +171,7 @@ fn what_was_flushed_is_there_after_the_target_was_killed() {
 }
 
 #[test]
-fn two_hosts_write_beside_each_other_in_one_namespace() {
+fn two_hosts_write_side_by_side_in_one_namespace() {
     tenants([(1, 0), (1, 16)]);
 }
 

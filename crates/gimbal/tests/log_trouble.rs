@@ -58,7 +58,7 @@ fn a_log_whose_reader_has_gone_costs_lines_and_no_service() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_up_neither_start_nor_hosts_nor_end() {
+fn a_log_that_nobody_reads_delays_neither_start_nor_hosts_nor_shutdown() {
     let (reader, mut writer) = pipe().expect("a pipe");
     // The pipe is full before the first line.
     rustix::io::ioctl_fionbio(&writer, true).expect("a pipe can be set so");
@@ -71,7 +71,7 @@ fn a_log_that_nobody_reads_holds_up_neither_start_nor_hosts_nor_end() {
 }
 
 #[test]
-fn a_stdout_that_cannot_be_written_holds_up_nothing() {
+fn a_stdout_that_cannot_be_written_delays_nothing() {
     let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
     let (target, mut log) = Process::start_unheard(serve(&["--device", "null"]).stdout(full));
     log.await_line("cannot write the listening addresses to stdout");

@@ -90,7 +90,7 @@ fn answered_changes_survive_every_kill() {
 }
 
 #[test]
-fn the_state_directory_is_the_units_or_the_users() {
+fn the_state_directory_is_that_of_the_service_or_of_the_user() {
     let directory = fresh("default-state");
     let unit = format!("{}:/nonexistent/second", directory.join("unit").display());
     let mut by_unit = serve(&["--log", "warn", "--device", "null"]);

@@ -110,7 +110,7 @@ fn an_old_name_of_a_scheduler_is_answered_with_the_new_one() {
 }
 
 #[test]
-fn config_check_judges_a_file() {
+fn config_check_reports_the_problems_of_a_file() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gimbal.toml");
     let example = example.to_str().expect("text");
     let result = output(&["config", "check", example]);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_finds_what_was_acknowledged_or_is_under_way() {
+    fn a_read_finds_what_was_acknowledged_or_is_outstanding() {
         let mut model = Model::new(1);
         written(&mut model, 2);
         assert!(read(&mut model, 2) && !read(&mut model, 1) && !read(&mut model, 3));

@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 use std::io;
 use units::{Bytes, Instant, Nanos};
 
-/// While nobody waits for the SSD, what it still does (programs, garbage collection) is run this often, on the device's clock: often
-/// enough that the next IO need not wait for much of it to be run.
+/// Without outstanding IOs, the background work of the model (programs, garbage collection) runs this often, on the device's clock. So
+/// the next IO does not have to wait for much of it.
 const BACKGROUND: Nanos = Nanos::millis(1);
 
 /// Where the contents are.
@@ -41,9 +41,9 @@ struct InFlight {
     tag: u64,
     /// On the device's clock.
     submitted: Instant,
-    /// What the model says it took, once it is over.
+    /// The latency of the model, when it is known.
     latency: Option<Nanos>,
-    /// How long after that the model was run so far, which is when anybody can know.
+    /// How late the completion was noticed: when the model was run that far.
     late: Nanos,
     /// How the data fared, once it was moved.
     moved: Option<io::Result<()>>,

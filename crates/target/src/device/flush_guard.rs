@@ -18,14 +18,14 @@ use std::io;
 use tracing::error;
 use units::{Bytes, Instant, Nanos};
 
-/// A device and whether a flush of it has failed.
+/// A device, and whether a flush of it has failed.
 pub(crate) struct FlushGuard {
     inner: Box<dyn Device>,
     name: String,
     /// Whether writes go through the page cache.
     is_buffered: bool,
     has_failed: bool,
-    /// The IOs on the device whose failure may mean that earlier writes are lost, and whether they are writes themselves.
+    /// IOs on the device whose failure may mean that earlier writes are lost; whether each is a write.
     flushes: HashMap<u64, bool>,
     refused: VecDeque<DeviceDone>,
 }
@@ -105,10 +105,10 @@ impl Device for FlushGuard {
                 error!(
                     device = %self.name, %error,
                     "a flush has failed: writes that were answered before may be lost, of all hosts; \
-                     every flush and durable write fails from now on, until the device is opened anew"
+                     every flush and durable write fails from now on, until the device is opened again"
                 );
             }
-            // It went out before the failure was known, and may cover what that has lost.
+            // This flush was submitted before the failure was known. It may cover lost writes.
             Ok(()) if self.has_failed => {
                 done.result = Err(io::Error::other("another flush of this device has failed meanwhile"));
             }
