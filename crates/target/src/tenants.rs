@@ -31,7 +31,7 @@ struct Entry {
 
 /// The tenant of a new connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Admission {
+pub(crate) struct Registration {
     /// Its number.
     pub(crate) id: TenantId,
     /// Its name.
@@ -57,14 +57,14 @@ impl Registry {
     }
 
     /// A host has opened a connection. `None` if too many tenants have connections.
-    pub(crate) fn connect(&mut self, host: &str, origin: Origin) -> Option<Admission> {
+    pub(crate) fn connect(&mut self, host: &str, origin: Origin) -> Option<Registration> {
         if let Some((name, entry)) = self.tenants.get_key_value(host) {
-            let admission =
-                Admission { id: entry.id, host: Arc::clone(name), is_new: false, is_reused: false };
+            let registration =
+                Registration { id: entry.id, host: Arc::clone(name), is_new: false, is_reused: false };
             let entry = self.tenants.get_mut(host).expect("found above");
             entry.connections += 1;
             entry.origin = origin;
-            return Some(admission);
+            return Some(registration);
         }
         let (id, is_reused) =
             if self.tenants.len() < self.limit { (self.fresh(), false) } else { (self.evict()?, true) };
@@ -73,7 +73,7 @@ impl Registry {
             Arc::clone(&name),
             Entry { id, connections: 1, idle_since: 0, origin, announced: Share::EQUAL },
         );
-        Some(Admission { id, host: name, is_new: true, is_reused })
+        Some(Registration { id, host: name, is_new: true, is_reused })
     }
 
     /// The number of connections of `host`.

@@ -119,8 +119,8 @@ impl Subsystem {
         if command.keep_alive_timeout > limits.keep_alive_max {
             return Err(Cqe::new(sqe.cid(), Status::KEEP_ALIVE_TIMEOUT_INVALID));
         }
-        if self.census.controllers() >= usize::from(limits.controllers_max)
-            || self.census.controllers_of(&host) >= usize::from(limits.controllers_per_host_max)
+        if self.index.controllers() >= usize::from(limits.controllers_max)
+            || self.index.controllers_of(&host) >= usize::from(limits.controllers_per_host_max)
         {
             return Err(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY));
         }
@@ -133,7 +133,7 @@ impl Subsystem {
             Role::Discovery => KeepAlive::of_discovery(now, kato),
         };
         let id = self.next_controller_id();
-        let slot = self.census.add(id, &host);
+        let slot = self.index.add(id, &host);
         if self.controllers.len() == slot {
             self.controllers.push(None);
         }
@@ -154,7 +154,7 @@ impl Subsystem {
         if self.config.role == Role::Discovery || queue_id > self.config.limits.io_queues_max {
             return Err(Culprit::QUEUE_ID.refuse(sqe.cid()));
         }
-        let slot = self.census.place_of(data.controller_id());
+        let slot = self.index.slot_of(data.controller_id());
         let slot = slot.ok_or_else(|| Culprit::CONTROLLER_ID.refuse(sqe.cid()))?;
         let controller = self.controller_mut(slot);
         if controller.host_nqn != *host {
@@ -178,7 +178,7 @@ impl Subsystem {
         loop {
             self.controller_id_last = self.controller_id_last % CNTLID_MAX + 1;
             let id = self.controller_id_last;
-            if self.census.place_of(id).is_none() {
+            if self.index.slot_of(id).is_none() {
                 return id;
             }
         }
@@ -192,10 +192,10 @@ impl Subsystem {
         self.queues[key.slot as usize] = None;
         self.bindings.release(host_id);
         if queue_id != 0 {
-            self.census.remove_queue(host_id, key);
+            self.index.remove_queue(host_id, key);
         }
-        if let Some((place, id)) = resets
-            && let Some(controller) = &mut self.controllers[place]
+        if let Some((slot, id)) = resets
+            && let Some(controller) = &mut self.controllers[slot]
             && controller.id == id
         {
             controller.unfinished -= 1;

@@ -21,7 +21,6 @@ mod abort;
 mod action;
 mod admin;
 mod binding;
-mod census;
 mod config;
 mod connect;
 mod controller;
@@ -33,6 +32,7 @@ mod fused;
 mod health;
 mod identify;
 mod identity;
+mod index;
 mod io;
 mod keep_alive;
 mod logs;
@@ -63,10 +63,10 @@ pub use reservation_terms::{
 use crate::spec::{AnaState, Cqe, HostId, Nqn, Sqe, Status, event::EventKind};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use census::Census;
 use controller::Controller;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use health::FailedCommand;
+use index::Index;
 use namespaces::Namespaces;
 use units::{Bytes, Instant};
 
@@ -83,7 +83,7 @@ pub struct Subsystem {
     under_way: persistence::UnderWay,
     discovery: discovery::Records,
     outputs: VecDeque<Output>,
-    census: Census,
+    index: Index,
 }
 
 /// A connection whose Connect succeeded.
@@ -113,7 +113,7 @@ impl Subsystem {
             under_way: persistence::UnderWay::default(),
             discovery: discovery::Records::default(),
             outputs: VecDeque::new(),
-            census: Census::default(),
+            index: Index::default(),
         })
     }
 
@@ -193,11 +193,11 @@ impl Subsystem {
 
     /// When to call `poll` next if nothing else happens.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.census.first_deadline().map(|(at, _)| at)
+        self.index.first_deadline().map(|(at, _)| at)
     }
 
     fn expire(&mut self, now: Instant) {
-        while let Some((_, slot)) = self.census.first_deadline().filter(|(at, _)| *at <= now) {
+        while let Some((_, slot)) = self.index.first_deadline().filter(|(at, _)| *at <= now) {
             self.watch(slot, None);
             if self.controller_mut(slot).keep_alive.has_expired(now) {
                 self.end_controller(slot, CloseReason::KeepAliveTimeout, None);
@@ -219,7 +219,7 @@ impl Subsystem {
 
     fn watch(&mut self, slot: usize, at: Option<Instant>) {
         let before = core::mem::replace(&mut self.controller_mut(slot).watched, at);
-        self.census.watch(slot, before, at);
+        self.index.watch(slot, before, at);
     }
 
     /// The local address of a connection, for discovery records that return it.
@@ -326,14 +326,14 @@ impl Subsystem {
     /// IO queues of a host. Includes queues whose controller has ended: their commands may still be on a
     /// device.
     fn io_queues_of(&self, host: HostId) -> impl Iterator<Item = QueueKey> {
-        self.census.io_queues_of(host)
+        self.index.io_queues_of(host)
     }
 
     /// Ends a controller. Its connections are to be closed, except `gone`, which is closed already.
     fn end_controller(&mut self, slot: usize, reason: CloseReason, gone: Option<QueueKey>) {
         self.close_io_queues(slot, reason);
         let Some(controller) = self.controllers[slot].take() else { return };
-        self.census.remove(controller.id, &controller.host_nqn, controller.watched);
+        self.index.remove(controller.id, &controller.host_nqn, controller.watched);
         if gone != Some(controller.admin) {
             self.close_queue(controller.admin, reason);
         }
@@ -370,7 +370,7 @@ impl Subsystem {
 
     fn insert_queue(&mut self, queue: Queue) {
         if queue.queue_id != 0 {
-            self.census.add_queue(queue.host_id, queue.key);
+            self.index.add_queue(queue.host_id, queue.key);
         }
         let index = queue.key.slot as usize;
         if self.queues.len() <= index {

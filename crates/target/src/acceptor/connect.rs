@@ -95,18 +95,18 @@ impl Acceptor {
         let origin = Origin::of(address);
         let hosts_before = self.quota.hosts_at(origin);
         let charged = self.quota.acquire(&name, address)?;
-        let Some(admission) = self.registry.connect(host, origin) else {
+        let Some(registration) = self.registry.connect(host, origin) else {
             self.quota.release(&name, &charged);
             return Err("no more hosts can be connected: the target knows as many as it can");
         };
-        if admission.is_new {
+        if registration.is_new {
             let share = self.share(host);
             self.registry.announce(host, share);
             let announcement = Announcement {
-                id: admission.id,
-                host: admission.host.clone(),
+                id: registration.id,
+                host: registration.host.clone(),
                 share,
-                is_reused: admission.is_reused,
+                is_reused: registration.is_reused,
             };
             for pipeline in self.pipelines.iter() {
                 pipeline.tell(ToPipeline::Tenant(announcement.clone()));
@@ -115,7 +115,7 @@ impl Acceptor {
         if self.quota.hosts_at(origin) != hosts_before {
             self.update_shares_at(origin);
         }
-        Ok((admission.id, admission.host, charged))
+        Ok((registration.id, registration.host, charged))
     }
 
     /// A connection that was counted is gone.

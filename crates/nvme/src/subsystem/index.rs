@@ -14,21 +14,21 @@ use units::Instant;
 
 /// Indexes of the controllers and queues of a subsystem.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Census {
+pub(super) struct Index {
     /// Table index of each controller, by controller identifier.
     by_id: BTreeMap<u16, usize>,
     /// Number of controllers per host.
     of_host: BTreeMap<Nqn, usize>,
     /// Free table indexes, below the highest index ever used.
     free: Vec<usize>,
-    places: usize,
+    slots: usize,
     /// When to check the keep-alive timer of which controller.
     deadlines: BTreeSet<(Instant, usize)>,
     /// IO queues, by host.
     io_queues: BTreeMap<([u8; 16], u32), QueueKey>,
 }
 
-impl Census {
+impl Index {
     /// Number of controllers.
     pub(super) fn controllers(&self) -> usize {
         self.by_id.len()
@@ -40,26 +40,26 @@ impl Census {
     }
 
     /// Table index of the controller with this identifier.
-    pub(super) fn place_of(&self, id: u16) -> Option<usize> {
+    pub(super) fn slot_of(&self, id: u16) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
 
     /// Adds a controller; returns its table index.
     pub(super) fn add(&mut self, id: u16, host: &Nqn) -> usize {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places += 1;
-            self.places - 1
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
         });
-        self.by_id.insert(id, place);
+        self.by_id.insert(id, slot);
         *self.of_host.entry(host.clone()).or_default() += 1;
-        place
+        slot
     }
 
     /// Removes a controller.
     pub(super) fn remove(&mut self, id: u16, host: &Nqn, watched: Option<Instant>) {
-        let place = self.by_id.remove(&id).expect("a controller has come before it goes");
-        self.free.push(place);
-        self.watch(place, watched, None);
+        let slot = self.by_id.remove(&id).expect("a controller is added before it is removed");
+        self.free.push(slot);
+        self.watch(slot, watched, None);
         if let Some(count) = self.of_host.get_mut(host) {
             *count -= 1;
             if *count == 0 {
@@ -68,13 +68,13 @@ impl Census {
         }
     }
 
-    /// Changes the time at which the controller at `place` is checked.
-    pub(super) fn watch(&mut self, place: usize, before: Option<Instant>, after: Option<Instant>) {
+    /// Changes the time at which the controller at `slot` is checked.
+    pub(super) fn watch(&mut self, slot: usize, before: Option<Instant>, after: Option<Instant>) {
         if let Some(before) = before {
-            self.deadlines.remove(&(before, place));
+            self.deadlines.remove(&(before, slot));
         }
         if let Some(after) = after {
-            self.deadlines.insert((after, place));
+            self.deadlines.insert((after, slot));
         }
     }
 
