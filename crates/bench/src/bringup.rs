@@ -26,6 +26,8 @@ pub(crate) struct Association {
     controller: HostController,
     names: Names,
     address: SocketAddr,
+    /// IO queues that nobody uses, held open.
+    idle: Vec<TcpStream>,
 }
 
 impl Association {
@@ -46,6 +48,7 @@ impl Association {
             controller: HostController::new(names.clone(), options),
             names,
             address,
+            idle: Vec::new(),
         };
         association.bring_up().with_context(|| format!("connecting to {address}"))?;
         ensure!(
@@ -83,7 +86,12 @@ impl Association {
         self.io_queue_of(id, ENTRIES, digests)
     }
 
-    /// The same with this many entries.
+    /// Holds an IO queue open that nobody uses.
+    pub(crate) fn keep(&mut self, queue: TcpStream) {
+        self.idle.push(queue);
+    }
+
+    /// Connects a queue with this many entries.
     pub(crate) fn io_queue_of(&self, id: u16, entries: u16, digests: Digests) -> Result<TcpStream> {
         let command = ConnectCommand {
             record_format: 0,

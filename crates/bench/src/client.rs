@@ -5,6 +5,7 @@
 //! are readable.
 
 use crate::bringup::Association;
+use crate::machine::Used;
 use crate::server::Server;
 use crate::stream::{Load, Stream};
 use anyhow::{Context, Result, ensure};
@@ -31,8 +32,8 @@ pub(crate) struct Tally {
     pub(crate) ios: u64,
     /// The time they took.
     pub(crate) elapsed: Duration,
-    /// Processor time of the server.
-    pub(crate) server: Duration,
+    /// CPU time of the server.
+    pub(crate) server: Used,
     /// IOs outstanding, over all connections.
     depth: u64,
 }
@@ -45,7 +46,17 @@ impl Tally {
 
     /// CPU time of the server per IO, in nanoseconds.
     pub(crate) fn cpu_per_io(&self) -> f64 {
-        self.server.as_nanos() as f64 / self.ios as f64
+        self.server.all.as_nanos() as f64 / self.ios as f64
+    }
+
+    /// The part of it that the threads with an SSD used.
+    pub(crate) fn ssd_cpu_per_io(&self) -> f64 {
+        self.server.ssds.as_nanos() as f64 / self.ios as f64
+    }
+
+    /// IOs per second of CPU time of the server.
+    pub(crate) fn ios_per_cpu_second(&self) -> f64 {
+        self.ios as f64 / self.server.all.as_secs_f64()
     }
 
     /// Nanoseconds from the start of an IO to the start of the next one in its slot: in a closed loop, the mean latency plus the
@@ -56,7 +67,7 @@ impl Tally {
 
     /// The part of its core that the server used.
     pub(crate) fn server_busy(&self) -> f64 {
-        self.server.as_secs_f64() / self.elapsed.as_secs_f64()
+        self.server.all.as_secs_f64() / self.elapsed.as_secs_f64()
     }
 }
 
@@ -92,6 +103,16 @@ impl<'s> Client<'s> {
         Client::new(server, sockets, load, Some(association))
     }
 
+    /// Connects as one host with two IO queues and uses only the second. With two threads and one SSD, the first stays on the thread
+    /// of the SSD, and the second goes to the other thread.
+    pub(crate) fn of_second_queue(server: &'s Server, load: Load) -> Result<Client<'s>> {
+        let mut association = Association::new(server.address(), 0, 2)?;
+        let first = association.io_queue(1, load.digests())?;
+        let second = association.io_queue(2, load.digests())?;
+        association.keep(first);
+        Client::new(server, vec![second], load, Some(association))
+    }
+
     fn new(
         server: &'s Server,
         sockets: Vec<TcpStream>,
@@ -118,7 +139,7 @@ impl<'s> Client<'s> {
         let (began, used) = (Instant::now(), self.server.processor_time()?);
         let ios = self.turns(began + span, true)?;
         let elapsed = began.elapsed();
-        let server = self.server.processor_time()?.saturating_sub(used);
+        let server = self.server.processor_time()?.since(used);
         ensure!(ios > 0, "nothing was answered in {elapsed:?}");
         self.finish()?;
         Ok(Tally { ios, elapsed, server, depth: self.depth })

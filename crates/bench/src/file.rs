@@ -1,6 +1,6 @@
 //! The cost of the switch for a disk: 4 KiB random reads of a file through the switch, compared with fio's io_uring on the same file.
 //!
-//! Both use direct IO with 32 outstanding reads, from the server's core, in turns. If the switch is slower because its core is fully
+//! Both use direct IO with 32 outstanding reads, registered files and buffers, from the server's core, in turns. If the switch is slower because its core is fully
 //! busy, the reading says so: then the core is the limit, and not the switch's use of the disk.
 
 use crate::client::{Client, Tally};
@@ -9,8 +9,6 @@ use crate::rounds::Rounds;
 use crate::stream::{Direction, Load};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The line.
@@ -29,10 +27,9 @@ const LOAD: Load = Load { direction: Direction::Read, length: 4096, depth: DEPTH
 const LIMITED: f64 = 0.95;
 
 fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
-    fs::create_dir_all(&bench.folder).with_context(|| format!("making {}", bench.folder.display()))?;
-    let file = Scratch(bench.folder.join(format!("bench-{}.img", std::process::id())));
-    fio(bench, &file.0, &["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"])?;
-    let path = file.0.to_str().context("the file's name is not UTF-8")?;
+    let file = bench.scratch("file.img", "")?;
+    let path = file.path()?;
+    fio(bench, path, &["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"])?;
     let server = bench.programs.target(bench.cores, &["--device", path])?;
     let mut client = Client::of_target(&server, 1, LOAD)?;
     let (mut through, mut raw) = (Vec::new(), Vec::new());
@@ -44,7 +41,7 @@ fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
         if turn % 4 == 0 || turn % 4 == 3 {
             through.push(client.run(bench.span)?);
         } else {
-            let told = fio(bench, &file.0, &read)?;
+            let told = fio(bench, path, &read)?;
             raw.push(told["jobs"][0]["read"]["iops"].as_f64().context("fio printed no IOPS")?);
         }
     }
@@ -62,10 +59,12 @@ fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
 }
 
 /// Runs fio on `file` from the server's core, and returns its results.
-fn fio(bench: &Bench, file: &Path, arguments: &[&str]) -> Result<Value> {
+fn fio(bench: &Bench, file: &str, arguments: &[&str]) -> Result<Value> {
     let mut command = Command::new("fio");
     command.args(["--name=raw", "--ioengine=io_uring", "--direct=1", "--output-format=json"]);
-    command.arg(format!("--filename={}", file.display())).arg(format!("--size={SIZE}")).args(arguments);
+    // As the target has them.
+    command.args(["--fixedbufs", "--registerfiles"]);
+    command.arg(format!("--filename={file}")).arg(format!("--size={SIZE}")).args(arguments);
     let output = match bench.cores.start_server(|| command.output())? {
         Ok(output) => output,
         Err(error) => bail!("cannot run fio ({error}); install the Debian package `fio`"),
@@ -73,14 +72,4 @@ fn fio(bench: &Bench, file: &Path, arguments: &[&str]) -> Result<Value> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "fio failed: {}", said.lines().next().unwrap_or("no message"));
     serde_json::from_slice(&output.stdout).context("cannot parse the JSON output of fio")
-}
-
-/// A file that is removed at the end.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // It may not exist, if the measure failed early.
-        fs::remove_file(&self.0).ok();
-    }
 }

@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
 use crate::rounds::Rounds;
+use crate::server::Settings;
 use crate::stream::{Direction, Load};
 use anyhow::Result;
 use std::thread;
@@ -24,7 +25,6 @@ pub(crate) const MEM_PER_CONNECTION: Measure = Measure {
     run: mem_per_connection,
 };
 
-const NULL: [&str; 2] = ["--device", "null"];
 /// Every connection does a read before it is idle.
 const LOAD: Load = Load { direction: Direction::Read, length: 4096, depth: 1, digest: false, span: 1 << 40 };
 /// How long an idle target is watched.
@@ -37,28 +37,37 @@ const QUEUES: u16 = 64;
 const HOSTS: u16 = 20;
 const QUEUES_EACH: u16 = 49;
 /// All these hosts come from one address, which by default gets only a part of all connections.
-const CROWDED: &str = "
+const CROWDED: Settings<'_> = Settings {
+    top: "",
+    tables: "
 [limits]
 connections = 1024
 connections_per_address = 1024
-";
+",
+};
 
+/// Measured with one thread, which polls for a moment before it sleeps, and with several; the value is the higher one.
 fn idle_cpu(bench: &Bench) -> Result<Vec<Reading>> {
-    let server = bench.programs.target(bench.cores, &NULL)?;
-    let mut client = Client::of_target(&server, QUEUES, LOAD)?;
-    client.use_once()?;
-    thread::sleep(SETTLED);
-    let (began, used) = (Instant::now(), server.processor_time()?);
-    thread::sleep(WATCHED);
-    let used = server.processor_time()?.saturating_sub(used);
-    let elapsed = began.elapsed();
-    let percent = 100.0 * used.as_secs_f64() / elapsed.as_secs_f64();
-    let detail = format!("{:.1} ms of CPU in {:.1} s", used.as_secs_f64() * 1e3, elapsed.as_secs_f64());
-    Ok(vec![Reading::new(Rounds::new(vec![percent]), detail)])
+    let (mut most, mut details) = (0.0f64, Vec::new());
+    for top in ["threads = 1\n", "threads = 4\n"] {
+        let server =
+            bench.programs.null_target_with(bench.cores, &bench.folder, &Settings { top, tables: "" })?;
+        let mut client = Client::of_target(&server, QUEUES, LOAD)?;
+        client.use_once()?;
+        thread::sleep(SETTLED);
+        let (began, used) = (Instant::now(), server.processor_time()?);
+        thread::sleep(WATCHED);
+        let used = server.processor_time()?.since(used).all;
+        let elapsed = began.elapsed();
+        most = most.max(100.0 * used.as_secs_f64() / elapsed.as_secs_f64());
+        let (used, elapsed) = (used.as_secs_f64() * 1e3, elapsed.as_secs_f64());
+        details.push(format!("{used:.1} ms of CPU in {elapsed:.1} s with {}", top.trim_end()));
+    }
+    Ok(vec![Reading::new(Rounds::new(vec![most]), details.join(", "))])
 }
 
 fn mem_per_connection(bench: &Bench) -> Result<Vec<Reading>> {
-    let server = bench.programs.null_target_with(bench.cores, &bench.folder, CROWDED)?;
+    let server = bench.programs.null_target_with(bench.cores, &bench.folder, &CROWDED)?;
     let before = server.resident()?;
     let mut clients = Vec::new();
     for host in 0..HOSTS {

@@ -3,6 +3,7 @@
 //! ```text
 //!   client core    this process: the load generator, the in-process measures
 //!   server core    the server that is measured, with all its threads
+//!   spread         all cores but the client's, for servers whose threads are to run at the same time
 //! ```
 //!
 //! CPU time is what the kernel's scheduler books per thread, in nanoseconds. The load by others is the busy time of the machine
@@ -20,10 +21,13 @@ use std::time::{Duration, Instant};
 const SEEN_MIN: Duration = Duration::from_millis(100);
 
 /// The cores in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct Cores {
     pub(crate) client: usize,
     pub(crate) server: usize,
+    /// Where servers run.
+    servers: CpuSet,
+    allowed: CpuSet,
 }
 
 impl Cores {
@@ -34,27 +38,47 @@ impl Cores {
         let (Some(&client), Some(&server)) = (usable.first(), usable.last()) else {
             anyhow::bail!("this process may use no CPU")
         };
-        Ok(Cores { client, server })
+        Ok(Cores { client, server, servers: only(server), allowed })
+    }
+
+    /// The same, but servers may use all cores except the client's, if there are others. Also returns how many these are.
+    pub(crate) fn spread(self) -> (Cores, u32) {
+        let mut servers = self.allowed;
+        if servers.count() > 1 {
+            servers.unset(self.client);
+        }
+        (Cores { servers, ..self }, servers.count())
     }
 
     /// Runs `start` so that the processes it starts stay on the server's core. Afterwards this thread is on the client's core.
     pub(crate) fn start_server<T>(self, start: impl FnOnce() -> T) -> Result<T> {
-        pin(self.server)?;
+        pin(&self.servers)?;
         let started = start();
-        pin(self.client)?;
+        self.pin_client()?;
         Ok(started)
     }
 
     /// Keeps this thread, and processes that it starts, on the client's core.
     pub(crate) fn pin_client(self) -> Result<()> {
-        pin(self.client)
+        pin(&only(self.client))
     }
 }
 
-fn pin(core: usize) -> Result<()> {
+fn only(core: usize) -> CpuSet {
     let mut set = CpuSet::new();
     set.set(core);
-    sched_setaffinity(None, &set).with_context(|| format!("cannot pin this thread to CPU {core}"))
+    set
+}
+
+fn pin(cores: &CpuSet) -> Result<()> {
+    sched_setaffinity(None, cores).context("cannot pin this thread to its CPU")
+}
+
+/// The name of the CPU, as the kernel reports it.
+pub(crate) fn cpu_model() -> Result<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    Ok(name.map_or("unknown", |(_, name)| name.trim()).to_owned())
 }
 
 /// Raises the limit of open files to the hard limit, for this process and the servers that it starts.
@@ -64,17 +88,49 @@ pub(crate) fn allow_many_sockets() -> Result<()> {
         .context("cannot raise the limit of open files")
 }
 
-/// CPU time of all threads of a running process.
-pub(crate) fn process_time(process: u32) -> Result<Duration> {
-    let tasks = format!("/proc/{process}/task");
-    let mut nanos = 0;
-    for task in fs::read_dir(&tasks).with_context(|| tasks.clone())? {
-        let path = task?.path().join("schedstat");
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let first = text.split(' ').next().and_then(|field| field.parse::<u64>().ok());
-        nanos += first.with_context(|| format!("{}: {text:?}", path.display()))?;
+/// CPU time that a process has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    /// All of its threads.
+    pub(crate) all: Duration,
+    /// Threads of a target that own an SSD.
+    pub(crate) ssds: Duration,
+    /// Threads of a target that have connections and no SSD.
+    pub(crate) connections: Duration,
+}
+
+impl Used {
+    /// What was used since `before`.
+    pub(crate) fn since(self, before: Used) -> Used {
+        Used {
+            all: self.all.saturating_sub(before.all),
+            ssds: self.ssds.saturating_sub(before.ssds),
+            connections: self.connections.saturating_sub(before.connections),
+        }
     }
-    Ok(Duration::from_nanos(nanos))
+}
+
+/// CPU time of a running process.
+pub(crate) fn process_time(process: u32) -> Result<Used> {
+    let tasks = format!("/proc/{process}/task");
+    let mut used = Used::default();
+    for task in fs::read_dir(&tasks).with_context(|| tasks.clone())? {
+        let folder = task?.path();
+        let read = |name: &str| {
+            let path = folder.join(name);
+            fs::read_to_string(&path).with_context(|| path.display().to_string())
+        };
+        let (name, text) = (read("comm")?, read("schedstat")?);
+        let nanos = text.split(' ').next().and_then(|field| field.parse().ok());
+        let nanos = Duration::from_nanos(nanos.with_context(|| format!("{}: {text:?}", folder.display()))?);
+        used.all += nanos;
+        if name.starts_with("ssd ") {
+            used.ssds += nanos;
+        } else if name.starts_with("connections ") {
+            used.connections += nanos;
+        }
+    }
+    Ok(used)
 }
 
 /// CPU time of this thread.

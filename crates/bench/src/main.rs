@@ -4,7 +4,10 @@
 //! CPU time), and both sides of a ratio are measured in turns in one run. The report says when the machine was too noisy.
 //!
 //! ```text
-//!   wire         the target, compared with a floor that only moves bytes       server · client · stream · bringup
+//!   wire         the target, compared with a floor that only moves bytes       contest · server · client · stream · bringup
+//!   remote       connection and SSD on two threads, compared with one thread
+//!   limited      the target and the floor with less than a CPU                 quota
+//!   digest       data digests, compared with what CRC32C leaves
 //!   accuracy     an emulated SSD, compared with the model in virtual time      open_loop
 //!   file         the target on a file, compared with fio on the same file
 //!   decision     the scheduler alone
@@ -20,12 +23,17 @@
 mod accuracy;
 mod bringup;
 mod client;
+mod contest;
 mod decision;
+mod digest;
 mod file;
 mod idle;
+mod limited;
 mod machine;
 mod measure;
 mod open_loop;
+mod quota;
+mod remote;
 mod report;
 mod rounds;
 mod server;
@@ -45,14 +53,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// All measures, in the order of the table.
-const MEASURES: [&Measure; 14] = [
+const MEASURES: [&Measure; 18] = [
     &wire::CPU_PER_READ,
     &wire::RTT,
     &wire::CONNECTIONS,
     &wire::BULK_READ,
     &wire::BULK_WRITE,
     &wire::POLICY_COST,
-    &wire::DIGEST_COST,
+    &digest::DIGEST_COST,
+    &limited::LIMITED,
+    &remote::REMOTE_COST,
+    &remote::SSD_THREAD,
+    &remote::REMOTE_RTT,
     &decision::DECISION,
     &simulated::READS,
     &accuracy::ACCURACY,
@@ -120,7 +132,7 @@ fn run() -> Result<ExitCode> {
     };
     bench.cores.pin_client()?;
     machine::allow_many_sockets()?;
-    let Cores { client, server } = bench.cores;
+    let Cores { client, server, .. } = bench.cores;
     eprintln!("client on CPU {client}, servers on CPU {server}");
     if client == server {
         eprintln!("only one CPU may be used: client and server share it, so latencies mean little");

@@ -3,8 +3,9 @@
 use crate::machine::Cores;
 use crate::rounds::Rounds;
 use crate::server::Programs;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::fmt;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,6 +53,33 @@ pub(crate) struct Bench {
     pub(crate) span: Duration,
     /// A folder on a disk, for temporary files.
     pub(crate) folder: PathBuf,
+}
+
+impl Bench {
+    /// A file in the folder, which is removed when it is dropped.
+    pub(crate) fn scratch(&self, name: &str, contents: &str) -> Result<Scratch> {
+        fs::create_dir_all(&self.folder).with_context(|| format!("making {}", self.folder.display()))?;
+        let file = Scratch(self.folder.join(format!("bench-{}-{name}", std::process::id())));
+        fs::write(&file.0, contents).with_context(|| format!("writing {}", file.0.display()))?;
+        Ok(file)
+    }
+}
+
+/// A file that is removed at the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Its path.
+    pub(crate) fn path(&self) -> Result<&str> {
+        self.0.to_str().with_context(|| format!("the name of {} is not UTF-8", self.0.display()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It may not exist, if the measure failed early.
+        fs::remove_file(&self.0).ok();
+    }
 }
 
 /// The result of one line.

@@ -1,6 +1,7 @@
 //! A server process: started on the server's core, measured, and ended on drop.
 
-use crate::machine::{self, Cores};
+use crate::machine::{self, Cores, Used};
+use crate::quota::Quota;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -23,6 +24,15 @@ allow_any_host = true
 nsid = 1
 device = "ssd"
 "#;
+
+/// What a configuration has besides a null device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Settings<'t> {
+    /// Fields of the top level.
+    pub(crate) top: &'t str,
+    /// Tables.
+    pub(crate) tables: &'t str,
+}
 
 /// The programs that are measured; they are in the folder of this program.
 #[derive(Clone, Debug)]
@@ -59,12 +69,17 @@ impl Programs {
         )
     }
 
-    /// `gimbal serve` with a null device for every host and `more` tables of a configuration, in a file in `folder` until the target has
-    /// read it.
-    pub(crate) fn null_target_with(&self, cores: Cores, folder: &Path, more: &str) -> Result<Server> {
+    /// `gimbal serve` with a null device for every host and `more` settings, from a configuration file in `folder`, which is removed
+    /// when the target has read it.
+    pub(crate) fn null_target_with(
+        &self,
+        cores: Cores,
+        folder: &Path,
+        more: &Settings<'_>,
+    ) -> Result<Server> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let file = folder.join(format!("bench-{}.toml", std::process::id()));
-        fs::write(&file, [NULL_TARGET, more].concat())
+        fs::write(&file, [more.top, NULL_TARGET, more.tables].concat())
             .with_context(|| format!("writing {}", file.display()))?;
         let server = file
             .to_str()
@@ -80,6 +95,8 @@ impl Programs {
 pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
+    /// Its part of a CPU, if that is limited. Dropped after the process has ended.
+    quota: Option<Quota>,
 }
 
 impl Server {
@@ -91,7 +108,7 @@ impl Server {
         BufReader::new(stdout).read_line(&mut line).context("cannot read the first line of a server")?;
         let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
         match address {
-            Some(address) => Ok(Server { child, address }),
+            Some(address) => Ok(Server { child, address, quota: None }),
             None => {
                 child.kill().ok();
                 child.wait().ok();
@@ -104,8 +121,21 @@ impl Server {
         self.address
     }
 
+    /// From now on, it gets only this many percent of a CPU.
+    pub(crate) fn limit(&mut self, percent: u32) -> Result<()> {
+        let quota = Quota::new(percent)?;
+        quota.hold(self.child.id())?;
+        self.quota = Some(quota);
+        Ok(())
+    }
+
+    /// Fails if its limit has limited nothing.
+    pub(crate) fn check_limit(&self) -> Result<()> {
+        self.quota.as_ref().map_or(Ok(()), Quota::check_it_limits)
+    }
+
     /// CPU time it has used.
-    pub(crate) fn processor_time(&self) -> Result<Duration> {
+    pub(crate) fn processor_time(&self) -> Result<Used> {
         machine::process_time(self.child.id())
     }
 

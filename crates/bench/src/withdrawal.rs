@@ -7,7 +7,7 @@
 use crate::bringup::Association;
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
 use crate::rounds::Rounds;
-use crate::server::Server;
+use crate::server::{Server, Settings};
 use crate::stream::Load;
 use anyhow::{Context, Result, ensure};
 use nvme::pdu::Digests;
@@ -44,14 +44,17 @@ const IDLE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the crowd queues stays queued.
-const CROWD: &str = r#"
+const CROWD: Settings<'_> = Settings {
+    top: "",
+    tables: r#"
 [[tenant]]
 host = "nqn.2025-01.io.gimbal:bench-0"
 limit_iops = 1
-"#;
+"#,
+};
 
 fn withdrawal(bench: &Bench) -> Result<Vec<Reading>> {
-    let server = bench.programs.null_target_with(bench.cores, &bench.folder, CROWD)?;
+    let server = bench.programs.null_target_with(bench.cores, &bench.folder, &CROWD)?;
     // The first run grows the target's tables to their final size.
     leave(&server, MANY, 1)?;
     let (mut nanos, mut ratios) = (Vec::new(), Vec::new());
@@ -102,10 +105,10 @@ fn fill(socket: &mut TcpStream) -> Result<()> {
 /// Waits until the server is idle, and returns the CPU time that it has used.
 fn await_rest(server: &Server) -> Result<Duration> {
     let began = Instant::now();
-    let mut used = server.processor_time()?;
+    let mut used = server.processor_time()?.all;
     loop {
         thread::sleep(QUIET);
-        let now = server.processor_time()?;
+        let now = server.processor_time()?.all;
         if now.saturating_sub(used) <= IDLE {
             return Ok(used);
         }
