@@ -42,7 +42,7 @@ impl EvictionSet {
         self.count(origin, count + 1);
     }
 
-    /// `key` leaves, if it is in.
+    /// Removes `key`, if it is there.
     pub(crate) fn remove(&mut self, key: Key) {
         let Some((origin, at)) = self.members.remove(&key) else { return };
         self.by_time.remove(&(at, key));
@@ -102,12 +102,12 @@ mod tests {
             set.insert(key(index), origin(from), Instant::ZERO + Nanos::secs(index.into()));
         }
         for _ in 0..89 {
-            let out = set.victim().expect("somebody");
+            let out = set.victim().expect("a full set has a victim");
             assert!(!out.index().is_multiple_of(10), "{out:?} is alone");
             set.remove(out);
         }
         assert_eq!((set.len(), set.count_from(origin(7)), set.largest_origin()), (11, 1, None));
-        assert_eq!(set.victim(), Some(key(0)), "now the longest there");
+        assert_eq!(set.victim(), Some(key(0)), "all are alone now: the oldest one");
         (0..100).for_each(|index| set.remove(key(index)));
         assert_eq!((set.len(), set.sizes.len(), set.counts.len(), set.by_origin.len()), (0, 0, 0, 0));
     }

@@ -505,7 +505,7 @@ impl Acceptor {
             self.close(now, key, Subject::Dropped, why);
         }
         while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {
-            warn!(?address, "{subject}: {count} more in the last seconds, not logged one by one");
+            warn!(?address, "{subject}: {count} more in the last seconds");
         }
         if now >= self.next_stall_check {
             self.next_stall_check = now + STALL_CHECK;
