@@ -76,7 +76,7 @@ impl<M> Owner<M> {
 /// that is set). Bugs of this kind need only a few forced switches. Without a limit, locks make the run take hours.
 fn explore(preemptions: usize, world: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    // What the builder begins with is from the environment.
+    // The builder takes its defaults from the environment.
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(world);
 }
@@ -299,7 +299,7 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
             assert!(!outboxes.is_filled());
         }
         let taken = other.join().expect("nobody panics");
-        // What was accepted and not taken went with the mailbox.
+        // Messages that were accepted and not taken are dropped with the mailbox.
         let expected: Vec<usize> = (0..taken.len()).collect();
         assert_eq!(taken, expected, "in order");
         assert!(lost.iter().all(|(slot, number)| *slot == 1 && *number >= taken.len()), "{taken:?} {lost:?}");
@@ -307,7 +307,7 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
     });
 }
 
-/// What a connection's thread does when a command of it is given up, and what the pipeline knows by the answer.
+/// A pipeline asks a connection's thread to cancel a command. After the answer, the pipeline knows whether the command arrived.
 #[test]
 fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() {
     explore(3, || {

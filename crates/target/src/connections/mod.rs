@@ -1,20 +1,20 @@
-//! The connections of one thread: sockets, the NVMe/TCP that is spoken on them, and memory for the data that arrives.
+//! The connections of one thread: sockets, NVMe/TCP on them, and memory for data that arrives.
 //!
 //! ```text
 //!   socket ─► Connection ─► commands with their data ──► the session, here or on the thread of its SSD
 //!   socket ◄─ Connection ◄─ answers ◄───────────────────┘
 //! ```
 //!
-//! What commands mean is not known here. A connection belongs to a *session* of a pipeline, which checks every command and has every IO
-//! until it ends; the two may be on different threads. So whatever is promised about IOs (fences, withdrawals, reservations, the
-//! end of a controller) is kept by one thread, the pipeline's, and no promise depends on what another thread has seen by then.
+//! This module does not know what commands mean. A connection belongs to a *session* of a pipeline. The session checks every command and
+//! keeps every IO until it ends; it may be on another thread. So one thread, the pipeline's, keeps all promises about IOs (fences,
+//! withdrawals, reservations, the end of a controller), and no promise depends on the state of another thread.
 //!
-//! Memory is owned by a thread, and so are the permits for it: data that arrives is held by the connection's thread, data that was read
-//! and what controllers say by the pipeline's. A permit goes back to its owner, with the buffer it was for.
+//! Each thread has its own memory, and the permits for it. The connection's thread owns the memory for data that arrives; the pipeline's
+//! thread owns the memory for data that was read and for replies of controllers. A permit returns to its owner together with its buffer.
 //!
-//! Holds: nothing is read from a socket whose bytes cannot be used; one batch per connection and turn is sent.
-//! Elsewhere: one connection is `connection`; messages between the threads are `message`; threads that have connections and no SSD are
-//!            `thread`; on which thread a connection lies is `load`.
+//! Holds: a socket is not read while its bytes cannot be parsed; one batch per connection and turn is sent.
+//! Elsewhere: `connection` is one connection, `message` has the messages between the threads, `thread` the threads with connections and
+//!            no SSD, `load` chooses the thread of a connection.
 
 pub(crate) mod load;
 pub(crate) mod message;
@@ -33,10 +33,10 @@ use std::fmt;
 use std::io;
 use units::{Bytes, Instant, Nanos};
 
-/// How often connections are looked at for a host that has stopped: so many times within the time-out.
+/// How many times within the time-out connections are checked for a host that has stalled.
 const STALL_CHECKS: u64 = 4;
 
-/// Whose a connection is.
+/// The session that a connection belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The pipeline's slot.
@@ -45,22 +45,22 @@ pub(crate) struct Owner {
     pub(crate) session: Key,
 }
 
-/// Why a socket was closed from this end, or is gone.
+/// Why a socket was closed, or is gone.
 #[derive(Debug)]
 pub(crate) enum SocketEnd {
-    /// In order, from the other side.
+    /// The host has closed it in order.
     ClosedByHost,
-    /// The network's fault.
+    /// The network has failed.
     Broken(io::Error),
-    /// The host has left its replies unread, or its data unsent, for too long.
+    /// The host did not read its replies, or did not send its data, for too long.
     Stalled,
-    /// The host was asked for the data of a write and has not sent all of it in time.
+    /// The target has requested the data of a write, and the host has not sent all of it in time.
     TransferOverdue,
-    /// It was told why before: Connect was refused, or the protocol broken.
+    /// The reason was logged before: Connect was refused, or the host violated the protocol.
     Refused,
-    /// The other end has said that the protocol was broken.
+    /// The host has reported a protocol violation.
     Terminated(Fatal),
-    /// The pipeline wanted it.
+    /// The pipeline has requested it.
     AsTold,
 }
 
@@ -91,19 +91,19 @@ struct Entry {
     is_waiting_for_memory: bool,
 }
 
-/// What came out of bytes. Give the events back by [`Connections::recycle`].
+/// The result of parsing. Return the events by [`Connections::recycle`].
 pub(crate) struct Parsed {
     pub(crate) owner: Owner,
     pub(crate) key: Key,
     pub(crate) events: Events,
-    /// After a violation the connection ends by itself when its last words were sent; otherwise it is to be closed.
+    /// After a violation the connection ends by itself when everything was sent. After another error it must be closed.
     pub(crate) fatal: Option<Fatal>,
 }
 
 /// A connection whose batch was sent.
 pub(crate) struct Sent {
     pub(crate) owner: Owner,
-    /// What was held back can be parsed.
+    /// Whether held bytes can be parsed.
     pub(crate) has_room: bool,
 }
 
@@ -138,23 +138,23 @@ impl Connections {
         }
     }
 
-    /// Changes the memory for what arrives.
+    /// Changes the memory for data that arrives.
     pub(crate) fn set_memory(&mut self, memory: Bytes) {
         self.intakes.set_limit(memory);
         self.memory_came_back = true;
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Memory that arriving data has.
+    /// Memory in use for data that arrives.
     pub(crate) fn memory(&mut self) -> Bytes {
         self.intakes.lent()
     }
 
-    /// One more.
+    /// Adds a connection.
     pub(crate) fn add(&mut self, connection: Connection, owner: Owner) -> Key {
         let token = connection.token;
         let entry =
@@ -204,7 +204,7 @@ impl Connections {
         Some(self.after_parse(key, events, result))
     }
 
-    /// As [`Connections::receive`], of the reactor's bytes.
+    /// As [`Connections::receive`], with a buffer of the reactor.
     pub(crate) fn on_received(
         &mut self,
         now: Instant,
@@ -215,7 +215,7 @@ impl Connections {
         self.receive(now, key, &bytes, reactor)
     }
 
-    /// Goes on with bytes and writes that were held back.
+    /// Continues with held bytes and writes.
     pub(crate) fn parse_held(&mut self, now: Instant, key: Key, reactor: &mut Reactor) -> Option<Parsed> {
         let entry = self.table.get_mut(key)?;
         let mut events = std::mem::take(&mut self.events);
@@ -246,7 +246,7 @@ impl Connections {
         self.events = events;
     }
 
-    /// Takes back data that arrived, or what is left of its permit.
+    /// Takes back the buffer and the permit of data that arrived.
     pub(crate) fn give(&mut self, buffer: Option<IoBuffer>, permit: Option<Permit>) {
         let account = permit.as_ref().map_or(Account::Transfer, Permit::account);
         if let Some(buffer) = buffer {
@@ -256,18 +256,18 @@ impl Connections {
         self.memory_came_back = true;
     }
 
-    /// Memory has come back that is not of this set, but is counted with what is.
+    /// Memory was returned to another pool with the same account.
     pub(crate) fn note_memory(&mut self) {
         self.memory_came_back = true;
     }
 
-    /// How many connections wait for memory, and whether some has come back since this was asked last: then so often
-    /// [`Connections::serve_waiting_for_memory`] is to be called.
+    /// How many connections wait for memory, and whether memory was returned since the last call. If so, call
+    /// [`Connections::serve_waiting_for_memory`] that many times.
     pub(crate) fn waiting_for_memory(&mut self) -> (usize, bool) {
         (self.waiting_for_memory.len(), std::mem::take(&mut self.memory_came_back))
     }
 
-    /// Lets the connection that has waited for memory longest go on.
+    /// Continues the connection that has waited for memory longest.
     pub(crate) fn serve_waiting_for_memory(&mut self, now: Instant, reactor: &mut Reactor) -> Option<Parsed> {
         let key = self.waiting_for_memory.pop_front()?;
         self.table.get_mut(key)?.is_waiting_for_memory = false;
@@ -297,7 +297,7 @@ impl Connections {
         None
     }
 
-    /// No more is parsed, and when all that waits was sent, the connection ends.
+    /// Stops parsing. The connection ends when everything was sent.
     pub(crate) fn end(&mut self, key: Key) {
         if let Some(entry) = self.table.get_mut(key) {
             entry.connection.end();
@@ -316,7 +316,7 @@ impl Connections {
         cancel
     }
 
-    /// One connection, for what is said of it rarely.
+    /// One connection.
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut Connection> {
         Some(&mut self.table.get_mut(key)?.connection)
     }
@@ -344,7 +344,7 @@ impl Connections {
         spent
     }
 
-    /// A batch was sent: what was in it goes to `give`.
+    /// A batch was sent. Its buffers and permits go to `give`.
     pub(crate) fn on_sent(
         &mut self,
         key: Key,
@@ -355,13 +355,13 @@ impl Connections {
         let owner = entry.owner;
         entry.connection.on_sent(batch, |buffer, permit| give(owner, buffer, permit));
         let has_room = entry.connection.waits_for_memory || entry.connection.waits_for_transmit();
-        // Commands that the transport refused by itself have dropped their buffers unseen; their answers were sent now.
+        // Commands that the transport refused by itself have dropped their buffers; their answers were sent now.
         self.memory_came_back = true;
         self.mark_dirty(key);
         Some(Sent { owner, has_room })
     }
 
-    /// Connections whose host has left its replies unread or its announced data unsent for too long, if it is time to look.
+    /// Connections whose host has stalled, if it is time to check.
     pub(crate) fn stalled(&mut self, now: Instant, limits: &Limits) -> Vec<(Key, SocketEnd)> {
         if now < self.next_stall_check {
             return Vec::new();
@@ -377,13 +377,13 @@ impl Connections {
         late.collect()
     }
 
-    /// When to look for hosts that have stopped.
+    /// When to check for hosts that have stalled.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         (self.table.len() > 0).then_some(self.next_stall_check)
     }
 
-    /// Closes a connection. What it had of its pipeline's goes to `give`. Answers whose it was, and why it ends: as told, or for a
-    /// reason that it was told before.
+    /// Closes a connection. Buffers and permits of its pipeline go to `give`. Returns its session and the reason: `end`, or `Refused` if the
+    /// reason was logged before.
     pub(crate) fn close(
         &mut self,
         key: Key,
@@ -392,7 +392,7 @@ impl Connections {
         mut give: impl FnMut(Option<IoBuffer>, Option<Permit>),
     ) -> Option<(Owner, SocketEnd)> {
         let Entry { connection, owner, .. } = self.table.remove(key)?;
-        // Of a connection that ends because of its host's fault, the fault was told.
+        // The connection was ending because of its host's fault, which was logged.
         let end = if connection.is_ending() { SocketEnd::Refused } else { end };
         self.by_token.remove(&connection.token);
         reactor.close(connection.token);

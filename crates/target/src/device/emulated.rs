@@ -33,7 +33,7 @@ pub(super) enum Contents {
     Memory(SparseMemory),
     /// In a sparse file.
     File(FileDevice),
-    /// Nowhere. Buffers for reads are zeroed when their pool makes them, and only a device writes to them.
+    /// Nowhere. A pool zeroes read buffers when it makes them, and only devices write to them.
     Nothing,
 }
 
@@ -45,7 +45,7 @@ struct InFlight {
     latency: Option<Nanos>,
     /// How late the completion was noticed: when the model was run that far.
     late: Nanos,
-    /// How the data fared, once it was moved.
+    /// The result of moving the data, when it is known.
     moved: Option<io::Result<()>>,
     buffer: Option<IoBuffer>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct EmulatedDevice {
     clock: DeviceClock,
     contents: Contents,
     in_flight: Slab<InFlight>,
-    /// How far the model has come, on the device's clock.
+    /// The time up to which the model was run, on the device's clock.
     reached: Instant,
     /// Completions of one `advance`, kept for its memory.
     ended: Vec<Completion>,
@@ -64,7 +64,7 @@ pub(crate) struct EmulatedDevice {
 }
 
 impl EmulatedDevice {
-    /// An SSD on the given clock.
+    /// Makes an SSD on the given clock.
     pub(super) fn new(model: Ssd, clock: DeviceClock, contents: Contents) -> EmulatedDevice {
         EmulatedDevice {
             model,
@@ -83,7 +83,7 @@ impl EmulatedDevice {
             DeviceOp::Read(_) => CommandKind::Read,
             DeviceOp::Write { .. } => CommandKind::Write,
             DeviceOp::Flush => CommandKind::Flush,
-            // An SSD zeroes blocks by forgetting them.
+            // An SSD zeroes blocks by unmapping them.
             DeviceOp::Discard | DeviceOp::WriteZeroes => CommandKind::Deallocate,
         };
         let slots = self.model.slots();
@@ -93,7 +93,7 @@ impl EmulatedDevice {
         Command { tag: key.to_bits(), kind, slot, slots: count }
     }
 
-    /// Lets the model come to `until`, and finishes what it completes.
+    /// Runs the model up to `until`, and finishes the IOs that it completes.
     fn advance(&mut self, until: Instant) {
         self.reached = until;
         let mut ended = std::mem::take(&mut self.ended);
@@ -108,7 +108,7 @@ impl EmulatedDevice {
         self.ended = ended;
     }
 
-    /// Finishes an IO whose time is over and whose data has moved.
+    /// Finishes an IO if the model has completed it and its data was moved.
     fn finish_if_done(&mut self, key: Key) {
         let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
         let Some(latency) = io.latency else { return };
@@ -198,7 +198,7 @@ fn buffer_of(io: DeviceIo) -> Option<IoBuffer> {
     }
 }
 
-/// Moves the data of `io`; gives its buffer back.
+/// Moves the data of `io`. Returns its buffer.
 fn move_data(memory: &mut SparseMemory, io: DeviceIo) -> Option<IoBuffer> {
     match io.op {
         DeviceOp::Read(mut buffer) => {

@@ -16,14 +16,14 @@ use std::io;
 use tracing::warn;
 use units::{Bytes, Instant, Nanos};
 
-/// What an operation in flight turns into when the system does not support it.
+/// What to do when the system does not support an operation.
 #[derive(Clone, Copy, Debug)]
 enum Fallback {
-    /// It fails.
+    /// Fail.
     Fail,
-    /// It has been done by doing nothing.
+    /// Succeed without doing anything.
     Nothing,
-    /// A hole over the same range.
+    /// Make a hole of the same range.
     Hole { offset: u64, length: u64 },
 }
 
@@ -36,31 +36,31 @@ struct Started {
 /// A file or block device of the reactor.
 pub(crate) struct FileDevice {
     file: Token,
-    /// Whether a hole reads as zeros: so in a regular file, unknown on a block device.
+    /// Whether a hole reads as zeros: true for a regular file, unknown for a block device.
     is_regular: bool,
     shortcuts: Shortcuts,
     started: Slab<Started>,
     refused: VecDeque<(Key, DiskOp)>,
     done: VecDeque<DeviceDone>,
-    /// Of a namespace: its block device.
+    /// For an NVMe namespace: its block device.
     _disk: Option<File>,
 }
 
 impl FileDevice {
-    /// The device over a regular file, which the reactor takes over.
+    /// A device on a regular file. The reactor takes the file.
     pub(crate) fn start(file: File, reactor: &mut Reactor) -> io::Result<FileDevice> {
         let shortcuts = Shortcuts::of(&file, true);
         FileDevice::over(file, DiskAccess::File, shortcuts, reactor)
     }
 
-    /// The device over a block device, polled or not.
+    /// A device on a block device, polled or not.
     pub(crate) fn start_disk(file: File, is_polled: bool, reactor: &mut Reactor) -> io::Result<FileDevice> {
         let shortcuts = Shortcuts::of(&file, false);
         let access = if is_polled { DiskAccess::Polled } else { DiskAccess::File };
         Ok(FileDevice { is_regular: false, ..FileDevice::over(file, access, shortcuts, reactor)? })
     }
 
-    /// The device over a namespace, with its block device, which keeps others away as long as it is open.
+    /// A device on an NVMe namespace. Its block device is held open to exclude other users.
     pub(crate) fn start_namespace(
         (file, disk): (File, File),
         namespace: NvmeNamespace,

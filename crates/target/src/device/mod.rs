@@ -89,8 +89,8 @@ pub(crate) struct DeviceDone {
     pub(crate) buffer: Option<IoBuffer>,
     /// From submission to completion, on the device's clock.
     pub(crate) latency: Nanos,
-    /// How long ago it was over, on the device's clock: more than nothing only where the device's time is a model's, and the
-    /// machine does not keep up with it.
+    /// How late the completion was noticed, on the device's clock: above zero only for a modelled SSD on a machine that is too slow for
+    /// it.
     pub(crate) late: Nanos,
 }
 
@@ -99,8 +99,8 @@ pub(crate) trait Device {
     /// The device's own clock. Its scheduler runs on it.
     fn clock(&self) -> DeviceClock;
 
-    /// How much of a range, from its beginning, it would erase at present for `most` or a little more, and what that costs. Asked before
-    /// a Write Zeroes or a Deallocate passes the scheduler.
+    /// How much of a range, from its start, the device would erase now at a cost of about `most`, and the exact cost. Called before a
+    /// Write Zeroes or a Deallocate passes the scheduler.
     fn quote(&self, erase: Erase, offset: u64, length: u64, most: Bytes) -> Quote;
 
     /// Starts an IO.
@@ -109,10 +109,10 @@ pub(crate) trait Device {
     /// A disk operation that this device gave to the reactor is done.
     fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>);
 
-    /// Does what is due at `now`, including what the reactor had no room for before.
+    /// Does what is due at `now`, including operations that the reactor had no room for before.
     fn poll(&mut self, now: Instant, reactor: &mut Reactor);
 
-    /// When `poll` next has something to do by itself.
+    /// When `poll` has to be called next.
     fn next_wake(&self) -> Option<Instant>;
 
     /// Takes one thing that is over.

@@ -63,7 +63,7 @@ pub(super) fn sysfs(number: u64) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// A folder as sysfs has it for a device and its first partition; gone with the value.
+    /// A folder like that of a device and its first partition in sysfs. It is removed with the value.
     struct Described(PathBuf);
 
     impl Described {

@@ -27,14 +27,14 @@ use units::{Bytes, Instant, Nanos};
 /// A torn write ends between two of these: the unit that SSDs write at once.
 const ATOM: usize = 4096;
 
-/// What the device beneath does not know of an IO it has.
+/// What belongs to an IO on the device below, and is not known there.
 #[derive(Default)]
 struct Altered {
-    /// It is finished so much later than the device beneath says.
+    /// The IO finishes this much later than on the device below.
     delay: Nanos,
-    /// It was kept so long before the device beneath saw it.
+    /// How long the IO was kept here before the device below got it.
     kept: Nanos,
-    /// The write of which it is a part.
+    /// The torn write that it is a part of.
     torn: Option<IoBuffer>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct FaultyDevice {
     clock: DeviceClock,
     faults: Vec<Fault>,
     started: Instant,
-    /// The present, as far as the device was told.
+    /// The latest known time.
     now: Instant,
     submitted: u64,
     is_gone: bool,
@@ -60,12 +60,12 @@ pub(crate) struct FaultyDevice {
     hung: Vec<Hung>,
     late: Vec<(Instant, DeviceDone)>,
     done: VecDeque<DeviceDone>,
-    /// For the parts of torn writes that are written.
+    /// Buffers for the written parts of torn writes.
     pool: BufferPool,
 }
 
 impl FaultyDevice {
-    /// `inner` with `faults`, of which the first that strikes an IO is the one it meets.
+    /// Adds `faults` to `inner`. The first fault that affects an IO applies.
     pub(crate) fn new(now: Instant, inner: Box<dyn Device>, faults: &[FaultConfig]) -> FaultyDevice {
         let clock = inner.clock();
         let started = clock.to_device(now);
@@ -114,7 +114,7 @@ impl FaultyDevice {
         self.hung.push(Hung { io, since: self.now, until, until_io });
     }
 
-    /// Gives what has hung long enough to the device beneath, oldest first.
+    /// Submits the IOs that have hung long enough to the device below, oldest first.
     fn release(&mut self, now: Instant, reactor: &mut Reactor) {
         let is_over = |hung: &Hung| {
             hung.until.is_some_and(|until| until <= self.now)
@@ -133,7 +133,7 @@ impl FaultyDevice {
         }
     }
 
-    /// The device goes. What the device beneath has comes back in its time, and fails then.
+    /// The device is gone. IOs on the device below fail when they come back.
     fn vanish(&mut self) {
         self.is_gone = true;
         for hung in std::mem::take(&mut self.hung) {
@@ -142,7 +142,7 @@ impl FaultyDevice {
         }
     }
 
-    /// Has some blocks of a write written, never all.
+    /// Writes some blocks of a write, never all.
     fn tear(&mut self, now: Instant, reactor: &mut Reactor, index: usize, io: DeviceIo) {
         let DeviceIo { tag, offset, op, .. } = io;
         let DeviceOp::Write { buffer, durable } = op else { unreachable!("only writes are torn") };
@@ -159,7 +159,7 @@ impl FaultyDevice {
         self.inner.submit(now, reactor, DeviceIo { tag, offset, length: written as u64, op });
     }
 
-    /// What becomes of an IO that the device beneath has finished; `None` if it is kept for a while.
+    /// The result of an IO that the device below has finished; `None` if it is delayed.
     fn on_finished(&mut self, mut done: DeviceDone) -> Option<DeviceDone> {
         let Altered { delay, kept, torn } = self.altered.remove(&done.tag).unwrap_or_default();
         done.latency = done.latency + kept + delay;
