@@ -307,7 +307,7 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
     });
 }
 
-/// A pipeline asks a connection's thread to cancel a command. After the answer, the pipeline knows whether the command arrived.
+/// A pipeline asks a connection's thread to cancel a command. The answer arrives after all commands that the thread has sent before.
 #[test]
 fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() {
     explore(3, || {
@@ -316,7 +316,7 @@ fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() 
         let thread = thread::spawn(move || {
             let mut outboxes: Outboxes<Parcel, Explored> = Outboxes::new();
             outboxes.set(0, Some(to_pipeline));
-            // A command comes from its socket in the turn in which the request to cancel it may come.
+            // A command arrives from its socket, perhaps in the same turn as the request to cancel it.
             outboxes.push(0, Parcel::One(1)).expect("somebody is there");
             outboxes.flush(|_, _| unreachable!("the pipeline waits"));
             connections.await_some();
@@ -328,7 +328,7 @@ fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() 
         while !seen.contains(&2) {
             seen.extend(pipeline.await_some().into_iter().flat_map(Parcel::numbers));
         }
-        assert_eq!(seen, [1, 2], "the command, then what became of it");
+        assert_eq!(seen, [1, 2], "the command, then the answer");
         thread.join().expect("nobody panics");
     });
 }
