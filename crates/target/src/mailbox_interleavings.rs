@@ -20,9 +20,9 @@ struct Bell {
 
 impl Bell {
     fn sleep(&self) {
-        let mut rung = self.rung.lock().expect("nobody panics");
+        let mut rung = self.rung.lock().expect("no thread panics");
         while !*rung {
-            rung = self.changed.wait(rung).expect("nobody panics");
+            rung = self.changed.wait(rung).expect("no thread panics");
         }
         *rung = false;
     }
@@ -48,7 +48,7 @@ impl<M> Channel<M> for Explored {
     }
 
     fn wake(waker: &Arc<Bell>) {
-        *waker.rung.lock().expect("nobody panics") = true;
+        *waker.rung.lock().expect("no thread panics") = true;
         waker.changed.notify_one();
     }
 }
@@ -99,7 +99,7 @@ fn every_message_is_taken_once_and_in_its_senders_order() {
         let of = |first: i32| taken.iter().copied().filter(|n| (first..first + 2).contains(n)).collect();
         let (tens, twenties): (Vec<i32>, Vec<i32>) = (of(10), of(20));
         assert_eq!((tens, twenties), (vec![10, 11], vec![20, 21]));
-        senders.into_iter().for_each(|sender| sender.join().expect("nobody panics"));
+        senders.into_iter().for_each(|sender| sender.join().expect("no thread panics"));
     });
 }
 
@@ -111,7 +111,7 @@ enum ToWorker {
 
 /// IOs that one pipeline sends to another. The sender uses `Window`, as `pipeline::remote` does.
 #[test]
-fn an_io_for_another_thread_is_ended_once_and_never_are_more_on_their_way_than_allowed() {
+fn an_io_for_another_thread_ends_once_and_at_most_the_limit_are_outstanding() {
     const IOS: usize = 3;
     const OUT_MAX: usize = 2;
     explore(2, || {
@@ -162,17 +162,17 @@ fn an_io_for_another_thread_is_ended_once_and_never_are_more_on_their_way_than_a
             }
         }
         assert_eq!(ended, [1; IOS]);
-        other.join().expect("nobody panics");
+        other.join().expect("no thread panics");
     });
 }
 
 #[test]
-fn an_owner_that_ends_gives_back_what_comes_too_late_and_nobody_waits_for_it() {
+fn messages_to_an_owner_that_has_ended_are_returned() {
     explore(3, || {
         let (mailbox, mut owner) = Owner::new();
         let thread = thread::spawn(move || owner.await_some().len());
         let accepted = (0..2).filter(|message| mailbox.post(*message).is_ok()).count();
-        let taken = thread.join().expect("nobody panics");
+        let taken = thread.join().expect("no thread panics");
         assert!((1..=accepted).contains(&taken), "{taken} of {accepted}");
     });
 }
@@ -180,7 +180,7 @@ fn an_owner_that_ends_gives_back_what_comes_too_late_and_nobody_waits_for_it() {
 /// The acceptor hands over a connection that it has counted, to a pipeline that ends at any moment: after it has taken the
 /// connection, before, or without looking.
 #[test]
-fn a_counted_connection_is_given_back_once_whenever_its_pipeline_ends() {
+fn a_counted_connection_is_returned_once_whenever_its_pipeline_ends() {
     const CONNECTIONS: usize = 2;
     for looks in [false, true] {
         explore(3, move || {
@@ -200,7 +200,7 @@ fn a_counted_connection_is_given_back_once_whenever_its_pipeline_ends() {
             while gone < CONNECTIONS {
                 gone += acceptor.await_some().len();
             }
-            other.join().expect("nobody panics");
+            other.join().expect("no thread panics");
             assert_eq!((gone, acceptor.inbox.take().is_none()), (CONNECTIONS, true));
         });
     }
@@ -214,7 +214,7 @@ enum ToPipeline {
 
 /// The acceptor announces a tenant to all pipelines, then hands over its connection, whose IOs go to another pipeline.
 #[test]
-fn a_tenant_is_known_wherever_its_ios_arrive() {
+fn a_tenant_is_known_before_its_ios_arrive() {
     explore(3, || {
         let (to_home, mut home) = Owner::new();
         let (to_other, mut other) = Owner::new();
@@ -242,8 +242,8 @@ fn a_tenant_is_known_wherever_its_ios_arrive() {
             matches!(taken[..], [ToPipeline::Tenant, ToPipeline::Io]),
             "an IO of a tenant that is not known"
         );
-        home.join().expect("nobody panics");
-        acceptor.join().expect("nobody panics");
+        home.join().expect("no thread panics");
+        acceptor.join().expect("no thread panics");
     });
 }
 
@@ -291,14 +291,14 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
         let mut lost = Vec::new();
         for first in [0, 2] {
             for number in [first, first + 1] {
-                outboxes.push(1, Parcel::One(number)).expect("somebody is there");
+                outboxes.push(1, Parcel::One(number)).expect("the owner exists");
             }
             outboxes.flush(|slot, message| {
                 lost.extend(message.numbers().into_iter().map(|number| (slot, number)))
             });
             assert!(!outboxes.is_filled());
         }
-        let taken = other.join().expect("nobody panics");
+        let taken = other.join().expect("no thread panics");
         // Messages that were accepted and not taken are dropped with the mailbox.
         let expected: Vec<usize> = (0..taken.len()).collect();
         assert_eq!(taken, expected, "in order");
@@ -309,7 +309,7 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
 
 /// A pipeline asks a connection's thread to cancel a command. The answer arrives after all commands that the thread has sent before.
 #[test]
-fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() {
+fn the_answer_to_a_cancellation_arrives_after_all_earlier_commands() {
     explore(3, || {
         let (to_pipeline, mut pipeline) = Owner::<Parcel>::new();
         let (to_thread, mut connections) = Owner::<Parcel>::new();
@@ -317,10 +317,10 @@ fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() 
             let mut outboxes: Outboxes<Parcel, Explored> = Outboxes::new();
             outboxes.set(0, Some(to_pipeline));
             // A command arrives from its socket, perhaps in the same turn as the request to cancel it.
-            outboxes.push(0, Parcel::One(1)).expect("somebody is there");
+            outboxes.push(0, Parcel::One(1)).expect("the owner exists");
             outboxes.flush(|_, _| unreachable!("the pipeline waits"));
             connections.await_some();
-            outboxes.push(0, Parcel::One(2)).expect("somebody is there");
+            outboxes.push(0, Parcel::One(2)).expect("the owner exists");
             outboxes.flush(|_, _| unreachable!("the pipeline waits"));
         });
         to_thread.tell(Parcel::One(0));
@@ -329,6 +329,6 @@ fn a_pipeline_that_hears_of_a_cancelled_command_has_seen_all_that_came_before() 
             seen.extend(pipeline.await_some().into_iter().flat_map(Parcel::numbers));
         }
         assert_eq!(seen, [1, 2], "the command, then the answer");
-        thread.join().expect("nobody panics");
+        thread.join().expect("no thread panics");
     });
 }
