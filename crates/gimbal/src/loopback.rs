@@ -37,8 +37,8 @@ impl Loopback {
     ) -> Result<Results> {
         let target = Target { address: self.server.addresses()[0], nqn: Some(self.nqn.clone()) };
         let results = loadgen::run(jobs, &target, options, observer).context("loading the switch")?;
-        match results.complaint() {
-            Some(complaint) => bail!("loading the switch: {complaint}"),
+        match results.first_error() {
+            Some(error) => bail!("loading the switch: {error}"),
             None => Ok(results),
         }
     }

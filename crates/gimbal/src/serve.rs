@@ -31,7 +31,7 @@ use std::thread;
 use std::time::Duration;
 use target::config::{
     BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
-    LogConfig, LogFormat, PolicyKind, Speed, parse_size, parse_span,
+    LogConfig, LogFormat, PolicyKind, Speed,
 };
 use target::{EscapedLines, ReloadError, Server, ServerHandle, Shutdown};
 use tracing::{error, info, warn};
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH|emulated[:PROFILE]|null")]
     device: Option<String>,
     /// Size of the device, such as 100G; an existing file must have this size
-    #[arg(long, value_parser = size, conflicts_with = "config")]
+    #[arg(long, conflicts_with = "config")]
     size: Option<Bytes>,
     /// Create the file (sparse) if it does not exist
     #[arg(long, requires = "size", conflicts_with = "config")]
@@ -98,7 +98,7 @@ pub(crate) struct Args {
     pub(crate) backend: Option<BackendName>,
     /// How long the thread of a device polls for work before it sleeps, while IOs come quickly; `0us`: never [default: 50us if
     /// there is a CPU for each device, else 0us]
-    #[arg(long, value_name = "SPAN", value_parser = span)]
+    #[arg(long, value_name = "SPAN")]
     pub(crate) spin: Option<Nanos>,
     /// Directory for reservations that survive a restart [default: $STATE_DIRECTORY, else /var/lib/gimbal for root and
     /// ~/.local/state/gimbal for other users]
@@ -441,14 +441,6 @@ fn abort_on_panic(log: LogWriter) {
         log.drain(OUTPUT_GRACE);
         process::abort();
     }));
-}
-
-fn size(text: &str) -> Result<Bytes, String> {
-    parse_size(text).ok_or_else(|| "not a size; write 100G, 512M or a number of bytes".to_owned())
-}
-
-fn span(text: &str) -> Result<Nanos, String> {
-    parse_span(text).ok_or_else(|| "not a time; write 20us, 0.1ms or 0us".to_owned())
 }
 
 fn speed(text: &str) -> Result<Speed, String> {

@@ -138,12 +138,12 @@ fn a_reload_takes_a_good_file_and_says_what_is_wrong_with_a_bad_one() {
     });
     await_reload(&target, &mut verifier, 1, REFUSED);
     let (log, text) = (target.log(), std::fs::read_to_string(scratch.file("target.toml")).expect("readable"));
-    for (wrong, complaint) in
+    for (wrong, error) in
         [("weight = 0", "tenant[0].weight: "), ("limits = 3", "tenant[0].limits: nothing is called so here")]
     {
         let number = 1 + text.lines().position(|line| line == wrong).expect("just added");
-        let complaint = format!("target.toml:{number}: {complaint}");
-        assert!(log.contains(&complaint), "missing {complaint:?} in:\n{log}");
+        let error = format!("target.toml:{number}: {error}");
+        assert!(log.contains(&error), "missing {error:?} in:\n{log}");
     }
     target.reload(|text| {
         text.replace("weight = 0\nlimits = 3", "weight = 4").replace("block_size = 512", "block_size = 4096")

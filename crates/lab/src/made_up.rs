@@ -25,7 +25,7 @@ pub(crate) fn findings(experiment: Experiment) -> Findings {
                         mb_per_s: 100.0 * size,
                         utilisation: 0.9,
                         groups: case.groups.iter().map(|of| group(of, size)).collect(),
-                        course: course(*scheduler, size),
+                        time_series: time_series(*scheduler, size),
                         ios: 1000,
                         fingerprint: None,
                     });
@@ -84,7 +84,7 @@ fn group(of: &Group, size: f64) -> GroupRecord {
 }
 
 /// Only schedulers that measure the SSD show themselves.
-fn course(scheduler: Scheduler, size: f64) -> Vec<SchedulerPoint> {
+fn time_series(scheduler: Scheduler, size: f64) -> Vec<SchedulerPoint> {
     let points = if scheduler == Scheduler::None { 0 } else { 10 };
     let point = |n: u32| SchedulerPoint {
         second: f64::from(n) * 0.05 - 0.1,

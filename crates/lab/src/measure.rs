@@ -1,4 +1,4 @@
-//! What is kept of a run: per group of tenants bandwidth, latency and the course of both; histograms are merged and let go.
+//! What is kept of a run: per group of tenants bandwidth, latency and both as time series; histograms are merged and let go.
 
 use hdrhistogram::Histogram;
 use sched::SsdView;

@@ -32,7 +32,7 @@ pub struct Record {
     /// In the order of the case.
     pub groups: Vec<GroupRecord>,
     /// What the scheduler showed at the end of each interval.
-    pub course: Vec<SchedulerPoint>,
+    pub time_series: Vec<SchedulerPoint>,
     /// IOs that came back, warm-up included.
     pub ios: u64,
     /// A hash of every decision and completion with its time, hexadecimal; none of a live run, which nobody can have again.
@@ -161,7 +161,7 @@ impl Record {
             seed: world.seed,
             mb_per_s: groups.iter().map(|group| group.mb_per_s).sum(),
             utilisation: tenants(|group| group.f_util) / population,
-            course: course(result, world.warm_up.as_secs_f64()),
+            time_series: time_series(result, world.warm_up.as_secs_f64()),
             ios: result.ios,
             fingerprint: result.fingerprint.map(|hash| format!("{hash:016x}")),
             groups,
@@ -254,7 +254,7 @@ impl GroupRecord {
     }
 }
 
-fn course(result: &Measured, warm_up: f64) -> Vec<SchedulerPoint> {
+fn time_series(result: &Measured, warm_up: f64) -> Vec<SchedulerPoint> {
     let micros = |latency: units::Nanos| latency.0 as f64 / 1e3;
     let point = |(at, view): &(Instant, sched::SsdView)| SchedulerPoint {
         second: at.since(Instant::ZERO).as_secs_f64() - warm_up,

@@ -211,13 +211,12 @@ mod tests {
     fn what_was_not_calibrated_is_said() {
         let mut profile = Profile::named("p3600").expect("a profile that comes with gimbal");
         profile.name = "mine".into();
-        let complaint =
-            |scheduler: Scheduler| scheduler.setup(&profile).expect_err("nobody did it").to_string();
+        let error = |scheduler: Scheduler| scheduler.setup(&profile).expect_err("nobody did it").to_string();
         assert_eq!(
-            complaint(Scheduler::Reflex),
+            error(Scheduler::Reflex),
             "reflex was not calibrated for mine; the lab has its calibrations for consumer-slc, dct983, dct983-b, p3600"
         );
-        assert!(complaint(Scheduler::Parda).ends_with("for array, consumer-slc, dct983, dct983-b, p3600"));
+        assert!(error(Scheduler::Parda).ends_with("for array, consumer-slc, dct983, dct983-b, p3600"));
         assert!(Scheduler::Gimbal.setup(&profile).is_ok(), "it measures by itself");
     }
 }

@@ -5,7 +5,6 @@
 //! Holds: over many IOs the sizes come as often as their weights say (`sizes_come_as_often_as_they_should`).
 
 use crate::direction::{DIRECTIONS, Direction, per_direction};
-use quantity::Size;
 use rand::Rng;
 use std::fmt;
 use units::Bytes;
@@ -33,7 +32,7 @@ impl From<Bytes> for BlockSizes {
 impl BlockSizes {
     /// Reads `bs`: `4k`, or `4k,64k` for reads and for the rest. A missing value is `default`.
     pub fn parse(text: &str, default: Bytes) -> Result<BlockSizes, String> {
-        let sizes = per_direction(text, |part| Ok(part.parse::<Size>().map_err(|why| why.to_string())?.0))?;
+        let sizes = per_direction(text, |part| part.parse::<Bytes>().map_err(|why| why.to_string()))?;
         Ok(BlockSizes { per: sizes.map(|size| vec![(size.unwrap_or(default), 1)]) })
     }
 
@@ -106,7 +105,7 @@ fn split(text: &str) -> Result<Sizes, String> {
     let mut sizes = Vec::new();
     for part in text.split(':') {
         let (size, percent) = part.split_once('/').unwrap_or((part, ""));
-        let size = size.parse::<Size>().map_err(|why| why.to_string())?.0;
+        let size = size.parse::<Bytes>().map_err(|why| why.to_string())?;
         let percent = match percent.trim() {
             "" => None,
             percent => {

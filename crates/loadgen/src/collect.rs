@@ -9,9 +9,8 @@ use crate::latency_target::LatencyTarget;
 use crate::pace::{Arrival, Pacing, Rate, Rates};
 use crate::settings::Settings;
 use host::Class;
-use quantity::{Size, Span};
 use std::path::PathBuf;
-use units::{Bytes, Nanos};
+use units::{Bytes, Nanos, NotAQuantity, time_with_default_unit};
 
 /// How long each depth is tried in a search for a latency.
 const LATENCY_WINDOW: Nanos = Nanos::secs(5);
@@ -65,7 +64,7 @@ pub fn collect(flags: &Settings, files: &[PathBuf], inline: &[String]) -> Result
 }
 
 fn size(text: &str) -> Result<Bytes, String> {
-    text.parse::<Size>().map(|size| size.0).map_err(|why| why.to_string())
+    text.parse().map_err(|why: NotAQuantity| why.to_string())
 }
 
 fn extent(text: &str) -> Result<Extent, String> {
@@ -78,16 +77,17 @@ fn extent(text: &str) -> Result<Extent, String> {
     }
 }
 
-fn span(text: &str) -> Result<Nanos, String> {
-    text.parse::<Span>().map(|span| span.0).map_err(|why| why.to_string())
+/// A span of time. As in fio, a bare number is in seconds.
+///
+/// # Errors
+/// It is not a time: why.
+pub fn time(text: &str) -> Result<Nanos, String> {
+    time_with_default_unit(text, Nanos::secs(1)).map_err(|why| why.to_string())
 }
 
-/// A latency. As in fio, a bare number is microseconds.
+/// A latency. As in fio, a bare number is in microseconds.
 fn latency(text: &str) -> Result<Nanos, String> {
-    match text.trim().parse::<u64>() {
-        Ok(micros) => span(&format!("{micros}us")),
-        Err(_) => span(text),
-    }
+    time_with_default_unit(text, Nanos::micros(1)).map_err(|why| why.to_string())
 }
 
 fn percent(text: &str) -> Result<u8, String> {
@@ -171,10 +171,10 @@ pub(crate) fn complete(settings: &Settings, index: usize) -> Result<Job, JobErro
 /// Sets when the job runs.
 fn set_hours(job: &mut Job, settings: &Settings) -> Result<(), JobError> {
     // As in fio, 0 is no limit.
-    let mut runtime = settings.read("runtime", span)?.filter(|runtime| *runtime > Nanos::ZERO);
+    let mut runtime = settings.read("runtime", time)?.filter(|runtime| *runtime > Nanos::ZERO);
     job.time_based = settings.switch("time_based")?;
-    job.start = settings.read("startdelay", span)?.unwrap_or(Nanos::ZERO);
-    job.ramp = settings.read("ramp_time", span)?.unwrap_or(Nanos::ZERO);
+    job.start = settings.read("startdelay", time)?.unwrap_or(Nanos::ZERO);
+    job.ramp = settings.read("ramp_time", time)?.unwrap_or(Nanos::ZERO);
     if job.time_based && runtime.is_none() {
         return Err(JobError::Needs(job.name.clone(), "time_based", "a runtime of more than 0"));
     }
@@ -232,7 +232,7 @@ fn latency_target(settings: &Settings, job: &str) -> Result<Option<LatencyTarget
     if !(percentile > 0.0 && percentile <= 100.0) {
         return Err(JobError::Range(job.to_owned(), "latency_percentile", "more than 0, at most 100".into()));
     }
-    if keeps_running && settings.read("runtime", span)?.is_none_or(|runtime| runtime == Nanos::ZERO) {
+    if keeps_running && settings.read("runtime", time)?.is_none_or(|runtime| runtime == Nanos::ZERO) {
         return Err(JobError::Needs(job.to_owned(), "latency_run", "a runtime"));
     }
     Ok(Some(LatencyTarget { target, window, percentile, keeps_running }))

@@ -43,7 +43,7 @@ mod written;
 
 pub use {
     blocks::BlockSizes,
-    collect::{Collected, collect},
+    collect::{Collected, collect, time},
     direction::{DIRECTIONS, Direction, Rw},
     error::BenchError,
     job::{Amount, Extent, Job},

@@ -161,7 +161,7 @@ impl Results {
     }
 
     /// What went wrong first, of jobs that only move data; `None` if nothing did.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn first_error(&self) -> Option<String> {
         let of_job = |job: &JobResult| {
             let Trouble { failed, first, .. } = &job.trouble;
             first.as_ref().map(|first| format!("{}: {failed} IOs failed; the first: {first}", job.job.name))
@@ -231,13 +231,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_complaint_says_what_failed_first() {
+    fn the_first_error_says_what_failed_first() {
         let mut jobs = vec![result("a", 1, Nanos::ZERO), result("b", 1, Nanos::ZERO)];
         let results =
             |jobs| Results { address: ([127, 0, 0, 1], 4420).into(), jobs, fatal: None, is_stopped: false };
-        assert_eq!(results(jobs.clone()).complaint(), None);
+        assert_eq!(results(jobs.clone()).first_error(), None);
         jobs[1].trouble = Trouble { failed: 3, first: Some("no room".into()), losses: 0 };
-        assert_eq!(results(jobs).complaint().as_deref(), Some("b: 3 IOs failed; the first: no room"));
+        assert_eq!(results(jobs).first_error().as_deref(), Some("b: 3 IOs failed; the first: no room"));
     }
 
     #[test]

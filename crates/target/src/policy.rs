@@ -122,8 +122,8 @@ fn constants(device: &DeviceConfig) -> Result<Constants, PolicyError> {
     if matches!(device.kind, DeviceKind::Null { .. }) && overrides.profile.is_none() {
         (constants.rate_max, rate_initial) = (NULL_RATE, NULL_RATE);
     }
-    replace(&mut constants.thresh_min, overrides.latency_min);
-    replace(&mut constants.thresh_max, overrides.latency_max);
+    replace(&mut constants.thresh_min, overrides.thresh_min);
+    replace(&mut constants.thresh_max, overrides.thresh_max);
     replace(&mut constants.write_cost_best, overrides.write_cost_best);
     replace(&mut constants.write_cost_worst, overrides.write_cost_worst);
     replace(&mut constants.slots, overrides.slots);
@@ -214,7 +214,7 @@ mod tests {
     fn the_largest_numbers_that_a_configuration_may_hold_make_a_scheduler() {
         let mut device = DeviceConfig { name: "ssd".to_owned(), ..device() };
         device.scheduler.overrides = SchedulerOverrides {
-            latency_max: Some(DeviceConstants::THRESHOLD_MAX),
+            thresh_max: Some(DeviceConstants::THRESHOLD_MAX),
             slots: Some(DeviceConstants::SLOTS_MAX),
             slots_factor: Some(1),
             write_cost_worst: Some(Cost::ratio(65_535, 1)),
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn constants_that_contradict_each_other_are_refused() {
         let mut device = device();
-        device.scheduler.overrides.latency_max = Some(Nanos::micros(1));
+        device.scheduler.overrides.thresh_max = Some(Nanos::micros(1));
         assert!(matches!(policy(PolicyKind::Gimbal, &device), Err(PolicyError::Constants(_))));
         assert!(policy(PolicyKind::None, &device).is_ok(), "no constants are needed");
     }

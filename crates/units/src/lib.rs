@@ -7,12 +7,16 @@
 //!        (`time_to_earn_is_the_first_moment`).
 #![no_std]
 
+extern crate alloc;
+
 mod bytes;
 mod ids;
+mod quantity;
 mod rate;
 mod time;
 
 pub use bytes::{Bytes, GIB, KIB, MIB};
 pub use ids::{Lba, TenantId};
+pub use quantity::{NotAQuantity, thousandths, time_with_default_unit};
 pub use rate::ByteRate;
 pub use time::{Instant, Nanos};

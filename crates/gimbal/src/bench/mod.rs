@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use host::Backend;
 use loadgen::{Collected, Flags, JobResult, Options, Results, Target, collect, run};
 use progress::Progress;
-use quantity::Span;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,8 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = BackendName::Auto)]
     backend: BackendName,
     /// Length of an interval of the time series
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    interval: Span,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = loadgen::time)]
+    interval: Nanos,
     /// Write the results as JSON to this file (`-`: to standard output, instead of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -109,7 +108,7 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     }
     let options = Options {
         runtime: None,
-        interval: args.interval.0.max(Nanos::millis(1)),
+        interval: args.interval.max(Nanos::millis(1)),
         threads: usize::from(args.threads),
         backend: args.backend.into(),
         standalone: args.standalone,

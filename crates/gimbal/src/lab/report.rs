@@ -140,12 +140,12 @@ mod tests {
         fs::create_dir_all(&scratch).expect("a scratch folder");
         let in_the_way = scratch.join("file");
         fs::write(&in_the_way, "x").expect("a file");
-        let complaint = format!("{:#}", Folder::open(&in_the_way).err().expect("a file is no folder"));
-        assert!(complaint.contains("file") && complaint.contains("--out"), "{complaint}");
+        let error = format!("{:#}", Folder::open(&in_the_way).err().expect("a file is no folder"));
+        assert!(error.contains("file") && error.contains("--out"), "{error}");
         let taken = scratch.join("taken");
         fs::create_dir_all(taken.join("index.html")).expect("a folder where the page would be");
-        let complaint = format!("{:#}", Folder::open(&taken).err().expect("the page cannot be written"));
-        assert!(complaint.contains("index.html") && complaint.contains("--out"), "{complaint}");
+        let error = format!("{:#}", Folder::open(&taken).err().expect("the page cannot be written"));
+        assert!(error.contains("index.html") && error.contains("--out"), "{error}");
         fs::remove_dir_all(&scratch).expect("the scratch folder goes");
     }
 

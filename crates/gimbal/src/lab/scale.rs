@@ -11,7 +11,6 @@ use ::lab::scheduler::Scheduler;
 use anyhow::{Context, Result, anyhow, bail};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
-use quantity::Span;
 use serde::Serialize;
 use sim::World;
 use ssd::{Image, Profile};
@@ -40,7 +39,7 @@ pub(super) struct Args {
     profile: String,
     /// Virtual time of a run
     #[arg(long, value_name = "TIME", default_value = "2s")]
-    span: Span,
+    span: Nanos,
     /// How often each world is run
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=ROUNDS_MAX))]
     rounds: u32,
@@ -67,14 +66,14 @@ struct Line<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    if args.span.0 == Nanos::ZERO {
+    if args.span == Nanos::ZERO {
         bail!("--span: in no time nothing happens; take some, for example 2s");
     }
     let profile = Profile::named(&args.profile)?;
     let scheduler = Scheduler::named(&args.scheduler)?;
     let setup = scheduler.setup(&profile)?;
     let worlds: Vec<World> =
-        args.tenants.iter().map(|tenants| world(&profile, &setup, *tenants, args.span.0)).collect();
+        args.tenants.iter().map(|tenants| world(&profile, &setup, *tenants, args.span)).collect();
     let paces = paces(&worlds, args.rounds)?;
     if args.json {
         for pace in &paces {
@@ -82,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                 profile: &profile.name,
                 scheduler: scheduler.name(),
                 tenants: pace.tenants,
-                virtual_seconds: args.span.0.as_secs_f64(),
+                virtual_seconds: args.span.as_secs_f64(),
                 rounds: args.rounds,
                 ios: pace.ios,
                 ios_per_second: pace.per_second(),

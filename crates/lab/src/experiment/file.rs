@@ -6,7 +6,6 @@ use super::{Case, Experiment, ExperimentError, Group, Parameter, Window};
 use crate::claims::Claim;
 use crate::figure::{self, Figure};
 use crate::scheduler::Scheduler;
-use quantity::{Size, Span};
 use sched::Share;
 use serde::Deserialize;
 use sim::{Arrival, Network, Pattern, Workload};
@@ -31,15 +30,15 @@ struct File {
     about: String,
     profiles: Vec<String>,
     seeds: Vec<u64>,
-    warm_up: Span,
-    duration: Span,
-    interval: Span,
+    warm_up: Nanos,
+    duration: Nanos,
+    interval: Nanos,
     /// Warm-up and duration of the stand-alone runs.
-    alone: Option<[Span; 2]>,
+    alone: Option<[Nanos; 2]>,
     /// One way.
-    network_delay: Option<Span>,
+    network_delay: Option<Nanos>,
     /// In place of `duration` when only a quick look is taken.
-    quick_duration: Option<Span>,
+    quick_duration: Option<Nanos>,
     parda: Option<PardaSpec>,
     schedulers: Vec<String>,
     #[serde(rename = "case")]
@@ -54,7 +53,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PardaSpec {
-    latency_threshold: Span,
+    latency_threshold: Nanos,
 }
 
 #[derive(Deserialize)]
@@ -62,8 +61,8 @@ struct PardaSpec {
 struct CaseSpec {
     name: String,
     condition: ConditionName,
-    warm_up: Option<Span>,
-    duration: Option<Span>,
+    warm_up: Option<Nanos>,
+    duration: Option<Nanos>,
     sweep: Option<Sweep>,
     groups: Vec<GroupSpec>,
 }
@@ -101,34 +100,34 @@ struct GroupSpec {
     #[serde(default = "one")]
     count: u32,
     rw: Access,
-    bs: Size,
+    bs: Bytes,
     #[serde(default = "one")]
     iodepth: u32,
     /// Per cent of reads in a mix.
     #[serde(default = "half")]
     rwmixread: u8,
     /// An application that asks for no more than so many bytes per second.
-    rate_max: Option<Size>,
+    rate_max: Option<Bytes>,
     /// An open loop: so many IOs per second at random moments, whether or not earlier ones have come back.
     rate_iops: Option<u32>,
     /// Only so many bytes of the SSD; all of it if absent.
-    size: Option<Size>,
+    size: Option<Bytes>,
     /// Where they begin.
     #[serde(default)]
-    offset: Option<Size>,
+    offset: Option<Bytes>,
     #[serde(default = "one")]
     weight: u32,
     /// No more than so many bytes per second, enforced by the switch.
-    limit: Option<Size>,
+    limit: Option<Bytes>,
     /// No fewer than so many bytes per second while there is backlog.
-    reservation: Option<Size>,
+    reservation: Option<Bytes>,
     #[serde(default = "yes")]
     obeys_credit: bool,
-    start: Option<Span>,
+    start: Option<Nanos>,
     /// So much later starts each further tenant of the group.
-    start_step: Option<Span>,
-    stop: Option<Span>,
-    stop_step: Option<Span>,
+    start_step: Option<Nanos>,
+    stop: Option<Nanos>,
+    stop_step: Option<Nanos>,
 }
 
 fn one() -> u32 {
@@ -199,10 +198,10 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
         return Err(top.wrong("case", "there is none; add a [[case]]"));
     }
     let network = match file.network_delay {
-        Some(Span(delay)) => Network { delay, ..Network::RDMA_100G },
+        Some(delay) => Network { delay, ..Network::RDMA_100G },
         None => Network::RDMA_100G,
     };
-    let alone = file.alone.map_or(ALONE, |[warm_up, duration]| (warm_up.0, duration.0));
+    let alone = file.alone.map_or(ALONE, |[warm_up, duration]| (warm_up, duration));
     let experiment = Experiment {
         name: name.to_owned(),
         title: file.title,
@@ -211,11 +210,11 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
         profiles,
         seeds: file.seeds,
         network,
-        parda_threshold: file.parda.map(|parda| parda.latency_threshold.0),
+        parda_threshold: file.parda.map(|parda| parda.latency_threshold),
         schedulers,
         cases,
         alone: Window { warm_up: alone.0, duration: alone.1, interval: alone.1 },
-        quick_duration: file.quick_duration.map(|Span(duration)| duration),
+        quick_duration: file.quick_duration,
         claims: file.claims,
         figures: file.figures,
     };
@@ -231,11 +230,11 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
 
 fn window(
     place: &Place<'_>,
-    warm_up: Span,
-    duration: Span,
-    interval: Span,
+    warm_up: Nanos,
+    duration: Nanos,
+    interval: Nanos,
 ) -> Result<Window, ExperimentError> {
-    let window = Window { warm_up: warm_up.0, duration: duration.0, interval: interval.0 };
+    let window = Window { warm_up, duration, interval };
     if window.interval == Nanos::ZERO || window.duration == Nanos::ZERO {
         return Err(place.wrong("duration", "neither it nor the interval may be zero"));
     }
@@ -252,10 +251,10 @@ fn expand(
     place: &Place<'_>,
     spec: CaseSpec,
     whole: Window,
-    interval: Span,
+    interval: Nanos,
 ) -> Result<Vec<Case>, ExperimentError> {
-    let warm_up = spec.warm_up.unwrap_or(Span(whole.warm_up));
-    let duration = spec.duration.unwrap_or(Span(whole.duration));
+    let warm_up = spec.warm_up.unwrap_or(whole.warm_up);
+    let duration = spec.duration.unwrap_or(whole.duration);
     let window = window(place, warm_up, duration, interval)?;
     if spec.groups.is_empty() {
         return Err(place.wrong("groups", "there is none; a case needs somebody who does something"));
@@ -291,7 +290,7 @@ fn set(
                 u8::try_from(value).map_err(|_| place.wrong("sweep", "a percentage is at most 100"))?;
             GroupSpec { rwmixread, ..group }
         }
-        Parameter::Bs => GroupSpec { bs: Size(Bytes::kib(u64::from(value))), ..group },
+        Parameter::Bs => GroupSpec { bs: Bytes::kib(u64::from(value)), ..group },
         Parameter::IoDepth => GroupSpec { iodepth: value, ..group },
         Parameter::Count => GroupSpec { count: value, ..group },
     })
@@ -307,13 +306,11 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
             Err(place.wrong(field, format!("{value} does not lie between 1 and {most}")))
         }
     };
-    let rate = |field: &str, rate: Option<Size>| match rate {
-        Some(Size(Bytes::ZERO)) => {
-            Err(place.wrong(field, "a rate of zero lets nothing through; leave it out"))
-        }
-        other => Ok(other.map(|Size(bytes)| ByteRate(bytes.0))),
+    let rate = |field: &str, rate: Option<Bytes>| match rate {
+        Some(Bytes::ZERO) => Err(place.wrong(field, "a rate of zero lets nothing through; leave it out")),
+        other => Ok(other.map(|bytes| ByteRate(bytes.0))),
     };
-    grained(&place, "bs", spec.bs.0)?;
+    grained(&place, "bs", spec.bs)?;
     between("iodepth", spec.iodepth, DEPTH_MAX)?;
     between("count", spec.count, COUNT_MAX)?;
     between("weight", spec.weight, u32::from(u16::MAX))?;
@@ -338,7 +335,7 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
         arrival,
         region,
         rate_max: rate("rate_max", spec.rate_max)?,
-        ..Workload::closed(spec.iodepth, spec.bs.0, read_percent, pattern)
+        ..Workload::closed(spec.iodepth, spec.bs, read_percent, pattern)
     };
     let share = Share {
         weight: spec.weight,
@@ -346,7 +343,7 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
         reservation: rate("reservation", spec.reservation)?,
         ..Share::EQUAL
     };
-    let span = |span: Option<Span>| span.map_or(Nanos::ZERO, |Span(nanos)| nanos);
+    let span = |span: Option<Nanos>| span.unwrap_or_default();
     Ok(Group {
         name: spec.name,
         count: spec.count,
@@ -355,7 +352,7 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
         obeys_credit: spec.obeys_credit,
         start: span(spec.start),
         start_step: span(spec.start_step),
-        stop: spec.stop.map(|Span(nanos)| nanos),
+        stop: spec.stop,
         stop_step: span(spec.stop_step),
     })
 }
@@ -368,10 +365,10 @@ fn grained(place: &Place<'_>, field: &str, size: Bytes) -> Result<(), Experiment
 /// First slot and the one after the last of a group's part of the SSD; `None` is all of it.
 fn region(
     place: &Place<'_>,
-    size: Option<Size>,
-    offset: Option<Size>,
+    size: Option<Bytes>,
+    offset: Option<Bytes>,
 ) -> Result<Option<(u32, u32)>, ExperimentError> {
-    let Some(Size(size)) = size else {
+    let Some(size) = size else {
         return match offset {
             Some(_) => Err(place.wrong("offset", "needs a size: how much from there on?")),
             None => Ok(None),
@@ -379,7 +376,7 @@ fn region(
     };
     grained(place, "size", size)?;
     let first = match offset {
-        Some(Size(offset)) => {
+        Some(offset) => {
             if !offset.0.is_multiple_of(GRAIN.0) {
                 return Err(place.wrong("offset", format!("{offset} is no multiple of {GRAIN}")));
             }

@@ -16,7 +16,7 @@ condition = "clean"
 groups = [{ name = "small", count = 2, rw = "randread", bs = "4k", iodepth = 8 }]
 "#;
 
-fn complaint(text: &str) -> String {
+fn error(text: &str) -> String {
     Experiment::parse(text, "x", "x.toml").expect_err("this is no experiment").to_string()
 }
 
@@ -66,9 +66,9 @@ fn what_is_wrong_is_said_with_its_place() {
         ("rw = \"randread\"", "rw = \"sideways\"", "sideways"),
         ("title", "tilte", "tilte"),
     ] {
-        let complaint = complaint(&SMALL.replace(from, to));
-        assert!(complaint.contains(said), "{from} -> {to} says: {complaint}");
-        assert!(complaint.contains("x.toml"), "{complaint}");
+        let error = error(&SMALL.replace(from, to));
+        assert!(error.contains(said), "{from} -> {to} says: {error}");
+        assert!(error.contains("x.toml"), "{error}");
     }
 }
 
@@ -109,7 +109,7 @@ fn a_claim_speaks_of_what_is_there() {
         ("paper = 2.0", "paper = 2.0\ngoal = 2.0", "claim C: paper: give the source's number, or a goal"),
         ("paper = 2.0", "goal = 2.0", "claim C: goal: is none for this comparison: a goal is met or not"),
     ] {
-        let complaint = complaint(&format!("{SMALL}{}", claim.replace(from, to)));
-        assert!(complaint.contains(said), "{from} -> {to} says: {complaint}");
+        let error = error(&format!("{SMALL}{}", claim.replace(from, to)));
+        assert!(error.contains(said), "{from} -> {to} says: {error}");
     }
 }

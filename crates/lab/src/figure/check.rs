@@ -56,7 +56,7 @@ fn cases<'e>(experiment: &'e Experiment, figure: &Figure) -> Result<Vec<&'e Case
     if let Some(case) = cases.iter().find(|case| case.swept.is_some()) {
         return Err(("cases", format!("case {} is swept; {kind} needs cases with one value", case.name)));
     }
-    if matches!(figure.kind, Kind::Course | Kind::Threshold) && cases.len() != 1 {
+    if matches!(figure.kind, Kind::TimeSeries | Kind::Threshold) && cases.len() != 1 {
         return Err(("cases", format!("a {kind} shows one case, and here are {}; name it", cases.len())));
     }
     Ok(cases)
@@ -74,18 +74,18 @@ fn shows(figure: &Figure) -> Result<(), (&'static str, String)> {
         }
         (Kind::Threshold, None) => Ok(()),
         (_, None) => Err(("of", "is missing: what does it show?".into())),
-        (Kind::Course, Some(Measure::FUtil | Measure::Deviation)) => Err((
+        (Kind::TimeSeries, Some(Measure::FUtil | Measure::Deviation)) => Err((
             "of",
             format!("a {kind} shows bandwidth, latency, write-cost, target-rate, fragmentation or window"),
         )),
-        (Kind::Course, Some(Measure::Latency { statistic, reading })) => {
+        (Kind::TimeSeries, Some(Measure::Latency { statistic, reading })) => {
             let kept = statistic == Statistic::Mean && reading != Reading::EndToEnd;
             let problem = "over time only the mean latency is kept, seen from the network or in the device";
             if kept { Ok(()) } else { Err(("of", problem.into())) }
         }
-        (Kind::Course, Some(_)) => Ok(()),
+        (Kind::TimeSeries, Some(_)) => Ok(()),
         (_, Some(Measure::WriteCost | Measure::TargetRate | Measure::Fragmentation | Measure::Window)) => {
-            Err(("of", format!("is known over time only: {kind} cannot show it, a course can")))
+            Err(("of", format!("is known over time only: {kind} cannot show it, a time-series can")))
         }
         (Kind::Tradeoff, Some(Measure::Latency { .. })) => Ok(()),
         (Kind::Tradeoff, Some(_)) => Err(("of", "a tradeoff shows a latency against bandwidth".into())),
@@ -113,7 +113,7 @@ fn check_mark(experiment: &Experiment, figure: &Figure, cases: &[&Case], mark: &
         }
         Kind::Bars if mark.scheduler.is_none() => Err("scheduler is missing: whose value is it?".into()),
         Kind::Sweep if !placed || timed => Err("a sweep's mark needs x, and has no from or to".into()),
-        Kind::Course if placed => Err("a course's mark has from and to, no x".into()),
+        Kind::TimeSeries if placed => Err("a mark of a time-series has from and to, no x".into()),
         Kind::Threshold | Kind::Tradeoff => Err(format!("a {} has none", figure.kind.name())),
         _ => Ok(()),
     }

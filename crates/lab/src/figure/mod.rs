@@ -11,7 +11,7 @@
 //! ```
 //!
 //! ```text
-//!  Figure + Findings ─► kind: bars, sweep, course, threshold, tradeoff ─► Picture ─► paint ─► SVG ─► raster ─► PNG
+//!  Figure + Findings ─► kind: bars, sweep, time-series, threshold, tradeoff ─► Picture ─► paint ─► SVG ─► raster ─► PNG
 //! ```
 //!
 //! Holds: a figure speaks only of what its experiment has, or the experiment is refused (`check`); the same findings give the same
@@ -22,7 +22,6 @@ mod axis;
 mod bars;
 mod canvas;
 mod check;
-mod course;
 mod fit;
 mod look;
 mod paint;
@@ -32,6 +31,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod threshold;
+mod time_series;
 mod tradeoff;
 mod view;
 
@@ -40,8 +40,8 @@ pub(crate) use check::check;
 use crate::claims::{Reading, Statistic, Way};
 use crate::findings::Findings;
 use picture::Picture;
-use quantity::Span;
 use serde::Deserialize;
+use units::Nanos;
 use view::View;
 
 /// One figure of an experiment.
@@ -77,14 +77,14 @@ pub struct Figure {
 
 /// What a figure looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A bar for each group and scheduler, a panel for each case.
     Bars,
     /// A line against the swept parameter.
     Sweep,
     /// A line over time for each group, a panel for each scheduler.
-    Course,
+    TimeSeries,
     /// Moving average of the latency and threshold over time, a panel for each scheduler that has them.
     Threshold,
     /// Bandwidth against latency: a point for each scheduler, a panel for each case and group.
@@ -97,7 +97,7 @@ impl Kind {
         match self {
             Kind::Bars => "bars",
             Kind::Sweep => "sweep",
-            Kind::Course => "course",
+            Kind::TimeSeries => "time-series",
             Kind::Threshold => "threshold",
             Kind::Tradeoff => "tradeoff",
         }
@@ -157,10 +157,10 @@ pub struct Mark {
     pub group: Option<String>,
     /// At this value of the swept parameter (sweep).
     pub x: Option<f64>,
-    /// From this moment on (course).
-    pub from: Option<Span>,
-    /// Up to this moment (course).
-    pub to: Option<Span>,
+    /// From this moment on (time-series).
+    pub from: Option<Nanos>,
+    /// Up to this moment (time-series).
+    pub to: Option<Nanos>,
 }
 
 /// A figure drawn for one profile.
@@ -207,7 +207,7 @@ impl Figure {
         let (panels, key) = match self.kind {
             Kind::Bars => bars::panels(&view),
             Kind::Sweep => sweep::panels(&view),
-            Kind::Course => course::panels(&view),
+            Kind::TimeSeries => time_series::panels(&view),
             Kind::Threshold => threshold::panels(&view),
             Kind::Tradeoff => tradeoff::panels(&view),
         };

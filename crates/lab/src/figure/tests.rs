@@ -59,8 +59,8 @@ marks = [{ x = 50, value = 300.0 }]
 see = "x"
 
 [[figure]]
-name = "course"
-kind = "course"
+name = "time-series"
+kind = "time-series"
 of = { latency = { statistic = "mean" } }
 cases = ["steady"]
 marks = [{ from = "100ms", to = "300ms", value = 70.0 }]
@@ -68,7 +68,7 @@ see = "x"
 
 [[figure]]
 name = "cost"
-kind = "course"
+kind = "time-series"
 of = "write-cost"
 cases = ["steady"]
 see = "x"
@@ -117,7 +117,7 @@ fn is_a_picture(drawn: &Drawn) {
 fn every_kind_of_figure_is_drawn() {
     let figures = drawn(ALL_KINDS);
     let names: Vec<&str> = figures.iter().map(|figure| figure.figure.as_str()).collect();
-    assert_eq!(names, ["bars", "slow", "sweep", "course", "cost", "threshold", "tradeoff"]);
+    assert_eq!(names, ["bars", "slow", "sweep", "time-series", "cost", "threshold", "tradeoff"]);
     figures.iter().for_each(is_a_picture);
 }
 
@@ -143,7 +143,7 @@ fn labels_name_units_groups_and_what_lines_mean() {
         ),
         ("slow", &["p99 latency, µs", "200", "500", "1000"]),
         ("sweep", &["bandwidth, MB/s", "reads, per cent", "mix, reads", "mix, writes", "mix, both"]),
-        ("course", &["mean latency, µs", "time, s", "gimbal", "x: t <b>", "dct983, seed 1"]),
+        ("time-series", &["mean latency, µs", "time, s", "gimbal", "x: t <b>", "dct983, seed 1"]),
         ("cost", &["price of a written byte, read bytes"]),
         ("threshold", &["mean latency in the SSD, µs", "threshold"]),
         ("tradeoff", &["bandwidth, MB/s", "steady: writers"]),
@@ -214,7 +214,7 @@ fn a_figure_without_anything_to_show_is_not_drawn() {
     experiment.schedulers.retain(|scheduler| scheduler.name() == "none");
     let drawn = made_up::findings(experiment).figures();
     let names: Vec<&str> = drawn.iter().map(|drawn| drawn.figure.as_str()).collect();
-    assert_eq!(names, ["bars", "slow", "course", "tradeoff"]);
+    assert_eq!(names, ["bars", "slow", "time-series", "tradeoff"]);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn what_is_wrong_with_a_figure_is_said_with_its_place() {
         ("way = \"read\"", "", "figure threshold: way: is missing"),
         ("of = \"f-util\"", "", "figure bars: of: is missing"),
         ("of = \"f-util\"", "of = \"write-cost\"", "figure bars: of: is known over time only"),
-        ("of = \"write-cost\"", "of = \"deviation\"", "figure cost: of: a course shows"),
+        ("of = \"write-cost\"", "of = \"deviation\"", "figure cost: of: a time-series shows"),
         (
             "of = \"write-cost\"",
             "of = { latency = { statistic = \"p99\" } }",
@@ -269,9 +269,8 @@ fn what_is_wrong_with_a_figure_is_said_with_its_place() {
     ] {
         let text = ALL_KINDS.replace(from, to);
         assert_ne!(text, ALL_KINDS, "{from} is not there");
-        let complaint =
-            Experiment::parse(&text, "x", "x.toml").expect_err("this is no experiment").to_string();
-        assert!(complaint.contains(said), "{from} -> {to} says: {complaint}");
-        assert!(complaint.contains("x.toml"), "{complaint}");
+        let error = Experiment::parse(&text, "x", "x.toml").expect_err("this is no experiment").to_string();
+        assert!(error.contains(said), "{from} -> {to} says: {error}");
+        assert!(error.contains("x.toml"), "{error}");
     }
 }

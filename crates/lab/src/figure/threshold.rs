@@ -2,10 +2,10 @@
 
 use super::Measure;
 use super::axis::Axis;
-use super::course::{TIME, lines};
 use super::fit::fit;
 use super::look::Look;
 use super::picture::{Item, Key, Panel, Sample};
+use super::time_series::{TIME, lines};
 use super::view::View;
 use crate::claims::{Reading, Statistic, Way};
 use crate::record::SchedulerPoint;
@@ -28,11 +28,11 @@ pub(super) fn panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
     let mut panels = Vec::new();
     for scheduler in view.schedulers() {
         let Some(record) = view.records(&case.name, None, scheduler).first().copied() else { continue };
-        let course = &record.course;
+        let series = &record.time_series;
         let mut items: Vec<Item> =
-            lines(course.iter().map(|point| (point.second, average(point))), latency_look);
+            lines(series.iter().map(|point| (point.second, average(point))), latency_look);
         items
-            .extend(lines(course.iter().map(|point| (point.second, Some(threshold(point)))), threshold_look));
+            .extend(lines(series.iter().map(|point| (point.second, Some(threshold(point)))), threshold_look));
         if !items.is_empty() {
             let x = Axis::span(TIME, 0.0, case.window.duration.as_secs_f64());
             let title = scheduler.name().to_owned();

@@ -35,7 +35,7 @@ impl<'f> View<'f> {
     pub(super) fn subtitle(&self) -> String {
         let seeds = &self.findings.experiment.seeds;
         let rests_on = match (self.figure.kind, &seeds[..]) {
-            (Kind::Course | Kind::Threshold, _) | (_, [_]) => format!("seed {}", seeds[0]),
+            (Kind::TimeSeries | Kind::Threshold, _) | (_, [_]) => format!("seed {}", seeds[0]),
             (Kind::Bars | Kind::Tradeoff, _) => {
                 format!("median of {} seeds, whiskers from the least to the greatest", seeds.len())
             }

@@ -77,8 +77,7 @@ impl Beyond {
     }
 
     fn scheduler(&mut self, field: impl Fn(&str) -> String, overrides: &SchedulerOverrides) {
-        for (name, value) in [("latency_min", overrides.latency_min), ("latency_max", overrides.latency_max)]
-        {
+        for (name, value) in [("thresh_min", overrides.thresh_min), ("thresh_max", overrides.thresh_max)] {
             self.check(field(name), value, DeviceConstants::THRESHOLD_MAX);
         }
         for (name, value) in [("rate_min", overrides.rate_min), ("rate_max", overrides.rate_max)] {

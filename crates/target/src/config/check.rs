@@ -188,11 +188,11 @@ impl Check<'_> {
 
     fn scheduler(&mut self, index: usize, overrides: &SchedulerOverrides) {
         let field = |name: &str| format!("device[{index}].scheduler.{name}");
-        if let (Some(min), Some(max)) = (overrides.latency_min, overrides.latency_max)
+        if let (Some(min), Some(max)) = (overrides.thresh_min, overrides.thresh_max)
             && min >= max
         {
-            let what = format!("{min} is not below latency_max, {max}");
-            self.report(field("latency_min"), what, "exchange them?");
+            let what = format!("{min} is not below thresh_max, {max}");
+            self.report(field("thresh_min"), what, "exchange them?");
         }
         if let (Some(min), Some(max)) = (overrides.rate_min, overrides.rate_max)
             && min >= max

@@ -147,7 +147,7 @@ impl Speed {
 
     /// `0.1`, `1`, `2.5`; `None` if it is not such a number, is zero, or is finer than a thousandth.
     pub fn parse(text: &str) -> Option<Speed> {
-        Speed::from_thousandths(u32::try_from(super::amount::parse_thousandths(text)?).ok()?)
+        Speed::from_thousandths(u32::try_from(units::thousandths(text).ok()?).ok()?)
     }
 
     /// In thousandths of real time; never zero.

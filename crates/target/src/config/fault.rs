@@ -10,7 +10,6 @@
 //!
 //! Elsewhere: what carries it out is `device::faulty`; how to use it, `docs/fault-injection.md`.
 
-use super::amount::parse_thousandths;
 use super::fields::{Fields, Findings, number_text};
 use super::problem::Problem;
 use super::read::missing;
@@ -230,7 +229,7 @@ fn pattern(table: &mut Fields<'_, '_>, findings: &mut Findings) -> Option<FaultP
     let every = table.number(findings, "every").map(FaultPattern::Every);
     let expected = "a probability such as 0.01, in whole thousandths";
     let chance = table.take(findings, "chance", expected, |value| {
-        u32::try_from(parse_thousandths(&number_text(value)?)?).ok().map(FaultPattern::Thousandths)
+        u32::try_from(units::thousandths(&number_text(value)?).ok()?).ok().map(FaultPattern::Thousandths)
     });
     if every.is_some() && chance.is_some() {
         reject_second(table, findings, "chance", "every");

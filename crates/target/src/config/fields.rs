@@ -3,7 +3,6 @@
 //! `Fields::take` hands out a value and marks its name as known; whatever is left at the end is a name that nobody asked
 //! for, most often a misspelt one. A value that cannot be read is a problem and counts as absent, so that reading goes on.
 
-use super::amount::{parse_size, parse_span, parse_thousandths};
 use super::problem::{ConfigError, Problem};
 use sched::Cost;
 use std::borrow::Cow;
@@ -12,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use units::{ByteRate, Bytes, Nanos};
+use units::{ByteRate, Bytes, Nanos, thousandths};
 
 /// The largest whole number that is a cost.
 const COST_MAX: u64 = 65_535;
@@ -139,7 +138,7 @@ impl<'t, 'i> Fields<'t, 'i> {
 
     pub(super) fn cost(&mut self, findings: &mut Findings, name: &'static str) -> Option<Cost> {
         self.take(findings, name, "a factor such as 9 or 2.5, in whole thousandths, at most 65535", |value| {
-            let thousandths = parse_thousandths(&number_text(value)?)?;
+            let thousandths = thousandths(&number_text(value)?).ok()?;
             (thousandths <= COST_MAX * 1000).then(|| Cost::ratio(thousandths as u32, 1000))
         })
     }
@@ -156,7 +155,7 @@ impl<'t, 'i> Fields<'t, 'i> {
 
     pub(super) fn span(&mut self, findings: &mut Findings, name: &'static str) -> Option<Nanos> {
         self.take(findings, name, "a span of time with its unit, such as \"30s\" or \"250us\"", |value| {
-            value.as_str().and_then(parse_span)
+            value.as_str()?.parse().ok()
         })
     }
 
@@ -286,7 +285,7 @@ pub(super) fn number_text(value: &DeValue<'_>) -> Option<String> {
 
 fn as_size(value: &DeValue<'_>) -> Option<Bytes> {
     match value.as_str() {
-        Some(text) => parse_size(text),
+        Some(text) => text.parse().ok(),
         None => whole(value).map(Bytes),
     }
 }

@@ -11,10 +11,9 @@
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
 //! Elsewhere: what a device is, is `device`; its scheduler `scheduler`; what hosts may make it hold `limits`; faults for tests
-//!            `fault`; the reader of one table `fields`; how amounts are written `amount`; how large they may be `bounds`; what
+//!            `fault`; the reader of one table `fields`; how large they may be `bounds`; what
 //!            cannot change while a target runs `transition`.
 
-mod amount;
 mod bounds;
 mod check;
 mod device;
@@ -32,7 +31,6 @@ pub(crate) mod transition;
 #[cfg(test)]
 mod tests;
 
-pub use amount::{parse_size, parse_span};
 pub use device::{
     Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Speed,
 };

@@ -248,6 +248,8 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
         return SchedulerConfig { policy, ..SchedulerConfig::default() };
     }
     let Some(mut table) = table.table(findings, "scheduler") else { return SchedulerConfig::default() };
+    table.former(findings, "latency_min", "it is called thresh_min now", "write thresh_min");
+    table.former(findings, "latency_max", "it is called thresh_max now", "write thresh_max");
     table.former(findings, "lead_max", "it is called lag_max now", "write lag_max");
     table.former(findings, "io_overhead", "no scheduler charges it any more", "remove it");
     let scheduler = SchedulerConfig {
@@ -255,8 +257,8 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
         calibration: table.text(findings, "calibration").map(PathBuf::from),
         overrides: SchedulerOverrides {
             profile: table.text(findings, "profile"),
-            latency_min: table.span(findings, "latency_min"),
-            latency_max: table.span(findings, "latency_max"),
+            thresh_min: table.span(findings, "thresh_min"),
+            thresh_max: table.span(findings, "thresh_max"),
             write_cost_best: table.cost(findings, "write_cost_best"),
             write_cost_worst: table.cost(findings, "write_cost_worst"),
             slots: table.number(findings, "slots"),

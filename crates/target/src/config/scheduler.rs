@@ -39,9 +39,9 @@ pub struct SchedulerOverrides {
     /// A profile (name or path) to take the constants from, for a device that is not emulated.
     pub profile: Option<String>,
     /// Device latency below which the SSD is under-utilised.
-    pub latency_min: Option<Nanos>,
+    pub thresh_min: Option<Nanos>,
     /// Device latency above which the SSD is overloaded.
-    pub latency_max: Option<Nanos>,
+    pub thresh_max: Option<Nanos>,
     /// Cost of a written byte against a read one at its best.
     pub write_cost_best: Option<Cost>,
     /// Cost of a written byte against a read one at its worst.
@@ -63,8 +63,8 @@ impl SchedulerOverrides {
     pub(super) fn given(&self) -> Vec<&'static str> {
         let SchedulerOverrides {
             profile,
-            latency_min,
-            latency_max,
+            thresh_min,
+            thresh_max,
             write_cost_best,
             write_cost_worst,
             slots,
@@ -75,8 +75,8 @@ impl SchedulerOverrides {
         } = self;
         let all = [
             ("profile", profile.is_some()),
-            ("latency_min", latency_min.is_some()),
-            ("latency_max", latency_max.is_some()),
+            ("thresh_min", thresh_min.is_some()),
+            ("thresh_max", thresh_max.is_some()),
             ("write_cost_best", write_cost_best.is_some()),
             ("write_cost_worst", write_cost_worst.is_some()),
             ("slots", slots.is_some()),

@@ -6,7 +6,7 @@ use sched::Cost;
 const EXAMPLE: &str = include_str!("../../../../examples/gimbal.toml");
 
 /// The problems of `text`, one per line, as a user sees them.
-fn complaints(text: &str) -> String {
+fn errors(text: &str) -> String {
     let problems = Config::parse(text).expect_err("the text is wrong");
     ConfigError::Wrong { file: Some("g.toml".into()), problems }.to_string()
 }
@@ -47,7 +47,7 @@ fn blocks_are_erased_for_their_next_owner_only_if_the_file_says_so() {
     let with = |value: &str| SMALLEST.replacen("nsid = 1", &format!("nsid = 1\nwipe_on_remove = {value}"), 1);
     assert!(!wipes(SMALLEST));
     assert!(wipes(&with("true")) && !wipes(&with("false")));
-    let wrong = complaints(&with("\"yes\""));
+    let wrong = errors(&with("\"yes\""));
     assert!(wrong.contains("wipe_on_remove"), "{wrong}");
 }
 
@@ -57,7 +57,7 @@ fn looking_for_work_can_be_shortened_or_turned_off() {
     assert_eq!(Config::parse(SMALLEST).expect("valid").spin, None);
     assert_eq!(spin("20us"), Some(Nanos::micros(20)));
     assert_eq!(spin("0us"), Some(Nanos::ZERO));
-    let long = complaints(&format!("spin = \"1s\"\n{SMALLEST}"));
+    let long = errors(&format!("spin = \"1s\"\n{SMALLEST}"));
     assert!(long.contains("spin") && long.contains("longer than 10ms"), "{long}");
 }
 
@@ -65,9 +65,7 @@ fn looking_for_work_can_be_shortened_or_turned_off() {
 fn what_polling_and_nvme_commands_cannot_do_without_is_told() {
     let with = |backend: &str, device: &str| {
         let rest = SMALLEST.split_once("[[subsystem]]").expect("it has one").1;
-        complaints(&format!(
-            "backend = \"{backend}\"\n[[device]]\nname = \"a\"\n{device}\n[[subsystem]]{rest}"
-        ))
+        errors(&format!("backend = \"{backend}\"\n[[device]]\nname = \"a\"\n{device}\n[[subsystem]]{rest}"))
     };
     let polled = "kind = \"block\"\npath = \"/dev/x\"\npolled = true";
     let found = with("auto", &format!("{polled}\ndirect = false"));
@@ -107,7 +105,7 @@ nsid = 1
 device = "b"
 block_size = 520
 "#;
-    let complaints = complaints(text);
+    let errors = errors(text);
     for expected in [
         "g.toml:2: listen: ",
         "g.toml:6: device[0].size: \"1Q\" is not a size",
@@ -120,18 +118,18 @@ block_size = 520
         "g.toml:17: subsystem[0].namespace[0].device: no device is called \"b\"",
         "g.toml:18: subsystem[0].namespace[0].block_size: blocks of 520 bytes are not possible",
     ] {
-        assert!(complaints.contains(expected), "missing {expected:?} in:\n{complaints}");
+        assert!(errors.contains(expected), "missing {expected:?} in:\n{errors}");
     }
-    assert_eq!(complaints.lines().count(), 10, "{complaints}");
+    assert_eq!(errors.lines().count(), 10, "{errors}");
 }
 
 #[test]
 fn a_file_that_is_not_toml_says_where() {
-    let complaints = complaints("listen = [\n\"127.0.0.1:1\"\n[[device]\n");
-    assert!(complaints.contains("g.toml:3: "), "{complaints}");
-    assert!(complaints.contains("not TOML"), "{complaints}");
-    let about_toml = complaints.lines().all(|line| line.contains("not TOML"));
-    assert!(about_toml, "something is said about what was not read: {complaints}");
+    let errors = errors("listen = [\n\"127.0.0.1:1\"\n[[device]\n");
+    assert!(errors.contains("g.toml:3: "), "{errors}");
+    assert!(errors.contains("not TOML"), "{errors}");
+    let about_toml = errors.lines().all(|line| line.contains("not TOML"));
+    assert!(about_toml, "something is said about what was not read: {errors}");
 }
 
 #[test]
@@ -139,26 +137,26 @@ fn a_key_of_too_many_parts_is_told_with_its_line() {
     // The parser says nothing of its place.
     let key = ["a"; 100].join(".");
     for (text, line) in [(format!("{key} = 1\nb = 1\n"), 1), (format!("b = [\n1]\n{key} = 2"), 3)] {
-        let complaints = complaints(&text);
-        assert!(complaints.contains(&format!("g.toml:{line}: ")), "{complaints}");
+        let errors = errors(&text);
+        assert!(errors.contains(&format!("g.toml:{line}: ")), "{errors}");
     }
 }
 
 #[test]
 fn what_is_no_table_is_not_passed_over() {
     for (devices, shown) in [("[1, {}]", "1"), ("[{}, \"b\"]", "\"b\""), ("[]", "this array"), ("3", "3")] {
-        let complaints = complaints(&format!("device = {devices}\n"));
-        assert!(complaints.contains(&format!("g.toml:1: device: {shown} is not a table")), "{complaints}");
+        let errors = errors(&format!("device = {devices}\n"));
+        assert!(errors.contains(&format!("g.toml:1: device: {shown} is not a table")), "{errors}");
     }
 }
 
 #[test]
 fn a_name_cannot_forge_lines() {
-    let complaints = complaints(&format!("\"a\\nb\" = 1\n\"\" = 2\n{SMALLEST}"));
+    let errors = errors(&format!("\"a\\nb\" = 1\n\"\" = 2\n{SMALLEST}"));
     let expected =
         ["g.toml:1: \"a\\nb\": nothing is called so here", "g.toml:2: \"\": nothing is called so here"];
-    assert!(expected.iter().all(|line| complaints.contains(line)), "{complaints}");
-    assert_eq!(complaints.lines().count(), 2, "{complaints}");
+    assert!(expected.iter().all(|line| errors.contains(line)), "{errors}");
+    assert_eq!(errors.lines().count(), 2, "{errors}");
 }
 
 #[test]
@@ -166,40 +164,37 @@ fn names_that_are_listed_cannot_forge_lines_either() {
     let text = "[[device]]\nname = \"a\\nb\"\nkind = \"null\"\nsize = \"1G\"\n\
                 [[subsystem]]\nnqn = \"nqn.2025-01.io.example:b\"\n\
                 [[subsystem.namespace]]\nnsid = 1\ndevice = \"c\"\n";
-    let complaints = complaints(text);
-    assert!(complaints.contains("known: a\\nb"), "{complaints}");
+    let errors = errors(text);
+    assert!(errors.contains("known: a\\nb"), "{errors}");
 }
 
 #[test]
 fn an_absent_field_is_reported_on_the_line_of_its_table() {
-    let complaints = complaints(&SMALLEST.replace("size = \"1G\"\n", ""));
-    assert!(complaints.contains("g.toml:2: device[0].size: is missing"), "{complaints}");
+    let errors = errors(&SMALLEST.replace("size = \"1G\"\n", ""));
+    assert!(errors.contains("g.toml:2: device[0].size: is missing"), "{errors}");
 }
 
 #[test]
 fn namespaces_may_share_a_device_but_not_its_blocks() {
     let second = "[[subsystem.namespace]]\nnsid = 2\ndevice = \"a\"\noffset = \"512M\"\n";
-    let complaints = complaints(&format!("{SMALLEST}{second}"));
-    assert!(
-        complaints.contains("the blocks overlap with those of subsystem[0].namespace[0]"),
-        "{complaints}"
-    );
+    let errors = errors(&format!("{SMALLEST}{second}"));
+    assert!(errors.contains("the blocks overlap with those of subsystem[0].namespace[0]"), "{errors}");
     Config::parse(&format!("{SMALLEST}size = \"512M\"\n{second}")).expect("side by side");
 }
 
 #[test]
 fn a_namespace_ends_within_its_device() {
-    let complaints = complaints(&format!("{SMALLEST}size = \"2G\"\n"));
-    assert!(complaints.contains("the namespace ends at 2 GiB, device \"a\" at 1 GiB"), "{complaints}");
+    let errors = errors(&format!("{SMALLEST}size = \"2G\"\n"));
+    assert!(errors.contains("the namespace ends at 2 GiB, device \"a\" at 1 GiB"), "{errors}");
 }
 
 #[test]
 fn the_scheduler_is_a_word_or_a_table() {
     let word = SMALLEST.replace("kind = ", "scheduler = \"none\"\nkind = ");
     assert_eq!(Config::parse(&word).expect("valid").devices[0].scheduler.policy, PolicyKind::None);
-    let table = SMALLEST.replace("kind = ", "scheduler = { slots = 16, latency_max = \"2ms\" }\nkind = ");
+    let table = SMALLEST.replace("kind = ", "scheduler = { slots = 16, thresh_max = \"2ms\" }\nkind = ");
     let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
-    assert_eq!((overrides.slots, overrides.latency_max), (Some(16), Some(Nanos::millis(2))));
+    assert_eq!((overrides.slots, overrides.thresh_max), (Some(16), Some(Nanos::millis(2))));
 }
 
 #[test]
@@ -215,8 +210,8 @@ fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
     for (cost, expected) in
         [("0.5", "costs no less"), ("70000", "a factor such as"), ("2.0001", "a factor such as")]
     {
-        let complaint = complaints(&with(&format!("{{ write_cost_best = {cost} }}")));
-        assert!(complaint.contains(expected), "{cost}: {complaint}");
+        let error = errors(&with(&format!("{{ write_cost_best = {cost} }}")));
+        assert!(error.contains(expected), "{cost}: {error}");
     }
 }
 
@@ -233,15 +228,23 @@ fn an_old_name_is_answered_with_the_new_one() {
             "{ policy = \"gimbal-next\" }",
             "device[0].scheduler.policy: \"gimbal-next\" is called \"level\" now; write \"level\"",
         ),
+        (
+            "{ latency_min = \"1ms\" }",
+            "device[0].scheduler.latency_min: it is called thresh_min now; write thresh_min",
+        ),
+        (
+            "{ latency_max = \"1ms\" }",
+            "device[0].scheduler.latency_max: it is called thresh_max now; write thresh_max",
+        ),
         ("{ lead_max = \"1M\" }", "device[0].scheduler.lead_max: it is called lag_max now; write lag_max"),
         (
             "{ io_overhead = \"4K\" }",
             "device[0].scheduler.io_overhead: no scheduler charges it any more; remove it",
         ),
     ] {
-        let complaints = complaints(&with(scheduler));
-        assert!(complaints.contains(expected), "{scheduler}: {complaints}");
-        assert_eq!(complaints.lines().count(), 1, "{complaints}");
+        let errors = errors(&with(scheduler));
+        assert!(errors.contains(expected), "{scheduler}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
     }
 }
 
@@ -251,9 +254,9 @@ fn a_constant_that_only_some_schedulers_read_is_refused_under_the_others() {
     for (constant, readers) in
         [("slots_factor = 2", "gimbal-fair"), ("lag_max = \"1M\"", "gimbal-fair or level")]
     {
-        let complaints = complaints(&with(&format!("{{ policy = \"gimbal\", {constant} }}")));
+        let errors = errors(&with(&format!("{{ policy = \"gimbal\", {constant} }}")));
         let expected = format!("the scheduler \"gimbal\" does not read it; remove it, or choose {readers}");
-        assert!(complaints.contains(&expected), "{constant}: {complaints}");
+        assert!(errors.contains(&expected), "{constant}: {errors}");
         Config::parse(&with(&format!("{{ {constant} }}"))).expect("the default reads it");
     }
 }
@@ -272,12 +275,12 @@ fn numbers_that_would_overflow_are_refused_by_name() {
             "device[0].scheduler.rate_min: 2199023.3 MB/s is more than",
         ),
         (
-            in_device("scheduler.latency_min = \"61m\""),
-            "device[0].scheduler.latency_min: 3660.00 s is more than",
+            in_device("scheduler.thresh_min = \"61m\""),
+            "device[0].scheduler.thresh_min: 3660.00 s is more than",
         ),
         (
-            in_device("scheduler.latency_max = \"61m\""),
-            "device[0].scheduler.latency_max: 3660.00 s is more than",
+            in_device("scheduler.thresh_max = \"61m\""),
+            "device[0].scheduler.thresh_max: 3660.00 s is more than",
         ),
         (in_device("scheduler.slots = 65537"), "device[0].scheduler.slots: 65537 is more than 65536"),
         (in_device("scheduler.slots_factor = 65537"), "device[0].scheduler.slots_factor: 65537 is more than"),
@@ -293,9 +296,9 @@ fn numbers_that_would_overflow_are_refused_by_name() {
         (format!("{SMALLEST}[limits]\nstall_timeout = \"3ns\""), "limits.stall_timeout: 3 ns disconnects"),
         (format!("{SMALLEST}[limits]\nhang_after = \"3ns\""), "limits.hang_after: 3 ns is shorter than"),
     ] {
-        let complaints = complaints(&text);
-        let found = complaints.lines().any(|line| line.starts_with("g.toml:") && line.contains(expected));
-        assert!(found, "missing {expected:?} in:\n{complaints}");
+        let errors = errors(&text);
+        let found = errors.lines().any(|line| line.starts_with("g.toml:") && line.contains(expected));
+        assert!(found, "missing {expected:?} in:\n{errors}");
     }
 }
 
@@ -306,12 +309,9 @@ fn a_log_level_that_logging_would_refuse_is_a_problem_of_its_line() {
         let config = Config::parse(&with(level)).unwrap_or_else(|problems| panic!("{level:?}: {problems:?}"));
         assert!(config.log.filter().is_ok());
     }
-    let complaints = complaints(&with("target=loud"));
-    assert!(
-        complaints.starts_with("g.toml:14: log.level: \"target=loud\" is no log filter: "),
-        "{complaints}"
-    );
-    assert_eq!(complaints.lines().count(), 1, "{complaints}");
+    let errors = errors(&with("target=loud"));
+    assert!(errors.starts_with("g.toml:14: log.level: \"target=loud\" is no log filter: "), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
 #[test]
@@ -343,11 +343,11 @@ NAME = "VALUE"
         // What is derived for the namespace of the first subsystem.
         ("uuid", &derived_uuid("nqn.2025-01.io.example:a")),
     ] {
-        let told = complaints(&text(name, value));
+        let told = errors(&text(name, value));
         let field = format!("subsystem[1].namespace[1].{name}: ");
         assert!(told.contains(&field) && told.contains("take them for one disk"), "{told}");
     }
-    let told = complaints(&text("eui64", "25043fe0c1b2a39"));
+    let told = errors(&text("eui64", "25043fe0c1b2a39"));
     assert!(told.contains("write an EUI64: 16 hexadecimal digits"), "{told}");
 }
 

@@ -10,6 +10,7 @@ use super::{Mark, Measure};
 use crate::claims::{Reading, Way};
 use crate::record::{GroupPoint, Record, SchedulerPoint};
 use crate::scheduler::Scheduler;
+use units::Nanos;
 
 /// The name of an axis of time.
 pub(super) const TIME: &str = "time, s";
@@ -35,11 +36,11 @@ fn of_schedulers(view: &View<'_>, value: fn(&SchedulerPoint) -> Option<f64>) -> 
     let case = view.cases()[0];
     for scheduler in view.schedulers() {
         let Some(record) = view.records(&case.name, None, scheduler).first().copied() else { continue };
-        if record.course.iter().all(|point| value(point).is_none()) {
+        if record.time_series.iter().all(|point| value(point).is_none()) {
             continue;
         }
         let look = look(scheduler);
-        let shown = record.course.iter().map(|point| (point.second, value(point)));
+        let shown = record.time_series.iter().map(|point| (point.second, value(point)));
         items.extend(lines(shown, look));
         key.push(Key::new(scheduler.name(), Sample::Line(look)));
     }
@@ -59,7 +60,8 @@ fn of_groups(view: &View<'_>, measure: Measure) -> (Vec<Panel>, Vec<Key>) {
         if measure == Measure::Window && record.groups.iter().all(|group| group.windows.is_empty()) {
             return None;
         }
-        let of_part = |(n, part): (usize, &Part<'_>)| lines(course(record, part, measure), Look::line(n));
+        let of_part =
+            |(n, part): (usize, &Part<'_>)| lines(time_series(record, part, measure), Look::line(n));
         let mut items: Vec<Item> = parts.iter().enumerate().flat_map(of_part).collect();
         items.extend(view.marks(&case.name, Some(scheduler)).map(|mark| source(mark, end)));
         let x = Axis::span(TIME, 0.0, end);
@@ -71,7 +73,7 @@ fn of_groups(view: &View<'_>, measure: Measure) -> (Vec<Panel>, Vec<Key>) {
 }
 
 /// The measure interval by interval.
-fn course(record: &Record, part: &Part<'_>, measure: Measure) -> Vec<(f64, Option<f64>)> {
+fn time_series(record: &Record, part: &Part<'_>, measure: Measure) -> Vec<(f64, Option<f64>)> {
     let group = record.group(part.group);
     if measure == Measure::Window {
         let points = group.map_or(&[][..], |group| &group.windows);
@@ -109,7 +111,7 @@ pub(super) fn lines(values: impl IntoIterator<Item = (f64, Option<f64>)>, look: 
 }
 
 fn source(mark: &Mark, end: f64) -> Item {
-    let second = |span: &Option<quantity::Span>| span.as_ref().map(|span| span.0.as_secs_f64());
-    let x = (second(&mark.from).unwrap_or(0.0), second(&mark.to).unwrap_or(end));
+    let second = |span: Option<Nanos>| span.map(Nanos::as_secs_f64);
+    let x = (second(mark.from).unwrap_or(0.0), second(mark.to).unwrap_or(end));
     Item::Source { x, y: mark.value }
 }
