@@ -8,7 +8,6 @@ use crate::{Backend, Backoff};
 use nvme::spec::connect::HostId;
 use nvme::spec::discovery::{DiscoveryEntry, SubsystemType};
 use nvme::spec::nqn::Nqn;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use units::Bytes;
@@ -34,24 +33,15 @@ impl Discovered {
 }
 
 /// Why discovery failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
     /// An error of this machine.
+    #[error("cannot start the IO backend (io_uring or epoll): {0}")]
     Io(io::Error),
     /// An error with the target.
+    #[error("{0}")]
     Connect(Box<ConnectError>),
 }
-
-impl fmt::Display for DiscoverError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DiscoverError::Io(error) => write!(f, "cannot start the IO backend (io_uring or epoll): {error}"),
-            DiscoverError::Connect(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DiscoverError {}
 
 /// Asks the target at `address` once which subsystems it has. Blocks for a few seconds at most.
 pub fn discover(

@@ -4,7 +4,6 @@ use nvme::spec::dataset::{AccessLatency, DEALLOCATE, DatasetRange};
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sqe, Status};
 use reactor::IoBuffer;
-use std::fmt;
 use units::{Instant, Lba, Nanos};
 use zerocopy::IntoBytes;
 
@@ -177,38 +176,23 @@ impl Request {
 }
 
 /// Why an IO failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IoError {
     /// The controller returned this status.
+    #[error("the target failed the command: {0}")]
     Status(Status),
     /// The connection was lost while the IO was outstanding, and it had no tries left. It is unknown whether
     /// it was done.
+    #[error("the connection was lost; it is unknown whether the command was done")]
     ConnectionLost,
     /// The controller was given up, or closed by the caller, before the IO completed. It is unknown whether
     /// it was done.
+    #[error("the controller was given up; it is unknown whether the command was done")]
     ControllerGone,
     /// After a reconnect, the namespace is gone or a different one. The IO may have been done before.
+    #[error("after the reconnect, the namespace is gone or a different one")]
     NamespaceChanged,
 }
-
-impl fmt::Display for IoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            IoError::Status(status) => write!(f, "the target failed the command: {status}"),
-            IoError::ConnectionLost => {
-                f.write_str("the connection was lost; it is unknown whether the command was done")
-            }
-            IoError::ControllerGone => {
-                f.write_str("the controller was given up; it is unknown whether the command was done")
-            }
-            IoError::NamespaceChanged => {
-                f.write_str("after the reconnect, the namespace is gone or a different one")
-            }
-        }
-    }
-}
-
-impl std::error::Error for IoError {}
 
 /// The end of an IO. Every accepted request has exactly one.
 #[derive(Debug)]
@@ -244,55 +228,42 @@ pub struct Refused {
 }
 
 /// Why a request is not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The limit of waiting IOs is reached: try again after the next completion.
+    #[error("the limit of waiting IOs is reached; try again after a completion")]
     Busy,
     /// The controller has never been ready yet: wait for `Event::Ready`.
+    #[error("the controller is not ready yet")]
     NotReady,
     /// The controller was given up or closed.
+    #[error("the controller was given up or closed")]
     Gone,
     /// The controller has no such namespace.
+    #[error("the controller has no such namespace")]
     NoSuchNamespace,
     /// Some blocks are beyond the end of the namespace, or there are none.
+    #[error("the blocks are out of range of the namespace, or there are none")]
     OutOfRange,
     /// More blocks than one command may have.
+    #[error("too many blocks for one command; it may have at most {blocks_max}")]
     TooLarge {
         /// Most blocks of one command.
         blocks_max: u32,
     },
     /// The buffer has the wrong length.
+    #[error("the buffer must have exactly {needed} bytes")]
     BufferLength {
         /// The right length in bytes.
         needed: usize,
     },
     /// The controller does not support this operation.
+    #[error("the controller does not support the operation")]
     Unsupported,
     /// The controller has no such queue.
+    #[error("the controller has no such IO queue")]
     NoSuchQueue,
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Busy => f.write_str("the limit of waiting IOs is reached; try again after a completion"),
-            Refusal::NotReady => f.write_str("the controller is not ready yet"),
-            Refusal::Gone => f.write_str("the controller was given up or closed"),
-            Refusal::NoSuchNamespace => f.write_str("the controller has no such namespace"),
-            Refusal::OutOfRange => {
-                f.write_str("the blocks are out of range of the namespace, or there are none")
-            }
-            Refusal::TooLarge { blocks_max } => {
-                write!(f, "too many blocks for one command; it may have at most {blocks_max}")
-            }
-            Refusal::BufferLength { needed } => write!(f, "the buffer must have exactly {needed} bytes"),
-            Refusal::Unsupported => f.write_str("the controller does not support the operation"),
-            Refusal::NoSuchQueue => f.write_str("the controller has no such IO queue"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 #[cfg(test)]
 mod tests {

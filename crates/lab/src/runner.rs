@@ -8,14 +8,14 @@ use crate::plan::Run;
 use sim::checkers::Violation;
 use ssd::{Condition, Image};
 use std::collections::HashMap;
-use std::fmt;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 /// A run that broke a rule of the simulator: a defect of a scheduler or of the model, never a result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{label} (seed {seed}) broke a rule of the simulator: {violation}")]
 pub struct Broken {
     /// Which run.
     pub label: String,
@@ -24,14 +24,6 @@ pub struct Broken {
     /// What happened.
     pub violation: Violation,
 }
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (seed {}) broke a rule of the simulator: {}", self.label, self.seed, self.violation)
-    }
-}
-
-impl std::error::Error for Broken {}
 
 /// How far the work is.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,6 @@ use sched::{Calibration, DeviceConstants, GimbalConfig, GimbalFairConfig, LevelC
 use sim::LatencyScope;
 use sim::{ClientChoice, PolicyChoice};
 use ssd::Profile;
-use std::fmt;
 use units::Nanos;
 
 /// A scheduler that experiments can name.
@@ -38,7 +37,8 @@ pub struct Setup {
 }
 
 /// A scheduler needs a calibration that there is none of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} was not calibrated for {profile}; the lab has its calibrations for {}", .scheduler.name(), calibrated(*.scheduler))]
 pub struct NotCalibrated {
     /// Which.
     pub scheduler: Scheduler,
@@ -46,42 +46,29 @@ pub struct NotCalibrated {
     pub profile: String,
 }
 
-impl fmt::Display for NotCalibrated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NotCalibrated { scheduler, profile } = self;
-        let is_calibrated =
-            |name: &&str| Profile::named(name).is_ok_and(|other| scheduler.setup(&other).is_ok());
-        let names: Vec<&str> = CALIBRATIONS.iter().map(|(name, _)| *name).filter(is_calibrated).collect();
-        write!(
-            f,
-            "{} was not calibrated for {profile}; the lab has its calibrations for {}",
-            scheduler.name(),
-            names.join(", ")
-        )
-    }
+/// The profiles that a scheduler is calibrated for.
+fn calibrated(scheduler: Scheduler) -> String {
+    let is_calibrated = |name: &&str| Profile::named(name).is_ok_and(|other| scheduler.setup(&other).is_ok());
+    let names: Vec<&str> = CALIBRATIONS.iter().map(|(name, _)| *name).filter(is_calibrated).collect();
+    names.join(", ")
 }
 
-impl std::error::Error for NotCalibrated {}
-
 /// No scheduler is called that.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", unknown(.name))]
 pub struct UnknownScheduler {
     /// What was asked for.
     pub name: String,
 }
 
-impl fmt::Display for UnknownScheduler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = &self.name;
-        if let Some(new) = sched::renamed(name) {
-            return write!(f, "the scheduler {name} is called {new} now: write {new}");
-        }
-        let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
-        write!(f, "there is no scheduler {name}; there are {}", known.join(", "))
+/// Says the new name of an old one, or which names there are.
+fn unknown(name: &str) -> String {
+    if let Some(new) = sched::renamed(name) {
+        return format!("the scheduler {name} is called {new} now: write {new}");
     }
+    let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
+    format!("there is no scheduler {name}; there are {}", known.join(", "))
 }
-
-impl std::error::Error for UnknownScheduler {}
 
 /// The fixed threshold of [`Scheduler::GimbalFixed`] (Gimbal, figure 17).
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);

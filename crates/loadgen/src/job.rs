@@ -11,7 +11,6 @@ use crate::latency_target::LatencyTarget;
 use crate::pace::Pacing;
 use crate::settings::SettingError;
 use host::Class;
-use std::fmt;
 use units::{Bytes, Nanos};
 
 /// Every offset and block size must be a multiple of this: the smallest logical block.
@@ -119,59 +118,44 @@ impl Amount {
 }
 
 /// A job that cannot be run as described.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// A job file cannot be read.
+    #[error("{0}")]
     File(JobFileError),
     /// An option cannot be read.
+    #[error("{0}")]
     Setting(SettingError),
     /// A number is outside its range: job, field, range.
+    #[error("job {0}: {1} must be {2}")]
     Range(String, &'static str, String),
     /// `bs`, `offset` or `size` is not a multiple of 512: job, field.
+    #[error("job {0}: {1} must be a multiple of {GRAIN}")]
     Grain(String, &'static str),
     /// The region is smaller than one IO.
+    #[error("job {0}: size is smaller than one IO of bs")]
     Region(String),
     /// `verify` in a job that does not write.
+    #[error(
+        "job {0}: verify needs a job that writes (rw=write, randwrite, rw, randrw, trimwrite, randtrimwrite)"
+    )]
     VerifyReads(String),
     /// `verify` in a job that may deallocate written blocks.
+    #[error(
+        "job {0}: verify cannot check a job that deallocates a block more than once; \
+                 leave out time_based, loops, io_size, numjobs, norandommap, percentage_random and random_distribution"
+    )]
     VerifyTrims(String),
     /// Two options that exclude each other: job, the options.
+    #[error("job {0}: give {1} or {2}, not both")]
     Both(String, &'static str, &'static str),
     /// An option that needs another one: job, the option, what it needs.
+    #[error("job {0}: {1} needs {2}")]
     Needs(String, &'static str, &'static str),
     /// Two jobs have the same name.
+    #[error("two jobs have the name {0}; give each job its own name")]
     SameName(String),
 }
-
-impl fmt::Display for JobError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JobError::File(error) => error.fmt(f),
-            JobError::Setting(error) => error.fmt(f),
-            JobError::Range(job, field, range) => write!(f, "job {job}: {field} must be {range}"),
-            JobError::Grain(job, field) => write!(f, "job {job}: {field} must be a multiple of {GRAIN}"),
-            JobError::Region(job) => write!(f, "job {job}: size is smaller than one IO of bs"),
-            JobError::VerifyReads(job) => {
-                write!(
-                    f,
-                    "job {job}: verify needs a job that writes (rw=write, randwrite, rw, randrw, trimwrite, randtrimwrite)"
-                )
-            }
-            JobError::VerifyTrims(job) => write!(
-                f,
-                "job {job}: verify cannot check a job that deallocates a block more than once; \
-                 leave out time_based, loops, io_size, numjobs, norandommap, percentage_random and random_distribution"
-            ),
-            JobError::Both(job, one, other) => write!(f, "job {job}: give {one} or {other}, not both"),
-            JobError::Needs(job, option, what) => write!(f, "job {job}: {option} needs {what}"),
-            JobError::SameName(job) => {
-                write!(f, "two jobs have the name {job}; give each job its own name")
-            }
-        }
-    }
-}
-
-impl std::error::Error for JobError {}
 
 impl From<SettingError> for JobError {
     fn from(error: SettingError) -> JobError {

@@ -15,57 +15,33 @@
 
 use crate::settings::{Origin, SettingError, Settings};
 use ini_core::{Item, Parser};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The section that is not a job.
 const GLOBAL: &str = "global";
 
 /// A job file that cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum JobFileError {
     /// The file cannot be read.
+    #[error("cannot read the job file {file}: {1}", file = .0.display())]
     Read(PathBuf, std::io::Error),
     /// A line cannot be parsed: file, line, its text.
+    #[error("{file}:{1}: `{2}` is neither [section] nor option=value", file = .0.display())]
     Syntax(PathBuf, u32, String),
     /// An option is above the first section.
+    #[error("{file}:{1}: {2} is above the first section; put [{GLOBAL}] or [NAME] before it", file = .0.display())]
     NoSection(PathBuf, u32, String),
     /// A variable is not set: file, line, name.
+    #[error("{file}:{1}: the environment variable {2} is not set", file = .0.display())]
     Variable(PathBuf, u32, String),
     /// An option is wrong.
+    #[error("{0}")]
     Setting(SettingError),
     /// The file has no job.
+    #[error("{} has no job; write [NAME] and below it the options of the job", .0.display())]
     NoJobs(PathBuf),
 }
-
-impl fmt::Display for JobFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JobFileError::Read(path, error) => {
-                write!(f, "cannot read the job file {}: {error}", path.display())
-            }
-            JobFileError::Syntax(path, line, text) => {
-                write!(f, "{}:{line}: `{text}` is neither [section] nor option=value", path.display())
-            }
-            JobFileError::NoSection(path, line, name) => {
-                write!(
-                    f,
-                    "{}:{line}: {name} is above the first section; put [{GLOBAL}] or [NAME] before it",
-                    path.display()
-                )
-            }
-            JobFileError::Variable(path, line, name) => {
-                write!(f, "{}:{line}: the environment variable {name} is not set", path.display())
-            }
-            JobFileError::Setting(error) => error.fmt(f),
-            JobFileError::NoJobs(path) => {
-                write!(f, "{} has no job; write [NAME] and below it the options of the job", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for JobFileError {}
 
 /// Reads the jobs of a file, each with the options of `[global]` above it.
 pub(crate) fn read(path: &Path) -> Result<Vec<Settings>, JobFileError> {

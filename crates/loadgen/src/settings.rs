@@ -40,35 +40,18 @@ impl fmt::Display for Origin {
 }
 
 /// An option that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// Neither fio's nor ours, or fio's and not supported.
+    #[error("{0}: `{1}` is not an option of gimbal bench; docs/bench.md lists all options")]
     Unknown(Origin, String),
     /// The option needs a value.
+    #[error("{0}: {name} has no value; write {name}={value}", value = .1.value.unwrap_or(ON), name = .1.name)]
     NoValue(Origin, &'static Known),
     /// The value is invalid: why.
+    #[error("{0}: {1}={2}: {3}")]
     Value(Origin, &'static str, String, String),
 }
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SettingError::Unknown(origin, name) => {
-                write!(
-                    f,
-                    "{origin}: `{name}` is not an option of gimbal bench; docs/bench.md lists all options"
-                )
-            }
-            SettingError::NoValue(origin, option) => {
-                let name = option.name;
-                write!(f, "{origin}: {name} has no value; write {name}={}", option.value.unwrap_or(ON))
-            }
-            SettingError::Value(origin, name, text, why) => write!(f, "{origin}: {name}={text}: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for SettingError {}
 
 /// The settings of one place, or the combined settings of several places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

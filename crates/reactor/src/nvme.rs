@@ -6,7 +6,6 @@
 //! Elsewhere: the ring that such commands need is `ring::device`; what an Identify says is for whoever asks for it.
 
 use crate::disk::{Pieces, Step};
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::mem;
@@ -167,7 +166,8 @@ impl NvmeCommand {
 }
 
 /// The status with which an NVMe device refused or failed a command; it travels inside an [`io::Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the device answered with status {code_type:#x}/{code:#04x}{}", if *.do_not_retry { " (do not retry)" } else { "" })]
 pub struct CommandStatus {
     /// Status code type.
     pub code_type: u8,
@@ -195,15 +195,6 @@ impl CommandStatus {
         error.get_ref()?.downcast_ref::<CommandStatus>().copied()
     }
 }
-
-impl fmt::Display for CommandStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the device answered with status {:#x}/{:#04x}", self.code_type, self.code)?;
-        if self.do_not_retry { f.write_str(" (do not retry)") } else { Ok(()) }
-    }
-}
-
-impl std::error::Error for CommandStatus {}
 
 impl From<CommandStatus> for io::Error {
     fn from(status: CommandStatus) -> io::Error {

@@ -49,10 +49,10 @@ use crate::{
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::borrow::ToOwned;
+use std::io;
 use std::path::Path;
 use std::string::{String, ToString};
 use std::vec::Vec;
-use std::{error, fmt, io};
 use units::{ByteRate, Bytes, Nanos};
 
 /// What was found out about a device; a scheduler that was not calibrated on it is `None`.
@@ -71,9 +71,10 @@ pub struct Calibration {
 }
 
 /// Why a calibration was refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CalibrationError {
     /// The file could not be read.
+    #[error("calibration {origin} cannot be read: {source}")]
     Unreadable {
         /// Its path.
         origin: String,
@@ -81,6 +82,7 @@ pub enum CalibrationError {
         source: io::Error,
     },
     /// The text is not TOML, lacks a field, or has one that no calibration has.
+    #[error("calibration {origin} is not valid: {message}")]
     Syntax {
         /// File of the calibration.
         origin: String,
@@ -88,6 +90,7 @@ pub enum CalibrationError {
         message: String,
     },
     /// A scheduler cannot run with these constants.
+    #[error("calibration {origin}: [{table}]: {wrong}")]
     Wrong {
         /// File of the calibration.
         origin: String,
@@ -96,31 +99,6 @@ pub enum CalibrationError {
         /// What is wrong with it.
         wrong: &'static str,
     },
-}
-
-impl fmt::Display for CalibrationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CalibrationError::Unreadable { origin, source } => {
-                write!(f, "calibration {origin} cannot be read: {source}")
-            }
-            CalibrationError::Syntax { origin, message } => {
-                write!(f, "calibration {origin} is not valid: {message}")
-            }
-            CalibrationError::Wrong { origin, table, wrong } => {
-                write!(f, "calibration {origin}: [{table}]: {wrong}")
-            }
-        }
-    }
-}
-
-impl error::Error for CalibrationError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            CalibrationError::Unreadable { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }
 
 impl Calibration {

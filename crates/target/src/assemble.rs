@@ -14,7 +14,6 @@ use nvme::subsystem::{
     BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role, Subsystem,
 };
 use std::collections::HashMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use units::{Bytes, Nanos};
@@ -24,9 +23,10 @@ use units::{Bytes, Nanos};
 pub(crate) const IN_CAPSULE_MAX: u32 = 8192;
 
 /// Why a subsystem cannot be had.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SubsystemError {
     /// The namespace does not fit its device.
+    #[error("namespace {nsid} ends at {end}, its device at {size}; make one smaller or the other larger")]
     TooLarge {
         /// The namespace's number.
         nsid: u32,
@@ -36,6 +36,9 @@ pub enum SubsystemError {
         size: Bytes,
     },
     /// The device cannot be read in blocks that small.
+    #[error(
+        "namespace {nsid} has blocks of {asked} bytes, its device at least {least}; write block_size = {least}"
+    )]
     BlockSize {
         /// The namespace's number.
         nsid: u32,
@@ -45,33 +48,12 @@ pub enum SubsystemError {
         least: u32,
     },
     /// The controller has no such configuration.
+    #[error("{0}")]
     Refused(nvme::subsystem::ConfigError),
     /// A name that is not one.
+    #[error("{0:?} is not an NVMe qualified name; write \"nqn.…\"")]
     Name(String),
 }
-
-impl fmt::Display for SubsystemError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SubsystemError::TooLarge { nsid, end, size } => {
-                write!(
-                    f,
-                    "namespace {nsid} ends at {end}, its device at {size}; make one smaller or the other larger"
-                )
-            }
-            SubsystemError::BlockSize { nsid, asked, least } => write!(
-                f,
-                "namespace {nsid} has blocks of {asked} bytes, its device at least {least}; write block_size = {least}"
-            ),
-            SubsystemError::Refused(error) => write!(f, "{error}"),
-            SubsystemError::Name(name) => {
-                write!(f, "{name:?} is not an NVMe qualified name; write \"nqn.…\"")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SubsystemError {}
 
 /// The limits of every transport.
 pub(crate) fn transport_limits(config: &Config) -> TargetLimits {

@@ -7,7 +7,6 @@ use sched::{
     GimbalFair, GimbalFairConfig, Level, LevelConfig, Policy, Reflex,
 };
 use ssd::ProfileError;
-use std::fmt;
 use units::ByteRate;
 
 /// The profile of a device without a configured profile.
@@ -17,40 +16,22 @@ const DEFAULT_PROFILE: &str = "dct983";
 const NULL_RATE: ByteRate = ByteRate::mib_per_sec(1 << 20);
 
 /// Why a scheduler cannot be had.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The profile with its constants cannot be had.
+    #[error("{0}")]
     Profile(ProfileError),
     /// The constants contradict each other.
+    #[error("the scheduler's constants do not fit together: {0}; change those of [device.scheduler]")]
     Constants(&'static str),
     /// The scheduler goes by a calibration, and the configuration names none, or one without a table for it.
+    #[error("the scheduler {name:?} needs a calibration of the device with a table [{name}]; name its file in \
+                 [device.scheduler]: calibration = \"FILE\"", name = .0.name())]
     Uncalibrated(PolicyKind),
     /// The calibration cannot be had.
+    #[error("{0}")]
     Calibration(CalibrationError),
 }
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PolicyError::Profile(error) => write!(f, "{error}"),
-            PolicyError::Constants(wrong) => {
-                write!(
-                    f,
-                    "the scheduler's constants do not fit together: {wrong}; change those of [device.scheduler]"
-                )
-            }
-            PolicyError::Uncalibrated(kind) => write!(
-                f,
-                "the scheduler {name:?} needs a calibration of the device with a table [{name}]; name its file in \
-                 [device.scheduler]: calibration = \"FILE\"",
-                name = kind.name()
-            ),
-            PolicyError::Calibration(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for PolicyError {}
 
 /// Makes a scheduler of kind `kind` for `device`.
 ///

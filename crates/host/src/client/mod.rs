@@ -30,49 +30,29 @@ use thread::Worker;
 use units::{Bytes, Lba, Nanos};
 
 /// Why an IO through a client failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// It was not accepted; nothing has happened.
+    #[error("{0}")]
     Refused(Refusal),
     /// It was accepted and failed.
+    #[error("{0}")]
     Failed(IoError),
     /// The client's pool has no memory for its buffer; nothing has happened.
+    #[error("all buffers of the client are in use; drop some, or start it with more memory")]
     NoMemory,
 }
 
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::Refused(refusal) => refusal.fmt(f),
-            ClientError::Failed(error) => error.fmt(f),
-            ClientError::NoMemory => {
-                f.write_str("all buffers of the client are in use; drop some, or start it with more memory")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ClientError {}
-
 /// Why a connection attempt through a client failed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum ConnectFailure {
     /// The controller cannot be used.
+    #[error("{0}")]
     Controller(Box<ConnectError>),
     /// The client ended before the controller was ready.
+    #[error("the client ended before the controller was ready")]
     ClientEnded,
 }
-
-impl fmt::Display for ConnectFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectFailure::Controller(error) => error.fmt(f),
-            ConnectFailure::ClientEnded => f.write_str("the client ended before the controller was ready"),
-        }
-    }
-}
-
-impl std::error::Error for ConnectFailure {}
 
 /// The result of an IO through a client.
 #[derive(Debug)]

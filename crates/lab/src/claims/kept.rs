@@ -25,19 +25,12 @@ pub struct Kept {
 }
 
 /// A line that is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {number} is not `EXPERIMENT CLAIM PROFILE SCHEDULER VERDICT`")]
 pub struct BadLine {
     /// Which, from 1.
     pub number: usize,
 }
-
-impl std::fmt::Display for BadLine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {} is not `EXPERIMENT CLAIM PROFILE SCHEDULER VERDICT`", self.number)
-    }
-}
-
-impl std::error::Error for BadLine {}
 
 impl Kept {
     /// The verdicts of these rows.

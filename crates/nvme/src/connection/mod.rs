@@ -23,11 +23,13 @@ pub use target::{Cancel, FlowControl, Pause, TargetConnection, TargetEvent, Targ
 use crate::pdu::Violation;
 
 /// Why a connection has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fatal {
     /// The peer violated the protocol. A TermReq that says so waits to be sent; close after sending it.
+    #[error("the peer violated the protocol: {0}")]
     Violation(Violation),
     /// The peer sent a TermReq: it says that this end violated the protocol. Nothing more is sent; close.
+    #[error("the peer ended the connection: fatal error status {status:#x}, information {information:#x}")]
     Terminated {
         /// Fatal error status (FES) as received.
         status: u16,
@@ -35,22 +37,6 @@ pub enum Fatal {
         information: u32,
     },
 }
-
-impl core::fmt::Display for Fatal {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Fatal::Violation(violation) => write!(f, "the peer violated the protocol: {violation}"),
-            Fatal::Terminated { status, information } => {
-                write!(
-                    f,
-                    "the peer ended the connection: fatal error status {status:#x}, information {information:#x}"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for Fatal {}
 
 #[cfg(test)]
 mod tests {

@@ -101,39 +101,30 @@ impl fmt::Display for ConnectRefusal {
 }
 
 /// Why a host cannot continue with a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// A queue was refused.
+    #[error("{0}")]
     ConnectRefused(ConnectRefusal),
     /// A required command failed.
+    #[error("{0} failed with {1}")]
     Failed(Doing, Status),
     /// CSTS.CFS: the controller has failed.
+    #[error("the controller reports a fatal state (CSTS.CFS)")]
     ControllerFatal,
     /// CSTS did not reach the expected state within the time of CAP.TO.
+    #[error("the controller was not ready within {0}")]
     NotReady(Nanos),
     /// The controller does not have something that this host needs.
+    #[error("this host cannot use the controller: {0}")]
     Lacking(&'static str),
     /// An answer has less data than its command requires.
+    #[error("the answer to {0} is too short")]
     ShortData(Doing),
     /// The discovery log changed every time it was read.
+    #[error("the discovery log changed every time it was read")]
     DiscoveryUnsteady,
     /// A Keep Alive was not answered within the keep-alive timeout.
+    #[error("no answer to Keep Alive within {0}")]
     KeepAliveTimeout(Nanos),
 }
-
-impl fmt::Display for HostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HostError::ConnectRefused(refusal) => refusal.fmt(f),
-            HostError::Failed(doing, status) => write!(f, "{doing} failed with {status}"),
-            HostError::ControllerFatal => f.write_str("the controller reports a fatal state (CSTS.CFS)"),
-            HostError::NotReady(waited) => write!(f, "the controller was not ready within {waited}"),
-            HostError::Lacking(what) => write!(f, "this host cannot use the controller: {what}"),
-            HostError::ShortData(doing) => write!(f, "the answer to {doing} is too short"),
-            HostError::DiscoveryUnsteady => f.write_str("the discovery log changed every time it was read"),
-            HostError::KeepAliveTimeout(timeout) => write!(f, "no answer to Keep Alive within {timeout}"),
-        }
-    }
-}
-
-impl core::error::Error for HostError {}

@@ -20,27 +20,18 @@ pub const NQN_LENGTH_MAX: usize = 223;
 const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 
 /// Why an NQN is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NqnError {
     /// No characters.
+    #[error("the NQN is empty")]
     Empty,
     /// Longer than 223 bytes, or a field without its ending zero byte.
+    #[error("the NQN is longer than 223 bytes")]
     TooLong,
     /// Not UTF-8, or a control character inside.
+    #[error("the NQN is not UTF-8 text, or has control characters")]
     NotText,
 }
-
-impl fmt::Display for NqnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NqnError::Empty => "the NQN is empty",
-            NqnError::TooLong => "the NQN is longer than 223 bytes",
-            NqnError::NotText => "the NQN is not UTF-8 text, or has control characters",
-        })
-    }
-}
-
-impl core::error::Error for NqnError {}
 
 /// An NVMe Qualified Name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

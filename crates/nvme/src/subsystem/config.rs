@@ -7,7 +7,6 @@ use crate::spec::{Nqn, connect::CNTLID_MAX};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use units::Bytes;
 
 /// What a subsystem is for.
@@ -315,13 +314,16 @@ const ADMIN_QUEUE_ENTRIES: u32 = 32;
 const NAMESPACES_LARGEST: u32 = 1 << 16;
 
 /// Why a configuration is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// `transfer_max` is not a power of two from 4 KiB to 2 GiB.
+    #[error("the transfer limit {0} must be a power of two from 4 KiB to 2 GiB")]
     TransferLimit(Bytes),
     /// `in_capsule_max` is not a multiple of 16 up to 1 MiB.
+    #[error("the in-capsule limit {0} must be a multiple of 16, at most 1 MiB")]
     InCapsuleLimit(u32),
     /// A limit is out of range.
+    #[error("{name} is {value}; it must be from {least} to {most}")]
     Limit {
         /// Field of `Limits`.
         name: &'static str,
@@ -333,6 +335,7 @@ pub enum ConfigError {
         most: u32,
     },
     /// A namespace identifier is 0 or too large.
+    #[error("namespace identifier {nsid} is out of range (1 to {most})")]
     NamespaceId {
         /// As given.
         nsid: u32,
@@ -340,10 +343,15 @@ pub enum ConfigError {
         most: u32,
     },
     /// A namespace with this identifier exists already.
+    #[error("namespace {0} already exists")]
     NamespaceExists(u32),
     /// No namespace has this identifier.
+    #[error("there is no namespace {0}")]
     NoSuchNamespace(u32),
     /// A namespace is empty or larger than 2^64 bytes.
+    #[error(
+        "namespace {nsid} has {blocks} blocks; it must have at least 1 block and be smaller than 2^64 bytes"
+    )]
     NamespaceSize {
         /// The namespace.
         nsid: u32,
@@ -351,6 +359,7 @@ pub enum ConfigError {
         blocks: u64,
     },
     /// The ANA group is out of range.
+    #[error("ANA group {group} is out of range (1 to {most})")]
     AnaGroup {
         /// As given.
         group: u32,
@@ -358,38 +367,6 @@ pub enum ConfigError {
         most: u32,
     },
     /// A discovery subsystem has no namespaces.
+    #[error("a discovery subsystem cannot have namespaces")]
     NamespaceOfDiscovery,
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::TransferLimit(bytes) => {
-                write!(f, "the transfer limit {bytes} must be a power of two from 4 KiB to 2 GiB")
-            }
-            ConfigError::InCapsuleLimit(bytes) => {
-                write!(f, "the in-capsule limit {bytes} must be a multiple of 16, at most 1 MiB")
-            }
-            ConfigError::Limit { name, value, least, most } => {
-                write!(f, "{name} is {value}; it must be from {least} to {most}")
-            }
-            ConfigError::NamespaceId { nsid, most } => {
-                write!(f, "namespace identifier {nsid} is out of range (1 to {most})")
-            }
-            ConfigError::NamespaceExists(nsid) => write!(f, "namespace {nsid} already exists"),
-            ConfigError::NoSuchNamespace(nsid) => write!(f, "there is no namespace {nsid}"),
-            ConfigError::NamespaceSize { nsid, blocks } => {
-                write!(
-                    f,
-                    "namespace {nsid} has {blocks} blocks; it must have at least 1 block and be smaller than 2^64 bytes"
-                )
-            }
-            ConfigError::AnaGroup { group, most } => {
-                write!(f, "ANA group {group} is out of range (1 to {most})")
-            }
-            ConfigError::NamespaceOfDiscovery => f.write_str("a discovery subsystem cannot have namespaces"),
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}

@@ -7,7 +7,6 @@ use crate::spec::reservation::{
 };
 use crate::spec::{HostId, Nqn};
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::IpAddr;
 
 /// The access that a command needs, as far as reservations distinguish it.
@@ -97,30 +96,21 @@ pub struct SavedReservations {
 }
 
 /// Why saved reservations are invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The namespace does not exist.
+    #[error("there is no namespace {0}")]
     NoSuchNamespace(u32),
     /// A registrant has no identifier.
+    #[error("a registrant has no host identifier")]
     NoIdentifier,
     /// A host is registered twice.
+    #[error("host {0:?} is registered twice")]
     Twice(HostId),
     /// The holder is not registered.
+    #[error("the holder {0:?} is not registered")]
     NotRegistered(HostId),
 }
-
-impl fmt::Display for RestoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RestoreError::NoSuchNamespace(nsid) => write!(f, "there is no namespace {nsid}"),
-            RestoreError::NoIdentifier => f.write_str("a registrant has no host identifier"),
-            RestoreError::Twice(host) => write!(f, "host {host:?} is registered twice"),
-            RestoreError::NotRegistered(host) => write!(f, "the holder {host:?} is not registered"),
-        }
-    }
-}
-
-impl core::error::Error for RestoreError {}
 
 /// What a command did to other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,15 +10,16 @@
 use super::config::{Millitokens, ReflexConfig, SupplyPoint, TokenRate};
 use crate::policy::SECOND;
 use crate::{Objective, Slo};
-use core::fmt;
 use units::Nanos;
 
 /// Why an objective cannot be promised. All numbers are in the tenant's own time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It asks for nothing, or for more reads than IOs.
+    #[error("an objective of {} IOPS with {} % reads means nothing", .0.iops, .0.read_percent)]
     Meaningless(Slo),
     /// The SSD was never seen to be so fast.
+    #[error("a bound of {bound} is stricter than {strictest}, the strictest that was calibrated")]
     TooStrict {
         /// The bound asked for.
         bound: Nanos,
@@ -26,6 +27,9 @@ pub enum Refused {
         strictest: Nanos,
     },
     /// The reservations would exceed what the SSD can spend at the strictest bound.
+    #[error(
+        "{} tokens/s are asked for, but others have reserved {} of {}", whole(.asked), whole(.reserved), whole(.supply)
+    )]
     TooMuch {
         /// Tokens per second asked for.
         asked: TokenRate,
@@ -36,31 +40,9 @@ pub enum Refused {
     },
 }
 
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = |rate: &TokenRate| rate.0 / Millitokens::TOKEN.0;
-        match self {
-            Refused::Meaningless(Slo { iops, read_percent, .. }) => {
-                write!(f, "an objective of {iops} IOPS with {read_percent} % reads means nothing")
-            }
-            Refused::TooStrict { bound, strictest } => {
-                write!(
-                    f,
-                    "a bound of {bound} is stricter than {strictest}, the strictest that was calibrated"
-                )
-            }
-            Refused::TooMuch { asked, reserved, supply } => write!(
-                f,
-                "{} tokens/s are asked for, but others have reserved {} of {}",
-                whole(asked),
-                whole(reserved),
-                whole(supply)
-            ),
-        }
-    }
+fn whole(rate: &TokenRate) -> u64 {
+    rate.0 / Millitokens::TOKEN.0
 }
-
-impl core::error::Error for Refused {}
 
 impl ReflexConfig {
     /// What an objective costs, in tokens of mixed load per second of the scheduler's clock.

@@ -1,17 +1,19 @@
 //! What can be wrong with a profile, in terms that tell the user how to correct it.
 
 use super::Profile;
-use std::{error, fmt, io};
+use std::io;
 
 /// Why a profile was refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// No built-in profile has this name.
+    #[error("there is no device profile \"{name}\"; the built-in profiles are {} (to use your own file, give its path)", Profile::names().collect::<Vec<_>>().join(", "))]
     Unknown {
         /// The requested name.
         name: String,
     },
     /// The file could not be read.
+    #[error("device profile {origin} cannot be read: {source}")]
     Unreadable {
         /// Its path.
         origin: String,
@@ -19,6 +21,7 @@ pub enum ProfileError {
         source: io::Error,
     },
     /// The text is not TOML, lacks a field, or has an unknown one.
+    #[error("device profile {origin} is not valid: {message}")]
     Syntax {
         /// File or name of the profile.
         origin: String,
@@ -26,6 +29,9 @@ pub enum ProfileError {
         message: String,
     },
     /// A value is out of range.
+    #[error(
+        "device profile {origin}: {field} is {value}; it must be from {least} to {most}; change it there"
+    )]
     OutOfRange {
         /// File or name of the profile.
         origin: String,
@@ -39,6 +45,7 @@ pub enum ProfileError {
         most: u64,
     },
     /// Values that are each in range but contradict each other.
+    #[error("device profile {origin}: {broken}; {advice}")]
     Contradiction {
         /// File or name of the profile.
         origin: String,
@@ -47,44 +54,4 @@ pub enum ProfileError {
         /// What to change.
         advice: &'static str,
     },
-}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProfileError::Unknown { name } => {
-                let names: Vec<_> = Profile::names().collect();
-                write!(
-                    f,
-                    "there is no device profile \"{name}\"; the built-in profiles are {}",
-                    names.join(", ")
-                )?;
-                write!(f, " (to use your own file, give its path)")
-            }
-            ProfileError::Unreadable { origin, source } => {
-                write!(f, "device profile {origin} cannot be read: {source}")
-            }
-            ProfileError::Syntax { origin, message } => {
-                write!(f, "device profile {origin} is not valid: {message}")
-            }
-            ProfileError::OutOfRange { origin, field, value, least, most } => {
-                write!(
-                    f,
-                    "device profile {origin}: {field} is {value}; it must be from {least} to {most}; change it there"
-                )
-            }
-            ProfileError::Contradiction { origin, broken, advice } => {
-                write!(f, "device profile {origin}: {broken}; {advice}")
-            }
-        }
-    }
-}
-
-impl error::Error for ProfileError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            ProfileError::Unreadable { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }

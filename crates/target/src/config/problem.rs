@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +56,10 @@ impl fmt::Display for Problem {
 }
 
 /// Why a configuration cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
+    #[error("{}: cannot be read: {error}{}", .file.display(), read_advice(.error))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -66,6 +67,7 @@ pub enum ConfigError {
         error: io::Error,
     },
     /// The file was read, and these things are wrong with it, in file order.
+    #[error("{}", one_line_each(.file.as_deref(), .problems))]
     Wrong {
         /// The file; `None` for a configuration made by a program or by flags.
         file: Option<PathBuf>,
@@ -74,37 +76,22 @@ pub enum ConfigError {
     },
 }
 
-impl fmt::Display for ConfigError {
-    /// One line per problem: `gimbal.toml:12: device[0].size: …; …`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Unreadable { file, error } => {
-                write!(f, "{}: cannot be read: {error}", file.display())?;
-                match error.kind() {
-                    io::ErrorKind::NotFound => f.write_str("; is this its path?"),
-                    io::ErrorKind::PermissionDenied => f.write_str("; who runs this may not read it"),
-                    io::ErrorKind::IsADirectory => f.write_str("; name a file in it"),
-                    _ => Ok(()),
-                }
-            }
-            ConfigError::Wrong { file, problems } => {
-                for (index, problem) in problems.iter().enumerate() {
-                    if index > 0 {
-                        writeln!(f)?;
-                    }
-                    if let Some(file) = file {
-                        write!(f, "{}:", file.display())?;
-                        if let Some(line) = problem.line {
-                            write!(f, "{line}:")?;
-                        }
-                        write!(f, " ")?;
-                    }
-                    write!(f, "{problem}")?;
-                }
-                Ok(())
-            }
-        }
+/// What to do about a file that cannot be read.
+fn read_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; check the path",
+        io::ErrorKind::PermissionDenied => "; the user who runs this has no permission to read it",
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        _ => "",
     }
 }
 
-impl std::error::Error for ConfigError {}
+/// One line for each problem: `gimbal.toml:12: device[0].size: …; …`.
+fn one_line_each(file: Option<&Path>, problems: &[Problem]) -> String {
+    let line = |problem: &Problem| match (file, problem.line) {
+        (Some(file), Some(line)) => format!("{}:{line}: {problem}", file.display()),
+        (Some(file), None) => format!("{}: {problem}", file.display()),
+        (None, _) => problem.to_string(),
+    };
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
+}

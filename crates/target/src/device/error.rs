@@ -6,13 +6,14 @@ use super::in_use::User;
 use ssd::ProfileError;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use units::Bytes;
 
 /// Why a device cannot be had.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The file does not exist, and is not to be made.
+    #[error("{}: does not exist; {}", .path.display(), missing_advice(.device.as_deref()))]
     Missing {
         /// The file.
         path: PathBuf,
@@ -20,8 +21,10 @@ pub enum DeviceError {
         device: Option<PathBuf>,
     },
     /// The device does not exist.
+    #[error("{}: does not exist; lsblk lists the block devices", .0.display())]
     NoDevice(PathBuf),
     /// It is a symbolic link to what does not exist.
+    #[error("{}: is a symbolic link to {}, which does not exist", .path.display(), .to.display())]
     Dangling {
         /// The link.
         path: PathBuf,
@@ -29,6 +32,7 @@ pub enum DeviceError {
         to: PathBuf,
     },
     /// The system refuses to open, make or extend it.
+    #[error("{}: cannot be {step}: {error}{}", .path.display(), advice(.error).map_or(String::new(), |advice| format!("; {advice}")))]
     System {
         /// The file.
         path: PathBuf,
@@ -38,6 +42,7 @@ pub enum DeviceError {
         error: io::Error,
     },
     /// It is not what the configuration says it is.
+    #[error("{}: is a {found}, not a {expected}; {}", .path.display(), kind_advice(.found))]
     WrongKind {
         /// The file.
         path: PathBuf,
@@ -47,6 +52,11 @@ pub enum DeviceError {
         expected: &'static str,
     },
     /// It has another size than the configuration says.
+    #[error(
+        "{path}: is {found} ({} bytes), but its size should be {wanted} ({bytes} bytes); leave out the size to take the file as it \
+         is, or change the file first: truncate -s {bytes} {path}",
+        .found.get(), bytes = .wanted.get(), path = .path.display()
+    )]
     Size {
         /// The file.
         path: PathBuf,
@@ -56,16 +66,30 @@ pub enum DeviceError {
         wanted: Bytes,
     },
     /// Somebody else uses it: by whom, as far as that is known.
+    #[error(
+        "{}: is in use: {}; end that first; to share it all the same, at the risk of destroying what is on it: --force, or in a \
+         configuration force = true",
+        .0.display(), users(.1)
+    )]
     InUse(PathBuf, Vec<User>),
     /// Another process, most likely another target, has locked it.
+    #[error("{}: is locked by another process, most likely another target; stop that one first", .0.display())]
     Locked(PathBuf),
     /// It is smaller than one block.
+    #[error("{path}: is smaller than 4 KiB; make it larger: truncate -s 100G {path}", path = .0.display())]
     Empty(PathBuf),
     /// Its file system goes through the page cache only, which was not asked for.
+    #[error(
+        "{}: the file system has no direct IO; put the file on another one, or set `direct = false` in the configuration \
+         of the device to go through the page cache",
+        .0.display()
+    )]
     NoDirectIo(PathBuf),
     /// Its file has holes that the file system has no room for, and the configuration does not want that.
+    #[error("{0} (overcommit = \"refuse\")")]
     Overcommitted(Shortage),
     /// It cannot be shared in the way that was asked for.
+    #[error("{}: {why}", .path.display())]
     Unusable {
         /// The device.
         path: PathBuf,
@@ -73,7 +97,38 @@ pub enum DeviceError {
         why: String,
     },
     /// The profile of an emulated SSD cannot be had.
+    #[error("{0}")]
     Profile(ProfileError),
+}
+
+/// What to do about a file that does not exist.
+fn missing_advice(device: Option<&Path>) -> String {
+    match device {
+        Some(device) => format!("is {} meant?", device.display()),
+        None => {
+            "to make it, say so: --create and --size, or in a configuration create = true and size".to_owned()
+        }
+    }
+}
+
+/// What to do about a file of the wrong kind.
+fn kind_advice(found: &str) -> &'static str {
+    match found {
+        "block device" => "write kind = \"block\"",
+        "regular file" => "write kind = \"file\"",
+        "character device" => {
+            "only regular files and block devices can be shared, and NVMe namespaces as kind = \"nvme\""
+        }
+        _ => "only regular files and block devices can be shared",
+    }
+}
+
+/// Who uses a device, as far as that is known.
+fn users(users: &[User]) -> String {
+    match users {
+        [] => "by whom is not visible from here (lsof and lsblk may tell)".to_owned(),
+        users => users.iter().map(User::to_string).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// A file with holes, and a file system without the room for them.
@@ -88,90 +143,6 @@ pub struct Shortage {
     /// What the file system has.
     pub free: Bytes,
 }
-
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceError::Missing { path, device: Some(device) } => {
-                write!(f, "{}: does not exist; is {} meant?", path.display(), device.display())
-            }
-            DeviceError::Missing { path, device: None } => write!(
-                f,
-                "{}: does not exist; to make it, say so: --create and --size, or in a configuration create = true and size",
-                path.display()
-            ),
-            DeviceError::NoDevice(path) => {
-                write!(f, "{}: does not exist; lsblk lists the block devices there are", path.display())
-            }
-            DeviceError::Dangling { path, to } => {
-                write!(f, "{}: is a symbolic link to {}, which does not exist", path.display(), to.display())
-            }
-            DeviceError::System { path, step, error } => {
-                write!(f, "{}: cannot be {step}: {error}", path.display())?;
-                advice(error).map_or(Ok(()), |advice| write!(f, "; {advice}"))
-            }
-            DeviceError::WrongKind { path, found, expected } => {
-                let advice = match *found {
-                    "block device" => "write kind = \"block\"",
-                    "regular file" => "write kind = \"file\"",
-                    "character device" => {
-                        "only regular files and block devices can be shared, and NVMe namespaces as kind = \"nvme\""
-                    }
-                    _ => "only regular files and block devices can be shared",
-                };
-                write!(f, "{}: is a {found}, not a {expected}; {advice}", path.display())
-            }
-            DeviceError::Size { path, found, wanted } => write!(
-                f,
-                "{path}: is {found} ({} bytes), but its size is to be {wanted} ({} bytes); leave the size away to take the file as \
-                 it is, or change the file first: truncate -s {} {path}",
-                found.get(),
-                wanted.get(),
-                wanted.get(),
-                path = path.display(),
-            ),
-            DeviceError::InUse(path, users) => {
-                write!(f, "{}: is in use: ", path.display())?;
-                match &users[..] {
-                    [] => f.write_str("by whom is not visible from here (lsof and lsblk may tell)")?,
-                    users => {
-                        let users: Vec<String> = users.iter().map(User::to_string).collect();
-                        f.write_str(&users.join(", "))?;
-                    }
-                }
-                f.write_str(
-                    "; end that first; to share it all the same, at the risk of destroying what is on it: --force, or in a \
-                     configuration force = true",
-                )
-            }
-            DeviceError::Locked(path) => {
-                write!(
-                    f,
-                    "{}: is locked by another process, most likely another target; stop that one first",
-                    path.display()
-                )
-            }
-            DeviceError::Empty(path) => {
-                write!(
-                    f,
-                    "{path}: is smaller than 4 KiB; make it larger: truncate -s 100G {path}",
-                    path = path.display()
-                )
-            }
-            DeviceError::NoDirectIo(path) => write!(
-                f,
-                "{}: the file system has no direct IO; put the file on another one, or set `direct = false` in the configuration \
-                 of the device to go through the page cache",
-                path.display()
-            ),
-            DeviceError::Overcommitted(shortage) => write!(f, "{shortage} (overcommit = \"refuse\")"),
-            DeviceError::Unusable { path, why } => write!(f, "{}: {why}", path.display()),
-            DeviceError::Profile(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for DeviceError {}
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

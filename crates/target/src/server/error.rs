@@ -5,16 +5,17 @@ use crate::config::ConfigError;
 use crate::device::DeviceError;
 use crate::policy::PolicyError;
 use crate::state::StateError;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
 /// Why a target does not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration is wrong.
+    #[error("{0}")]
     Config(ConfigError),
     /// A device cannot be had.
+    #[error("device {device:?}: {error}")]
     Device {
         /// Its name.
         device: String,
@@ -22,6 +23,7 @@ pub enum StartError {
         error: DeviceError,
     },
     /// A scheduler cannot be had.
+    #[error("device {device:?}: {error}")]
     Policy {
         /// The device's name.
         device: String,
@@ -29,6 +31,7 @@ pub enum StartError {
         error: PolicyError,
     },
     /// A subsystem cannot be had.
+    #[error("subsystem {nqn}: {error}")]
     Subsystem {
         /// Its name.
         nqn: String,
@@ -36,8 +39,10 @@ pub enum StartError {
         error: SubsystemError,
     },
     /// The state directory, or a file in it, does not serve.
+    #[error("{0}")]
     State(StateError),
     /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {error}{}", listen_advice(.error))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -45,42 +50,23 @@ pub enum StartError {
         error: io::Error,
     },
     /// The backend cannot be had.
+    #[error("io_uring cannot be used: {0}; write backend = \"auto\" or \"epoll\"")]
     Backend(io::Error),
     /// A thread cannot be had.
+    #[error("a thread cannot be started: {0}; check the limits of the process")]
     Thread(io::Error),
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Config(error) => write!(f, "{error}"),
-            StartError::Device { device, error } => write!(f, "device {device:?}: {error}"),
-            StartError::Policy { device, error } => write!(f, "device {device:?}: {error}"),
-            StartError::Subsystem { nqn, error } => write!(f, "subsystem {nqn}: {error}"),
-            StartError::State(error) => write!(f, "{error}"),
-            StartError::Listen { address, error } => {
-                write!(f, "cannot listen on {address}: {error}")?;
-                match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        f.write_str("; is another target running there? (ss -ltnp says who listens)")
-                    }
-                    io::ErrorKind::PermissionDenied => f.write_str(
-                        "; ports below 1024 are for root, or for who has CAP_NET_BIND_SERVICE: NVMe/TCP's own is 4420",
-                    ),
-                    io::ErrorKind::AddrNotAvailable => {
-                        f.write_str("; no interface of this machine has this address (ip address lists those there are)")
-                    }
-                    _ => Ok(()),
-                }
-            }
-            StartError::Backend(error) => {
-                write!(f, "io_uring cannot be used: {error}; write backend = \"auto\" or \"epoll\"")
-            }
-            StartError::Thread(error) => {
-                write!(f, "a thread cannot be started: {error}; check the limits of the process")
-            }
+/// What to do about an address that cannot be listened on.
+fn listen_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; is another target running there? (ss -ltnp says who listens)",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root or CAP_NET_BIND_SERVICE; the port of NVMe/TCP is 4420"
         }
+        io::ErrorKind::AddrNotAvailable => {
+            "; no interface of this machine has this address (`ip address` lists the addresses)"
+        }
+        _ => "",
     }
 }
-
-impl std::error::Error for StartError {}

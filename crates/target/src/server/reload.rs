@@ -23,20 +23,25 @@ use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Report, ToPipeline};
 use crate::state::NamespaceName;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use tracing::{error, info};
 use units::Bytes;
 
 /// Why a configuration was not taken over.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// It is wrong, or cannot be had while the target runs. Nothing has changed.
+    #[error("{0}")]
     Config(ConfigError),
     /// Something new cannot be had. Nothing has changed.
+    #[error("{0}")]
     New(StartError),
     /// IOs to what was removed do not end. What was to go is gone; what was to come is not there yet.
+    #[error(
+        "{what} was removed, but its IOs have not ended within {waited:?}; what is new has to wait: look at the \
+                 device, then reload again"
+    )]
     Stuck {
         /// What is stuck.
         what: String,
@@ -44,6 +49,10 @@ pub enum ReloadError {
         waited: Duration,
     },
     /// Blocks of what was removed could not be erased, or not yet. What was to go is gone; what was to come is not there yet.
+    #[error(
+        "the blocks of {what} are not erased as its wipe_on_remove wants it ({why}), so {needed_by}, and what is new has to \
+                 wait: look at the log and at the device, then reload again"
+    )]
     NotErased {
         /// Whose blocks they were.
         what: String,
@@ -53,29 +62,9 @@ pub enum ReloadError {
         needed_by: String,
     },
     /// Everything has changed but for an address that cannot be listened on.
+    #[error("{0}")]
     Listen(StartError),
 }
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReloadError::Config(error) => error.fmt(f),
-            ReloadError::New(error) | ReloadError::Listen(error) => error.fmt(f),
-            ReloadError::Stuck { what, waited } => write!(
-                f,
-                "{what} was removed, but its IOs have not ended within {waited:?}; what is new has to wait: look at the \
-                 device, then reload again"
-            ),
-            ReloadError::NotErased { what, why, needed_by } => write!(
-                f,
-                "the blocks of {what} are not erased as its wipe_on_remove wants it ({why}), so {needed_by}, and what is new has to \
-                 wait: look at the log and at the device, then reload again"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReloadError {}
 
 /// Something that was removed and still has IOs.
 pub(super) struct Unfinished {

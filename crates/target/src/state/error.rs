@@ -1,13 +1,13 @@
 //! Why the state directory does not serve.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 /// What is wrong with the state directory, or with a file in it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The system refuses something.
+    #[error("cannot {action} {}: {error}; make room or give it the right owner, or name another state directory (state_dir)", .path.display())]
     Io {
         /// What was tried, as in "cannot …".
         action: &'static str,
@@ -17,6 +17,8 @@ pub enum StateError {
         error: io::Error,
     },
     /// A file is not what was written to it.
+    #[error("the stored reservations in {} are damaged: {what}; put the file back from a backup, or remove it: its reservations \
+                 are then forgotten, and hosts have to register again", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -24,6 +26,8 @@ pub enum StateError {
         what: String,
     },
     /// A file was written by a later version.
+    #[error("the stored reservations in {} have form {version}, which this version does not know; use the newer version, or \
+                 remove the file: its reservations are then forgotten", .path.display())]
     Newer {
         /// The file.
         path: PathBuf,
@@ -31,50 +35,12 @@ pub enum StateError {
         version: String,
     },
     /// Another target serves the namespace.
+    #[error("another target uses {}: it serves this namespace too; end it, or give one of the two another NQN or state directory", .0.display())]
     InUse(PathBuf),
     /// Another target has stored reservations of the namespace while this one was serving it.
+    #[error("{} has appeared since this target was started: another target served this namespace; start this one again", .0.display())]
     Appeared(PathBuf),
     /// The thread that writes has ended.
+    #[error("the thread of the state directory has ended; start the target again")]
     Gone,
 }
-
-impl fmt::Display for StateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StateError::Io { action, path, error } => {
-                write!(
-                    f,
-                    "cannot {action} {}: {error}; make room or give it the right owner, or name another state directory (state_dir)",
-                    path.display()
-                )
-            }
-            StateError::Damaged { path, what } => write!(
-                f,
-                "the stored reservations in {} are damaged: {what}; put the file back from a backup, or remove it: its reservations \
-                 are then forgotten, and hosts have to register again",
-                path.display()
-            ),
-            StateError::Newer { path, version } => write!(
-                f,
-                "the stored reservations in {} have form {version}, which this version does not know; use the newer version, or \
-                 remove the file: its reservations are then forgotten",
-                path.display()
-            ),
-            StateError::InUse(path) => write!(
-                f,
-                "another target uses {}: it serves this namespace too; end it, or give one of the two another NQN or state directory",
-                path.display()
-            ),
-            StateError::Appeared(path) => write!(
-                f,
-                "{} has appeared since this target was started: another target served this namespace; start this one again",
-                path.display()
-            ),
-            StateError::Gone => {
-                f.write_str("the thread of the state directory has ended; start the target again")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StateError {}

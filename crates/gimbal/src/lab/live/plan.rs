@@ -22,7 +22,6 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{Calibration, Slo};
 use sim::{Pattern, PolicyChoice, TenantSpec, World};
 use ssd::SLOT_BYTES;
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use target::config::{
     Backing, Condition, Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, TenantConfig,
@@ -37,22 +36,14 @@ const MEMORY_MAX: Bytes = Bytes::gib(4);
 const DESCRIPTORS_PER_TENANT: u32 = 4;
 
 /// A case that cannot be run live.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("case {case}, group {group}: {key}: cannot be run live: {problem}")]
 pub(super) struct Inexpressible {
     case: String,
     group: String,
     key: &'static str,
     problem: String,
 }
-
-impl fmt::Display for Inexpressible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inexpressible { case, group, key, problem } = self;
-        write!(f, "case {case}, group {group}: {key}: cannot be run live: {problem}")
-    }
-}
-
-impl std::error::Error for Inexpressible {}
 
 /// A live run.
 #[derive(Clone, Debug)]
