@@ -1,8 +1,8 @@
-//! How two numbers are compared, and whether the outcome is the source's.
+//! How two numbers are compared, and whether the result agrees with the source.
 
 use serde::{Deserialize, Serialize};
 
-/// How the scheduler's number stands beside another's.
+/// How the scheduler's number is compared with another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compare {
@@ -47,6 +47,16 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All, the best first.
+    pub const ALL: [Verdict; 6] = [
+        Verdict::Holds,
+        Verdict::Stronger,
+        Verdict::Weaker,
+        Verdict::Differs,
+        Verdict::Missed,
+        Verdict::Unmeasured,
+    ];
+
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
@@ -62,9 +72,9 @@ impl Verdict {
 
 /// Ratios are judged within this factor.
 const FACTOR: f64 = 2.0;
-/// From here on a ratio is an order of magnitude: more of it is no other finding.
+/// From here on a ratio is an order of magnitude: a larger one is the same result.
 const LARGE: f64 = 10.0;
-/// How near is near enough for a number that has to be met.
+/// The tolerance for a number that has to be met.
 const TOLERANCE: f64 = 0.1;
 
 impl Compare {
@@ -94,7 +104,7 @@ impl Compare {
         }
     }
 
-    /// The unit of its outcome.
+    /// The unit of its result.
     pub fn unit(self) -> &'static str {
         match self {
             Compare::TimesMore | Compare::TimesLess | Compare::About => "×",
@@ -105,7 +115,7 @@ impl Compare {
         }
     }
 
-    /// The outcome. A ratio to nothing at all is infinite.
+    /// The result. A ratio to zero is infinite.
     pub(crate) fn apply(self, mine: f64, other: f64) -> f64 {
         match self {
             Compare::TimesMore | Compare::About => mine / other,

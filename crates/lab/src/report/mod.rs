@@ -1,15 +1,16 @@
-//! The lab's findings as one HTML page that needs nothing beside it: claims first, then experiment by experiment what one sees.
+//! The lab's findings as one HTML page that needs no other file: claims first, then each experiment with its figures.
 //!
-//! Holds: every row of the claims and every figure is on the page; what people wrote is text and never markup; nothing is loaded
-//! from anywhere (`tests`).
-//! Elsewhere: the frame that all our pages have is `page`, the numbers are `table`, the drawings are [`crate::figure`].
+//! Holds: every row of the claims and every figure is on the page; text from files is never markup; the page loads nothing
+//! (`tests`).
+//! Elsewhere: the frame of all our pages is `page`, the claims are `claims`, the numbers are `table`, the drawings are [`crate::figure`].
 
+mod claims;
 pub mod page;
 pub mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::claims::{Row, holding};
+use crate::claims::Row;
 use crate::experiment::Experiment;
 use crate::figure::Drawn;
 use crate::findings::Findings;
@@ -21,14 +22,11 @@ const STYLE: &str = "
 section { border-top: 1px solid var(--line); margin-top: 3rem; } h2 { margin-bottom: 0; }
 .source { color: var(--soft); margin: .2rem 0; } p, figcaption, li { max-width: 60rem; }
 figure { margin: 1.5rem 0; } figcaption { margin-top: .4rem; }
-.drawing { overflow-x: auto; } .drawing svg { display: block; width: 100%; max-width: 1200px; min-width: 44rem; height: auto; border-radius: 6px; }
+.drawing svg { display: block; width: 100%; max-width: 1200px; height: auto; border-radius: 6px; }
 details { margin: 1rem 0; } summary { cursor: pointer; }
-.claims td { vertical-align: top; } .claims td.words { text-align: left; white-space: normal; min-width: 16rem; }
-.spread { color: var(--soft); white-space: nowrap; }
-.missed { color: var(--bad); font-weight: 600; } .unmeasured, .weaker, .stronger { color: var(--middling); }
 ";
 
-/// An experiment's findings and what was drawn of them.
+/// The findings of an experiment and their figures.
 pub struct Chapter {
     /// What was found.
     pub findings: Findings,
@@ -49,68 +47,29 @@ pub fn html(chapters: &[Chapter]) -> String {
     let mut body = String::new();
     let rows: Vec<Row> = chapters.iter().flat_map(|chapter| chapter.findings.rows()).collect();
     body.push_str(&contents(chapters));
-    body.push_str(&claims(&rows));
+    body.push_str(&claims::claims(&rows));
     for chapter in chapters {
         body.push_str(&section(chapter));
     }
     page::frame(
         "gimbal lab",
-        "Schedulers side by side on simulated SSDs, in virtual time, and what their papers say of them held against it. The same \
-         experiments and seeds give the same numbers on every machine.",
-        STYLE,
+        "Schedulers side by side on simulated SSDs, in virtual time, compared with what their papers claim. The same experiments and \
+         seeds give the same numbers on every machine.",
+        &format!("{STYLE}{}", claims::STYLE),
         &body,
     )
 }
 
 fn contents(chapters: &[Chapter]) -> String {
-    let mut html =
-        String::from("<ul><li><a href=\"#claims\">What the papers claim, and what we ask</a></li>");
+    let mut html = String::from(
+        "<ul><li><a href=\"#claims\">What the papers claim, what we ask, and the results</a></li>",
+    );
     for chapter in chapters {
         let experiment = &chapter.findings.experiment;
         let (name, title) = (escape(&experiment.name), escape(&experiment.title));
         _ = write!(html, "<li><a href=\"#{name}\">{name}: {title}</a></li>");
     }
     html + "</ul>"
-}
-
-fn claims(rows: &[Row]) -> String {
-    let mut html = String::from(
-        "<h2 id=\"claims\">What the papers claim, what we ask beyond them, and what was found</h2>",
-    );
-    if rows.is_empty() {
-        return html + "<p>These experiments have no claims.</p>";
-    }
-    _ = write!(
-        html,
-        "<p>{}. Ours is the median over the seeds, with the least and the greatest. A row holds if the \
-         direction is the paper's and the size is within a factor of two of it; it is weaker or stronger if only the direction \
-         is. Where no paper has a number the row has a goal of ours, which is met or missed.</p><div class=\"wide\"><table class=\"claims\"><tr><th>claim</th><th class=\"text\">what</th><th class=\"text\">SSD</th>\
-         <th class=\"text\">under</th><th>asked</th><th>ours</th><th class=\"text\">verdict</th><th class=\"text\">why</th></tr>",
-        holding(rows)
-    );
-    for row in rows {
-        let number = |value: f64| format!("{value:.2} {}", row.unit);
-        let ours = row.ours.map_or("–".into(), |ours| {
-            let spread = format!("{:.2} … {:.2}", ours.least, ours.greatest);
-            format!("{}<br><span class=\"spread\">{spread}</span>", number(ours.median))
-        });
-        _ = write!(
-            html,
-            "<tr><td><a href=\"#{experiment}\">{id}</a></td><td class=\"words\">{what}</td><td class=\"text\">{profile}</td>\
-             <td class=\"text\">{scheduler}</td><td>{asked}<br><span class=\"spread\">{whose}</span></td><td>{ours}</td><td class=\"text {verdict}\">{verdict}</td>\
-             <td class=\"words\">{why}</td></tr>",
-            experiment = escape(&row.experiment),
-            id = escape(&row.id),
-            what = escape(&row.what),
-            profile = escape(&row.profile),
-            scheduler = escape(&row.scheduler),
-            asked = number(row.asked.number()),
-            whose = row.asked.whose(),
-            verdict = row.verdict.name(),
-            why = escape(row.why.as_deref().unwrap_or_default()),
-        );
-    }
-    html + "</table></div>"
 }
 
 fn section(chapter: &Chapter) -> String {

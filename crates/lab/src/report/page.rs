@@ -1,4 +1,4 @@
-//! What all our HTML pages are framed in: one file that needs nothing beside it, light or dark as its reader likes, also on a phone.
+//! The frame of all our HTML pages: one file that needs no other, light or dark as the reader's system, readable on a phone.
 
 /// The page's look. Drawings keep their white paper.
 const STYLE: &str = "

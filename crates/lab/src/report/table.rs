@@ -4,7 +4,7 @@ use crate::findings::{Findings, Spread};
 use crate::measure::{DirectionFigures, Quantiles};
 use crate::record::{GroupRecord, Record};
 
-/// What stands over the columns. Latencies are seen from the network where nothing else is said.
+/// The names of the columns. Latencies are seen from the network unless the name says otherwise.
 pub const HEADER: [&str; 11] = [
     "scheduler",
     "group",

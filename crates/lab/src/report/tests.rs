@@ -64,21 +64,53 @@ fn every_claim_and_every_figure_is_on_the_page() {
         for row in chapter.findings.rows() {
             rows += 1;
             let (id, what) = (escape(&row.id), escape(&row.what));
-            let cells = format!(
-                "{id}</a></td><td class=\"words\">{what}</td><td class=\"text\">{}</td>",
-                row.profile
-            );
+            assert!(page.contains(&format!("{id}</a>{what}</th>")), "{} is missing", row.id);
+            let cells = format!("<td>{}</td><td class=\"text\">{}</td>", row.profile, row.scheduler);
             assert!(page.contains(&cells), "{} on {} is missing", row.id, row.profile);
         }
     }
     assert!(rows > 0, "the built-in experiments claim something");
-    assert_eq!(page.matches("class=\"words\"").count(), 2 * rows, "a row for each claim and no more");
+    assert_eq!(page.matches("class=\"ours\"").count(), rows, "a line for each row and no more");
 }
 
 #[test]
 fn claims_come_first() {
     let page = html(&built_in());
     assert!(page.find("class=\"claims\"") < page.find("<section"), "the claims come after an experiment");
+}
+
+#[test]
+fn the_count_of_verdicts_for_each_scheduler_comes_before_the_rows() {
+    let page = html(&built_in());
+    let (tally, rows) = (page.find("class=\"tally\""), page.find("class=\"claims\""));
+    assert!(tally.is_some() && tally < rows, "{tally:?} is not before {rows:?}");
+}
+
+#[test]
+fn a_cause_is_said_once_however_many_rows_it_explains() {
+    let two = HOSTILE.replace(
+        "schedulers = [\"none\", \"gimbal-fair\"]",
+        "schedulers = [\"none\", \"gimbal\", \"gimbal-fair\"]",
+    );
+    let chapters = chapters(&[&two]);
+    let explained = chapters[0].findings.rows().iter().filter(|row| row.why.is_some()).count();
+    assert!(explained > 1, "{explained} rows need the cause");
+    assert_eq!(html(&chapters).matches("because &lt;i&gt;").count(), 1);
+}
+
+#[test]
+fn words_are_wrapped_and_nothing_is_scrolled_sideways_but_the_numbers() {
+    let page = html(&chapters(&[HOSTILE]));
+    assert!(
+        page.contains(".claims .claim th { text-align: left; white-space: normal;"),
+        "the claims are wrapped"
+    );
+    assert!(!page.contains("min-width"), "nothing is wider than the window");
+    assert_eq!(
+        page.matches("overflow-x").count(),
+        1,
+        "only tables of numbers scroll, in windows narrower than they"
+    );
 }
 
 #[test]
