@@ -32,7 +32,7 @@ unset CARGO_TARGET_DIR
 
 for target in "${targets[@]}"; do
 	[ -e "fuzz/fuzz_targets/$target.rs" ] || {
-		echo "fuzz.sh: there is no target $target; there are: $(cd fuzz/fuzz_targets && echo *.rs)" >&2
+		echo "fuzz.sh: there is no target $target; the targets are: $(cd fuzz/fuzz_targets && echo *.rs)" >&2
 		exit 2
 	}
 	cargo +nightly fuzz build -s "${sanitizer[$target]:-none}" "$target"

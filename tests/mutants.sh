@@ -3,7 +3,7 @@
 #
 #   tests/mutants.sh CRATE [SHARD]      SHARD as 0/25: of every 25 mutants the first; without one, all of them (hours)
 #
-# Works on a copy beside this tree, made from what is committed. Needs `cargo install cargo-mutants`.
+# Works on a copy next to this tree, made from the last commit. Needs `cargo install cargo-mutants`.
 set -eu
 
 crate=${1:?usage: tests/mutants.sh CRATE [SHARD]}

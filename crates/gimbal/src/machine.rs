@@ -12,13 +12,13 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch. Nothing on a system that does not tell.
+    /// Begins to watch. `None` on a system that does not report it.
     pub(crate) fn start() -> Option<Watch> {
         let (machine, own) = used().ok()?;
         Some(Watch { began: Instant::now(), machine, own })
     }
 
-    /// The part of all processors' time since then that other processes had, or other guests of the hypervisor.
+    /// The part of all processors' time since then that other processes, or other guests of the hypervisor, used.
     pub(crate) fn others(&self) -> Option<f64> {
         let (machine, own) = used().ok()?;
         let processors = KernelStats::current().ok()?.cpu_time.len();

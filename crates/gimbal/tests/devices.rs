@@ -214,7 +214,7 @@ fn sparse_files_that_fit_only_one_at_a_time_get_a_warning() {
     let shortage = "not allocated yet, with other devices on its file system";
     assert!(alone.iter().all(|said| !said.contains("not allocated yet")), "one fits: {alone:?}");
     assert_eq!(together.matches(shortage).count(), 2, "{together}");
-    expect(&together, "a target cannot start so here");
+    expect(&together, "a target cannot start with this here");
     expect(&refusal, shortage);
     expect(&refusal, "(overcommit = \"refuse\")");
 }

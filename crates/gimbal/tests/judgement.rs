@@ -148,11 +148,11 @@ fn a_problem_of_a_flag_names_the_flag() {
             &["--device", "null", "--nqn", "example"],
             "gimbal: --nqn: \"example\" is not an NVMe qualified name",
         ),
-        (&["--device", "null", "--log", "a=loud"], "gimbal: --log: \"a=loud\" is no log filter: "),
+        (&["--device", "null", "--log", "a=loud"], "gimbal: --log: \"a=loud\" is not a log filter: "),
         (&["--device", "null", "--spin", "1s"], "gimbal: --spin: is longer than 10ms"),
         (
             &["--device", "null", "--scheduler", "reflex"],
-            "gimbal: --calibration: reflex goes by what was measured of the device; give --calibration FILE",
+            "gimbal: --calibration: reflex needs a calibration of the device; give --calibration FILE",
         ),
         (&["--device", "emulated:nothing"], "gimbal: --device: "),
         (&["--device", "emulated", "--speed", "1000"], "gimbal: --speed: 1000 is more than 100"),

@@ -139,7 +139,7 @@ fn a_reload_takes_a_good_file_and_says_what_is_wrong_with_a_bad_one() {
     await_reload(&target, &mut verifier, 1, REFUSED);
     let (log, text) = (target.log(), std::fs::read_to_string(scratch.file("target.toml")).expect("readable"));
     for (wrong, error) in
-        [("weight = 0", "tenant[0].weight: "), ("limits = 3", "tenant[0].limits: nothing is called so here")]
+        [("weight = 0", "tenant[0].weight: "), ("limits = 3", "tenant[0].limits: unknown field")]
     {
         let number = 1 + text.lines().position(|line| line == wrong).expect("just added");
         let error = format!("target.toml:{number}: {error}");

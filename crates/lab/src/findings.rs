@@ -33,7 +33,7 @@ pub fn run(
 }
 
 impl Findings {
-    /// What came of the runs of `plan`, in their order.
+    /// The results of the runs of `plan`, in their order.
     pub fn new(experiment: Experiment, plan: &Plan, measured: &[Measured]) -> Findings {
         let results = measured.iter().enumerate();
         let records = results

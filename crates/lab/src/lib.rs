@@ -1,4 +1,4 @@
-//! The lab: every scheduler on the same simulated SSDs and workloads, and what the papers claim held against it.
+//! The lab: every scheduler on the same simulated SSDs and workloads, compared with what the papers claim.
 //!
 //! ```text
 //!  experiment.toml ─► Experiment ─► Plan: worlds ─► runner (all cores) ─► Findings: one Record per run
@@ -9,9 +9,9 @@
 //! Everything runs in virtual time. The same experiment and seeds give the same records, byte by byte (`tests/repeatable.rs`), also on
 //! one core, in debug and in release builds (`tests/reproducible.sh` of the workspace).
 //!
-//! Reading order: [`experiment`] (what is run), [`plan`] (the worlds that takes), [`runner`], [`measure`] (what is made of a
-//! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (what is drawn of it),
-//! [`report`] (all of it on a page).
+//! Reading order: [`experiment`] (what is run), [`plan`] (the worlds it needs), [`runner`], [`measure`] (what is kept of a
+//! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (the drawings),
+//! [`report`] (everything on one page).
 
 pub mod calibrate;
 pub mod claims;

@@ -1,4 +1,4 @@
-//! Findings that nobody measured: small, of the right shape, the same every time. For tests of what is made of findings.
+//! Made-up findings: small, of the right shape, the same every time. For tests of figures and reports.
 
 use crate::experiment::{Experiment, Group};
 use crate::findings::Findings;
@@ -83,7 +83,7 @@ fn group(of: &Group, size: f64) -> GroupRecord {
     }
 }
 
-/// Only schedulers that measure the SSD show themselves.
+/// Only schedulers that measure the SSD show their state.
 fn time_series(scheduler: Scheduler, size: f64) -> Vec<SchedulerPoint> {
     let points = if scheduler == Scheduler::None { 0 } else { 10 };
     let point = |n: u32| SchedulerPoint {

@@ -15,7 +15,7 @@ pub struct Measured {
     pub views: Vec<(Instant, SsdView)>,
     /// IOs that came back, warm-up included.
     pub ios: u64,
-    /// A hash of every decision and completion; none if the run cannot be had again.
+    /// A hash of every decision and completion; none if the run cannot be repeated.
     pub fingerprint: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ pub struct GroupMeasured {
     pub write: Option<DirectionFigures>,
     /// All its tenants together, interval by interval.
     pub series: Vec<Point>,
-    /// What its tenants' hosts made of each period; empty without PARDA.
+    /// The windows of its tenants' hosts after each period; empty without PARDA.
     pub windows: Vec<WindowMeasured>,
 }
 
@@ -123,7 +123,7 @@ impl GroupMeasured {
     }
 }
 
-/// The mean over hosts, which all have the same periods, but for those that PARDA does not hold.
+/// The mean over hosts, which all have the same periods, except those that PARDA does not limit.
 fn windows(hosts: &[&Windows]) -> Vec<WindowMeasured> {
     let held: Vec<_> = hosts.iter().filter(|host| !host.points.is_empty()).collect();
     let periods = held.iter().map(|host| host.points.len()).min().unwrap_or(0);
@@ -145,7 +145,7 @@ impl DirectionFigures {
         }
         let merged = |reading: fn(&Latencies) -> &Histogram<u64>| {
             let mut latencies = directions.clone().map(|direction| reading(&direction.latency));
-            let mut sum = latencies.next().expect("somebody's IOs came back").clone();
+            let mut sum = latencies.next().expect("some IOs came back").clone();
             latencies.for_each(|other| sum.add(other).expect("a histogram that resizes takes any value"));
             Quantiles::of(&sum)
         };
@@ -166,7 +166,7 @@ impl Quantiles {
         Quantiles::new(histogram.mean(), |quantile| histogram.value_at_quantile(quantile) as f64)
     }
 
-    /// From a mean, and what so great a part of the values (0 to 1) does not exceed, in nanoseconds.
+    /// From a mean and a function that gives a quantile (0 to 1), in nanoseconds.
     pub fn new(mean: f64, at: impl Fn(f64) -> f64) -> Quantiles {
         let micros = |quantile: f64| at(quantile) / 1e3;
         Quantiles {

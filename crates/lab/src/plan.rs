@@ -10,19 +10,19 @@ use sim::{Arrival, ClientChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
 use std::collections::HashMap;
 
-/// Workers of one kind that find what the device gives that kind at most.
+/// Workers of one kind that measure the most that the device gives that kind.
 const SATURATING_WORKERS: usize = 16;
 /// What an open workload is replaced by when its maximum is looked for.
 const SATURATING_DEPTH: u32 = 32;
 
-/// One world to run, and what for.
+/// One world to run, and its purpose.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The world.
     pub world: World,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// The world's tenants belong to groups: so many to the first, so many to the next.
+    /// The number of the world's tenants in each group, in order.
     pub counts: Vec<u32>,
     /// For the progress: `g7a: clean, gimbal`.
     pub label: String,
@@ -42,9 +42,9 @@ pub enum Purpose {
         /// Which seed.
         seed: usize,
     },
-    /// Many workers of one kind and nobody else.
+    /// Many workers of one kind, alone.
     Maximum,
-    /// One worker and nobody else.
+    /// One worker, alone.
     One,
 }
 
@@ -103,13 +103,13 @@ impl Plan {
 struct Planner<'e> {
     experiment: &'e Experiment,
     runs: Vec<Run>,
-    /// By what decides the outcome, written out.
+    /// The key: everything that decides the result, as text.
     known: HashMap<String, Alone>,
 }
 
 impl Planner<'_> {
     fn alone(&mut self, profile: &Profile, condition: Condition, workload: &Workload) -> Alone {
-        // Nobody's own limits: the device's.
+        // Without tenants' limits: the device's own.
         let one = Workload { rate_max: None, ..workload.clone() };
         let key = format!("{} {condition:?} {one:?}", profile.name);
         if let Some(known) = self.known.get(&key) {

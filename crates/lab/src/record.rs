@@ -27,7 +27,7 @@ pub struct Record {
     pub seed: u64,
     /// All tenants together, 10^6 bytes per second.
     pub mb_per_s: f64,
-    /// Sum of f-Util over the tenants divided by their number: the part of the device's time that did somebody's work.
+    /// Sum of f-Util over the tenants divided by their number: the part of the device's time that did useful work.
     pub utilisation: f64,
     /// In the order of the case.
     pub groups: Vec<GroupRecord>,

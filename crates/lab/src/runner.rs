@@ -1,7 +1,7 @@
-//! Runs worlds on all cores and keeps of each what is wanted of it.
+//! Runs worlds on all cores and keeps what is needed of each.
 //!
-//! Threads take the next world from a common counter; results stand in the order of the worlds, whoever was first. Conditioned
-//! SSDs are shared: making a fragmented one takes longer than many a run.
+//! Threads take the next world from a shared counter; the results are in the order of the worlds. Conditioned
+//! SSDs are shared: making a fragmented one takes longer than many runs.
 
 use crate::measure::Measured;
 use crate::plan::Run;
@@ -36,7 +36,7 @@ pub struct Progress<'a> {
     pub label: &'a str,
 }
 
-/// SSDs conditioned so far, for as long as the lab works.
+/// SSDs conditioned so far, kept as long as the lab runs.
 #[derive(Default)]
 pub struct Images {
     made: Mutex<HashMap<ImageKey, Arc<OnceLock<Image>>>>,

@@ -16,13 +16,13 @@ use units::{Bytes, Nanos};
 
 /// How many tenants, if nobody says otherwise.
 pub const TENANTS: [u32; 4] = [16, 64, 256, 1024];
-/// Of the tenants, one in so many reads much at a time.
+/// One tenant in this many does large reads.
 const LARGE_AMONG: u32 = 5;
-/// So much of a run is called its warm-up: one part in so many.
+/// The warm-up is one part in this many of a run.
 const WARM_UP: u64 = 10;
 const SEED: u64 = 1;
 
-/// A world of so many tenants on a clean SSD: four in five read 4 KiB with 32 outstanding, the others 128 KiB with 4.
+/// A world of this many tenants on a clean SSD: four in five read 4 KiB with 32 outstanding, the others 128 KiB with 4.
 pub fn world(profile: &Profile, setup: &Setup, tenants: u32, span: Nanos) -> World {
     let small = Workload::closed(32, Bytes::kib(4), 100, Pattern::Random);
     let large = Workload::closed(4, Bytes::kib(128), 100, Pattern::Random);
@@ -58,14 +58,14 @@ pub struct Pace {
 /// What a run took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Took {
-    /// By the clock on the wall.
+    /// By the wall clock.
     pub wall: f64,
     /// Of a processor: less, if others were given it meanwhile.
     pub processor: f64,
 }
 
 impl Pace {
-    /// IOs per second by the clock on the wall.
+    /// IOs per second by the wall clock.
     ///
     /// # Panics
     /// If it was never run.

@@ -1,4 +1,4 @@
-//! Schedulers by name: what stands before the SSD in a run, and what holds the clients back, made for the SSD at hand.
+//! Schedulers by name: the scheduler before the SSD in a run, and the client's half if there is one, set up for an SSD.
 
 use sched::{Calibration, DeviceConstants, GimbalConfig, GimbalFairConfig, LevelConfig};
 use sim::LatencyScope;
@@ -36,7 +36,7 @@ pub struct Setup {
     pub clients: ClientChoice,
 }
 
-/// A scheduler needs a calibration that there is none of.
+/// A scheduler needs a calibration that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} was not calibrated for {profile}; the lab has its calibrations for {}", .scheduler.name(), calibrated(*.scheduler))]
 pub struct NotCalibrated {
@@ -67,7 +67,7 @@ fn unknown(name: &str) -> String {
         return format!("the scheduler {name} is called {new} now: write {new}");
     }
     let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
-    format!("there is no scheduler {name}; there are {}", known.join(", "))
+    format!("there is no scheduler {name}; the schedulers are {}", known.join(", "))
 }
 
 /// The fixed threshold of [`Scheduler::GimbalFixed`] (Gimbal, figure 17).
@@ -95,7 +95,7 @@ impl Scheduler {
         Scheduler::Level,
     ];
 
-    /// As experiments, results and `gimbal serve` call it.
+    /// Its name in experiments, results and `gimbal serve`.
     pub fn name(self) -> &'static str {
         match self {
             Scheduler::None => "none",
@@ -118,7 +118,7 @@ impl Scheduler {
         known.ok_or_else(|| UnknownScheduler { name: name.to_owned() })
     }
 
-    /// Whether it is one of those that a paper's claims about Gimbal are judged by.
+    /// Whether a paper's claims about Gimbal are judged under it.
     pub fn is_gimbal(self) -> bool {
         matches!(self, Scheduler::Gimbal | Scheduler::GimbalFair | Scheduler::Level)
     }
@@ -126,7 +126,7 @@ impl Scheduler {
     /// The scheduler for an SSD of this profile, with the calibration that comes with the lab.
     ///
     /// # Errors
-    /// It needs one, and there is none for this profile.
+    /// It needs a calibration, and there is none for this profile.
     pub fn setup(self, profile: &Profile) -> Result<Setup, NotCalibrated> {
         let known = CALIBRATIONS.iter().find(|(name, _)| *name == profile.name);
         let calibration = known.map(|(name, text)| {
@@ -135,7 +135,7 @@ impl Scheduler {
         self.setup_with(profile, &calibration.unwrap_or_default())
     }
 
-    /// The same with a calibration of one's own.
+    /// The same with your own calibration.
     ///
     /// # Errors
     /// It needs one, and `calibration` has none for it.
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(Scheduler::named(new).map(Scheduler::name), Ok(new));
         }
         let said = Scheduler::named("fifo").expect_err("there is none").to_string();
-        assert!(said.starts_with("there is no scheduler fifo; there are none, reflex"), "{said}");
+        assert!(said.starts_with("there is no scheduler fifo; the schedulers are none, reflex"), "{said}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use units::{Bytes, Nanos};
 /// One shape of traffic.
 struct Shape {
     connections: usize,
-    /// Messages that one connection has under way.
+    /// Messages that one connection has in flight.
     depth: usize,
     message: usize,
     /// Messages in all.
@@ -171,7 +171,7 @@ fn echo(
     Ok(())
 }
 
-/// Keeps `depth` messages under way on each connection.
+/// Keeps `depth` messages in flight on each connection.
 fn ask(
     backend: Backend,
     options: &Options,

@@ -1,7 +1,7 @@
 //! Owned, page-aligned memory that moves between sockets, disks and threads without being copied.
 //!
-//! A buffer is lent out by a [`BufferPool`](crate::BufferPool) and finds its way home by itself when dropped, from whatever
-//! thread; `BufferPool::give` is the short cut on the pool's own thread.
+//! A buffer is lent by a [`BufferPool`](crate::BufferPool) and returns to it when dropped, on any
+//! thread; `BufferPool::give` is the quick way on the pool's own thread.
 //!
 //! Holds: the whole length is initialised memory at any time, so that it is a plain `[u8]` in safe code.
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Memory {
     start: NonNull<u8>,
     size_log2: u32,
-    /// Gone with the memory: whoever remembers the memory by its address can tell that it is another's now.
+    /// Dropped with the memory: code that remembers the memory by its address can tell that it has another owner now.
     life: Arc<()>,
     was_used: AtomicBool,
 }
@@ -74,7 +74,7 @@ unsafe impl Sync for Memory {}
 
 /// Bytes for one IO, aligned to [`IoBuffer::ALIGNMENT`].
 ///
-/// Its contents when taken from a pool are zeros or whatever its last user left: fill what you hand out.
+/// Its contents when taken from a pool are zeros or the bytes of its last user: fill what you hand out.
 pub struct IoBuffer {
     /// Present until dropped.
     memory: Option<Memory>,
@@ -128,7 +128,7 @@ impl IoBuffer {
 impl Deref for IoBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the allocation holds `length` initialised bytes and nobody writes to them while `self` is borrowed: the
+        // SAFETY: the allocation holds `length` initialised bytes and nothing writes to them while `self` is borrowed: the
         // kernel gets the address only of buffers that were moved into the reactor.
         unsafe { slice::from_raw_parts(self.start(), self.length) }
     }

@@ -13,19 +13,19 @@ use std::ops::Range;
 pub enum DiskAccess {
     /// As a file.
     File,
-    /// A block device with polled queues, opened with `O_DIRECT`: reads and writes are asked after instead of waited for. A thread that
+    /// A block device with polled queues, opened with `O_DIRECT`: reads and writes are polled for completion. A thread that
     /// has some in flight does not sleep.
     Polled,
     /// By NVMe commands to the generic character device of a namespace (`/dev/ng0n1`). Offsets and lengths are multiples of its blocks.
     Nvme {
-        /// What is known of it.
+        /// Its description.
         namespace: NvmeNamespace,
         /// Whether reads and writes are polled for, as for `Polled`.
         is_polled: bool,
     },
 }
 
-/// One operation on a file or block device. Offsets and lengths are bytes; whoever opened the file with `O_DIRECT` keeps them
+/// One operation on a file or block device. Offsets and lengths are bytes; the caller who opened the file with `O_DIRECT` keeps them
 /// multiples of the logical block size.
 #[derive(Debug)]
 pub enum DiskOp {
@@ -98,7 +98,7 @@ impl DiskOp {
         }
     }
 
-    /// Whether the file's offset type can express the extent; beyond it an offset would mean something else to the kernel
+    /// Whether the file's offset type can hold the extent; a larger offset would mean something else to the kernel
     /// (-1 is the current position).
     pub(crate) fn is_addressable(&self) -> bool {
         let (offset, length) = self.extent();
@@ -117,7 +117,7 @@ impl DiskOp {
     }
 }
 
-/// What the kernel is to do next for a transfer.
+/// The next step of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Read { to: *mut u8, length: usize, offset: u64 },

@@ -31,7 +31,7 @@ pub(crate) trait Driver {
     /// Hands everything over to the kernel and collects what has happened, without waiting.
     fn poll(&mut self, events: &mut Events) -> io::Result<()>;
 
-    /// Whether `poll` may find something: cheap, for a spin loop. A false yes is allowed.
+    /// Whether `poll` may find something: cheap, for busy polling. A false yes is allowed.
     fn may_have_events(&mut self) -> bool;
 
     /// Hands everything over, sleeps until something may have happened or the deadline, and collects. It may come back early with

@@ -1,4 +1,4 @@
-//! What tests need that let loom run threads in every order: the bell that ends a sleep, and the bound of the search.
+//! For tests in which loom runs threads in every order: the event that ends a sleep, and the bound of the search.
 
 use loom::sync::{Condvar, Mutex};
 
@@ -15,7 +15,7 @@ impl Bell {
         self.changed.notify_one();
     }
 
-    /// Sleeps until it is rung. Nobody rings any more: loom says so.
+    /// Sleeps until it is rung. If nothing can ring it any more, loom reports it.
     pub(crate) fn wait(&self) {
         let mut rung = self.rung.lock().expect("nobody panics");
         while !*rung {
@@ -30,7 +30,7 @@ impl Bell {
 }
 
 /// Runs `world` in every order of its threads' steps in which a thread that could go on has to give way to another at most
-/// `preemptions` times, or as often as `LOOM_MAX_PREEMPTIONS` says. Bugs of this kind need few such moments; without a bound,
+/// `preemptions` times, or as often as `LOOM_MAX_PREEMPTIONS` says. Such bugs need few such moments; without a bound,
 /// locks make it hours.
 pub(crate) fn explore(preemptions: usize, world: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

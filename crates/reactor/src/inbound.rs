@@ -1,8 +1,8 @@
 //! Holding back what a paused socket received.
 //!
 //! Pausing cannot undo what the kernel has put into buffers already. So the bytes that come in after `pause` are held here,
-//! copied out of the receive pool lest a paused socket starve the others, until `resume`. It is at most what the receive
-//! pool held at the time.
+//! copied out of the receive pool so that a paused socket does not take the buffers of the others, until `resume`. It is at most what the
+//! receive pool held at the time.
 //!
 //! Holds: between `pause` and `resume` no inbound event of the socket is in the queue; afterwards all are, in order
 //!        (`a_paused_socket_says_nothing_and_loses_nothing`).

@@ -1,7 +1,7 @@
-//! NVMe commands past the kernel's block layer: what is asked of a namespace of `/dev/ngXnY`, and what it answers.
+//! NVMe commands that bypass the kernel's block layer: requests to a namespace of `/dev/ngXnY`, and its answers.
 //!
-//! Linux takes a command through io_uring as it is (`NVME_URING_CMD_IO`), and gives the device's own status back. Who uses this does
-//! without the block layer's merging, splitting and scheduling, so long operations are cut here.
+//! Linux takes a command through io_uring as it is (`NVME_URING_CMD_IO`), and gives the device's own status back. There is no
+//! merging, splitting and scheduling by the block layer, so long operations are split here.
 //!
 //! Elsewhere: the ring that such commands need is `ring::device`; what an Identify says is for whoever asks for it.
 
@@ -35,12 +35,12 @@ const DEALLOCATE: u32 = 1 << 2;
 const BLOCKS_MAX: u64 = 1 << 16;
 /// Blocks of one range of a Dataset Management: the most is 2³² − 1.
 const RANGE_BLOCKS_MAX: u64 = 1 << 31;
-/// What one command moves, as the driver takes no more than 127 pages that do not lie side by side.
+/// The most that one command moves: the driver takes at most 127 pages that are not adjacent.
 const DATA_MAX: u64 = 256 << 10;
 /// How many zeros are kept for a namespace that has no Write Zeroes.
 pub(crate) const ZEROES_KEPT: u64 = 128 << 10;
 
-/// What there is to know of a namespace in order to read and write it.
+/// What must be known of a namespace to read and write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeNamespace {
     /// Its identifier.
@@ -56,8 +56,8 @@ pub struct NvmeNamespace {
 }
 
 impl NvmeNamespace {
-    /// How operations are cut. The controller's limit is not for commands without data; Linux keeps to it for Write Zeroes all the same,
-    /// and so does this.
+    /// How operations are split. The controller's limit is not for commands without data; Linux applies it to Write Zeroes anyway,
+    /// and so do we.
     pub(crate) fn pieces(&self) -> Pieces {
         let blocks = |count: u64| count << self.block_size_log2;
         let limit = self.transfer_max.map_or(u64::MAX, Bytes::get).max(blocks(1));
@@ -120,7 +120,7 @@ impl NvmeNamespace {
     }
 }
 
-/// A command as Linux takes it: `struct nvme_uring_cmd`, which is `struct nvme_passthru_cmd` but for its last field.
+/// A command as Linux takes it: `struct nvme_uring_cmd`, which is `struct nvme_passthru_cmd` except for its last field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NvmeCommand {

@@ -1,24 +1,24 @@
-//! Whether to look again for a moment before going to sleep.
+//! Whether to busy-poll for a moment before going to sleep.
 //!
 //! A sleep and a wake-up cost several microseconds of processor time, and more of latency. While events come faster than that,
-//! looking again is quicker and costs no more; when they come rarely it only burns the processor. Two things decide:
+//! busy polling is quicker and costs no more; when they come rarely it only wastes processor time. Two things decide:
 //!
-//! - The last gap between events predicts the next one: only if it was within the budget, the reactor spins, for at most the
-//!   budget. An idle reactor therefore spins at most once and then uses no processor at all.
-//! - A spin that finds nothing is held against the next ones: after the first the reactor sleeps once without looking, then
-//!   twice, four times and so on. So where spinning cannot pay, as when whoever is to answer waits for this very processor, it
-//!   soon costs nothing; and where it does, one success brings it back.
+//! - The last gap between events predicts the next one: only if it was within the budget, the reactor polls, for at most the
+//!   budget. An idle reactor therefore polls at most once and then uses no processor time.
+//! - Polling that finds nothing makes the next polling rarer: after the first time the reactor sleeps once without polling, then
+//!   twice, four times and so on. So polling that cannot help (the other side may need this very processor to answer)
+//!   soon costs nothing; and where it helps, one success brings it back.
 //!
-//! A deadline is known, so nothing need be guessed: a near one is looked for all the way, before a far one the reactor wakes up
-//! early and looks for the rest. A thread on a virtual machine wakes up some 20 to 40 µs late; this way a deadline is met. It costs at most
-//! a budget's worth of processor for each deadline.
+//! A deadline is known, so nothing has to be guessed: the reactor polls until a near deadline; before a far one it wakes up
+//! early and polls for the rest. A thread on a virtual machine wakes up 20 to 40 µs late; this way a deadline is met. It costs at most
+//! the budget in processor time for each deadline.
 //!
-//! Holds: `an_idle_reactor_spins_once_and_then_sleeps`, `spins_in_vain_become_rare_and_one_success_forgives_them`,
-//!        `a_near_deadline_is_looked_for_and_a_far_one_slept_for`, `a_reactor_that_may_not_spin_never_does`.
+//! Holds: `an_idle_reactor_polls_once_and_then_sleeps`, `polling_in_vain_becomes_rare_and_one_success_brings_it_back`,
+//!        `a_near_deadline_is_polled_for_and_a_far_one_slept_for`, `a_reactor_that_may_not_poll_never_does`.
 
 use units::{Instant, Nanos};
 
-/// log2 of the most sleeps in a row after spins in vain.
+/// log2 of the most sleeps in a row after polling in vain.
 const RESTS_LOG2_MAX: u32 = 10;
 
 /// The decision and what it needs to remember.
@@ -26,9 +26,9 @@ const RESTS_LOG2_MAX: u32 = 10;
 pub(crate) struct Pacing {
     budget: Nanos,
     last_gap: Nanos,
-    /// Spins in vain since the last success.
+    /// Times of polling in vain since the last success.
     failures: u32,
-    /// Waits to sleep through before the next spin.
+    /// Waits to sleep through before polling again.
     rests: u32,
 }
 
@@ -37,7 +37,7 @@ impl Pacing {
         Pacing { budget, last_gap: Nanos(u64::MAX), failures: 0, rests: 0 }
     }
 
-    /// Whether spinning is ever wanted; if not, no clock need be read.
+    /// Whether polling is ever allowed; if not, no clock has to be read.
     pub(crate) fn is_on(&self) -> bool {
         self.budget > Nanos::ZERO
     }
@@ -53,7 +53,7 @@ impl Pacing {
         Instant(deadline.0.saturating_sub(self.budget.get()))
     }
 
-    /// When to stop looking for an event and sleep; `None` to sleep at once.
+    /// When to stop polling and sleep; `None` to sleep at once.
     pub(crate) fn spin_until(&mut self, now: Instant) -> Option<Instant> {
         if !self.is_on() || self.last_gap > self.budget {
             return None;
@@ -65,7 +65,7 @@ impl Pacing {
         Some(now + self.budget)
     }
 
-    /// Learns whether a spin for the whole budget, or until it was cut short by an event, found one.
+    /// Learns whether polling for the whole budget, or until an event ended it, found one.
     pub(crate) fn on_spin(&mut self, found: bool) {
         if found {
             self.failures = 0;
@@ -75,7 +75,7 @@ impl Pacing {
         }
     }
 
-    /// Learns how long it took from the start of a wait to its end. A near deadline that passes says nothing of the gap between events.
+    /// Learns the time from the start of a wait to its end. A near deadline that passes says nothing about the gap between events.
     pub(crate) fn on_gap(&mut self, gap: Nanos) {
         self.last_gap = gap;
     }
@@ -88,7 +88,7 @@ mod tests {
     const NOW: Instant = Instant(1_000_000);
 
     #[test]
-    fn an_idle_reactor_spins_once_and_then_sleeps() {
+    fn an_idle_reactor_polls_once_and_then_sleeps() {
         let mut pacing = Pacing::new(Nanos::micros(20));
         assert_eq!(pacing.spin_until(NOW), None, "nothing is known yet");
         pacing.on_gap(Nanos::micros(5));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_deadline_is_looked_for_and_a_far_one_slept_for() {
+    fn a_near_deadline_is_polled_for_and_a_far_one_slept_for() {
         let pacing = Pacing::new(Nanos::micros(20));
         assert!(pacing.is_near(NOW, NOW) && pacing.is_near(NOW, NOW + Nanos::micros(40)));
         assert!(!pacing.is_near(NOW, NOW + Nanos::micros(41)));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reactor_that_may_not_spin_never_does() {
+    fn a_reactor_that_may_not_poll_never_does() {
         let mut off = Pacing::new(Nanos::ZERO);
         for gap in [Nanos::ZERO, Nanos::micros(1), Nanos::secs(1)] {
             off.on_gap(gap);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn spins_in_vain_become_rare_and_one_success_forgives_them() {
+    fn polling_in_vain_becomes_rare_and_one_success_brings_it_back() {
         let mut pacing = Pacing::new(Nanos::micros(20));
         pacing.on_gap(Nanos::micros(5));
         let mut rests_before_spin = |found| {

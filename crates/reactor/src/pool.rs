@@ -37,7 +37,7 @@ impl Home {
     }
 }
 
-/// Buffers in powers of two, at most so many bytes in all.
+/// Buffers in powers of two, with a limit on their total.
 pub struct BufferPool {
     free: [Vec<Memory>; SIZES],
     home: Arc<Home>,

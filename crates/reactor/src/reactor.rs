@@ -10,7 +10,7 @@
 //! What is asked for is handed to the kernel by the next `wait` or `flush`, so that one system call carries all of it. Disk operations
 //! may go earlier: to the threads of the epoll backend at once, to the ring in pieces (`ring::files`).
 //!
-//! Elsewhere: what a backend does is `ring` and `epoll`; when to spin before sleeping is `pacing`.
+//! Elsewhere: the backends are `ring` and `epoll`; when to busy-poll before sleeping is `pacing`.
 
 use crate::disk::Owner;
 use crate::driver::Driver;

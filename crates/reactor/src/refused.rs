@@ -5,7 +5,7 @@
 pub enum Refusal {
     /// The limit is reached: one batch per socket, `Options::disk_depth` disk operations. Ask again after the next
     /// [`Sent`](crate::Event::Sent) of this socket, or the next [`Disk`](crate::Event::Disk).
-    #[error("as many operations are in flight as may be")]
+    #[error("the limit of operations in flight is reached")]
     Busy,
     /// The token is closed, is being detached, is not connected yet, or names something of another kind.
     #[error("the token is not open for this")]

@@ -3,7 +3,7 @@
 use std::io;
 use std::ptr::{self, NonNull};
 
-/// A mapping that nobody else knows of.
+/// A mapping with this value as its only owner.
 pub(crate) struct Region {
     start: NonNull<u8>,
     length: usize,
@@ -36,7 +36,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of this very length, and whoever holds a pointer into it also keeps `self`.
+        // SAFETY: the mapping is ours, of this very length, and every holder of a pointer into it also keeps `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

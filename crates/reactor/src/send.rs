@@ -15,7 +15,7 @@ pub(crate) enum Piece {
         /// Which of its bytes.
         range: Range<usize>,
     },
-    /// So many zeroes, at most as many as `ZEROES` has.
+    /// This many zeroes, at most the length of `ZEROES`.
     Zeroes(usize),
 }
 

@@ -28,7 +28,7 @@ impl Waker {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` is new and belongs to nobody else.
+        // SAFETY: `fd` is new and has no other owner.
         let eventfd = unsafe { File::from_raw_fd(fd) };
         Ok(Waker { shared: Arc::new(Shared { word: WakeWord::new(), eventfd }) })
     }

@@ -17,7 +17,7 @@ on_both_backends!(
     no_message_is_lost_between_threads,
     a_received_buffer_outlives_its_reactor,
     dropping_the_reactor_returns_every_buffer,
-    a_reactor_that_spins_behaves_the_same,
+    a_reactor_that_busy_polls_behaves_the_same,
 );
 
 #[test]
@@ -138,7 +138,7 @@ fn dropping_the_reactor_returns_every_buffer(backend: Backend) {
     }
 }
 
-fn a_reactor_that_spins_behaves_the_same(backend: Backend) {
+fn a_reactor_that_busy_polls_behaves_the_same(backend: Backend) {
     let options = Options { spin: Nanos::micros(50), ..Options::default() };
     let mut side = Side::with_options(backend, &options);
     let (token, mut far) = side.pair();

@@ -7,7 +7,7 @@
 //! ```text
 //!   cargo run --release -p sched --example decision_cost              the table: least and median of several rounds
 //!   cargo run --release -p sched --example decision_cost -- 100000 level unqueued 16
-//!                                            one run of so many IOs, for `valgrind --tool=callgrind` and `perf`
+//!                                            one run of this many IOs, for `valgrind --tool=callgrind` and `perf`
 //! ```
 
 use sched::{

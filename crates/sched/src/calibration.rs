@@ -1,6 +1,6 @@
 //! A calibration as a file: what the schedulers that do not measure by themselves must know of a device.
 //!
-//! Level, ReFlex and FlashFQ go by a model of the device that was fitted beforehand, and PARDA by a latency that suits it. Such a file
+//! Level, ReFlex and FlashFQ use a model of the device that was fitted beforehand, and PARDA a latency that suits it. Such a file
 //! is made by measuring the device, and belongs to it. Every table is optional; a name that no field has is
 //! an error.
 //!
@@ -15,7 +15,7 @@
 //! fragmented_writes = [76_551, 152_757, 305_342, 610_800, 1_229_443, 2_442_285, 4_895_588]
 //!
 //! [reflex]
-//! read_only_read_cost_millitokens = 500   # a 4 KiB read when nobody writes; 1000 when somebody does
+//! read_only_read_cost_millitokens = 500   # a 4 KiB read without writes; 1000 with writes
 //! write_cost_millitokens = 9000           # a 4 KiB write
 //! [[reflex.supply]]                       # by rising latency
 //! latency_p95_us = 500
@@ -86,7 +86,7 @@ pub enum CalibrationError {
     Syntax {
         /// File of the calibration.
         origin: String,
-        /// Line, column and cause, as the parser tells it.
+        /// Line, column and cause, from the parser.
         message: String,
     },
     /// A scheduler cannot run with these constants.

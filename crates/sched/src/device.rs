@@ -35,7 +35,7 @@ impl DeviceConstants {
         rate_min: ByteRate::mib_per_sec(50),
         rate_max: ByteRate::mib_per_sec(4096),
     };
-    /// The largest threshold. A latency beyond it is no device's.
+    /// The largest threshold. No device has a latency beyond it.
     pub const THRESHOLD_MAX: Nanos = Nanos::secs(3600);
     /// The largest rate: beyond what SSDs do by a factor of a hundred. What comes in at it in the 584 years that an
     /// [`Instant`](units::Instant) can tell stays far within the token buckets' 128 bits.

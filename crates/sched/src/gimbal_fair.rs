@@ -1,4 +1,4 @@
-//! `gimbal-fair`: Gimbal as published, but for five repairs. The default until `level` is.
+//! `gimbal-fair`: Gimbal as published, with five repairs. The default until `level` is.
 //!
 //! Measured on the model of a clean DCT983 (set B): two readers of 16 KiB, one of 128 KiB and a sequential writer of 128 KiB, all
 //! with deep queues; f-Util (1 is an equal share of what the device can do for that load) of small reader, large reader, writer,
@@ -30,7 +30,7 @@ pub struct GimbalFairConfig {
     /// Gimbal's. Two differ from the published ones: the lowest write cost is the device's, which is what a written byte costs
     /// the SSD at its best; and α_D is 1/16, so that one or two slow 4 KiB reads do not look like an overload.
     pub gimbal: GimbalConfig,
-    /// Slots to share out, in multiples of those of the device. Four: random reads beside writes need more in flight to
+    /// Slots to share out, in multiples of those of the device. Four: random reads that share with writes need more in flight to
     /// keep the flash busy, and at 1 a third of the bandwidth is left unused.
     pub slots_factor: u32,
     /// How much more service than the least-served tenant with backlog a tenant may have had and still be in the round. 1 MiB is
@@ -84,7 +84,7 @@ impl GimbalFair {
 pub struct FairRules {
     slots: SlotRules,
     lag: ServiceLag,
-    /// The last instant at which an empty bucket held somebody back.
+    /// The last instant at which an empty bucket delayed a tenant.
     paced_at: Option<Instant>,
 }
 

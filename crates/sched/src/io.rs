@@ -1,4 +1,4 @@
-//! An IO as the scheduler sees it: who, what kind, how large. Never its address or its contents.
+//! An IO as the scheduler sees it: tenant, kind and size. Never its address or its contents.
 
 use units::{Bytes, Nanos, TenantId};
 
@@ -44,7 +44,7 @@ impl Priority {
     }
 }
 
-/// The scheduler's own note on an IO that it submitted: which of its books the IO stands in, so that its end is found
+/// The scheduler's own note on an IO that it submitted: in which of its records the IO is, so that its end is found
 /// without a search. Means nothing to anybody else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark(pub u32);

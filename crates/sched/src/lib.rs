@@ -49,7 +49,7 @@ pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
 pub use view::{Congestion, MonitorView, PacingView, SsdView, TenantView, TimeInFlightView};
 
-/// What the scheduler that once had this name is called now.
+/// The new name of a scheduler that had this name before.
 pub fn renamed(name: &str) -> Option<&'static str> {
     match name {
         "gimbal-paper" => Some("gimbal"),

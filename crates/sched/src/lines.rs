@@ -1,14 +1,14 @@
 //! Queues of IOs from whose middle one is taken at the price of one at the front.
 //!
-//! A host that goes takes back whatever it has queued, among the IOs of others and of its own other connections. A queue that
-//! has to be walked for that costs the square of its length when many connections end at once. So the IOs stand in one table,
+//! A host that disconnects takes back its queued IOs, which lie among the IOs of others and of its own other connections. Walking the
+//! queue for that costs the square of its length when many connections end at once. So the IOs are in one table,
 //! each with the places of its neighbours, and an arrival answers the IO's own place: its [`Ticket`].
 //!
 //! ```text
 //!   spots:   [ io, ◄3, 2► │ free ─► … │ io, ◄0, ─ │ io, ─, 0► ]      ends of line 0: 3 … 2
 //! ```
 //!
-//! Holds: lines keep their order whatever is taken out (`lines_keep_their_order_whatever_is_taken_out`); no operation on one IO
+//! Holds: lines keep their order when any IO is taken out (`lines_keep_their_order_whatever_is_taken_out`); no operation on one IO
 //!        touches more than four spots (`a_withdrawal_costs_no_more_the_more_are_queued`).
 
 use crate::{Io, Ticket};

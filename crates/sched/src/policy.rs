@@ -36,7 +36,7 @@ pub trait Policy: Send {
     /// and then only for [`Share::slo`].
     ///
     /// # Errors
-    /// What stands against it, in numbers.
+    /// Why not, in numbers.
     fn admission(&self, _tenant: TenantId, _share: &Share) -> Result<(), Refused> {
         Ok(())
     }
@@ -45,11 +45,11 @@ pub trait Policy: Send {
     /// set aside: the tenant is served as if it had none.
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share);
 
-    /// The SSD has kept IOs of `tenant` for so long that it may never end them: nobody should wait for this tenant any more.
-    /// It is forgotten with the next IO of the tenant that ends; until then it may be said again and again.
+    /// The SSD has kept IOs of `tenant` for so long that it may never end them: no other tenant should wait for this one any more.
+    /// The next IO of the tenant that ends cancels it; until then it may be called repeatedly.
     fn on_overdue(&mut self, _now: Instant, _tenant: TenantId) {}
 
-    /// How many IOs `tenant` may have outstanding now, as the last completion told it or would tell it.
+    /// How many IOs `tenant` may have outstanding now: the credit of its last completion, or of one now.
     fn credit(&self, tenant: TenantId) -> Credit;
 
     /// IOs queued and IOs submitted but not yet ended, over all tenants. Both are zero when all IOs have ended.
@@ -60,7 +60,7 @@ pub trait Policy: Send {
         None
     }
 
-    /// Where one tenant stands, for people and monitors; `None` for a tenant never seen, or if no such books are kept.
+    /// The state of one tenant, for people and monitors; `None` for an unknown tenant, or if no such records are kept.
     fn tenant_view(&self, _tenant: TenantId) -> Option<TenantView> {
         None
     }
@@ -130,12 +130,12 @@ impl Share {
 /// A second.
 pub(crate) const SECOND: Nanos = Nanos::secs(1);
 
-/// A service-level objective (ReFlex §3.2): so many IOs per second with so short a latency.
+/// A service-level objective (ReFlex §3.2): IOs per second, and a bound on their latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slo {
     /// IOs of 4 KiB per second. Never zero.
     pub iops: u64,
-    /// Of a hundred IOs, so many are reads.
+    /// Reads, per cent of the IOs.
     pub read_percent: u8,
     /// The bound on the 95th percentile of read latency.
     pub latency_p95: Nanos,

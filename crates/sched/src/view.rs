@@ -62,7 +62,7 @@ pub struct PacingView {
 /// The device time in flight, counted in bytes as costs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeInFlightView {
-    /// As soon as so much is in flight, nothing goes.
+    /// As soon as this much is in flight, no IO goes.
     pub limit: Bytes,
     /// So much is in flight.
     pub in_flight: Bytes,

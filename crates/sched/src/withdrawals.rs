@@ -169,7 +169,7 @@ proptest! {
             });
             prop_assert_eq!(one_by_one?, at_once?, "{}", name);
         }
-        // Whoever has taken back all that it had queued, and has nothing on the device, can be forgotten.
+        // A tenant that has taken back its whole queue, and has nothing on the device, can be forgotten.
         for (name, mut policy) in every() {
             let tickets: Vec<(Ticket, Io)> =
                 (0..20).map(|id| io(id, id)).map(|io| (policy.on_arrival(Instant::ZERO, io), io)).collect();

@@ -38,7 +38,7 @@ impl Bounds {
     }
 }
 
-/// A switch, and beside it what every IO ever given to it should be doing.
+/// A switch, and the expected state of every IO ever given to it.
 struct Run<P> {
     world: World,
     bounds: Bounds,

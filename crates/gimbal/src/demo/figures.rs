@@ -16,7 +16,7 @@ pub(super) struct Figures {
     pub(super) runs: Vec<Run>,
     /// The promises and whether they were kept.
     pub(super) promises: Vec<Promise>,
-    /// The part of all processors' time that other processes had meanwhile, or other guests of the hypervisor; nothing if the system
+    /// The part of all processors' time that other processes, or other guests of the hypervisor, used meanwhile; `None` if the system
     /// does not say.
     pub(super) others: Option<f64>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Run {
     pub(super) scheduler: String,
     /// In the order of the scenario.
     pub(super) tenants: Vec<TenantFigures>,
-    /// Mean of the tenants' f-Util: the part of the device's time that did somebody's work, 1 = all of it.
+    /// Mean of the tenants' f-Util: the part of the device's time that did useful work, 1 = all of it.
     pub(super) utilisation: f64,
 }
 

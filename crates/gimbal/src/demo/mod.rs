@@ -1,8 +1,8 @@
 //! `gimbal demo`: the product's promise on one page, with nothing to set up.
 //!
 //! Starts the switch on an emulated SSD, connects four tenants to it over real NVMe/TCP, runs them under each scheduler, and
-//! shows what came of it: live bars, a table, a report with plots. The same scenario runs in virtual time, to find what the SSD
-//! gives each tenant alone, and to hold the product against the simulator.
+//! shows the results: live bars, a table, a report with plots. The same scenario runs in virtual time, to find what the SSD
+//! gives each tenant alone, and to compare the product with the simulator.
 //!
 //! ```text
 //!   scenario ─► live (switch + bench, per scheduler) ─┐

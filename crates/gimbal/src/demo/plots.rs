@@ -11,7 +11,7 @@ const SIZE: (u32, u32) = (560, 340);
 const HEADROOM: f64 = 1.05;
 /// Named, as a plot without a family has no labels.
 const FONT: &str = "sans-serif";
-/// Distinguishable also by those who do not see red and green apart (after Okabe and Ito).
+/// Also for people who cannot distinguish red from green (after Okabe and Ito).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),

@@ -1,4 +1,4 @@
-//! The report: one HTML page that needs nothing beside it, with the table, the promises and the plots.
+//! The report: one HTML page that needs no other file, with the promises, the table and the plots.
 
 use super::figures::{Figures, Run, TenantFigures};
 use super::plots;
@@ -51,7 +51,7 @@ fn promises(figures: &Figures) -> Result<String> {
     Ok(html)
 }
 
-/// One row per tenant and scheduler, so that what is compared stands one above the other and the table fits a laptop's screen.
+/// One row per tenant and scheduler, so that compared values are below each other and the table fits a laptop's screen.
 fn table(figures: &Figures) -> Result<String> {
     let mut html = String::from("<table><tr><th>tenant</th><th class=\"text\">scheduler</th>");
     html.push_str("<th>MB/s</th><th>f-Util</th><th>mean ms</th><th>p99 ms</th><th>p99.9 ms</th></tr>");
@@ -94,7 +94,7 @@ fn cells(tenant: &TenantFigures) -> Result<String> {
     Ok(html)
 }
 
-/// Which colour is which tenant, once for all plots: inside a plot it would hide a curve.
+/// Which colour is which tenant, once for all plots: a key inside a plot would hide a curve.
 fn key(figures: &Figures) -> Result<String> {
     let mut html = String::from("<p class=\"key\">");
     for (n, tenant) in figures.runs.first().map_or(&[][..], |run| &run.tenants).iter().enumerate() {
@@ -111,7 +111,7 @@ fn notes(figures: &Figures) -> Result<String> {
         html,
         "<p class=\"lead\">f-Util is a tenant's bandwidth over its fair share: what the device gives this workload when \
          it has the device to itself, divided by the number of tenants. 1.00 is fair. The line «all» shows the mean f-Util, \
-         the part of the device that did somebody's work. Measured for {:.0} s per scheduler over NVMe/TCP on loopback; the \
+         the part of the device's time that did useful work. Measured for {:.0} s per scheduler over NVMe/TCP on loopback; the \
          emulated SSD runs at {} of its real speed, so that this machine's processors are not what is measured.</p>",
         figures.seconds, figures.speed
     )?;

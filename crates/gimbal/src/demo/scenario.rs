@@ -15,7 +15,7 @@ const WRITE_COST: f64 = 2.5;
 const SATURATING_WORKERS: usize = 8;
 /// Measured virtual time when the SSD has one kind of work; it is in steady state after a few milliseconds.
 const ALONE: Window = Window { warm_up: Nanos::millis(100), duration: Nanos::millis(300) };
-/// One run is one of many that the same tenants could have had. Without a scheduler they differ: a small reader's share of the
+/// One run is one of many possible runs of the same tenants. Without a scheduler they differ: a small reader's share of the
 /// bytes is anything from 6.4 % to 8.7 %, by seed. So a live run is compared with what several seeds span in virtual time.
 const SEEDS: std::ops::Range<u64> = 0..8;
 
@@ -49,7 +49,7 @@ impl Scheduler {
 pub(super) struct Tenant {
     /// Its name.
     pub(super) name: &'static str,
-    /// Whether it is one of those that are to be protected.
+    /// Whether it is a tenant to protect.
     pub(super) small_reader: bool,
     rw: Rw,
     bs: Bytes,

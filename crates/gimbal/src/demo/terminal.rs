@@ -13,7 +13,7 @@ use units::Nanos;
 
 /// The bar's length, in hundredths of a fair share.
 const BAR_END: u64 = 300;
-/// Where nobody looks at a terminal, a line is written this often.
+/// Without a terminal, a line is written this often.
 const LINE_EVERY: Nanos = Nanos::secs(5);
 
 /// The bars of one scheduler's run.
@@ -90,7 +90,7 @@ impl Observer for Bars {
     }
 }
 
-/// The comparison, and the promises. One line per tenant and scheduler: what is compared stands one above the other, and the table
+/// The comparison, and the promises. One line per tenant and scheduler: compared values are below each other, and the table
 /// fits a terminal of 80 columns.
 pub(super) fn summary(figures: &Figures) -> String {
     let mut table = Table::new();

@@ -13,7 +13,7 @@ use ssd::Profile;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The schedulers that go by a calibration.
+/// The schedulers that need a calibration.
 const CALIBRATED: [Scheduler; 4] =
     [Scheduler::Reflex, Scheduler::Flashfq, Scheduler::Parda, Scheduler::Level];
 
@@ -36,7 +36,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         true => Profile::named(&args.profile)?,
         false if !Path::new(&args.profile).exists() => {
             let names = Profile::names().collect::<Vec<_>>().join(", ");
-            bail!("there is no profile {}; there are {names}, and a path to one will do too", args.profile);
+            bail!(
+                "there is no profile {}; the profiles are {names}; or give the path of a file",
+                args.profile
+            );
         }
         false => Profile::load(Path::new(&args.profile))?,
     };

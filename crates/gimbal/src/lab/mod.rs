@@ -1,4 +1,4 @@
-//! `gimbal lab`: schedulers side by side in virtual time, and the papers' claims and our goals held against what they do.
+//! `gimbal lab`: schedulers side by side in virtual time, compared with the papers' claims and our goals.
 //!
 //! The work is the crate `lab`; here is what a terminal sees of it.
 

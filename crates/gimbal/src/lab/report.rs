@@ -1,7 +1,7 @@
 //! `gimbal lab report`: runs experiments and writes what they found into a folder.
 //!
 //! ```text
-//!  DIR/index.html        claims, figures and numbers on one page that needs nothing beside it
+//!  DIR/index.html        claims, figures and numbers on one page that needs no other file
 //!  DIR/figures/*.svg     every figure on every profile; *.png the same as pixels
 //!  DIR/records.jsonl     a record for each run
 //!  DIR/claims.jsonl      a row for each claim, profile and scheduler

@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
         output::line(text)
     };
-    // What is only printed is not worth more work once nobody reads it.
+    // If output is only printed, stop the work once nobody reads it.
     let is_wanted = || lines_in_file || output::has_reader();
     if args.live {
         let output = Output { lines: lines.as_mut(), show: &show, is_wanted: &is_wanted };

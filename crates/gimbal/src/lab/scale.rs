@@ -22,7 +22,7 @@ use units::Nanos;
 const TENANTS_MAX: i64 = 1 << 16;
 /// The most rounds.
 const ROUNDS_MAX: i64 = 1000;
-/// The most of a bar that is drawn beside a number.
+/// The greatest length of the bar drawn after a number.
 const BAR_MAX: f64 = 30.0;
 
 /// Arguments of `gimbal lab scale`.
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs all worlds in turns, so many rounds.
+/// Runs all worlds in turns, for a number of rounds.
 fn paces(worlds: &[World], rounds: u32) -> Result<Vec<Pace>> {
     let first = worlds.first().context("there is no number of tenants")?;
     let image = Image::new(&first.profile, first.condition, first.seed);
@@ -151,7 +151,7 @@ fn table(paces: &[Pace]) -> Table {
     table
 }
 
-/// The processor's time that this thread has had.
+/// The processor time that this thread has used.
 fn thread_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)

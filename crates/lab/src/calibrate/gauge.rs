@@ -1,9 +1,9 @@
-//! How good a setting is: what each kind of work reaches alone under it, and how the worst-off fare when two kinds meet.
+//! How good a setting is: what each kind of work reaches alone under it, and the f-Util of the worst-off when two kinds meet.
 //!
 //! A baseline that wastes the SSD would be no baseline, and neither would one whose knobs make it less fair than it can be. So of
-//! the settings that reach [`ENOUGH`] of the SSD's speed with every kind of work alone, those are looked at that give the worst-off
-//! group most, in the mean over the situations that they will be judged in. Where several do [`ABOUT`] as well, the tightest is taken:
-//! it buys the same fairness at the shortest latency.
+//! the settings that reach [`ENOUGH`] of the SSD's speed with every kind of work alone, we take the one that gives the worst-off
+//! group most, in the mean over the situations in which it will be judged. If several are [`ABOUT`] as good, we take the tightest:
+//! it gives the same fairness at the shortest latency.
 
 use super::probe::{Outcome, Probe, Work, Workers};
 use crate::runner::Broken;
@@ -17,7 +17,7 @@ pub(super) const ENOUGH: f64 = 0.95;
 const ABOUT: f64 = 0.98;
 /// Workers of one kind, as in the Gimbal paper.
 const MANY: u32 = 16;
-/// Its large readers beside small ones.
+/// Its large readers, with small ones.
 const FEW: u32 = 4;
 
 /// The kinds of work of the Gimbal paper's figure 6.
@@ -27,7 +27,7 @@ pub(super) const KINDS: [Kind; 4] = [
     Kind::new("4 KiB reads, fragmented", Condition::Fragmented, 4, 100, Pattern::Random),
     Kind::new("4 KiB writes, fragmented", Condition::Fragmented, 4, 0, Pattern::Random),
 ];
-/// Met beside large reads only.
+/// Only together with large reads.
 const SMALL_CLEAN_READS: Kind = Kind::new("4 KiB reads, clean", Condition::Clean, 4, 100, Pattern::Random);
 /// The situations of its figure 7: two kinds, by their places in [`KINDS`] and the one after, and how many workers each has.
 const MEETINGS: [[(usize, u32); 2]; 3] =
@@ -59,14 +59,14 @@ impl Kind {
     }
 }
 
-/// What the SSD gives each kind of work when nothing stands before it.
+/// What the SSD gives each kind of work without a scheduler.
 pub(super) struct Gauge<'p> {
     probe: &'p Probe<'p>,
     /// IOs per second, in the order of [`KINDS`], and of the one after.
     most: Vec<f64>,
 }
 
-/// How a setting did.
+/// The result of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Verdict {
     /// IOs per second of each kind alone over what the SSD gives it.
@@ -99,7 +99,7 @@ impl<'p> Gauge<'p> {
         Ok(outcomes.chunks(KINDS.len()).map(shares).collect())
     }
 
-    /// How each setting does.
+    /// The result of each setting.
     pub(super) fn judge(&self, what: &str, settings: &[Setup]) -> Result<Vec<Verdict>, Broken> {
         let alone = self.alone(what, settings)?;
         let kind = |place: usize| KINDS.get(place).unwrap_or(&SMALL_CLEAN_READS);
@@ -139,7 +139,7 @@ impl Verdict {
     }
 }
 
-/// The best of some, which are given from the tightest to the loosest: the first that wastes nothing and is about as fair as can be.
+/// The best of several, given from the tightest to the loosest: the first that wastes nothing and is about as fair as the fairest.
 /// If each wastes something, the one that wastes least.
 ///
 /// # Panics

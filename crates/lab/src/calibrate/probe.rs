@@ -53,7 +53,7 @@ impl Workers {
         Workers { workload: Workload::closed(depth, Bytes::kib(kib), read_percent, pattern), count }
     }
 
-    /// 4 KiB IOs at random moments, so many per second.
+    /// 4 KiB IOs at random moments, this many per second.
     pub(super) fn offering(iops: u32, read_percent: u8) -> Workers {
         let closed = Workload::closed(1, Bytes::kib(4), read_percent, Pattern::Random);
         Workers { workload: Workload { arrival: Arrival::Open { iops }, ..closed }, count: 1 }

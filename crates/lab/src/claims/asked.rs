@@ -1,18 +1,18 @@
-//! The number that a claim asks for, and by whom: a paper that found it elsewhere, or us, who want it.
+//! The number that a claim asks for, and whose it is: a paper's result on other hardware, or a goal of ours.
 //!
-//! A paper's number is a finding, and another may be near it or have its direction only. A goal is met or missed, so it is
+//! A paper's number is a result; ours may be near it or only have the same direction. A goal is met or missed, so it is
 //! for comparisons that have nothing in between.
 
 use super::{Compare, Verdict};
 use serde::Serialize;
 
-/// A number to be held against ours. In JSON the one field `paper` or `goal`.
+/// A number to compare with ours. In JSON the one field `paper` or `goal`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Asked {
     /// What the source found.
     Paper(f64),
-    /// What we want, and no paper has.
+    /// Our goal, where no paper has a number.
     Goal(f64),
 }
 
@@ -46,7 +46,7 @@ impl Asked {
     }
 }
 
-/// How many rows hold, told apart by who asks: for people, below or above the rows.
+/// How many rows hold, of papers and of our goals: for people, below or above the rows.
 pub fn holding(rows: &[super::Row]) -> String {
     let count = |is_goal: bool| {
         let asked = || rows.iter().filter(move |row| row.asked.is_goal() == is_goal);

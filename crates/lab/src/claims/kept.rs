@@ -1,21 +1,21 @@
-//! Verdicts that were kept, so that a change of algorithm or model that turns a claim is noticed.
+//! Verdicts kept in the tree, so that a change of an algorithm or a model that changes a verdict is noticed.
 //!
-//! A line for each row of the claims table, without its numbers: these may move, a verdict may not do so unseen.
+//! A line for each row of the claims table, without its numbers: numbers may move, a verdict may not change unseen.
 //!
 //! ```text
 //! # EXPERIMENT CLAIM PROFILE SCHEDULER VERDICT
 //! g7a G7a-large-reflex dct983 gimbal holds
 //! ```
 //!
-//! Runs are the same on every machine, so what is kept must be met exactly.
+//! Runs are the same on every machine, so the verdicts must be exactly the same.
 
 use super::Row;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What stands above the lines.
+/// The header of the file.
 const HEADER: &str = "# EXPERIMENT CLAIM PROFILE SCHEDULER VERDICT, kept by `make verdicts`\n";
-/// What a row is known by: experiment, claim, profile, scheduler.
+/// The key of a row: experiment, claim, profile, scheduler.
 const NAMES: usize = 4;
 
 /// Verdicts by row.
@@ -24,7 +24,7 @@ pub struct Kept {
     verdicts: BTreeMap<[String; NAMES], String>,
 }
 
-/// A line that is none.
+/// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {number} is not `EXPERIMENT CLAIM PROFILE SCHEDULER VERDICT`")]
 pub struct BadLine {
@@ -42,7 +42,7 @@ impl Kept {
     /// Reads what [`Kept::to_text`] wrote.
     ///
     /// # Errors
-    /// The first line that is not such.
+    /// The first line that cannot be read.
     pub fn parse(text: &str) -> Result<Kept, BadLine> {
         let mut verdicts = BTreeMap::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -66,7 +66,7 @@ impl Kept {
         text
     }
 
-    /// What has become of these verdicts, a line for each that is no longer the same: `experiments` have been run, and their rows
+    /// The changed verdicts, a line each: `experiments` have been run, and their rows
     /// are `rows`.
     pub fn changes(&self, experiments: &[String], rows: &[Row]) -> Vec<String> {
         let now = Kept::of(rows);

@@ -1,9 +1,9 @@
 //! What a source claims, or what we ask of our own, as data, and whether it holds here.
 //!
 //! A claim names a *quantity* of one case (a group's deviation, the gap between readers and writers, a latency), how the
-//! scheduler in question is *compared* with another (so many times more, so many per cent less), and the source's number. Where
-//! no paper has one, it names a *goal* of ours in its place, a number that is met or not. Its row is computed from the records: median, least and greatest over the seeds, on each profile, for each scheduler the claim is
-//! about.
+//! scheduler is *compared* with another (times more, per cent less), and the source's number. Where
+//! no paper has a number, it names a *goal* of ours, which is met or not. Its row is computed from the records: median, least and
+//! greatest over the seeds, on each profile, for each scheduler that the claim is about.
 //!
 //! ```toml
 //! [[claim]]
@@ -66,13 +66,13 @@ pub struct Claim {
     pub about: Option<String>,
     /// The source's number, in the unit that `compare` gives.
     paper: Option<f64>,
-    /// Ours, where there is no source's; one of both is there.
+    /// Our goal, where the source has no number; exactly one of the two is given.
     goal: Option<f64>,
-    /// Why ours differs, and what shows it. Shown beside rows that do not hold.
+    /// Why ours differs, and what shows it. Shown with rows that do not hold.
     pub why: Option<String>,
 }
 
-/// A claim and what came of it on one profile under one scheduler.
+/// A claim and its result on one profile under one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The claim's identifier.
@@ -85,23 +85,23 @@ pub struct Row {
     pub profile: String,
     /// The scheduler it is about.
     pub scheduler: String,
-    /// The number that is asked for, and by whom: a field `paper` or `goal`.
+    /// The number that is asked for: a field `paper` or `goal`.
     #[serde(flatten)]
     pub asked: Asked,
-    /// Ours, over the seeds; none if nothing came back that could be measured.
+    /// Ours, over the seeds; none if there was nothing to measure.
     pub ours: Option<Spread>,
     /// The unit of both.
     pub unit: &'static str,
     /// Whether direction and size are the source's, or the goal is met.
     pub holds: bool,
-    /// The same in more words.
+    /// The same in more detail.
     pub verdict: Verdict,
     /// The cause, where it does not hold.
     pub why: Option<String>,
 }
 
 impl Claim {
-    /// The number that is asked for; none unless there is a paper's or a goal, and not both.
+    /// The number that is asked for; none unless exactly one of paper and goal is given.
     pub fn asked(&self) -> Option<Asked> {
         match (self.paper, self.goal) {
             (Some(paper), None) => Some(Asked::Paper(paper)),
@@ -110,7 +110,7 @@ impl Claim {
         }
     }
 
-    /// Whether it takes a run under this scheduler to judge it.
+    /// Whether a run under this scheduler is needed to judge it.
     pub(crate) fn needs(&self, scheduler: Scheduler) -> bool {
         self.is_about(scheduler) || self.with.as_deref() == Some(scheduler.name())
     }

@@ -34,7 +34,7 @@ pub enum Quantity {
     LatencyBetween(Stretch),
     /// A group's mean bandwidth in a stretch of the run, 10^6 bytes per second.
     BandwidthBetween(GroupStretch),
-    /// The least price of a written byte that the scheduler showed in a stretch of the run.
+    /// The least write cost that the scheduler showed in a stretch of the run.
     WriteCostBetween(Between),
     /// All tenants' IOs per second.
     #[serde(rename = "total-iops")]
@@ -113,9 +113,9 @@ pub struct Latency {
     pub group: String,
     /// Of its reads or its writes.
     pub way: Way,
-    /// Which moment of the distribution.
+    /// Which statistic of the distribution.
     pub statistic: Statistic,
-    /// Seen from where.
+    /// Where it is measured.
     #[serde(default)]
     pub reading: Reading,
 }

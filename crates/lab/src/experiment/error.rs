@@ -7,7 +7,7 @@ use std::io;
 pub enum ExperimentError {
     /// No experiment of this name comes with the lab.
     #[error(
-        "there is no experiment {name}; `gimbal lab list` shows those there are, and a path to an experiment.toml will do too"
+        "there is no experiment {name}; `gimbal lab list` shows all of them; or give the path of an experiment.toml"
     )]
     Unknown {
         /// The name asked for.

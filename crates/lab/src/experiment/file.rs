@@ -106,20 +106,20 @@ struct GroupSpec {
     /// Per cent of reads in a mix.
     #[serde(default = "half")]
     rwmixread: u8,
-    /// An application that asks for no more than so many bytes per second.
+    /// An application that asks for at most this many bytes per second.
     rate_max: Option<Bytes>,
-    /// An open loop: so many IOs per second at random moments, whether or not earlier ones have come back.
+    /// An open loop: this many IOs per second at random moments, whether or not earlier ones have completed.
     rate_iops: Option<u32>,
-    /// Only so many bytes of the SSD; all of it if absent.
+    /// Only this many bytes of the SSD; all of it if absent.
     size: Option<Bytes>,
     /// Where they begin.
     #[serde(default)]
     offset: Option<Bytes>,
     #[serde(default = "one")]
     weight: u32,
-    /// No more than so many bytes per second, enforced by the switch.
+    /// At most this many bytes per second, enforced by the switch.
     limit: Option<Bytes>,
-    /// No fewer than so many bytes per second while there is backlog.
+    /// At least this many bytes per second while there is backlog.
     reservation: Option<Bytes>,
     #[serde(default = "yes")]
     obeys_credit: bool,
@@ -142,7 +142,7 @@ fn yes() -> bool {
     true
 }
 
-/// Where in the file something is, for a complaint.
+/// Where in the file something is, for an error.
 struct Place<'o> {
     origin: &'o str,
     field: String,
@@ -257,7 +257,7 @@ fn expand(
     let duration = spec.duration.unwrap_or(whole.duration);
     let window = window(place, warm_up, duration, interval)?;
     if spec.groups.is_empty() {
-        return Err(place.wrong("groups", "there is none; a case needs somebody who does something"));
+        return Err(place.wrong("groups", "there is none; a case needs at least one group"));
     }
     let condition = match spec.condition {
         ConditionName::Clean => Condition::Clean,
@@ -359,7 +359,11 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
 
 fn grained(place: &Place<'_>, field: &str, size: Bytes) -> Result<(), ExperimentError> {
     let fits = size.0 > 0 && size.0.is_multiple_of(GRAIN.0);
-    if fits { Ok(()) } else { Err(place.wrong(field, format!("{size} is no positive multiple of {GRAIN}"))) }
+    if fits {
+        Ok(())
+    } else {
+        Err(place.wrong(field, format!("{size} is not a positive multiple of {GRAIN}")))
+    }
 }
 
 /// First slot and the one after the last of a group's part of the SSD; `None` is all of it.
@@ -378,7 +382,7 @@ fn region(
     let first = match offset {
         Some(offset) => {
             if !offset.0.is_multiple_of(GRAIN.0) {
-                return Err(place.wrong("offset", format!("{offset} is no multiple of {GRAIN}")));
+                return Err(place.wrong("offset", format!("{offset} is not a multiple of {GRAIN}")));
             }
             offset
         }
@@ -414,7 +418,7 @@ fn check_claim(experiment: &Experiment, claim: &Claim, origin: &str) -> Result<(
         return Err(place.wrong("paper", "give the source's number, or a goal in its place"));
     };
     if asked.is_goal() && !claim.compare.is_met_or_not() {
-        let problem = "is none for this comparison: a goal is met or not, so take a bound, equal or about";
+        let problem = "does not fit this comparison: a goal is met or not, so take a bound, equal or about";
         return Err(place.wrong("goal", problem));
     }
     match (claim.compare.needs_other(), &claim.with) {

@@ -56,10 +56,10 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "bs = \"4k\"",
             "bs = \"5000\"",
-            "case clean, group small: bs: 5000 B is no positive multiple of 4 KiB",
+            "case clean, group small: bs: 5000 B is not a positive multiple of 4 KiB",
         ),
         ("iodepth = 8", "iodepth = 0", "case clean, group small: iodepth: 0 does not lie between 1 and"),
-        ("\"gimbal-fair\"", "\"bfq\"", "schedulers: there is no scheduler bfq; there are none, "),
+        ("\"gimbal-fair\"", "\"bfq\"", "schedulers: there is no scheduler bfq; the schedulers are none, "),
         ("[\"dct983\"]", "[\"hal\"]", "profiles: "),
         ("seeds = [1]", "seeds = []", "seeds: there is none"),
         ("interval = \"10ms\"", "interval = \"0\"", "neither it nor the interval may be zero"),
@@ -107,7 +107,7 @@ fn a_claim_speaks_of_what_is_there() {
         ("times-more", "percent-at-most", "claim C: with: is too much"),
         ("paper = 2.0", "", "claim C: paper: give the source's number, or a goal in its place"),
         ("paper = 2.0", "paper = 2.0\ngoal = 2.0", "claim C: paper: give the source's number, or a goal"),
-        ("paper = 2.0", "goal = 2.0", "claim C: goal: is none for this comparison: a goal is met or not"),
+        ("paper = 2.0", "goal = 2.0", "claim C: goal: does not fit this comparison: a goal is met or not"),
     ] {
         let error = error(&format!("{SMALL}{}", claim.replace(from, to)));
         assert!(error.contains(said), "{from} -> {to} says: {error}");

@@ -2,14 +2,14 @@
 
 use super::Scale;
 
-/// About so many steps on an axis that begins at zero.
+/// About this many steps on an axis that begins at zero.
 const STEPS: f64 = 5.0;
-/// What is left free above the greatest value.
+/// Free space above the greatest value.
 const HEADROOM: f64 = 1.06;
 /// Below this many decades a logarithmic axis has ticks between the powers of ten.
 const FEW_DECADES: f64 = 2.0;
 
-/// So much of a step may a tick lie beyond an end and still stand on it: 0.6 is less than three steps of 0.2.
+/// A tick may lie this part of a step beyond an end and still count as on it: 0.6 is less than three steps of 0.2.
 const ROUNDING: f64 = 1e-9;
 
 /// One axis of a panel.
@@ -23,9 +23,9 @@ pub(super) struct Axis {
     pub(super) from: f64,
     /// The value at its end.
     pub(super) to: f64,
-    /// Where its labels stand.
+    /// Where its labels are.
     pub(super) ticks: Vec<Tick>,
-    /// Labels are names: all are wanted, and they may take several lines.
+    /// Labels are names: all are drawn, and they may take several lines.
     pub(super) names: bool,
 }
 
@@ -88,17 +88,17 @@ impl Axis {
         }
     }
 
-    /// Just the values that there are.
+    /// Exactly the given values.
     pub(super) fn values(name: impl Into<String>, values: &[f64], scale: Scale) -> Axis {
         let from = values.iter().copied().fold(f64::INFINITY, f64::min);
         let to = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        // One value alone stands in the middle.
+        // A single value is in the middle.
         let (from, to) = if from < to { (from, to) } else { (from * 0.5, to * 1.5 + 1.0) };
         let ticks = values.iter().map(|at| Tick { at: *at, label: format!("{at}") });
         Axis { name: name.into(), scale, from, to, ticks: ticks.collect(), names: false }
     }
 
-    /// Names side by side; the n-th stands at n + ½.
+    /// Names side by side; the n-th is at n + ½.
     pub(super) fn names(names: Vec<String>) -> Axis {
         let to = names.len().max(1) as f64;
         let ticks = names.into_iter().enumerate().map(|(n, label)| Tick { at: n as f64 + 0.5, label });
@@ -116,7 +116,7 @@ impl Axis {
     }
 }
 
-/// The next of 1, 2, 5, 10 … that is no less.
+/// The next of 1, 2, 5, 10 … that is not smaller.
 fn round_step(step: f64) -> f64 {
     let decade = 10f64.powf(step.log10().floor());
     [1.0, 2.0, 5.0]

@@ -8,9 +8,9 @@ use super::{Measure, Scale};
 use crate::experiment::{Case, Group};
 use crate::findings::Spread;
 
-/// Of the room of a group, so much is bars.
+/// The bars take this part of a group's width.
 const FILLED: f64 = 0.84;
-/// The ends of the source's values stand so far from a bar's middle, in bars.
+/// Distance of the ends of the source's values from the middle of a bar, in bars.
 const SOURCE: f64 = 0.3;
 
 pub(super) fn panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
@@ -63,7 +63,7 @@ fn panel(view: &View<'_>, case: &Case, measure: Measure) -> Panel {
     Panel { title: case.name.clone(), x: Axis::names(names), y: Axis::from_zero("", 1.0), items }
 }
 
-/// A fair share. Of bandwidth: what the device gives this kind of work at most, times the group's part of all tenants, by weight.
+/// A fair share. Of bandwidth: the most that the device gives this kind of work, times the group's part of all tenants, by weight.
 fn ideal(view: &View<'_>, case: &Case, measure: Measure, part: &Part<'_>) -> Option<f64> {
     match measure {
         Measure::FUtil => Some(1.0),

@@ -1,13 +1,13 @@
-//! Ink on paper: lines, dashes, hatching, markers and letters, in SVG units.
+//! Draws lines, dashes, hatching, markers and letters, in SVG units.
 
 use super::look::{FAINT, Hatch, INK, Look, Marker};
 use plotters::prelude::{DrawingBackend, SVGBackend};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, FontTransform, IntoFont, RGBColor, ShapeStyle, TextStyle, WHITE};
 
-/// The family of the letters: that which `raster` brings, then what a reader's machine has.
+/// The font family: the one that `raster` brings, then one of the reader's machine.
 const FAMILY: &str = "Ubuntu, DejaVu Sans, Helvetica, Arial, sans-serif";
-/// The drawing library writes letters this much smaller than asked.
+/// The drawing library makes letters smaller than asked, by this factor.
 const SHRINKS: f64 = 1.24;
 /// A letter's width as a share of its height: that of the widest of the families, so that labels do not overlap in any.
 const LETTER_WIDTH: f64 = 0.58;
@@ -28,7 +28,7 @@ pub(super) struct Canvas<'s> {
     backend: SVGBackend<'s>,
 }
 
-/// How letters stand to their place.
+/// How letters are aligned.
 #[derive(Clone, Copy)]
 pub(super) struct Letters {
     /// Height, SVG units.
@@ -148,7 +148,7 @@ impl<'s> Canvas<'s> {
     }
 }
 
-/// No more than so wide is a text of this height.
+/// The greatest width of a text of this height.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER_WIDTH
 }

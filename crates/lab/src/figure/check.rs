@@ -1,4 +1,4 @@
-//! A figure must speak of things that its experiment has, and have what its kind needs and nothing that it does not show.
+//! A figure must name only things that its experiment has. It must have what its kind needs, and nothing that its kind does not show.
 
 use super::{Figure, Kind, Mark, Measure};
 use crate::claims::{Reading, Statistic};
@@ -33,7 +33,7 @@ pub(crate) fn check(experiment: &Experiment, figure: &Figure) -> Result<(), (&'s
     Ok(())
 }
 
-/// The figure's cases, if they are such as its kind shows.
+/// The figure's cases, if its kind can show them.
 fn cases<'e>(experiment: &'e Experiment, figure: &Figure) -> Result<Vec<&'e Case>, (&'static str, String)> {
     for name in &figure.cases {
         if experiment.case(name).is_none() {

@@ -1,11 +1,11 @@
-//! Gives panels their vertical axes: unit, scale and ends, from what stands in them.
+//! Gives panels their vertical axes: unit, scale and ends, from their contents.
 
 use super::axis::Axis;
 use super::picture::Panel;
 use super::{Figure, Measure, Scale};
 use crate::claims::{Reading, Statistic};
 
-/// From so many microseconds on, latencies are shown in milliseconds.
+/// From this many microseconds on, latencies are shown in milliseconds.
 const MILLISECONDS_FROM: f64 = 10_000.0;
 
 /// Values of `measure` on the vertical axes. `shared`: all panels have the same, so that they can be compared.
@@ -36,7 +36,7 @@ fn least_positive(values: &[f64]) -> f64 {
 }
 
 impl Measure {
-    /// What one on the axis is in the records' unit, and what the axis is called.
+    /// The value of 1 on the axis in the records' unit, and the name of the axis.
     fn unit(self, greatest: f64) -> (f64, String) {
         match self {
             Measure::FUtil => (1.0, "f-Util".into()),

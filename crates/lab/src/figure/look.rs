@@ -1,12 +1,12 @@
-//! How things are told apart: by colour, and without one by hatching, dashes and markers.
+//! How things are distinguished: by colour, and also by hatching, dashes and markers.
 //!
 //! A scheduler looks the same in every figure of every experiment.
 
 use plotters::style::RGBColor;
 
-/// Black enough for lines and letters.
+/// For lines and letters.
 pub(super) const INK: RGBColor = RGBColor(25, 25, 25);
-/// Of what stands behind the findings: grids.
+/// Of grids.
 pub(super) const FAINT: RGBColor = RGBColor(222, 222, 222);
 /// Of the source's values.
 pub(super) const SOURCE: RGBColor = RGBColor(190, 0, 0);
@@ -14,7 +14,7 @@ pub(super) const SOURCE: RGBColor = RGBColor(190, 0, 0);
 /// One look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Look {
-    /// Of lines and areas; distinguishable also by those who do not see red and green apart (after Okabe and Ito).
+    /// Of lines and areas; also for people who cannot distinguish red from green (after Okabe and Ito).
     pub(super) colour: RGBColor,
     /// On areas.
     pub(super) hatch: Hatch,
@@ -39,7 +39,7 @@ pub(super) enum Hatch {
     Level,
     /// `|`
     Upright,
-    /// Level and upright.
+    /// Horizontal and vertical.
     Grid,
 }
 
@@ -87,7 +87,7 @@ impl Look {
         LOOKS[n % LOOKS.len()]
     }
 
-    /// The look of the n-th of several lines that are no schedulers: the plainest first.
+    /// The look of the n-th of several lines that are not schedulers: the plainest first.
     pub(super) fn line(n: usize) -> Look {
         const ORDER: [usize; LOOKS.len()] = [3, 6, 5, 1, 4, 2, 0, 7];
         LOOKS[ORDER[n % LOOKS.len()]]
@@ -95,6 +95,6 @@ impl Look {
 
     /// What a scheduler sees of the latency.
     pub(super) const LATENCY: Look = look((0, 70, 120), Hatch::Plain, None, Marker::None);
-    /// What it holds it against.
+    /// The threshold that it compares it with.
     pub(super) const THRESHOLD: Look = look((213, 94, 0), Hatch::Plain, Some((22.0, 10.0)), Marker::None);
 }

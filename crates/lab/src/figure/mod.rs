@@ -1,6 +1,6 @@
 //! Figures as data, drawn from findings.
 //!
-//! An experiment says what its figures show; none of them is drawn by a program of its own:
+//! An experiment says what its figures show; no figure has a program of its own:
 //!
 //! ```toml
 //! [[figure]]
@@ -14,8 +14,8 @@
 //!  Figure + Findings ─► kind: bars, sweep, time-series, threshold, tradeoff ─► Picture ─► paint ─► SVG ─► raster ─► PNG
 //! ```
 //!
-//! Holds: a figure speaks only of what its experiment has, or the experiment is refused (`check`); the same findings give the same
-//! bytes; everything can be told apart without colours (`look`); a PNG has its labels on a machine without fonts (`raster`).
+//! Holds: a figure names only what its experiment has, or the experiment is refused (`check`); the same findings give the same
+//! bytes; everything can be distinguished without colours (`look`); a PNG has its labels on a machine without fonts (`raster`).
 //! Tests: `tests`.
 
 mod axis;
@@ -48,7 +48,7 @@ use view::View;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// Its name, which files are named by.
+    /// Its name, also the name of its files.
     pub name: String,
     /// What it looks like.
     pub kind: Kind,
@@ -92,7 +92,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As the file calls it.
+    /// Its name in the file.
     fn name(self) -> &'static str {
         match self {
             Kind::Bars => "bars",
@@ -116,13 +116,13 @@ pub enum Measure {
     Bandwidth,
     /// Of one IO, seen from somewhere.
     Latency {
-        /// Which moment of the distribution.
+        /// Which statistic of the distribution.
         statistic: Statistic,
-        /// Seen from where.
+        /// Where it is measured.
         #[serde(default)]
         reading: Reading,
     },
-    /// The scheduler's price of a written byte.
+    /// The scheduler's cost of a written byte.
     WriteCost,
     /// The rate at which the scheduler feeds the SSD.
     TargetRate,
@@ -139,7 +139,7 @@ pub enum Scale {
     /// Evenly, from zero.
     #[default]
     Linear,
-    /// Each step so many times the one before.
+    /// Each step is a multiple of the one before.
     Log,
 }
 
@@ -186,7 +186,7 @@ impl Drawn {
 }
 
 impl Figure {
-    /// The figure on each profile; none where the findings have nothing of it (schedulers that were left out).
+    /// The figure on each profile; none where the findings have nothing for it (schedulers that were left out).
     pub(crate) fn draw(&self, findings: &Findings) -> Vec<Drawn> {
         let experiment = &findings.experiment;
         let profiles = experiment.profiles.iter().map(|profile| profile.name.as_str());

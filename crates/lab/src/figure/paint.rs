@@ -1,4 +1,4 @@
-//! A picture as SVG: where everything stands on the paper.
+//! A picture as SVG: where everything is on the page.
 //!
 //! ```text
 //!  title
@@ -29,10 +29,10 @@ const LINE: f64 = 1.45;
 const SAMPLE: f64 = 70.0;
 const AFTER_SAMPLE: f64 = 12.0;
 const AFTER_ENTRY: f64 = 40.0;
-/// Ticks, and the letters beside them, stand so far from the axis.
+/// Length of ticks, and the distance of their labels from the axis.
 const TICK: f64 = 8.0;
 const BESIDE: f64 = 14.0;
-/// No two labels of an axis stand closer.
+/// The least distance between two labels of an axis.
 const BETWEEN: f64 = 14.0;
 /// Lines of names below a horizontal axis, at most.
 const NAME_LINES: usize = 3;
@@ -46,7 +46,7 @@ const MARKED_EVERY: f64 = 130.0;
 const SOURCE_POINT: f64 = 22.0;
 /// Length of the triangles that point at it.
 const ARROW: f64 = 14.0;
-/// White that parts lines from the bars behind them: so much wider than the line.
+/// A white edge separates lines from the bars behind them: it is this much wider than the line.
 const HALO: u32 = 5;
 
 /// The picture as the text of an SVG file.
@@ -119,7 +119,7 @@ fn draw_key(canvas: &mut Canvas<'_>, key: &Key, (x, y): At) {
     canvas.text(&key.label, (x + SAMPLE + AFTER_SAMPLE, y), letters);
 }
 
-/// Axes first, so that nothing hides what was found.
+/// Axes first, so that nothing hides the results.
 fn draw_panel(canvas: &mut Canvas<'_>, panel: &Panel, (upper_left, lower_right): Area) {
     let ticks = panel.y.ticks.iter().map(|tick| text_width(&tick.label, LABEL)).fold(0.0, f64::max);
     let left = upper_left.0 + NAME * LINE + ticks + BESIDE;
@@ -177,7 +177,7 @@ fn draw_x(canvas: &mut Canvas<'_>, axis: &Axis, ((left, _), (right, bottom)): Ar
     }
 }
 
-/// A name in lines that fit into `room`, broken at spaces. What does not fit into the last is left out, and that is shown.
+/// A name in lines that fit into `room`, broken at spaces. What does not fit into the last line is replaced by `…`.
 fn wrapped(name: &str, room: f64) -> Vec<String> {
     let fits = |text: &str| text_width(text, LABEL) <= room - BETWEEN;
     let mut lines: Vec<String> = Vec::new();
@@ -257,7 +257,7 @@ fn draw_line(canvas: &mut Canvas<'_>, points: &[At], look: Look, marked: bool) {
     }
 }
 
-/// The ideal: thin dashes, on a white ground that parts them from dark bars.
+/// The ideal: thin dashes on white, which separates them from dark bars.
 fn ideal(canvas: &mut Canvas<'_>, ends: [At; 2]) {
     canvas.line(&ends, WHITE, 3 + HALO);
     canvas.dashed(&ends, Some((10.0, 7.0)), INK, 3);

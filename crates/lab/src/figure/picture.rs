@@ -1,4 +1,4 @@
-//! A figure's content, laid out in values and not yet in ink.
+//! The content of a figure, in values; `paint` draws it.
 
 use super::axis::Axis;
 use super::look::Look;
@@ -8,7 +8,7 @@ use super::look::Look;
 pub(super) struct Picture {
     /// What it is about.
     pub(super) title: String,
-    /// On what it rests.
+    /// Profile and seeds.
     pub(super) subtitle: String,
     /// In reading order.
     pub(super) panels: Vec<Panel>,
@@ -16,7 +16,7 @@ pub(super) struct Picture {
     pub(super) key: Vec<Key>,
 }
 
-/// One pair of axes with what stands between them.
+/// One pair of axes with its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Panel {
     /// Which case or scheduler.
@@ -25,7 +25,7 @@ pub(super) struct Panel {
     pub(super) x: Axis,
     /// Vertical.
     pub(super) y: Axis,
-    /// The first lies undermost.
+    /// The first is drawn first.
     pub(super) items: Vec<Item>,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Item {
         points: Vec<(f64, f64)>,
         /// How it looks.
         look: Look,
-        /// Whether every point is marked, or only some so that lines can be told apart.
+        /// Whether every point is marked, or only some, to distinguish the lines.
         marked: bool,
     },
     /// A marker.
@@ -97,7 +97,7 @@ impl Item {
 pub(super) struct Key {
     /// What it means.
     pub(super) label: String,
-    /// What is shown beside it.
+    /// The sample of it.
     pub(super) sample: Sample,
 }
 

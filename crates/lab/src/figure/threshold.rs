@@ -1,4 +1,4 @@
-//! What a scheduler sees of the latency, and the threshold it holds it against: over time, a panel for each scheduler that has them.
+//! The latency that a scheduler sees and the threshold it compares it with, over time: a panel for each scheduler that has them.
 
 use super::Measure;
 use super::axis::Axis;
@@ -10,7 +10,7 @@ use super::view::View;
 use crate::claims::{Reading, Statistic, Way};
 use crate::record::SchedulerPoint;
 
-/// What both are: latencies inside the SSD.
+/// Both are latencies inside the SSD.
 const MEASURE: Measure = Measure::Latency { statistic: Statistic::Mean, reading: Reading::Device };
 
 pub(super) fn panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {

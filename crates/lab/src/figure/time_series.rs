@@ -1,5 +1,5 @@
-//! Over time: bandwidth or latency of each group, or PARDA's windows, a panel for each scheduler; or what the schedulers show of themselves,
-//! together.
+//! Over time: bandwidth or latency of each group, or PARDA's windows, a panel for each scheduler; or the schedulers' own state, in one
+//! panel.
 
 use super::axis::Axis;
 use super::fit::fit;
@@ -30,7 +30,7 @@ pub(super) fn panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
     (panels, key)
 }
 
-/// One panel, a line for each scheduler that shows itself.
+/// One panel, a line for each scheduler that shows its state.
 fn of_schedulers(view: &View<'_>, value: fn(&SchedulerPoint) -> Option<f64>) -> (Vec<Panel>, Vec<Key>) {
     let (mut items, mut key) = (Vec::new(), Vec::new());
     let case = view.cases()[0];

@@ -9,7 +9,7 @@ use crate::measure::DirectionFigures;
 use crate::record::{GroupRecord, Record};
 use crate::scheduler::Scheduler;
 
-/// A figure before findings on a profile.
+/// A figure and the findings on one profile.
 pub(super) struct View<'f> {
     pub(super) figure: &'f Figure,
     pub(super) findings: &'f Findings,
@@ -22,7 +22,7 @@ pub(super) struct Part<'f> {
     pub(super) group: &'f str,
     /// None: both together.
     pub(super) way: Option<Way>,
-    /// As the key or an axis calls it.
+    /// Its name in the key or on an axis.
     pub(super) label: String,
 }
 
@@ -44,7 +44,7 @@ impl<'f> View<'f> {
         format!("{}, {rests_on}", self.profile)
     }
 
-    /// The cases, a swept one once.
+    /// The cases; a swept case appears once.
     pub(super) fn cases(&self) -> Vec<&'f Case> {
         let mut cases: Vec<&Case> = Vec::new();
         for case in &self.findings.experiment.cases {
@@ -138,7 +138,7 @@ impl<'f> View<'f> {
 }
 
 impl Measure {
-    /// The number of a group, or of one direction of it; none if nothing came back that has a latency.
+    /// The number of a group, or of one direction of it; none if no IO with a latency came back.
     pub(super) fn of(self, group: &GroupRecord, way: Option<Way>) -> Option<f64> {
         match self {
             Measure::FUtil => Some(group.f_util),
@@ -171,7 +171,7 @@ pub(super) fn name(way: Way) -> &'static str {
     }
 }
 
-/// A scheduler's look, the same in every figure.
+/// The look of a scheduler, the same in every figure.
 pub(super) fn look(scheduler: Scheduler) -> Look {
     let place = Scheduler::ALL.iter().position(|other| *other == scheduler);
     Look::of(place.expect("ALL holds all schedulers"))

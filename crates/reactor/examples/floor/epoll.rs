@@ -66,7 +66,7 @@ enum Turn {
 fn turn(connection: &mut Connection, bytes: &mut [u8], answers: &mut Answers) -> io::Result<Turn> {
     let socket = connection.socket.as_raw_fd();
     if !connection.is_full {
-        // SAFETY: the buffer is ours and as long as is said.
+        // SAFETY: the buffer is ours and as long as stated.
         match unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), 0) } {
             0 => return Ok(Turn::Ended),
             count if count > 0 => connection.messages.on_bytes(&bytes[..count as usize], answers),
@@ -87,13 +87,13 @@ fn turn(connection: &mut Connection, bytes: &mut [u8], answers: &mut Answers) ->
     Ok(Turn::Full(false))
 }
 
-/// Waits for events: first looks again and again for `spin`, then sleeps.
+/// Waits for events: busy-polls for `spin`, then sleeps.
 fn wait(epoll: &OwnedFd, events: &mut [libc::epoll_event; EVENTS], spin: Duration) -> io::Result<usize> {
     let mut began = None;
     loop {
         let may_spin = spin > Duration::ZERO && began.is_none_or(|began: Instant| began.elapsed() < spin);
         let timeout = if may_spin { 0 } else { -1 };
-        // SAFETY: the events are ours and as many as is said.
+        // SAFETY: the events are ours, and there are as many as stated.
         let count = unsafe {
             libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, timeout)
         };

@@ -10,7 +10,7 @@
 //! above it is the target's own, the rest is the kernel's TCP.
 //!
 //! It is an example of this crate, not part of the bench's, because it talks to the kernel directly and only this crate may:
-//! a floor on top of somebody's wrapper would be a floor with a carpet.
+//! a floor on top of a wrapper would include the wrapper's cost.
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

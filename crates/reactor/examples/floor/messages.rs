@@ -6,7 +6,7 @@
 //! | CapsuleCmd, write of n bytes (72)   | R2T (24)                                    |
 //! | H2CData (24 + n)                    | CapsuleResp (24)                            |
 //!
-//! Answers are made once for each size and never touched again; they name command 0 whoever asks.
+//! Answers are made once for each size and never changed; they name command 0 for every connection.
 
 use std::collections::VecDeque;
 
@@ -63,12 +63,12 @@ fn made(kind: u8, length: u32) -> Vec<u8> {
     bytes
 }
 
-/// One connection's messages: how far the one that comes has come, and what is to go.
+/// One connection's messages: the progress of the incoming one, and those to send.
 pub(crate) struct Messages {
     header: [u8; COMMAND],
     /// Bytes of the header that are here.
     have: usize,
-    /// Bytes of data that are still to come and are of no interest.
+    /// Bytes of data that are still to come, and are ignored.
     skip: usize,
     outgoing: VecDeque<&'static [u8]>,
     /// Bytes of the first outgoing answer that have gone.
@@ -117,7 +117,7 @@ impl Messages {
         self.outgoing.push_back(answers.get(kind, length));
     }
 
-    /// Lays what is to go into `pieces`; answers how many there are.
+    /// Puts what is to be sent into `pieces`; returns their number.
     pub(crate) fn gather(&self, pieces: &mut [libc::iovec; GATHER]) -> usize {
         let mut count = 0;
         for (piece, answer) in pieces.iter_mut().zip(&self.outgoing) {
@@ -129,7 +129,7 @@ impl Messages {
         count
     }
 
-    /// So many bytes have gone.
+    /// This many bytes were sent.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.gone += bytes;
         while let Some(first) = self.outgoing.front()

@@ -185,7 +185,7 @@ fn push(ring: &mut IoUring, entry: squeue::Entry) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for completions: first looks again and again for `spin`, then sleeps.
+/// Waits for completions: busy-polls for `spin`, then sleeps.
 fn wait(ring: &mut IoUring, spin: Duration) -> io::Result<()> {
     if spin > Duration::ZERO {
         ring.submit()?;

@@ -18,7 +18,7 @@ pub(super) trait Shared<T> {
     fn locked<R>(&self, look: impl FnOnce(&mut Vec<T>) -> R) -> R;
 }
 
-/// What can be waited for until somebody rings: an eventfd, or one whose interleavings a test explores.
+/// An event to wait for: an eventfd, or one whose interleavings a test explores.
 pub(super) trait Bell {
     fn ring(&self);
     fn empty(&self);
@@ -41,7 +41,7 @@ impl EventFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` is new and belongs to nobody else.
+        // SAFETY: `fd` is new and has no other owner.
         Ok(EventFd(unsafe { File::from_raw_fd(fd) }))
     }
 }
@@ -54,7 +54,7 @@ impl Bell for EventFd {
 
     fn empty(&self) {
         let mut count = [0; mem::size_of::<u64>()];
-        // Called when it is readable, so this does not block; and the count is of no interest.
+        // Called when it is readable, so this does not block; the count does not matter.
         let _ = (&self.0).read(&mut count);
     }
 }

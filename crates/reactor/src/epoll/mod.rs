@@ -7,10 +7,10 @@
 //! ```
 //!
 //! To behave as the ring does, it reads into buffers of the shared receive pool by itself, and sends only in `poll` and `block`.
-//! Sockets with bytes to read take turns in a list, so that one busy connection does not hold the others up; a socket that finds
+//! Sockets with bytes to read take turns in a list, so that one busy connection does not delay the others; a socket that finds
 //! no buffer keeps its place in it.
 //!
-//! Measured as the receive buffers were (see `receive`): 675 ns of processor time per message of 72 B 32 deep on one socket, 3850 on
+//! Measured like the receive buffers (see `receive`): 675 ns of processor time per message of 72 B 32 deep on one socket, 3850 on
 //! 64 sockets, 3750 for 4 KiB, 129 000 for 128 KiB. The ring needs 700, 3150, 3050 and 86 000.
 //!
 //! Holds: the kernel keeps no memory of ours between calls, so closing frees at once; a stale notice finds no slot, as it names
@@ -43,14 +43,14 @@ use std::sync::Arc;
 use units::{Instant, Nanos};
 use workers::{DiskFile, Workers};
 
-/// Names of the two descriptors that are no token's: a token's slot number is never this high.
+/// Names of the two descriptors that belong to no token: a token's slot number is never this high.
 const WAKER: u64 = u64::MAX;
 const DISK: u64 = u64::MAX - 1;
 
 /// Connections accepted before it is the sockets' turn.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// A listener; `rests` after an accept failed for want of something.
+/// A listener; `rests` after an accept failed because a resource was short.
 struct Listener {
     listener: TcpListener,
     rests: bool,
@@ -266,7 +266,7 @@ impl Driver for EpollDriver {
         if let Some(Source::Listener(Listener { listener, rests })) = self.sources.get(token)
             && *rests
         {
-            // If it cannot be watched for want of memory, it goes on resting.
+            // If it cannot be watched because memory is short, it goes on resting.
             *rests = self.poller.add(listener.as_raw_fd(), libc::EPOLLIN, token.to_bits()).is_err();
         }
     }

@@ -82,7 +82,7 @@ impl Socket {
         socket::pending_error(&self.socket)
     }
 
-    /// Whether there may be bytes to read and somebody wants them.
+    /// Whether there may be bytes to read and the caller wants them.
     pub(super) fn wants_read(&self) -> bool {
         self.is_readable
             && !self.has_ended

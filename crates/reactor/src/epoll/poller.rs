@@ -29,13 +29,13 @@ impl Poller {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` is new and belongs to nobody else.
+        // SAFETY: `fd` is new and has no other owner.
         let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
         let raw = vec![libc::epoll_event { events: 0, u64: 0 }; NOTICES_MAX];
         Ok(Poller { epoll, raw, has_pwait2: true })
     }
 
-    /// Watches `fd` for `flags` under `name`.
+    /// Watches `fd` for `flags` with `name`.
     pub(super) fn add(&self, fd: RawFd, flags: i32, name: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: flags as u32, u64: name };
         // SAFETY: `event` is a valid event for the call to read.

@@ -62,7 +62,7 @@ struct Shared {
     done: Answers<Done>,
 }
 
-/// The threads and what lies between them and the reactor.
+/// The threads and what is between them and the reactor.
 pub(super) struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

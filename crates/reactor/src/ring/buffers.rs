@@ -20,7 +20,7 @@ pub(super) const GROUP: u16 = 0;
 pub(crate) struct BufferRing {
     entries: Region,
     count: u16,
-    /// Our copy of the tail: nobody else writes it.
+    /// Our copy of the tail: only we write it.
     tail: Cell<u16>,
 }
 
@@ -36,8 +36,8 @@ impl BufferRing {
         self.entries.start().cast()
     }
 
-    /// Puts a buffer in. What makes this sound is up to the caller, the receive pool: the memory lives as long as the ring is
-    /// registered, and nobody reads the buffer until the kernel has taken it out again.
+    /// Puts a buffer in. The caller, the receive pool, makes this sound: the memory lives as long as the ring is
+    /// registered, and nothing reads the buffer until the kernel has taken it out again.
     pub(crate) fn provide(&self, id: u16, start: *mut u8, length: u32) {
         let tail = self.tail.get();
         let index = usize::from(tail & (self.count - 1));

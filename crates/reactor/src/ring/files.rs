@@ -42,7 +42,7 @@ pub(super) struct File {
     pieces: Pieces,
     /// By ring, where it is registered: main, passthrough, polled.
     slots: [Option<u32>; 3],
-    /// Whether the discard command is worth trying.
+    /// Whether to try the discard command.
     discards_by_command: bool,
     in_flight: usize,
     is_closed: bool,

@@ -1,4 +1,4 @@
-//! The io_uring backend: sockets, disk and wake-ups in one ring, but for some devices.
+//! The io_uring backend: sockets, disk and wake-ups in one ring, except for some devices.
 //!
 //! ```text
 //!   listener   multishot accept                          one request, a completion per connection
@@ -120,7 +120,7 @@ impl RingDriver {
         unsafe { self.queue.push(read, Request { kind: Kind::Wake, index: 0 }) };
     }
 
-    /// Gives starved sockets another try, as many as there are buffers.
+    /// Gives sockets that wait for memory another try, up to the number of free buffers.
     fn feed_starved(&mut self) {
         for _ in 0..self.pool.available().min(self.starved.len()) {
             let Some(token) = self.starved.pop_front() else { break };

@@ -1,4 +1,4 @@
-//! Requests on their way into the kernel, completions on their way out, and the count of what is between.
+//! Requests on their way into the kernel, completions on their way out, and the count of those in between.
 //!
 //! A request that finds the submission queue full waits in an overflow list of ours, so asking never fails and never makes a
 //! system call. The list is bounded by what asks: a few requests per socket, the disk's depth.
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Disk,
     /// There is something on a ring of a device.
     DeviceRing,
-    /// The cancellation of a receive. It names no memory, so it is not counted as in flight.
+    /// The cancellation of a receive. It names no memory, so it does not count as in flight.
     CancelReceive,
 }
 
@@ -85,7 +85,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Queue<S, C> {
         self.enqueue(entry.into(), request.user_data());
     }
 
-    /// Tries to break off the receive of a slot. The completion of kind `CancelReceive` says whether it was found: while a request
+    /// Tries to cancel the receive of a slot. The completion of kind `CancelReceive` says whether it was found: while a request
     /// is between being ready and being tried again, the kernel does not find it.
     pub(super) fn cancel_receive(&mut self, index: u32) {
         let receive = Request { kind: Kind::Receive, index };
@@ -93,13 +93,13 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Queue<S, C> {
         self.enqueue(cancel.into(), Request { kind: Kind::CancelReceive, index }.user_data());
     }
 
-    /// Tries to break off the connect of a slot. It is not found only when it is ending anyway.
+    /// Tries to cancel the connect of a slot. It is not found only when it is ending anyway.
     pub(super) fn cancel_connect(&mut self, index: u32) {
         let connect = Request { kind: Kind::Connect, index };
         self.enqueue(opcode::AsyncCancel::new(connect.user_data()).build().into(), CANCELLATION);
     }
 
-    /// Tries to break off all requests; those that are not found at the moment (see above) need another try.
+    /// Tries to cancel all requests; those that are not found at the moment (see above) need another try.
     pub(super) fn cancel_everything(&mut self) {
         let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
         self.enqueue(cancel.into(), CANCELLATION);
@@ -132,7 +132,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Queue<S, C> {
     pub(super) fn submit(&mut self) -> io::Result<()> {
         loop {
             self.refill();
-            // Nothing tells of completions on a ring that is polled: the kernel looks at the device when it is asked to.
+            // A polled ring does not signal completions: the kernel looks at the device when it is asked to.
             let must_be_polled = self.must_be_polled();
             let submission = self.ring.submission();
             let has_work = submission.taskrun() || submission.cq_overflow() || must_be_polled;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A pool gives the same few buffers out again and again, so most requests meet one that is registered. Memory that is used once and
-//! freed is not worth the system call. Freed memory gives its slot back when another buffer asks for one; until then its pages stay
+//! freed would not pay for the system call. Freed memory gives its slot back when another buffer asks for one; until then its pages stay
 //! pinned, which costs the kernel's accounting, not the pool's.
 //!
 //! The kernel may refuse: a process without `CAP_IPC_LOCK` may pin `RLIMIT_MEMLOCK` bytes only. Then the other buffers are used
@@ -28,7 +28,7 @@ use units::Bytes;
 
 /// Slots for files: more than one thread has devices.
 const FILES: u32 = 64;
-/// Slots for buffers: four times as many as operations are in flight by default.
+/// Slots for buffers: four times the default number of operations in flight.
 const BUFFERS: u16 = 4096;
 /// Slots that are looked at for freed memory when a buffer asks for one.
 const LOOKS: usize = 4;

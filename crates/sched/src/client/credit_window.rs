@@ -4,7 +4,7 @@
 //! so that queues build up where they can still be reordered or sent to another replica.
 //!
 //! ```text
-//!  an IO wants to go ── try_submit ──► yes: in flight     on_completion(credit) ──► room for so many of those that wait
+//!  an IO wants to go ── try_submit ──► yes: in flight     on_completion(credit) ──► room for this many waiting IOs
 //!                                └───► busy: wait here ◄──────────────────────────────┘
 //! ```
 //!
@@ -12,7 +12,7 @@
 //!
 //! Holds: never more IOs in flight than the last credit, except those that were already in flight when it was lowered
 //!        (`a_lowered_credit_lets_the_excess_drain`, `threads_sharing_a_window_never_exceed_it`).
-//! Elsewhere: who waits, and in which order, is the client's own business.
+//! Elsewhere: the client decides which IOs wait, and in which order.
 //! Paper: Gimbal §3.6, Appendix B, Algorithm 3.
 
 use crate::Credit;

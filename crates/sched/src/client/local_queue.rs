@@ -41,12 +41,12 @@ impl LocalQueue {
         vm.waiting += 1;
     }
 
-    /// Whether nobody has anything to send.
+    /// Whether no VM has anything to send.
     pub fn is_empty(&self) -> bool {
         self.vms.iter().all(|vm| vm.waiting == 0)
     }
 
-    /// The VM whose oldest IO goes now; `None` if nobody has any.
+    /// The VM whose oldest IO goes now; `None` if there is none.
     pub fn pop(&mut self) -> Option<usize> {
         let waiting = self.vms.iter_mut().enumerate().filter(|(_, vm)| vm.waiting > 0);
         let (index, vm) = waiting.min_by_key(|(_, vm)| vm.start)?;

@@ -3,7 +3,7 @@
 use crate::{Credit, CreditWindow, PardaWindow};
 use units::Nanos;
 
-/// How many IOs a client may have outstanding at one SSD, and who says so.
+/// How many IOs a client may have outstanding at one SSD, and what decides it.
 #[derive(Debug)]
 pub enum ClientWindow {
     /// The switch, with every completion.

@@ -1,4 +1,4 @@
-//! Where each tenant stands: doubly linked rings threaded through one array.
+//! Which list each tenant is in: doubly linked rings threaded through one array.
 //!
 //! A tenant is in exactly one place: its place is one field of its link. Moving is O(1), and tenants in
 //! [`Place::Idle`] are linked nowhere, so thousands of them cost nothing.
@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 use units::TenantId;
 
-/// Where a tenant stands.
+/// The list that a tenant is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the round: backlog, and room in the SSD.
@@ -90,7 +90,7 @@ impl Lists {
         if link.place == Place::Idle { None } else { tenant(link.next) }
     }
 
-    /// Takes `tenant` from where it stands to the back of `place` (which may be the same).
+    /// Moves `tenant` from its list to the back of `place` (which may be the same).
     #[inline]
     pub(super) fn move_to_back(&mut self, tenant: TenantId, place: Place) {
         let own = node(tenant);

@@ -111,10 +111,10 @@ pub trait Rules: Clone + Debug {
         [0, 0]
     }
 
-    /// Makes space for the books of so many tenants.
+    /// Makes space for the records of this many tenants.
     fn grow(&mut self, _tenants: usize) {}
 
-    /// Whether the tenant was served so much more than others that it must wait for them.
+    /// Whether the tenant was served more than the bound allows and must wait for the others.
     fn is_ahead(&self, _id: TenantId) -> bool {
         false
     }
@@ -124,7 +124,7 @@ pub trait Rules: Clone + Debug {
         None
     }
 
-    /// The tenant has backlog, and stands there now.
+    /// The tenant has backlog, and is in this list now.
     fn on_move(&mut self, _id: TenantId, _place: Place) {}
 
     /// The tenant's last queued IO has left.
@@ -225,7 +225,7 @@ impl<R: Rules> Drr<R> {
         self.active_tenants
     }
 
-    /// Whether somebody waits, and not for a limit of its own.
+    /// Whether a tenant waits for something other than its own limit.
     #[inline]
     pub(crate) fn is_held_back(&self) -> bool {
         self.backlog.queued > 0 && self.limits.first().is_none()
@@ -281,7 +281,7 @@ impl<R: Rules> Drr<R> {
         }
     }
 
-    /// Everybody in the round has been passed over, so the rounds that would pass over everybody again are taken at once:
+    /// Every tenant in the round was passed over, so the rounds that would pass over all of them again are done in one step:
     /// an IO of many quanta would keep the round spinning for long, and a hostile host can ask for millions.
     #[cold]
     fn skip_rounds(&mut self, price: &impl Fn(IoKind, Bytes) -> Price) {

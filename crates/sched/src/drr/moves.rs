@@ -1,11 +1,11 @@
 //! How tenants move between the places of the round, and what moving them entails.
 //!
 //! Whatever changes a tenant's queue, room or share ends here: `settle` puts the tenant where it belongs; `enter` and `leave`
-//! are the two cases that nearly every IO of a short queue meets. Around them stand the three reasons to be out of the round
+//! are the two cases of nearly every IO of a short queue. Around them are the three reasons to be out of the round
 //! (no room in the SSD, a limit, ahead of others), the timers that bring a tenant back, and the sum of active weights that rooms
 //! come from.
 //!
-//! Elsewhere: who is next, and the picture of the places, is `drr`; the lists themselves are `lists`.
+//! Elsewhere: which tenant is next, and the picture of the lists, is `drr`; the lists themselves are `lists`.
 
 use super::{Drr, Place, Rules};
 use units::{Bytes, Instant, TenantId};
@@ -51,7 +51,7 @@ impl<R: Rules> Drr<R> {
         self.reservations.set(id, None);
     }
 
-    /// Takes a tenant from one place to another; a timer that it had is over.
+    /// Moves a tenant from one list to another; its timer, if any, is cancelled.
     #[inline]
     fn move_to(&mut self, id: TenantId, place: Place) {
         self.limits.set(id, None);

@@ -15,11 +15,11 @@ use crate::{Io, Priority, Ticket};
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassQueues {
     classes: Lines<{ Priority::CLASSES }>,
-    /// IOs that each class has already had in this cycle.
+    /// IOs of each class that were served in this cycle.
     served: [u32; Priority::CLASSES],
     /// The classes with backlog.
     backlogged: Classes,
-    /// The classes that have had their quota in this cycle.
+    /// The classes whose quota in this cycle is used up.
     spent: Classes,
 }
 
@@ -67,7 +67,7 @@ impl ClassQueues {
         io
     }
 
-    /// Takes one IO from wherever it stands.
+    /// Takes out one IO, wherever it is in the queue.
     pub(super) fn withdraw_one(&mut self, ticket: Ticket) -> Io {
         let class = self.classes.get(ticket).priority.index();
         let io = self.classes.take(class, ticket);

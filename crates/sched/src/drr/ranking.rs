@@ -1,6 +1,6 @@
 //! At most one key per tenant, and the tenant with the least: the earliest timer, the least service.
 //!
-//! A binary heap that knows where each tenant stands in it, so that a changed key moves its one entry instead of leaving an old
+//! A binary heap that knows the position of each tenant in it, so that a changed key moves its one entry instead of leaving an old
 //! one behind. Setting a key is O(log n) of those that are set; asking for the least is a look at the top. Tenants without a
 //! key are not in it and cost nothing.
 //!
@@ -18,7 +18,7 @@ const ABSENT: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranking<K> {
     entries: Vec<(K, TenantId)>,
-    /// Where each tenant stands in `entries`, by tenant.
+    /// The position of each tenant in `entries`, by tenant.
     positions: Vec<u32>,
 }
 

@@ -47,7 +47,7 @@ impl<H: Default> Tenant<H> {
         }
     }
 
-    /// Changes what the tenant was promised. What it has had under the old share is forgotten.
+    /// Changes the tenant's share. Its service under the old share is forgotten.
     pub(super) fn set_share(&mut self, share: Share, config: &RoundConfig) {
         self.weight = share.weight;
         let Share { limit_iops, limit_rate, reservation, second, .. } = share;
@@ -87,7 +87,7 @@ impl<H: Default> Tenant<H> {
         self.meters.as_ref()?.reservation.as_ref().map(Meter::due)
     }
 
-    /// Charges a submitted IO to whatever meters there are.
+    /// Charges a submitted IO to the meters, if there are any.
     #[inline]
     pub(super) fn charge_meters(&mut self, now: Instant, io: &Io, reserved: Bytes) {
         let Some(meters) = &mut self.meters else { return };

@@ -448,7 +448,7 @@ fn a_reservation_goes_before_the_service_lag_and_counts_towards_it() {
     while let Some(index) = round.in_flight.iter().position(|io| io.tenant == TWO) {
         round.complete(index);
     }
-    assert_eq!(round.submit_all(NOW)[..2], [TWO, ONE], "more than a bound's worth was counted");
+    assert_eq!(round.submit_all(NOW)[..2], [TWO, ONE], "more than the bound was counted");
 }
 
 #[test]
@@ -495,7 +495,7 @@ fn under_level_the_lag_counts_for_a_tenant_that_is_full_until_it_is_excused() {
 }
 
 #[test]
-fn an_excused_tenant_keeps_nobody_waiting() {
+fn an_excused_tenant_delays_no_other() {
     let mut round = Round::with_bounded_lag();
     let count = 4000;
     round.reads(ONE, Bytes::kib(128), count);
@@ -565,7 +565,7 @@ proptest! {
         }
     }
 
-    /// Tenants with backlog throughout, out of slots or not, whoever comes and goes beside them and whichever IO ends when:
+    /// Tenants with backlog throughout, out of slots or not, whichever other tenants come and go and whichever IO ends when:
     /// what they were served differs by at most the bound and one of the largest IOs.
     #[test]
     fn out_of_slots_or_not_tenants_stay_close(
@@ -590,7 +590,7 @@ proptest! {
                 _ => {
                     let Some(io) = round.submit(NOW) else {
                         let in_flight = round.in_flight.len();
-                        prop_assert!(in_flight > 0, "there is backlog, nothing is in flight, and nobody may go");
+                        prop_assert!(in_flight > 0, "there is backlog, nothing is in flight, and no tenant may go");
                         continue;
                     };
                     let cost = if io.kind.pays_as_write() { round.cost } else { Cost::ONE };

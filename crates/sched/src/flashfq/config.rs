@@ -1,4 +1,4 @@
-//! What FlashFQ must be told of an SSD: what an IO costs, and how far tenants may run apart.
+//! What FlashFQ must know of an SSD: the cost of an IO, and how far tenants may be apart.
 //!
 //! A cost is *device time*: for how long an IO occupies an SSD that is busy with nothing but its like, which is the inverse of
 //! the IOs per second at saturation. So the costs of all that a saturated SSD completes in a second add up to a second, and
@@ -12,7 +12,7 @@ use units::{Bytes, Nanos};
 /// The cost of one IO, linear in its size: `base + per_kib × size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearCost {
-    /// K0: device time of an IO whatever its size.
+    /// K0: device time of an IO of any size.
     pub base: Nanos,
     /// K1: device time per KiB.
     pub per_kib: Nanos,

@@ -2,7 +2,7 @@
 //!
 //! Every IO has a start tag in virtual time; the smallest goes first, so that tenants have equal parts of the device's time.
 //! An SSD takes many IOs at once, and a tenant with a deep queue could run far ahead while another has one IO outstanding:
-//! therefore nobody may be more than a threshold T ahead of the active tenant that has progressed least, and no more than D
+//! therefore no tenant may be more than a threshold T ahead of the active tenant that has progressed least, and at most D
 //! IOs are inside the SSD.
 //!
 //! ```text
@@ -42,7 +42,7 @@ pub struct Flashfq {
     config: FlashfqConfig,
     tenants: Vec<Tenant>,
     progress: Progress,
-    /// Tenants with something queued: by start tag, then by who became so first.
+    /// Tenants with backlog: by start tag, then by the time at which they got it.
     backlogged: BTreeSet<(Tag, u64, TenantId)>,
     /// When which anticipation ends.
     anticipated: BTreeSet<(Instant, TenantId)>,
@@ -50,7 +50,7 @@ pub struct Flashfq {
     turns: u64,
     queued: usize,
     in_flight: usize,
-    /// Those in flight of which nobody has said that they are overdue.
+    /// Those in flight that were not reported as overdue.
     inside: u32,
 }
 

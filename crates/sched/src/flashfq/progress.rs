@@ -2,13 +2,13 @@
 //!
 //! A tenant's *progress* is the start tag of its next IO: of the one at the head of its queue, or of the one it would send now.
 //! It grows by cost/weight with every IO dispatched, and with the clock while the next IO is merely expected: thinking is
-//! charged as if it were device time, so that whoever thinks slowly does not hold the others back for it.
+//! charged as if it were device time, so that a tenant that thinks slowly does not delay the others.
 //!
 //! Virtual time is the smallest progress of any active tenant. So an active tenant is moved on by nothing but its own doing, and
-//! a newcomer starts level with whoever has had least.
+//! a newcomer starts level with the least-served tenant.
 //!
 //! Holds: virtual time never goes back (`virtual_time_never_goes_back`).
-//! Elsewhere: who is active is the caller's to say.
+//! Elsewhere: the caller decides which tenants are active.
 
 use alloc::collections::BTreeSet;
 use units::{Instant, Nanos, TenantId};
@@ -41,7 +41,7 @@ impl MovingTag {
         MovingTag(tag.0 - fixed(now.0) as i128)
     }
 
-    /// Where it has come to.
+    /// Its progress.
     pub(super) fn at(self, now: Instant) -> Tag {
         Tag(self.0 + fixed(now.0) as i128)
     }
@@ -61,19 +61,19 @@ pub(super) struct Progress {
     busy: BTreeSet<(Tag, TenantId)>,
     /// Those of which something is expected, until when.
     expected: BTreeSet<(MovingTag, TenantId, Instant)>,
-    /// The farthest that a tenant had come when it left.
+    /// The largest progress of a tenant that left.
     latest: Tag,
 }
 
 impl Progress {
-    /// Virtual time: the smallest progress; with nobody active, the farthest anyone has come.
+    /// Virtual time: the smallest progress; with no active tenant, the largest progress so far.
     pub(super) fn virtual_time(&self, now: Instant) -> Tag {
         let busy = self.busy.first().map(|(tag, _)| *tag);
         let expected = self.expected.first().map(|(tag, ..)| tag.at(now));
         [busy, expected].into_iter().flatten().min().unwrap_or(self.latest)
     }
 
-    /// A tenant that had come to `tag` becomes busy after it was not active. Answers where it starts.
+    /// A tenant with progress `tag` becomes busy after it was not active. Returns where it starts.
     pub(super) fn join(&mut self, now: Instant, tag: Tag, tenant: TenantId) -> Tag {
         let start = tag.max(self.virtual_time(now));
         self.resume(start, tenant);
@@ -152,7 +152,7 @@ mod tests {
         now += Nanos(STEP.0 * 10);
         let reached = progress.expect_no_more(now, moving, b, until);
         assert_eq!(reached, ahead.after(Nanos(STEP.0 * 3), 1), "but not for longer than it lasted");
-        assert_eq!(progress.virtual_time(now), reached, "it stands still while nobody is active");
+        assert_eq!(progress.virtual_time(now), reached, "it does not move while no tenant is active");
         assert_eq!(progress.join(now, first, a), reached);
     }
 

@@ -1,7 +1,7 @@
 //! The dual token bucket: when may an IO go?
 //!
 //! Tokens come in at `target_rate` and are split between reads and writes by the write cost `c`, so that an SSD which finds
-//! a written byte `c` times as dear is offered `c` read bytes for each. What one bucket cannot hold, the other gets.
+//! a written byte that costs `c` times as much is offered `c` read bytes for each. What one bucket cannot hold, the other gets.
 //!
 //! ```text
 //!                        ┌─ c/(1+c) ─► [ read tokens  ] ── a read pays its length
@@ -13,13 +13,13 @@
 //! bucket can pay. Tokens are counted in billionths of a byte (a rate in bytes/s times nanoseconds), so nothing is lost to
 //! rounding, however often the buckets are looked at.
 //!
-//! An IO larger than a bucket may go when its bucket is full, and drives it into debt; everybody after it waits until the
+//! An IO larger than a bucket may go when its bucket is full, and drives it into debt; every IO after it waits until the
 //! debt is paid. Otherwise it would wait for ever. The paper's IOs are never that large.
 //!
 //! Holds: an instant that is named is the first at which the bucket can pay (`the_named_instant_is_the_first_that_pays`);
 //!        looking in between changes nothing (`looking_more_often_changes_nothing`);
 //!        payments in any interval are bounded by depth + rate × time (`payments_stay_within_depth_and_rate`).
-//! Elsewhere: what the rate is, is `congestion`; what a write costs is `write_cost`; who pays next is `drr`.
+//! Elsewhere: the rate is set by `congestion`; the cost of a write by `write_cost`; the next tenant by `drr`.
 //! Paper: Gimbal §3.3, Appendix C.1, Algorithm 4. We differ: no polling, and a change of pace counts from the moment it
 //! happens, not from the last look.
 
@@ -154,7 +154,7 @@ impl DualBucket {
         self.pace = pace;
     }
 
-    /// Pays for an IO, or names the first instant at which its bucket could, at this pace and if nobody else is paid.
+    /// Pays for an IO, or names the first instant at which its bucket could, at this pace and if no other IO is paid.
     #[inline]
     pub(super) fn pay(&mut self, now: Instant, kind: IoKind, length: Bytes) -> Result<(), Instant> {
         self.advance(now);

@@ -15,10 +15,10 @@ pub struct Halvings(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteCostRule {
     /// Mean above `thresh_max`, or above `thresh_min` in a period that also completed reads (release). The default:
-    /// without readers nobody is hurt by writes that merely fill the device's queue, and with the other rule a
+    /// without readers no tenant suffers from writes that merely fill the device's queue, and with the other rule a
     /// writer alone is priced to the worst for its own queueing.
     SlowBesideReads,
-    /// Mean above `thresh_min`, whoever else is there (the paper's text, §3.4).
+    /// Mean above `thresh_min`, whether or not there are reads (the paper's text, §3.4).
     Slow,
 }
 
@@ -32,7 +32,7 @@ pub struct GimbalConfig {
     pub rate_start: ByteRate,
     /// α_D, the weight of a new latency in the average. Paper §3.2: 1/2.
     pub latency_weight: Halvings,
-    /// α_T, how fast the threshold follows the latency down; `None`: it stands still at `thresh_max` (what the paper's
+    /// α_T, how fast the threshold follows the latency down; `None`: it stays at `thresh_max` (what the paper's
     /// figure 17 argues against). Release: 1/16.
     pub threshold_weight: Option<Halvings>,
     /// β, how much faster than in congestion avoidance an under-utilised SSD's rate grows. Paper §3.2: 8.

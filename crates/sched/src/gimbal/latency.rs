@@ -47,7 +47,7 @@ fn whole(fixed: u64) -> Nanos {
 }
 
 impl LatencyMonitor {
-    /// `average` is α_D, `threshold` α_T: without it the threshold stands still at `thresh_max`.
+    /// `average` is α_D, `threshold` α_T: without it the threshold stays at `thresh_max`.
     pub(crate) fn new(
         device: &DeviceConstants,
         average: Halvings,

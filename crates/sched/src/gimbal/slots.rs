@@ -9,7 +9,7 @@
 //!
 //! A slot is *busy* while an IO in it is in flight; the allotment bounds the busy ones. An open slot whose IOs have all
 //! completed stays open and goes on filling (so a tenant with one IO at a time still fills slots), but it is not busy: it
-//! holds nobody's allotment back.
+//! takes nothing from another tenant's allotment.
 //!
 //! Every active tenant is allotted `slots × weight / Σ weights` slots, at least one. Its credit is the slots allotted × the IOs in
 //! its slot that was freed last.

@@ -20,7 +20,7 @@ use super::WriteCostRule;
 use crate::{Cost, DeviceConstants};
 use units::{Instant, Nanos};
 
-/// The price of writes, and what this period has seen so far.
+/// The cost of writes, and the observations of this period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteCost {
     cost: Cost,

@@ -22,7 +22,7 @@ pub struct LevelConfig {
     pub lag_max: Bytes,
     /// How far below the least-served tenant a tenant may be that comes back from having nothing to do. A client held to one IO by
     /// its credit is away after each IO, and the tenant that was furthest behind would lose the most by it: on the model of a clean
-    /// SSD readers of 128 KiB had 4 % less than the writers beside them, and a seventh less than readers of 4 KiB. A quantum mends
+    /// SSD readers of 128 KiB had 4 % less than the writers they shared it with, and a seventh less than readers of 4 KiB. A quantum corrects
     /// that.
     pub lag_catch_up: Bytes,
     /// The round.

@@ -1,6 +1,6 @@
 //! What an IO takes of the SSD: the price that makes equal service equal f-Util.
 //!
-//! An SSD that does nothing else completes so many IOs of one kind and size per second; the inverse is the device time that one
+//! An SSD that does nothing else completes a certain number of IOs of one kind and size per second; the inverse is the device time that one
 //! of them takes. Charged with that, tenants that are charged alike have the same part of what the SSD gives each one's kind of
 //! work, which is what f-Util measures. Bytes do not say it: a 4 KiB read takes as long as an 8 KiB one, and on a fragmented SSD a
 //! large read as long as the small ones it falls apart into.
@@ -14,7 +14,7 @@
 //!    └┬────┬────┬────┬──► size: 4, 8, 16 … 256 KiB; straight between two, in proportion beyond, no less than 4 KiB's
 //! ```
 //!
-//! Both ends are measured once per device, clean and fragmented; where it stands between them is `fragmentation`.
+//! Both ends are measured once per device, clean and fragmented; the position between them is `fragmentation`.
 //!
 //! Holds: an IO never costs less because it is larger or the SSD more fragmented (`costs_rise_with_size_and_fragmentation`); at the
 //!        measured sizes and ends the cost is the measured one (`the_measured_points_are_met`).
@@ -39,7 +39,7 @@ pub struct StateCosts {
 /// The costs of an SSD in both its extreme states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCosts {
-    /// What a second of the SSD is worth: its bandwidth of large reads, clean.
+    /// The value of a second of the SSD: its bandwidth of large reads, clean.
     pub rate: ByteRate,
     /// Written once, in order.
     pub clean: StateCosts,

@@ -1,9 +1,9 @@
 //! Fragmentation: between clean and fragmented, in which state is the flash right now?
 //!
 //! What a write costs the SSD depends on the state of its flash (seven times as much on a fragmented DCT983 as on a clean one),
-//! and the switch is not told that state. Latencies do not tell it either: the buffer hides it from writes until it is full. But the
+//! and the switch is not told that state. Latencies do not show it either: the buffer hides it from writes until it is full. But the
 //! sum does. Whatever is served, the device time that it takes adds up to the time there is. So all that completes is charged
-//! twice, at the costs of a clean SSD and at those of a fragmented one, and both sums are held against the clock:
+//! twice, at the costs of a clean SSD and at those of a fragmented one, and both sums are compared with the clock:
 //!
 //! ```text
 //!              at clean costs              at fragmented costs
@@ -14,7 +14,7 @@
 //!
 //! A mix of reads and writes gets less out of the SSD than its parts alone (Gimbal, figure 14), so a clean SSD may fall as far
 //! short as [`MIXED_LEAST_PERCENT`]. Between the two bounds both states explain what was seen, or neither does. Then the estimate
-//! stays, or goes where the line between them crosses. At either end it comes to rest exactly, and prices stand still.
+//! stays, or goes where the line between them crosses. At either end it stops exactly, and prices do not change.
 //!
 //! There is no feedback: a wrong price changes the mix, not what the SSD does in that time, and one of the sums is off for every
 //! mix but those with next to no writes, where the price hardly matters.
@@ -70,14 +70,14 @@ const PERIOD_LATEST: Nanos = Nanos::millis(100);
 /// Of what was seen, an eighth is forgotten with every period: a memory of 400 ms, several times what the buffer of an SSD takes
 /// in a steady state.
 const MEMORY: u64 = 8;
-/// What measured costs may be off by, and how exactly a sum tells.
+/// The error of measured costs, and the precision of a sum.
 const MARGIN: i64 = ONE / 20;
 /// The fragmentation goes half of the way at a time, and arrives when it is as near as this.
 const ARRIVED: i64 = ONE / 16;
 /// What a clean SSD does of a mix at least, of a hundred that its parts do alone: 4 KiB reads and writes get 66 (Gimbal, figure 14,
 /// as the model has it), others more.
 const MIXED_LEAST_PERCENT: i64 = 60;
-/// Of a hundred completions, so many must leave somebody waiting for the SSD to count as busy.
+/// Of a hundred completions, this many must leave a tenant waiting for the SSD to count as busy.
 const WAITING_PERCENT: u64 = 75;
 
 /// What completed in a span of time.
@@ -91,7 +91,7 @@ struct Seen {
     /// Σ of cost × latency, in byte-microseconds: divided by the span, the cost in flight.
     in_flight: u64,
     ios: u64,
-    /// Completions that found somebody waiting.
+    /// Completions after which a tenant was waiting.
     waiting: u64,
 }
 
@@ -99,7 +99,7 @@ struct Seen {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FragmentationEstimator {
     fragmentation: Fragmentation,
-    /// The cost in flight that keeps the SSD busy, whoever waits.
+    /// The cost in flight that keeps the SSD busy, whether or not a tenant waits.
     busy: Bytes,
     begun: Option<Instant>,
     now: Seen,
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ssd_is_busy_if_three_of_four_completions_leave_somebody_waiting_or_enough_is_in_flight() {
+    fn an_ssd_is_busy_if_three_of_four_completions_leave_a_tenant_waiting_or_enough_is_in_flight() {
         let busy = Bytes(1000);
         let seen =
             |waiting, in_flight| Seen { ios: 100, waiting, in_flight, span: 1_000_000, ..Seen::default() };

@@ -6,22 +6,22 @@
 //!
 //! ```text
 //!   limit on the device time in flight, in multiples of `thresh_min`
-//!     8 ┤ one tenant: nobody is in its way
-//!     4 ┤          ▁▁▁▁▁▁▁▁▁▁▁           beside writes a read waits for a die that programs
+//!     8 ┤ one tenant: no other is in its way
+//!     4 ┤          ▁▁▁▁▁▁▁▁▁▁▁           with writes, a read waits for a die that programs
 //!     2 ┤▁▁▁▁▁▁▁▁╱            ╲▁▁▁▁▁▁▁   reads alone, or writes alone
 //!       └┬────────┬───────────┬────────┬──► writes' part of what completed
 //!        0       ⅙           ⅚         1
 //! ```
 //!
-//! An IO's *charge* is what it costs (`costs`), but no less than a page of flash takes: beside writes dies are waited for,
+//! An IO's *charge* is its cost (`costs`), but at least that of a page of flash: with writes, IOs wait for dies,
 //! and a read of 4 KiB holds one as long as one of 16. A tenant's *part* is twice its share of the limit: once for the SSD, and
 //! once so that something of it waits in the switch. Its credit is the number of IOs that fit its part.
 //!
-//! IOs that hang keep nobody waiting: those of a tenant that is *excused* do not count until all of them have ended.
+//! IOs that hang delay no other tenant: those of a tenant that is *excused* do not count until all of them have ended.
 //!
 //! Holds: nothing is charged when all IOs have ended (`what_was_charged_is_taken_off`);
 //!        the limit stays between its ends (`the_limit_stays_between_its_ends`).
-//! Elsewhere: who is next is `drr`.
+//! Elsewhere: which tenant is next is `drr`.
 //! The idea of letting no more in than keeps a device busy is throttled dispatch (Jin, Chase, Kaur, SIGMETRICS 2004; FlashFQ, ATC
 //! 2013).
 
@@ -48,10 +48,10 @@ impl InFlightLimits {
     /// A page of flash. Ours: that of today's TLC; the model of a DCT983 has it too.
     const PAGE: Bytes = Bytes::kib(16);
 
-    /// For an SSD that is worth `rate`, and under-utilised at a latency of `thresh_min` or less.
+    /// For an SSD with bandwidth `rate`, under-utilised at a latency of `thresh_min` or less.
     ///
     /// Ours, measured on the models of a DCT983 (`thresh_min` 250 µs): with once `thresh_min` small reads alone fall 3 % short of full
-    /// speed, with twice it nothing does. With twice it readers beside writers lose a tenth, with four times nothing; more than that
+    /// speed, with twice it nothing does. With twice it readers that share with writers lose a tenth, with four times nothing; more than that
     /// adds to their latency only. A lone sequential reader of 4 KiB needs eight times it, as many of its reads are for one page.
     pub const fn of(rate: ByteRate, thresh_min: Nanos) -> InFlightLimits {
         let once = rate.0 as u128 * thresh_min.0 as u128 / NANOS_PER_SEC;
@@ -72,7 +72,7 @@ impl InFlightLimits {
             ),
             (
                 self.uniform <= self.mixed && self.mixed <= self.alone,
-                "the limit must not be lower beside writes, or for a tenant alone",
+                "the limit must not be lower with writes, or for a tenant alone",
             ),
             (
                 self.alone <= InFlightLimits::MAX && self.io_min <= InFlightLimits::MAX,
@@ -82,7 +82,7 @@ impl InFlightLimits {
         rules.iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, wrong)| Err(wrong))
     }
 
-    /// The note on an IO that costs so much: its charge.
+    /// The note on an IO of this cost: its charge.
     #[inline]
     pub(super) fn charge(&self, cost: Bytes) -> Mark {
         Mark(u32::try_from(cost.max(self.io_min).0).unwrap_or(u32::MAX))
@@ -112,7 +112,7 @@ const PERIOD: Nanos = Nanos::millis(50);
 const PERIOD_LATEST: Nanos = Nanos::millis(100);
 /// Of what was seen, an eighth is forgotten with every period.
 const MEMORY: u64 = 8;
-/// A tenant's part is so many times its share of the limit: once in the SSD, once waiting.
+/// A tenant's part, in multiples of its share of the limit: once in the SSD, once waiting.
 const PART_PER_SHARE: u64 = 2;
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
@@ -122,7 +122,7 @@ pub(super) struct TimeInFlight {
     limit: Bytes,
     in_flight: Bytes,
     begun: Option<Instant>,
-    /// What has completed, in charges, and what of it was written: in this period, and before it.
+    /// Completed IOs, in charges, and the written part of them: in this period, and before it.
     now: [u64; 2],
     past: [u64; 2],
     /// Whose IO completed first in this period, and whether another's did.
@@ -131,7 +131,7 @@ pub(super) struct TimeInFlight {
 }
 
 impl TimeInFlight {
-    /// Nothing in flight, and the limit is that beside writes: nobody knows yet what will come.
+    /// Nothing in flight, and the limit is the one for reads with writes: the load is not known yet.
     pub(super) fn new(limits: &InFlightLimits) -> TimeInFlight {
         TimeInFlight { limit: limits.mixed, ..TimeInFlight::default() }
     }
@@ -207,7 +207,7 @@ pub(crate) struct TenantTime {
     mean: u64,
 }
 
-/// An IO's weight in the average is one in so many.
+/// An IO's weight in the average is one in this number.
 const MEAN_WEIGHT: u64 = 16;
 
 impl TenantTime {

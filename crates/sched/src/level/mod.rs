@@ -9,7 +9,7 @@
 //!  on_completion ─────────┴──────────────────┘
 //! ```
 //!
-//! - An IO is charged what it takes of the SSD (`costs`), as a calibration of the device tells. How fragmented the flash is decides
+//! - An IO is charged the device time that it takes (`costs`), from a calibration of the device. How fragmented the flash is decides
 //!   what a write takes; that is found out from what completes (`fragmentation`).
 //! - No more is let into the SSD than keeps it busy (`in_flight`). The rest waits here, where weights decide.
 //! - No tenant with work to do falls far behind another (`service_lag`).

@@ -28,7 +28,7 @@
 //! remembered, or the tenant would be kept out for hours when the reservation ends.
 //!
 //! Only differences count. A counter of 64 bits could be full within hours on a device without a medium, at the highest costs.
-//! So when the virtual time has come far, everybody's service is counted from it anew.
+//! So when the virtual time has become large, every tenant's service is counted from it again.
 //!
 //! Cost: O(log n) per IO, n the competing tenants.
 //!
@@ -36,10 +36,10 @@
 //!        next IO (`the_virtual_time_never_falls_and_no_tenant_lags_by_more_than_the_bound`);
 //!        the service of any two competing tenants differs by at most `max`, `catch_up` and one IO, out of room or not
 //!        (the same test, and `out_of_slots_or_not_tenants_stay_close` in `drr`);
-//!        a tenant whose IOs hang keeps nobody waiting once it is excused (`an_excused_tenant_keeps_nobody_waiting` there);
-//!        the least-served tenant is never kept out, so somebody may always go or has IOs in flight;
+//!        a tenant whose IOs hang delays no other tenant once it is excused (`an_excused_tenant_delays_no_other` there);
+//!        the least-served tenant is never kept out, so there is always a tenant that may go or has IOs in flight;
 //!        counting anew changes nothing among the tenants that compete (`counting_anew_changes_nothing`).
-//! Elsewhere: which tenant stands where is `drr`.
+//! Elsewhere: which list a tenant is in is `drr`.
 //! The idea is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996).
 
 use crate::drr::Place;
@@ -72,12 +72,12 @@ pub(crate) struct ServiceLag {
     competing: Ranking<Bytes>,
     /// The service of those that are kept out of the round.
     ahead: Ranking<Bytes>,
-    /// The least service among those that compete; while nobody does, as it was last.
+    /// The least service among the tenants that compete; if none competes, the last value.
     virtual_time: Bytes,
 }
 
 impl ServiceLag {
-    /// The largest bound: as good as none, and what one tenant may have had more than another fits its counter.
+    /// The largest bound: practically no bound, and the service of one tenant above another's still fits its counter.
     pub(crate) const MAX_MAX: Bytes = Bytes::gib(1 << 10);
 
     pub(crate) fn new(max: Bytes, catch_up: Bytes) -> ServiceLag {
@@ -91,14 +91,14 @@ impl ServiceLag {
         }
     }
 
-    /// Makes room for `tenants` tenants; new ones have had nothing.
+    /// Makes room for `tenants` tenants; new ones have had no service.
     pub(crate) fn grow(&mut self, tenants: usize) {
         self.services.resize(tenants, Service::default());
         self.competing.grow(tenants);
         self.ahead.grow(tenants);
     }
 
-    /// The tenant now stands in `place`.
+    /// The tenant is now in `place`.
     #[inline]
     pub(crate) fn on_move(&mut self, id: TenantId, place: Place) {
         let competes = matches!(place, Place::Active | Place::Deferred | Place::Ahead);
@@ -152,7 +152,7 @@ impl ServiceLag {
         self.raise_virtual_time();
     }
 
-    /// The tenant's number may be given to another, which has had nothing.
+    /// The tenant's number may be given to another, which has had no service.
     pub(crate) fn forget(&mut self, id: TenantId) {
         self.services[id.index()] = Service::default();
     }
@@ -163,7 +163,7 @@ impl ServiceLag {
         self.services[id.index()].bytes.saturating_sub(self.virtual_time)
     }
 
-    /// Whether the others lag so far behind the tenant that it must wait.
+    /// Whether the others' service lag is so large that the tenant must wait.
     #[inline]
     pub(crate) fn is_ahead(&self, id: TenantId) -> bool {
         self.behind(id) > self.max
@@ -176,7 +176,7 @@ impl ServiceLag {
         self.ahead.first().filter(|&(service, _)| service <= most).map(|(_, id)| id)
     }
 
-    /// The most service that a tenant may have had and still be in the round.
+    /// The largest service with which a tenant may still be in the round.
     #[inline]
     fn most(&self) -> Bytes {
         self.virtual_time.saturating_add(self.max)
@@ -192,7 +192,7 @@ impl ServiceLag {
         }
     }
 
-    /// Takes from everybody's service what a tenant that comes back has at least. A tenant below that is away or excused, and would
+    /// Subtracts from every tenant's service the least that a tenant has when it comes back. A tenant below that is away or excused, and would
     /// be lifted to it on coming back.
     #[cold]
     fn count_anew(&mut self) {

@@ -1,6 +1,6 @@
 //! How many tokens the SSD can spend per second, and whether another reservation fits.
 //!
-//! The strictest bound on latency decides for everybody: as many tokens per second as keep the SSD's 95th percentile below it.
+//! The strictest bound on latency decides for all: the tokens per second that keep the SSD's 95th percentile below it.
 //! Latency-critical tenants reserve of these what their IOs will cost. With no such tenant the SSD is driven as hard as the
 //! calibration went.
 //!
@@ -58,7 +58,7 @@ impl ReflexConfig {
 
     /// Tokens (of mixed load) per second at which the 95th percentile stays below `bound`, `None` being no bound at all.
     ///
-    /// When nobody writes, every IO is a read and costs less; instead of charging less for each, there is so much more to spend.
+    /// Without writes, every IO is a read and costs less; instead of charging less for each, there are more tokens to spend.
     pub fn supply_at(&self, bound: Option<Nanos>, is_read_only: bool) -> TokenRate {
         if !is_read_only {
             return self.interpolated(bound, |point| point.mixed);
@@ -84,11 +84,11 @@ impl ReflexConfig {
         }
     }
 
-    /// Whether `objective` fits beside those that were admitted. `has_best_effort` says whether somebody may write without having
+    /// Whether `objective` fits in addition to those that were admitted. `has_best_effort` says whether a tenant may write without having
     /// said so.
     ///
     /// # Errors
-    /// What stands against it.
+    /// Why not.
     pub fn admit(
         &self,
         objective: &Objective,

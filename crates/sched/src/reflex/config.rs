@@ -1,4 +1,4 @@
-//! What ReFlex must be told of an SSD: what an IO costs in tokens, and how many tokens per second it can spend.
+//! What ReFlex must know of an SSD: the cost of an IO in tokens, and how many tokens per second it can spend.
 //!
 //! A token is what a 4 KiB read costs while others write. The offline calibration finds how many tokens a write costs (the
 //! weight that makes the curves of latency against load overlap for all mixes of reads and writes) and reads the *supply* off
@@ -47,18 +47,18 @@ pub struct SupplyPoint {
     pub latency_p95: Nanos,
     /// Tokens per second that lead to it under mixed load.
     pub mixed: TokenRate,
-    /// Tokens per second that lead to it when nobody writes.
+    /// Tokens per second that lead to it without writes.
     pub read_only: TokenRate,
 }
 
-/// How one knows that nobody writes.
+/// The condition for a load without writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOnlyLoad {
     /// Every tenant is latency-critical and has said that it only reads (release). A best-effort tenant may write, so with one
     /// of them the load counts as mixed.
     Declared,
-    /// No write is queued or inside the SSD, and the last one ended at least so long ago (ours; looked at whenever an IO
-    /// arrives or ends). Without it best-effort readers on an SSD that is faster when nobody writes would never see that.
+    /// No write is queued or inside the SSD, and the last one ended at least this long ago (ours; checked whenever an IO
+    /// arrives or ends). Without it best-effort readers on an SSD that is faster without writes would never benefit.
     Observed(Nanos),
 }
 
@@ -67,20 +67,20 @@ pub enum ReadOnlyLoad {
 pub struct ReflexConfig {
     /// Cost of reading 4 KiB under mixed load: by definition [`Millitokens::TOKEN`].
     pub read_cost: Millitokens,
-    /// Cost of reading 4 KiB when nobody writes; not more than `read_cost`.
+    /// Cost of reading 4 KiB without writes; at most `read_cost`.
     pub read_only_read_cost: Millitokens,
     /// Cost of writing 4 KiB.
     pub write_cost: Millitokens,
     /// The curve, by rising latency; neither rate ever falls. Between two points it is a line; beyond the last it is level.
     pub supply: Vec<SupplyPoint>,
-    /// How one knows that nobody writes.
+    /// The condition for a load without writes.
     pub read_only_load: ReadOnlyLoad,
     /// NEG_LIMIT: how deep in debt a latency-critical tenant may go. Paper: 50 tokens.
     pub debt_max: Millitokens,
     /// The length of a scheduling round, for POS_LIMIT. The original goes round as fast as it can; ours has no rounds, and
     /// this is the time that counts as one.
     pub round: Nanos,
-    /// POS_LIMIT in rounds: a latency-critical tenant that has saved up what it earns in so many rounds gives of it. Paper: 3.
+    /// POS_LIMIT in rounds: a latency-critical tenant that has saved what it earns in this many rounds donates. Paper: 3.
     pub saved_rounds: u32,
     /// So much of POS_LIMIT it gives. Paper: 90 %.
     pub donated_percent: u8,
@@ -125,9 +125,9 @@ impl ReflexConfig {
         let is_cost = |cost: Millitokens| cost > Millitokens(0) && cost <= COST_MAX;
         let rules = [
             (is_cost(self.read_cost), "a read must cost something, at most a million tokens"),
-            (is_cost(self.read_only_read_cost), "a read must cost something when nobody writes"),
+            (is_cost(self.read_only_read_cost), "a read must cost something without writes"),
             (is_cost(self.write_cost), "a write must cost something, at most a million tokens"),
-            (self.read_only_read_cost <= self.read_cost, "a read must not cost more when nobody writes"),
+            (self.read_only_read_cost <= self.read_cost, "a read must not cost more without writes"),
             (first.is_some(), "the supply needs at least one point"),
             (
                 self.supply.windows(2).all(rises),

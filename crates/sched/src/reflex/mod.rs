@@ -1,4 +1,4 @@
-//! ReFlex: tokens for every IO, reservations for latency-critical tenants, the rest for everybody else.
+//! ReFlex: tokens for every IO, reservations for latency-critical tenants, the rest for the others.
 //!
 //! ```text
 //!                      reservations ──► account of each latency-critical tenant ──► its IOs, at once down to NEG_LIMIT
@@ -10,7 +10,7 @@
 //! there are no best-effort tenants, those share what is not reserved.
 //!
 //! The original goes through all tenants in a polling loop. Here nothing goes round: accounts and pool are counted on to the
-//! present exactly, and when nobody can pay, the exact instant is named at which the first can.
+//! present exactly, and when no tenant can pay, the exact instant is named at which the first can.
 //!
 //! Holds: the named instant is the first at which anything can go (`tests/policies/every.rs`); decisions are those of a polling
 //!        model up to the length of its rounds (`tests/policies/reflex_naive.rs`); no IO is lost or reordered within a tenant.
@@ -142,7 +142,7 @@ impl Reflex {
         self.pool.advance(span, Parts(gifts));
     }
 
-    /// Sets what everybody earns, after a change of tenants or of load.
+    /// Sets what every tenant earns, after a change of tenants or of load.
     fn share_out(&mut self) {
         self.is_read_only = match self.config.read_only_load {
             ReadOnlyLoad::Declared => {
@@ -205,7 +205,7 @@ impl Reflex {
         }
     }
 
-    /// Back to a tenant never heard of, but for its queue.
+    /// Resets the tenant, except for its queue.
     fn unregister(&mut self, id: TenantId) {
         self.wait_no_more(id);
         let tenant = self.tenant(id);
@@ -236,7 +236,7 @@ impl Reflex {
         io
     }
 
-    /// So many IOs, of them so many writes, have left a tenant's queue unserved; `head` was first in it.
+    /// This many IOs, and this many of them writes, have left a tenant's queue unserved; `head` was first in it.
     fn on_withdrawn(&mut self, now: Instant, id: TenantId, head: Option<Io>, (ios, writes): (usize, usize)) {
         let tenant = &self.tenants[id.index()];
         let (class, weight, new_head) = (tenant.class, tenant.weight, tenant.queue.front(0).copied());

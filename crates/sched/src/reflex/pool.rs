@@ -2,8 +2,8 @@
 //!
 //! Each round the original gives every best-effort tenant an equal part of the rate that is not reserved, passes on what one of
 //! them does not need to the next, starting with another one each time, and throws away what is left. With rounds of no length
-//! that is: the rate, and whatever is donated, is divided among those with something queued, in proportion to their weights;
-//! while nobody has anything queued, it is lost. So it suffices to count the tokens that one unit of weight has had.
+//! that is: the rate, and all donated tokens, are divided among the tenants with backlog, in proportion to their weights;
+//! while no tenant has backlog, they are lost. So it suffices to count the tokens that one unit of weight has received.
 //!
 //! ```text
 //!  rate + gifts ──► level: tokens per unit of weight, ever
@@ -21,7 +21,7 @@ use super::config::TokenRate;
 use alloc::collections::BTreeSet;
 use units::{Nanos, TenantId};
 
-/// Tokens that a unit of weight has had, ever.
+/// Tokens that a unit of weight has received in total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Level(i128);
 
@@ -48,7 +48,7 @@ pub(super) struct Pool {
     level: Level,
     /// Came in, but too little to raise the level.
     rest: i128,
-    /// When who can pay for its head; of equals, who was first.
+    /// When each tenant can pay for its head; among equals, the first.
     waiting: BTreeSet<(Level, u64, TenantId)>,
     weights: i128,
 }
@@ -59,7 +59,7 @@ impl Pool {
         self.rate = rate;
     }
 
-    /// What a unit of weight has had.
+    /// What a unit of weight has received.
     pub(super) fn level(&self) -> Level {
         self.level
     }
@@ -96,7 +96,7 @@ impl Pool {
         (*due <= self.level).then_some(*tenant)
     }
 
-    /// How long until somebody can pay, given who gives what; `None` if nobody waits or nothing will ever come in.
+    /// How long until a tenant can pay, given the donations; `None` if no tenant waits or no tokens will ever come in.
     pub(super) fn time_until_payable<'a>(
         &self,
         donors: impl Iterator<Item = &'a Account> + Clone,

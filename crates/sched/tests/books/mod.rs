@@ -26,7 +26,7 @@ impl Books {
     pub(crate) fn withdraw(&mut self, policy: &mut impl Policy, now: Instant, tenant: TenantId) {
         let (queued, ended) = (&mut self.queued, &mut self.ended);
         policy.withdraw(now, tenant, &mut |io| {
-            assert_eq!(io.tenant, tenant, "{io:?} is somebody else's");
+            assert_eq!(io.tenant, tenant, "{io:?} belongs to another tenant");
             let gone = is_withdrawn(io);
             if gone {
                 let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");

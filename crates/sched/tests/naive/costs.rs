@@ -30,6 +30,6 @@ fn on_curve(state: &StateCosts, io: &Io) -> u128 {
         return most.1 * length / most.0;
     }
     let above = points.iter().position(|&(size, _)| size > length).expect("it is below the most");
-    let ((low, cheap), (high, dear)) = (points[above - 1], points[above]);
-    cheap + (dear - cheap) * (length - low) / (high - low)
+    let ((low, less), (high, greater)) = (points[above - 1], points[above]);
+    less + (greater - less) * (length - low) / (high - low)
 }

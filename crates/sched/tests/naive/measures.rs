@@ -60,7 +60,7 @@ impl Latency {
 #[derive(Clone, Debug)]
 struct Rate {
     target: u64,
-    /// The last instant at which the bucket let somebody wait.
+    /// The last instant at which the bucket delayed a tenant.
     paced_at: Option<Instant>,
     completed: u128,
     busy: u128,
@@ -199,7 +199,7 @@ impl Fragmenting {
         costs: &DeviceCosts,
         now: Instant,
         (io, latency): (&Io, Nanos),
-        somebody_waits: bool,
+        a_tenant_waits: bool,
     ) {
         let both = at_both_ends(costs, io);
         let seen = &mut self.present;
@@ -207,7 +207,7 @@ impl Fragmenting {
         seen.written += if io.kind == IoKind::Read { 0 } else { both[0] };
         seen.cost_micros += both[0] * u128::from(latency.0) / 1000;
         seen.ios += 1;
-        seen.waiting += u128::from(somebody_waits);
+        seen.waiting += u128::from(a_tenant_waits);
         let span = now.since(*self.begun.get_or_insert(now));
         if span < PERIOD {
             return;
@@ -369,11 +369,11 @@ impl Measures {
     }
 
     /// A read or write succeeded, which was charged so much. Answers whether the SSD is overloaded.
-    pub(crate) fn on_success(&mut self, io: &Io, latency: Nanos, charge: u64, somebody_waits: bool) -> bool {
+    pub(crate) fn on_success(&mut self, io: &Io, latency: Nanos, charge: u64, a_tenant_waits: bool) -> bool {
         let (config, now) = (&self.config, self.rate.now);
         self.cost.on_completion(config, now, io.kind, latency);
         if let Some(costs) = &config.costs {
-            self.fragmenting.on_completion(config, costs, now, (io, latency), somebody_waits);
+            self.fragmenting.on_completion(config, costs, now, (io, latency), a_tenant_waits);
         }
         let monitor = if io.kind == IoKind::Read { &mut self.reads } else { &mut self.writes };
         let state = monitor.on_latency(config, latency);

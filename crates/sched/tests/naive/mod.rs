@@ -1,4 +1,4 @@
-//! The decisions of Gimbal and Level, done the obvious way: every question is answered by looking at everybody.
+//! The decisions of Gimbal and Level, done the obvious way: every question is answered by looking at every tenant.
 //!
 //! Nothing is taken from the switch under test: buckets, slots, device time in flight, round, service lag and priorities are done again
 //! here, what is measured (rate, write cost, fragmentation, the limit on the device time) in `measures`, prices in `costs`.
@@ -244,8 +244,8 @@ impl Naive {
             && io.kind != IoKind::Management
         {
             let charge = self.tenants[&io.tenant.0].charges.get(&io.id).map_or(0, |&(_, charge)| charge);
-            let somebody_waits = self.tenants.values().any(|tenant| tenant.queued() > 0);
-            let is_overloaded = self.measures.on_success(io, latency, charge, somebody_waits);
+            let a_tenant_waits = self.tenants.values().any(|tenant| tenant.queued() > 0);
+            let is_overloaded = self.measures.on_success(io, latency, charge, a_tenant_waits);
             self.set_pace(now);
             if is_overloaded {
                 self.buckets.read = self.buckets.read.min(0);

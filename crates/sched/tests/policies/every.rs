@@ -11,7 +11,7 @@ use sched::{
 };
 use units::{Instant, Nanos, TenantId};
 
-/// A scheduler, and beside it what every IO ever given to it should be doing.
+/// A scheduler, and the expected state of every IO ever given to it.
 struct Run<P> {
     policy: P,
     now: Instant,

@@ -59,22 +59,22 @@ fn alone_a_tenant_has_the_whole_device() {
     assert!(got[0].ios > most * 98 / 100, "{got:?} of {most}");
 }
 
-/// What a tenant that keeps one IO outstanding and thinks 20 µs has beside one with a deep queue, and what it has alone.
+/// What a tenant that keeps one IO outstanding and thinks 20 µs gets together with one with a deep queue, and what it gets alone.
 fn synchronous_reader(config: FlashfqConfig) -> (u64, u64) {
     let synchronous = Load { think: Nanos::micros(20), ..reader(Bytes::kib(4), 1) };
     let alone = serve(config, &[synchronous])[0].ios;
-    let beside = serve(config, &[synchronous, reader(Bytes::kib(128), 64)])[0].ios;
-    (beside, alone)
+    let shared = serve(config, &[synchronous, reader(Bytes::kib(128), 64)])[0].ios;
+    (shared, alone)
 }
 
 #[test]
 fn a_synchronous_reader_is_not_punished() {
     let config = small_device(64, Nanos::micros(50), Nanos::micros(200));
-    let (beside, alone) = synchronous_reader(config);
-    assert!(beside * 2 > alone, "slowed down by more than the number of tenants: {beside} of {alone}");
+    let (shared, alone) = synchronous_reader(config);
+    assert!(shared * 2 > alone, "slowed down by more than the number of tenants: {shared} of {alone}");
     let (without, _) = synchronous_reader(FlashfqConfig { anticipation: Nanos::ZERO, ..config });
     assert!(without * 3 < alone, "nothing was wrong without anticipation: {without} of {alone}");
-    assert!(beside > without * 3 / 2, "{beside} with anticipation, {without} without");
+    assert!(shared > without * 3 / 2, "{shared} with anticipation, {without} without");
 }
 
 fn io(id: u64, tenant: u32, length: Bytes) -> Io {

@@ -1,4 +1,4 @@
-//! FlashFQ's decisions, done the obvious way: every question is answered by looking at everybody, in exact fractions.
+//! FlashFQ's decisions, done the obvious way: every question is answered by looking at every tenant, in exact fractions.
 
 use crate::flashfq::small_device;
 use crate::world::{Dice, Event, World, is_withdrawn};

@@ -11,7 +11,7 @@ use units::{Bytes, Instant, Nanos, TenantId};
 const SUPPLY: u64 = 120_000;
 const SUPPLY_STRICT: u64 = 60_000;
 
-/// Writes are three times as dear as reads; a load without writes has twice the supply.
+/// Writes cost three times as much as reads; a load without writes has twice the supply.
 pub(crate) fn small_device() -> ReflexConfig {
     let point = |micros, rate| SupplyPoint {
         latency_p95: Nanos::micros(micros),

@@ -1,5 +1,5 @@
 //! ReFlex as a polling loop, as it was published: every microsecond everybody is gone through. What ours does at named
-//! instants, this does in rounds, so both have served the same but for what fits into a round or is still being saved.
+//! instants, this does in rounds, so both have served the same, except what fits into a round or is still being saved.
 
 use crate::reflex::{slo, small_device};
 use crate::world::Dice;

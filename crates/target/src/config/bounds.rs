@@ -1,8 +1,8 @@
 //! The largest numbers that a configuration may hold.
 //!
-//! Beyond them something would overflow, or be reserved that no machine has: the arithmetic of the scheduler, a device's clock,
-//! the table of a memory that is there only where it was written. They are far beyond what anybody means; who writes more has
-//! most often mistaken a unit. Numbers that are not here are bounded by their type, and used in arithmetic that saturates or is
+//! Larger ones would overflow something, or reserve more than any machine has: the arithmetic of the scheduler, a device's clock,
+//! the table of a sparse memory. They are far beyond any useful value; a larger number is
+//! usually a mistake in the unit. Numbers that are not here are bounded by their type, and used in arithmetic that saturates or is
 //! wide enough for all of it: spans of time, weights and limits of tenants, the counts of faults.
 //!
 //! Holds: a configuration that passes can be run, whatever its numbers are (`numbers_that_would_overflow_are_refused_by_name`

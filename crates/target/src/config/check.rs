@@ -1,4 +1,4 @@
-//! What must hold between the fields of a configuration, whoever made it.
+//! What must hold between the fields of a configuration, from a file or from a program.
 
 use super::problem::Problem;
 use super::*;
@@ -19,7 +19,7 @@ const LAYOUT_UNIT: Bytes = Bytes::kib(4);
 const SPAN_MIN: Nanos = Nanos::millis(1);
 /// The largest MDTS offered.
 const TRANSFER_MAX: Bytes = Bytes::mib(16);
-/// Beyond this, looking only burns the processor: a sleep costs microseconds.
+/// Beyond this, busy polling only wastes processor time: a sleep costs microseconds.
 const SPIN_MAX: Nanos = Nanos::millis(10);
 /// More threads than the machines have processors that this is made for.
 const THREADS_MAX: u32 = 256;
@@ -168,7 +168,7 @@ impl Check<'_> {
 
     fn calibration(&mut self, index: usize, scheduler: &SchedulerConfig) {
         if scheduler.policy.needs_calibration() && scheduler.calibration.is_none() {
-            let what = format!("{} goes by what was measured of the device", scheduler.policy.name());
+            let what = format!("{} needs a calibration of the device", scheduler.policy.name());
             let advice = "write calibration = \"FILE\" in [device.scheduler]";
             self.report(format!("device[{index}].scheduler.calibration"), what, advice);
         }
@@ -392,7 +392,7 @@ impl Check<'_> {
             ("discovery_per_address", limits.discovery_per_address),
         ] {
             if bound == 0 {
-                self.report(field(name), "zero lets nobody in", "write 1 or more");
+                self.report(field(name), "zero lets no host in", "write 1 or more");
             }
         }
         let named = self.config.named_hosts().len();

@@ -13,13 +13,13 @@ pub struct DeviceConfig {
     pub name: String,
     /// What it is.
     pub kind: DeviceKind,
-    /// Share it although somebody else uses it: a mount, swap, LVM, another process.
+    /// Share it although something else uses it: a mount, swap, LVM, another process.
     pub force: bool,
     /// What to do if it is a file with holes that its file system has no room for.
     pub overcommit: Overcommit,
     /// Who goes to it next, and when.
     pub scheduler: SchedulerConfig,
-    /// How it misbehaves, for tests; a device that is to be used has none.
+    /// How it misbehaves, for tests; a device in use has none.
     pub faults: Vec<FaultConfig>,
 }
 

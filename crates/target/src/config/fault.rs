@@ -44,7 +44,7 @@ pub struct FaultConfig {
 /// What happens to an IO that is struck. Spans of time are the device's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// It takes so much longer.
+    /// It takes longer by this time.
     Delay(Nanos),
     /// It fails at once and does nothing.
     Error(FaultError),

@@ -1,7 +1,7 @@
 //! One table of the file while it is read: typed answers, collected problems, remembered lines.
 //!
-//! `Fields::take` hands out a value and marks its name as known; whatever is left at the end is a name that nobody asked
-//! for, most often a misspelt one. A value that cannot be read is a problem and counts as absent, so that reading goes on.
+//! `Fields::take` returns a value and marks its name as known. A name that is left at the end is unknown,
+//! most often misspelt. A value that cannot be read is a problem and counts as absent, so that reading goes on.
 
 use super::problem::{ConfigError, Problem};
 use sched::Cost;
@@ -22,7 +22,7 @@ pub(super) struct Findings {
     pub(super) lines: Lines,
 }
 
-/// On which line of a file each field stands.
+/// The line of each field in a file.
 #[derive(Debug)]
 pub struct Lines {
     /// Offset of the first byte of every line.
@@ -159,7 +159,7 @@ impl<'t, 'i> Fields<'t, 'i> {
         })
     }
 
-    /// A field that is no longer known: if it is there, what has become of it, and what to do.
+    /// A field that is no longer known: if it is there, what replaced it, and what to do.
     pub(super) fn former(&mut self, findings: &mut Findings, name: &'static str, what: &str, advice: &str) {
         let found = self.table.iter().find(|(key, _)| key.get_ref() == name);
         if let Some((key, _)) = found {
@@ -255,13 +255,13 @@ impl<'t, 'i> Fields<'t, 'i> {
         tables
     }
 
-    /// Ends the reading: names that nobody asked for are problems.
+    /// Ends the reading: unknown names are problems.
     pub(super) fn finish(self, findings: &mut Findings) {
         for (key, _) in self.table {
             let name = key.get_ref().as_ref();
             if !self.known.contains(&name) && !self.former.contains(&name) {
-                let what = "nothing is called so here".to_owned();
-                let advice = format!("known here: {}", self.known.join(", "));
+                let what = "unknown field".to_owned();
+                let advice = format!("known fields: {}", self.known.join(", "));
                 findings.report(Some(key.span()), Problem::new(self.path_of(key.get_ref()), what, advice));
             }
         }
@@ -290,7 +290,7 @@ fn as_size(value: &DeValue<'_>) -> Option<Bytes> {
     }
 }
 
-/// `name` in `path`, in quotes if it could not stand without: a name may hold line ends and worse.
+/// `name` in `path`, in quotes if it needs them: a name may contain line ends and control characters.
 fn join(path: &str, name: &str) -> String {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let name = if !name.is_empty() && name.bytes().all(is_bare) {

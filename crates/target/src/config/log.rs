@@ -1,6 +1,6 @@
 //! What is logged, and how.
 //!
-//! The filter is read here, once for the check of a configuration and once for whoever logs, so that what passes the one cannot
+//! The filter is read here, both for the check of a configuration and for the log itself, so that what passes the one cannot
 //! fail the other.
 
 use tracing_subscriber::EnvFilter;
@@ -31,9 +31,9 @@ impl LogConfig {
     /// What `level` says.
     ///
     /// # Errors
-    /// It is no filter: in words, without the name of the field.
+    /// It is not a filter: why, without the name of the field.
     pub fn filter(&self) -> Result<EnvFilter, String> {
         let level = self.level.as_deref().unwrap_or(DEFAULT_LEVEL);
-        EnvFilter::try_new(level).map_err(|error| format!("{level:?} is no log filter: {error}"))
+        EnvFilter::try_new(level).map_err(|error| format!("{level:?} is not a log filter: {error}"))
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A [`Config`] made by a program and one read from a file are judged alike, by `gimbal config check`, by a start and by a reload.
-//! Nothing here opens a device: that one can be had is found out by `Server::start`.
+//! Nothing here opens a device: `Server::start` finds out whether it can be opened.
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
@@ -51,12 +51,12 @@ use units::{ByteRate, Bytes, Nanos};
 pub const NVME_TCP_PORT: u16 = 4420;
 /// The subsystem that [`Config::simple`] makes.
 pub const DEFAULT_NQN: &str = "nqn.2025-01.io.gimbal:ssd";
-/// The address of a target that names none: this machine only.
+/// The default address: this machine only.
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), NVME_TCP_PORT);
-/// The model number of a subsystem that names none.
+/// The default model number.
 pub const DEFAULT_MODEL: &str = "Gimbal";
-/// The block size of a namespace that names none.
+/// The default block size.
 pub const DEFAULT_BLOCK_SIZE: u32 = 4096;
 
 /// Everything a target is started with.
@@ -66,7 +66,7 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// How threads talk to the system.
     pub backend: BackendChoice,
-    /// How long a device's thread looks for work before it sleeps, while IOs come quickly. Zero: never; `None`: for a moment,
+    /// How long a device's thread busy-polls before it sleeps, while IOs come quickly. Zero: never; `None`: for a moment,
     /// if there is a processor for each device.
     pub spin: Option<Nanos>,
     /// Threads that carry connections. Each SSD has one; beyond them are threads that have connections only. `None`: one for each SSD.
@@ -184,8 +184,8 @@ impl Config {
         }
     }
 
-    /// The hosts that are named: in a [[tenant]], or among the `hosts` of a subsystem. All others are strangers, who are told
-    /// apart by their addresses.
+    /// The hosts that are named: in a [[tenant]], or among the `hosts` of a subsystem. All others are strangers, distinguished
+    /// by their addresses.
     pub fn named_hosts(&self) -> HashSet<String> {
         let tenants = self.tenants.iter().map(|tenant| &tenant.host);
         let allowed = self.subsystems.iter().flat_map(|subsystem| match &subsystem.hosts {
@@ -263,7 +263,7 @@ impl Config {
         self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
     }
 
-    /// What is allowed but hardly meant for daily use: one line each, for whoever starts or checks this.
+    /// Settings that are allowed but not for daily use: one line each, for the person who starts or checks the configuration.
     pub fn warnings(&self) -> Vec<String> {
         let faulty = self.devices.iter().filter(|device| !device.faults.is_empty());
         let faults = faulty.map(|device| {
@@ -295,7 +295,7 @@ fn parse_with_lines(
     if !is_toml {
         return Err(problems);
     }
-    // Fields that could not be read hold defaults: what the check says about those is not the user's doing.
+    // Fields that could not be read hold defaults: the user did not write what the check says about those.
     let unread: Vec<String> = problems.iter().map(|problem| problem.field.clone()).collect();
     let found = judge(&config).into_iter().filter(|found| !unread.contains(&found.field));
     problems.extend(found.map(|found| Problem { line: lines.of(&found.field), ..found }));

@@ -1,13 +1,13 @@
 //! What a configuration names outside itself: profiles, calibrations, files and devices.
 //!
-//! This is the half of the check that looks at the machine. It reads the files that schedulers go by and makes each scheduler once,
-//! so that whatever `gimbal serve` would refuse of them is a problem of a line already in `gimbal config check`. Of devices it looks
-//! only at their names: which of them are the same one by two names. Nothing is opened that is shared, no address is bound.
+//! This is the half of the check that looks at the machine. It reads the files that schedulers need and makes each scheduler once,
+//! so that `gimbal config check` already reports, with its line, everything in them that `gimbal serve` would refuse. Of devices it looks
+//! only at their names: whether two names mean the same device. It opens nothing that is shared, and binds no address.
 //!
-//! A device that is not there is no problem but a warning: the file may be checked on another machine.
+//! A missing device is only a warning: the file may be checked on another machine.
 //!
-//! Holds: what is refused here is refused by `gimbal serve` too, and the other way round but for what only opening a device or an
-//!        address can tell (`the_check_and_the_start_refuse_the_same` in `crates/gimbal/tests/judgement.rs`).
+//! Holds: what is refused here is refused by `gimbal serve` too. The reverse is true except for what only opening a device or an
+//!        address shows (`the_check_and_the_start_refuse_the_same` in `crates/gimbal/tests/judgement.rs`).
 //! Elsewhere: what must hold between the fields is `check`.
 
 use super::problem::Problem;
@@ -45,7 +45,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     problems
 }
 
-/// Devices that are not here, files that do not fit, blocks that a power failure may tear, and what is allowed but has no effect.
+/// Missing devices, files that do not fit, blocks that a power failure may tear, and settings that have no effect.
 pub(super) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     for device in &config.devices {
@@ -59,8 +59,10 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
             && !may_be_made
             && let Err(error) = path.metadata()
         {
-            warnings
-                .push(format!("device {name:?}: {}: {error}: a target cannot start so here", path.display()));
+            warnings.push(format!(
+                "device {name:?}: {}: {error}: a target cannot start with this here",
+                path.display()
+            ));
         }
         let scheduler = &device.scheduler;
         if let Some(file) = scheduler.calibration.as_ref().filter(|_| !scheduler.policy.needs_calibration()) {
@@ -80,7 +82,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         let name = &device.name;
         warnings.push(match device.overcommit {
             Overcommit::Refuse => {
-                format!("device {name:?}: {shortage}; overcommit = \"refuse\": a target cannot start so here")
+                format!("device {name:?}: {shortage}; overcommit = \"refuse\": a target cannot start with this here")
             }
             Overcommit::Warn => format!("device {name:?}: {shortage}"),
         });
@@ -102,7 +104,7 @@ fn is_same_path(one: &DeviceConfig, other: &DeviceConfig) -> bool {
     path_of(&one.kind).map(|(_, path)| path) == path_of(&other.kind).map(|(_, path)| path)
 }
 
-/// Why the scheduler of a device cannot be had.
+/// Why the scheduler of a device cannot be made.
 fn scheduler(field: impl Fn(&str) -> String, device: &DeviceConfig) -> Option<Problem> {
     let scheduler = &device.scheduler;
     let error = policy::policy(scheduler.policy, device).err()?;
@@ -125,7 +127,7 @@ fn scheduler(field: impl Fn(&str) -> String, device: &DeviceConfig) -> Option<Pr
     }
 }
 
-/// What is promised to the hosts of a device is no more than its scheduler ever gives out.
+/// The promises to the hosts of a device do not exceed what its scheduler can give.
 fn promises(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     for device in &config.devices {

@@ -1,7 +1,7 @@
-//! What is wrong with a configuration: where it stands, what was read, what to write instead.
+//! What is wrong with a configuration: where, what was read, what to write instead.
 //!
-//! A configuration is judged as a whole: the reader and the checker both collect every [`Problem`] they meet, so that a
-//! user mends a file in one round.
+//! A configuration is checked as a whole: reader and checker both collect every [`Problem`], so that a
+//! user corrects a file in one round.
 
 use std::fmt;
 use std::io;

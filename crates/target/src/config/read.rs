@@ -1,4 +1,7 @@
 //! From the text of a file to a [`Config`]: one function per table, in the order of the documentation.
+//!
+//! Why not serde's derive: it stops at the first error. This reader reports every error of a file at once, each with its line and
+//! what to write, and goes on with the default in its place. Parsing, spans and recovery are the crate `toml`'s.
 
 use super::fields::{Fields, Findings, Lines, number_text};
 use super::problem::Problem;
@@ -30,15 +33,15 @@ pub(super) fn read(text: &str) -> Reading {
     if is_toml {
         top.finish(&mut findings);
     } else {
-        // What a broken document seems to contain is not worth a complaint of its own.
+        // What a broken document seems to contain needs no error of its own.
         findings.problems.truncate(errors.len());
         findings.problems.sort_by_key(|problem| problem.line);
     }
     Reading { config, problems: findings.problems, lines: findings.lines, is_toml }
 }
 
-/// Where the parser met the first error that it gives no place, as of a key with too many parts: in the last line of the shortest
-/// beginning of the text that has one.
+/// The place of the first error for which the parser gives none (a key with too many parts, for example): the last line of the shortest
+/// beginning of the text that has the error.
 fn place_without_span(text: &str) -> Range<usize> {
     let is_before = |beginning: &str| {
         let (_, errors) = DeTable::parse_recoverable(beginning);

@@ -48,7 +48,7 @@ pub struct SchedulerOverrides {
     pub write_cost_worst: Option<Cost>,
     /// Virtual slots that sequential reads need to fill the SSD.
     pub slots: Option<u32>,
-    /// How many times as many are shared out.
+    /// How many times this number is given to the tenants.
     pub slots_factor: Option<u32>,
     /// How far the least-served tenant may lag behind another one that still goes on.
     pub lag_max: Option<Bytes>,
@@ -142,7 +142,7 @@ impl PolicyKind {
         }
     }
 
-    /// Whether it goes by what was measured of the device beforehand.
+    /// Whether it needs a calibration of the device.
     pub const fn needs_calibration(self) -> bool {
         matches!(self, PolicyKind::Level | PolicyKind::Reflex | PolicyKind::Flashfq)
     }

@@ -75,7 +75,7 @@ fn what_polling_and_nvme_commands_cannot_do_without_is_told() {
     let found = with("epoll", "kind = \"nvme\"\npath = \"/dev/ng0n1\"");
     assert!(found.contains("device[0].kind: NVMe commands need io_uring"), "{found}");
     let found = with("auto", "kind = \"nvme\"\npath = \"/dev/ng0n1\"\ndirect = true");
-    assert!(found.contains("device[0].direct: nothing is called so here"), "{found}");
+    assert!(found.contains("device[0].direct: unknown field"), "{found}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ block_size = 520
     for expected in [
         "g.toml:2: listen: ",
         "g.toml:6: device[0].size: \"1Q\" is not a size",
-        "g.toml:7: device[0].colour: nothing is called so here; known here: name, kind, size, scheduler",
+        "g.toml:7: device[0].colour: unknown field; known fields: name, kind, size, scheduler",
         "g.toml:9: device[1].name: two devices are called \"a\"",
         "g.toml:11: device[1].size: 10001 B is not a multiple of 4 KiB",
         "g.toml:12: device[1].speed: 0 is not a factor",
@@ -153,8 +153,7 @@ fn what_is_no_table_is_not_passed_over() {
 #[test]
 fn a_name_cannot_forge_lines() {
     let errors = errors(&format!("\"a\\nb\" = 1\n\"\" = 2\n{SMALLEST}"));
-    let expected =
-        ["g.toml:1: \"a\\nb\": nothing is called so here", "g.toml:2: \"\": nothing is called so here"];
+    let expected = ["g.toml:1: \"a\\nb\": unknown field", "g.toml:2: \"\": unknown field"];
     assert!(expected.iter().all(|line| errors.contains(line)), "{errors}");
     assert_eq!(errors.lines().count(), 2, "{errors}");
 }
@@ -310,7 +309,7 @@ fn a_log_level_that_logging_would_refuse_is_a_problem_of_its_line() {
         assert!(config.log.filter().is_ok());
     }
     let errors = errors(&with("target=loud"));
-    assert!(errors.starts_with("g.toml:14: log.level: \"target=loud\" is no log filter: "), "{errors}");
+    assert!(errors.starts_with("g.toml:14: log.level: \"target=loud\" is not a log filter: "), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 

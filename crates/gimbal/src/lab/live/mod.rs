@@ -1,4 +1,4 @@
-//! `gimbal lab run --live`: the same experiment against the product, beside the simulator.
+//! `gimbal lab run --live`: the same experiment on the product and in the simulator.
 //!
 //! ```text
 //!   experiment ─┬─► runs in virtual time ──────────────────────────────► records of the simulator ─┐
@@ -167,7 +167,7 @@ fn compare(
             for line in [virtual_time, live] {
                 lines.line(serde_json::to_string(&line)?)?;
             }
-            // A run takes so long that whoever reads along wants to have it.
+            // A run takes long, so its line is written at once.
             lines.flush()?;
         }
         product.records.push(record);

@@ -9,7 +9,7 @@
 //! | `rate_max`, `rate_iops` | divided |
 //! | a sequential tenant's random start | `offset` (its phase) and the first step |
 //!
-//! What there is no counterpart for is refused before anything runs: [`Inexpressible`] names case, group and key.
+//! Anything that has no counterpart is refused before anything runs: [`Inexpressible`] names case, group and key.
 //!
 //! Elsewhere: running it is `run`.
 
@@ -50,7 +50,7 @@ pub(super) struct Inexpressible {
 pub(super) struct Live {
     /// The switch. Its calibration, if the scheduler needs one, has no file yet.
     pub(super) config: Config,
-    /// What the scheduler goes by, if it needs that.
+    /// The scheduler's calibration, if it needs one.
     pub(super) calibration: Option<Calibration>,
     /// In the order of the tenants.
     pub(super) jobs: Vec<Job>,

@@ -58,7 +58,7 @@ struct Watch<'a> {
 
 impl Observer for Watch<'_> {
     fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
-        // All jobs' intervals end together: the first one's stands for them.
+        // All jobs' intervals end together: the first one's represents them.
         if job == 0 {
             self.looks.look(middle(interval) >= self.ramp);
             self.progress.within(interval.end);

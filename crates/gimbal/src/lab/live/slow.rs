@@ -1,7 +1,7 @@
 //! How many times slower than the SSD that is modelled a live run goes.
 //!
 //! The emulated SSD, the scheduler's clock and the tenants' timetables all are slower by the same factor, so in the SSD's own time
-//! nothing has changed, and every microsecond that this machine takes too long counts so many times less.
+//! nothing has changed, and every microsecond that this machine is late counts less by this factor.
 
 use std::fmt;
 use target::config::Speed;
@@ -44,12 +44,12 @@ impl Slow {
         Nanos(span.0 / u64::from(self.0))
     }
 
-    /// The SSD's time so long after the start of a run.
+    /// The SSD's time, this long after the start of a run.
     pub(super) fn at(self, since_start: Nanos) -> Instant {
         Instant::ZERO + self.shrink(since_start)
     }
 
-    /// So much per second of the SSD's time is so much here; at least 1, if it is anything.
+    /// Converts a number per second of the SSD's time into a number per second here; at least 1 unless it is zero.
     pub(super) fn rate(self, per_second: u64) -> u64 {
         per_second.div_ceil(u64::from(self.0))
     }

@@ -5,8 +5,8 @@
 //!   └─ way ────────────┘                                                           └──── way ─────────┘
 //! ```
 //!
-//! In virtual time nobody is late, and the way is what [`super::way`] measured on a machine with nothing else to do. What an IO
-//! took beyond that is the machine's doing. A closed loop that waits so much longer for each IO asks for so much less.
+//! In virtual time nothing is late, and the network delay is what [`super::way`] measured on an idle machine. What an IO
+//! took beyond that is caused by the machine. A closed loop that waits longer for each IO asks for less by the same factor.
 
 use super::look::{TRANSFERS, Whole, middle, transferred};
 use super::slow::Slow;
@@ -117,7 +117,7 @@ mod tests {
     fn a_machine_that_added_more_than_a_twentieth_did_not_keep_time() {
         assert_eq!(judge(5.0, 100.0), (0.05, true));
         assert_eq!(judge(6.0, 100.0), (0.06, false));
-        assert!(judge(0.0, f64::INFINITY).1, "nobody did anything, and nobody was late");
+        assert!(judge(0.0, f64::INFINITY).1, "no tenant did anything, and nothing was late");
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Fixed {
     }
 }
 
-/// The constants of one host's window. All hosts of an SSD have the same, but for what their VMs' shares make of β.
+/// The constants of one host's window. All hosts of an SSD have the same, except β, which depends on their VMs' shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PardaConfig {
     /// L: the latency that is aimed at, seen from the host. Paper: 25 or 30 ms for a disk array.

@@ -1,4 +1,4 @@
-//! What a host is worth: the sum of its VMs' shares, as far as they are used.
+//! The weight of a host: the sum of its VMs' shares, as far as they are used.
 //!
 //! A VM that has fewer IOs outstanding than its part of the host's window leaves places to the host's other VMs. So that these
 //! do not get more than their own shares buy, it counts only as far as it uses its part:

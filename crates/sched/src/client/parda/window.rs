@@ -74,7 +74,7 @@ impl PardaWindow {
         core::mem::take(&mut self.sample)
     }
 
-    /// A period has ended in which all hosts together saw `aggregate`. `beta` is what the host is worth now. If no IO ended
+    /// A period has ended in which all hosts together saw `aggregate`. `beta` is the weight of the host now. If no IO ended
     /// anywhere, nothing is known and nothing changes.
     pub fn on_period(&mut self, aggregate: LatencySample, beta: Fixed) {
         let Some(mean) = aggregate.mean() else { return };
