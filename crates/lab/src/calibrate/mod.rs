@@ -13,17 +13,25 @@ mod check;
 mod flashfq;
 mod gauge;
 mod level;
-mod parda;
 mod probe;
 mod reflex;
 
 pub use check::{Check, check};
 
 use crate::runner::{Broken, Images, Progress};
-use gauge::{Gauge, Verdict};
+use crate::scheduler::Setup;
+use gauge::{Gauge, Verdict, best};
 use probe::Probe;
-use sched::Calibration;
+use sched::{Calibration, PardaConfig};
+use sim::{ClientChoice, LatencyScope, PolicyChoice};
 use ssd::Profile;
+use units::Nanos;
+
+/// PARDA's period: about ten times the longest latency of a loaded SSD. The paper's 2 s suit disks with latencies of 30 ms; those of
+/// an SSD are a thirtieth of that or less.
+const PARDA_PERIOD: Nanos = Nanos::millis(20);
+/// Thresholds that are tried for PARDA, µs.
+const PARDA_THRESHOLDS_US: [u64; 8] = [200, 400, 800, 1_500, 3_000, 6_000, 12_000, 25_000];
 
 /// Measures everything that they must know of an SSD of this profile. Tells `watch` of every probe that ends.
 ///
@@ -38,7 +46,7 @@ pub fn calibrate(
     let gauge = Gauge::new(&probe)?;
     let reflex = reflex::calibrate(&probe)?;
     let (flashfq, of_flashfq) = flashfq::calibrate(&probe, &gauge)?;
-    let (parda, of_parda) = parda::calibrate(&gauge)?;
+    let (parda, of_parda) = latency_threshold(&gauge)?;
     let level = level::calibrate(&probe)?;
     Ok(Calibration {
         description: format!(
@@ -54,6 +62,19 @@ pub fn calibrate(
         parda: Some(parda),
         level: Some(level),
     })
+}
+
+/// PARDA's latency threshold: the best of several ([`gauge`]). The paper gives the same advice: as low as the full speed allows.
+fn latency_threshold(gauge: &Gauge<'_>) -> Result<(PardaConfig, Verdict), Broken> {
+    let candidates =
+        PARDA_THRESHOLDS_US.map(|threshold| PardaConfig::new(Nanos::micros(threshold), PARDA_PERIOD));
+    let settings = candidates.map(|config| Setup {
+        policy: PolicyChoice::None,
+        clients: ClientChoice::Parda { config, scope: LatencyScope::AllHosts },
+    });
+    let verdicts = gauge.judge("PARDA's latency threshold", &settings)?;
+    let best = best(&verdicts);
+    Ok((candidates[best], verdicts[best]))
 }
 
 fn said(verdict: &Verdict) -> String {

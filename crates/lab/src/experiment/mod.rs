@@ -23,15 +23,13 @@
 //! ]
 //! ```
 //!
-//! Elsewhere: the file's words are `file`; the experiments that come with the lab are `builtin`.
+//! Elsewhere: the file's words are `file`. The experiments that come with the lab are the folders of `experiments/`, built in here.
 
-mod builtin;
 mod error;
 mod file;
 #[cfg(test)]
 mod tests;
 
-pub use builtin::names;
 pub use error::ExperimentError;
 
 use crate::claims::Claim;
@@ -42,6 +40,41 @@ use sim::{Network, TenantSpec, Workload};
 use ssd::{Condition, Profile};
 use std::path::Path;
 use units::{Instant, Nanos};
+
+macro_rules! experiments {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../experiments/", $name, "/experiment.toml")))),*]
+    };
+}
+
+/// Name and text, in the order of the papers, and then those that go beyond them.
+const BUILT_IN: &[(&str, &str)] = experiments![
+    "g6",
+    "g7a",
+    "g7c",
+    "g9",
+    "g14",
+    "g15",
+    "g17",
+    "g18",
+    "p3",
+    "p8",
+    "weights",
+    "guarantees",
+    "arrivals",
+    "crowd",
+    "deaf",
+    "devices",
+];
+
+/// The names of all, in the order of the papers, and then those that go beyond them.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}
+
+fn built_in(name: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
 
 /// One experiment, checked.
 #[derive(Clone, Debug)]
@@ -186,7 +219,7 @@ impl Experiment {
     /// # Errors
     /// [`ExperimentError::Unknown`] if there is none of that name.
     pub fn named(name: &str) -> Result<Experiment, ExperimentError> {
-        let text = builtin::text(name).ok_or_else(|| ExperimentError::Unknown { name: name.to_owned() })?;
+        let text = built_in(name).ok_or_else(|| ExperimentError::Unknown { name: name.to_owned() })?;
         Experiment::parse(text, name, name)
     }
 

@@ -30,7 +30,6 @@ mod raster;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod threshold;
 mod time_series;
 mod tradeoff;
 mod view;
@@ -208,7 +207,7 @@ impl Figure {
             Kind::Bars => bars::panels(&view),
             Kind::Sweep => sweep::panels(&view),
             Kind::TimeSeries => time_series::panels(&view),
-            Kind::Threshold => threshold::panels(&view),
+            Kind::Threshold => time_series::threshold_panels(&view),
             Kind::Tradeoff => tradeoff::panels(&view),
         };
         let something = panels.iter().any(|panel| !panel.items.is_empty());

@@ -1,5 +1,5 @@
-//! Over time: bandwidth or latency of each group, or PARDA's windows, a panel for each scheduler; or the schedulers' own state, in one
-//! panel.
+//! Over time: bandwidth or latency of each group, or PARDA's windows, a panel for each scheduler; the schedulers' own state in one
+//! panel; or what a scheduler sees of the latency, and its threshold, a panel for each.
 
 use super::axis::Axis;
 use super::fit::fit;
@@ -7,13 +7,13 @@ use super::look::Look;
 use super::picture::{Item, Key, Panel, Sample};
 use super::view::{Part, View, look};
 use super::{Mark, Measure};
-use crate::claims::{Reading, Way};
+use crate::claims::{Reading, Statistic, Way};
 use crate::record::{GroupPoint, Record, SchedulerPoint};
 use crate::scheduler::Scheduler;
 use units::Nanos;
 
 /// The name of an axis of time.
-pub(super) const TIME: &str = "time, s";
+const TIME: &str = "time, s";
 
 pub(super) fn panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
     let measure = view.figure.of.expect("checked when the experiment was read");
@@ -95,7 +95,7 @@ fn time_series(record: &Record, part: &Part<'_>, measure: Measure) -> Vec<(f64, 
 }
 
 /// A line for each stretch without a gap, from the beginning of the measurement on.
-pub(super) fn lines(values: impl IntoIterator<Item = (f64, Option<f64>)>, look: Look) -> Vec<Item> {
+fn lines(values: impl IntoIterator<Item = (f64, Option<f64>)>, look: Look) -> Vec<Item> {
     let mut stretches: Vec<Vec<(f64, f64)>> = vec![Vec::new()];
     for (second, value) in values {
         match value {
@@ -114,4 +114,42 @@ fn source(mark: &Mark, end: f64) -> Item {
     let second = |span: Option<Nanos>| span.map(Nanos::as_secs_f64);
     let x = (second(mark.from).unwrap_or(0.0), second(mark.to).unwrap_or(end));
     Item::Source { x, y: mark.value }
+}
+
+/// Latency and threshold are both inside the SSD.
+const THRESHOLD_MEASURE: Measure = Measure::Latency { statistic: Statistic::Mean, reading: Reading::Device };
+
+/// The latency that a scheduler sees and the threshold it compares it with: a panel for each scheduler that has them.
+pub(super) fn threshold_panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
+    let case = view.cases()[0];
+    let way = view.figure.way.expect("checked when the experiment was read");
+    let average = |point: &SchedulerPoint| match way {
+        Way::Read => point.read_ewma_us,
+        Way::Write => point.write_ewma_us,
+    };
+    let threshold = |point: &SchedulerPoint| match way {
+        Way::Read => point.read_threshold_us,
+        Way::Write => point.write_threshold_us,
+    };
+    let (latency_look, threshold_look) = (Look::LATENCY, Look::THRESHOLD);
+    let mut panels = Vec::new();
+    for scheduler in view.schedulers() {
+        let Some(record) = view.records(&case.name, None, scheduler).first().copied() else { continue };
+        let series = &record.time_series;
+        let mut items: Vec<Item> =
+            lines(series.iter().map(|point| (point.second, average(point))), latency_look);
+        items
+            .extend(lines(series.iter().map(|point| (point.second, Some(threshold(point)))), threshold_look));
+        if !items.is_empty() {
+            let x = Axis::span(TIME, 0.0, case.window.duration.as_secs_f64());
+            let title = scheduler.name().to_owned();
+            panels.push(Panel { title, x, y: Axis::from_zero("", 1.0), items });
+        }
+    }
+    fit(&mut panels, view.figure, THRESHOLD_MEASURE, true);
+    let key = vec![
+        Key::new("moving average of the latency", Sample::Line(latency_look)),
+        Key::new("threshold", Sample::Line(threshold_look)),
+    ];
+    (panels, key)
 }
