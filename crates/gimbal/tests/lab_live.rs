@@ -52,7 +52,7 @@ fn number(value: &Value) -> f64 {
 }
 
 const TINY: &str = r#"
-title = "Readers beside a writer"
+title = "Readers with a writer"
 source = "made up"
 about = "As short as it can be."
 profiles = ["dct983"]

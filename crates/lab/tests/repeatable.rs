@@ -3,7 +3,7 @@
 use lab::runner::Images;
 use lab::{Experiment, Findings};
 
-/// Readers beside writers for a moment.
+/// Readers with writers for a moment.
 const SMALL: &str = r#"
 title = "t"
 source = "s"

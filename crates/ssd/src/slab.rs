@@ -1,4 +1,8 @@
 //! A slab: reusable numbered slots, for values that events refer to by number.
+//!
+//! Why not the crate `slab`: it tags every slot as free or used and checks the tag at each access, 80 instructions instead of 65 for
+//! insert, change, read and remove of a 64-byte value (callgrind). A simulated read uses two slabs, so it would take 30 of its 1,169
+//! instructions more. Here a number that was removed is never used again: its event was its only holder.
 
 /// Values of type `T` with small numbers. A number is reused after its value was removed.
 pub(crate) struct Slab<T> {

@@ -5,7 +5,7 @@
 //! profile, under every scheduler, with every seed.
 //!
 //! ```toml
-//! title = "Small readers beside large ones"
+//! title = "Small readers with large ones"
 //! source = "Gimbal, SIGCOMM 2021, figure 7a"
 //! profiles = ["dct983"]
 //! seeds = [1, 2, 3]
