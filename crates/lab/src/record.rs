@@ -35,7 +35,7 @@ pub struct Record {
     pub time_series: Vec<SchedulerPoint>,
     /// IOs that came back, warm-up included.
     pub ios: u64,
-    /// A hash of every decision and completion with its time, hexadecimal; none of a live run, which nobody can have again.
+    /// A hash of every decision and completion with its time, hexadecimal; none for a live run, which cannot be repeated.
     pub fingerprint: Option<String>,
 }
 
@@ -50,15 +50,15 @@ pub struct GroupRecord {
     pub seconds: f64,
     /// All its tenants together, 10^6 bytes per second.
     pub mb_per_s: f64,
-    /// What the device gives this kind of work at most, 10^6 bytes per second: many workers, nobody else, no scheduler.
+    /// What the device gives this kind of work at most, 10^6 bytes per second: many workers alone, no scheduler.
     pub mb_per_s_maximum: f64,
     /// What one worker of this kind reaches alone, 10^6 bytes per second.
     pub mb_per_s_one: f64,
     /// Mean over its tenants of bandwidth / (maximum / tenants in the run). 1 is a fair share.
     pub f_util: f64,
-    /// The least of its tenants'.
+    /// The smallest of its tenants' values.
     pub f_util_least: f64,
-    /// The greatest of its tenants'.
+    /// The largest of its tenants' values.
     pub f_util_greatest: f64,
     /// The same as `f_util`, measured against one worker alone instead of the maximum.
     pub f_util_one: f64,
@@ -116,14 +116,14 @@ pub struct SchedulerPoint {
     pub write_threshold_us: f64,
     /// Target rate, 10^6 bytes per second; `None` if nothing is paced.
     pub target_mb_per_s: Option<f64>,
-    /// Price of a written byte.
+    /// Cost of a written byte.
     pub write_cost: f64,
-    /// How fragmented the scheduler finds the flash, from 0 (clean) to 1 (fragmented); `None` if it does not look for it.
+    /// How fragmented the scheduler finds the flash, from 0 (clean) to 1 (fragmented); `None` if it does not measure it.
     pub fragmentation: Option<f64>,
 }
 
 impl Record {
-    /// The record of run `run` of `plan`, if that is a case: `result` is what came of it, `measured` what came of all runs in
+    /// The record of run `run` of `plan`, if that is a case: `result` is its result, `measured` the results of all runs in
     /// virtual time, of which those of each kind of work alone are needed.
     pub fn new(
         experiment: &Experiment,
@@ -174,7 +174,7 @@ impl Record {
     }
 }
 
-/// What a group is measured against.
+/// The reference of a group's f-Util.
 #[derive(Clone, Copy)]
 struct Basis {
     maximum: f64,
@@ -190,7 +190,7 @@ struct Basis {
 pub type FiguresOf = fn(&GroupRecord) -> Option<&DirectionFigures>;
 
 impl GroupRecord {
-    /// The directions in which it did something, by name; reads if it did nothing.
+    /// The directions in which it did IO, by name; reads if it did none.
     pub fn directions(&self) -> Vec<(&'static str, FiguresOf)> {
         let read: (&str, FiguresOf) = ("read", |group| group.read.as_ref());
         let write: (&str, FiguresOf) = ("write", |group| group.write.as_ref());

@@ -1,12 +1,12 @@
-//! How fast worlds run, and how that goes on as tenants are added: the worlds, and what is made of their times. Whoever runs them
-//! looks at the clock.
+//! How fast worlds run, and how that changes as tenants are added: the worlds, and the evaluation of their times. The caller that runs them
+//! reads the clock.
 //!
 //! ```text
 //!  16, 64, 256, 1,024 tenants ─► a world each, in turns, round after round ─► IOs of a whole run / its seconds
 //! ```
 //!
-//! Holds: an IO counts whenever it came back, in the warm-up, too, as it took its time; the worlds differ in the number of tenants
-//! alone (`tests`).
+//! Holds: every completed IO counts, also in the warm-up, because it took time, too; the worlds differ only in the number of
+//! tenants (`tests`).
 
 use crate::findings::Spread;
 use crate::scheduler::Setup;
@@ -14,7 +14,7 @@ use sim::{Network, Pattern, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
 
-/// How many tenants, if nobody says otherwise.
+/// The default numbers of tenants.
 pub const TENANTS: [u32; 4] = [16, 64, 256, 1024];
 /// One tenant in this many does large reads.
 const LARGE_AMONG: u32 = 5;
@@ -49,7 +49,7 @@ pub fn world(profile: &Profile, setup: &Setup, tenants: u32, span: Nanos) -> Wor
 pub struct Pace {
     /// Its tenants.
     pub tenants: u32,
-    /// IOs that came back in a run, warm-up included. The same in each: it is the same world.
+    /// IOs that completed in a run, warm-up included. The same in each run: it is the same world.
     pub ios: u64,
     /// What each run took.
     pub took: Vec<Took>,
@@ -60,7 +60,7 @@ pub struct Pace {
 pub struct Took {
     /// By the wall clock.
     pub wall: f64,
-    /// Of a processor: less, if others were given it meanwhile.
+    /// Of processor time: less, if other processes ran meanwhile.
     pub processor: f64,
 }
 
@@ -73,7 +73,7 @@ impl Pace {
         self.rate(|took| took.wall)
     }
 
-    /// IOs per second of a processor's time.
+    /// IOs per second of processor time.
     ///
     /// # Panics
     /// If it was never run.

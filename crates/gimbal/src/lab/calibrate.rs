@@ -20,13 +20,13 @@ const CALIBRATED: [Scheduler; 4] =
 /// Arguments of `gimbal lab calibrate`.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The SSD: a profile that comes with gimbal, or a path to one
+    /// The SSD: a profile that comes with gimbal, or the path of one
     #[arg(long, value_name = "NAME")]
     profile: String,
     /// Where to write the calibration (`-` is standard output)
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
-    /// Look at this calibration instead of making one: what does each scheduler reach alone with it?
+    /// Check this calibration instead of making one: print what each scheduler reaches alone with it
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     check: Option<PathBuf>,
 }

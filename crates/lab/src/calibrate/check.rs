@@ -1,4 +1,4 @@
-//! What a calibrated scheduler reaches when one kind of work has the SSD to itself, as a share of what the SSD gives it.
+//! What a calibrated scheduler reaches with one kind of work alone, as a share of what the SSD gives it.
 
 use super::gauge::{ENOUGH, Gauge, KINDS};
 use super::probe::Probe;
@@ -21,7 +21,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Whether the share is what the scheduler's paper says.
+    /// Whether the share agrees with the scheduler's paper.
     pub fn passes(&self) -> bool {
         !self.expected || self.share >= ENOUGH
     }
@@ -52,7 +52,7 @@ pub fn check(
     Ok(rows.collect())
 }
 
-/// ReFlex's model is that of the worst state, and its cost grows with the size of an IO: it claims full speed where it was
+/// ReFlex's model is that of the worst state, and its cost grows with the size of an IO: it claims full speed only where it was
 /// calibrated. The others adapt, or bound only what is outstanding.
 fn is_full_speed(scheduler: Scheduler, condition: Condition) -> bool {
     scheduler != Scheduler::Reflex || condition == Condition::Fragmented

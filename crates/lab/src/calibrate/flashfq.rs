@@ -1,7 +1,7 @@
 //! FlashFQ's model: device time of an IO, linear in its size, for reads and for writes; then its depth and its threshold.
 //!
 //! Device time is the inverse of what a saturated SSD completes per second. The line is fitted by least squares of the relative
-//! error, as a small IO counts as much as a large one. Depth and threshold are the best of some ([`super::gauge`]).
+//! error, so a small IO counts as much as a large one. Depth and threshold are the best of several ([`super::gauge`]).
 
 use super::gauge::{Gauge, Verdict, best};
 use super::probe::{Outcome, Probe, Work, Workers};
@@ -17,9 +17,9 @@ const WORKERS: u32 = 16;
 const DEPTHS: [u32; 4] = [32, 64, 128, 256];
 /// Device time, µs.
 const THRESHOLDS_US: [u64; 5] = [100, 400, 1_600, 6_400, 25_600];
-/// Longer than an answer takes over the network and its successor back, so that a synchronous tenant is waited for.
+/// Longer than an answer and the next request take over the network, so that the scheduler waits for a synchronous tenant.
 const ANTICIPATION: Nanos = Nanos::micros(50);
-/// An IO costs something, however large or small.
+/// Every IO has a cost, of any size.
 const LEAST_NS: f64 = 1.0;
 
 pub(super) fn calibrate(probe: &Probe<'_>, gauge: &Gauge<'_>) -> Result<(FlashfqConfig, Verdict), Broken> {
@@ -57,7 +57,7 @@ fn costs(probe: &Probe<'_>) -> Result<(LinearCost, LinearCost), Broken> {
     Ok((cost(reads), cost(writes)))
 }
 
-/// The line with the least squares of the relative error: base and slope. No IO has a base below nothing: where the best line had,
+/// The line with the least squares of the relative error: base and slope. No base is negative: where the best line had a negative one,
 /// it is the best through the origin.
 fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let sum = |of: fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y) / (y * y)).sum::<f64>();

@@ -1,6 +1,6 @@
-//! Level's costs: what an IO of each size takes of the SSD, clean and fragmented.
+//! Level's costs: the device time of an IO of each size, on the clean and on the fragmented SSD.
 //!
-//! The inverse of what a saturated SSD completes per second, as f-Util has it. In the steady state of random overwrites collection
+//! The inverse of what a saturated SSD completes per second, as in f-Util. In the steady state of random overwrites collection
 //! comes in waves, so these probes are longer than others. Writes of a clean SSD go in order, as a clean SSD was written. Where
 //! noise makes a larger IO or a fragmented SSD the cheaper, both cost the same.
 
@@ -12,9 +12,9 @@ use ssd::Condition;
 use units::{ByteRate, Bytes, Nanos};
 
 const WORKERS: u32 = 16;
-/// Several of the waves.
+/// Covers several of the waves.
 const DURATION: Nanos = Nanos::secs(1);
-/// Of reads, clean: what costs are counted in bytes of.
+/// Of clean reads: costs are counted in their bytes.
 const REFERENCE: Bytes = Bytes::kib(128);
 
 pub(super) fn calibrate(probe: &Probe<'_>) -> Result<DeviceCosts, Broken> {
@@ -37,7 +37,7 @@ pub(super) fn calibrate(probe: &Probe<'_>) -> Result<DeviceCosts, Broken> {
     Ok(costs(&iops))
 }
 
-/// From IOs per second of all sizes: reads and writes, clean, then the same fragmented.
+/// From IOs per second of all sizes: reads and writes on the clean SSD, then on the fragmented one.
 fn costs(iops: &[f64]) -> DeviceCosts {
     let place = CostCurve::sizes().iter().position(|size| *size == REFERENCE).expect("it is one of them");
     let reference = iops[place] * REFERENCE.0 as f64;

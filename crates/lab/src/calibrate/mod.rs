@@ -2,8 +2,8 @@
 //! Level.
 //!
 //! Each is calibrated once per profile. The baselines' models of cost are those of the fragmented SSD, as in the comparison of the Gimbal
-//! paper: a model that is right for the worst state overcharges in the best, which is what such a model costs. Knobs are the
-//! best of some: full speed alone, and then fairness ([`gauge`]). What each reaches alone is also a table of its own ([`check`]).
+//! paper: a model that is right for the worst state overcharges in the best, which is the price of such a model. Parameters are the
+//! best of several: full speed alone first, then fairness ([`gauge`]). What each scheduler reaches alone is a table of its own ([`check`]).
 //!
 //! ```text
 //!  gimbal lab calibrate --profile dct983 ─► probes in virtual time, all cores ─► calibrations/dct983.toml

@@ -1,4 +1,4 @@
-//! A probe: a short run of one kind of work, or of two side by side, on one SSD.
+//! A probe: a short run of one kind of work, or of two together, on one SSD.
 
 use crate::measure::{DirectionFigures, GroupMeasured, Measured};
 use crate::plan::{Purpose, Run};
@@ -8,20 +8,20 @@ use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Wor
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
 
-/// Of the seeds one will do: what is looked for are capacities, not distributions. All probes share one conditioned SSD.
+/// One seed is enough: probes measure capacities, not distributions. All probes share one conditioned SSD.
 const SEED: u64 = 1;
-/// Until writes have filled the buffer and collection goes on steadily.
+/// Until writes have filled the buffer and garbage collection is steady.
 const WARM_UP: Nanos = Nanos::millis(400);
 const DURATION: Nanos = Nanos::millis(400);
 
-/// So many workers that do the same.
+/// A number of workers that do the same.
 #[derive(Clone, Debug)]
 pub(super) struct Workers {
     pub(super) workload: Workload,
     pub(super) count: u32,
 }
 
-/// What is done to the SSD, and what stands before it.
+/// The load on the SSD, and the scheduler before it.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) condition: Condition,
@@ -29,7 +29,7 @@ pub(super) struct Work {
     pub(super) setup: Setup,
 }
 
-/// What came of the workers of one kind.
+/// The results of the workers of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     /// All of them together.
@@ -61,7 +61,7 @@ impl Workers {
 }
 
 impl Work {
-    /// These workers with nothing before the SSD, and nothing that holds them back.
+    /// These workers without a scheduler and without limits.
     pub(super) fn free(condition: Condition, workers: Workers) -> Work {
         let setup = Setup { policy: PolicyChoice::None, clients: ClientChoice::Credits };
         Work { condition, workers: vec![workers], setup }
@@ -77,12 +77,12 @@ impl Probe<'_> {
         Probe { profile, images, watch, duration: DURATION }
     }
 
-    /// The same for probes that last so long.
+    /// The same for probes of this length.
     pub(super) fn lasting(&self, duration: Nanos) -> Probe<'_> {
         Probe { duration, ..*self }
     }
 
-    /// Runs all, on all cores, for the sake of `what`. Outcomes are in the order of the works, and in each of its workers.
+    /// Runs all, on all cores; `what` names the purpose. Results are in the order of the works, and within each of its workers.
     pub(super) fn run(&self, what: &str, works: &[Work]) -> Result<Vec<Vec<Outcome>>, Broken> {
         let runs: Vec<Run> = works.iter().map(|work| self.plan(what, work)).collect();
         let measured = run_all(&runs, self.images, self.watch)?;

@@ -1,12 +1,12 @@
 //! ReFlex's model: what a write costs in tokens, and tokens per second against the 95th percentile of read latency.
 //!
-//! For each mix of reads and writes, the curve of the percentile against the load is measured once, at parts of the load that
-//! saturates the SSD; the load that just keeps a bound is read off it. A write costs as many tokens as make these loads, counted
-//! in tokens, most nearly equal for all mixes; what is left between a read-only load and a mixed one is the smaller cost of a
-//! read when nobody writes.
+//! For each mix of reads and writes, the percentile is measured once as a function of the load, in parts of the load that
+//! saturates the SSD. The load that just keeps a bound is read from this curve. The cost of a write in tokens is the one that makes these
+//! loads most nearly equal for all mixes; the remaining difference between a read-only load and a mixed one is the smaller cost of a
+//! read without writes.
 //!
-//! The last row of the table stands for no bound at all, which is what best-effort tenants get: as many tokens as the SSD
-//! can spend on whichever mix it spends most on, reads alone and writes alone included, so that none is held below its speed.
+//! The last row of the table means no bound, for best-effort tenants: the tokens that the SSD
+//! can spend on the mix on which it spends most, reads alone and writes alone included, so that no mix is held below its speed.
 //!
 //! Paper: ReFlex §3.2.1 (from memory), figure 3.
 
@@ -21,7 +21,7 @@ use units::Nanos;
 const MIXES: [u8; 5] = [100, 95, 90, 75, 50];
 /// Bounds on the 95th percentile, µs.
 const BOUNDS_US: [u64; 6] = [200, 300, 500, 1_000, 2_000, 5_000];
-/// What the last row is called, µs: more than anybody would ask for.
+/// The bound in the last row, µs: larger than any useful one.
 const NO_BOUND_US: u64 = 20_000;
 /// Per cent of the saturating load at which the curve is measured.
 const LOADS: [u32; 11] = [5, 15, 30, 45, 60, 70, 80, 85, 90, 95, 99];
@@ -100,7 +100,7 @@ impl Curve {
     }
 }
 
-/// The table. Bounds that some mix cannot keep however small the load have no row.
+/// The table. Bounds that some mix cannot keep even at the smallest load have no row.
 fn supply(reads: &Curve, mixes: &[Curve], writes: f64, read_cost: f64, write_cost: f64) -> Vec<SupplyPoint> {
     let rows = BOUNDS_US.into_iter().filter_map(|bound| {
         let tokens = |mix: &Curve| Some(mix.tokens(mix.load(bound as f64)?, write_cost));
@@ -112,7 +112,7 @@ fn supply(reads: &Curve, mixes: &[Curve], writes: f64, read_cost: f64, write_cos
     let last = (NO_BOUND_US, most, reads.capacity * read_cost);
     let (mut most_mixed, mut most_read) = (0, 0);
     let rising = |(bound, mixed, read): (u64, f64, f64)| {
-        // A rate that falls would be noise of the measurement.
+        // A falling rate would be noise of the measurement.
         most_mixed = most_mixed.max(mixed as u64);
         most_read = most_read.max(read as u64);
         SupplyPoint {
@@ -128,7 +128,7 @@ fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
     values.clone().sum::<f64>() / values.count() as f64
 }
 
-/// The cost at which what the mixes spend when the SSD is saturated differs least, relative to their mean.
+/// The cost at which the mixes' spending on the saturated SSD differs least, relative to the mean.
 fn write_cost(mixes: &[Curve]) -> f64 {
     let spread = |cost: f64| {
         let tokens = mixes.iter().map(|mix| mix.tokens(mix.capacity, cost));

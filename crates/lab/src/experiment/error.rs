@@ -29,7 +29,7 @@ pub enum ExperimentError {
         /// Line, field and reason.
         message: String,
     },
-    /// A value that cannot be.
+    /// An impossible value.
     #[error("{origin}: {field}: {problem}")]
     Value {
         /// The file.

@@ -19,7 +19,7 @@ const GRAIN: Bytes = Bytes::kib(4);
 /// The longest queue and the most tenants of one group.
 const DEPTH_MAX: u32 = 4096;
 const COUNT_MAX: u32 = 4096;
-/// Points of a series: more cannot be seen, and cost memory for every tenant.
+/// The most points of a series: more cannot be seen, and cost memory for every tenant.
 const POINTS_MAX: u64 = 10_000;
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ struct File {
     alone: Option<[Nanos; 2]>,
     /// One way.
     network_delay: Option<Nanos>,
-    /// In place of `duration` when only a quick look is taken.
+    /// In place of `duration` with `--quick`.
     quick_duration: Option<Nanos>,
     parda: Option<PardaSpec>,
     schedulers: Vec<String>,
@@ -124,7 +124,7 @@ struct GroupSpec {
     #[serde(default = "yes")]
     obeys_credit: bool,
     start: Option<Nanos>,
-    /// So much later starts each further tenant of the group.
+    /// The delay of each further tenant of the group.
     start_step: Option<Nanos>,
     stop: Option<Nanos>,
     stop_step: Option<Nanos>,
@@ -366,7 +366,7 @@ fn grained(place: &Place<'_>, field: &str, size: Bytes) -> Result<(), Experiment
     }
 }
 
-/// First slot and the one after the last of a group's part of the SSD; `None` is all of it.
+/// The first slot of a group's part of the SSD, and the one after the last; `None` is all of it.
 fn region(
     place: &Place<'_>,
     size: Option<Bytes>,
@@ -394,7 +394,7 @@ fn region(
     Ok(Some((slot(first)?, slot(first + size)?)))
 }
 
-/// A claim must speak of things that the experiment has.
+/// A claim must name things that the experiment has.
 fn check_claim(experiment: &Experiment, claim: &Claim, origin: &str) -> Result<(), ExperimentError> {
     let place = Place { origin, field: format!("claim {}", claim.id) };
     let Some(case) = experiment.case(&claim.case) else {

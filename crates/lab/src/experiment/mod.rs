@@ -1,4 +1,4 @@
-//! An experiment as data: devices, tenants, schedulers, time, and what the source claims came of it.
+//! An experiment as data: devices, tenants, schedulers, time, and the results that the source claims.
 //!
 //! An experiment is a folder with an `experiment.toml`. Its *cases* are situations that are compared within one experiment (clean
 //! and fragmented, say); a case may be swept over a parameter, which makes one case per value. Each case runs on every
@@ -85,13 +85,13 @@ pub struct Experiment {
     pub title: String,
     /// Where it comes from: paper and figure.
     pub source: String,
-    /// What one should look at, in a sentence or two.
+    /// What to look at, in a sentence or two.
     pub about: String,
     /// The SSDs; claims are judged on the first, and shown for all.
     pub profiles: Vec<Profile>,
     /// At least one.
     pub seeds: Vec<u64>,
-    /// What lies between tenants and switch.
+    /// The network between tenants and switch.
     pub network: Network,
     /// PARDA's latency threshold in place of the calibration's.
     pub parda_threshold: Option<Nanos>,
@@ -101,11 +101,11 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// How long a group's stand-alone speed is measured.
     pub alone: Window,
-    /// How long a case is measured at most when only a quick look is taken.
+    /// How long a case is measured at most with `--quick`.
     pub quick_duration: Option<Nanos>,
-    /// What the source says came of it.
+    /// The results that the source claims.
     pub claims: Vec<Claim>,
-    /// What is drawn of it.
+    /// Its figures.
     pub figures: Vec<Figure>,
 }
 
@@ -158,17 +158,17 @@ pub struct Group {
     pub count: u32,
     /// What each of them does.
     pub workload: Workload,
-    /// What each was promised.
+    /// The promises to each.
     pub share: Share,
     /// Whether their clients keep to the credit.
     pub obeys_credit: bool,
     /// When the first begins.
     pub start: Nanos,
-    /// So much later begins each that follows.
+    /// The delay of each that follows.
     pub start_step: Nanos,
     /// When the first stops; `None` is the end of the run.
     pub stop: Option<Nanos>,
-    /// So much later stops each that follows.
+    /// The delay of the stop of each that follows.
     pub stop_step: Nanos,
 }
 
@@ -202,7 +202,7 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// As an axis calls it.
+    /// Its name on an axis.
     pub fn axis(self) -> &'static str {
         match self {
             Parameter::RwMixRead => "reads, per cent",

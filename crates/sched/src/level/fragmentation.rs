@@ -1,8 +1,8 @@
 //! Fragmentation: between clean and fragmented, in which state is the flash right now?
 //!
 //! What a write costs the SSD depends on the state of its flash (seven times as much on a fragmented DCT983 as on a clean one),
-//! and the switch is not told that state. Latencies do not show it either: the buffer hides it from writes until it is full. But the
-//! sum does. Whatever is served, the device time that it takes adds up to the time there is. So all that completes is charged
+//! and the SSD does not report that state. Latencies do not show it either: the buffer hides it from writes until it is full. But the
+//! sum does: the device time of everything that is served adds up to the time that passes. So all that completes is charged
 //! twice, at the costs of a clean SSD and at those of a fragmented one, and both sums are compared with the clock:
 //!
 //! ```text
@@ -95,7 +95,7 @@ struct Seen {
     waiting: u64,
 }
 
-/// What has been seen, and what it says.
+/// The observations, and the estimate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FragmentationEstimator {
     fragmentation: Fragmentation,
@@ -195,7 +195,7 @@ impl Seen {
             i64::try_from(part).unwrap_or(PART_MAX).min(PART_MAX)
         };
         let [clean, fragmented] = self.costs.map(|cost| part(cost, capacity));
-        // A mix loses most when it is half and half, and soon.
+        // A mix loses most at half and half, and most of that with a small part already.
         let writes = part(self.writes, self.costs[0].into());
         let mixed = (8 * writes * (ONE - writes) / ONE).min(ONE);
         let clean_least = ONE - MARGIN - mixed * (100 - MIXED_LEAST_PERCENT) / 100;

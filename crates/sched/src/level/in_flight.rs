@@ -1,6 +1,6 @@
 //! Device time in flight: how much work may be in the SSD at once, counted in the SSD's own time.
 //!
-//! What is in the SSD is beyond the reach of any order. So there should be no more of it than keeps the SSD busy. What is left waits
+//! The order of service has no effect on IOs inside the SSD. So there should only be as many as keep the SSD busy. The rest waits
 //! in the switch, where weights and service lag decide, and where a tenant that asks for more than its credit delays itself alone.
 //! And the IOs in the SSD wait for one another: by Little's law, as a rule, no longer than the time in flight.
 //!
@@ -190,7 +190,7 @@ impl TimeInFlight {
             return false; // nobody knows
         }
         let written = (u128::from(writes) * u128::from(ONE) / u128::from(all)) as u64;
-        // A mix is one soon: from a sixth of either on.
+        // A load counts as a mix from a sixth of either kind on.
         let mixed = (8 * written * (ONE - written) / ONE).min(ONE);
         let limit = if self.several { limits.between(mixed) } else { limits.alone };
         core::mem::replace(&mut self.limit, limit) != limit

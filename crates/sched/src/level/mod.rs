@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - An IO is charged the device time that it takes (`costs`), from a calibration of the device. How fragmented the flash is decides
-//!   what a write takes; that is found out from what completes (`fragmentation`).
+//!   the cost of a write; it is estimated from what completes (`fragmentation`).
 //! - No more is let into the SSD than keeps it busy (`in_flight`). The rest waits here, where weights decide.
 //! - No tenant with work to do falls far behind another (`service_lag`).
 //!

@@ -1,6 +1,6 @@
-//! Looks at the switch while a live run goes on: what its scheduler shows, how long IOs were on the device, how late it was known.
+//! Snapshots of the switch during a live run: the state of its scheduler, how long IOs were on the device, how late their end was known.
 //!
-//! One look at the end of each interval. Counters of the switch only grow; what counts is what was added between two looks.
+//! One snapshot at the end of each interval. Counters of the switch only grow; what counts is the difference of two snapshots.
 
 use super::plan::host_of;
 use loadgen::{Direction, Interval};
@@ -9,16 +9,16 @@ use std::collections::HashMap;
 use target::{Counters, Histogram, ServerHandle, SsdStats, TenantStats, Transferred};
 use units::Nanos;
 
-/// What was added from one look to the next.
+/// The difference of two snapshots.
 #[derive(Clone, Debug)]
 pub(super) struct Added {
     /// By tenant and direction: mean time on the device, on its clock.
     pub(super) device: Vec<[Option<Nanos>; 2]>,
-    /// What the scheduler shows at the second look.
+    /// The state of the scheduler at the second snapshot.
     pub(super) view: Option<SsdView>,
 }
 
-/// Everything between the first look that counts and the last.
+/// Everything between the first snapshot that counts and the last.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
     /// By tenant.
@@ -27,7 +27,7 @@ pub(super) struct Whole {
     pub(super) late: Histogram,
 }
 
-/// The switch's books at one moment.
+/// The switch's counters at one moment.
 #[derive(Debug)]
 struct Books {
     /// By tenant.
@@ -35,11 +35,11 @@ struct Books {
     late: Histogram,
 }
 
-/// Looks, one after the other.
+/// Snapshots, one after the other.
 pub(super) struct Looks<'s> {
     server: &'s ServerHandle,
     tenants: usize,
-    /// The last look, and the last before what counts.
+    /// The last snapshot, and the last one before the part that counts.
     last: Books,
     begin: Option<Books>,
     /// One for each interval.
@@ -60,12 +60,12 @@ impl Books {
 }
 
 impl<'s> Looks<'s> {
-    /// A switch that nobody has used yet.
+    /// An unused switch.
     pub(super) fn new(server: &'s ServerHandle, tenants: usize) -> Looks<'s> {
         Looks { server, tenants, last: Books::nothing(tenants), begin: None, added: Vec::new() }
     }
 
-    /// An interval is over; what counts has begun before it or not.
+    /// An interval is over; `counts` says whether it belongs to the measured part.
     pub(super) fn look(&mut self, counts: bool) {
         let Some(ssd) = self.server.stats().ssds.into_iter().next() else { return };
         let view = ssd.view;
@@ -91,7 +91,7 @@ impl<'s> Looks<'s> {
     }
 }
 
-/// The middle of an interval, from the start of the run: what lies on either side of a border by a little is told apart by it.
+/// The middle of an interval, from the start of the run: it decides to which side of a border the interval belongs.
 pub(super) fn middle(interval: &Interval) -> Nanos {
     interval.end.saturating_sub(Nanos(interval.span.0 / 2))
 }
@@ -99,7 +99,7 @@ pub(super) fn middle(interval: &Interval) -> Nanos {
 /// The directions that move data: experiments have no other.
 pub(super) const TRANSFERS: [Direction; 2] = [Direction::Read, Direction::Write];
 
-/// One direction of a tenant's books.
+/// One direction of a tenant's counters.
 pub(super) fn transferred(counters: &Counters, way: Direction) -> &Transferred {
     match way {
         Direction::Read => &counters.reads,

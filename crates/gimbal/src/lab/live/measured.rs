@@ -1,8 +1,8 @@
-//! From what tenants and switch saw of a live run to what is kept of a run, in the SSD's own time.
+//! From the measurements of tenants and switch in a live run to the record of a run, in the SSD's own time.
 //!
 //! | reading of a latency | from |
 //! |---|---|
-//! | device | the switch's books: its mean is exact, its quantiles are up to an eighth too large |
+//! | device | the switch's counters: its mean is exact, its quantiles are up to an eighth too large |
 //! | network | the tenant: from sending to completion |
 //! | end to end | the tenant: from when the IO was meant to leave |
 
@@ -15,7 +15,7 @@ use sim::{Point, Tally, World};
 use target::Counters;
 use units::Nanos;
 
-/// What `counts` says of how many of the world's tenants each group has.
+/// The tenants of each group, from `counts`.
 pub(super) fn measured(
     world: &World,
     counts: &[u32],
@@ -71,7 +71,7 @@ fn direction(
     })
 }
 
-/// Nothing, if the last look came before the first IO.
+/// `None` if the last snapshot came before the first IO.
 fn on_the_device(books: &[Counters], way: Direction) -> Quantiles {
     let mut all = target::Histogram::default();
     books.iter().for_each(|counters| all.add(&transferred(counters, way).device_latency));

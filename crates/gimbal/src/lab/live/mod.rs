@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The product is a real switch in this process with an emulated SSD, and its tenants are hosts connected to it over loopback.
-//! All of it is [`slow`]ed by a factor, and everything is shown in the SSD's own time. The simulator's network is the way that was
-//! measured on loopback. f-Util is against the same stand-alone runs in virtual time for both.
+//! All of it is [`slow`]ed by a factor, and everything is shown in the SSD's own time. The simulator's network delay is the one
+//! measured on loopback. f-Util is relative to the same stand-alone runs in virtual time for both.
 //!
-//! Elsewhere: what becomes what is `plan` and `measured`; whether this machine was fast enough is `timekeeping`.
+//! Elsewhere: the translation is `plan` and `measured`; whether this machine was fast enough is `timekeeping`.
 
 mod look;
 mod measured;
@@ -44,7 +44,7 @@ use timekeeping::Timekeeping;
 use units::Nanos;
 use way::Way;
 
-/// What a shell shows of a command that SIGINT ended.
+/// The exit code of a command that SIGINT ended.
 const INTERRUPTED: u8 = 128 + SIGINT as u8;
 
 /// One side's record of a run as a line.
@@ -65,7 +65,7 @@ pub(super) struct Output<'o> {
     pub(super) lines: Option<&'o mut Destination>,
     /// Shows text to people.
     pub(super) show: &'o dyn Fn(&str) -> Result<()>,
-    /// Whether anybody will see what further runs find.
+    /// Whether further runs will be seen by a reader or a file.
     pub(super) is_wanted: &'o dyn Fn() -> bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn run(experiments: Vec<Experiment>, slow: Slow, mut output: Output<'
         way.small, network.delay,
     ))?;
     let interrupted = Arc::new(AtomicBool::new(false));
-    // The second one ends at once, whatever the first one did.
+    // The second one ends the run at once.
     flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))
         .and_then(|_| flag::register(SIGINT, Arc::clone(&interrupted)))
         .context("signals cannot be handled")?;

@@ -1,8 +1,8 @@
-//! From a run in virtual time to the same on the wire: the switch's configuration, and a job for each tenant.
+//! From a run in virtual time to the same run on the wire: the switch's configuration, and a job for each tenant.
 //!
 //! | of the experiment | live |
 //! |---|---|
-//! | profile, condition, seed | the emulated SSD, as large as the one that is modelled, keeping no data |
+//! | profile, condition, seed | the emulated SSD, as large as the modelled one, without data |
 //! | scheduler | the one that `gimbal serve` calls by that name; its constants are the profile's, on the SSD's clock |
 //! | tenant | a host NQN with one connection; weight, limit and reservation as `[[tenant]]` |
 //! | `start`, `stop`, `warm_up`, `duration` | stretched |
@@ -28,7 +28,7 @@ use target::config::{
 };
 use units::{ByteRate, Bytes, Instant, Nanos};
 
-/// An IO that takes longer, in the SSD's time, means that something is broken.
+/// If an IO takes longer than this, in the SSD's time, something is broken.
 const IO_TIMEOUT: Nanos = Nanos::secs(30);
 /// Buffers of all tenants together, at most.
 const MEMORY_MAX: Bytes = Bytes::gib(4);
@@ -149,9 +149,9 @@ impl Live {
         );
         config.devices[0].scheduler.policy = kind;
         let connections = DESCRIPTORS_PER_TENANT * world.tenants.len() as u32;
-        // Nobody is to wait for memory or a place: the simulator knows neither.
+        // No tenant may wait for memory or a connection: the simulator has no such limits.
         config.limits = Limits {
-            // As much again for everybody, and for the greatest once more: each may hold what would still be free.
+            // Twice the need of all, and once more that of the largest: a tenant may hold as much as would still be free.
             memory: limits.memory.max(Bytes(2 * (all.get() + greatest))),
             memory_per_connection: limits.memory_per_connection.max(Bytes(greatest)),
             connections: limits.connections.max(connections),
@@ -172,7 +172,7 @@ impl Live {
         Live { config, calibration: calibration(&world.policy), jobs, options }
     }
 
-    /// How long it lasts here.
+    /// Its length here.
     pub(super) fn span(&self) -> Nanos {
         self.options.ramp + self.options.runtime.unwrap_or_default()
     }

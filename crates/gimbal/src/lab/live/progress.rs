@@ -1,4 +1,4 @@
-//! How far the live runs are and how long they will go on: a bar on a terminal, else a line for each run.
+//! Progress of the live runs and the time left: a bar on a terminal, else a line for each run.
 
 use super::slow::clock;
 use crate::output;
@@ -19,7 +19,7 @@ fn millis(span: Nanos) -> u64 {
 }
 
 impl Progress {
-    /// Runs that will take so long together.
+    /// For runs that will take this long together.
     pub(super) fn new(all: Nanos) -> Progress {
         let style = ProgressStyle::with_template("[{bar:30}] {msg}")
             .expect("the template is a constant")
@@ -37,13 +37,13 @@ impl Progress {
         self.within(Nanos::ZERO);
     }
 
-    /// The run has come so far.
+    /// Progress of the run.
     pub(super) fn within(&self, run: Nanos) {
         self.bar.set_position(millis(self.done + run));
         self.bar.set_message(format!("{} left  {}", self.left(run), self.label));
     }
 
-    /// The run, so long, is over.
+    /// The run, of this length, is over.
     pub(super) fn end(&mut self, run: Nanos) {
         self.done += run;
         self.within(Nanos::ZERO);

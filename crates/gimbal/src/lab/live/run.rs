@@ -1,4 +1,4 @@
-//! One live run: a switch, its tenants, looks at both, and what is kept of it.
+//! One live run: a switch, its tenants, snapshots of both, and the record of the run.
 
 use super::look::{Looks, middle};
 use super::measured::measured;
@@ -48,7 +48,7 @@ pub(super) fn run(
     Ok(Some((measured, kept)))
 }
 
-/// Looks on while a run goes on.
+/// Takes snapshots during a run.
 struct Watch<'a> {
     looks: Looks<'a>,
     ramp: Nanos,
@@ -71,7 +71,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// What the switch is given as a file, for as long as it is needed.
+/// A file for the switch, kept as long as it is needed.
 struct CalibrationFile {
     path: PathBuf,
 }
@@ -86,7 +86,7 @@ impl CalibrationFile {
 
 impl Drop for CalibrationFile {
     fn drop(&mut self) {
-        // One that is gone already is no worse.
+        // It may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! How many times slower than the SSD that is modelled a live run goes.
+//! How many times slower than the modelled SSD a live run is.
 //!
 //! The emulated SSD, the scheduler's clock and the tenants' timetables all are slower by the same factor, so in the SSD's own time
 //! nothing has changed, and every microsecond that this machine is late counts less by this factor.
@@ -15,7 +15,7 @@ const THOUSAND: u32 = 1000;
 pub(in crate::lab) struct Slow(u32);
 
 impl Slow {
-    /// A factor as people write it.
+    /// A factor, from text.
     pub(in crate::lab) fn parse(text: &str) -> Result<Slow, String> {
         let factor = text.parse().ok().filter(|factor| *factor > 0 && THOUSAND.is_multiple_of(*factor));
         factor.map(Slow).ok_or_else(|| {
@@ -34,12 +34,12 @@ impl Slow {
         Speed::from_thousandths(THOUSAND / self.0).expect("a divisor of a thousand is no more than that")
     }
 
-    /// How long a stretch of the SSD's time lasts here.
+    /// The length of a span of the SSD's time here.
     pub(super) fn stretch(self, span: Nanos) -> Nanos {
         Nanos(span.0.saturating_mul(u64::from(self.0)))
     }
 
-    /// The SSD's time that passes meanwhile.
+    /// The SSD's time that passes in this span.
     pub(super) fn shrink(self, span: Nanos) -> Nanos {
         Nanos(span.0 / u64::from(self.0))
     }

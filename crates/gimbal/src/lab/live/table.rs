@@ -120,7 +120,7 @@ fn block(
     }
 }
 
-/// The experiment's claims, as the simulator and as the product have them; nothing if it has none.
+/// The experiment's claims for the simulator and for the product; empty if it has none.
 pub(super) fn claims(simulator: &Findings, product: &Findings) -> String {
     let (simulated, live) = (simulator.rows(), product.rows());
     if live.is_empty() {
@@ -148,7 +148,7 @@ pub(super) fn claims(simulator: &Findings, product: &Findings) -> String {
     format!("{table}\n")
 }
 
-/// How well the machine kept time, run by run.
+/// How well the machine kept time in each run.
 pub(super) fn timekeeping(runs: &[(String, Timekeeping)]) -> String {
     let header = ["run", "SSD late, mean µs", "p99 µs", "way longer, µs", "added", "processors", ""];
     let mut table = empty(&header, 1);

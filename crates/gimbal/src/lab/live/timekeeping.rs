@@ -1,4 +1,4 @@
-//! Whether this machine kept time in a live run, or its figures are the machine's.
+//! Whether this machine kept time in a live run; if not, the figures show the machine.
 //!
 //! ```text
 //!   tenant sends ─► wire ─► scheduler ─► model: "over at t" ─► known at t + late ─► wire ─► tenant looks
@@ -18,23 +18,23 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use units::Nanos;
 
-/// The machine kept time if it added no more than this to the shortest mean latency of any group.
+/// The machine kept time if it added at most this to the shortest mean latency of any group.
 const KEPT: f64 = 0.05;
 
 /// How well the machine kept time in one run. Microseconds are the SSD's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Timekeeping {
-    /// How late the switch knew that an IO was over on the emulated SSD, on average.
+    /// How late the switch knew that an IO had ended on the emulated SSD, on average.
     pub(super) late_us: f64,
     /// Its 99th percentile, at most an eighth too large.
     pub(super) late_p99_us: f64,
-    /// The way there and back, both ends included, beyond what it takes on a machine with nothing else to do; on average.
+    /// The way there and back, both ends included, beyond what it takes on an idle machine; on average.
     pub(super) way_us: f64,
     /// Both together over the shortest mean latency of any group.
     pub(super) added: f64,
     /// Processors that tenants and switch used together.
     pub(super) processors: f64,
-    /// Whether that is little enough for the figures to be the product's.
+    /// Whether that is little enough for the figures to show the product.
     pub(super) kept: bool,
 }
 
@@ -60,15 +60,15 @@ impl Timekeeping {
     }
 }
 
-/// What `added_us` makes of a group whose IOs took `shortest_us` with it, and whether the machine kept time.
+/// The effect of `added_us` on a group whose IOs took `shortest_us` with it, and whether the machine kept time.
 fn judge(added_us: f64, shortest_us: f64) -> (f64, bool) {
     let added = added_us / shortest_us;
     (added, added <= KEPT)
 }
 
-/// Mean time outside of switch and SSD, in nanoseconds of this machine: what tenants saw less what the switch did. Both are of the
-/// intervals after `ramp`, the last IOs' included, as the switch's books are: where latencies are long, a few IOs more on one side
-/// would be taken for a long way.
+/// Mean time outside of switch and SSD, in nanoseconds of this machine: the tenants' latency minus the switch's. Both are of the
+/// intervals after `ramp`, including the last IOs, as in the switch's counters: where latencies are long, a few more IOs on one side
+/// would look like a long delay.
 fn way_mean(results: &Results, whole: &Whole, ramp: Nanos) -> f64 {
     let (mut ios, mut outside) = (0, 0.0);
     for (job, books) in results.jobs.iter().zip(&whole.tenants) {
@@ -86,7 +86,7 @@ fn way_mean(results: &Results, whole: &Whole, ramp: Nanos) -> f64 {
     if ios == 0 { 0.0 } else { outside / ios as f64 }
 }
 
-/// Processor time of this process against the clock on the wall.
+/// Processor time of this process relative to the wall clock.
 pub(super) struct Processors {
     since: Instant,
     used: Duration,

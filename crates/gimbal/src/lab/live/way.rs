@@ -1,8 +1,8 @@
-//! How long the way between a tenant and the switch is on loopback, measured before the runs: for the simulator, which is to
-//! have the same, and to be told.
+//! The network delay between a tenant and the switch on loopback, measured before the runs: the simulator uses the same, and it is
+//! printed.
 //!
-//! Two readers, one at a time, of a device that answers at once. What a larger read takes longer is its bytes; the rest is the
-//! way there and back, and what both ends do. Medians: a moment in which the machine did something else is not the way.
+//! Two readers, one at a time, of a device that answers at once. The difference between a large and a small read is the cost of its bytes; the
+//! rest is the way there and back, and the work of both ends. Medians, because a moment in which the machine did something else does not count.
 
 use super::slow::Slow;
 use crate::loopback::Loopback;
@@ -16,7 +16,7 @@ use units::{ByteRate, Bytes, Nanos};
 /// Sizes of the reads.
 const SMALL: Bytes = Bytes::kib(4);
 const LARGE: Bytes = Bytes::kib(128);
-/// Long enough for thousands of either.
+/// Long enough for thousands of both.
 const RUNTIME: Nanos = Nanos::millis(400);
 const RAMP: Nanos = Nanos::millis(100);
 
@@ -29,7 +29,7 @@ pub(super) struct Way {
     large: Nanos,
 }
 
-/// Looks away.
+/// Ignores what it sees.
 struct Unobserved;
 
 impl Observer for Unobserved {}
