@@ -62,7 +62,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ("\"gimbal-fair\"", "\"bfq\"", "schedulers: there is no scheduler bfq; the schedulers are none, "),
         ("[\"dct983\"]", "[\"hal\"]", "profiles: "),
         ("seeds = [1]", "seeds = []", "seeds: there is none"),
-        ("interval = \"10ms\"", "interval = \"0\"", "neither it nor the interval may be zero"),
+        ("interval = \"10ms\"", "interval = \"0s\"", "neither it nor the interval may be zero"),
         ("rw = \"randread\"", "rw = \"sideways\"", "sideways"),
         ("title", "tilte", "tilte"),
     ] {
