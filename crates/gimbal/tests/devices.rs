@@ -89,14 +89,17 @@ fn a_file_is_created_only_on_request() {
     let scratch = Scratch::new("made");
     let disk = scratch.path("disk");
     let said = refused(&mut serve(&["--device", &disk, "--size", "64M"]));
-    expect(&said, "does not exist; to make it, say so: --create and --size");
+    expect(&said, "does not exist; to create it, add --create and --size");
     let file = format!("kind = \"file\"\npath = {disk:?}\nsize = \"64M\"");
     expect(
         &refused(gimbal().args(["serve", "-c", &scratch.config(&file)])),
         "or in a configuration create = true",
     );
     let backing = format!("kind = \"emulated\"\nbacking = {disk:?}\nsize = \"64M\"");
-    expect(&refused(gimbal().args(["serve", "-c", &scratch.config(&backing)])), "does not exist; to make it");
+    expect(
+        &refused(gimbal().args(["serve", "-c", &scratch.config(&backing)])),
+        "does not exist; to create it",
+    );
     assert!(!Path::new(&disk).exists());
     let made = ["--device", &disk, "--create", "--size", "64M"];
     drop(Process::start(&mut serve(&made)));

@@ -79,7 +79,7 @@ fn a_problem_at_the_start_is_one_line_that_says_what_to_do() {
     let message = String::from_utf8(result.stderr).expect("text");
     assert!(
         message
-            .contains("--device: /nonexistent/disk: does not exist; to make it, say so: --create and --size"),
+            .contains("--device: /nonexistent/disk: does not exist; to create it, add --create and --size"),
         "{message}"
     );
     let result = output(&["serve", "--device", "null", "--speed", "2"]);

@@ -22,7 +22,7 @@ use units::{Bytes, Nanos};
 /// at least this for admin commands.
 pub(crate) const IN_CAPSULE_MAX: u32 = 8192;
 
-/// Why a subsystem cannot be had.
+/// Why a subsystem cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SubsystemError {
     /// The namespace does not fit its device.
@@ -30,27 +30,27 @@ pub enum SubsystemError {
     TooLarge {
         /// The namespace's number.
         nsid: u32,
-        /// Where it would end.
+        /// Its end.
         end: Bytes,
-        /// Where the device ends.
+        /// The size of the device.
         size: Bytes,
     },
-    /// The device cannot be read in blocks that small.
+    /// The device has larger blocks than the namespace.
     #[error(
         "namespace {nsid} has blocks of {asked} bytes, its device at least {least}; write block_size = {least}"
     )]
     BlockSize {
         /// The namespace's number.
         nsid: u32,
-        /// What it asks for.
+        /// The block size of the namespace.
         asked: u32,
-        /// What the device can do.
+        /// The smallest block size of the device.
         least: u32,
     },
-    /// The controller has no such configuration.
+    /// The `nvme` crate refuses the configuration.
     #[error("{0}")]
     Refused(nvme::subsystem::ConfigError),
-    /// A name that is not one.
+    /// A name that is not an NQN.
     #[error("{0:?} is not an NVMe qualified name; write \"nqn.…\"")]
     Name(String),
 }

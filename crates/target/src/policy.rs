@@ -15,20 +15,20 @@ const DEFAULT_PROFILE: &str = "dct983";
 /// The assumed rate of a null device. It has no limit of its own; with the rate of an SSD, that rate would be measured.
 const NULL_RATE: ByteRate = ByteRate::mib_per_sec(1 << 20);
 
-/// Why a scheduler cannot be had.
+/// Why a scheduler cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// The profile with its constants cannot be had.
+    /// The profile with its constants cannot be read.
     #[error("{0}")]
     Profile(ProfileError),
     /// The constants contradict each other.
     #[error("the scheduler's constants do not fit together: {0}; change those of [device.scheduler]")]
     Constants(&'static str),
-    /// The scheduler goes by a calibration, and the configuration names none, or one without a table for it.
+    /// The scheduler needs a calibration, and the configuration names none, or one without a table for it.
     #[error("the scheduler {name:?} needs a calibration of the device with a table [{name}]; name its file in \
                  [device.scheduler]: calibration = \"FILE\"", name = .0.name())]
     Uncalibrated(PolicyKind),
-    /// The calibration cannot be had.
+    /// The calibration cannot be read.
     #[error("{0}")]
     Calibration(CalibrationError),
 }

@@ -218,5 +218,8 @@ fn a_start_that_fails_says_why_and_leaves_nothing_running() {
     let absent = DeviceKind::File { path: "/nonexistent".into(), size: None, create: true, direct: true };
     let error = Server::start(Config::simple(absent, any_port())).err().expect("there is no such file");
     let error = error.to_string();
-    assert!(error.contains("/nonexistent: does not exist; to make it") && error.contains("size"), "{error}");
+    assert!(
+        error.contains("/nonexistent: does not exist; to create it") && error.contains("size"),
+        "{error}"
+    );
 }

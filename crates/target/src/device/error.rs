@@ -1,6 +1,6 @@
-//! Why a device cannot be had: what is wrong with it, and what to do.
+//! Why a device cannot be used: what is wrong with it, and what to do.
 //!
-//! Whoever reads this may have typed a flag or written a file; where the two have different names, both are said.
+//! The user may have typed a flag or written a file. Where their names differ, the text has both.
 
 use super::in_use::User;
 use ssd::ProfileError;
@@ -9,10 +9,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use units::Bytes;
 
-/// Why a device cannot be had.
+/// Why a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The file does not exist, and is not to be made.
+    /// The file does not exist, and its creation was not requested.
     #[error("{}: does not exist; {}", .path.display(), missing_advice(.device.as_deref()))]
     Missing {
         /// The file.
@@ -31,14 +31,14 @@ pub enum DeviceError {
         /// Where it leads.
         to: PathBuf,
     },
-    /// The system refuses to open, make or extend it.
+    /// The system refuses to open, create or extend it.
     #[error("{}: cannot be {step}: {error}{}", .path.display(), advice(.error).map_or(String::new(), |advice| format!("; {advice}")))]
     System {
         /// The file.
         path: PathBuf,
         /// What was tried.
         step: &'static str,
-        /// What the system answered.
+        /// The error of the system.
         error: io::Error,
     },
     /// It is not what the configuration says it is.
@@ -65,7 +65,7 @@ pub enum DeviceError {
         /// What the configuration says.
         wanted: Bytes,
     },
-    /// Somebody else uses it: by whom, as far as that is known.
+    /// Somebody else uses it. The users, as far as they are known.
     #[error(
         "{}: is in use: {}; end that first; to share it all the same, at the risk of destroying what is on it: --force, or in a \
          configuration force = true",
@@ -78,17 +78,17 @@ pub enum DeviceError {
     /// It is smaller than one block.
     #[error("{path}: is smaller than 4 KiB; make it larger: truncate -s 100G {path}", path = .0.display())]
     Empty(PathBuf),
-    /// Its file system goes through the page cache only, which was not asked for.
+    /// Its file system has no direct IO, and the page cache was not requested.
     #[error(
         "{}: the file system has no direct IO; put the file on another one, or set `direct = false` in the configuration \
          of the device to go through the page cache",
         .0.display()
     )]
     NoDirectIo(PathBuf),
-    /// Its file has holes that the file system has no room for, and the configuration does not want that.
+    /// Its file has holes that the file system has no room for, and the configuration forbids that.
     #[error("{0} (overcommit = \"refuse\")")]
     Overcommitted(Shortage),
-    /// It cannot be shared in the way that was asked for.
+    /// It cannot be shared in the requested way.
     #[error("{}: {why}", .path.display())]
     Unusable {
         /// The device.
@@ -96,7 +96,7 @@ pub enum DeviceError {
         /// Why, and what to do.
         why: String,
     },
-    /// The profile of an emulated SSD cannot be had.
+    /// The profile of an emulated SSD cannot be read.
     #[error("{0}")]
     Profile(ProfileError),
 }
@@ -106,7 +106,7 @@ fn missing_advice(device: Option<&Path>) -> String {
     match device {
         Some(device) => format!("is {} meant?", device.display()),
         None => {
-            "to make it, say so: --create and --size, or in a configuration create = true and size".to_owned()
+            "to create it, add --create and --size, or in a configuration create = true and size".to_owned()
         }
     }
 }
@@ -136,11 +136,11 @@ fn users(users: &[User]) -> String {
 pub struct Shortage {
     /// The file.
     pub path: PathBuf,
-    /// What of it is not allocated.
+    /// The part that is not allocated.
     pub missing: Bytes,
-    /// The same of all devices on its file system.
+    /// The same, for all devices on its file system.
     pub all_missing: Bytes,
-    /// What the file system has.
+    /// The free space of the file system.
     pub free: Bytes,
 }
 
@@ -159,19 +159,19 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// What to do about an answer of the system.
+/// What to do about an error of the system.
 fn advice(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            Some("the target has to be run as root, or as a user who may read and write it")
+            Some("run the target as root, or as a user with permission to read and write it")
         }
         io::ErrorKind::NotFound => Some("its folder does not exist"),
-        io::ErrorKind::ReadOnlyFilesystem => Some("it can only be read; a target writes"),
+        io::ErrorKind::ReadOnlyFilesystem => Some("it is read-only, and a target has to write"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("make room, or make it smaller"),
         io::ErrorKind::FileTooLarge => {
-            Some("the file system, or the limit of the process (ulimit -f), has no files that large")
+            Some("the file system or the limit of the process (ulimit -f) does not allow such a large file")
         }
-        io::ErrorKind::AlreadyExists => Some("somebody has made it at this moment: try again"),
+        io::ErrorKind::AlreadyExists => Some("another process has just created it; try again"),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ pub enum StartError {
     /// The configuration is wrong.
     #[error("{0}")]
     Config(ConfigError),
-    /// A device cannot be had.
+    /// A device cannot be used.
     #[error("device {device:?}: {error}")]
     Device {
         /// Its name.
@@ -22,7 +22,7 @@ pub enum StartError {
         /// Why.
         error: DeviceError,
     },
-    /// A scheduler cannot be had.
+    /// A scheduler cannot be made.
     #[error("device {device:?}: {error}")]
     Policy {
         /// The device's name.
@@ -30,7 +30,7 @@ pub enum StartError {
         /// Why.
         error: PolicyError,
     },
-    /// A subsystem cannot be had.
+    /// A subsystem cannot be made.
     #[error("subsystem {nqn}: {error}")]
     Subsystem {
         /// Its name.
@@ -38,7 +38,7 @@ pub enum StartError {
         /// Why.
         error: SubsystemError,
     },
-    /// The state directory, or a file in it, does not serve.
+    /// The state directory, or a file in it, cannot be used.
     #[error("{0}")]
     State(StateError),
     /// An address cannot be listened on.
@@ -46,13 +46,13 @@ pub enum StartError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system answered.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The backend cannot be had.
+    /// The backend cannot be used.
     #[error("io_uring cannot be used: {0}; write backend = \"auto\" or \"epoll\"")]
     Backend(io::Error),
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     #[error("a thread cannot be started: {0}; check the limits of the process")]
     Thread(io::Error),
 }

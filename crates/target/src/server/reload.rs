@@ -28,40 +28,40 @@ use std::time::{Duration, Instant};
 use tracing::{error, info};
 use units::Bytes;
 
-/// Why a configuration was not taken over.
+/// Why a new configuration was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// It is wrong, or cannot be had while the target runs. Nothing has changed.
+    /// It is wrong, or cannot be applied while the target runs. Nothing has changed.
     #[error("{0}")]
     Config(ConfigError),
-    /// Something new cannot be had. Nothing has changed.
+    /// Something new cannot be prepared. Nothing has changed.
     #[error("{0}")]
     New(StartError),
-    /// IOs to what was removed do not end. What was to go is gone; what was to come is not there yet.
+    /// IOs to what was removed do not end. The old things are removed; the new ones are not there yet.
     #[error(
-        "{what} was removed, but its IOs have not ended within {waited:?}; what is new has to wait: look at the \
-                 device, then reload again"
+        "{what} was removed, but its IOs have not ended within {waited:?}; nothing new was added: look at the device, then reload \
+         again"
     )]
     Stuck {
-        /// What is stuck.
+        /// What the IOs belong to.
         what: String,
-        /// How long was waited.
+        /// The time limit.
         waited: Duration,
     },
-    /// Blocks of what was removed could not be erased, or not yet. What was to go is gone; what was to come is not there yet.
+    /// Blocks of what was removed could not be erased, or not yet. The old things are removed; the new ones are not there yet.
     #[error(
-        "the blocks of {what} are not erased as its wipe_on_remove wants it ({why}), so {needed_by}, and what is new has to \
-                 wait: look at the log and at the device, then reload again"
+        "the blocks of {what} are not erased, although wipe_on_remove is set ({why}), so {needed_by}, and nothing new was added: look at \
+         the log and at the device, then reload again"
     )]
     NotErased {
-        /// Whose blocks they were.
+        /// The old owner of the blocks.
         what: String,
         /// Why they are not erased.
         why: String,
-        /// What has to wait.
+        /// What needs the blocks.
         needed_by: String,
     },
-    /// Everything has changed but for an address that cannot be listened on.
+    /// Everything has changed, except that listening on an address has failed.
     #[error("{0}")]
     Listen(StartError),
 }

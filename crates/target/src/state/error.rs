@@ -1,4 +1,4 @@
-//! Why the state directory does not serve.
+//! Why the state directory cannot be used.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 /// What is wrong with the state directory, or with a file in it.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The system refuses something.
+    /// The system refuses an operation.
     #[error("cannot {action} {}: {error}; make room or give it the right owner, or name another state directory (state_dir)", .path.display())]
     Io {
-        /// What was tried, as in "cannot …".
+        /// The operation, as in "cannot …".
         action: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         error: io::Error,
     },
-    /// A file is not what was written to it.
+    /// A file is damaged.
     #[error("the stored reservations in {} are damaged: {what}; put the file back from a backup, or remove it: its reservations \
                  are then forgotten, and hosts have to register again", .path.display())]
     Damaged {
@@ -26,12 +26,12 @@ pub enum StateError {
         what: String,
     },
     /// A file was written by a later version.
-    #[error("the stored reservations in {} have form {version}, which this version does not know; use the newer version, or \
+    #[error("the stored reservations in {} have format {version}, which this version does not know; use the newer version, or \
                  remove the file: its reservations are then forgotten", .path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// The version of its form.
+        /// The version of its format.
         version: String,
     },
     /// Another target serves the namespace.
