@@ -247,14 +247,15 @@ impl Request {
         let free_then = free - beyond;
         let of_payer = is_first(held)
             || held + beyond <= thresholds.payer * free_then && free_then >= limit / FIRST_PART;
-        // What an address may hold at most, as things are.
-        let most = thresholds.payer * (free + held) / (thresholds.payer + 1);
-        let of_host = held_by_host.is_none_or(|of_host| {
-            is_first(of_host)
-                || of_host + size <= thresholds.host * most.saturating_sub(held + size)
-                    && held + size <= most - most / FIRST_PART
-        });
-        of_payer && of_host
+        of_payer
+            && held_by_host.is_none_or(|of_host| {
+                is_first(of_host) || {
+                    // What an address may hold at most, as things are.
+                    let most = thresholds.payer * (free + held) / (thresholds.payer + 1);
+                    of_host + size <= thresholds.host * most.saturating_sub(held + size)
+                        && held + size <= most - most / FIRST_PART
+                }
+            })
     }
 }
 
@@ -304,18 +305,16 @@ impl Payer {
         let (pool, floor) = (&self.pools[index], self.floor(index));
         let before = self.held[index].add(size);
         pool.held.add(size);
-        let of_floor = (before + size).min(floor) - before.min(floor);
-        if of_floor > 0 {
-            pool.promised.subtract(of_floor);
+        if before < floor {
+            pool.promised.subtract((before + size).min(floor) - before);
         }
     }
 
     fn subtract(&self, index: usize, size: u64) {
         let (pool, floor) = (&self.pools[index], self.floor(index));
-        let before = self.held[index].subtract(size);
-        let of_floor = before.min(floor) - (before - size).min(floor);
-        if of_floor > 0 {
-            pool.promised.add(of_floor);
+        let after = self.held[index].subtract(size) - size;
+        if after < floor {
+            pool.promised.add((after + size).min(floor) - after);
         }
         pool.held.subtract(size);
     }

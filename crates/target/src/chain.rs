@@ -14,10 +14,13 @@ use crate::slab::Key;
 /// No slot.
 const NONE: u32 = u32::MAX;
 
+/// In `previous` of a slot that is in no list.
+const OUT: u32 = u32::MAX - 1;
+
 #[derive(Clone, Copy)]
 struct Link {
-    /// `None`: the slot is in no list.
-    key: Option<Key>,
+    /// The key's.
+    generation: u32,
     previous: u32,
     next: u32,
 }
@@ -56,10 +59,11 @@ impl Chains {
     pub(crate) fn push(&mut self, chain: &mut Chain, key: Key) {
         let slot = key.index();
         if self.links.len() <= slot {
-            self.links.resize(slot + 1, Link { key: None, previous: NONE, next: NONE });
+            self.grow(slot);
         }
-        assert!(self.links[slot].key.is_none(), "{key:?} is put into a list twice");
-        *self.link(slot as u32) = Link { key: Some(key), previous: chain.last, next: NONE };
+        let link = self.link(slot as u32);
+        assert!(link.previous == OUT, "{key:?} is put into a list twice");
+        *link = Link { generation: key.generation(), previous: chain.last, next: NONE };
         match chain.last {
             NONE => chain.first = slot as u32,
             last => self.link(last).next = slot as u32,
@@ -73,8 +77,8 @@ impl Chains {
             return false;
         }
         let link = self.link(key.index() as u32);
-        link.key = None;
         let (previous, next) = (link.previous, link.next);
+        link.previous = OUT;
         match previous {
             NONE => chain.first = next,
             previous => self.link(previous).next = next,
@@ -88,7 +92,9 @@ impl Chains {
 
     /// Whether `key` is in a list of this table.
     pub(crate) fn contains(&self, key: Key) -> bool {
-        self.links.get(key.index()).is_some_and(|link| link.key == Some(key))
+        self.links
+            .get(key.index())
+            .is_some_and(|link| link.previous != OUT && link.generation == key.generation())
     }
 
     /// The first of `chain`.
@@ -116,10 +122,16 @@ impl Chains {
         std::iter::successors(self.first(chain), |&key| self.after(key))
     }
 
+    /// The key at `slot`, which is in a list.
     fn key(&self, slot: u32) -> Option<Key> {
         #[cfg(test)]
         crate::slab::steps::count(1);
-        if slot == NONE { None } else { self.links[slot as usize].key }
+        (slot != NONE).then(|| Key::new(slot, self.links[slot as usize].generation))
+    }
+
+    #[cold]
+    fn grow(&mut self, slot: usize) {
+        self.links.resize(slot + 1, Link { generation: 0, previous: OUT, next: NONE });
     }
 
     fn link(&mut self, slot: u32) -> &mut Link {

@@ -60,16 +60,21 @@ impl<T> Slab<T> {
 
     /// Puts a value in.
     pub(crate) fn insert(&mut self, value: T) -> Key {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
-            u32::try_from(self.slots.len() - 1).expect("more values than a key can name")
-        });
+        let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
-        slot.value = Some(value);
+        // The slot is free: said so that the compiler has no old value to drop.
+        slot.value.get_or_insert_with(|| value);
         Key::new(index, slot.generation)
     }
 
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.slots.push(Slot { generation: 0, value: None });
+        u32::try_from(self.slots.len() - 1).expect("more values than a key can name")
+    }
+
     /// The value under `key`, if it is still there.
+    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         #[cfg(test)]
         steps::count(1);
@@ -77,6 +82,7 @@ impl<T> Slab<T> {
     }
 
     /// The value under `key`, if it is still there.
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         #[cfg(test)]
         steps::count(1);

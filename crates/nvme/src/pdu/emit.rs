@@ -60,6 +60,10 @@ impl Framing {
         common.pdo = pdo;
         common.plen = plen.into();
 
+        if end == usize::from(hlen) {
+            // No digest and no padding follow.
+            return out.header(header.as_bytes());
+        }
         let mut encoded = [0; HEADER_MAX];
         let (head, tail) = encoded.split_at_mut(usize::from(hlen));
         head.copy_from_slice(header.as_bytes());
@@ -70,8 +74,12 @@ impl Framing {
     }
 
     /// Like `data_digest`, for `data` followed by zeroes up to `length` bytes.
+    #[inline]
     pub fn filled_digest(&self, data: &[u8], length: usize) -> Option<[u8; DIGEST_SIZE]> {
-        if !self.digests.data || data.len() == length {
+        if !self.digests.data {
+            return None;
+        }
+        if data.len() == length {
             return self.data_digest(data);
         }
         let mut digest = Crc32c::default();

@@ -115,6 +115,9 @@ impl PduReader {
                     if self.header_just_delivered() {
                         self.filled = 0;
                     }
+                    if let Some(layout) = self.whole_header(input) {
+                        return self.after_header(layout).map(Some);
+                    }
                     if !self.collect_header(input, CommonHeader::SIZE) {
                         return Ok(None);
                     }
@@ -125,15 +128,7 @@ impl PduReader {
                     if !self.collect_header(input, usize::from(layout.header_end)) {
                         return Ok(None);
                     }
-                    if layout.header_digest() {
-                        self.check_header_digest(usize::from(layout.header_end) - DIGEST_SIZE)?;
-                    }
-                    self.state = if layout.data_length == 0 {
-                        State::Common
-                    } else {
-                        State::Padding { layout, left: usize::from(layout.padding) }
-                    };
-                    return Ok(Some(Step::Header(layout)));
+                    return self.after_header(layout).map(Some);
                 }
                 State::Padding { layout, left } => {
                     let skipped = left.min(input.len());
@@ -195,6 +190,34 @@ impl PduReader {
         self.filled += taken;
         *input = &input[taken..];
         self.filled == wanted
+    }
+
+    /// A header is complete.
+    fn after_header(&mut self, layout: Layout) -> Result<Step<'static>, Violation> {
+        if layout.header_digest() {
+            self.check_header_digest(usize::from(layout.header_end) - DIGEST_SIZE)?;
+        }
+        self.state = if layout.data_length == 0 {
+            State::Common
+        } else {
+            State::Padding { layout, left: usize::from(layout.padding) }
+        };
+        Ok(Step::Header(layout))
+    }
+
+    /// Takes a header that is in `input` as a whole, as most are, in one go. Otherwise, and if it breaks a rule, `input` stays as
+    /// it is.
+    fn whole_header(&mut self, input: &mut &[u8]) -> Option<Layout> {
+        if self.filled > 0 {
+            return None;
+        }
+        let (common, _) = CommonHeader::ref_from_prefix(input).ok()?;
+        let layout = self.rules.layout(common).ok()?;
+        let (header, rest) = input.split_at_checked(usize::from(layout.header_end))?;
+        self.header[..header.len()].copy_from_slice(header);
+        self.filled = header.len();
+        *input = rest;
+        Some(layout)
     }
 
     /// Checks the digest after the `length` bytes of the header.

@@ -60,7 +60,9 @@ pub(crate) struct EmulatedDevice {
     reached: Instant,
     /// Completions of one `advance`, kept for its memory.
     ended: Vec<Completion>,
-    done: VecDeque<DeviceDone>,
+    done: Vec<DeviceDone>,
+    /// What the sparse file has done, kept for its memory.
+    moved: Vec<DeviceDone>,
 }
 
 impl EmulatedDevice {
@@ -73,7 +75,8 @@ impl EmulatedDevice {
             in_flight: Slab::new(),
             reached: Instant::ZERO,
             ended: Vec::new(),
-            done: VecDeque::new(),
+            done: Vec::new(),
+            moved: Vec::new(),
         }
     }
 
@@ -114,18 +117,22 @@ impl EmulatedDevice {
         let Some(latency) = io.latency else { return };
         let Some(result) = io.moved.take() else { return };
         let io = self.in_flight.remove(key).expect("found above");
-        self.done.push_back(DeviceDone { tag: io.tag, result, buffer: io.buffer, latency, late: io.late });
+        self.done.push(DeviceDone { tag: io.tag, result, buffer: io.buffer, latency, late: io.late });
     }
 
     /// Notes what the sparse file has done.
     fn collect_moved(&mut self) {
         let Contents::File(file) = &mut self.contents else { return };
-        let Some(done) = file.finished() else { return };
-        let key = Key::from_bits(done.tag);
-        let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
-        io.moved = Some(done.result);
-        io.buffer = done.buffer;
-        self.finish_if_done(key);
+        let mut moved = std::mem::take(&mut self.moved);
+        file.take_finished(&mut moved);
+        for done in moved.drain(..) {
+            let key = Key::from_bits(done.tag);
+            let io = self.in_flight.get_mut(key).expect("the IO is in flight until both halves are done");
+            io.moved = Some(done.result);
+            io.buffer = done.buffer;
+            self.finish_if_done(key);
+        }
+        self.moved = moved;
     }
 }
 
@@ -185,8 +192,8 @@ impl Device for EmulatedDevice {
         Some(self.clock.to_real(next))
     }
 
-    fn finished(&mut self) -> Option<DeviceDone> {
-        self.done.pop_front()
+    fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
+        done.append(&mut self.done);
     }
 }
 

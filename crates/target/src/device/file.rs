@@ -41,7 +41,7 @@ pub(crate) struct FileDevice {
     shortcuts: Shortcuts,
     started: Slab<Started>,
     refused: VecDeque<(Key, DiskOp)>,
-    done: VecDeque<DeviceDone>,
+    done: Vec<DeviceDone>,
     /// For an NVMe namespace: its block device.
     _disk: Option<File>,
 }
@@ -80,7 +80,7 @@ impl FileDevice {
         reactor: &mut Reactor,
     ) -> io::Result<FileDevice> {
         let file = reactor.add_disk(file.into(), access)?;
-        let (started, refused, done) = (Slab::new(), VecDeque::new(), VecDeque::new());
+        let (started, refused, done) = (Slab::new(), VecDeque::new(), Vec::new());
         Ok(FileDevice { file, is_regular: true, shortcuts, started, refused, done, _disk: None })
     }
 
@@ -141,7 +141,7 @@ impl Device for FileDevice {
         };
         let started = self.started.remove(key).expect("found above");
         let latency = now.saturating_since(started.at);
-        self.done.push_back(DeviceDone { tag: started.tag, result, buffer, latency, late: Nanos::ZERO });
+        self.done.push(DeviceDone { tag: started.tag, result, buffer, latency, late: Nanos::ZERO });
     }
 
     fn poll(&mut self, _now: Instant, reactor: &mut Reactor) {
@@ -161,7 +161,7 @@ impl Device for FileDevice {
         None
     }
 
-    fn finished(&mut self) -> Option<DeviceDone> {
-        self.done.pop_front()
+    fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
+        done.append(&mut self.done);
     }
 }

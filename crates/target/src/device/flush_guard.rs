@@ -13,7 +13,7 @@
 
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use reactor::{IoBuffer, Reactor};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use tracing::error;
 use units::{Bytes, Instant, Nanos};
@@ -27,7 +27,7 @@ pub(crate) struct FlushGuard {
     has_failed: bool,
     /// IOs on the device whose failure may mean that earlier writes are lost; whether each is a write.
     flushes: HashMap<u64, bool>,
-    refused: VecDeque<DeviceDone>,
+    refused: Vec<DeviceDone>,
 }
 
 impl FlushGuard {
@@ -39,7 +39,7 @@ impl FlushGuard {
             is_buffered,
             has_failed: false,
             flushes: HashMap::new(),
-            refused: VecDeque::new(),
+            refused: Vec::new(),
         }
     }
 
@@ -50,7 +50,7 @@ impl FlushGuard {
         };
         let result = Err(io::Error::other("a flush of this device has failed before"));
         let (latency, late) = (Nanos::ZERO, Nanos::ZERO);
-        self.refused.push_back(DeviceDone { tag: io.tag, result, buffer, latency, late });
+        self.refused.push(DeviceDone { tag: io.tag, result, buffer, latency, late });
     }
 }
 
@@ -90,15 +90,20 @@ impl Device for FlushGuard {
         self.inner.next_wake()
     }
 
-    fn finished(&mut self) -> Option<DeviceDone> {
-        if let Some(refused) = self.refused.pop_front() {
-            return Some(refused);
+    fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
+        done.append(&mut self.refused);
+        let first = done.len();
+        self.inner.take_finished(done);
+        if !self.flushes.is_empty() {
+            done[first..].iter_mut().for_each(|done| self.look_at(done));
         }
-        let mut done = self.inner.finished()?;
-        if self.flushes.is_empty() {
-            return Some(done);
-        }
-        let Some(is_write) = self.flushes.remove(&done.tag) else { return Some(done) };
+    }
+}
+
+impl FlushGuard {
+    /// Notes a failed flush, and lets no other one succeed afterwards.
+    fn look_at(&mut self, done: &mut DeviceDone) {
+        let Some(is_write) = self.flushes.remove(&done.tag) else { return };
         match &done.result {
             Err(error) if !self.has_failed && loses_writes(error, is_write) => {
                 self.has_failed = true;
@@ -114,7 +119,6 @@ impl Device for FlushGuard {
             }
             _ => {}
         }
-        Some(done)
     }
 }
 

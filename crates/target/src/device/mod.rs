@@ -3,7 +3,7 @@
 //! ```text
 //!   submit(io) ──► Device ──► reactor's disk, or the model's next event
 //!                    │
-//!   finished() ◄─────┘   with the latency on the device's own clock
+//!   take_finished() ◄┘   with the latency on the device's own clock
 //! ```
 //!
 //! A device has five operations: read, write, flush, discard, write zeroes. `switch` makes the other NVMe commands (compare, verify) of
@@ -115,6 +115,6 @@ pub(crate) trait Device {
     /// When `poll` has to be called next.
     fn next_wake(&self) -> Option<Instant>;
 
-    /// Takes one thing that is over.
-    fn finished(&mut self) -> Option<DeviceDone>;
+    /// Moves everything that is over to the end of `done`.
+    fn take_finished(&mut self, done: &mut Vec<DeviceDone>);
 }

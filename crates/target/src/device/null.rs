@@ -5,14 +5,13 @@
 use super::erase::BYTES_PER_TABLE_BYTE;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use reactor::{IoBuffer, Reactor};
-use std::collections::VecDeque;
 use std::io;
 use units::{Bytes, Instant, Nanos};
 
 /// A device that does nothing.
 #[derive(Default)]
 pub(crate) struct NullDevice {
-    done: VecDeque<DeviceDone>,
+    done: Vec<DeviceDone>,
 }
 
 impl Device for NullDevice {
@@ -29,7 +28,7 @@ impl Device for NullDevice {
             DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
             DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
         };
-        self.done.push_back(DeviceDone {
+        self.done.push(DeviceDone {
             tag: io.tag,
             result: Ok(()),
             buffer,
@@ -48,7 +47,7 @@ impl Device for NullDevice {
         None
     }
 
-    fn finished(&mut self) -> Option<DeviceDone> {
-        self.done.pop_front()
+    fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
+        done.append(&mut self.done);
     }
 }

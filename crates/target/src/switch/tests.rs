@@ -24,7 +24,7 @@ const PAGE: u64 = 4096;
 #[derive(Default)]
 struct Bench {
     held: VecDeque<DeviceIo>,
-    released: VecDeque<DeviceDone>,
+    released: Vec<DeviceDone>,
     submitted: Vec<(u64, &'static str)>,
     contents: HashMap<u64, u8>,
     refuse: bool,
@@ -61,7 +61,7 @@ impl Bench {
             };
             let result = refused.unwrap_or(Ok(()));
             let latency = Nanos::micros(100);
-            self.released.push_back(DeviceDone { tag: io.tag, result, buffer, latency, late: Nanos::ZERO });
+            self.released.push(DeviceDone { tag: io.tag, result, buffer, latency, late: Nanos::ZERO });
         }
     }
 }
@@ -98,8 +98,8 @@ impl Device for HeldDevice {
         None
     }
 
-    fn finished(&mut self) -> Option<DeviceDone> {
-        self.bench.borrow_mut().released.pop_front()
+    fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
+        done.append(&mut self.bench.borrow_mut().released);
     }
 }
 

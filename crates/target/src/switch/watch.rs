@@ -28,6 +28,9 @@ struct Entry {
     is_late: [bool; 2],
 }
 
+/// What is in a slot that no IO has had yet.
+const UNUSED: Entry = Entry { at: Instant::ZERO, tenant: TenantId(0), is_late: [false; 2] };
+
 /// How far one limit has come.
 #[derive(Default)]
 struct Mark {
@@ -41,8 +44,8 @@ struct Mark {
 pub(super) struct Watch {
     chains: Chains,
     order: Chain,
-    /// By slot of the key.
-    entries: Vec<Option<Entry>>,
+    /// By slot of the key; only those of IOs in the order mean anything.
+    entries: Vec<Entry>,
     marks: [Mark; 2],
     /// IOs beyond the patience of others, by tenant.
     overdue: BTreeMap<TenantId, usize>,
@@ -53,23 +56,33 @@ impl Watch {
     pub(super) fn on_submit(&mut self, now: Instant, key: Key, tenant: TenantId) {
         self.chains.push(&mut self.order, key);
         if self.entries.len() <= key.index() {
-            self.entries.resize(key.index() + 1, None);
+            self.grow(key.index());
         }
-        self.entries[key.index()] = Some(Entry { at: now, tenant, is_late: [false; 2] });
+        self.entries[key.index()] = Entry { at: now, tenant, is_late: [false; 2] };
         self.marks.iter_mut().for_each(|mark| _ = mark.next.get_or_insert(key));
     }
 
     /// An IO has ended.
     pub(super) fn on_end(&mut self, key: Key) {
-        for limit in [Limit::Patience, Limit::Hang] {
-            let mark = &mut self.marks[limit as usize];
+        for mark in &mut self.marks {
             if mark.next == Some(key) {
                 mark.next = self.chains.after(key);
             }
-            self.set_late(limit, key, false);
+        }
+        if self.entries[key.index()].is_late != [false; 2] {
+            self.forget_late(key);
         }
         self.chains.remove(&mut self.order, key);
-        self.entries[key.index()] = None;
+    }
+
+    #[cold]
+    fn forget_late(&mut self, key: Key) {
+        [Limit::Patience, Limit::Hang].into_iter().for_each(|limit| self.set_late(limit, key, false));
+    }
+
+    #[cold]
+    fn grow(&mut self, slot: usize) {
+        self.entries.resize(slot + 1, UNUSED);
     }
 
     /// Looks who has passed a limit, by `is_late` of the moment of submission: true for all up to some moment.
@@ -107,11 +120,11 @@ impl Watch {
     }
 
     fn entry(&self, key: Key) -> &Entry {
-        self.entries[key.index()].as_ref().expect("what is in the order has an entry")
+        &self.entries[key.index()]
     }
 
     fn set_late(&mut self, limit: Limit, key: Key, is_late: bool) {
-        let entry = self.entries[key.index()].as_mut().expect("what is in the order has an entry");
+        let entry = &mut self.entries[key.index()];
         let was_late = std::mem::replace(&mut entry.is_late[limit as usize], is_late);
         let tenant = entry.tenant;
         let mark = &mut self.marks[limit as usize];

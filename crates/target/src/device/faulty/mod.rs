@@ -4,7 +4,7 @@
 //!   submit(io) ──► faults ──┬─ unchanged, late, torn ────────────► the device below
 //!                           ├─ hangs: kept here until its release ──┘        │
 //!                           └─ fails, or the device is gone                  │
-//!   finished() ◄──────────────────┴──── late IOs wait here ◄─────────────────┘
+//!   take_finished() ◄─────────────┴──── late IOs wait here ◄────────────────┘
 //! ```
 //!
 //! A hanging IO keeps its buffer, as with a real device: the memory cannot be reused until the IO is over. After the device is gone,
@@ -20,7 +20,7 @@ use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::config::{FaultConfig, FaultError, FaultKind, FaultRelease};
 use fault::Fault;
 use reactor::{BufferPool, IoBuffer, Reactor};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use units::{Bytes, Instant, Nanos};
 
@@ -59,7 +59,7 @@ pub(crate) struct FaultyDevice {
     altered: HashMap<u64, Altered>,
     hung: Vec<Hung>,
     late: Vec<(Instant, DeviceDone)>,
-    done: VecDeque<DeviceDone>,
+    done: Vec<DeviceDone>,
     /// Buffers for the written parts of torn writes.
     pool: BufferPool,
 }
@@ -80,7 +80,7 @@ impl FaultyDevice {
             altered: HashMap::new(),
             hung: Vec::new(),
             late: Vec::new(),
-            done: VecDeque::new(),
+            done: Vec::new(),
             pool: BufferPool::new(Bytes(BufferPool::LENGTH_MAX as u64)),
         }
     }
@@ -96,13 +96,7 @@ impl FaultyDevice {
             DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
             DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
         };
-        self.done.push_back(DeviceDone {
-            tag: io.tag,
-            result: Err(error),
-            buffer,
-            latency,
-            late: Nanos::ZERO,
-        });
+        self.done.push(DeviceDone { tag: io.tag, result: Err(error), buffer, latency, late: Nanos::ZERO });
     }
 
     fn hang(&mut self, io: DeviceIo, release: FaultRelease) {
@@ -239,19 +233,16 @@ impl Device for FaultyDevice {
         [own, self.inner.next_wake()].into_iter().flatten().min()
     }
 
-    fn finished(&mut self) -> Option<DeviceDone> {
-        loop {
-            if let Some(mut done) = self.done.pop_front() {
-                if self.is_gone {
-                    done.result = Err(gone());
-                }
-                return Some(done);
+    fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
+        for mut own in self.done.drain(..) {
+            if self.is_gone {
+                own.result = Err(gone());
             }
-            let done = self.inner.finished()?;
-            if let Some(done) = self.on_finished(done) {
-                return Some(done);
-            }
+            done.push(own);
         }
+        let mut inner = Vec::new();
+        self.inner.take_finished(&mut inner);
+        done.extend(inner.into_iter().filter_map(|one| self.on_finished(one)));
     }
 }
 

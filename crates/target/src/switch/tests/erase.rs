@@ -9,7 +9,7 @@ use units::ByteRate;
 struct Serial {
     /// The ends of what it has, in order, with what was asked for and when.
     queue: VecDeque<(Instant, Instant, DeviceIo)>,
-    done: VecDeque<DeviceDone>,
+    done: Vec<DeviceDone>,
     time: Rc<RefCell<Time>>,
 }
 
@@ -58,13 +58,7 @@ impl Device for Serial {
                 _ => None,
             };
             let latency = end.since(submitted);
-            self.done.push_back(DeviceDone {
-                tag: io.tag,
-                result: Ok(()),
-                buffer,
-                latency,
-                late: Nanos::ZERO,
-            });
+            self.done.push(DeviceDone { tag: io.tag, result: Ok(()), buffer, latency, late: Nanos::ZERO });
         }
     }
 
@@ -72,8 +66,8 @@ impl Device for Serial {
         self.queue.front().map(|(end, ..)| *end)
     }
 
-    fn finished(&mut self) -> Option<DeviceDone> {
-        self.done.pop_front()
+    fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
+        done.append(&mut self.done);
     }
 }
 
