@@ -312,10 +312,10 @@ impl Session {
                     deliver(&mut self.target, &mut self.delivered, sqe, data.as_ref());
                 }
                 TargetEvent::Fused { halves } => {
-                    let [(first, _), (second, _)] = &halves;
+                    let [(first, _), (second, _)] = &*halves;
                     let fuse = [first, second].map(|sqe| sqe.flags() & FLAGS_FUSE_MASK);
                     assert_eq!(fuse, [FLAGS_FUSE_FIRST, FLAGS_FUSE_SECOND]);
-                    for (sqe, data) in &halves {
+                    for (sqe, data) in &*halves {
                         deliver(&mut self.target, &mut self.delivered, *sqe, data.as_ref());
                     }
                 }

@@ -98,6 +98,18 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Drops the value under `key` where it is.
+    #[inline]
+    pub(crate) fn free(&mut self, key: Key) {
+        if let Some(slot) = self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())
+            && slot.value.is_some()
+        {
+            slot.value = None;
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free.push(key.index() as u32);
+        }
+    }
+
     /// Every value with its key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         #[cfg(test)]

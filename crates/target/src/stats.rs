@@ -1,9 +1,8 @@
 //! Statistics of a running target: plain values, copied out.
 
 use crate::histogram::Histogram;
-use crate::switch::Measured;
 use sched::{IoKind, SsdView, TenantView};
-use units::{Bytes, Instant};
+use units::{Bytes, Instant, Nanos};
 
 /// All statistics. Those of one SSD are of one moment.
 #[derive(Clone, Debug)]
@@ -88,8 +87,8 @@ pub struct Transferred {
 
 impl Counters {
     /// Counts a completed IO.
-    pub(crate) fn record(&mut self, measured: &Measured) {
-        let transferred = match measured.io.kind {
+    pub(crate) fn record(&mut self, kind: IoKind, length: Bytes, device: Nanos, total: Nanos) {
+        let transferred = match kind {
             IoKind::Read => &mut self.reads,
             IoKind::Write => &mut self.writes,
             IoKind::Management => {
@@ -98,8 +97,8 @@ impl Counters {
             }
         };
         transferred.ios += 1;
-        transferred.bytes += measured.io.length.get();
-        transferred.device_latency.record(measured.device);
-        transferred.total_latency.record(measured.total);
+        transferred.bytes += length.get();
+        transferred.device_latency.record(device);
+        transferred.total_latency.record(total);
     }
 }

@@ -59,7 +59,7 @@ fn pair(victim: &mut Victim) -> [(u16, u8); 2] {
         Some(TargetEvent::Fused { halves }) if victim.events.is_empty() => halves,
         other => panic!("{other:?} after {:?}", victim.events),
     };
-    halves.map(|(sqe, data)| (sqe.cid(), data.expect("both have data")[0]))
+    (*halves).map(|(sqe, data)| (sqe.cid(), data.expect("both have data")[0]))
 }
 
 fn data(victim: &mut Victim, (cid, ttag): (u16, u16), byte: u8) {

@@ -91,6 +91,16 @@ struct Entry {
     is_waiting_for_memory: bool,
 }
 
+impl Entry {
+    /// Puts it into the list of those with something to send, unless it is there.
+    fn mark_dirty(&mut self, key: Key, dirty: &mut Vec<Key>) {
+        if !self.is_dirty {
+            self.is_dirty = true;
+            dirty.push(key);
+        }
+    }
+}
+
 /// The result of parsing. Return the events by [`Connections::recycle`].
 pub(crate) struct Parsed {
     pub(crate) owner: Owner,
@@ -279,7 +289,7 @@ impl Connections {
     pub(crate) fn reply(&mut self, key: Key, cqe: Cqe) {
         let Some(entry) = self.table.get_mut(key) else { return };
         entry.connection.reply(cqe);
-        self.mark_dirty(key);
+        entry.mark_dirty(key, &mut self.dirty);
     }
 
     /// Answers a command with data. Gives the data back if the connection is gone.
@@ -293,7 +303,7 @@ impl Connections {
     ) -> Option<Payload> {
         let Some(entry) = self.table.get_mut(key) else { return Some(data) };
         entry.connection.reply_with_data(cqe, data, length);
-        self.mark_dirty(key);
+        entry.mark_dirty(key, &mut self.dirty);
         None
     }
 
@@ -322,11 +332,8 @@ impl Connections {
     }
 
     fn mark_dirty(&mut self, key: Key) {
-        if let Some(entry) = self.table.get_mut(key)
-            && !entry.is_dirty
-        {
-            entry.is_dirty = true;
-            self.dirty.push(key);
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.mark_dirty(key, &mut self.dirty);
         }
     }
 

@@ -313,7 +313,7 @@ impl ConnectionThread {
         for event in events.drain(..) {
             let news = match event {
                 TargetEvent::Command { sqe, data } => News::Command { session, sqe, data },
-                TargetEvent::Fused { halves } => News::Fused { session, halves: Box::new(halves) },
+                TargetEvent::Fused { halves } => News::Fused { session, halves },
                 TargetEvent::Refused { sqe, status } => News::Refused { session, sqe, status },
                 // Of admin queues, which stay with their pipeline.
                 TargetEvent::GivenUp { .. } | TargetEvent::Initialized { .. } => continue,

@@ -19,7 +19,6 @@ use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::{Key, Slab};
 use reactor::{IoBuffer, Reactor};
 use ssd::{Command, CommandKind, Completion, SLOT_BYTES, Ssd};
-use std::collections::VecDeque;
 use std::io;
 use units::{Bytes, Instant, Nanos};
 

@@ -99,21 +99,21 @@ impl Pipeline {
         if waiting >= ABORTS_MAX {
             return self.answer_abort(admin, too_many(cqe), true);
         }
-        let context = self.ios.get_mut(io).expect("just found");
-        let device = context.device;
-        context.if_withdrawn = Status::ABORT_REQUESTED;
-        if let Some(first) = &mut context.first {
+        let host_io = self.switch.ios.get_mut(io).expect("just found").host_io_mut();
+        let device = host_io.device;
+        host_io.if_withdrawn = Status::ABORT_REQUESTED;
+        if let Some(first) = &mut host_io.first {
             // The other half fails because of this one.
             if first.cid == cid {
                 first.if_withdrawn = Some(Status::ABORT_REQUESTED);
-                context.if_withdrawn = Status::FAILED_FUSED;
+                host_io.if_withdrawn = Status::FAILED_FUSED;
             } else {
                 first.if_withdrawn = Some(Status::FAILED_FUSED);
             }
         }
         self.withdraw_io(now, io);
         self.ask_others_back();
-        if self.ios.get(io).is_none() {
+        if self.switch.ios.get(io).is_none() {
             return self.answer_abort(admin, cqe, true);
         }
         if device == self.index {
@@ -132,14 +132,16 @@ impl Pipeline {
         }
     }
 
-    /// An IO has ended like this.
+    /// An IO has ended.
     #[inline]
-    pub(super) fn note_abort(&mut self, io: Key, result: &Result<(), Failure>) {
+    pub(super) fn note_abort(&mut self, io: Key) {
         if self.aborts.is_empty() {
             return;
         }
+        let slot = self.switch.ios.get(io);
+        let is_done = slot.is_some_and(|slot| matches!(slot.result(), Err(Failure::Withdrawn)));
         for abort in self.aborts.get_mut(&io).into_iter().flatten() {
-            abort.is_done = matches!(result, Err(Failure::Withdrawn));
+            abort.is_done = is_done;
         }
     }
 

@@ -4,8 +4,7 @@
 //! read its replies stops getting more of them, and nobody else is held up. A write has its memory when it comes here.
 
 use super::fused::FirstHalf;
-use super::message::IoOutcome;
-use super::placement::{Placement, priority_of};
+use super::placement::priority_of;
 use super::sessions::Wire;
 use super::{Origin, Pipeline, key_of, queue_of};
 use crate::account::{Account, Permit};
@@ -13,7 +12,7 @@ use crate::connections::message::ToConnections;
 use crate::payload::{Payload, footprint};
 use crate::replies::{self, ReplyRate, Wait};
 use crate::slab::Key;
-use crate::switch::{Failure, Finished, Request, Spent, Work};
+use crate::switch::{Failure, IoSlot, Spent, State, Work};
 use nvme::buffer::Buffer;
 use nvme::spec::opcode::admin;
 use nvme::spec::status::SCT_PATH;
@@ -22,42 +21,45 @@ use nvme::subsystem::{Action, IoCommand, IoOp};
 use reactor::{CommandStatus, IoBuffer};
 use std::io;
 use tracing::warn;
-use units::{Instant, TenantId};
+use units::Instant;
 
-/// An IO of a connection here.
-pub(super) struct IoContext {
+/// What the slot of an IO has of the command that it came with.
+pub(crate) struct HostIo {
     pub(super) session: Key,
     pub(super) cid: u16,
     pub(super) command: IoCommand,
     /// The device it is for.
     pub(super) device: usize,
-    /// Bytes that it reads for its host.
-    pub(super) read_length: usize,
     /// The right to hold the data that it writes, or has been admitted to read.
     pub(super) permit: Option<Permit>,
-    pub(super) place: Place,
     /// What its host is told if it is taken back before it has reached the device.
     pub(super) if_withdrawn: Status,
     /// The first command, if the host has fused it with this one.
-    pub(super) first: Option<FirstHalf>,
+    pub(super) first: Option<Box<FirstHalf>>,
     /// IOs that had started before it, of all connections.
     pub(super) sequence: u64,
+    /// The place of its lane among its session's.
+    pub(super) lane: usize,
     /// Its connection has ended, and later ones of the host wait for it (`hold`).
     pub(super) is_orphan: bool,
 }
 
-/// Where an IO is.
-pub(super) enum Place {
-    /// In the hands of the code that runs.
-    Nowhere,
-    /// A read that waits for room in its connection's account, in `Session::waiting`.
-    Waiting(Work),
-    /// Waits for what an earlier connection of its host has on the device (`hold`).
-    Held(Work),
-    /// In the switch here.
-    Here(Key),
-    /// On the way to another SSD, or there: its name in `Pipeline::remotes` while it waits to be sent.
-    There(Key),
+impl IoSlot<Origin> {
+    /// Of an IO of a session here: the command that it came with.
+    pub(super) fn host_io(&self) -> &HostIo {
+        match &self.owner {
+            Origin::Local(io) => io,
+            _ => unreachable!("only IOs of sessions here are in their lists"),
+        }
+    }
+
+    /// As [`IoSlot::host_io`].
+    pub(super) fn host_io_mut(&mut self) -> &mut HostIo {
+        match &mut self.owner {
+            Origin::Local(io) => io,
+            _ => unreachable!("only IOs of sessions here are in their lists"),
+        }
+    }
 }
 
 impl Pipeline {
@@ -122,7 +124,13 @@ impl Pipeline {
         }
         let data = payload.as_ref().map(Buffer::bytes);
         match home.subsystem.on_command(now, queue_of(key), sqe, data) {
-            Action::Io(command) => return self.start_io(now, key, sqe.cid(), command, payload),
+            Action::Io(command) => {
+                let placement = home.placement(command.nsid);
+                let (buffer, permit) = payload.and_then(Payload::into_pooled).unzip();
+                let work = placement.work(&command, buffer);
+                let what = (placement.device, work);
+                return self.start(now, key, sqe.cid(), (command, permit), what, None);
+            }
             Action::Reply { cqe, data } => match data.zip(permit) {
                 Some((page, permit)) => self.reply_with_page(key, cqe, page, permit, sqe.sgl_length()),
                 None => self.reply(key, cqe),
@@ -187,74 +195,60 @@ impl Pipeline {
         }
     }
 
-    fn start_io(&mut self, now: Instant, key: Key, cid: u16, command: IoCommand, payload: Option<Payload>) {
-        let (buffer, permit) = payload.and_then(Payload::into_pooled).unzip();
-        let placement = self.placement_of(key, command.nsid);
-        let work = placement.work(&command, buffer);
-        self.start_work(now, key, cid, (command, permit), (placement.device, work), None);
-    }
-
-    /// Where a namespace lies that a command of `key` was just checked against.
-    pub(super) fn placement_of(&self, key: Key, nsid: u32) -> Placement {
-        let session = self.sessions.get(key).expect("its command has just come");
-        let home = self.homes[session.subsystem].as_ref().expect("its command was just checked");
-        home.placements[nsid as usize].expect("the subsystem knows only placed namespaces")
-    }
-
-    /// Notes an IO, and dispatches it if there is room for what it reads.
-    pub(super) fn start_work(
+    /// An IO begins, and is dispatched if there is room for what it reads.
+    pub(super) fn start(
         &mut self,
         now: Instant,
         key: Key,
         cid: u16,
         (command, permit): (IoCommand, Option<Permit>),
         (device, work): (usize, Work),
-        first: Option<FirstHalf>,
+        first: Option<Box<FirstHalf>>,
     ) {
         let session = self.sessions.get_mut(key).expect("its command has just come");
-        let read_length = match &work {
-            Work::Read(range) => usize::try_from(range.length).expect("a transfer fits the address space"),
-            _ => 0,
-        };
-        let nsid = command.nsid;
-        let io = self.ios.insert(IoContext {
+        let lane = session.lanes.place_of(command.nsid);
+        let (priority, sequence) = (priority_of(&command), self.started);
+        let if_withdrawn = Status::ABORT_REQUESTED;
+        let host_io = HostIo {
             session: key,
             cid,
             command,
             device,
-            read_length,
             permit,
-            place: Place::Nowhere,
-            if_withdrawn: Status::ABORT_REQUESTED,
-            sequence: self.started,
-            is_orphan: false,
+            if_withdrawn,
             first,
-        });
+            sequence,
+            lane,
+            is_orphan: false,
+        };
+        let slot = IoSlot::new(session.tenant, priority, work, Origin::Local(host_io));
+        let io = self.switch.ios.insert(slot);
         self.started += 1;
         session.ios += 1;
-        self.lane_links.push(&mut session.lanes.get_or_add(nsid).chain, io);
-        if let Some(work) = self.hold(now, io, work) {
-            self.admit(now, io, work);
+        self.lane_links.push(&mut session.lanes.at(lane).chain, io);
+        if !self.holds_back(now, io) {
+            self.admit(now, io);
         }
     }
 
     /// To its device, as soon as there is room for what it reads.
-    pub(super) fn admit(&mut self, now: Instant, io: Key, work: Work) {
-        let context = self.ios.get_mut(io).expect("an IO is admitted once");
-        let key = context.session;
-        let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
-        let length = context.read_length;
+    pub(super) fn admit(&mut self, now: Instant, io: Key) {
+        let slot = self.switch.ios.get_mut(io).expect("an IO is admitted before it ends");
+        let length = slot.work.read_length();
+        let host_io = slot.host_io_mut();
         if length > 0 {
+            let key = host_io.session;
+            let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
             let is_next = session.waiting.is_empty();
             let permit = is_next.then(|| session.account.take(Account::Read, footprint(length))).flatten();
             if permit.is_none() {
-                context.place = Place::Waiting(work);
+                slot.state = State::WaitingForMemory;
                 self.waiting_links.push(&mut session.waiting, io);
                 return self.mark_thirsty(key);
             }
-            context.permit = permit;
+            host_io.permit = permit;
         }
-        self.dispatch(now, io, work);
+        self.dispatch(now, io);
     }
 
     /// Admits reads that waited, as far as the budget goes.
@@ -265,96 +259,80 @@ impl Pipeline {
             };
             let first = self.waiting_links.first(&session.waiting);
             let Some(io) = first else { return };
-            let context = self.ios.get_mut(io).expect("a waiting IO has not ended");
-            let Some(permit) = session.account.take(Account::Read, footprint(context.read_length)) else {
+            let slot = self.switch.ios.get_mut(io).expect("a waiting IO has not ended");
+            let length = footprint(slot.work.read_length());
+            let Some(permit) = session.account.take(Account::Read, length) else {
                 // What is missing may be held by another connection, or another host.
                 return self.mark_thirsty(key);
             };
-            context.permit = Some(permit);
+            slot.host_io_mut().permit = Some(permit);
             self.waiting_links.remove(&mut session.waiting, io);
-            let Place::Waiting(work) = std::mem::replace(&mut context.place, Place::Nowhere) else {
-                unreachable!("it waited with its work");
-            };
-            self.dispatch(now, io, work);
+            self.dispatch(now, io);
         }
-    }
-
-    /// Whose IO it is.
-    pub(super) fn tenant_of(&self, io: Key) -> TenantId {
-        let context = self.ios.get(io).expect("asked of an IO that has not ended");
-        self.sessions.get(context.session).expect("a session outlives its IOs").tenant
     }
 
     /// To the switch of its device, here or elsewhere.
-    pub(super) fn dispatch(&mut self, now: Instant, io: Key, work: Work) {
-        let context = self.ios.get_mut(io).expect("an IO is dispatched once");
-        let tenant = self.sessions.get(context.session).expect("a session outlives its IOs").tenant;
-        let priority = priority_of(&context.command);
-        if context.device == self.index {
-            let request = Request { tag: Origin::Local(io), tenant, priority, work };
-            context.place = Place::Here(self.switch.arrive(now, request));
+    pub(super) fn dispatch(&mut self, now: Instant, io: Key) {
+        let slot = self.switch.ios.get_mut(io).expect("an IO is dispatched before it ends");
+        if slot.host_io().device == self.index {
+            self.switch.arrive(now, io);
         } else {
-            self.send_remote(now, io, tenant, priority, work);
+            self.send_remote(now, io);
         }
     }
 
-    /// The switch is done with an IO.
-    pub(super) fn on_finished(&mut self, now: Instant, finished: Finished<Origin>) {
-        let Finished { tag, result, read, spent, credit, .. } = finished;
-        match tag {
-            Origin::Local(io) => self.on_outcome(now, io, IoOutcome { result, read, spent, credit }),
-            Origin::Remote { from, io } => {
-                self.remote_ios.remove(&(from, io));
-                self.answer_remote(from, io, IoOutcome { result, read, spent, credit })
+    /// An IO of the switch is over.
+    pub(super) fn on_done(&mut self, now: Instant, io: Key) {
+        let slot = self.switch.ios.get(io).expect("what is over has its slot until it is answered");
+        if matches!(slot.owner, Origin::Local(_)) {
+            return self.answer(now, io);
+        }
+        let mut slot = self.switch.ios.remove(io).expect("just found");
+        match slot.owner {
+            Origin::Local(_) => unreachable!("looked at above"),
+            Origin::Remote { from, io } => self.answer_remote(from, io, slot),
+            Origin::House => self.on_flushed(slot.take_result()),
+            Origin::Wipe(wipe) => self.on_wiped(now, wipe, slot.take_result()),
+        }
+    }
+
+    /// An IO of a session here is over: its command is answered, and its slot is free.
+    pub(super) fn answer(&mut self, now: Instant, io: Key) {
+        self.note_abort(io);
+        let slot = self.switch.ios.get_mut(io).expect("an IO is answered once");
+        let (read, spent, credit) = (slot.take_read(), slot.work.take_buffers(), slot.credit);
+        let result = slot.take_result();
+        let host_io = slot.host_io_mut();
+        let (key, cid, nsid) = (host_io.session, host_io.cid, host_io.command.nsid);
+        let (permit, first, is_orphan) = (host_io.permit.take(), host_io.first.take(), host_io.is_orphan);
+        let Statuses { of_first, status, dword } = match result {
+            Ok(()) => Statuses::SUCCESS,
+            Err(failure) => {
+                let mut log = DeviceErrors { home: &self.name, count: &mut self.device_errors };
+                host_io.statuses(first.as_deref(), failure, &mut log)
             }
-            Origin::House => self.on_flushed(result),
-            Origin::Wipe(wipe) => self.on_wiped(now, wipe, result),
-        }
-    }
-
-    /// An IO of a connection here has ended.
-    pub(super) fn on_outcome(&mut self, now: Instant, io: Key, outcome: IoOutcome) {
-        let mut context = self.ios.remove(io).expect("an IO ends once");
-        let permit = context.permit.take();
-        let IoOutcome { result, read, spent, credit } = outcome;
-        self.note_abort(io, &result);
-        let dword = match &result {
-            Err(Failure::Copy { range, .. }) => *range,
-            _ => 0,
         };
-        let (first_status, status) = self.statuses_of(&context, result);
-        let first = context.first.take();
-        let session = self.sessions.get_mut(context.session).expect("a session outlives its IOs");
+        let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
         session.ios -= 1;
-        let nsid = context.command.nsid;
-        if let Some(lane) = session.lanes.get(nsid) {
-            self.lane_links.remove(&mut lane.chain, io);
-        }
-        let field = (session.tenant, session.subsystem, nsid);
+        let lane = session.lanes.at(host_io.lane);
+        self.lane_links.remove(&mut lane.chain, io);
+        let is_fenced = !lane.fences.is_empty();
         if let Some(home) = &mut self.homes[session.subsystem] {
-            let (queue, command) = (queue_of(context.session), &context.command);
+            let (queue, command) = (queue_of(key), &host_io.command);
             match &first {
-                None => home.subsystem.on_io_completed(queue, context.cid, command, status),
+                None => home.subsystem.on_io_completed(queue, cid, command, status),
                 Some(first) => {
-                    let (cids, statuses) = ([first.cid, context.cid], [first_status, status]);
+                    let (cids, statuses) = ([first.cid, cid], [of_first, status]);
                     home.subsystem.on_fused_completed(queue, cids, command, statuses);
                 }
             }
         }
-        let (thread, credits) = (session.thread, session.credits);
-        let (of_first, spent) = match spent {
-            Spent::Nothing => (None, None),
-            Spent::One(buffer) => (None, Some(buffer)),
-            Spent::Two(buffers) => {
-                let [first, second] = *buffers;
-                (Some(first), Some(second))
-            }
-        };
-        if let Some(FirstHalf { cid, permit, .. }) = first {
-            self.give_arrival(thread, of_first, Some(permit));
-            self.reply(context.session, Cqe::new(cid, first_status));
-        }
-        let mut cqe = Cqe::new(context.cid, status).with_dw0(dword);
+        let (route, credits) = (session.route(), session.credits);
+        let has_waiting = !session.waiting.is_empty();
+        let field = (session.tenant, session.subsystem, nsid);
+        let may_be_over = session.ios == 0 && session.wire == Wire::Gone;
+        self.switch.ios.free(io);
+        let mut cqe = Cqe::new(cid, status).with_dw0(dword);
         if credits && status.is_success() {
             cqe = cqe.with_dw0(credit.0);
         }
@@ -362,57 +340,106 @@ impl Pipeline {
             (Some(buffer), Some(permit)) => {
                 // Its memory comes back when it was sent.
                 let length = buffer.len() as u32;
-                self.reply_with_data(context.session, cqe, Payload::Pooled(buffer, permit), length);
+                self.send_data(route, cqe, Payload::Pooled(buffer, permit), length);
             }
             (read, permit) => {
                 read.into_iter().for_each(|buffer| self.reads.give(buffer));
-                self.reply_and_give(context.session, cqe, spent, permit);
-                self.admit_waiting(now, context.session);
+                let (of_compare, spent) = match spent {
+                    Spent::Nothing => (None, None),
+                    Spent::One(buffer) => (None, Some(buffer)),
+                    Spent::Two(buffers) => {
+                        let [first, second] = *buffers;
+                        (Some(first), Some(second))
+                    }
+                };
+                if let Some(first) = first {
+                    let FirstHalf { cid, permit, .. } = *first;
+                    self.give_arrival(route.thread, of_compare, Some(permit));
+                    self.send(route, Cqe::new(cid, of_first));
+                }
+                self.send_and_give(route, cqe, spent, permit);
+                if has_waiting {
+                    self.admit_waiting(now, key);
+                }
             }
         }
-        self.lower_fences(context.session, nsid);
-        if context.is_orphan {
+        if is_fenced {
+            self.lower_fences(key, nsid);
+        }
+        if is_orphan {
             self.on_orphan_ended(now, field);
         }
-        self.retire_if_done(now, context.session);
+        if may_be_over {
+            self.retire_if_done(now, key);
+        }
     }
+}
 
-    /// What the host is told of the first command, if there are two, and of the only or second one.
-    fn statuses_of(&mut self, context: &IoContext, result: Result<(), Failure>) -> (Status, Status) {
-        let op = &context.command.op;
-        let is_fused = context.first.is_some();
-        match result {
-            Ok(()) => (Status::SUCCESS, Status::SUCCESS),
-            Err(Failure::Miscompare) if is_fused => (Status::COMPARE_FAILURE, Status::FAILED_FUSED),
-            Err(Failure::Miscompare) => (Status::SUCCESS, Status::COMPARE_FAILURE),
-            Err(Failure::Withdrawn) => {
-                let first = context.first.as_ref().and_then(|first| first.if_withdrawn);
-                (first.unwrap_or(context.if_withdrawn), context.if_withdrawn)
+/// What the host is told.
+struct Statuses {
+    /// Of the first command, if there are two.
+    of_first: Status,
+    /// Of the only or second one.
+    status: Status,
+    /// With it.
+    dword: u32,
+}
+
+impl Statuses {
+    const SUCCESS: Statuses = Statuses::of(Status::SUCCESS, Status::SUCCESS);
+
+    const fn of(of_first: Status, status: Status) -> Statuses {
+        Statuses { of_first, status, dword: 0 }
+    }
+}
+
+/// The log of what devices failed.
+struct DeviceErrors<'a> {
+    /// The device of this thread.
+    home: &'a str,
+    count: &'a mut u64,
+}
+
+impl HostIo {
+    #[cold]
+    fn statuses(
+        &self,
+        first: Option<&FirstHalf>,
+        failure: Failure,
+        errors: &mut DeviceErrors<'_>,
+    ) -> Statuses {
+        let op = &self.command.op;
+        match failure {
+            Failure::Miscompare if first.is_some() => {
+                Statuses::of(Status::COMPARE_FAILURE, Status::FAILED_FUSED)
             }
-            Err(Failure::Device(error)) => {
-                let status = status_of_error(op, &error);
-                self.log_device_error(context, &error);
-                (Status::SUCCESS, status)
+            Failure::Miscompare => Statuses::of(Status::SUCCESS, Status::COMPARE_FAILURE),
+            Failure::Withdrawn => {
+                let of_first = first.and_then(|first| first.if_withdrawn);
+                Statuses::of(of_first.unwrap_or(self.if_withdrawn), self.if_withdrawn)
             }
-            Err(Failure::Unread(error)) => {
-                let status = status_of_error(&IoOp::Compare, &error);
-                self.log_device_error(context, &error);
-                (status, Status::FAILED_FUSED)
+            Failure::Device(error) => {
+                self.log_device_error(errors, &error);
+                Statuses::of(Status::SUCCESS, status_of_error(op, &error))
             }
-            Err(Failure::Copy { is_read, error, .. }) => {
+            Failure::Unread(error) => {
+                self.log_device_error(errors, &error);
+                Statuses::of(status_of_error(&IoOp::Compare, &error), Status::FAILED_FUSED)
+            }
+            Failure::Copy { is_read, error, range } => {
+                self.log_device_error(errors, &error);
                 let status = status_of_error(if is_read { &IoOp::Read } else { &IoOp::Write }, &error);
-                self.log_device_error(context, &error);
-                (Status::SUCCESS, status)
+                Statuses { dword: range, ..Statuses::of(Status::SUCCESS, status) }
             }
         }
     }
 
-    fn log_device_error(&mut self, context: &IoContext, error: &io::Error) {
-        self.device_errors += 1;
+    fn log_device_error(&self, errors: &mut DeviceErrors<'_>, error: &io::Error) {
+        *errors.count += 1;
         // A device that fails fails often: the log gets the first, the second, the fourth …
-        if self.device_errors.is_power_of_two() {
-            let (op, lba, nsid) = (&context.command.op, context.command.lba.0, context.command.nsid);
-            let (home, device, count) = (&self.name, context.device, self.device_errors);
+        if errors.count.is_power_of_two() {
+            let (op, lba, nsid) = (&self.command.op, self.command.lba.0, self.command.nsid);
+            let (home, device, count) = (errors.home, self.device, *errors.count);
             warn!(%home, device, ?op, lba, nsid, count, %error, "the device failed an IO");
         }
     }

@@ -12,8 +12,9 @@
 use super::message::{Report, ToPipeline};
 use super::{Origin, Phase, Pipeline};
 use crate::connections::message::ToConnections;
-use crate::switch::{Failure, Request, Work};
+use crate::switch::{Failure, IoSlot, Work};
 use crate::tenants::HOUSE;
+use sched::Priority;
 use std::io;
 use tracing::{error, warn};
 use units::Instant;
@@ -46,8 +47,9 @@ impl Pipeline {
             return;
         }
         self.phase = Phase::Flushing;
-        let priority = sched::Priority::default();
-        self.switch.arrive(now, Request { tag: Origin::House, tenant: HOUSE, priority, work: Work::Flush });
+        let flush = IoSlot::new(HOUSE, Priority::default(), Work::Flush, Origin::House);
+        let io = self.switch.ios.insert(flush);
+        self.switch.arrive(now, io);
     }
 
     /// The flush at the end is over.
@@ -59,7 +61,11 @@ impl Pipeline {
     }
 
     fn log_unanswered(&self) {
-        let ios: Vec<_> = self.ios.iter().map(|(_, io)| io).collect();
+        let host_io = |slot| match slot {
+            &IoSlot { owner: Origin::Local(ref io), .. } => Some(io),
+            _ => None,
+        };
+        let ios: Vec<_> = self.switch.ios.iter().filter_map(|(_, slot)| host_io(slot)).collect();
         warn!(device = %self.name, ios = ios.len(), "the target ends with commands unanswered");
         for io in ios.into_iter().take(NAMED_MAX) {
             let host = self.sessions.get(io.session).map(|session| session.admission.host());

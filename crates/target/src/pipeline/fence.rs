@@ -72,7 +72,8 @@ impl Pipeline {
             let before = std::mem::replace(&mut lane.refused_before, moment);
             let newest_first =
                 std::iter::successors(self.lane_links.last(&lane.chain), |io| self.lane_links.before(*io));
-            let is_new = |io: &Key| self.ios.get(*io).is_some_and(|context| context.sequence >= before);
+            let ios = &self.switch.ios;
+            let is_new = |io: &Key| ios.get(*io).is_some_and(|slot| slot.host_io().sequence >= before);
             let ios: Vec<Key> = newest_first.take_while(is_new).collect();
             for io in ios.into_iter().rev() {
                 self.refuse_io(now, io, status);
@@ -102,8 +103,8 @@ impl Pipeline {
                 return;
             };
             let Some(&(moment, fence)) = lane.fences.front() else { return };
-            let oldest = self.lane_links.first(&lane.chain).and_then(|io| self.ios.get(io));
-            if oldest.is_some_and(|oldest| oldest.sequence < moment) {
+            let oldest = self.lane_links.first(&lane.chain).and_then(|io| self.switch.ios.get(io));
+            if oldest.is_some_and(|oldest| oldest.host_io().sequence < moment) {
                 return;
             }
             lane.fences.pop_front();

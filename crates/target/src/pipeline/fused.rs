@@ -44,11 +44,18 @@ impl Pipeline {
                 let pooled = |payload: Option<Payload>| payload.and_then(Payload::into_pooled);
                 let (expected, permit_of_first) = pooled(compared).expect("a checked compare has its data");
                 let (written, permit) = pooled(written).expect("a checked write has its data");
-                let placement = self.placement_of(key, command.nsid);
+                let placement = home.placement(command.nsid);
                 let work = placement.compare_and_write(&command, [expected, written]);
                 let first = FirstHalf { cid: first.cid(), permit: permit_of_first, if_withdrawn: None };
                 let device = placement.device;
-                self.start_work(now, key, second.cid(), (command, Some(permit)), (device, work), Some(first));
+                self.start(
+                    now,
+                    key,
+                    second.cid(),
+                    (command, Some(permit)),
+                    (device, work),
+                    Some(Box::new(first)),
+                );
             }
         }
     }

@@ -21,11 +21,10 @@
 //! Elsewhere: that a controller's reset is over only when its queues have nothing on the device is `nvme::subsystem::controller`.
 
 use super::Pipeline;
-use super::commands::Place;
 use crate::chain::Chain;
 use crate::log_throttle::Subject;
 use crate::slab::Key;
-use crate::switch::Work;
+use crate::switch::State;
 use nvme::subsystem::IoOp;
 use tracing::{info, warn};
 use units::{Instant, TenantId};
@@ -51,36 +50,38 @@ impl Pipeline {
         let (tenant, subsystem) = (session.tenant, session.subsystem);
         for (nsid, lane) in session.lanes.iter() {
             for io in self.lane_links.iter(&lane.chain) {
-                let context = self.ios.get_mut(io).expect("what is in a lane has not ended");
-                if changes_blocks(&context.command.op) {
-                    context.is_orphan = true;
+                let slot = self.switch.ios.get_mut(io).expect("what is in a lane has not ended");
+                let host_io = slot.host_io_mut();
+                if changes_blocks(&host_io.command.op) {
+                    host_io.is_orphan = true;
                     self.holds.entry((tenant, subsystem, nsid)).or_default().orphans += 1;
                 }
             }
         }
     }
 
-    /// Keeps an IO back if its host has orphans in its namespace; otherwise gives its work back.
-    pub(super) fn hold(&mut self, now: Instant, io: Key, work: Work) -> Option<Work> {
+    /// Keeps an IO back, and answers true, if its host has orphans in its namespace.
+    pub(super) fn holds_back(&mut self, now: Instant, io: Key) -> bool {
         if self.holds.is_empty() {
-            return Some(work);
+            return false;
         }
         let field = self.field_of(io);
-        let Some(hold) = self.holds.get_mut(&field) else { return Some(work) };
-        let context = self.ios.get_mut(io).expect("an IO that begins has not ended");
-        context.place = Place::Held(work);
+        let Some(hold) = self.holds.get_mut(&field) else { return false };
+        let slot = self.switch.ios.get_mut(io).expect("an IO that begins has not ended");
+        slot.state = State::Held;
+        let host_io = slot.host_io();
         self.held_links.push(&mut hold.held, io);
         hold.held_so_far += 1;
-        let session = self.sessions.get(context.session).expect("a session outlives its IOs");
+        let session = self.sessions.get(host_io.session).expect("a session outlives its IOs");
         if hold.held_so_far == 1 && self.log_throttle.allows(now, session.peer.ip(), Subject::Held) {
             let (peer, host, orphans) = (session.peer, session.admission.host(), hold.orphans);
-            let (device, nsid) = (context.device, context.command.nsid);
+            let (device, nsid) = (host_io.device, host_io.command.nsid);
             warn!(
                 %peer, %host, nsid, device, orphans,
                 "a host that came back waits: writes of its earlier connection are still on the device"
             );
         }
-        None
+        true
     }
 
     /// An IO that is held is taken back.
@@ -105,18 +106,14 @@ impl Pipeline {
         }
         while let Some(io) = self.held_links.first(&held) {
             self.held_links.remove(&mut held, io);
-            let context = self.ios.get_mut(io).expect("what is held has not ended");
-            let Place::Held(work) = std::mem::replace(&mut context.place, Place::Nowhere) else {
-                unreachable!("it was held");
-            };
-            self.admit(now, io, work);
+            self.admit(now, io);
         }
     }
 
     fn field_of(&self, io: Key) -> Field {
-        let context = self.ios.get(io).expect("asked of an IO that has not ended");
-        let session = self.sessions.get(context.session).expect("a session outlives its IOs");
-        (session.tenant, session.subsystem, context.command.nsid)
+        let host_io = self.switch.ios.get(io).expect("asked of an IO that has not ended").host_io();
+        let session = self.sessions.get(host_io.session).expect("a session outlives its IOs");
+        (session.tenant, session.subsystem, host_io.command.nsid)
     }
 }
 

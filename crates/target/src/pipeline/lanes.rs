@@ -25,32 +25,49 @@ pub(super) struct Lane {
     pub(super) refused_before: u64,
 }
 
-/// All lanes of a connection: one for each namespace that it has used.
+/// All lanes of a connection: one for each namespace that it has used. A lane keeps its place.
 #[derive(Default)]
-pub(super) struct Lanes(Vec<(u32, Lane)>);
+pub(super) struct Lanes {
+    lanes: Vec<(u32, Lane)>,
+    /// Places in `lanes`, by namespace.
+    sorted: Vec<u32>,
+    /// The place that was asked for last: most connections use one namespace.
+    latest: usize,
+}
 
 impl Lanes {
     /// The lane of a namespace, if there is one.
     pub(super) fn get(&mut self, nsid: u32) -> Option<&mut Lane> {
-        let index = self.find(nsid).ok()?;
-        Some(&mut self.0[index].1)
+        let place = self.find(nsid).ok()?;
+        Some(&mut self.lanes[place].1)
     }
 
-    /// The lane of a namespace.
-    pub(super) fn get_or_add(&mut self, nsid: u32) -> &mut Lane {
-        let index = self.find(nsid).unwrap_or_else(|index| {
-            self.0.insert(index, (nsid, Lane::default()));
-            index
-        });
-        &mut self.0[index].1
+    /// The lane at a place.
+    pub(super) fn at(&mut self, place: usize) -> &mut Lane {
+        &mut self.lanes[place].1
+    }
+
+    /// The place of a namespace's lane, which is made if there is none.
+    #[inline]
+    pub(super) fn place_of(&mut self, nsid: u32) -> usize {
+        if self.lanes.get(self.latest).is_none_or(|(latest, _)| *latest != nsid) {
+            self.latest = self.find(nsid).unwrap_or_else(|index| {
+                self.sorted.insert(index, self.lanes.len() as u32);
+                self.lanes.push((nsid, Lane::default()));
+                self.lanes.len() - 1
+            });
+        }
+        self.latest
     }
 
     /// All of them, with their namespaces.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Lane)> {
-        self.0.iter().map(|(nsid, lane)| (*nsid, lane))
+        self.lanes.iter().map(|(nsid, lane)| (*nsid, lane))
     }
 
+    /// The place of a namespace's lane, or where it belongs in `sorted`.
     fn find(&self, nsid: u32) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&nsid, |(nsid, _)| *nsid)
+        let nsid_at = |place: &u32| self.lanes[*place as usize].0;
+        self.sorted.binary_search_by_key(&nsid, nsid_at).map(|index| self.sorted[index] as usize)
     }
 }

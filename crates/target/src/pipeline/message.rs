@@ -8,7 +8,7 @@ use crate::payload::Payload;
 use crate::quota::Charged;
 use crate::slab::Key;
 use crate::stats::SsdStats;
-use crate::switch::{Failure, Spent, Work};
+use crate::switch::{Failure, Work};
 use nvme::connection::TargetConnection;
 use nvme::spec::Sqe;
 use nvme::spec::connect::ConnectData;
@@ -139,14 +139,14 @@ pub(crate) struct RemoteDone {
     pub(crate) outcome: IoOutcome,
 }
 
-/// How an IO ended, wherever its device is.
+/// How an IO on another pipeline's device ended.
 pub(crate) struct IoOutcome {
     /// Whether it was done.
     pub(crate) result: Result<(), Failure>,
     /// What was read.
     pub(crate) read: Option<IoBuffer>,
-    /// The buffers that came with it.
-    pub(crate) spent: Spent,
+    /// What was asked for, with the buffers that came with it.
+    pub(crate) work: Work,
     /// How many IOs the tenant may have outstanding on that SSD.
     pub(crate) credit: Credit,
 }

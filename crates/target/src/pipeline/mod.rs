@@ -61,7 +61,8 @@ use crate::replies::Deferred;
 use crate::slab::{Key, Slab};
 use crate::state::Keeper;
 use crate::stats::{Counters, SsdStats, TenantStats};
-use crate::switch::{Finished, Measured, Switch};
+use crate::switch::{Failure, Switch};
+use commands::HostIo;
 use fence::Fence;
 use hold::{Field, Hold};
 use message::{Announcement, Report, ToPipeline};
@@ -117,11 +118,10 @@ pub(crate) struct Home {
     pub(crate) usages: HashMap<u32, Arc<Usage>>,
 }
 
-/// Where an IO in the switch comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whose an IO is.
 pub(crate) enum Origin {
-    /// A connection here: the key of its `IoContext`.
-    Local(Key),
+    /// A session's here.
+    Local(HostIo),
     /// Another pipeline, which knows the IO by that key.
     Remote { from: usize, io: Key },
     /// The flush at the end.
@@ -178,7 +178,6 @@ pub(crate) struct Pipeline {
     sessions: Slab<Session>,
     /// The queues of each controller: subsystem and identifier.
     queues_of: HashMap<(usize, u16), Vec<Key>>,
-    ios: Slab<commands::IoContext>,
     /// IOs that have started.
     started: u64,
     /// The lists of IOs by connection and namespace, of those that wait for a budget, and of those that are held.
@@ -220,7 +219,7 @@ pub(crate) struct Pipeline {
     phase: Phase,
 
     /// Kept for its memory from turn to turn.
-    finished: Vec<(Finished<Origin>, Option<Measured>)>,
+    ended: Vec<Key>,
 }
 
 impl Pipeline {
@@ -250,7 +249,6 @@ impl Pipeline {
             connections: Connections::new(parts.memory.arrivals),
             sessions: Slab::new(),
             queues_of: HashMap::new(),
-            ios: Slab::new(),
             started: 0,
             lane_links: Chains::default(),
             waiting_links: Chains::default(),
@@ -275,7 +273,7 @@ impl Pipeline {
             late: Histogram::default(),
             next_hang_check: Instant::ZERO,
             phase: Phase::Running,
-            finished: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -420,24 +418,31 @@ impl Pipeline {
 
     /// Lets the switch work, and answers what has ended.
     fn run_switch(&mut self, now: Instant) {
-        let mut finished = std::mem::take(&mut self.finished);
-        self.switch
-            .run(now, &mut self.reactor, &mut self.reads, |io, measured| finished.push((io, measured)));
-        for (io, measured) in finished.drain(..) {
-            if let Some(measured) = measured {
-                self.late.record(measured.late);
-                if let Some(Some(tenant)) = self.tenants.get_mut(measured.tenant.index()) {
-                    tenant.counters.record(&measured);
-                }
-            }
-            if matches!(&io.result, Err(failure) if failure.is_of_device())
-                && let Some(Some(tenant)) = self.tenants.get_mut(io.tenant.index())
-            {
-                tenant.counters.errors += 1;
-            }
-            self.on_finished(now, io);
+        self.switch.run(now, &mut self.reactor, &mut self.reads);
+        let mut ended = std::mem::take(&mut self.ended);
+        self.switch.take_ended(&mut ended);
+        for io in ended.drain(..) {
+            self.count(now, io);
+            self.on_done(now, io);
         }
-        self.finished = finished;
+        self.ended = ended;
+    }
+
+    /// Counts an IO of the switch that has ended, for statistics.
+    fn count(&mut self, now: Instant, io: Key) {
+        let slot = self.switch.ios.get(io).expect("what is over has its slot until it is answered");
+        let tenant = self.tenants.get_mut(slot.tenant().index()).and_then(Option::as_mut);
+        if slot.was_served() {
+            self.late.record(slot.late());
+            if let Some(tenant) = tenant {
+                let (kind, length) = slot.charged();
+                tenant.counters.record(kind, length, slot.latency(), slot.total(now));
+            }
+        } else if slot.result().as_ref().is_err_and(Failure::is_of_device)
+            && let Some(tenant) = tenant
+        {
+            tenant.counters.errors += 1;
+        }
     }
 
     /// Does what subsystems want unasked.
@@ -561,6 +566,13 @@ impl Pipeline {
             tenants: tenants.collect(),
             memory: self.connections.memory() + self.reads.lent(),
         }
+    }
+}
+
+impl Home {
+    /// Where a namespace lies that a command was just checked against.
+    fn placement(&self, nsid: u32) -> Placement {
+        self.placements[nsid as usize].expect("the subsystem knows only placed namespaces")
     }
 }
 

@@ -6,16 +6,15 @@
 //!
 //! Holds: an IO that is sent comes back exactly once, also when it is withdrawn.
 
-use super::commands::{IoContext, Place};
+use super::commands::HostIo;
 use super::message::{IoOutcome, RemoteDone, RemoteIo, ToPipeline};
 use super::window::Window;
 use super::{Origin, Pipeline};
 use crate::slab::Key;
-use crate::switch::{Failure, Request, Spent, Work};
-use sched::Priority;
+use crate::switch::{Failure, IoSlot, State, Work};
 use std::io;
 use tracing::error;
-use units::{Instant, TenantId};
+use units::Instant;
 
 /// IOs that may be on the way to one other SSD.
 const REMOTE_OUTSTANDING_MAX: usize = 1024;
@@ -30,18 +29,13 @@ pub(super) fn remote() -> Remote {
 
 impl Pipeline {
     /// Sends an IO to the pipeline of its device, now or as soon as there is room.
-    pub(super) fn send_remote(
-        &mut self,
-        now: Instant,
-        io: Key,
-        tenant: TenantId,
-        priority: Priority,
-        work: Work,
-    ) {
-        let context = self.ios.get_mut(io).expect("an IO is sent once");
-        let device = context.device;
+    pub(super) fn send_remote(&mut self, now: Instant, io: Key) {
+        let slot = self.switch.ios.get_mut(io).expect("an IO is sent once");
+        let device = slot.host_io().device;
+        let (tenant, priority) = (slot.tenant(), slot.priority());
+        let work = std::mem::replace(&mut slot.work, Work::Sent);
         let remote = RemoteIo { from: self.index, io, tenant, priority, work };
-        context.place = Place::There(self.remotes[device].push(remote));
+        slot.state = State::Remote(self.remotes[device].push(remote));
         self.post_waiting(now, device);
     }
 
@@ -74,22 +68,23 @@ impl Pipeline {
     /// The other pipeline has ended: a broken machine, or the last moments of the target.
     fn fail_remote(&mut self, now: Instant, device: usize, io: RemoteIo) {
         error!(device = %self.name, other = device, "an IO fails: the pipeline of its SSD has ended");
-        let credit = self.switch.policy().credit(io.tenant);
-        let result = Err(Failure::Device(io::ErrorKind::BrokenPipe.into()));
-        let outcome = IoOutcome { result, read: None, spent: io.work.into_buffers(), credit };
-        self.on_outcome(now, io.io, outcome);
+        self.switch.ios.get_mut(io.io).expect("it has not ended").work = io.work;
+        self.end_here(now, io.io, Failure::Device(io::ErrorKind::BrokenPipe.into()));
     }
 
     /// An IO from another pipeline.
     pub(super) fn on_remote_io(&mut self, now: Instant, io: RemoteIo) {
         let RemoteIo { from, io, tenant, priority, work } = io;
-        let key =
-            self.switch.arrive(now, Request { tag: Origin::Remote { from, io }, tenant, priority, work });
+        let key = self.switch.ios.insert(IoSlot::new(tenant, priority, work, Origin::Remote { from, io }));
+        self.switch.arrive(now, key);
         self.remote_ios.insert((from, io), key);
     }
 
     /// Tells another pipeline how its IO ended.
-    pub(super) fn answer_remote(&mut self, from: usize, io: Key, outcome: IoOutcome) {
+    pub(super) fn answer_remote(&mut self, from: usize, io: Key, mut slot: IoSlot<Origin>) {
+        self.remote_ios.remove(&(from, io));
+        let (result, read) = (slot.take_result(), slot.take_read());
+        let outcome = IoOutcome { result, read, work: slot.work, credit: slot.credit };
         let done = RemoteDone { by: self.index, io, outcome };
         self.peers.tell(from, ToPipeline::RemoteDone(done));
     }
@@ -97,7 +92,11 @@ impl Pipeline {
     /// Another pipeline has ended an IO of ours.
     pub(super) fn on_remote_done(&mut self, now: Instant, done: RemoteDone) {
         self.remotes[done.by].on_answer();
-        self.on_outcome(now, done.io, done.outcome);
+        let IoOutcome { result, read, work, credit } = done.outcome;
+        let slot = self.switch.ios.get_mut(done.io).expect("an IO ends once");
+        slot.set_outcome(result, read);
+        (slot.state, slot.work, slot.credit) = (State::Ended, work, credit);
+        self.answer(now, done.io);
         self.post_waiting(now, done.by);
     }
 
@@ -112,23 +111,21 @@ impl Pipeline {
         self.give_up_aborts(slot);
         waiting.into_iter().for_each(|io| self.fail_remote(now, slot, io));
         // What waits here for something else has not been sent; it fails when it is.
-        let is_there = |io: &IoContext| io.device == slot && matches!(io.place, Place::There(_));
-        let there = self.ios.iter().filter(|(_, io)| is_there(io));
-        let there: Vec<(Key, Key)> = there.map(|(key, io)| (key, io.session)).collect();
-        for (io, session) in there {
-            let tenant = self.sessions.get(session).expect("a session outlives its IOs").tenant;
-            let credit = self.switch.policy().credit(tenant);
-            let result = Err(Failure::Device(io::ErrorKind::BrokenPipe.into()));
-            self.on_outcome(now, io, IoOutcome { result, read: None, spent: Spent::Nothing, credit });
+        let is_there = |io: &IoSlot<Origin>| matches!((io.state, &io.owner), (State::Remote(_), Origin::Local(HostIo { device, .. })) if *device == slot);
+        let there: Vec<Key> =
+            self.switch.ios.iter().filter(|(_, io)| is_there(io)).map(|(key, _)| key).collect();
+        for io in there {
+            self.end_here(now, io, Failure::Device(io::ErrorKind::BrokenPipe.into()));
         }
     }
 
     /// Another pipeline takes IOs back. One that it names may have ended meanwhile.
     pub(super) fn on_remote_withdraw(&mut self, now: Instant, from: usize, ios: &[Key]) {
         for io in ios {
-            let key = self.remote_ios.get(&(from, *io));
-            if let Some(finished) = key.and_then(|key| self.switch.withdraw(now, *key)) {
-                self.on_finished(now, finished);
+            if let Some(&key) = self.remote_ios.get(&(from, *io))
+                && self.switch.withdraw(now, key)
+            {
+                self.on_done(now, key);
             }
         }
     }

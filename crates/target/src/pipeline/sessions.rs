@@ -70,6 +70,21 @@ pub(super) struct Session {
     pub(super) burdens: Vec<Burden>,
 }
 
+/// The way of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) wire: Wire,
+    /// Which thread carries the connection, if not this one.
+    pub(super) thread: Option<usize>,
+}
+
+impl Session {
+    /// The way of its answers.
+    pub(super) fn route(&self) -> Route {
+        Route { wire: self.wire, thread: self.thread }
+    }
+}
+
 /// The way to a session's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
@@ -315,7 +330,7 @@ impl Pipeline {
         for event in events.drain(..) {
             match event {
                 TargetEvent::Command { sqe, data } => self.on_command(now, key, &sqe, data),
-                TargetEvent::Fused { halves } => self.on_fused(now, key, halves),
+                TargetEvent::Fused { halves } => self.on_fused(now, key, *halves),
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
                 TargetEvent::GivenUp { cid } => self.on_given_up(key, cid),
                 TargetEvent::Initialized { .. } => {}
@@ -504,10 +519,16 @@ impl Pipeline {
     }
 
     /// Answers a command.
-    #[inline]
     pub(super) fn reply(&mut self, key: Key, cqe: Cqe) {
-        let Some(session) = self.sessions.get(key) else { return };
-        match (session.wire, session.thread) {
+        if let Some(route) = self.sessions.get(key).map(Session::route) {
+            self.send(route, cqe);
+        }
+    }
+
+    /// Sends a completion.
+    #[inline]
+    pub(super) fn send(&mut self, route: Route, cqe: Cqe) {
+        match (route.wire, route.thread) {
             (Wire::Here(connection), _) => self.connections.reply(connection, cqe),
             (Wire::There(connection), Some(thread)) => {
                 self.others.tell(thread, ToConnections::Done { connection, cqe, back: None });
@@ -517,18 +538,16 @@ impl Pipeline {
         }
     }
 
-    /// Answers a command, and gives back what had come with it: a buffer, and the permit that it was done under.
+    /// Sends a completion, and gives back what had come with its command: a buffer, and the permit that it was done under.
     #[inline]
-    pub(super) fn reply_and_give(
+    pub(super) fn send_and_give(
         &mut self,
-        key: Key,
+        route: Route,
         cqe: Cqe,
         buffer: Option<IoBuffer>,
         permit: Option<Permit>,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let thread = session.thread;
-        match (session.wire, thread, permit) {
+        match (route.wire, route.thread, permit) {
             (Wire::There(connection), Some(thread), Some(permit)) if permit.is_of_arrival() => {
                 let back = Some((buffer, permit));
                 return self.others.tell(thread, ToConnections::Done { connection, cqe, back });
@@ -543,14 +562,13 @@ impl Pipeline {
             }
             _ => {}
         }
-        self.reply(key, cqe);
+        self.send(route, cqe);
     }
 
-    /// Answers a command with data. If nobody is there to have it, it is taken back.
+    /// Sends data and its completion. If nobody is there to have it, it is taken back.
     #[inline]
-    pub(super) fn reply_with_data(&mut self, key: Key, cqe: Cqe, data: Payload, length: u32) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let left = match (session.wire, session.thread) {
+    pub(super) fn send_data(&mut self, route: Route, cqe: Cqe, data: Payload, length: u32) {
+        let left = match (route.wire, route.thread) {
             (Wire::Here(connection), _) => self.connections.reply_with_data(connection, cqe, data, length),
             (Wire::There(connection), Some(thread)) => {
                 let from = self.index;
@@ -576,7 +594,8 @@ impl Pipeline {
         length: u32,
     ) {
         permit.shrink_to(page.capacity() as u64);
-        self.reply_with_data(key, cqe, Payload::Page(page, permit), length);
+        let Some(route) = self.sessions.get(key).map(Session::route) else { return };
+        self.send_data(route, cqe, Payload::Page(page, permit), length);
     }
 
     /// The link of a session that is carried here, as every admin queue is.

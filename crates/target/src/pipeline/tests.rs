@@ -3,7 +3,6 @@
 //! Nothing is submitted here, so all that begins stays queued.
 
 use super::admission::Admission;
-use super::commands::{IoContext, Place};
 use super::lanes::Lanes;
 use super::message::{Announcement, RemoteIo};
 use super::sessions::Session;
@@ -15,8 +14,8 @@ use crate::mailbox::Mailbox;
 use crate::quota::Charged;
 use crate::replies::Backlog;
 use crate::slab::steps;
-use crate::switch::{ByteRange, Spent, Work};
-use nvme::spec::{Cqe, Status};
+use crate::switch::{ByteRange, State, Work};
+use nvme::spec::Cqe;
 use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
 use reactor::Backend;
 use sched::{DeviceConstants, Fifo, GimbalFair, GimbalFairConfig, Policy, Priority, Share};
@@ -81,25 +80,10 @@ fn session(pipeline: &mut Pipeline) -> Key {
 fn begin(pipeline: &mut Pipeline, session: Key, nsid: u32) -> Key {
     let priority = PriorityClass::UNSPECIFIED;
     let command = IoCommand { nsid, op: IoOp::Verify, lba: Lba(0), blocks: 1, fua: false, priority };
-    let io = pipeline.ios.insert(IoContext {
-        session,
-        cid: pipeline.started as u16,
-        command,
-        device: 0,
-        read_length: 0,
-        permit: None,
-        place: Place::Nowhere,
-        if_withdrawn: Status::ABORT_REQUESTED,
-        sequence: pipeline.started,
-        is_orphan: false,
-        first: None,
-    });
-    pipeline.started += 1;
-    let session = pipeline.sessions.get_mut(session).expect("it was made");
-    session.ios += 1;
-    pipeline.lane_links.push(&mut session.lanes.get_or_add(nsid).chain, io);
-    pipeline.dispatch(Instant(1), io, Work::Verify(RANGE));
-    io
+    let cid = pipeline.started as u16;
+    pipeline.start(Instant(1), session, cid, (command, None), (0, Work::Verify(RANGE)), None);
+    let lane = pipeline.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid));
+    pipeline.lane_links.last(&lane.expect("it has begun").chain).expect("it has not ended")
 }
 
 fn policies() -> [Box<dyn Policy>; 2] {
@@ -123,7 +107,7 @@ fn what_a_host_queues_is_taken_back_at_the_same_price_however_much_it_is() {
             for session in &sessions {
                 pipeline.withdraw_session(Instant(2), *session);
             }
-            assert_eq!((pipeline.ios.len(), pipeline.sessions.len()), (0, 0));
+            assert_eq!((pipeline.switch.ios.len(), pipeline.sessions.len()), (0, 0));
             assert!(pipeline.switch.is_empty());
             (steps::so_far() - before) / (connections * QUEUE)
         };
@@ -139,8 +123,8 @@ fn a_fence_takes_the_ios_of_its_namespace_and_of_its_queues_alone() {
     let gone = [begin(&mut pipeline, one, 1), begin(&mut pipeline, one, 1)];
     let kept = [begin(&mut pipeline, one, 2), begin(&mut pipeline, other, 1), begin(&mut pipeline, other, 2)];
     pipeline.raise_fence(Instant(2), who, 1, &[queue_of(one)], Cqe::success(7));
-    assert!(gone.iter().all(|io| pipeline.ios.get(*io).is_none()));
-    assert!(kept.iter().all(|io| pipeline.ios.get(*io).is_some()));
+    assert!(gone.iter().all(|io| pipeline.switch.ios.get(*io).is_none()));
+    assert!(kept.iter().all(|io| pipeline.switch.ios.get(*io).is_some()));
     assert_eq!(pipeline.fences.len(), 0, "all that it waited for has ended");
 }
 
@@ -169,15 +153,15 @@ fn a_fence_costs_what_it_fences() {
 
 /// Puts an IO where no withdrawal reaches it: on the way to another SSD.
 fn hang(pipeline: &mut Pipeline, io: Key) {
-    let context = pipeline.ios.get_mut(io).expect("it has begun");
-    let Place::Here(key) = std::mem::replace(&mut context.place, Place::Nowhere) else { unreachable!() };
-    context.device = 1;
-    drop(pipeline.switch.withdraw(Instant(1), key));
+    assert!(pipeline.switch.withdraw(Instant(1), io), "it is queued");
     pipeline.remotes.resize_with(2, super::remote::remote);
     let (tenant, priority, work) = (ALICE, Priority::default(), Work::Verify(RANGE));
     let place = pipeline.remotes[1].push(RemoteIo { from: 0, io, tenant, priority, work });
     assert!(pipeline.remotes[1].next().is_some(), "it goes out");
-    pipeline.ios.get_mut(io).expect("it has begun").place = Place::There(place);
+    let slot = pipeline.switch.ios.get_mut(io).expect("it has begun");
+    slot.set_outcome(Ok(()), None);
+    slot.state = State::Remote(place);
+    slot.host_io_mut().device = 1;
 }
 
 #[test]
@@ -193,13 +177,9 @@ fn a_fence_falls_when_the_last_io_that_came_before_it_has_ended() {
     let (second, second_done) = channel();
     pipeline.answer_after(Instant(2), second, &[(victim, 1)], None);
     let end = |pipeline: &mut Pipeline, io: Key| {
-        let outcome = message::IoOutcome {
-            result: Ok(()),
-            read: None,
-            spent: Spent::Nothing,
-            credit: sched::Credit(1),
-        };
-        pipeline.on_outcome(Instant(3), io, outcome);
+        let (work, credit) = (Work::Verify(RANGE), sched::Credit(1));
+        let outcome = message::IoOutcome { result: Ok(()), read: None, work, credit };
+        pipeline.on_remote_done(Instant(3), message::RemoteDone { by: 1, io, outcome });
     };
     end(&mut pipeline, ios[1]);
     assert!(first_done.try_recv().is_err() && second_done.try_recv().is_err());

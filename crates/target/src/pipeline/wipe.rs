@@ -11,7 +11,7 @@
 
 use super::{Origin, Phase, Pipeline};
 use crate::slab::Key;
-use crate::switch::{ByteRange, Failure, Request, Work};
+use crate::switch::{ByteRange, Failure, IoSlot, Work};
 use crate::tenants::HOUSE;
 use sched::Priority;
 use std::sync::mpsc::Sender;
@@ -62,8 +62,9 @@ impl Pipeline {
         let range = ByteRange { offset: wipe.range.offset + wipe.erased, length: left.min(PART) };
         // The flush at the end is for all parts.
         let work = Work::WriteZeroes { range, durable: range.length == left };
-        let (tag, priority) = (Origin::Wipe(key), Priority::default());
-        let io = self.switch.arrive(now, Request { tag, tenant: HOUSE, priority, work });
+        let slot = IoSlot::new(HOUSE, Priority::default(), work, Origin::Wipe(key));
+        let io = self.switch.ios.insert(slot);
+        self.switch.arrive(now, io);
         wipe.part = Part { io, length: range.length };
     }
 
@@ -102,10 +103,7 @@ impl Pipeline {
     pub(super) fn stop_wipes(&mut self, now: Instant) {
         let ios: Vec<Key> = self.wipes.iter().map(|(_, wipe)| wipe.part.io).collect();
         for io in ios {
-            match self.switch.withdraw(now, io) {
-                Some(finished) => self.on_finished(now, finished),
-                None => self.switch.stop(io),
-            }
+            if self.switch.withdraw(now, io) { self.on_done(now, io) } else { self.switch.stop(io) }
         }
     }
 }

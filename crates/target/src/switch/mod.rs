@@ -24,45 +24,27 @@
 mod copying;
 mod erase;
 mod regions;
-mod request;
+mod slot;
 mod step;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod work;
 
 pub(crate) use copying::Copying;
-pub(crate) use request::{ByteRange, Failure, Finished, Halves, Request, Spent, Work};
+pub(crate) use slot::{IoSlot, State};
+pub(crate) use work::{ByteRange, Failure, Halves, Spent, Work};
 
 use crate::chain::{Chain, Chains};
 use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo};
 use crate::slab::{Key, Slab};
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::{Footprint, Regions};
-use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share, Ticket};
+use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share};
 use std::io;
-use step::{After, Progress};
+use step::After;
 use units::{Instant, Nanos, TenantId};
 use watch::{Limit, Watch};
-
-/// An IO in the switch's care.
-struct Pending<T> {
-    request: Request<T>,
-    /// When it arrived, on the machine's clock.
-    arrived: Instant,
-    /// Its place in the order of arrivals.
-    sequence: u64,
-    /// Which scheduler has it: the present one, or one that was retired.
-    generation: u32,
-    /// As the scheduler gave it out; `None` while it is queued.
-    submitted: Option<Io>,
-    /// Its place in the scheduler's queue, until then.
-    ticket: Ticket,
-    /// It was taken back while a step of it was on the device: that is its last.
-    is_withdrawn: bool,
-    /// It has entered its regions: it is on the device, or waits there for a claim.
-    has_entered: bool,
-    progress: Progress,
-}
 
 /// A scheduler and its place in the order of schedulers.
 struct Generation {
@@ -70,30 +52,18 @@ struct Generation {
     policy: Box<dyn Policy>,
 }
 
-/// What the switch reports about an IO that has ended well, for statistics.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
-    /// Whose it was.
-    pub(crate) tenant: TenantId,
-    /// As the scheduler saw it.
-    pub(crate) io: Io,
-    /// On the device, on the device's clock.
-    pub(crate) device: Nanos,
-    /// How late it was known to be over, on the device's clock.
-    pub(crate) late: Nanos,
-    /// In the switch and on the device, on the machine's clock.
-    pub(crate) total: Nanos,
-}
-
-/// Scheduler, device and the IOs between them. `T` names an IO to the caller.
+/// Scheduler, device and the slots of all IOs of the thread. `T` is whose an IO is.
 pub(crate) struct Switch<T> {
+    /// The slots: also of IOs that have not arrived here yet, or are with another SSD.
+    pub(crate) ios: Slab<IoSlot<T>>,
     present: Generation,
     /// Schedulers that still have IOs in flight.
     retired: Vec<Generation>,
     device: Box<dyn Device>,
     clock: DeviceClock,
-    pending: Slab<Pending<T>>,
     arrivals: u64,
+    /// IOs that have arrived and not ended.
+    under_way: usize,
     /// Dispatched IOs that wait for a buffer.
     starved: Chain,
     starved_links: Chains,
@@ -101,13 +71,16 @@ pub(crate) struct Switch<T> {
     watch: Watch,
     /// Where the IOs on the device write.
     regions: Regions<(Key, DeviceIo)>,
-    /// Kept for its memory.
+    /// IOs that have ended and wait for their answer.
+    ended: Vec<Key>,
+    /// Kept for their memory.
     free: Vec<(Key, DeviceIo)>,
+    done: Vec<DeviceDone>,
     /// Shares other than equal, by tenant.
     shares: Vec<(TenantId, Share)>,
     /// When the scheduler wants to be asked again, on the machine's clock.
     wake_at: Option<Instant>,
-    /// When to look for memory again: a buffer that was sent by another pipeline comes back without a word.
+    /// When to look for memory again: a buffer that was sent by another thread comes back without a word.
     retry_at: Option<Instant>,
     /// Whether something has happened since the scheduler was asked last that may change its answer.
     wants_run: bool,
@@ -116,22 +89,25 @@ pub(crate) struct Switch<T> {
 /// How long dispatched IOs wait for memory before they look for it unasked.
 const RETRY_AFTER: Nanos = Nanos::micros(500);
 
-impl<T: Copy> Switch<T> {
+impl<T> Switch<T> {
     /// A switch with nothing in it.
     pub(crate) fn new(policy: Box<dyn Policy>, device: Box<dyn Device>) -> Switch<T> {
         let clock = device.clock();
         Switch {
+            ios: Slab::new(),
             present: Generation { number: 0, policy },
             retired: Vec::new(),
             device,
             clock,
-            pending: Slab::new(),
             arrivals: 0,
+            under_way: 0,
             starved: Chain::default(),
             starved_links: Chains::default(),
             watch: Watch::default(),
             regions: Regions::new(),
+            ended: Vec::new(),
             free: Vec::new(),
+            done: Vec::new(),
             shares: Vec::new(),
             wake_at: None,
             retry_at: None,
@@ -149,29 +125,18 @@ impl<T: Copy> Switch<T> {
         self.clock
     }
 
-    /// An IO has arrived. It may be dispatched by the next [`Switch::run`]. Answers its name until it has ended.
-    pub(crate) fn arrive(&mut self, now: Instant, request: Request<T>) -> Key {
+    /// An IO arrives at the scheduler. It may be dispatched by the next [`Switch::run`].
+    pub(crate) fn arrive(&mut self, now: Instant, key: Key) {
         self.wants_run = true;
-        let mut progress = Progress::default();
-        let (kind, length) = progress.price(&request.work, &*self.device);
-        let (tenant, priority) = (request.tenant, request.priority);
-        let sequence = self.arrivals;
+        self.under_way += 1;
+        let slot = self.ios.get_mut(key).expect("an IO that arrives has not ended");
+        let (kind, length) = slot.progress.price(&slot.work, &*self.device);
+        slot.io = Io { id: IoId(key.to_bits()), kind, length, ..slot.io };
+        slot.arrived = now;
+        slot.sequence = self.arrivals;
         self.arrivals += 1;
-        let key = self.pending.insert(Pending {
-            request,
-            arrived: now,
-            sequence,
-            generation: self.present.number,
-            submitted: None,
-            ticket: Ticket(0),
-            is_withdrawn: false,
-            has_entered: false,
-            progress,
-        });
-        let io = Io { id: IoId(key.to_bits()), tenant, priority, kind, length, mark: Mark::default() };
-        let ticket = self.present.policy.on_arrival(self.clock.to_device(now), io);
-        self.pending.get_mut(key).expect("just inserted").ticket = ticket;
-        key
+        slot.generation = self.present.number;
+        slot.state = State::Queued(self.present.policy.on_arrival(self.clock.to_device(now), slot.io));
     }
 
     /// A disk operation of the reactor has ended.
@@ -185,15 +150,9 @@ impl<T: Copy> Switch<T> {
         self.device.on_disk(now, tag, result, buffer);
     }
 
-    /// Does all that can be done at `now`: collects from the device, dispatches, and tells what has ended. Read buffers come
-    /// from `pool`.
-    pub(crate) fn run(
-        &mut self,
-        now: Instant,
-        reactor: &mut Reactor,
-        pool: &mut BufferPool,
-        mut on_finished: impl FnMut(Finished<T>, Option<Measured>),
-    ) {
+    /// Does all that can be done at `now`: collects from the device, and dispatches. Read buffers come from `pool`. What has
+    /// ended is told by [`Switch::take_ended`].
+    pub(crate) fn run(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool) {
         self.device.poll(now, reactor);
         loop {
             let mut moved = false;
@@ -202,20 +161,18 @@ impl<T: Copy> Switch<T> {
             {
                 self.starved_links.remove(&mut self.starved, key);
             }
-            while let Some(done) = self.device.finished() {
+            let mut finished = std::mem::take(&mut self.done);
+            self.device.take_finished(&mut finished);
+            for done in finished.drain(..) {
                 moved = true;
-                self.on_done(now, reactor, pool, done, &mut on_finished);
+                self.on_done(now, reactor, pool, done);
             }
+            self.done = finished;
             loop {
                 match self.present.policy.next(self.clock.to_device(now)) {
                     Next::Submit(io) => {
                         moved = true;
-                        let key = Key::from_bits(io.id.0);
-                        let pending = self.pending.get_mut(key);
-                        let pending = pending.expect("the scheduler gives out what it was given");
-                        pending.submitted = Some(io);
-                        self.watch.on_submit(now, key, io.tenant);
-                        self.step(now, reactor, pool, key);
+                        self.dispatch(now, reactor, pool, io);
                     }
                     Next::WakeAt(at) => {
                         self.wake_at = Some(self.clock.to_real(at));
@@ -235,6 +192,11 @@ impl<T: Copy> Switch<T> {
         self.retry_at = (!self.starved.is_empty()).then(|| now + RETRY_AFTER);
     }
 
+    /// Swaps `keys`, which is empty, for those of the IOs that have ended. Their slots are the caller's to free.
+    pub(crate) fn take_ended(&mut self, keys: &mut Vec<Key>) {
+        std::mem::swap(&mut self.ended, keys);
+    }
+
     /// Whether [`Switch::run`] has something to do at once.
     pub(crate) fn wants_run(&self) -> bool {
         self.wants_run
@@ -247,7 +209,7 @@ impl<T: Copy> Switch<T> {
 
     /// Whether there is any IO, queued or on the device.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pending.len() == 0
+        self.under_way == 0
     }
 
     /// IOs that have been on the device for `limit` or longer, and the time since the oldest of all was given to it.
@@ -267,27 +229,35 @@ impl<T: Copy> Switch<T> {
         }
     }
 
-    /// Takes back an IO that has not reached the device; one that has ends by itself.
+    /// Takes back an IO that has not reached the device, and answers whether it has: then it has ended, and is not told by
+    /// [`Switch::take_ended`]. One that has reached the device ends by itself.
     ///
     /// # Panics
-    /// If the IO has ended.
-    pub(crate) fn withdraw(&mut self, now: Instant, key: Key) -> Option<Finished<T>> {
+    /// If the IO has ended, or never arrived.
+    pub(crate) fn withdraw(&mut self, now: Instant, key: Key) -> bool {
         self.wants_run = true;
-        let pending = self.pending.get_mut(key).expect("an IO that is withdrawn has not ended");
-        if pending.submitted.is_none() {
-            let (tenant, ticket) = (pending.request.tenant, pending.ticket);
-            let io = self.present.policy.withdraw_one(self.clock.to_device(now), tenant, ticket);
-            assert_eq!(io.id, IoId(key.to_bits()), "the scheduler gives back another IO");
-        } else if !self.starved_links.remove(&mut self.starved, key) {
-            return None;
+        let slot = self.ios.get_mut(key).expect("an IO that is withdrawn has not ended");
+        match slot.state {
+            State::Queued(ticket) => {
+                let io = self.present.policy.withdraw_one(self.clock.to_device(now), slot.io.tenant, ticket);
+                assert_eq!(io.id, IoId(key.to_bits()), "the scheduler gives back another IO");
+            }
+            State::OnDevice => {
+                if !self.starved_links.remove(&mut self.starved, key) {
+                    return false;
+                }
+            }
+            state => panic!("an IO that is {state:?} is not the scheduler's to give back"),
         }
-        Some(self.end(now, key, Err(Failure::Withdrawn), None).0)
+        slot.progress.result = Err(Failure::Withdrawn);
+        self.end(now, key);
+        true
     }
 
     /// Has an IO on the device end with the step that is there now, as taken back, if there would be another. (One that cannot be
     /// cut there goes on.)
     pub(crate) fn stop(&mut self, key: Key) {
-        self.pending.get_mut(key).expect("an IO that is stopped has not ended").is_withdrawn = true;
+        self.ios.get_mut(key).expect("an IO that is stopped has not ended").is_withdrawn = true;
     }
 
     /// Forgets a tenant that has gone for good. Its IOs must have ended.
@@ -331,8 +301,8 @@ impl<T: Copy> Switch<T> {
                 .extend(self.present.policy.admission(tenant, &share).err().map(|refused| (tenant, refused)));
             self.present.policy.set_share(device_now, tenant, share);
         }
-        let queued = self.pending.iter().filter(|(_, io)| io.submitted.is_none());
-        let mut tenants: Vec<TenantId> = queued.map(|(_, io)| io.request.tenant).collect();
+        let queued = self.ios.iter().filter(|(_, slot)| matches!(slot.state, State::Queued(_)));
+        let mut tenants: Vec<TenantId> = queued.map(|(_, slot)| slot.io.tenant).collect();
         tenants.sort_unstable();
         tenants.dedup();
         let mut moving = Vec::new();
@@ -342,12 +312,12 @@ impl<T: Copy> Switch<T> {
                 true
             });
         }
-        let pending = &mut self.pending;
-        moving.sort_by_key(|io| pending.get(Key::from_bits(io.id.0)).map(|io| io.sequence));
+        let ios = &mut self.ios;
+        moving.sort_by_key(|io| ios.get(Key::from_bits(io.id.0)).map(|slot| slot.sequence));
         for io in moving {
             let ticket = self.present.policy.on_arrival(device_now, Io { mark: Mark::default(), ..io });
-            let moved = pending.get_mut(Key::from_bits(io.id.0)).expect("queued IOs are pending");
-            (moved.generation, moved.ticket) = (number, ticket);
+            let moved = ios.get_mut(Key::from_bits(io.id.0)).expect("a queued IO has its slot");
+            (moved.generation, moved.state) = (number, State::Queued(ticket));
         }
         if old.policy.backlog().in_flight > 0 {
             self.retired.push(old);
@@ -355,13 +325,19 @@ impl<T: Copy> Switch<T> {
         refusals
     }
 
+    /// The scheduler has given an IO out.
+    fn dispatch(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, io: Io) {
+        let key = Key::from_bits(io.id.0);
+        let slot = self.ios.get_mut(key).expect("the scheduler gives out what it was given");
+        (slot.io, slot.state) = (io, State::OnDevice);
+        self.watch.on_submit(now, key, io.tenant);
+        self.step(now, reactor, pool, key);
+    }
+
     /// Starts the next step of a dispatched IO, behind those that wait for memory if it needs some itself.
     fn step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) {
         let waits = !self.starved.is_empty()
-            && self
-                .pending
-                .get(key)
-                .is_some_and(|pending| pending.progress.needs_memory(&pending.request.work));
+            && self.ios.get(key).is_some_and(|slot| slot.progress.needs_memory(&slot.work));
         if waits || !self.try_step(now, reactor, pool, key) {
             self.starved_links.push(&mut self.starved, key);
         }
@@ -369,54 +345,43 @@ impl<T: Copy> Switch<T> {
 
     /// Starts the next step of a dispatched IO; false if it needs memory and there is none.
     fn try_step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) -> bool {
-        let pending = self.pending.get_mut(key).expect("a dispatched IO is pending");
-        let Some(io) = pending.progress.next(&mut pending.request.work, key.to_bits(), pool) else {
+        let slot = self.ios.get_mut(key).expect("a dispatched IO has its slot");
+        let Some(io) = slot.progress.next(&mut slot.work, key.to_bits(), pool) else {
             return false;
         };
-        let footprint = pending.request.work.footprint();
-        if pending.has_entered || footprint == Footprint::Nothing {
-            self.device.submit(now, reactor, io);
+        if !slot.has_entered && slot.work.writes() {
+            slot.has_entered = true;
+            if let Some((_, io)) = self.regions.enter((key, io), slot.work.footprint()) {
+                self.device.submit(now, reactor, io);
+            }
             return true;
         }
-        pending.has_entered = true;
-        if let Some((_, io)) = self.regions.enter((key, io), footprint) {
-            self.device.submit(now, reactor, io);
-        }
+        self.device.submit(now, reactor, io);
         true
     }
 
     /// A step has ended: the next one, or the end of the IO.
-    fn on_done(
-        &mut self,
-        now: Instant,
-        reactor: &mut Reactor,
-        pool: &mut BufferPool,
-        done: DeviceDone,
-        on_finished: &mut impl FnMut(Finished<T>, Option<Measured>),
-    ) {
+    fn on_done(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, done: DeviceDone) {
         let key = Key::from_bits(done.tag);
-        let pending = self.pending.get_mut(key).expect("the device finishes what it was given");
-        let left = pending.has_entered.then(|| pending.request.work.footprint());
-        let after = pending.progress.on_done(&mut pending.request.work, done, pool);
-        let stops = pending.is_withdrawn;
-        if matches!(after, After::Step) && !(stops && pending.request.work.may_stop()) {
+        let slot = self.ios.get_mut(key).expect("the device finishes what it was given");
+        let left = slot.has_entered.then(|| slot.work.footprint());
+        let after = slot.progress.on_done(&mut slot.work, done, pool);
+        let stops = slot.is_withdrawn;
+        if after == After::Step && !(stops && slot.work.may_stop()) {
             return self.step(now, reactor, pool, key);
         }
+        if after != After::End && stops {
+            slot.progress.result = Err(Failure::Withdrawn);
+        }
         if let Some(footprint) = left {
-            pending.has_entered = false;
+            slot.has_entered = false;
             self.leave(now, reactor, footprint);
         }
-        match after {
-            After::Piece if !stops => self.queue_again(now, key),
-            After::Step | After::Piece => {
-                let (finished, measured) = self.end(now, key, Err(Failure::Withdrawn), None);
-                on_finished(finished, measured);
-            }
-            After::End((result, read)) => {
-                let (finished, measured) = self.end(now, key, result, read);
-                on_finished(finished, measured);
-            }
+        if after == After::Piece && !stops {
+            return self.queue_again(now, key);
         }
+        self.end(now, key);
+        self.ended.push(key);
     }
 
     /// A write is over: those that waited for it go to the device.
@@ -431,60 +396,44 @@ impl<T: Copy> Switch<T> {
     /// A piece of an IO is done: the scheduler decides when the next one is.
     fn queue_again(&mut self, now: Instant, key: Key) {
         let device_now = self.clock.to_device(now);
-        let pending = self.pending.get_mut(key).expect("it has not ended");
-        let io = pending.submitted.take().expect("it was given out");
+        let slot = self.ios.get_mut(key).expect("it has not ended");
+        let io = slot.io;
         self.watch.on_end(key);
-        let outcome = Outcome::Success { latency: std::mem::take(&mut pending.progress.latency) };
-        let generation = std::mem::replace(&mut pending.generation, self.present.number);
-        let (kind, length) = pending.progress.price(&pending.request.work, &*self.device);
-        let next = Io { kind, length, mark: Mark::default(), ..io };
-        let done = Done { io, outcome };
+        let outcome = Outcome::Success { latency: std::mem::take(&mut slot.progress.latency) };
+        let generation = std::mem::replace(&mut slot.generation, self.present.number);
+        let (kind, length) = slot.progress.price(&slot.work, &*self.device);
+        slot.io = Io { kind, length, mark: Mark::default(), ..io };
+        let (next, done) = (slot.io, Done { io, outcome });
         if generation == self.present.number {
             self.present.policy.on_completion(device_now, done);
         } else {
             self.end_in_retired(device_now, generation, done);
         }
         let ticket = self.present.policy.on_arrival(device_now, next);
-        self.pending.get_mut(key).expect("it has not ended").ticket = ticket;
+        self.ios.get_mut(key).expect("it has not ended").state = State::Queued(ticket);
     }
 
-    /// Closes the books on an IO.
-    fn end(
-        &mut self,
-        now: Instant,
-        key: Key,
-        result: Result<(), Failure>,
-        read: Option<IoBuffer>,
-    ) -> (Finished<T>, Option<Measured>) {
-        let pending = self.pending.remove(key).expect("an IO ends once");
-        let Pending { request, arrived, generation, submitted, progress, .. } = pending;
-        let Request { tag, tenant, work, .. } = request;
+    /// Closes the books on an IO whose result is known.
+    fn end(&mut self, now: Instant, key: Key) {
         let device_now = self.clock.to_device(now);
-        let mut credit = None;
-        let mut measured = None;
-        if let Some(io) = submitted {
-            self.watch.on_end(key);
-            // A comparison that found a difference was a read like any other.
-            let was_served = matches!(result, Ok(()) | Err(Failure::Miscompare));
-            let outcome =
-                if was_served { Outcome::Success { latency: progress.latency } } else { Outcome::Failed };
-            let done = Done { io, outcome };
-            if generation == self.present.number {
-                credit = Some(self.present.policy.on_completion(device_now, done));
-            } else {
-                self.end_in_retired(device_now, generation, done);
-            }
-            let total = now.saturating_since(arrived);
-            let (device, late) = (progress.latency, progress.late);
-            let io = match &work {
-                Work::Copy(copying) => Io { length: copying.charged(), ..io },
-                _ => io,
-            };
-            measured = was_served.then_some(Measured { tenant, io, device, late, total });
+        self.under_way -= 1;
+        let slot = self.ios.get_mut(key).expect("an IO ends once");
+        let was_given_out = slot.state == State::OnDevice;
+        slot.state = State::Ended;
+        if !was_given_out {
+            slot.credit = self.present.policy.credit(slot.io.tenant);
+            return;
         }
-        let spent = work.into_buffers();
-        let credit = credit.unwrap_or_else(|| self.present.policy.credit(tenant));
-        (Finished { tag, tenant, result, read, spent, credit }, measured)
+        self.watch.on_end(key);
+        let latency = slot.progress.latency;
+        let outcome = if slot.was_served() { Outcome::Success { latency } } else { Outcome::Failed };
+        let (generation, done) = (slot.generation, Done { io: slot.io, outcome });
+        if generation == self.present.number {
+            slot.credit = self.present.policy.on_completion(device_now, done);
+            return;
+        }
+        slot.credit = self.present.policy.credit(slot.io.tenant);
+        self.end_in_retired(device_now, generation, done);
     }
 
     fn end_in_retired(&mut self, now: Instant, generation: u32, done: Done) {

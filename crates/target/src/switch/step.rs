@@ -11,7 +11,7 @@ use units::{Bytes, Nanos};
 const VERIFY_PIECE: u64 = 128 << 10;
 
 /// How far an IO has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Progress {
     /// Steps that have ended; for a verify, bytes.
     done: u64,
@@ -21,25 +21,28 @@ pub(super) struct Progress {
     pub(super) latency: Nanos,
     /// How late the latest step was known to be over, on the device's clock.
     pub(super) late: Nanos,
+    /// How it ended.
+    pub(super) result: Result<(), Failure>,
+    /// What it read.
+    pub(super) read: Option<IoBuffer>,
 }
 
-/// How an IO ended, and what it read.
-pub(super) type Ended = (Result<(), Failure>, Option<IoBuffer>);
+impl Default for Progress {
+    fn default() -> Progress {
+        let (latency, late) = (Nanos::ZERO, Nanos::ZERO);
+        Progress { done: 0, erasure: Erasure::default(), latency, late, result: Ok(()), read: None }
+    }
+}
 
 /// What follows on a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     /// The next one.
     Step,
     /// The scheduler, for the next piece.
     Piece,
-    /// Nothing.
-    End(Ended),
-}
-
-impl From<Ended> for After {
-    fn from(ended: Ended) -> After {
-        After::End(ended)
-    }
+    /// Nothing: the result is known.
+    End,
 }
 
 impl Progress {
@@ -61,7 +64,9 @@ impl Progress {
             // It reads the block as well, which costs no more than writing it.
             Work::CompareAndWrite { range, .. } => (IoKind::Write, Bytes(2 * range.length)),
             Work::Copy(copying) => (IoKind::Write, copying.charge()),
-            Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) => (IoKind::Management, COST_MIN),
+            Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) | Work::Sent => {
+                (IoKind::Management, COST_MIN)
+            }
         }
     }
 
@@ -104,6 +109,7 @@ impl Progress {
                 let buffer = buffer.take().expect("a write has one step, which takes its buffer");
                 (*range, DeviceOp::Write { buffer, durable: *durable })
             }
+            Work::Sent => unreachable!("another SSD's thread has it"),
             // What has been erased is made to last.
             Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) => (whole, DeviceOp::Flush),
         };
@@ -116,7 +122,11 @@ impl Progress {
             Work::Read(_) | Work::Verify(_) | Work::Compare { .. } => true,
             Work::CompareAndWrite { .. } => self.done == 0,
             Work::Copy(copying) => copying.piece.is_none(),
-            Work::Write { .. } | Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) => false,
+            Work::Write { .. }
+            | Work::Flush
+            | Work::WriteZeroes { .. }
+            | Work::Deallocate(_)
+            | Work::Sent => false,
         }
     }
 
@@ -145,22 +155,27 @@ impl Progress {
                     }
                 }
             };
-            return (Err(failure), None).into();
+            self.result = Err(failure);
+            return After::End;
         }
         let is_over = match work {
-            Work::Read(_) => return (Ok(()), done.buffer).into(),
+            Work::Read(_) => {
+                self.read = done.buffer;
+                true
+            }
             Work::Compare { expected, .. } => {
                 if !is_same(done.buffer, expected, pool) {
-                    return (Err(Failure::Miscompare), None).into();
+                    self.result = Err(Failure::Miscompare);
                 }
                 true
             }
             Work::CompareAndWrite { halves, .. } if self.done == 0 => {
                 self.done = 1;
-                if !is_same(done.buffer, &halves.expected, pool) {
-                    return (Err(Failure::Miscompare), None).into();
+                let is_same = is_same(done.buffer, &halves.expected, pool);
+                if !is_same {
+                    self.result = Err(Failure::Miscompare);
                 }
-                false
+                !is_same
             }
             Work::CompareAndWrite { halves, .. } => {
                 halves.written = done.buffer;
@@ -189,17 +204,17 @@ impl Progress {
                 *buffer = done.buffer;
                 true
             }
-            Work::Flush => true,
+            Work::Flush | Work::Sent => true,
             Work::WriteZeroes { .. } | Work::Deallocate(_) => return self.on_erased(work),
         };
-        if is_over { (Ok(()), None).into() } else { After::Step }
+        if is_over { After::End } else { After::Step }
     }
 
     /// A step of an erasure has ended, or the flush after it.
     fn on_erased(&mut self, work: &Work) -> After {
         let (_, ranges) = work.erases().expect("asked of erasures only");
         if self.erasure.step(ranges).is_none() {
-            return (Ok(()), None).into();
+            return After::End;
         }
         self.erasure.on_step(ranges);
         if self.erasure.step(ranges).is_some() {
@@ -209,7 +224,7 @@ impl Progress {
         } else if work.is_durable_erasure() {
             After::Step
         } else {
-            (Ok(()), None).into()
+            After::End
         }
     }
 }

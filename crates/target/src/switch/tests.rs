@@ -9,7 +9,7 @@ use crate::slab::steps;
 use reactor::Backend;
 use sched::{
     DeviceConstants, Fifo, Flashfq, FlashfqConfig, GimbalFair, GimbalFairConfig, LinearCost, Millitokens,
-    Priority, Reflex, ReflexConfig, SupplyPoint, TokenRate,
+    Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
 };
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -178,22 +178,22 @@ impl World {
 
     fn arrive(&mut self, tag: u32, tenant: TenantId, work: Work) {
         self.now += Nanos(1);
-        self.switch.arrive(self.now, Request { tag, tenant, priority: Priority::default(), work });
+        arrive(&mut self.switch, self.now, IoSlot::new(tenant, Priority::default(), work, tag));
     }
 
     fn run(&mut self) {
         self.now += Nanos(1);
-        let (ended, served) = (&mut self.ended, &mut self.measured);
-        self.switch.run(self.now, &mut self.reactor, &mut self.pool, |finished, measured| {
-            served.extend(measured.map(|_| finished.tag));
-            let first = finished.read.as_ref().map(|buffer| buffer[0]);
-            ended.push((finished.tag, finished.result.map_err(name), first));
-        });
+        self.switch.run(self.now, &mut self.reactor, &mut self.pool);
+        for mut slot in ended(&mut self.switch) {
+            self.measured.extend(slot.was_served().then_some(slot.owner));
+            let first = slot.take_read().map(|buffer| buffer[0]);
+            self.ended.push((slot.owner, slot.take_result().map_err(name), first));
+        }
     }
 
     /// Runs until nothing moves any more, completing whatever reaches the device.
     fn settle(&mut self) {
-        while self.switch.pending.len() > 0 {
+        while self.switch.ios.len() > 0 {
             self.bench.borrow_mut().release();
             self.run();
         }
@@ -212,6 +212,18 @@ impl World {
         buffer.fill(byte);
         buffer
     }
+}
+
+fn arrive(switch: &mut Switch<u32>, now: Instant, slot: IoSlot<u32>) {
+    let key = switch.ios.insert(slot);
+    switch.arrive(now, key);
+}
+
+/// The slots of what has ended.
+fn ended(switch: &mut Switch<u32>) -> Vec<IoSlot<u32>> {
+    let mut keys = Vec::new();
+    switch.take_ended(&mut keys);
+    keys.into_iter().map(|key| switch.ios.remove(key).expect("it ended once")).collect()
 }
 
 fn name(failure: Failure) -> &'static str {
@@ -468,16 +480,12 @@ fn a_withdrawn_io_never_reaches_the_device() {
     }
     world.run();
     // Two are on the device, two wait for memory, four are queued.
-    let ios: Vec<Key> = world
-        .switch
-        .pending
-        .iter()
-        .filter(|(_, io)| io.request.tenant == ALICE)
-        .map(|(key, _)| key)
-        .collect();
+    let ios: Vec<Key> =
+        world.switch.ios.iter().filter(|(_, slot)| slot.tenant() == ALICE).map(|(key, _)| key).collect();
     let (switch, now) = (&mut world.switch, world.now);
-    let withdrawn = ios.into_iter().filter_map(|io| switch.withdraw(now, io)).map(|finished| finished.tag);
-    assert_eq!(withdrawn.collect::<Vec<_>>(), [2, 4, 6]);
+    let withdrawn = ios.into_iter().filter(|io| switch.withdraw(now, *io)).collect::<Vec<_>>();
+    let tags = withdrawn.into_iter().map(|io| switch.ios.remove(io).expect("it has its slot").owner);
+    assert_eq!(tags.collect::<Vec<_>>(), [2, 4, 6]);
     world.settle();
     assert_eq!(world.submitted(), [(0, "read"), (1, "read"), (3, "read"), (5, "read"), (7, "read")]);
     assert_eq!(world.tags(), [0, 1, 3, 5, 7]);
@@ -491,9 +499,10 @@ fn an_io_taken_back_between_two_steps_takes_no_other() {
     world.arrive(1, ALICE, Work::WriteZeroes { range: page(2), durable: true });
     world.arrive(2, ALICE, Work::WriteZeroes { range: page(3), durable: false });
     world.run();
-    let ios: Vec<Key> = world.switch.pending.iter().map(|(key, _)| key).collect();
-    let ended: Vec<bool> = ios.iter().map(|io| world.switch.withdraw(world.now, *io).is_some()).collect();
+    let ios: Vec<Key> = world.switch.ios.iter().map(|(key, _)| key).collect();
+    let ended: Vec<bool> = ios.iter().map(|io| world.switch.withdraw(world.now, *io)).collect();
     assert_eq!(ended, [false, false, true], "two are on the device, one is queued");
+    world.switch.ios.free(ios[2]);
     ios[..2].iter().for_each(|io| world.switch.stop(*io));
     world.settle();
     assert_eq!(world.submitted(), [(1, "discard"), (2, "zeroes")]);
@@ -508,15 +517,18 @@ fn a_withdrawal_costs_no_more_the_more_ios_there_are() {
         let mut world = World::new(window(ios as usize / 2), Bytes(2 * PAGE));
         (0..ios).for_each(|tag| world.arrive(tag, ALICE, Work::Read(page(u64::from(tag)))));
         world.run();
-        let mut keys: Vec<Key> = world.switch.pending.iter().map(|(key, _)| key).collect();
+        let mut keys: Vec<Key> = world.switch.ios.iter().map(|(key, _)| key).collect();
         keys.sort_by_key(|key| key.to_bits().wrapping_mul(0x2545_f491_4f6c_dd1d));
         let mut most = 0;
         for key in keys {
             let before = steps::so_far();
-            world.switch.withdraw(world.now, key);
+            let has_ended = world.switch.withdraw(world.now, key);
             most = most.max(steps::so_far() - before);
+            if has_ended {
+                world.switch.ios.free(key);
+            }
         }
-        assert_eq!(world.switch.pending.len(), 2, "two are on the device");
+        assert_eq!(world.switch.ios.len(), 2, "two are on the device");
         world.settle();
         most
     };
@@ -570,7 +582,7 @@ fn order_within_a_class_survives_a_change_of_scheduler_and_slots_come_back() {
         world.now += Nanos(1);
         let priority = Priority::new(class as u8 + 1).expect("there are four classes");
         let work = Work::Read(page(u64::from(tag)));
-        world.switch.arrive(world.now, Request { tag, tenant: TenantId(tenant), priority, work });
+        arrive(&mut world.switch, world.now, IoSlot::new(TenantId(tenant), priority, work, tag));
         expected.entry((tenant, class)).or_default().push(u64::from(tag));
         if tag % ARRIVALS == ARRIVALS / 2 {
             world.run();

@@ -186,7 +186,8 @@ impl<B: Buffer> TargetConnection<B> {
             let command = self.commands.get(cid).expect("a waiting half is outstanding");
             self.commands.set(cid, super::Outstanding { fused: None, ..command });
         }
-        events.push(TargetEvent::Fused { halves: [(first, compared), (second, written)] });
+        let halves = Box::new([(first, compared), (second, written)]);
+        events.push(TargetEvent::Fused { halves });
     }
 
     /// One half is refused and answered by the caller. The other half must be answered too.

@@ -86,8 +86,8 @@ pub enum TargetEvent<B> {
     },
     /// Two commands to execute as one, each with its data as in `Command`. Answer both.
     Fused {
-        /// The first and the second.
-        halves: [(Sqe, Option<B>); 2],
+        /// The first and the second. Boxed, as they are rare and every event has room for the largest.
+        halves: Box<[(Sqe, Option<B>); 2]>,
     },
     /// A command was answered here and is not passed on. For statistics of host errors.
     Refused {

@@ -24,13 +24,14 @@ fn pages_per_second(share: Share, thousandths: u32) -> usize {
     while world.now < BEGIN + Nanos::secs(1) {
         while arrived < ended + 16 {
             let work = Work::Read(page(arrived as u64));
-            let request = Request { tag: arrived as u32, tenant: ALICE, priority: Priority::default(), work };
-            world.switch.arrive(world.now, request);
+            let slot = IoSlot::new(ALICE, Priority::default(), work, arrived as u32);
+            super::arrive(&mut world.switch, world.now, slot);
             arrived += 1;
         }
         let before = ended;
         world.bench.borrow_mut().release();
-        world.switch.run(world.now, &mut world.reactor, &mut world.pool, |_, _| ended += 1);
+        world.switch.run(world.now, &mut world.reactor, &mut world.pool);
+        ended += super::ended(&mut world.switch).len();
         let is_quiet = before == ended && world.bench.borrow().held.is_empty();
         if is_quiet {
             world.now = world.switch.next_wake().expect("the limit ends");

@@ -81,22 +81,25 @@ fn a_second(alice: Share, bob_reads: bool) -> Time {
     let mut pool = BufferPool::new(Bytes::mib(16));
     let begin = Instant(1_000_000_000);
     switch.set_share(begin, ALICE, alice).expect("no objective to refuse");
-    let request = |tenant: TenantId| {
+    let slot = |tenant: TenantId| {
         let work = match tenant {
             ALICE => Work::WriteZeroes { range: ByteRange { offset: 0, length: 64 << 20 }, durable: false },
             _ => Work::Read(ByteRange { offset: 0, length: 32 << 10 }),
         };
-        Request { tag: tenant.0, tenant, priority: Priority::default(), work }
+        IoSlot::new(tenant, Priority::default(), work, tenant.0)
     };
-    (0..4).for_each(|_| _ = switch.arrive(begin, request(ALICE)));
+    (0..4).for_each(|_| arrive(&mut switch, begin, slot(ALICE)));
     let readers = if bob_reads { 32 } else { 0 };
-    (0..readers).for_each(|_| _ = switch.arrive(begin, request(BOB)));
+    (0..readers).for_each(|_| arrive(&mut switch, begin, slot(BOB)));
     let mut now = begin;
     while now < begin + Nanos::secs(1) {
-        let mut again = Vec::new();
-        switch.run(now, &mut reactor, &mut pool, |finished, _| again.push(TenantId(finished.tag)));
+        switch.run(now, &mut reactor, &mut pool);
+        let again = ended(&mut switch);
         let is_quiet = again.is_empty();
-        again.into_iter().for_each(|tenant| _ = switch.arrive(now, request(tenant)));
+        for mut ended in again {
+            ended.take_read().into_iter().for_each(|buffer| pool.give(buffer));
+            arrive(&mut switch, now, slot(ended.tenant()));
+        }
         if is_quiet {
             now = switch.next_wake().expect("something is under way").max(now + Nanos(1));
         }
@@ -155,9 +158,9 @@ fn what_is_left_of_an_erasure_survives_a_change_of_scheduler_and_can_be_taken_ba
     world.bench.borrow_mut().release();
     world.run();
     // Bob's read is on the device, the third piece is queued.
-    let (io, _) = world.switch.pending.iter().next().expect("it has not ended");
-    let withdrawn = world.switch.withdraw(world.now, io);
-    assert_eq!(withdrawn.map(|finished| finished.tag), Some(0));
+    let (io, _) = world.switch.ios.iter().next().expect("it has not ended");
+    assert!(world.switch.withdraw(world.now, io));
+    assert_eq!(world.switch.ios.remove(io).map(|slot| slot.owner), Some(0));
     world.settle();
     assert_eq!(world.submitted().last(), Some(&(7, "read")));
     assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());

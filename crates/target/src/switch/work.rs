@@ -1,13 +1,11 @@
-//! An IO between its arrival at the switch and its end.
+//! What an IO asks a device to do, and why that was not done.
 
 use super::copying::Copying;
 use super::regions::Footprint;
 use crate::device::Erase;
 use reactor::IoBuffer;
-use sched::{Credit, Priority};
 use std::fmt;
 use std::io;
-use units::TenantId;
 
 /// A range of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +61,8 @@ pub(crate) enum Work {
     Deallocate(Vec<ByteRange>),
     /// Copy ranges, piece by piece.
     Copy(Box<Copying>),
+    /// Whatever it is, another SSD's thread has it.
+    Sent,
 }
 
 /// The buffers of a Compare and Write.
@@ -111,8 +111,25 @@ impl Work {
         matches!(self, Work::Verify(_) | Work::WriteZeroes { .. } | Work::Deallocate(_))
     }
 
-    /// The buffers that came with it.
-    pub(crate) fn into_buffers(self) -> Spent {
+    /// Bytes that it reads for its host.
+    pub(crate) fn read_length(&self) -> usize {
+        match self {
+            Work::Read(range) => usize::try_from(range.length).expect("a transfer fits the address space"),
+            _ => 0,
+        }
+    }
+
+    /// Takes out the buffers that came with it, once it is over.
+    #[inline]
+    pub(crate) fn take_buffers(&mut self) -> Spent {
+        match self {
+            Work::Read(_) => Spent::Nothing,
+            Work::Write { buffer, .. } => buffer.take().into(),
+            _ => std::mem::replace(self, Work::Sent).into_buffers(),
+        }
+    }
+
+    fn into_buffers(self) -> Spent {
         match self {
             Work::Write { buffer, .. } => buffer.into(),
             Work::Compare { expected, .. } => Spent::One(expected),
@@ -128,14 +145,23 @@ impl Work {
             | Work::Verify(_)
             | Work::Flush
             | Work::WriteZeroes { .. }
-            | Work::Deallocate(_) => Spent::Nothing,
+            | Work::Deallocate(_)
+            | Work::Sent => Spent::Nothing,
         }
+    }
+
+    /// Whether it changes blocks.
+    #[inline]
+    pub(super) fn writes(&self) -> bool {
+        !matches!(self, Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush | Work::Sent)
     }
 
     /// Where it writes, as far as it has been given out.
     pub(super) fn footprint(&self) -> Footprint {
         match self {
-            Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush => Footprint::Nothing,
+            Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush | Work::Sent => {
+                Footprint::Nothing
+            }
             Work::Write { range, .. } | Work::WriteZeroes { range, .. } => Footprint::Range(*range),
             Work::CompareAndWrite { range, .. } => Footprint::Claim(*range),
             Work::Copy(copying) => Footprint::Range(copying.destination()),
@@ -145,19 +171,6 @@ impl Work {
             },
         }
     }
-}
-
-/// An IO that arrives.
-#[derive(Debug)]
-pub(crate) struct Request<T> {
-    /// The caller's name for it.
-    pub(crate) tag: T,
-    /// Who asks.
-    pub(crate) tenant: TenantId,
-    /// The tenant's own class.
-    pub(crate) priority: Priority,
-    /// What is to be done.
-    pub(crate) work: Work,
 }
 
 /// Why an IO was not done.
@@ -197,21 +210,4 @@ impl Failure {
     pub(crate) fn is_of_device(&self) -> bool {
         matches!(self, Failure::Device(_) | Failure::Unread(_) | Failure::Copy { .. })
     }
-}
-
-/// An IO that has ended.
-#[derive(Debug)]
-pub(crate) struct Finished<T> {
-    /// The caller's name for it.
-    pub(crate) tag: T,
-    /// Whose it was.
-    pub(crate) tenant: TenantId,
-    /// Whether it was done.
-    pub(crate) result: Result<(), Failure>,
-    /// What was read (from the pool that [`super::Switch::run`] was given), if this was a read.
-    pub(crate) read: Option<IoBuffer>,
-    /// The buffers that came with the request.
-    pub(crate) spent: Spent,
-    /// How many IOs the tenant may have outstanding from now on.
-    pub(crate) credit: Credit,
 }
