@@ -28,7 +28,7 @@ use crate::slab::{Key, Slab};
 use nvme::connection::{Cancel, Fatal};
 use nvme::spec::{Cqe, Status};
 use reactor::{IoBuffer, Reactor, RecvBuffer, SendBatch, Token};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use units::{Bytes, Instant, Nanos};
@@ -120,7 +120,8 @@ pub(crate) struct Sent {
 /// See the module.
 pub(crate) struct Connections {
     table: Slab<Entry>,
-    by_token: HashMap<Token, Key>,
+    /// Ordered, as that takes fewer instructions than a hash of a key that no host chooses.
+    by_token: BTreeMap<Token, Key>,
     intakes: Intakes,
     /// Connections with something to send.
     dirty: Vec<Key>,
@@ -138,7 +139,7 @@ impl Connections {
     pub(crate) fn new(memory: Bytes) -> Connections {
         Connections {
             table: Slab::new(),
-            by_token: HashMap::new(),
+            by_token: BTreeMap::new(),
             intakes: Intakes::new(memory),
             dirty: Vec::new(),
             waiting_for_memory: VecDeque::new(),

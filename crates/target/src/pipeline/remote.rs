@@ -6,7 +6,7 @@
 //!
 //! Holds: an IO that is sent comes back exactly once, also when it is withdrawn.
 
-use super::commands::HostIo;
+use super::host_io::HostIo;
 use super::message::{IoOutcome, RemoteDone, RemoteIo, ToPipeline};
 use super::window::Window;
 use super::{Origin, Pipeline};

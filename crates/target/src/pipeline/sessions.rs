@@ -7,33 +7,32 @@
 //! ```
 //!
 //! A session whose connection another thread carries is over only when that thread has said so: nothing comes of it then.
+//!
+//! Elsewhere: how a session begins is `handover`, how its commands are answered `answers`.
 
 use super::admission::Admission;
 use super::lanes::Lanes;
-use super::message::Handover;
 use super::{Pipeline, queue_of};
-use crate::account::{ConnectionAccount, Permit};
+use crate::account::ConnectionAccount;
 use crate::chain::Chain;
 use crate::connection::Connection;
-use crate::connections::load::{self, Burden};
-use crate::connections::message::{Carry, News, ToConnections};
+use crate::connections::load::Burden;
+use crate::connections::message::{News, ToConnections};
 use crate::connections::{Owner, Parsed, Sent, SocketEnd};
 use crate::log_throttle::Subject;
-use crate::payload::Payload;
 use crate::replies::Backlog;
 use crate::slab::Key;
-use nvme::connection::{Fatal, FlowControl, TargetConnection, TargetEvent};
-use nvme::spec::connect::{ConnectData, Culprit};
-use nvme::spec::{Cqe, Sqe, Status};
-use nvme::subsystem::{CloseReason, Connected, unknown_subsystem};
-use reactor::{IoBuffer, SendBatch};
+use nvme::connection::{Fatal, TargetEvent};
+use nvme::spec::{Sqe, Status};
+use nvme::subsystem::CloseReason;
+use reactor::SendBatch;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tracing::{info, warn};
-use units::{Bytes, Instant, TenantId};
+use units::{Instant, TenantId};
 
 /// A connection and what is under way for it.
 pub(super) struct Session {
@@ -68,21 +67,6 @@ pub(super) struct Session {
     pub(super) aborts: usize,
     /// What it adds to the loads of threads.
     pub(super) burdens: Vec<Burden>,
-}
-
-/// The way of an answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
-    pub(super) wire: Wire,
-    /// Which thread carries the connection, if not this one.
-    pub(super) thread: Option<usize>,
-}
-
-impl Session {
-    /// The way of its answers.
-    pub(super) fn route(&self) -> Route {
-        Route { wire: self.wire, thread: self.thread }
-    }
 }
 
 /// The way to a session's connection.
@@ -158,170 +142,6 @@ impl Ending {
 }
 
 impl Pipeline {
-    /// A connection comes from the acceptor, with a Connect command to be answered.
-    pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
-        let Handover {
-            socket,
-            peer,
-            mut transport,
-            connect,
-            connect_data,
-            unparsed,
-            subsystem,
-            tenant,
-            admission,
-        } = handover;
-        if self.phase != super::Phase::Running {
-            return info!(%peer, host = admission.host(), "a new connection is dropped: the target ends");
-        }
-        let account = self.account(tenant, admission.host(), peer, self.limits.memory_per_connection);
-        let key = self.sessions.insert(Session {
-            wire: Wire::Gone,
-            thread: None,
-            account,
-            backlog: Backlog::default(),
-            peer,
-            subsystem,
-            tenant,
-            admission,
-            controller_id: 0,
-            queue_id: 0,
-            credits: false,
-            ios: 0,
-            lanes: Lanes::default(),
-            waiting: Chain::default(),
-            is_thirsty: false,
-            aborts: 0,
-            burdens: Vec::new(),
-        });
-        match self.connect(now, key, &connect, &connect_data) {
-            Ok(connected) => {
-                set_up(&mut transport, &connected);
-                let session = self.sessions.get_mut(key).expect("just inserted");
-                session.credits = connected.credits;
-                session.controller_id = connected.controller_id;
-                session.queue_id = connected.queue_id;
-                self.queues_of.entry((subsystem, connected.controller_id)).or_default().push(key);
-                let thread = self.place(key);
-                if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
-                    let host = self.host_of(key);
-                    let (controller, queue) = (connected.controller_id, connected.queue_id);
-                    info!(%peer, %host, device = %self.name, controller, queue, thread, "connected");
-                }
-                let Some(thread) = thread else {
-                    return self.carry(now, key, (socket, transport), unparsed, connected.cqe, false);
-                };
-                let owner = Owner { pipeline: self.index, session: key };
-                let (connected, host) = (connected.cqe, self.host_of(key));
-                let carry = Carry { socket, peer, transport, connected, unparsed, owner, host };
-                self.send_to(now, key, thread, carry);
-            }
-            Err(refusal) => {
-                if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
-                    let (host, status) = (self.host_of(key), refusal.status());
-                    let names = |culprit: Culprit| refusal == culprit.refuse(refusal.cid());
-                    if names(Culprit::HOST_ID) {
-                        warn!(%peer, %host, %status, "Connect refused: HOSTID belongs to another host NQN, by a connection or a registration");
-                    } else {
-                        warn!(%peer, %host, %status, "Connect refused");
-                    }
-                }
-                self.carry(now, key, (socket, transport), unparsed, refusal, true);
-            }
-        }
-    }
-
-    /// The host of a session.
-    fn host_of(&self, key: Key) -> Arc<str> {
-        self.sessions.get(key).expect("it is there").admission.shared_host()
-    }
-
-    /// What a new session is charged to.
-    fn account(
-        &mut self,
-        tenant: TenantId,
-        host: &str,
-        peer: SocketAddr,
-        limit: Bytes,
-    ) -> Arc<ConnectionAccount> {
-        let payer = self.accounts.payer(Some(host), peer.ip());
-        ConnectionAccount::new(limit, self.account_of(tenant), payer)
-    }
-
-    /// Finds the thread that is to carry a new queue: IO queues go to the one with least to do. The answer is `None` for this one.
-    fn place(&mut self, key: Key) -> Option<usize> {
-        let session = self.sessions.get(key).expect("just inserted");
-        if session.queue_id == 0 {
-            return None;
-        }
-        let (thread, burdens) = load::place(&self.load, self.loads.iter().enumerate());
-        let (tenant, peer, host) = (session.tenant, session.peer, session.admission.shared_host());
-        if thread.is_some() {
-            // The other half of what a connection may have is for what arrives, which is the other thread's.
-            let half = Bytes(self.limits.memory_per_connection.get() / 2);
-            let account = self.account(tenant, &host, peer, half);
-            self.sessions.get_mut(key).expect("just inserted").account = account;
-        }
-        let session = self.sessions.get_mut(key).expect("just inserted");
-        (session.thread, session.burdens) = (thread, burdens);
-        thread
-    }
-
-    /// Has another thread carry a connection.
-    fn send_to(&mut self, now: Instant, key: Key, thread: usize, carry: Carry) {
-        self.sessions.get_mut(key).expect("just inserted").wire = Wire::Opening;
-        if self.others.push(thread, ToConnections::Carry(Box::new(carry))).is_err() {
-            self.on_ended(now, key, Ending::ThreadFailed);
-        }
-    }
-
-    /// Carries a connection here, whose first command is answered by `cqe`: the last answer if it is a refusal.
-    fn carry(
-        &mut self,
-        now: Instant,
-        key: Key,
-        (socket, transport): (TcpStream, TargetConnection<Payload>),
-        unparsed: Vec<u8>,
-        cqe: Cqe,
-        is_refusal: bool,
-    ) {
-        let session = self.sessions.get_mut(key).expect("just inserted");
-        let token = match self.reactor.add_socket(socket) {
-            Ok(token) => token,
-            Err(error) => {
-                let (peer, host) = (session.peer, session.admission.host());
-                info!(%peer, %host, %error, "a new connection is dropped: the target has no room");
-                return self.retire_if_done(now, key);
-            }
-        };
-        let account = Arc::clone(&session.account);
-        let link = Connection::with_delivered(now, token, session.peer, transport, account);
-        let connection = self.connections.add(link, Owner { pipeline: self.index, session: key });
-        session.wire = Wire::Here(connection);
-        self.connections.reply(connection, cqe);
-        if is_refusal {
-            self.connections.end(connection);
-        }
-        if !unparsed.is_empty() {
-            let parsed = self.connections.receive(now, connection, &unparsed, &mut self.reactor);
-            self.on_parsed(now, parsed);
-        }
-    }
-
-    fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &ConnectData) -> Result<Connected, Cqe> {
-        let subsystem = self.sessions.get(key).expect("just inserted").subsystem;
-        let peer = self.sessions.get(key).expect("just inserted").peer.ip();
-        match &mut self.homes[subsystem] {
-            Some(home) => {
-                let connected = home.subsystem.on_connect(now, queue_of(key), sqe, data)?;
-                home.subsystem.set_peer_address(queue_of(key), peer);
-                Ok(connected)
-            }
-            // It was removed while the connection was on its way here.
-            None => Err(unknown_subsystem(sqe)),
-        }
-    }
-
     /// What came out of bytes of a connection here: commands are executed.
     pub(super) fn on_parsed(&mut self, now: Instant, parsed: Option<Parsed>) {
         let Some(Parsed { owner: Owner { session: key, .. }, mut events, fatal, .. }) = parsed else {
@@ -373,16 +193,6 @@ impl Pipeline {
             // It may have changed meanwhile.
             self.others.tell(thread, ToConnections::Credits { connection, is_enabled });
         }
-    }
-
-    /// What was read, or said by a controller, has been sent, or never will be.
-    pub(super) fn take_back(&mut self, now: Instant, buffer: Option<IoBuffer>, permit: Option<Permit>) {
-        if let Some(buffer) = buffer {
-            self.reads.give(buffer);
-        }
-        drop(permit);
-        self.memory_came_back = true;
-        self.deferred.wake(now);
     }
 
     /// A thread of connections has failed, and all that it carried with it.
@@ -490,7 +300,7 @@ impl Pipeline {
     }
 
     /// The thread that carries a connection says that it is gone.
-    fn on_ended(&mut self, now: Instant, key: Key, ending: Ending) {
+    pub(super) fn on_ended(&mut self, now: Instant, key: Key, ending: Ending) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_open = session.wire.is_open();
         session.wire = Wire::Gone;
@@ -516,86 +326,6 @@ impl Pipeline {
         self.withdraw_session(now, key);
         self.orphan(key);
         self.retire_if_done(now, key);
-    }
-
-    /// Answers a command.
-    pub(super) fn reply(&mut self, key: Key, cqe: Cqe) {
-        if let Some(route) = self.sessions.get(key).map(Session::route) {
-            self.send(route, cqe);
-        }
-    }
-
-    /// Sends a completion.
-    #[inline]
-    pub(super) fn send(&mut self, route: Route, cqe: Cqe) {
-        match (route.wire, route.thread) {
-            (Wire::Here(connection), _) => self.connections.reply(connection, cqe),
-            (Wire::There(connection), Some(thread)) => {
-                self.others.tell(thread, ToConnections::Done { connection, cqe, back: None });
-            }
-            // Nobody is there to be answered.
-            _ => {}
-        }
-    }
-
-    /// Sends a completion, and gives back what had come with its command: a buffer, and the permit that it was done under.
-    #[inline]
-    pub(super) fn send_and_give(
-        &mut self,
-        route: Route,
-        cqe: Cqe,
-        buffer: Option<IoBuffer>,
-        permit: Option<Permit>,
-    ) {
-        match (route.wire, route.thread, permit) {
-            (Wire::There(connection), Some(thread), Some(permit)) if permit.is_of_arrival() => {
-                let back = Some((buffer, permit));
-                return self.others.tell(thread, ToConnections::Done { connection, cqe, back });
-            }
-            (_, _, Some(permit)) if !permit.is_of_arrival() => {
-                // A read that brings nothing.
-                drop(permit);
-                self.memory_came_back = true;
-            }
-            (_, thread, permit) if buffer.is_some() || permit.is_some() => {
-                self.give_arrival(thread, buffer, permit);
-            }
-            _ => {}
-        }
-        self.send(route, cqe);
-    }
-
-    /// Sends data and its completion. If nobody is there to have it, it is taken back.
-    #[inline]
-    pub(super) fn send_data(&mut self, route: Route, cqe: Cqe, data: Payload, length: u32) {
-        let left = match (route.wire, route.thread) {
-            (Wire::Here(connection), _) => self.connections.reply_with_data(connection, cqe, data, length),
-            (Wire::There(connection), Some(thread)) => {
-                let from = self.index;
-                self.others.tell(thread, ToConnections::Data { connection, cqe, data, length, from });
-                None
-            }
-            _ => Some(data),
-        };
-        if let Some((buffer, permit)) = left.map(Payload::into_parts) {
-            buffer.into_iter().for_each(|buffer| self.reads.give(buffer));
-            drop(permit);
-            self.memory_came_back = true;
-        }
-    }
-
-    /// Answers a command with what the controller says of itself: `length` bytes, of which `page` has those before the zeroes.
-    pub(super) fn reply_with_page(
-        &mut self,
-        key: Key,
-        cqe: Cqe,
-        page: Vec<u8>,
-        mut permit: Permit,
-        length: u32,
-    ) {
-        permit.shrink_to(page.capacity() as u64);
-        let Some(route) = self.sessions.get(key).map(Session::route) else { return };
-        self.send_data(route, cqe, Payload::Page(page, permit), length);
     }
 
     /// The link of a session that is carried here, as every admin queue is.
@@ -625,14 +355,4 @@ impl Pipeline {
             home.subsystem.on_disconnect(now, queue_of(key));
         }
     }
-}
-
-/// What a queue is granted, to the transport.
-fn set_up(transport: &mut TargetConnection<Payload>, connected: &Connected) {
-    let flow = if connected.flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
-    transport.set_queue(connected.entries, flow);
-    if connected.queue_id != 0 {
-        transport.allow_fused();
-    }
-    transport.set_success_without_response(!connected.credits);
 }

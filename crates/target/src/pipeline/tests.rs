@@ -9,12 +9,13 @@ use super::sessions::Session;
 use super::*;
 use crate::account::ConnectionAccount;
 use crate::chain::Chain;
-use crate::device::{Device, NullDevice};
+use crate::device::{Device, DeviceDone, DeviceIo, NullDevice};
 use crate::mailbox::Mailbox;
+use crate::payload::Payload;
 use crate::quota::Charged;
 use crate::replies::Backlog;
 use crate::slab::steps;
-use crate::switch::{ByteRange, State, Work};
+use crate::switch::{ByteRange, IoSlot, State, Work};
 use nvme::spec::Cqe;
 use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
 use reactor::Backend;
@@ -209,4 +210,20 @@ fn another_pipeline_takes_back_its_own_ios_only() {
     pipeline.on_remote_withdraw(Instant(3), 2, &[io]);
     pipeline.on_remote_withdraw(Instant(3), 1, &[io]);
     assert!(pipeline.switch.is_empty() && pipeline.remote_ios.is_empty());
+}
+
+/// The walk of one read in ARCHITECTURE.md.
+#[test]
+fn what_a_read_is_moved_in_is_as_small_as_the_architecture_says() {
+    let sizes = [
+        ("TargetEvent", size_of::<nvme::connection::TargetEvent<Payload>>()),
+        ("Action", size_of::<nvme::subsystem::Action>()),
+        ("IoSlot", size_of::<IoSlot<Origin>>()),
+        ("Io", size_of::<sched::Io>()),
+        ("DeviceIo", size_of::<DeviceIo>()),
+        ("DeviceDone", size_of::<DeviceDone>()),
+        ("Payload", size_of::<Payload>()),
+    ];
+    let expected = [128, 56, 384, 32, 72, 72, 64];
+    assert_eq!(sizes.map(|(_, size)| size), expected, "{sizes:?}");
 }

@@ -7,7 +7,7 @@
 //!        an IO of another connection is never taken (`tests/io.rs`).
 
 use super::Pipeline;
-use super::commands::HostIo;
+use super::host_io::HostIo;
 use super::message::ToPipeline;
 use crate::slab::Key;
 use crate::switch::{Failure, State};

@@ -202,6 +202,11 @@ impl<T> Switch<T> {
         self.wants_run
     }
 
+    /// Whether [`Switch::run`] may have something to do at `now`.
+    pub(crate) fn has_work(&self, now: Instant) -> bool {
+        self.wants_run || self.under_way > 0 || self.next_wake().is_some_and(|at| at <= now)
+    }
+
     /// When [`Switch::run`] next has something to do by itself.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
         [self.wake_at, self.device.next_wake(), self.retry_at].into_iter().flatten().min()

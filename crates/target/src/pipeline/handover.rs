@@ -1,0 +1,199 @@
+//! How a session begins: a connection comes from the acceptor with its Connect command, and gets a thread that carries it.
+
+use super::message::Handover;
+use super::sessions::{Ending, Session, Wire};
+use super::{Phase, Pipeline, queue_of};
+use crate::account::ConnectionAccount;
+use crate::chain::Chain;
+use crate::connection::Connection;
+use crate::connections::Owner;
+use crate::connections::load;
+use crate::connections::message::{Carry, ToConnections};
+use crate::log_throttle::Subject;
+use crate::payload::Payload;
+use crate::replies::Backlog;
+use crate::slab::Key;
+use nvme::connection::{FlowControl, TargetConnection};
+use nvme::spec::connect::{ConnectData, Culprit};
+use nvme::spec::{Cqe, Sqe};
+use nvme::subsystem::{Connected, unknown_subsystem};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use tracing::{info, warn};
+use units::{Bytes, Instant, TenantId};
+
+impl Pipeline {
+    /// A connection comes from the acceptor, with a Connect command to be answered.
+    pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
+        let Handover {
+            socket,
+            peer,
+            mut transport,
+            connect,
+            connect_data,
+            unparsed,
+            subsystem,
+            tenant,
+            admission,
+        } = handover;
+        if self.phase != Phase::Running {
+            return info!(%peer, host = admission.host(), "a new connection is dropped: the target ends");
+        }
+        let account = self.account(tenant, admission.host(), peer, self.limits.memory_per_connection);
+        let key = self.sessions.insert(Session {
+            wire: Wire::Gone,
+            thread: None,
+            account,
+            backlog: Backlog::default(),
+            peer,
+            subsystem,
+            tenant,
+            admission,
+            controller_id: 0,
+            queue_id: 0,
+            credits: false,
+            ios: 0,
+            lanes: super::lanes::Lanes::default(),
+            waiting: Chain::default(),
+            is_thirsty: false,
+            aborts: 0,
+            burdens: Vec::new(),
+        });
+        match self.connect(now, key, &connect, &connect_data) {
+            Ok(connected) => {
+                set_up(&mut transport, &connected);
+                let session = self.sessions.get_mut(key).expect("just inserted");
+                session.credits = connected.credits;
+                session.controller_id = connected.controller_id;
+                session.queue_id = connected.queue_id;
+                self.queues_of.entry((subsystem, connected.controller_id)).or_default().push(key);
+                let thread = self.place(key);
+                if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
+                    let host = self.host_of(key);
+                    let (controller, queue) = (connected.controller_id, connected.queue_id);
+                    info!(%peer, %host, device = %self.name, controller, queue, thread, "connected");
+                }
+                let Some(thread) = thread else {
+                    return self.carry(now, key, (socket, transport), unparsed, connected.cqe, false);
+                };
+                let owner = Owner { pipeline: self.index, session: key };
+                let (connected, host) = (connected.cqe, self.host_of(key));
+                let carry = Carry { socket, peer, transport, connected, unparsed, owner, host };
+                self.send_to(now, key, thread, carry);
+            }
+            Err(refusal) => {
+                if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
+                    let (host, status) = (self.host_of(key), refusal.status());
+                    let names = |culprit: Culprit| refusal == culprit.refuse(refusal.cid());
+                    if names(Culprit::HOST_ID) {
+                        warn!(%peer, %host, %status, "Connect refused: HOSTID belongs to another host NQN, by a connection or a registration");
+                    } else {
+                        warn!(%peer, %host, %status, "Connect refused");
+                    }
+                }
+                self.carry(now, key, (socket, transport), unparsed, refusal, true);
+            }
+        }
+    }
+
+    /// The host of a session.
+    fn host_of(&self, key: Key) -> Arc<str> {
+        self.sessions.get(key).expect("it is there").admission.shared_host()
+    }
+
+    /// What a new session is charged to.
+    fn account(
+        &mut self,
+        tenant: TenantId,
+        host: &str,
+        peer: SocketAddr,
+        limit: Bytes,
+    ) -> Arc<ConnectionAccount> {
+        let payer = self.accounts.payer(Some(host), peer.ip());
+        ConnectionAccount::new(limit, self.account_of(tenant), payer)
+    }
+
+    /// Finds the thread that is to carry a new queue: IO queues go to the one with least to do. The answer is `None` for this one.
+    fn place(&mut self, key: Key) -> Option<usize> {
+        let session = self.sessions.get(key).expect("just inserted");
+        if session.queue_id == 0 {
+            return None;
+        }
+        let (thread, burdens) = load::place(&self.load, self.loads.iter().enumerate());
+        let (tenant, peer, host) = (session.tenant, session.peer, session.admission.shared_host());
+        if thread.is_some() {
+            // The other half of what a connection may have is for what arrives, which is the other thread's.
+            let half = Bytes(self.limits.memory_per_connection.get() / 2);
+            let account = self.account(tenant, &host, peer, half);
+            self.sessions.get_mut(key).expect("just inserted").account = account;
+        }
+        let session = self.sessions.get_mut(key).expect("just inserted");
+        (session.thread, session.burdens) = (thread, burdens);
+        thread
+    }
+
+    /// Has another thread carry a connection.
+    fn send_to(&mut self, now: Instant, key: Key, thread: usize, carry: Carry) {
+        self.sessions.get_mut(key).expect("just inserted").wire = Wire::Opening;
+        if self.others.push(thread, ToConnections::Carry(Box::new(carry))).is_err() {
+            self.on_ended(now, key, Ending::ThreadFailed);
+        }
+    }
+
+    /// Carries a connection here, whose first command is answered by `cqe`: the last answer if it is a refusal.
+    fn carry(
+        &mut self,
+        now: Instant,
+        key: Key,
+        (socket, transport): (TcpStream, TargetConnection<Payload>),
+        unparsed: Vec<u8>,
+        cqe: Cqe,
+        is_refusal: bool,
+    ) {
+        let session = self.sessions.get_mut(key).expect("just inserted");
+        let token = match self.reactor.add_socket(socket) {
+            Ok(token) => token,
+            Err(error) => {
+                let (peer, host) = (session.peer, session.admission.host());
+                info!(%peer, %host, %error, "a new connection is dropped: the target has no room");
+                return self.retire_if_done(now, key);
+            }
+        };
+        let account = Arc::clone(&session.account);
+        let link = Connection::with_delivered(now, token, session.peer, transport, account);
+        let connection = self.connections.add(link, Owner { pipeline: self.index, session: key });
+        session.wire = Wire::Here(connection);
+        self.connections.reply(connection, cqe);
+        if is_refusal {
+            self.connections.end(connection);
+        }
+        if !unparsed.is_empty() {
+            let parsed = self.connections.receive(now, connection, &unparsed, &mut self.reactor);
+            self.on_parsed(now, parsed);
+        }
+    }
+
+    fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &ConnectData) -> Result<Connected, Cqe> {
+        let subsystem = self.sessions.get(key).expect("just inserted").subsystem;
+        let peer = self.sessions.get(key).expect("just inserted").peer.ip();
+        match &mut self.homes[subsystem] {
+            Some(home) => {
+                let connected = home.subsystem.on_connect(now, queue_of(key), sqe, data)?;
+                home.subsystem.set_peer_address(queue_of(key), peer);
+                Ok(connected)
+            }
+            // It was removed while the connection was on its way here.
+            None => Err(unknown_subsystem(sqe)),
+        }
+    }
+}
+
+/// What a queue is granted, to the transport.
+fn set_up(transport: &mut TargetConnection<Payload>, connected: &Connected) {
+    let flow = if connected.flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
+    transport.set_queue(connected.entries, flow);
+    if connected.queue_id != 0 {
+        transport.allow_fused();
+    }
+    transport.set_success_without_response(!connected.credits);
+}
