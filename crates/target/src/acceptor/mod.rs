@@ -15,7 +15,7 @@
 //! The acceptor numbers the tenants. Before it hands a connection to a pipeline, it has announced the tenant to every pipeline.
 //!
 //! Holds: connections are bounded: in all, per host, per address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
-//! Elsewhere: `connect` handles the Connect command, `discovery` the discovery service, `change` what changes while the target
+//! Elsewhere: `receive` parses what arrives, `connect` handles the Connect command, `discovery` the discovery service, `change` what changes while the target
 //!            runs, `shares` the share of each tenant, `watch` hosts that vanish. `handshake` and `eviction` choose which
 //!            connection has to go, `quota` grants connections to hosts, `tenants` numbers them, `assemble` makes the
 //!            discovery records, `log_throttle` limits log lines.
@@ -23,6 +23,7 @@
 mod change;
 mod connect;
 mod discovery;
+mod receive;
 mod shares;
 mod watch;
 
@@ -36,17 +37,16 @@ use crate::eviction::EvictionSet;
 use crate::handshake::{Handshake, Handshakes};
 use crate::log_throttle::{LogThrottle, Subject, Suppressed};
 use crate::mailbox::{Inbox, Mailbox};
-use crate::payload::{Intakes, Payload};
+use crate::payload::Intakes;
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToAcceptor};
 use crate::quota::{Charged, ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
-use connect::Refusal;
-use nvme::connection::{Fatal, TargetConnection, TargetEvent, TargetLimits};
+use nvme::connection::{TargetConnection, TargetLimits};
+use nvme::spec::Sqe;
 use nvme::spec::connect::ConnectData;
-use nvme::spec::{Nqn, Sqe, Status};
 use nvme::subsystem::{QueueKey, Subsystem};
 use reactor::{Clock, Event, Reactor, Token};
 use std::collections::HashMap;
@@ -62,10 +62,6 @@ use watch::watch_peer;
 const TENANTS_MAX: usize = 4096;
 /// Memory of one connection on this thread: for the data of Connect, and for the replies of discovery.
 const CONNECTION_MEMORY: Bytes = Bytes::kib(64);
-/// Bytes after Connect that are kept during the hand-over. A host that waits for the answer to Connect sends none.
-const UNPARSED_MAX: usize = 64 << 10;
-/// The reason logged for a host that does not wait for the answer to Connect.
-const TOO_EARLY: &str = "the host sent commands before Connect was answered";
 /// When a listener that could not accept (too many open files) tries again.
 const ACCEPT_RETRY: Nanos = Nanos::millis(100);
 /// How often connections are checked for a host that has stalled.
@@ -339,161 +335,6 @@ impl Acceptor {
     /// The address of the other end.
     fn peer_ip(&self, key: Key) -> IpAddr {
         self.connections.get(key).expect("it is there").connection.peer.ip()
-    }
-
-    fn on_received(&mut self, now: Instant, token: Token, bytes: &[u8]) {
-        let Some(key) = self.by_token.get(&token).copied() else { return };
-        let entry = self.connections.get_mut(key).expect("every token has its entry");
-        match &mut entry.stage {
-            Stage::HandingOver(pending) if pending.unparsed.len() < UNPARSED_MAX => {
-                pending.unparsed.extend_from_slice(bytes)
-            }
-            Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
-            _ => self.parse(now, key, bytes),
-        }
-    }
-
-    /// Parses new bytes, or held bytes if there are no new ones. Executes what they say, and answers.
-    fn parse(&mut self, now: Instant, key: Key, bytes: &[u8]) {
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        let reactor = &mut self.parts.reactor;
-        let result = match bytes {
-            [] => entry.connection.parse_held(now, &mut self.intakes, reactor, &mut self.events),
-            _ => entry.connection.receive(now, bytes, &mut self.intakes, reactor, &mut self.events),
-        };
-        let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
-            match event {
-                TargetEvent::Command { sqe, data } => self.on_command(now, key, sqe, data),
-                TargetEvent::Initialized { .. } => {
-                    let (origin, timeout) =
-                        (Origin::of(self.peer_ip(key)), self.parts.limits.connect_timeout);
-                    self.handshakes.insert(key, origin, Handshake::AwaitsConnect, now, timeout);
-                }
-                TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
-                TargetEvent::Fused { .. } => {
-                    unreachable!("the transport accepts fused commands only after a hand-over")
-                }
-                TargetEvent::GivenUp { cid } => self.parts.discovery.on_given_up(queue_of(key), cid),
-            }
-        }
-        self.events = events;
-        if let Err(fatal) = result {
-            self.on_fatal(now, key, fatal);
-        }
-        self.flush(now, key);
-    }
-
-    /// The transport has refused a command by itself.
-    fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
-        let Some(entry) = self.connections.get(key) else { return };
-        let peer = entry.connection.peer;
-        if self.log_throttle.allows(now, peer.ip(), Subject::Command) {
-            warn!(%peer, cid = sqe.cid(), opcode = sqe.opcode(), %status, "the transport refused a command");
-        }
-    }
-
-    fn on_fatal(&mut self, now: Instant, key: Key, fatal: Fatal) {
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        match fatal {
-            Fatal::Violation(_) => {
-                let peer = entry.connection.peer;
-                if self.log_throttle.allows(now, peer.ip(), Subject::Violation) {
-                    warn!(%peer, "connection refused: {fatal}");
-                }
-                entry.connection.end();
-                entry.stage = Stage::Refused;
-            }
-            Fatal::Terminated { .. } => self.close(now, key, Subject::Violation, &fatal.to_string()),
-        }
-    }
-
-    /// Sends what waits to be sent. Detaches a connection that is ready for its hand-over.
-    fn flush(&mut self, now: Instant, key: Key) {
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        entry.connection.flush(now, &mut self.parts.reactor);
-        if entry.connection.is_spent() {
-            // The reason was logged when it was refused.
-            return self.remove(now, key);
-        }
-        if let Stage::HandingOver(pending) = &mut entry.stage
-            && entry.connection.all_sent()
-            && !pending.is_detaching
-        {
-            pending.is_detaching = true;
-            self.parts.reactor.detach(entry.connection.token);
-        }
-    }
-
-    fn on_command(&mut self, now: Instant, key: Key, sqe: Sqe, data: Option<Payload>) {
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        match entry.stage {
-            Stage::Handshake => {
-                let refused = self.on_first_command(now, key, sqe, data.as_ref());
-                self.return_buffer(data);
-                let Some(entry) = self.connections.get_mut(key) else { return };
-                if let Err(Refusal { cqe, host, why }) = refused {
-                    let peer = entry.connection.peer;
-                    if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
-                        let host = host.as_ref().map(Nqn::as_str);
-                        warn!(%peer, host, status = %cqe.status(), "Connect refused: {why}");
-                    }
-                    entry.connection.reply(cqe);
-                    entry.connection.end();
-                    entry.stage = Stage::Refused;
-                } else if matches!(entry.stage, Stage::HandingOver(_))
-                    && entry.connection.transport.outstanding() > 1
-                {
-                    // The command that follows holds memory of this thread, which cannot be handed over.
-                    self.close(now, key, Subject::Violation, TOO_EARLY);
-                }
-            }
-            Stage::Discovery => self.on_discovery_command(now, key, sqe, data),
-            Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
-            Stage::Refused => {}
-        }
-    }
-
-    fn return_buffer(&mut self, payload: Option<Payload>) {
-        if let Some((buffer, permit)) = payload.and_then(Payload::into_pooled) {
-            self.intakes.give(buffer, permit.account());
-        }
-    }
-
-    fn close(&mut self, now: Instant, key: Key, subject: Subject, why: &str) {
-        let Some(entry) = self.connections.get(key) else { return };
-        let peer = entry.connection.peer;
-        // The reason of a refusal was logged before.
-        let is_news = !matches!(entry.stage, Stage::Refused);
-        if is_news && self.log_throttle.allows(now, peer.ip(), subject) {
-            let host = match &entry.stage {
-                Stage::HandingOver(pending) => Some(&*pending.host),
-                _ => None,
-            };
-            match subject {
-                Subject::Ended => info!(%peer, host, "connection ended: {why}"),
-                _ => warn!(%peer, host, "connection dropped: {why}"),
-            }
-        }
-        self.remove(now, key);
-    }
-
-    fn close_broken(&mut self, now: Instant, key: Key, error: &io::Error) {
-        self.close(now, key, Subject::Ended, &format!("the connection broke: {error}"));
-    }
-
-    /// Closes a connection without a log line.
-    fn remove(&mut self, now: Instant, key: Key) {
-        let Some(entry) = self.connections.remove(key) else { return };
-        self.handshakes.remove(key);
-        self.discovery_connections.remove(key);
-        self.by_token.remove(&entry.connection.token);
-        self.parts.reactor.close(entry.connection.token);
-        match entry.stage {
-            Stage::HandingOver(pending) => self.on_connection_gone(&pending.host, &pending.charged),
-            Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
-            Stage::Handshake | Stage::Refused => {}
-        }
     }
 
     fn check_time(&mut self, now: Instant) {
