@@ -24,7 +24,6 @@
 mod acceptor;
 mod account;
 mod assemble;
-mod chain;
 pub mod config;
 mod connection;
 mod connections;
@@ -33,6 +32,7 @@ mod eviction;
 mod handshake;
 mod histogram;
 mod identity;
+mod intrusive_list;
 mod log_lines;
 mod log_throttle;
 mod mailbox;

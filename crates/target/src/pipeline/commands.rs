@@ -163,7 +163,7 @@ impl Pipeline {
         let io = self.switch.ios.insert(slot);
         self.started += 1;
         session.ios += 1;
-        self.lane_links.push(&mut session.lanes.at(lane).chain, io);
+        self.lane_links.push(&mut session.lanes.at(lane).ios, io);
         if !self.holds_back(now, io) {
             self.admit(now, io);
         }
@@ -253,7 +253,7 @@ impl Pipeline {
         let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
         session.ios -= 1;
         let lane = session.lanes.at(host_io.lane);
-        self.lane_links.remove(&mut lane.chain, io);
+        self.lane_links.remove(&mut lane.ios, io);
         let is_fenced = !lane.fences.is_empty();
         if let Some(home) = &mut self.homes[session.subsystem] {
             let (queue, command) = (queue_of(key), &host_io.command);

@@ -71,7 +71,7 @@ impl Pipeline {
             };
             let before = std::mem::replace(&mut lane.refused_before, moment);
             let newest_first =
-                std::iter::successors(self.lane_links.last(&lane.chain), |io| self.lane_links.before(*io));
+                std::iter::successors(self.lane_links.last(&lane.ios), |io| self.lane_links.before(*io));
             let ios = &self.switch.ios;
             let is_new = |io: &Key| ios.get(*io).is_some_and(|slot| slot.host_io().sequence >= before);
             let ios: Vec<Key> = newest_first.take_while(is_new).collect();
@@ -83,7 +83,7 @@ impl Pipeline {
         let Some(lane) = self.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid)) else {
             return;
         };
-        if !lane.chain.is_empty() {
+        if !lane.ios.is_empty() {
             lane.fences.push_back((moment, fence));
             self.fences.get_mut(fence).expect("it is being raised").lanes += 1;
         }
@@ -103,7 +103,7 @@ impl Pipeline {
                 return;
             };
             let Some(&(moment, fence)) = lane.fences.front() else { return };
-            let oldest = self.lane_links.first(&lane.chain).and_then(|io| self.switch.ios.get(io));
+            let oldest = self.lane_links.first(&lane.ios).and_then(|io| self.switch.ios.get(io));
             if oldest.is_some_and(|oldest| oldest.host_io().sequence < moment) {
                 return;
             }

@@ -4,11 +4,11 @@ use super::message::Handover;
 use super::sessions::{Ending, Session, Wire};
 use super::{Phase, Pipeline, queue_of};
 use crate::account::ConnectionAccount;
-use crate::chain::Chain;
 use crate::connection::Connection;
 use crate::connections::Owner;
 use crate::connections::load;
 use crate::connections::message::{Carry, ToConnections};
+use crate::intrusive_list::List;
 use crate::log_throttle::Subject;
 use crate::payload::Payload;
 use crate::replies::Backlog;
@@ -54,7 +54,7 @@ impl Pipeline {
             credits: false,
             ios: 0,
             lanes: super::lanes::Lanes::default(),
-            waiting: Chain::default(),
+            waiting: List::default(),
             is_thirsty: false,
             aborts: 0,
             burdens: Vec::new(),

@@ -21,7 +21,7 @@
 //! Elsewhere: that a controller's reset is over only when its queues have nothing on the device is `nvme::subsystem::controller`.
 
 use super::Pipeline;
-use crate::chain::Chain;
+use crate::intrusive_list::List;
 use crate::log_throttle::Subject;
 use crate::slab::Key;
 use crate::switch::State;
@@ -38,7 +38,7 @@ pub(super) struct Hold {
     /// Orphans that have not ended.
     orphans: usize,
     /// Who waits for them, in order.
-    held: Chain,
+    held: List,
     /// IOs that have waited; the log has the first.
     held_so_far: u64,
 }
@@ -49,7 +49,7 @@ impl Pipeline {
         let Some(session) = self.sessions.get(key) else { return };
         let (tenant, subsystem) = (session.tenant, session.subsystem);
         for (nsid, lane) in session.lanes.iter() {
-            for io in self.lane_links.iter(&lane.chain) {
+            for io in self.lane_links.iter(&lane.ios) {
                 let slot = self.switch.ios.get_mut(io).expect("what is in a lane has not ended");
                 let host_io = slot.host_io_mut();
                 if changes_blocks(&host_io.command.op) {

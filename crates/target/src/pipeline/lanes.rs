@@ -4,13 +4,13 @@
 //! that had come by then: so it is enough to note how far that was, and to look at the oldest one that has not ended.
 //!
 //! ```text
-//!   chain:   17 ─ 19 ─ 23 ─ 24 ─ 30          fences:  (25, A) ─ (28, B)
+//!   IOs:     17 ─ 19 ─ 23 ─ 24 ─ 30          fences:  (25, A) ─ (28, B)
 //!            └ on the device      └ came after both: nobody waits for it
 //! ```
 //!
 //! Elsewhere: who waits, and for what, is `fence`.
 
-use crate::chain::Chain;
+use crate::intrusive_list::List;
 use crate::slab::Key;
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 #[derive(Default)]
 pub(super) struct Lane {
     /// Those that have not ended.
-    pub(super) chain: Chain,
+    pub(super) ios: List,
     /// Who waits for all that came before which moment, earliest first: the moment is a number of IOs started.
     pub(super) fences: VecDeque<(u64, Key)>,
     /// What came before this was taken back as far as that was possible.

@@ -47,13 +47,13 @@ mod withdraw;
 pub(crate) use peers::Peers;
 
 use crate::account::{Accounts, HostAccount};
-use crate::chain::Chains;
 use crate::config::Limits;
 use crate::connections::Connections;
 use crate::connections::load::Load;
 use crate::connections::message::ToConnections;
 use crate::device::Usage;
 use crate::histogram::Histogram;
+use crate::intrusive_list::Links;
 use crate::log_throttle::LogThrottle;
 use crate::mailbox::{Inbox, Mailbox};
 use crate::memory::Memory;
@@ -178,9 +178,9 @@ pub(crate) struct Pipeline {
     /// IOs that have started.
     started: u64,
     /// The lists of IOs by connection and namespace, of those that wait for a budget, and of those that are held.
-    lane_links: Chains,
-    waiting_links: Chains,
-    held_links: Chains,
+    lane_links: Links,
+    waiting_links: Links,
+    held_links: Links,
     /// Who has to wait for what an earlier connection has left on a device.
     holds: BTreeMap<Field, Hold>,
     remotes: Vec<Remote>,
@@ -247,9 +247,9 @@ impl Pipeline {
             sessions: Slab::new(),
             queues_of: HashMap::new(),
             started: 0,
-            lane_links: Chains::default(),
-            waiting_links: Chains::default(),
-            held_links: Chains::default(),
+            lane_links: Links::default(),
+            waiting_links: Links::default(),
+            held_links: Links::default(),
             holds: BTreeMap::new(),
             remotes: Vec::new(),
             remote_ios: HashMap::new(),

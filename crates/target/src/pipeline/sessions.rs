@@ -14,11 +14,11 @@ use super::admission::Admission;
 use super::lanes::Lanes;
 use super::{Pipeline, queue_of};
 use crate::account::ConnectionAccount;
-use crate::chain::Chain;
 use crate::connection::Connection;
 use crate::connections::load::Burden;
 use crate::connections::message::{News, ToConnections};
 use crate::connections::{Owner, Parsed, Sent, SocketEnd};
+use crate::intrusive_list::List;
 use crate::log_throttle::Subject;
 use crate::replies::Backlog;
 use crate::slab::Key;
@@ -60,7 +60,7 @@ pub(super) struct Session {
     /// The same by namespace.
     pub(super) lanes: Lanes,
     /// Reads that wait for room in the connection's budget.
-    pub(super) waiting: Chain,
+    pub(super) waiting: List,
     /// Whether it is in the list of those whose reads wait for memory.
     pub(super) is_thirsty: bool,
     /// Aborts from it that wait for word of another thread.

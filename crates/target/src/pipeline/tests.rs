@@ -8,8 +8,8 @@ use super::message::{Announcement, RemoteIo};
 use super::sessions::Session;
 use super::*;
 use crate::account::ConnectionAccount;
-use crate::chain::Chain;
 use crate::device::{Device, DeviceDone, DeviceIo, NullDevice};
+use crate::intrusive_list::List;
 use crate::mailbox::Mailbox;
 use crate::payload::Payload;
 use crate::quota::Charged;
@@ -70,7 +70,7 @@ fn session(pipeline: &mut Pipeline) -> Key {
         credits: false,
         ios: 0,
         lanes: Lanes::default(),
-        waiting: Chain::default(),
+        waiting: List::default(),
         is_thirsty: false,
         aborts: 0,
         burdens: Vec::new(),
@@ -84,7 +84,7 @@ fn begin(pipeline: &mut Pipeline, session: Key, nsid: u32) -> Key {
     let cid = pipeline.started as u16;
     pipeline.start(Instant(1), session, cid, (command, None), (0, Work::Verify(RANGE)), None);
     let lane = pipeline.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid));
-    pipeline.lane_links.last(&lane.expect("it has begun").chain).expect("it has not ended")
+    pipeline.lane_links.last(&lane.expect("it has begun").ios).expect("it has not ended")
 }
 
 fn policies() -> [Box<dyn Policy>; 2] {

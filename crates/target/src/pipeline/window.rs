@@ -3,7 +3,7 @@
 //! Holds: at most `limit` are out at a time; what is pushed comes out once, in order, or is withdrawn
 //!        (`mailbox`'s interleavings use it between threads).
 
-use crate::chain::{Chain, Chains};
+use crate::intrusive_list::{Links, List};
 use crate::slab::{Key, Slab};
 
 /// Things for another thread, of which a bounded number is out.
@@ -11,14 +11,14 @@ pub(crate) struct Window<T> {
     limit: usize,
     out: usize,
     waiting: Slab<T>,
-    links: Chains,
-    order: Chain,
+    links: Links,
+    order: List,
 }
 
 impl<T> Window<T> {
     /// A window that lets `limit` out at a time.
     pub(crate) fn new(limit: usize) -> Window<T> {
-        Window { limit, out: 0, waiting: Slab::new(), links: Chains::default(), order: Chain::default() }
+        Window { limit, out: 0, waiting: Slab::new(), links: Links::default(), order: List::default() }
     }
 
     /// One more waits. Answers its name for as long as it does.

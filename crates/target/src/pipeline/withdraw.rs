@@ -18,7 +18,7 @@ impl Pipeline {
     /// Takes back what `session` has under way and has not reached a device; the rest ends by itself.
     pub(super) fn withdraw_session(&mut self, now: Instant, session: Key) {
         let Some(lanes) = self.sessions.get(session).map(|session| &session.lanes) else { return };
-        let ios: Vec<Key> = lanes.iter().flat_map(|(_, lane)| self.lane_links.iter(&lane.chain)).collect();
+        let ios: Vec<Key> = lanes.iter().flat_map(|(_, lane)| self.lane_links.iter(&lane.ios)).collect();
         for io in ios {
             self.withdraw_io(now, io);
             self.stop_io(io);
@@ -29,7 +29,7 @@ impl Pipeline {
     /// The IO of `session` that has the command identifier `cid`. Looks at all of the queue.
     pub(super) fn find_io(&self, session: Key, cid: u16) -> Option<Key> {
         let lanes = &self.sessions.get(session)?.lanes;
-        let mut ios = lanes.iter().flat_map(|(_, lane)| self.lane_links.iter(&lane.chain));
+        let mut ios = lanes.iter().flat_map(|(_, lane)| self.lane_links.iter(&lane.ios));
         let is_it = |io: &HostIo| io.cid == cid || io.first.as_ref().is_some_and(|first| first.cid == cid);
         ios.find(|io| self.switch.ios.get(*io).is_some_and(|slot| is_it(slot.host_io())))
     }

@@ -35,8 +35,8 @@ pub(crate) use copying::Copying;
 pub(crate) use slot::{IoSlot, State};
 pub(crate) use work::{ByteRange, Failure, Halves, Spent, Work};
 
-use crate::chain::{Chain, Chains};
 use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo};
+use crate::intrusive_list::{Links, List};
 use crate::slab::{Key, Slab};
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::{Footprint, Regions};
@@ -65,8 +65,8 @@ pub(crate) struct Switch<T> {
     /// IOs that have arrived and not ended.
     under_way: usize,
     /// Dispatched IOs that wait for a buffer.
-    starved: Chain,
-    starved_links: Chains,
+    starved: List,
+    starved_links: Links,
     /// Dispatched IOs in order of dispatch.
     watch: Watch,
     /// Where the IOs on the device write.
@@ -101,8 +101,8 @@ impl<T> Switch<T> {
             clock,
             arrivals: 0,
             under_way: 0,
-            starved: Chain::default(),
-            starved_links: Chains::default(),
+            starved: List::default(),
+            starved_links: Links::default(),
             watch: Watch::default(),
             regions: Regions::new(),
             ended: Vec::new(),

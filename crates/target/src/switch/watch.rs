@@ -6,7 +6,7 @@
 //!
 //! Holds: what is counted as late is what a walk over all IOs would count (`late_ios_are_those_that_a_walk_would_find`).
 
-use crate::chain::{Chain, Chains};
+use crate::intrusive_list::{Links, List};
 use crate::slab::Key;
 use std::collections::BTreeMap;
 use units::{Instant, TenantId};
@@ -42,8 +42,8 @@ struct Mark {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Watch {
-    chains: Chains,
-    order: Chain,
+    links: Links,
+    order: List,
     /// By slot of the key; only those of IOs in the order mean anything.
     entries: Vec<Entry>,
     marks: [Mark; 2],
@@ -54,7 +54,7 @@ pub(super) struct Watch {
 impl Watch {
     /// An IO goes to the device, after all that are there.
     pub(super) fn on_submit(&mut self, now: Instant, key: Key, tenant: TenantId) {
-        self.chains.push(&mut self.order, key);
+        self.links.push(&mut self.order, key);
         if self.entries.len() <= key.index() {
             self.grow(key.index());
         }
@@ -66,13 +66,13 @@ impl Watch {
     pub(super) fn on_end(&mut self, key: Key) {
         for mark in &mut self.marks {
             if mark.next == Some(key) {
-                mark.next = self.chains.after(key);
+                mark.next = self.links.after(key);
             }
         }
         if self.entries[key.index()].is_late != [false; 2] {
             self.forget_late(key);
         }
-        self.chains.remove(&mut self.order, key);
+        self.links.remove(&mut self.order, key);
     }
 
     #[cold]
@@ -90,17 +90,17 @@ impl Watch {
         let next = self.marks[limit as usize].next;
         // The limit may have become longer.
         let mut last = match next {
-            Some(next) => self.chains.before(next),
-            None => self.chains.last(&self.order),
+            Some(next) => self.links.before(next),
+            None => self.links.last(&self.order),
         };
         while let Some(key) = last.filter(|key| !is_late(self.entry(*key).at)) {
             self.set_late(limit, key, false);
             self.marks[limit as usize].next = Some(key);
-            last = self.chains.before(key);
+            last = self.links.before(key);
         }
         while let Some(key) = self.marks[limit as usize].next.filter(|key| is_late(self.entry(*key).at)) {
             self.set_late(limit, key, true);
-            self.marks[limit as usize].next = self.chains.after(key);
+            self.marks[limit as usize].next = self.links.after(key);
         }
     }
 
@@ -116,7 +116,7 @@ impl Watch {
 
     /// When the IO that is there for longest was submitted.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        self.chains.first(&self.order).map(|key| self.entry(key).at)
+        self.links.first(&self.order).map(|key| self.entry(key).at)
     }
 
     fn entry(&self, key: Key) -> &Entry {
