@@ -182,7 +182,7 @@ impl Pipeline {
             if permit.is_none() {
                 slot.state = State::WaitingForMemory;
                 self.waiting_links.push(&mut session.waiting, io);
-                return self.mark_thirsty(key);
+                return self.mark_waiting_for_memory(key);
             }
             host_io.permit = permit;
         }
@@ -201,7 +201,7 @@ impl Pipeline {
             let length = footprint(slot.work.read_length());
             let Some(permit) = session.account.take(Account::Read, length) else {
                 // What is missing may be held by another connection, or another host.
-                return self.mark_thirsty(key);
+                return self.mark_waiting_for_memory(key);
             };
             slot.host_io_mut().permit = Some(permit);
             self.waiting_links.remove(&mut session.waiting, io);

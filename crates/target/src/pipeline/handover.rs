@@ -55,7 +55,7 @@ impl Pipeline {
             ios: 0,
             lanes: super::lanes::Lanes::default(),
             waiting: List::default(),
-            is_thirsty: false,
+            waits_for_memory: false,
             aborts: 0,
             burdens: Vec::new(),
         });

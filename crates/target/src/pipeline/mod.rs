@@ -203,8 +203,8 @@ pub(crate) struct Pipeline {
     /// Sessions with commands that wait until they may be answered.
     deferred: Deferred,
     /// Sessions whose reads wait for memory, longest waiting first.
-    thirsty: VecDeque<Key>,
-    /// Whether memory of it has come back since the thirsty were last served.
+    waiting_for_memory: VecDeque<Key>,
+    /// Whether memory of it has come back since those sessions were last served.
     memory_came_back: bool,
     device_errors: u64,
     log_throttle: LogThrottle,
@@ -262,7 +262,7 @@ impl Pipeline {
             accounts,
             reads: BufferPool::new(parts.memory.reads),
             deferred: Deferred::default(),
-            thirsty: VecDeque::new(),
+            waiting_for_memory: VecDeque::new(),
             memory_came_back: false,
             device_errors: 0,
             log_throttle: LogThrottle::new(),
@@ -287,12 +287,12 @@ impl Pipeline {
         self.tenants[id.index()] = Some(Tenant { host, counters: Counters::default(), account });
     }
 
-    fn mark_thirsty(&mut self, key: Key) {
+    fn mark_waiting_for_memory(&mut self, key: Key) {
         if let Some(session) = self.sessions.get_mut(key)
-            && !session.is_thirsty
+            && !session.waits_for_memory
         {
-            session.is_thirsty = true;
-            self.thirsty.push_back(key);
+            session.waits_for_memory = true;
+            self.waiting_for_memory.push_back(key);
         }
     }
 

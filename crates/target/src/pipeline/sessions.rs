@@ -62,7 +62,7 @@ pub(super) struct Session {
     /// Reads that wait for room in the connection's budget.
     pub(super) waiting: List,
     /// Whether it is in the list of those whose reads wait for memory.
-    pub(super) is_thirsty: bool,
+    pub(super) waits_for_memory: bool,
     /// Aborts from it that wait for word of another thread.
     pub(super) aborts: usize,
     /// What it adds to the loads of threads.

@@ -71,7 +71,7 @@ fn session(pipeline: &mut Pipeline) -> Key {
         ios: 0,
         lanes: Lanes::default(),
         waiting: List::default(),
-        is_thirsty: false,
+        waits_for_memory: false,
         aborts: 0,
         burdens: Vec::new(),
     })

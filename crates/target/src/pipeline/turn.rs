@@ -45,7 +45,7 @@ impl Pipeline {
             loop {
                 self.run_switch(now);
                 self.run_subsystems(now);
-                self.serve_thirsty(now);
+                self.serve_waiting_for_memory(now);
                 self.serve_deferred(now);
                 if self.switch.wants_run() {
                     continue;
@@ -219,22 +219,22 @@ impl Pipeline {
     }
 
     /// Lets connections and sessions that were refused memory go on, in turn, once some came back.
-    fn serve_thirsty(&mut self, now: Instant) {
+    fn serve_waiting_for_memory(&mut self, now: Instant) {
         if std::mem::take(&mut self.memory_came_back) {
             self.connections.note_memory();
         }
-        let (starved, has_memory) = self.connections.waiting_for_memory();
+        let (waiting, has_memory) = self.connections.waiting_for_memory();
         if !has_memory {
             return;
         }
-        for _ in 0..starved {
+        for _ in 0..waiting {
             let parsed = self.connections.serve_waiting_for_memory(now, &mut self.reactor);
             self.on_parsed(now, parsed);
         }
-        for _ in 0..self.thirsty.len() {
-            let key = self.thirsty.pop_front().expect("counted");
+        for _ in 0..self.waiting_for_memory.len() {
+            let key = self.waiting_for_memory.pop_front().expect("counted");
             if let Some(session) = self.sessions.get_mut(key) {
-                session.is_thirsty = false;
+                session.waits_for_memory = false;
                 self.admit_waiting(now, key);
             }
         }

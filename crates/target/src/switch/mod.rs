@@ -65,8 +65,8 @@ pub(crate) struct Switch<T> {
     /// IOs that have arrived and not ended.
     under_way: usize,
     /// Dispatched IOs that wait for a buffer.
-    starved: List,
-    starved_links: Links,
+    waiting_for_memory: List,
+    memory_links: Links,
     /// Dispatched IOs in order of dispatch.
     watch: Watch,
     /// Where the IOs on the device write.
@@ -101,8 +101,8 @@ impl<T> Switch<T> {
             clock,
             arrivals: 0,
             under_way: 0,
-            starved: List::default(),
-            starved_links: Links::default(),
+            waiting_for_memory: List::default(),
+            memory_links: Links::default(),
             watch: Watch::default(),
             regions: Regions::new(),
             ended: Vec::new(),
@@ -156,10 +156,10 @@ impl<T> Switch<T> {
         self.device.poll(now, reactor);
         loop {
             let mut moved = false;
-            while let Some(key) = self.starved_links.first(&self.starved)
+            while let Some(key) = self.memory_links.first(&self.waiting_for_memory)
                 && self.try_step(now, reactor, pool, key)
             {
-                self.starved_links.remove(&mut self.starved, key);
+                self.memory_links.remove(&mut self.waiting_for_memory, key);
             }
             let mut finished = std::mem::take(&mut self.done);
             self.device.take_finished(&mut finished);
@@ -189,7 +189,7 @@ impl<T> Switch<T> {
             }
         }
         self.wants_run = false;
-        self.retry_at = (!self.starved.is_empty()).then(|| now + RETRY_AFTER);
+        self.retry_at = (!self.waiting_for_memory.is_empty()).then(|| now + RETRY_AFTER);
     }
 
     /// Swaps `keys`, which is empty, for those of the IOs that have ended. Their slots are the caller's to free.
@@ -248,7 +248,7 @@ impl<T> Switch<T> {
                 assert_eq!(io.id, IoId(key.to_bits()), "the scheduler gives back another IO");
             }
             State::OnDevice => {
-                if !self.starved_links.remove(&mut self.starved, key) {
+                if !self.memory_links.remove(&mut self.waiting_for_memory, key) {
                     return false;
                 }
             }
@@ -341,10 +341,10 @@ impl<T> Switch<T> {
 
     /// Starts the next step of a dispatched IO, behind those that wait for memory if it needs some itself.
     fn step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) {
-        let waits = !self.starved.is_empty()
+        let waits = !self.waiting_for_memory.is_empty()
             && self.ios.get(key).is_some_and(|slot| slot.progress.needs_memory(&slot.work));
         if waits || !self.try_step(now, reactor, pool, key) {
-            self.starved_links.push(&mut self.starved, key);
+            self.memory_links.push(&mut self.waiting_for_memory, key);
         }
     }
 
