@@ -1,12 +1,12 @@
-//! Lists of keys from whose middle one is taken at the price of one at the front.
+//! Intrusive lists of slab keys: a key in the middle is removed in constant time.
 //!
-//! What a host has queued stands in several orders at a time: among the IOs of its connection, among those on the device,
-//! among those that wait for memory. When the host goes, all of it leaves, from wherever it stands. So a list is threaded
-//! through one table with an entry for each slot of the [`Slab`](crate::slab::Slab) that the keys are of.
+//! An IO is in several lists at the same time: those of its connection, of the device, of IOs that wait for memory. When its host
+//! disconnects, it leaves all of them, from any position. So the links of a list are in a table with one entry for each slot of the
+//! [`Slab`](crate::slab::Slab) of the keys.
 //!
-//! A [`Links`] is the table for lists of which a key is in one at most; a [`List`] is one of these lists.
+//! [`Links`] is the table of lists of which a key is in at most one. [`List`] is one of these lists.
 //!
-//! Holds: lists keep their order whatever is taken out (`lists_keep_their_order_whatever_is_removed`);
+//! Holds: lists keep their order whatever is removed (`lists_keep_their_order_whatever_is_removed`);
 //!        no operation looks at more than four keys (`a_withdrawal_costs_no_more_the_more_ios_there_are`).
 
 use crate::slab::Key;
@@ -25,7 +25,7 @@ struct Entry {
     next: u32,
 }
 
-/// The table of lists of which a key is in one at most.
+/// The links of lists of which a key is in at most one.
 #[derive(Default)]
 pub(crate) struct Links {
     entries: Vec<Entry>,
@@ -45,24 +45,24 @@ impl Default for List {
 }
 
 impl List {
-    /// Whether nothing is in it.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.first == NONE
     }
 }
 
 impl Links {
-    /// Puts `key` at the end of `list`.
+    /// Adds `key` at the end of `list`.
     ///
     /// # Panics
-    /// If it is in a list of this table already.
+    /// If the key is in a list of this table already.
     pub(crate) fn push(&mut self, list: &mut List, key: Key) {
         let slot = key.index();
         if self.entries.len() <= slot {
             self.grow(slot);
         }
         let entry = self.entry(slot as u32);
-        assert!(entry.previous == OUT, "{key:?} is put into a list twice");
+        assert!(entry.previous == OUT, "{key:?} is added to a list twice");
         *entry = Entry { generation: key.generation(), previous: list.last, next: NONE };
         match list.last {
             NONE => list.first = slot as u32,
@@ -71,7 +71,7 @@ impl Links {
         list.last = slot as u32;
     }
 
-    /// Takes `key` out of `list`; false if it is in no list of this table.
+    /// Removes `key` from `list`. Returns false if it is in no list of this table.
     pub(crate) fn remove(&mut self, list: &mut List, key: Key) -> bool {
         if !self.contains(key) {
             return false;
@@ -107,17 +107,17 @@ impl Links {
         self.key(list.last)
     }
 
-    /// The one behind `key` in its list.
+    /// The key after `key` in its list.
     pub(crate) fn after(&self, key: Key) -> Option<Key> {
         self.key(self.entries[key.index()].next)
     }
 
-    /// The one before `key` in its list.
+    /// The key before `key` in its list.
     pub(crate) fn before(&self, key: Key) -> Option<Key> {
         self.key(self.entries[key.index()].previous)
     }
 
-    /// All of `list`, in order.
+    /// All keys of `list`, in order.
     pub(crate) fn iter(&self, list: &List) -> impl Iterator<Item = Key> {
         std::iter::successors(self.first(list), |&key| self.after(key))
     }
@@ -161,7 +161,7 @@ mod tests {
                 if takes && !naive[list].is_empty() {
                     let key = naive[list].remove(index.index(naive[list].len()));
                     prop_assert!(links.remove(&mut lists[list], key));
-                    prop_assert!(!links.remove(&mut lists[list], key), "it was taken out already");
+                    prop_assert!(!links.remove(&mut lists[list], key), "it was removed already");
                     slab.remove(key);
                 } else {
                     let key = slab.insert(());

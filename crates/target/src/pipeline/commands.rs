@@ -164,7 +164,7 @@ impl Pipeline {
         self.started += 1;
         session.ios += 1;
         self.lane_links.push(&mut session.lanes.at(lane).ios, io);
-        if !self.holds_back(now, io) {
+        if !self.waits_for_orphans(now, io) {
             self.admit(now, io);
         }
     }

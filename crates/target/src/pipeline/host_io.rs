@@ -29,7 +29,7 @@ pub(crate) struct HostIo {
     pub(super) sequence: u64,
     /// The place of its lane among its session's.
     pub(super) lane: usize,
-    /// Its connection has ended, and later ones of the host wait for it (`hold`).
+    /// Its connection has ended, and later ones of the host wait for it (`orphans`).
     pub(super) is_orphan: bool,
 }
 

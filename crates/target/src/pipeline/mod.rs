@@ -15,7 +15,7 @@
 //! Elsewhere: the loop is `turn`, commands and their completions are `commands`, those that the host has fused `fused`, those it gives up `abort`, the life of a session `sessions`, its place in the acceptor's count `admission`,
 //!            other SSDs `remote`,
 //!            what changes meanwhile `change`, taking IOs back `withdraw`, waiting for those that must not come any more `fence`,
-//!            what a host's earlier connections have left on the device `hold`,
+//!            what a host's earlier connections have left on the device `orphans`,
 //!            blocks that are erased for their next owner `wipe`, a device that hangs `hang`, the end in order and out of it `ending`.
 
 mod abort;
@@ -28,10 +28,10 @@ mod fence;
 mod fused;
 mod handover;
 mod hang;
-mod hold;
 mod host_io;
 mod lanes;
 pub(crate) mod message;
+mod orphans;
 mod peers;
 pub(crate) mod placement;
 mod remote;
@@ -64,10 +64,10 @@ use crate::state::Keeper;
 use crate::stats::{Counters, SsdStats, TenantStats};
 use crate::switch::Switch;
 use fence::Fence;
-use hold::{Field, Hold};
 use host_io::HostIo;
 use message::{Announcement, Report, ToPipeline};
 use nvme::subsystem::{QueueKey, Subsystem};
+use orphans::{HostNamespace, Orphans};
 use placement::Placement;
 use reactor::{BufferPool, Reactor};
 use remote::Remote;
@@ -180,9 +180,9 @@ pub(crate) struct Pipeline {
     /// The lists of IOs by connection and namespace, of those that wait for a budget, and of those that are held.
     lane_links: Links,
     waiting_links: Links,
-    held_links: Links,
+    orphan_links: Links,
     /// Who has to wait for what an earlier connection has left on a device.
-    holds: BTreeMap<Field, Hold>,
+    orphans: BTreeMap<HostNamespace, Orphans>,
     remotes: Vec<Remote>,
     /// IOs of other pipelines in the switch, by pipeline and name there.
     remote_ios: HashMap<(usize, Key), Key>,
@@ -249,8 +249,8 @@ impl Pipeline {
             started: 0,
             lane_links: Links::default(),
             waiting_links: Links::default(),
-            held_links: Links::default(),
-            holds: BTreeMap::new(),
+            orphan_links: Links::default(),
+            orphans: BTreeMap::new(),
             remotes: Vec::new(),
             remote_ios: HashMap::new(),
             asked_back: Vec::new(),

@@ -73,7 +73,7 @@ impl Pipeline {
                 let session = self.sessions.get_mut(host_io.session).expect("a session outlives its IOs");
                 self.waiting_links.remove(&mut session.waiting, io);
             }
-            State::Held => self.leave_hold(io),
+            State::Held => self.stop_waiting_for_orphans(io),
             state @ (State::Received | State::Ended) => {
                 unreachable!("between two calls an IO is not {state:?}")
             }
