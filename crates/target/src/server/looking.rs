@@ -1,19 +1,18 @@
-//! How long a thread looks for work before it sleeps.
+//! Busy polling: how long a thread polls for events before it sleeps.
 //!
-//! To be woken costs more than to look: a 4 KiB read over loopback takes half the time when the pipeline is still looking as the
-//! command comes. So pipelines look for a moment while IOs come quickly, if there is a processor for each of them; the acceptor,
-//! whose work is rare, never does. An idle pipeline sleeps. Whoever shares the processor with others may have it look for less,
-//! or never.
+//! A wake-up costs more than polling: a 4 KiB read over loopback takes half the time if the pipeline still polls when the command arrives.
+//! So pipelines poll for a short time while IOs arrive quickly, if there is a CPU for each of them. The acceptor never polls, because
+//! it seldom has work. An idle pipeline sleeps. On a shared CPU, the operator can shorten polling or turn it off (`spin`).
 //!
-//! Elsewhere: when looking is given up is `reactor`'s to decide; what it is worth is in `docs/performance.md`.
+//! Elsewhere: `reactor` decides when to stop polling; `docs/performance.md` has the measurements.
 
 use std::thread;
 use units::Nanos;
 
-/// Longer than a host on the same machine or the next switch takes to answer an answer, and hardly more than two sleeps cost.
+/// Longer than a host on the same machine or the next switch needs to react to an answer, and about the cost of two sleeps.
 const MOMENT: Nanos = Nanos::micros(50);
 
-/// How long each of `pipelines` pipelines may look: as `asked`, if anything was.
+/// How long each of `pipelines` pipelines polls: `asked`, if it is configured.
 pub(super) fn moment(asked: Option<Nanos>, pipelines: usize) -> Nanos {
     // Unknown is few.
     let processors = thread::available_parallelism().map_or(1, usize::from);
