@@ -12,6 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The quota is granted anew this often. The default of the kernel, 100 ms, would make long pauses.
 const PERIOD_US: u32 = 10_000;
 
+/// Ten times the usual weight, so that the quota is the limit and not other processes. A group competes with its own weight; the priority of
+/// the process in it does not count.
+const WEIGHT_V1: &str = "10240";
+const WEIGHT_V2: &str = "1000";
+
 /// A control group with a quota. Removed on drop.
 #[derive(Debug)]
 pub(crate) struct Quota {
@@ -39,6 +44,7 @@ impl Quota {
             Version::V1 => {
                 quota.set("cpu.cfs_period_us", &PERIOD_US.to_string())?;
                 quota.set("cpu.cfs_quota_us", &microseconds.to_string())?;
+                quota.set("cpu.shares", WEIGHT_V1)?;
             }
             Version::V2 => {
                 if !quota.folder.join("cpu.max").exists() {
@@ -46,6 +52,7 @@ impl Quota {
                     fs::write(&path, "+cpu").with_context(|| path.display().to_string())?;
                 }
                 quota.set("cpu.max", &format!("{microseconds} {PERIOD_US}"))?;
+                quota.set("cpu.weight", WEIGHT_V2)?;
             }
         }
         Ok(quota)
