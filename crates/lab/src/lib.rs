@@ -11,13 +11,14 @@
 //!
 //! Reading order: [`experiment`] (what is run), [`plan`] (the worlds it needs), [`runner`], [`measure`] (what is kept of a
 //! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (the drawings),
-//! [`report`] (everything on one page).
+//! [`report`] (everything on one page); [`judge`] draws SSDs and mixes at random.
 
 pub mod calibrate;
 pub mod claims;
 pub mod experiment;
 pub mod figure;
 pub mod findings;
+pub mod judge;
 #[cfg(test)]
 mod made_up;
 pub mod measure;

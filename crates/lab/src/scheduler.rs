@@ -25,6 +25,8 @@ pub enum Scheduler {
     GimbalFair,
     /// This project's own: charges what an IO takes of the SSD.
     Level,
+    /// The same without a calibration: it finds out what an IO takes while it serves.
+    LevelLearned,
 }
 
 /// What a scheduler is in a world.
@@ -84,7 +86,7 @@ const CALIBRATIONS: [(&str, &str); 5] = [
 
 impl Scheduler {
     /// All, the baselines first.
-    pub const ALL: [Scheduler; 8] = [
+    pub const ALL: [Scheduler; 9] = [
         Scheduler::None,
         Scheduler::Reflex,
         Scheduler::Flashfq,
@@ -93,6 +95,7 @@ impl Scheduler {
         Scheduler::Gimbal,
         Scheduler::GimbalFair,
         Scheduler::Level,
+        Scheduler::LevelLearned,
     ];
 
     /// Its name in experiments, results and `gimbal serve`.
@@ -106,6 +109,7 @@ impl Scheduler {
             Scheduler::Gimbal => "gimbal",
             Scheduler::GimbalFair => "gimbal-fair",
             Scheduler::Level => "level",
+            Scheduler::LevelLearned => "level-learned",
         }
     }
 
@@ -120,7 +124,7 @@ impl Scheduler {
 
     /// Whether a paper's claims about Gimbal are judged under it.
     pub fn is_gimbal(self) -> bool {
-        matches!(self, Scheduler::Gimbal | Scheduler::GimbalFair | Scheduler::Level)
+        matches!(self, Scheduler::Gimbal | Scheduler::GimbalFair | Scheduler::Level | Scheduler::LevelLearned)
     }
 
     /// The scheduler for an SSD of this profile, with the calibration that comes with the lab.
@@ -161,6 +165,7 @@ impl Scheduler {
             }
             Scheduler::Gimbal => PolicyChoice::Gimbal(GimbalConfig::published(device)),
             Scheduler::GimbalFair => PolicyChoice::GimbalFair(GimbalFairConfig::new(device)),
+            Scheduler::LevelLearned => PolicyChoice::LevelLearned,
             Scheduler::Level => {
                 PolicyChoice::Level(LevelConfig::new(device, calibration.level.ok_or_else(missing)?))
             }

@@ -43,7 +43,9 @@ pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{Gimbal, GimbalConfig, Halvings, WriteCostRule};
 pub use gimbal_fair::{GimbalFair, GimbalFairConfig};
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
-pub use level::{CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Level, LevelConfig, StateCosts};
+pub use level::{
+    CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Level, LevelConfig, LevelLearned, StateCosts,
+};
 pub use none::Fifo;
 pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};

@@ -5,8 +5,8 @@ extern crate std;
 use crate::lines::touched;
 use crate::{
     DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, GimbalFair,
-    GimbalFairConfig, Io, IoId, IoKind, Level, LevelConfig, LinearCost, Mark, Millitokens, Next, Outcome,
-    Policy, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
+    GimbalFairConfig, Io, IoId, IoKind, Level, LevelConfig, LevelLearned, LinearCost, Mark, Millitokens,
+    Next, Outcome, Policy, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -36,6 +36,7 @@ fn every() -> Vec<(&'static str, Box<dyn Policy>)> {
         ("gimbal", Box::new(Gimbal::new(GimbalConfig::published(device)))),
         ("gimbal-fair", Box::new(GimbalFair::new(GimbalFairConfig::new(device)))),
         ("level", Box::new(Level::new(LevelConfig::new(device, DeviceCosts::DCT983)))),
+        ("level-learned", Box::new(LevelLearned::new())),
         ("flashfq", Box::new(Flashfq::new(flashfq))),
         ("reflex", Box::new(Reflex::new(reflex))),
     ]

@@ -55,7 +55,11 @@ impl Client {
 
     /// When an application that just got an IO back may request the next one.
     pub(crate) fn may_ask_at(&self, now: Instant) -> Instant {
-        self.paced_until.max(now)
+        let at = self.paced_until.max(now);
+        match self.spec.away {
+            Some((from, until)) if (from..until).contains(&at) => until,
+            _ => at,
+        }
     }
 
     /// The IO to send when it is this tenant's turn.

@@ -51,10 +51,11 @@ fn profile() -> Profile {
 }
 
 fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
-    match random.random_range(0..8) {
+    match random.random_range(0..9) {
         0 => PolicyChoice::None,
         1 | 2 => PolicyChoice::Reflex(reflex(random)),
         3 | 4 => PolicyChoice::Flashfq(flashfq(random)),
+        8 => PolicyChoice::LevelLearned,
         _ => gimbal_or_level(random),
     }
 }

@@ -4,7 +4,7 @@ use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
     Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, GimbalFair, GimbalFairConfig, Level, LevelConfig,
-    PardaConfig, Policy, Reflex, ReflexConfig, Share,
+    LevelLearned, PardaConfig, Policy, Reflex, ReflexConfig, Share,
 };
 use ssd::{Condition, Profile};
 use units::{Instant, Nanos};
@@ -52,6 +52,8 @@ pub enum PolicyChoice {
     GimbalFair(GimbalFairConfig),
     /// Level with these constants and this calibration.
     Level(LevelConfig),
+    /// Level that learns: no constants, no calibration.
+    LevelLearned,
     /// ReFlex with this calibration.
     Reflex(ReflexConfig),
     /// FlashFQ with this calibration.
@@ -66,6 +68,7 @@ impl PolicyChoice {
             PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(*config)),
             PolicyChoice::GimbalFair(config) => Box::new(GimbalFair::new(*config)),
             PolicyChoice::Level(config) => Box::new(Level::new(*config)),
+            PolicyChoice::LevelLearned => Box::new(LevelLearned::new()),
             PolicyChoice::Reflex(config) => Box::new(Reflex::new(config.clone())),
             PolicyChoice::Flashfq(config) => Box::new(Flashfq::new(*config)),
         }
@@ -78,6 +81,7 @@ impl PolicyChoice {
             PolicyChoice::Gimbal(_) => "gimbal",
             PolicyChoice::GimbalFair(_) => "gimbal-fair",
             PolicyChoice::Level(_) => "level",
+            PolicyChoice::LevelLearned => "level-learned",
             PolicyChoice::Reflex(_) => "reflex",
             PolicyChoice::Flashfq(_) => "flashfq",
         }
@@ -127,6 +131,8 @@ pub struct TenantSpec {
     pub start: Instant,
     /// When it stops; at the latest at the end of the run.
     pub stop: Instant,
+    /// From the first instant on it asks for nothing, until the second: it goes away and comes back.
+    pub away: Option<(Instant, Instant)>,
 }
 
 impl TenantSpec {
@@ -140,6 +146,7 @@ impl TenantSpec {
             host: None,
             start: Instant::ZERO,
             stop: Instant::FAR_FUTURE,
+            away: None,
         }
     }
 }

@@ -70,7 +70,10 @@ fn the_points_of_a_series_add_up_to_the_whole() {
         );
         let gimbal = matches!(
             world.policy,
-            sim::PolicyChoice::Gimbal(_) | sim::PolicyChoice::GimbalFair(_) | sim::PolicyChoice::Level(_)
+            sim::PolicyChoice::Gimbal(_)
+                | sim::PolicyChoice::GimbalFair(_)
+                | sim::PolicyChoice::Level(_)
+                | sim::PolicyChoice::LevelLearned
         );
         assert_eq!(shown.len() > 0, gimbal, "world {seed}: only Gimbal and Level report their state");
     }

@@ -15,6 +15,7 @@
 mod constants;
 mod error;
 mod limits;
+mod random;
 mod tables;
 #[cfg(test)]
 mod tests;

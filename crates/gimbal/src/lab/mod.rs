@@ -3,6 +3,7 @@
 //! The work is the crate `lab`; here is what a terminal sees of it.
 
 mod calibrate;
+mod judge;
 mod list;
 mod live;
 mod progress;
@@ -28,6 +29,8 @@ pub(crate) struct Args {
 enum Command {
     /// Measure what ReFlex, FlashFQ, PARDA and level must know of an SSD
     Calibrate(calibrate::Args),
+    /// Judge a scheduler on SSDs and mixes drawn at random, without a calibration
+    Judge(judge::Args),
     /// Show the experiments there are
     List(list::Args),
     /// Run experiments and show what they found
@@ -44,6 +47,7 @@ enum Command {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Judge(args) => judge::run(&args),
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Claims(args) => run::claims(&args),

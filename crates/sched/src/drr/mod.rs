@@ -247,7 +247,11 @@ impl<R: Rules> Drr<R> {
 
     /// The IO that goes next at these prices. Asking again changes nothing.
     #[inline]
-    pub(crate) fn head(&mut self, now: Instant, price: &impl Fn(IoKind, Bytes) -> Price) -> Option<Head> {
+    pub(crate) fn head(
+        &mut self,
+        now: Instant,
+        price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price,
+    ) -> Option<Head> {
         self.release_limited(now);
         if let Some(id) = self.behind_reservation(now) {
             return Some(self.head_of(id, price));
@@ -284,7 +288,7 @@ impl<R: Rules> Drr<R> {
     /// Every tenant in the round was passed over, so the rounds that would pass over all of them again are done in one step:
     /// an IO of many quanta would keep the round spinning for long, and a hostile host can ask for millions.
     #[cold]
-    fn skip_rounds(&mut self, price: &impl Fn(IoKind, Bytes) -> Price) {
+    fn skip_rounds(&mut self, price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price) {
         let mut rounds = u64::MAX;
         let mut next = self.lists.front(Place::Active);
         while let Some(id) = next {
@@ -466,10 +470,10 @@ impl<R: Rules> Drr<R> {
     }
 
     #[inline]
-    fn head_of(&self, id: TenantId, price: &impl Fn(IoKind, Bytes) -> Price) -> Head {
+    fn head_of(&self, id: TenantId, price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price) -> Head {
         let head = self.tenants[id.index()].queue.head();
         let &Io { kind, length, .. } = head.expect("a tenant without backlog is idle");
-        Head { tenant: id, kind, length, price: price(kind, length) }
+        Head { tenant: id, kind, length, price: price(&self.rules, id, kind, length) }
     }
 
     #[inline]

@@ -88,7 +88,7 @@ impl<R: Rules> Round<R> {
 
     fn submit(&mut self, now: Instant) -> Option<Io> {
         let write_cost = self.cost;
-        let price = |kind: IoKind, length| {
+        let price = |_: &_, _: TenantId, kind: IoKind, length: Bytes| {
             let cost = if kind.pays_as_write() { write_cost.of(length) } else { length };
             Price { cost, reserved: cost }
         };

@@ -145,7 +145,7 @@ where
 
     fn next(&mut self, now: Instant) -> Next {
         let write_cost = self.write_cost.cost();
-        let price = |kind: IoKind, length: Bytes| {
+        let price = |_: &_, _: TenantId, kind: IoKind, length: Bytes| {
             let cost = if kind.pays_as_write() { write_cost.of(length) } else { length };
             Price { cost, reserved: cost }
         };

@@ -140,6 +140,11 @@ impl TimeInFlight {
         TimeInFlightView { limit: self.limit, in_flight: self.in_flight }
     }
 
+    /// So much may be in flight from now on.
+    pub(super) fn set_limit(&mut self, limit: Bytes) {
+        self.limit = limit;
+    }
+
     /// Whether the next IO must wait until one ends.
     #[inline]
     pub(super) fn is_full(&self) -> bool {

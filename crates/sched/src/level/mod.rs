@@ -27,12 +27,14 @@ mod config;
 mod costs;
 mod fragmentation;
 mod in_flight;
+mod learned;
 mod service_lag;
 
 pub use config::LevelConfig;
 pub use costs::{CostCurve, DeviceCosts, StateCosts};
 pub use fragmentation::Fragmentation;
 pub use in_flight::InFlightLimits;
+pub use learned::LevelLearned;
 pub(crate) use service_lag::ServiceLag;
 
 use crate::drr::{Drr, Place, Price, Rules};
@@ -227,7 +229,7 @@ impl Policy for Level {
     fn next(&mut self, now: Instant) -> Next {
         let (costs, state) = (&self.config.costs, self.fragmentation.fragmentation());
         let write_cost = self.write_cost.cost();
-        let price = |kind: IoKind, length: Bytes| Price {
+        let price = |_: &_, _: TenantId, kind: IoKind, length: Bytes| Price {
             cost: costs.of(state, kind, length),
             reserved: if kind.pays_as_write() { write_cost.of(length) } else { length },
         };

@@ -274,7 +274,10 @@ fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
         PolicyChoice::Level(config) => {
             Some(Calibration { description, level: Some(config.costs), ..Calibration::default() })
         }
-        PolicyChoice::None | PolicyChoice::Gimbal(_) | PolicyChoice::GimbalFair(_) => None,
+        PolicyChoice::None
+        | PolicyChoice::Gimbal(_)
+        | PolicyChoice::GimbalFair(_)
+        | PolicyChoice::LevelLearned => None,
     }
 }
 

@@ -1,0 +1,93 @@
+//! `gimbal lab judge`: a scheduler on SSDs and mixes that are drawn at random.
+
+use super::progress::Bar;
+use crate::output;
+use ::lab::judge::{Summary, Verdict, judge};
+use ::lab::scheduler::Scheduler;
+use anyhow::Result;
+use comfy_table::Table;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use std::process::ExitCode;
+
+/// The most cases of one call.
+const CASES_MAX: i64 = 100_000;
+
+/// Arguments of `gimbal lab judge`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The scheduler; one that needs a calibration cannot be judged
+    #[arg(long, value_name = "NAME", default_value = "gimbal-fair")]
+    scheduler: String,
+    /// How many cases
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=CASES_MAX as u64))]
+    cases: u64,
+    /// The seed of the first; the next ones follow it
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Only this case, with all that was measured of it
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["cases", "seed"])]
+    case: Option<u64>,
+    /// One JSON object per case, then one with the summary, instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let scheduler = Scheduler::named(&args.scheduler)?;
+    let seeds: Vec<u64> = match args.case {
+        Some(case) => vec![case],
+        None => (0..args.cases).map(|n| args.seed.wrapping_add(n)).collect(),
+    };
+    let bar = Bar::new();
+    let verdicts = judge(scheduler, &seeds, &|progress| bar.show(progress))?;
+    drop(bar);
+    let summary = Summary::of(&verdicts);
+    if args.json {
+        for verdict in &verdicts {
+            output::line(serde_json::to_string(verdict)?)?;
+        }
+        output::line(serde_json::to_string(&summary)?)?;
+    } else {
+        if args.case.is_some() {
+            verdicts.iter().try_for_each(|verdict| output::line(serde_json::to_string_pretty(verdict)?))?;
+        }
+        output::line(table(&summary))?;
+        for line in replays(&summary, scheduler, &verdicts) {
+            output::line(line)?;
+        }
+    }
+    let is_met = summary.rows.iter().all(|row| row.met);
+    Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn table(summary: &Summary) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY);
+    table.set_header(["", "cases", "median", "95th percentile", "worst", "meet the bound", "goal", ""]);
+    for row in &summary.rows {
+        table.add_row([
+            row.what.to_owned(),
+            row.cases.to_string(),
+            row.unit.show(row.median),
+            row.unit.show(row.p95),
+            row.unit.show(row.worst),
+            row.meet.map_or(String::new(), |part| format!("{:.0} %", 100.0 * part)),
+            row.asked.clone(),
+            if row.met { "met" } else { "missed" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+/// The command that runs the worst case of each missed goal again.
+fn replays(summary: &Summary, scheduler: Scheduler, verdicts: &[Verdict]) -> Vec<String> {
+    let missed = summary.rows.iter().filter(|row| !row.met);
+    missed
+        .map(|row| {
+            let what = verdicts.iter().find(|verdict| verdict.case == row.worst_case);
+            let (name, case) = (scheduler.name(), row.worst_case);
+            let what = what.map_or("", |verdict| &verdict.what);
+            format!("gimbal lab judge --scheduler {name} --case {case}  # worst {}: {what}", row.what)
+        })
+        .collect()
+}

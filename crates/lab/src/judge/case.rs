@@ -1,0 +1,236 @@
+//! A case: one random SSD, its condition and the tenants on it, all drawn from one seed.
+//!
+//! - *Groups* of tenants that always have more to do than their share (closed loops with deep queues): two to four, or one tenant alone
+//!   (every eighth case). Their f-Util is judged.
+//! - A *light* reader (three of four cases with writers or large reads): small reads at random moments, far fewer than its share. Its
+//!   99th percentile is judged.
+//! - Every fourth mix has weights 1 : 2 : 4.
+//!
+//! On a clean SSD writes are large, and on a fragmented one they are small and random: otherwise the SSD's condition, small as the
+//! model is, would change while it is measured, and with it what each group could do alone.
+
+use super::{AWAY, BACK, BASELINE_LEARN, LEARN, MEASURE};
+use crate::scheduler::Setup;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use sched::Share;
+use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
+use ssd::{Condition, Profile};
+use std::fmt::Write;
+use units::{Bytes, Instant, Nanos};
+
+/// Length of a point of the series.
+pub(super) const POINT: Nanos = Nanos::millis(5);
+/// Until a group alone is in its steady state: the buffer is full, the cache is written through.
+const ALONE_WARM_UP: Nanos = Nanos::millis(700);
+const ALONE: Nanos = Nanos::millis(900);
+/// Other dice than those of the SSD.
+const MIX: u64 = 0x6d69_7865;
+
+/// Tenants that do the same.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What each of them does.
+    pub workload: Workload,
+    /// How many they are.
+    pub tenants: u32,
+    /// The weight of each.
+    pub weight: u32,
+}
+
+/// One case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// The SSD.
+    pub profile: Profile,
+    /// The state of its flash.
+    pub condition: Condition,
+    /// Tenants with more to do than their share.
+    pub groups: Vec<Group>,
+    /// Small reads at random moments, so many per second.
+    pub light: Option<u32>,
+    /// Whether the clients keep to the credit that they are given.
+    pub obeys_credit: bool,
+    /// The group whose first tenant goes away and comes back.
+    pub leaver: usize,
+}
+
+struct Dice(Xoshiro256PlusPlus);
+
+impl Dice {
+    fn within(&mut self, least: u32, most: u32) -> u32 {
+        let span = u64::from(most - least) + 1;
+        least + ((u128::from(self.0.next_u64()) * u128::from(span)) >> 64) as u32
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.within(0, all.len() as u32 - 1) as usize]
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.within(1, n) == 1
+    }
+}
+
+impl Case {
+    /// The case of this seed.
+    pub fn of(seed: u64) -> Case {
+        let profile = Profile::random(seed);
+        let dice = &mut Dice(Xoshiro256PlusPlus::seed_from_u64(seed ^ MIX));
+        let condition = dice.one_of(&[Condition::Clean, Condition::Fragmented]);
+        let is_alone = dice.one_in(8);
+        let count = if is_alone { 1 } else { dice.one_of(&[2, 2, 3, 3, 4]) };
+        let is_weighted = !is_alone && dice.one_in(4);
+        let mut groups: Vec<Group> = Vec::new();
+        for n in 0..count {
+            let workload = workload(condition, dice);
+            let weight = if is_weighted { [1, 2, 4][n as usize % 3] } else { 1 };
+            let tenants = if is_alone { 1 } else { dice.one_of(&[1, 1, 2, 4, 6]) };
+            groups.push(Group { workload, tenants, weight });
+        }
+        let is_heavy = groups.iter().any(|group| {
+            let large = group.workload.sizes.only().is_some_and(|size| size >= Bytes::kib(64));
+            group.workload.read_percent < 100 || large
+        });
+        let light_iops = dice.within(500, 3000);
+        let light = (!is_alone && is_heavy && !dice.one_in(4)).then_some(light_iops);
+        let obeys_credit = !dice.one_in(2);
+        let leaver = dice.within(0, count - 1) as usize;
+        Case { seed, profile, condition, groups, light, obeys_credit, leaver }
+    }
+
+    /// Whether one tenant has the SSD to itself.
+    pub fn is_alone(&self) -> bool {
+        self.groups.len() == 1
+    }
+
+    /// Whether tenants have different weights.
+    pub fn is_weighted(&self) -> bool {
+        self.groups.iter().any(|group| group.weight != 1)
+    }
+
+    /// The SSD and the mix on one line.
+    pub fn to_line(&self) -> String {
+        let class = self.profile.description.split(" class ").nth(1).and_then(|rest| rest.split(',').next());
+        let condition = if self.condition == Condition::Clean { "clean" } else { "fragmented" };
+        let mut line = format!("{} {condition}:", class.unwrap_or("?"));
+        for group in &self.groups {
+            let Workload { read_percent, pattern, sizes, arrival, .. } = &group.workload;
+            let way = match (read_percent, pattern) {
+                (100, Pattern::Random) => "randread".to_owned(),
+                (100, Pattern::Sequential) => "read".to_owned(),
+                (0, Pattern::Random) => "randwrite".to_owned(),
+                (0, Pattern::Sequential) => "write".to_owned(),
+                (percent, _) => format!("rw{percent}"),
+            };
+            let Arrival::Closed { depth } = arrival else { unreachable!("groups are closed loops") };
+            let kib = sizes.only().map_or(0, |size| size.0 >> 10);
+            _ = write!(line, " {}x{way} {kib}k qd{depth}", group.tenants);
+            if group.weight != 1 {
+                _ = write!(line, " w{}", group.weight);
+            }
+            line.push(',');
+        }
+        if let Some(iops) = self.light {
+            _ = write!(line, " light {iops}/s,");
+        }
+        line.push_str(if self.obeys_credit { " credit" } else { " no credit" });
+        line
+    }
+
+    /// All tenants of the groups.
+    pub(super) fn tenants(&self) -> usize {
+        self.groups.iter().map(|group| group.tenants as usize).sum()
+    }
+
+    /// Whose bandwidth is whose: the tenants of each group.
+    pub(super) fn places(&self) -> Vec<std::ops::Range<usize>> {
+        let mut first = 0;
+        self.groups
+            .iter()
+            .map(|group| {
+                let range = first..first + group.tenants as usize;
+                first = range.end;
+                range
+            })
+            .collect()
+    }
+
+    /// When the tenant goes away, and when it comes back.
+    pub(super) fn away(&self) -> (Instant, Instant) {
+        let from = Instant::ZERO + LEARN + MEASURE;
+        (from, from + AWAY)
+    }
+
+    /// The case under a scheduler.
+    pub(super) fn world(&self, setup: &Setup) -> World {
+        let mut tenants = self.specs(LEARN, LEARN + MEASURE);
+        tenants[self.places()[self.leaver].start].away = Some(self.away());
+        self.world_of(setup, tenants, Nanos::ZERO, LEARN + MEASURE + AWAY + BACK)
+    }
+
+    /// The same for one that learns little, and is not asked how soon a tenant that comes back has its share.
+    pub(super) fn baseline(&self, setup: &Setup) -> World {
+        let tenants = self.specs(BASELINE_LEARN, BASELINE_LEARN + MEASURE);
+        self.world_of(setup, tenants, Nanos::ZERO, BASELINE_LEARN + MEASURE)
+    }
+
+    /// As many tenants as there are in the mix, all of this group's kind, without a scheduler: what the SSD gives that kind at most.
+    pub(super) fn alone(&self, group: usize) -> World {
+        let setup = Setup { policy: PolicyChoice::None, clients: ClientChoice::Credits };
+        let workload = &self.groups[group].workload;
+        let tenants = (0..self.tenants()).map(|_| TenantSpec::new("alone", workload.clone())).collect();
+        self.world_of(&setup, tenants, ALONE_WARM_UP, ALONE)
+    }
+
+    /// The tenants. The light one is two, one after the other, so that the latencies of the second are those of the measured time.
+    fn specs(&self, learn: Nanos, end: Nanos) -> Vec<TenantSpec> {
+        let mut tenants = Vec::new();
+        for (n, group) in self.groups.iter().enumerate() {
+            for _ in 0..group.tenants {
+                tenants.push(TenantSpec {
+                    share: Share { weight: group.weight, ..Share::EQUAL },
+                    obeys_credit: self.obeys_credit,
+                    ..TenantSpec::new(format!("group {}", n + 1), group.workload.clone())
+                });
+            }
+        }
+        let Some(iops) = self.light else { return tenants };
+        let small = Workload::closed(1, Bytes::kib(4), 100, Pattern::Random);
+        let light = TenantSpec::new("light", Workload { arrival: Arrival::Open { iops }, ..small });
+        let (middle, end) = (Instant::ZERO + learn, Instant::ZERO + end);
+        tenants.push(TenantSpec { stop: middle, obeys_credit: self.obeys_credit, ..light.clone() });
+        tenants.push(TenantSpec { start: middle, stop: end, obeys_credit: self.obeys_credit, ..light });
+        tenants
+    }
+
+    fn world_of(&self, setup: &Setup, tenants: Vec<TenantSpec>, warm_up: Nanos, duration: Nanos) -> World {
+        World {
+            seed: self.seed,
+            profile: self.profile.clone(),
+            condition: self.condition,
+            policy: setup.policy.clone(),
+            clients: setup.clients.clone(),
+            network: Network::RDMA_100G,
+            tenants,
+            warm_up,
+            duration,
+            interval: POINT,
+        }
+    }
+}
+
+fn workload(condition: Condition, dice: &mut Dice) -> Workload {
+    let way = dice.one_of(&[100, 100, 100, 0, 0, 70, 30]);
+    let kib = match (way, condition) {
+        (100, _) => dice.one_of(&[4, 4, 8, 16, 32, 64, 128, 128, 256]),
+        (_, Condition::Clean) => dice.one_of(&[64, 128, 128, 256]),
+        (_, Condition::Fragmented) => dice.one_of(&[4, 4, 8, 16]),
+    };
+    let pattern =
+        if kib >= 64 { dice.one_of(&[Pattern::Random, Pattern::Sequential]) } else { Pattern::Random };
+    let depth = if kib >= 64 { dice.one_of(&[4, 8, 16]) } else { dice.one_of(&[32, 64, 128]) };
+    Workload::closed(depth, Bytes::kib(kib), way, pattern)
+}

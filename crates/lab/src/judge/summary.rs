@@ -1,0 +1,251 @@
+//! What many cases say together: median, 95th percentile, worst, and the share of cases that meet the goal.
+
+use super::verdict::Verdict;
+use serde::Serialize;
+
+/// A quantity, what of it is asked, and of which cases.
+#[derive(Clone, Copy, Debug)]
+struct Goal {
+    what: &'static str,
+    unit: Unit,
+    of: fn(&Verdict) -> Option<f64>,
+    /// Whether less is better.
+    less_is_better: bool,
+    /// What is asked of the median.
+    median: Option<f64>,
+    /// What is asked of the 95th percentile, counted from the best.
+    p95: Option<f64>,
+    /// What is asked of every case.
+    worst: Option<f64>,
+}
+
+/// How a number is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// A part of one, as per cent.
+    Percent,
+    /// A ratio.
+    Times,
+    /// Milliseconds.
+    Millis,
+    /// Seconds.
+    Seconds,
+}
+
+impl Unit {
+    /// The number as text.
+    pub fn show(self, number: f64) -> String {
+        match self {
+            Unit::Percent => format!("{:.1} %", 100.0 * number),
+            Unit::Times => format!("{number:.2}"),
+            Unit::Millis => format!("{number:.0} ms"),
+            Unit::Seconds => format!("{number:.1} s"),
+        }
+    }
+}
+
+/// One quantity over all cases that have it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The quantity.
+    pub what: &'static str,
+    /// How it is shown.
+    pub unit: Unit,
+    /// Cases that have it.
+    pub cases: usize,
+    /// The middle one.
+    pub median: f64,
+    /// So good or better are 95 of a hundred.
+    pub p95: f64,
+    /// The worst.
+    pub worst: f64,
+    /// The case of the worst.
+    pub worst_case: u64,
+    /// The part of the cases that meet the strictest bound that every case, or 95 of a hundred, should.
+    pub meet: Option<f64>,
+    /// Whether all that is asked is met.
+    pub met: bool,
+    /// What is asked, in words.
+    pub asked: String,
+}
+
+/// All quantities.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// One row for each goal of which there are cases.
+    pub rows: Vec<Row>,
+}
+
+const GOALS: [Goal; 9] = [
+    Goal {
+        what: "f-Util gap of saturated groups",
+        unit: Unit::Percent,
+        of: |verdict| verdict.gap,
+        less_is_better: true,
+        median: Some(0.05),
+        p95: Some(0.15),
+        worst: None,
+    },
+    Goal {
+        what: "weights' error",
+        unit: Unit::Percent,
+        of: |verdict| verdict.weights,
+        less_is_better: true,
+        median: None,
+        p95: Some(0.10),
+        worst: None,
+    },
+    Goal {
+        what: "bytes over none",
+        unit: Unit::Times,
+        of: |verdict| verdict.bytes_over_none,
+        less_is_better: false,
+        median: Some(0.95),
+        p95: None,
+        worst: Some(0.85),
+    },
+    Goal {
+        what: "device time over none",
+        unit: Unit::Times,
+        of: |verdict| verdict.time_over_none,
+        less_is_better: false,
+        median: Some(0.95),
+        p95: None,
+        worst: Some(0.85),
+    },
+    Goal {
+        what: "one tenant over none, first second",
+        unit: Unit::Times,
+        of: |verdict| verdict.alone_first_second,
+        less_is_better: false,
+        median: None,
+        p95: None,
+        worst: Some(0.98),
+    },
+    Goal {
+        what: "one tenant over none, later",
+        unit: Unit::Times,
+        of: |verdict| verdict.alone_later,
+        less_is_better: false,
+        median: None,
+        p95: None,
+        worst: Some(0.98),
+    },
+    Goal {
+        what: "light reader's p99 over the better of none and gimbal",
+        unit: Unit::Times,
+        of: |verdict| verdict.p99_over_best,
+        less_is_better: true,
+        median: Some(0.7),
+        p95: Some(1.1),
+        worst: None,
+    },
+    Goal {
+        what: "time until a tenant that comes back has its share",
+        unit: Unit::Millis,
+        of: |verdict| verdict.delta_ms,
+        less_is_better: true,
+        median: None,
+        p95: None,
+        worst: Some(50.0),
+    },
+    Goal {
+        what: "time to learn (gap below 20 % for good)",
+        unit: Unit::Seconds,
+        of: |verdict| verdict.learnt_after_s,
+        less_is_better: true,
+        median: None,
+        p95: Some(5.0),
+        worst: None,
+    },
+];
+
+impl Goal {
+    fn is_met(&self, number: f64, bound: f64) -> bool {
+        if self.less_is_better { number <= bound } else { number >= bound }
+    }
+
+    fn row(&self, verdicts: &[Verdict]) -> Option<Row> {
+        let mut numbers: Vec<(f64, u64)> =
+            verdicts.iter().filter_map(|verdict| Some(((self.of)(verdict)?, verdict.case))).collect();
+        numbers.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        if !self.less_is_better {
+            numbers.reverse();
+        }
+        let &(worst, worst_case) = numbers.last()?;
+        let at = |part: f64| {
+            numbers[((numbers.len() as f64 * part).ceil() as usize).clamp(1, numbers.len()) - 1].0
+        };
+        let (median, p95) = (at(0.5), at(0.95));
+        let asked = [
+            ("median", self.median, median),
+            ("95th percentile", self.p95, p95),
+            ("worst", self.worst, worst),
+        ];
+        let bounds = asked.iter().filter_map(|(which, bound, is)| Some((which, (*bound)?, *is)));
+        let sign = if self.less_is_better { "≤" } else { "≥" };
+        let words: Vec<String> = bounds
+            .clone()
+            .map(|(which, bound, _)| format!("{which} {sign} {}", self.unit.show(bound)))
+            .collect();
+        let met = bounds.clone().all(|(_, bound, is)| self.is_met(is, bound));
+        let meet = self.worst.or(self.p95).map(|bound| {
+            numbers.iter().filter(|(number, _)| self.is_met(*number, bound)).count() as f64
+                / numbers.len() as f64
+        });
+        let (what, unit, cases, asked) = (self.what, self.unit, numbers.len(), words.join(", "));
+        Some(Row { what, unit, cases, median, p95, worst, worst_case, meet, met, asked })
+    }
+}
+
+impl Summary {
+    /// Of these cases.
+    pub fn of(verdicts: &[Verdict]) -> Summary {
+        Summary { rows: GOALS.iter().filter_map(|goal| goal.row(verdicts)).collect() }
+    }
+
+    /// The row of this quantity.
+    pub fn row(&self, what: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.what.contains(what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(case: u64, gap: f64) -> Verdict {
+        Verdict {
+            case,
+            scheduler: "none",
+            what: String::new(),
+            f_util: Vec::new(),
+            gap: Some(gap),
+            weights: None,
+            bytes_over_none: Some(1.0 - gap),
+            time_over_none: None,
+            alone_first_second: None,
+            alone_later: None,
+            p99_us: None,
+            p99_over_best: None,
+            delta_ms: None,
+            learnt_after_s: None,
+        }
+    }
+
+    #[test]
+    fn the_worst_is_the_largest_gap_and_the_smallest_bandwidth() {
+        let verdicts: Vec<Verdict> = (0..20).map(|n| verdict(n, 0.01 * n as f64)).collect();
+        let summary = Summary::of(&verdicts);
+        let gap = summary.row("gap").expect("all have one");
+        assert_eq!((gap.cases, gap.worst_case), (20, 19));
+        assert!((gap.median - 0.09).abs() < 1e-9 && (gap.p95 - 0.18).abs() < 1e-9, "{gap:?}");
+        assert!(!gap.met, "a median of 9 % is more than 5 %");
+        assert!((gap.meet.expect("a bound") - 0.8).abs() < 1e-9, "16 of 20 are at most 15 %: {gap:?}");
+        let bytes = summary.row("bytes").expect("all have them");
+        assert_eq!(bytes.worst_case, 19);
+        assert!(bytes.worst < bytes.p95 && bytes.p95 < bytes.median, "{bytes:?}");
+        assert_eq!(summary.rows.len(), 2, "what no case has is not summed up");
+    }
+}

@@ -1,0 +1,185 @@
+//! What one case says of a scheduler.
+
+use super::case::{Case, POINT};
+use super::{BASELINE_LEARN, LEARN, MEASURE};
+use crate::scheduler::Scheduler;
+use serde::Serialize;
+use sim::Results;
+use units::Nanos;
+
+/// One case, judged. What does not apply to it is absent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The seed of the case.
+    pub case: u64,
+    /// The scheduler.
+    pub scheduler: &'static str,
+    /// The SSD and the mix.
+    pub what: String,
+    /// What each group gets of its fair share: bandwidth per tenant over (alone × weight / all weights).
+    pub f_util: Vec<f64>,
+    /// (most − least) / least of them. Equal weights.
+    pub gap: Option<f64>,
+    /// The furthest that a group's share is from what its weight says, as a part of that. Unequal weights.
+    pub weights: Option<f64>,
+    /// Bytes of all over those under `none`.
+    pub bytes_over_none: Option<f64>,
+    /// Device time of all (Σ bandwidth / alone) over that under `none`: what fairness may not cost, however sizes are mixed.
+    pub time_over_none: Option<f64>,
+    /// Of one tenant that has the SSD to itself, the first second over that under `none`.
+    pub alone_first_second: Option<f64>,
+    /// The same after that.
+    pub alone_later: Option<f64>,
+    /// The light reader's 99th percentile, µs.
+    pub p99_us: Option<f64>,
+    /// That over the better of `none` and `gimbal`.
+    pub p99_over_best: Option<f64>,
+    /// How long a tenant that comes back is below its share, ms.
+    pub delta_ms: Option<f64>,
+    /// When the gap (or the weights' error) was at most a fifth for good, s; the whole time if never.
+    pub learnt_after_s: Option<f64>,
+}
+
+/// What a run under `none` gives.
+pub(super) struct NoneFigures {
+    bandwidths: Vec<f64>,
+    first_second: f64,
+    light_p99_us: Option<f64>,
+}
+
+/// As good as its share.
+const HAS_SHARE: f64 = 0.8;
+/// Learnt is what keeps the gap below this.
+const LEARNT: f64 = 0.2;
+/// What is fair over so long counts as fair.
+const LEARNT_WINDOW: Nanos = Nanos::millis(500);
+const LEARNT_STEP: Nanos = Nanos::millis(100);
+
+/// Bytes per second of all tenants.
+pub(super) fn bandwidth(results: &Results) -> f64 {
+    results.bandwidth().0 as f64
+}
+
+/// Bytes per second of the tenant between two instants of its series.
+fn rate(results: &Results, tenant: usize, from: Nanos, until: Nanos) -> f64 {
+    let (first, end) = ((from.0 / POINT.0) as usize, (until.0 / POINT.0) as usize);
+    let series = &results.tenants[tenant].series;
+    let points = &series[first.min(series.len())..end.min(series.len())];
+    let bytes: u64 = points.iter().map(|point| point.read.bytes.0 + point.write.bytes.0).sum();
+    bytes as f64 / Nanos(until.0 - from.0).as_secs_f64()
+}
+
+impl Case {
+    /// Bytes per second of each group.
+    fn rates(&self, results: &Results, from: Nanos, until: Nanos) -> Vec<f64> {
+        let rate = |tenant| rate(results, tenant, from, until);
+        self.places().into_iter().map(|members| members.map(rate).sum()).collect()
+    }
+
+    /// Of the run under `none`.
+    pub(super) fn none(&self, results: &Results) -> NoneFigures {
+        NoneFigures {
+            bandwidths: self.rates(results, BASELINE_LEARN, BASELINE_LEARN + MEASURE),
+            first_second: self.rates(results, Nanos::ZERO, Nanos::secs(1)).iter().sum(),
+            light_p99_us: self.light.map(|_| self.light_p99(results)),
+        }
+    }
+
+    /// The 99th percentile of the light reader in the measured time, as its client sees it, µs.
+    pub(super) fn light_p99(&self, results: &Results) -> f64 {
+        let light = results.tenants.last().expect("the light tenant is the last");
+        light.read.latency.network.value_at_quantile(0.99) as f64 / 1e3
+    }
+
+    /// What each group gets of its fair share, if these are their bandwidths.
+    fn f_utils(&self, rates: &[f64], alone: &[f64]) -> Vec<f64> {
+        let weights: u32 = self.groups.iter().map(|group| group.tenants * group.weight).sum();
+        let of = |n: usize| {
+            let group = &self.groups[n];
+            let fair = alone[n] * f64::from(group.weight * group.tenants) / f64::from(weights);
+            rates[n] / fair.max(1.0)
+        };
+        (0..rates.len()).map(of).collect()
+    }
+
+    /// The longest that the tenant was short of its share after it came back.
+    fn delta(&self, results: &Results) -> Nanos {
+        let leaver = self.places()[self.leaver].start;
+        let (_, back) = self.away();
+        let back = back.since(units::Instant::ZERO);
+        let share = rate(results, leaver, LEARN, LEARN + MEASURE);
+        let io = self.groups[self.leaver].workload.sizes.only().map_or(0.0, |size| size.0 as f64);
+        let series = &results.tenants[leaver].series[(back.0 / POINT.0) as usize..];
+        let mut bytes = io;
+        for (n, point) in series.iter().enumerate() {
+            bytes += (point.read.bytes.0 + point.write.bytes.0) as f64;
+            let passed = Nanos(POINT.0 * (n as u64 + 1));
+            if bytes >= HAS_SHARE * share * passed.as_secs_f64() {
+                return passed;
+            }
+        }
+        Nanos(POINT.0 * series.len() as u64)
+    }
+
+    /// From when on the gap stayed small until the end of the measured time.
+    fn learnt_after(&self, results: &Results, alone: &[f64]) -> Nanos {
+        let mut at = LEARN + MEASURE;
+        while at >= LEARNT_WINDOW {
+            let rates = self.rates(results, Nanos(at.0 - LEARNT_WINDOW.0), at);
+            if spread(&self.f_utils(&rates, alone)) > LEARNT {
+                return at;
+            }
+            at = Nanos(at.0 - LEARNT_STEP.0);
+        }
+        Nanos::ZERO
+    }
+}
+
+/// (most − least) / least.
+fn spread(f_utils: &[f64]) -> f64 {
+    let most = f_utils.iter().copied().fold(0.0, f64::max);
+    let least = f_utils.iter().copied().fold(f64::INFINITY, f64::min);
+    (most - least) / least.max(1e-3)
+}
+
+/// The furthest from the mean.
+fn deviation(f_utils: &[f64]) -> f64 {
+    let mean = f_utils.iter().sum::<f64>() / f_utils.len() as f64;
+    f_utils.iter().map(|f_util| (f_util / mean - 1.0).abs()).fold(0.0, f64::max)
+}
+
+impl Verdict {
+    pub(super) fn new(
+        case: &Case,
+        scheduler: Scheduler,
+        results: &Results,
+        alone: &[f64],
+        none: &NoneFigures,
+        gimbal_p99_us: Option<f64>,
+    ) -> Verdict {
+        let rates = case.rates(results, LEARN, LEARN + MEASURE);
+        let f_util = case.f_utils(&rates, alone);
+        let is_mix = !case.is_alone();
+        let time = |rates: &[f64]| rates.iter().zip(alone).map(|(rate, alone)| rate / alone).sum::<f64>();
+        let total = |rates: &[f64]| rates.iter().sum::<f64>();
+        let first_second: f64 = case.rates(results, Nanos::ZERO, Nanos::secs(1)).iter().sum();
+        let p99_us = case.light.map(|_| case.light_p99(results));
+        let best = none.light_p99_us.into_iter().chain(gimbal_p99_us).reduce(f64::min);
+        Verdict {
+            case: case.seed,
+            scheduler: scheduler.name(),
+            what: case.to_line(),
+            gap: (is_mix && !case.is_weighted()).then(|| spread(&f_util)),
+            weights: (is_mix && case.is_weighted()).then(|| deviation(&f_util)),
+            bytes_over_none: is_mix.then(|| total(&rates) / total(&none.bandwidths)),
+            time_over_none: is_mix.then(|| time(&rates) / time(&none.bandwidths)),
+            alone_first_second: case.is_alone().then(|| first_second / none.first_second),
+            alone_later: case.is_alone().then(|| total(&rates) / total(&none.bandwidths)),
+            p99_us,
+            p99_over_best: p99_us.zip(best).map(|(ours, best)| ours / best),
+            delta_ms: is_mix.then(|| case.delta(results).as_secs_f64() * 1e3),
+            learnt_after_s: is_mix.then(|| case.learnt_after(results, alone).as_secs_f64()),
+            f_util,
+        }
+    }
+}

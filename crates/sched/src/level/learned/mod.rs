@@ -1,0 +1,413 @@
+//! Level that learns: equal service as Level has it, on an SSD of which nobody told it anything.
+//!
+//! ```text
+//!  on_arrival ─► drr: whose IO is next ─► depth: is there device time for it? ─► Submit │ Idle
+//!                 ▲  ▲        ▲              ▲
+//!   service_lag ──┘  prices   └─ held ─ probe│
+//!                     ▲                  │   │
+//!  on_completion ─────┴──────────────────┴───┘
+//! ```
+//!
+//! - An IO is charged the device time that its kind of work takes when the SSD does nothing else (`prices`); that is measured now and
+//!   then for some milliseconds, kind by kind (`probe`), wherever more than one kind of work competes (`books`).
+//! - No more is let into the SSD than it needs to be busy, which is found by trying (`depth`). With one tenant there is no limit.
+//! - No tenant with work to do falls far behind another (`service_lag`).
+//!
+//! Nothing is paced, and no constant is one SSD's: those here are about how long to look and how much looking may cost.
+//!
+//! A reservation promises bytes, so it counts a written byte as many times as a large written byte costs more than a read one.
+//!
+//! Holds: no probe keeps anybody waiting longer than its length, and a probe whose tenants have nothing to do ends at once
+//!        (`a_probe_of_an_idle_kind_ends_at_once`); one tenant is never held back (`one_tenant_is_never_held_back`).
+//! Figures: `docs/lab.md`, the judge.
+
+mod books;
+mod depth;
+mod prices;
+mod probe;
+#[cfg(test)]
+mod tests;
+
+use super::in_flight::{InFlightLimits, TenantTime, TimeInFlight};
+use super::service_lag::ServiceLag;
+use crate::drr::{Drr, Place, Price, RoundConfig, Rules};
+use crate::{
+    Backlog, Cost, Credit, Done, Io, IoKind, Mark, MonitorView, Next, Outcome, Policy, Share, SsdView,
+    TenantView, Ticket,
+};
+use alloc::vec::Vec;
+use books::Books;
+use depth::Depth;
+use prices::Prices;
+use probe::{Explorer, Probe};
+use units::{Bytes, Instant, Nanos, TenantId};
+
+/// How often it is looked at who is busy, whether to probe, and how much was served.
+const PERIOD: Nanos = Nanos::millis(25);
+/// A period that ends so late was mostly idle.
+const PERIOD_LATEST: Nanos = Nanos::millis(50);
+/// While a kind is measured the SSD may have as much of it as it wants: nobody knows yet how much is enough.
+const PROBE_LIMIT: Bytes = Bytes(32_000_000);
+/// A tenant may be served so much more device time than the least-served one: 1 ms, as a byte is a nanosecond.
+const LAG_MAX: Bytes = Bytes(1_000_000);
+/// A tenant that comes back may be so far behind the least-served one.
+const LAG_CATCH_UP: Bytes = Bytes(128_000);
+/// So much device time a tenant has before it is another's turn: short, so that a tenant with one IO does not wait long for many others.
+const QUANTUM: Bytes = Bytes(20_000);
+/// The weight of a latency in the averages that are shown is one in so many.
+const LATENCY_WEIGHT: u64 = 16;
+
+/// One SSD's Level that learns.
+#[derive(Clone, Debug)]
+pub struct LevelLearned {
+    drr: Drr<LearnedRules>,
+    explorer: Explorer,
+    depth: Depth,
+    begun: Option<Instant>,
+    /// Device time of what completed in this period.
+    served: u64,
+    /// Whether a probe touched this period.
+    probed: bool,
+    /// Whether the probe has seen enough.
+    seen: bool,
+    /// For reservations.
+    write_cost: Cost,
+    /// For people: moving averages of the latencies of reads and writes, ns.
+    latency: [Option<u64>; 2],
+}
+
+impl Default for LevelLearned {
+    fn default() -> LevelLearned {
+        LevelLearned::new()
+    }
+}
+
+impl LevelLearned {
+    /// A switch with nothing queued, before an SSD of which nothing is known.
+    pub fn new() -> LevelLearned {
+        let depth = Depth::new();
+        // Until a second tenant is there.
+        let limits = InFlightLimits {
+            uniform: InFlightLimits::MAX,
+            mixed: InFlightLimits::MAX,
+            alone: InFlightLimits::MAX,
+            io_min: Bytes(1),
+        };
+        let rules = LearnedRules {
+            time: TimeInFlight::new(&limits),
+            limits,
+            lag: ServiceLag::new(LAG_MAX, LAG_CATCH_UP),
+            books: Books::default(),
+            prices: Prices::new(),
+            probe: None,
+            held: Vec::new(),
+        };
+        let round = RoundConfig { quantum: QUANTUM, ..RoundConfig::STANDARD };
+        LevelLearned {
+            drr: Drr::new(round, rules),
+            explorer: Explorer::new(),
+            depth,
+            begun: None,
+            served: 0,
+            probed: false,
+            seen: false,
+            write_cost: Cost::ONE,
+            latency: [None; 2],
+        }
+    }
+
+    #[inline]
+    fn learn(&mut self, now: Instant, io: &Io, latency: Nanos) {
+        self.served += u64::from(io.mark.0);
+        let rules = self.drr.rules_mut();
+        if let Some(kind) = rules.probe.map(|probe| probe.kind) {
+            let (own, is_held) = (rules.books.kind(io.tenant) == kind, rules.is_held(io.tenant));
+            let probe = rules.probe.as_mut();
+            self.seen |= probe.is_some_and(|probe| probe.on_completion(now, own, is_held, io));
+        }
+        if io.kind != IoKind::Management {
+            let average = &mut self.latency[usize::from(io.kind == IoKind::Write)];
+            let old = average.unwrap_or(latency.0);
+            *average = Some(old - old / LATENCY_WEIGHT + latency.0 / LATENCY_WEIGHT);
+        }
+        let span = now.since(*self.begun.get_or_insert(now));
+        if span >= PERIOD {
+            self.close_period(now, span);
+        }
+    }
+
+    #[cold]
+    fn close_period(&mut self, now: Instant, span: Nanos) {
+        self.begun = Some(now);
+        let (served, probed) = (core::mem::take(&mut self.served), core::mem::take(&mut self.probed));
+        let is_idle = span > PERIOD_LATEST;
+        let rules = self.drr.rules_mut();
+        let present = rules.books.on_period(!probed);
+        if rules.probe.is_some() {
+            self.probed = true;
+            return;
+        }
+        if probed || is_idle {
+            // What buffers still hold of the probe is not this mix's.
+            self.depth.restart();
+        } else if present.tenants > 1 {
+            self.depth.on_period(served, span.0);
+        }
+        if !is_idle && !probed {
+            rules.probe = self.explorer.choose(now, &present, &rules.prices);
+        }
+        self.probed = rules.probe.is_some();
+        let limit = match (&rules.probe, present.tenants > 1) {
+            (Some(_), _) => PROBE_LIMIT,
+            (None, true) => self.depth.limit(),
+            (None, false) => InFlightLimits::MAX,
+        };
+        rules.time.set_limit(limit);
+        self.drr.on_rooms_changed();
+    }
+
+    /// Ends the probe; what it found counts if it had its time.
+    #[cold]
+    fn end_probe(&mut self, now: Instant) {
+        let rules = self.drr.rules_mut();
+        let Some(probe) = rules.probe.take() else { return };
+        self.seen = false;
+        if let Some((nanos, guessed)) = probe.result() {
+            if rules.prices.measure(probe.kind, nanos, guessed) {
+                self.depth.forget();
+            }
+            self.write_cost = Cost::ratio(rules.prices.write_cost(), 64);
+        }
+        let measured = rules.prices.measured(probe.kind);
+        self.explorer.on_end(now, &probe, measured);
+        rules.time.set_limit(self.depth.limit());
+        self.probed = true;
+        self.drr.on_rooms_changed();
+    }
+}
+
+/// What the round asks of it.
+#[derive(Clone, Debug)]
+pub(crate) struct LearnedRules {
+    time: TimeInFlight,
+    limits: InFlightLimits,
+    lag: ServiceLag,
+    books: Books,
+    prices: Prices,
+    probe: Option<Probe>,
+    /// Who has backlog and waits until the probe is over.
+    held: Vec<TenantId>,
+}
+
+impl LearnedRules {
+    /// Whether the tenant must wait for the probe.
+    #[inline]
+    fn is_held(&self, id: TenantId) -> bool {
+        match &self.probe {
+            None => false,
+            Some(probe) => self.books.is_busy(id) && self.books.kind(id) != probe.kind,
+        }
+    }
+
+    fn release(&mut self, id: TenantId) {
+        if let Some(place) = self.held.iter().rposition(|held| *held == id) {
+            self.held.swap_remove(place);
+        }
+    }
+}
+
+impl Rules for LearnedRules {
+    type Held = TenantTime;
+    /// The tenant's part of the device time.
+    type Room = Bytes;
+
+    #[inline]
+    fn room(&self, weight: u32, active_weight: u64) -> Bytes {
+        // Those whose turn it is may be few, and must keep the SSD busy.
+        if self.probe.is_some() { self.time.whole() } else { self.time.part(weight, active_weight) }
+    }
+
+    #[inline]
+    fn whole(&self) -> Bytes {
+        self.time.whole()
+    }
+
+    #[inline]
+    fn may_submit(&self, held: &TenantTime, part: Bytes) -> bool {
+        held.may_submit(part)
+    }
+
+    fn may_promote(&self, _weight_max: u32, _active_weight: u64) -> bool {
+        false
+    }
+
+    #[inline]
+    fn on_submit(&mut self, id: TenantId, held: &mut TenantTime, cost: Bytes, weight: u32) -> Mark {
+        self.lag.on_submit(id, cost, weight);
+        self.books.on_submit(id, cost, weight);
+        let mark = self.limits.charge(cost);
+        held.on_submit(&mut self.time, mark);
+        mark
+    }
+
+    #[inline]
+    fn on_end(&mut self, held: &mut TenantTime, mark: Mark) {
+        held.on_end(&mut self.time, mark);
+    }
+
+    #[inline]
+    fn credit(&self, held: &TenantTime, part: Bytes) -> Credit {
+        held.credit(part, &self.limits)
+    }
+
+    fn grow(&mut self, tenants: usize) {
+        self.lag.grow(tenants);
+        self.books.grow(tenants);
+    }
+
+    #[inline]
+    fn is_ahead(&self, id: TenantId) -> bool {
+        self.is_held(id) || self.lag.is_ahead(id)
+    }
+
+    #[inline]
+    fn caught_up(&self) -> Option<TenantId> {
+        match (&self.probe, self.held.last()) {
+            (None, Some(held)) => Some(*held),
+            _ => self.lag.caught_up(),
+        }
+    }
+
+    #[inline]
+    fn on_move(&mut self, id: TenantId, place: Place) {
+        if !self.held.is_empty() {
+            self.release(id);
+        }
+        if place == Place::Ahead && self.is_held(id) {
+            // It does not compete: others are not to wait for it.
+            self.held.push(id);
+            self.lag.on_idle(id, false);
+        } else {
+            self.lag.on_move(id, place);
+        }
+    }
+
+    /// A tenant whose credit holds it back competes without backlog.
+    #[inline]
+    fn on_idle(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
+        if !self.held.is_empty() {
+            self.release(id);
+        }
+        self.lag.on_idle(id, held.is_held_to(part));
+    }
+
+    #[inline]
+    fn on_end_without_backlog(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
+        self.lag.on_idle(id, held.is_held_to(part));
+    }
+
+    fn on_overdue(&mut self, id: TenantId, held: &mut TenantTime, waits: bool) {
+        held.excuse(&mut self.time);
+        if waits {
+            self.lag.excuse(id);
+        }
+    }
+
+    fn forget(&mut self, id: TenantId) {
+        self.lag.forget(id);
+        self.books.forget(id);
+    }
+
+    fn service_lag(&self, id: TenantId) -> Bytes {
+        self.lag.behind(id)
+    }
+}
+
+impl Policy for LevelLearned {
+    fn on_arrival(&mut self, _now: Instant, io: Io) -> Ticket {
+        let ticket = self.drr.on_arrival(io);
+        self.drr.rules_mut().books.on_arrival(&io);
+        ticket
+    }
+
+    fn next(&mut self, now: Instant) -> Next {
+        if self.drr.rules().probe.is_some_and(|probe| self.seen || probe.ends() <= now) {
+            self.end_probe(now);
+        }
+        loop {
+            let write_cost = self.write_cost;
+            let price = |rules: &LearnedRules, id: TenantId, kind: IoKind, length: Bytes| Price {
+                cost: rules.prices.of(rules.books.kind(id), kind, length),
+                reserved: if kind.pays_as_write() { write_cost.of(length) } else { length },
+            };
+            let head = self.drr.head(now, &price);
+            if let Some(head) = head.filter(|_| !self.drr.rules().time.is_full()) {
+                return Next::Submit(self.drr.submit(now, head));
+            }
+            let timer = self.drr.next_timer(now);
+            let Some(probe) = self.drr.rules().probe else { return timer.map_or(Next::Idle, Next::WakeAt) };
+            if self.drr.backlog().in_flight > 0 {
+                return Next::WakeAt(timer.map_or(probe.ends(), |at| at.min(probe.ends())));
+            }
+            // Nobody has anything to do but those that wait for the probe.
+            self.end_probe(now);
+        }
+    }
+
+    fn on_completion(&mut self, now: Instant, done: Done) -> Credit {
+        if let Outcome::Success { latency } = done.outcome {
+            self.learn(now, &done.io, latency);
+        }
+        self.drr.on_completion(&done.io)
+    }
+
+    fn withdraw_one(&mut self, _now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        self.drr.withdraw_one(tenant, ticket)
+    }
+
+    fn withdraw(&mut self, _now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+        self.drr.withdraw(tenant, gone);
+    }
+
+    fn forget(&mut self, _now: Instant, tenant: TenantId) {
+        self.drr.forget(tenant);
+    }
+
+    fn set_share(&mut self, _now: Instant, tenant: TenantId, share: Share) {
+        self.drr.set_share(tenant, share);
+    }
+
+    fn on_overdue(&mut self, _now: Instant, tenant: TenantId) {
+        self.drr.on_overdue(tenant);
+    }
+
+    fn credit(&self, tenant: TenantId) -> Credit {
+        self.drr.credit(tenant)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.drr.backlog()
+    }
+
+    fn ssd_view(&self, _now: Instant) -> Option<SsdView> {
+        let time = self.drr.rules().time.view();
+        let [reads, writes] = self.latency.map(|average| MonitorView {
+            ewma: average.map(Nanos),
+            threshold: Nanos(time.limit.0),
+            state: None,
+        });
+        Some(SsdView {
+            reads,
+            writes,
+            write_cost: self.write_cost,
+            active_tenants: self.drr.active_tenants(),
+            pacing: None,
+            fragmentation: None,
+            time_in_flight: Some(time),
+        })
+    }
+
+    fn tenant_view(&self, tenant: TenantId) -> Option<TenantView> {
+        self.drr.view(tenant)
+    }
+}

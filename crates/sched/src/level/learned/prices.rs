@@ -1,0 +1,232 @@
+//! Prices: the device time that an IO takes, learnt.
+//!
+//! Equal service means: of `n` saturated tenants each has the n-th part of what the SSD would give it alone. So an IO must be charged
+//! the inverse of what the SSD completes per second when it does nothing but IOs of that kind. That quantity is not to be had from a
+//! mix: reads and writes slow each other down by more, or less, than their sum, and a scheduler that is fair always sees the same
+//! mix. So it is measured as it is defined: now and then one kind of work has the SSD for some milliseconds (`probe`).
+//!
+//! ```text
+//!   price of an IO = a guess from its way and size  ×  scale of the kind of work that its tenant does
+//!                      2 µs + 0.3 ns per byte read      measured: time that the SSD took / what was guessed
+//!                      4 µs + 1 ns per byte written
+//! ```
+//!
+//! The kind belongs to the tenant, not to the IO: a tenant that reads and writes at once gets less from an SSD than both parts say, and it
+//! is what *it* gets alone that its share is a part of. Kinds are coarse (reads' part in four steps, the mean size in powers of two),
+//! so what was learnt from one tenant holds for the next.
+//!
+//! A price counts nanoseconds of device time as bytes: those of an SSD of 1 GB/s.
+//!
+//! Holds: a scale is what was measured, or between the scales of what was, and within its bounds (`scales_stay_between_what_was_measured`).
+
+use crate::IoKind;
+use units::Bytes;
+
+/// A kind of work: how much of it is read, and how large its IOs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kind(u8);
+
+/// Steps of the size: up to 4 KiB, 8, … 512 KiB and more.
+const SIZES: usize = 8;
+/// Steps of the reads' part: all, most, less than half, none.
+const WAYS: usize = 4;
+const SIZE_MIN: u64 = 4096;
+
+impl Kind {
+    pub(super) const COUNT: usize = SIZES * WAYS;
+
+    /// The kind of `ios` IOs of `bytes` in all, of which `reads` are reads.
+    pub(super) fn of(ios: u32, reads: u32, bytes: u64) -> Kind {
+        let way = match (reads * 16, ios * 15, ios * 8, ios) {
+            (reads, all, _, _) if reads >= all => 0,
+            (reads, _, half, _) if reads >= half => 1,
+            (reads, _, _, none) if reads > none => 2,
+            _ => 3,
+        };
+        // Rounded: a mean between two steps belongs to the nearer one.
+        let mean = bytes / u64::from(ios.max(1)) * 4 / 3;
+        let size = (mean / SIZE_MIN).max(1).ilog2().min(SIZES as u32 - 1);
+        Kind((way * SIZES as u32 + size) as u8)
+    }
+
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    pub(super) fn all() -> impl Iterator<Item = Kind> {
+        (0..Kind::COUNT as u8).map(Kind)
+    }
+
+    /// Whether any of it is written.
+    pub(super) fn writes(self) -> bool {
+        self.way() > 0
+    }
+
+    fn way(self) -> usize {
+        self.index() / SIZES
+    }
+
+    fn size(self) -> usize {
+        self.index() % SIZES
+    }
+}
+
+/// What an IO takes of an SSD that nobody knows, ns.
+#[inline]
+pub(super) fn guess(kind: IoKind, length: Bytes) -> u64 {
+    // A length beyond any command is charged as the longest.
+    let length = length.0.min(1 << 32);
+    if kind.pays_as_write() { 4_000 + length } else { 2_000 + length * 3 / 10 }
+}
+
+/// Fixed point of scales: 16 fractional bits.
+const ONE: u64 = 1 << 16;
+/// No SSD, disk or memory is further from the guess.
+const SCALE_MIN: u64 = ONE / 256;
+const SCALE_MAX: u64 = ONE * 4096;
+/// A measurement weighs one in so many at least.
+const MEMORY: u32 = 4;
+/// A measurement this far from what was believed (one in three) is a new truth, not noise.
+const DIFFERS: u64 = 3;
+/// A price that changed by less is the same price.
+const CHANGED: u64 = 32;
+
+/// What is known of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    scale: u64,
+    /// How often it was measured since it was last found different; at most [`MEMORY`].
+    measured: u32,
+}
+
+/// The scales of all kinds.
+#[derive(Clone, Debug)]
+pub(super) struct Prices {
+    known: [Known; Kind::COUNT],
+    /// Of every kind, known or not.
+    scales: [u64; Kind::COUNT],
+}
+
+impl Prices {
+    /// Nothing is known: every guess is taken as it is.
+    pub(super) fn new() -> Prices {
+        Prices { known: [Known::default(); Kind::COUNT], scales: [ONE; Kind::COUNT] }
+    }
+
+    /// The price of an IO of a tenant that does this kind of work.
+    #[inline]
+    pub(super) fn of(&self, work: Kind, kind: IoKind, length: Bytes) -> Bytes {
+        // Below 2³³ × 2²⁸.
+        Bytes(((guess(kind, length) * self.scales[work.index()]) >> 16).max(1))
+    }
+
+    /// How often the kind was measured, up to [`MEMORY`].
+    pub(super) fn measured(&self, work: Kind) -> u32 {
+        self.known[work.index()].measured
+    }
+
+    /// The SSD took `nanos` for IOs of this kind that were guessed to take `guessed`. Answers whether its price has changed by more
+    /// than one in [`CHANGED`].
+    pub(super) fn measure(&mut self, work: Kind, nanos: u64, guessed: u64) -> bool {
+        if guessed == 0 {
+            return false;
+        }
+        let before = self.scales[work.index()];
+        let scale = u128::from(nanos) * u128::from(ONE) / u128::from(guessed);
+        let scale = u64::try_from(scale).unwrap_or(u64::MAX).clamp(SCALE_MIN, SCALE_MAX);
+        let known = &mut self.known[work.index()];
+        let differs = scale.abs_diff(known.scale) * DIFFERS > known.scale;
+        if known.measured == 0 || differs {
+            *known = Known { scale, measured: 1 };
+        } else {
+            known.measured = (known.measured + 1).min(MEMORY);
+            let weight = u64::from(known.measured);
+            known.scale = (known.scale * (weight - 1) + scale) / weight;
+        }
+        self.fill_in();
+        self.scales[work.index()].abs_diff(before) * CHANGED > before
+    }
+
+    /// A written byte's price over that of a byte read, in 64ths, as large IOs have it.
+    pub(super) fn write_cost(&self) -> u32 {
+        let length = Bytes::kib(64);
+        let of = |kind: IoKind| {
+            let reads = if kind == IoKind::Read { 1 } else { 0 };
+            self.of(Kind::of(1, reads, length.0), kind, length).0
+        };
+        let ratio = of(IoKind::Write) * 64 / of(IoKind::Read).max(1);
+        ratio.clamp(64, 64 << 10) as u32
+    }
+
+    /// A kind that was never measured is priced as the known ones nearest to it in size, of its own way if there are any.
+    fn fill_in(&mut self) {
+        for kind in Kind::all() {
+            let own = self.known[kind.index()];
+            let nearest = || {
+                let known = Kind::all().filter(|other| self.known[other.index()].measured > 0);
+                let far = |other: &Kind| {
+                    (other.way().abs_diff(kind.way()) * SIZES, other.size().abs_diff(kind.size()))
+                };
+                known.min_by_key(far).map_or(ONE, |other| self.known[other.index()].scale)
+            };
+            self.scales[kind.index()] = if own.measured > 0 { own.scale } else { nearest() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const READS: Kind = Kind(0);
+
+    #[test]
+    fn kinds_go_by_the_part_that_is_read_and_the_mean_size() {
+        let kind = |ios, reads, kib: u64| Kind::of(ios, reads, u64::from(ios) * kib << 10);
+        assert_eq!(kind(64, 64, 4), READS);
+        assert_eq!(kind(64, 61, 4), READS, "a few writes do not count");
+        assert_ne!(kind(64, 45, 4), READS);
+        assert_ne!(kind(64, 45, 4), kind(64, 19, 4));
+        assert_eq!((kind(64, 0, 128).way(), kind(64, 0, 128).size()), (3, 5));
+        assert_eq!(kind(1, 1, 1 << 20).size(), SIZES - 1);
+        assert_eq!(kind(64, 64, 100), kind(64, 64, 128), "the nearer step");
+    }
+
+    #[test]
+    fn a_price_is_what_was_measured() {
+        let mut prices = Prices::new();
+        let guessed = guess(IoKind::Read, Bytes::kib(4));
+        prices.measure(READS, 1_000_000, guessed * 400);
+        let price = prices.of(READS, IoKind::Read, Bytes::kib(4)).0;
+        assert!((2499..=2500).contains(&price), "400 IOs in a millisecond: {price} ns");
+    }
+
+    #[test]
+    fn what_differs_much_is_a_new_truth_and_what_differs_little_is_averaged() {
+        let mut prices = Prices::new();
+        prices.measure(READS, 100, 100);
+        prices.measure(READS, 110, 100);
+        assert_eq!(prices.scales[0], (ONE + ONE * 11 / 10) / 2);
+        prices.measure(READS, 200, 100);
+        assert_eq!((prices.scales[0], prices.measured(READS)), (2 * ONE, 1));
+    }
+
+    proptest! {
+        #![proptest_config(crate::random_cases(200))]
+
+        #[test]
+        fn scales_stay_between_what_was_measured(
+            samples in prop::collection::vec((0..Kind::COUNT as u8, 1..1u64 << 40, 0..1u64 << 40), 1..40),
+        ) {
+            let mut prices = Prices::new();
+            for (kind, nanos, guessed) in samples {
+                prices.measure(Kind(kind), nanos, guessed);
+            }
+            let known = prices.known.iter().filter(|known| known.measured > 0).map(|known| known.scale);
+            let (least, most) = (known.clone().min().unwrap_or(ONE), known.max().unwrap_or(ONE));
+            prop_assert!((SCALE_MIN..=SCALE_MAX).contains(&least) && most <= SCALE_MAX);
+            prop_assert!(prices.scales.iter().all(|scale| (least..=most).contains(scale)));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Level that learns, before an SSD that takes a fixed time for each kind of IO.
+
+extern crate std;
+use super::*;
+use crate::{IoId, Priority};
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+/// An SSD that does one IO after the other, as long as the queue allows: the time per IO depends on its way only.
+struct Ssd {
+    policy: LevelLearned,
+    now: Instant,
+    queue: VecDeque<(Io, Instant)>,
+    busy_until: Instant,
+    read: Nanos,
+    write: Nanos,
+    ended: [u64; 2],
+    longest_wait: Nanos,
+    last_end: [Instant; 2],
+    most_in_flight: usize,
+    next_id: u64,
+}
+
+impl Ssd {
+    fn new(read: Nanos, write: Nanos) -> Ssd {
+        Ssd {
+            policy: LevelLearned::new(),
+            now: Instant::ZERO,
+            queue: VecDeque::new(),
+            busy_until: Instant::ZERO,
+            read,
+            write,
+            ended: [0; 2],
+            longest_wait: Nanos::ZERO,
+            last_end: [Instant::ZERO; 2],
+            most_in_flight: 0,
+            next_id: 0,
+        }
+    }
+
+    /// Tenant 0 reads, tenant 1 writes.
+    fn ask(&mut self, tenant: u32) {
+        let kind = if tenant == 0 { IoKind::Read } else { IoKind::Write };
+        self.next_id += 1;
+        let io = Io {
+            id: IoId(self.next_id),
+            tenant: TenantId(tenant),
+            priority: Priority::default(),
+            kind,
+            length: Bytes::kib(4),
+            mark: Mark::default(),
+        };
+        self.policy.on_arrival(self.now, io);
+    }
+
+    fn decide(&mut self) -> Next {
+        loop {
+            match self.policy.next(self.now) {
+                Next::Submit(io) => {
+                    let takes = if io.kind == IoKind::Read { self.read } else { self.write };
+                    self.busy_until = self.busy_until.max(self.now) + takes;
+                    self.queue.push_back((io, self.busy_until));
+                    self.most_in_flight = self.most_in_flight.max(self.queue.len());
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Closed loops of these depths.
+    fn run(&mut self, depths: [u32; 2], span: Nanos) {
+        let end = self.now + span;
+        for (tenant, depth) in depths.into_iter().enumerate() {
+            (0..depth).for_each(|_| self.ask(tenant as u32));
+        }
+        while self.now < end {
+            let wake = self.decide();
+            let done = self.queue.front().map(|(_, at)| *at);
+            let wake_at = if let Next::WakeAt(at) = wake { Some(at) } else { None };
+            let at = done.into_iter().chain(wake_at).min().expect("a closed loop never ends");
+            self.now = at.max(self.now);
+            if done.is_some_and(|done| done <= self.now) {
+                let (io, _) = self.queue.pop_front().expect("it is in front");
+                let tenant = io.tenant.index();
+                let latency = Nanos::micros(100);
+                self.policy.on_completion(self.now, Done { io, outcome: Outcome::Success { latency } });
+                self.ended[tenant] += 1;
+                self.longest_wait = self.longest_wait.max(self.now.since(self.last_end[tenant]));
+                self.last_end[tenant] = self.now;
+                self.ask(io.tenant.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_and_a_writer_have_half_of_the_time_each_whatever_their_ios_take() {
+    for (read, write) in [(2_000, 30_000), (20_000, 15_000)] {
+        let mut ssd = Ssd::new(Nanos(read), Nanos(write));
+        ssd.run([64, 64], Nanos::secs(2));
+        ssd.ended = [0; 2];
+        ssd.run([0, 0], Nanos::secs(3));
+        let [reads, writes] = [ssd.ended[0] * read, ssd.ended[1] * write];
+        let gap = reads.abs_diff(writes) as f64 / reads.min(writes) as f64;
+        // One probe of 120 ms may fall into the 3 s.
+        assert!(gap < 0.1, "{reads} ns of reads, {writes} ns of writes: {gap:.3}");
+    }
+}
+
+/// A probe of the other's work is all that keeps a tenant waiting, but for what is in flight.
+#[test]
+fn no_probe_keeps_anybody_waiting_longer_than_its_length() {
+    let mut ssd = Ssd::new(Nanos::micros(3), Nanos::micros(20));
+    ssd.run([64, 64], Nanos::secs(4));
+    let in_flight = Nanos::millis(10);
+    assert!(ssd.longest_wait <= probe::LONGEST + in_flight, "{:?}", ssd.longest_wait);
+}
+
+#[test]
+fn one_tenant_is_never_held_back() {
+    let mut ssd = Ssd::new(Nanos::micros(10), Nanos::micros(10));
+    ssd.run([3000, 0], Nanos::secs(1));
+    ssd.most_in_flight = 0;
+    ssd.run([0, 0], Nanos::secs(1));
+    ssd.decide();
+    assert_eq!(ssd.most_in_flight, 3000);
+    assert_eq!(ssd.policy.backlog().queued, 0);
+}
+
+#[test]
+fn a_probe_of_an_idle_kind_ends_at_once() {
+    let mut ssd = Ssd::new(Nanos::micros(3), Nanos::micros(20));
+    ssd.run([64, 64], Nanos::secs(1));
+    let now = ssd.now;
+    let policy = &mut ssd.policy;
+    // All that is in flight ends, and all that is queued is taken back; then only the reader has work.
+    for (io, _) in ssd.queue.drain(..) {
+        policy.on_completion(now, Done { io, outcome: Outcome::Failed });
+    }
+    for id in [0, 1] {
+        policy.withdraw(now, TenantId(id), &mut |_| true);
+    }
+    ssd.ask(0);
+    let rules = ssd.policy.drr.rules_mut();
+    assert!(rules.books.is_busy(TenantId(0)), "else it would not have to wait for a probe");
+    rules.probe = Some(Probe::new(now, rules.books.kind(TenantId(1))));
+    assert!(matches!(ssd.policy.next(now), Next::Submit(_)), "nobody else has anything to do");
+    assert!(ssd.policy.drr.rules().probe.is_none());
+}
+
+#[test]
+fn all_books_are_empty_when_all_has_ended() {
+    let mut ssd = Ssd::new(Nanos::micros(3), Nanos::micros(20));
+    ssd.run([64, 64], Nanos::millis(300));
+    let now = ssd.now;
+    for id in [0, 1] {
+        ssd.policy.withdraw(now, TenantId(id), &mut |_| true);
+    }
+    let in_flight: Vec<_> = ssd.queue.drain(..).collect();
+    for (io, _) in in_flight {
+        ssd.policy.on_completion(now, Done { io, outcome: Outcome::Failed });
+    }
+    assert_eq!(ssd.policy.backlog(), Backlog::default());
+    for id in [0, 1] {
+        ssd.policy.forget(now, TenantId(id));
+    }
+    assert!(ssd.policy.drr.rules().held.is_empty());
+}
