@@ -9,7 +9,8 @@
 //! A failed durable write concerns its own host only. But through the page cache, its error may be the only report about earlier
 //! writes. There it counts as a failed flush.
 //!
-//! Holds: after a failed flush no flush succeeds, of any host (`after_a_failed_flush_all_flushes_fail` in `tests/bad_devices`).
+//! Holds: after a failed flush no flush succeeds, of any host
+//!        (`after_a_failed_flush_all_flushes_fail_until_the_device_is_opened_again` in `tests/bad_devices`).
 
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use reactor::{IoBuffer, Reactor};
