@@ -61,11 +61,11 @@ impl Pipeline {
     }
 
     fn log_unanswered(&self) {
-        let host_io = |slot| match slot {
-            &IoSlot { owner: Origin::Local(ref io), .. } => Some(io),
+        let of_sessions = self.switch.ios.iter().filter_map(|(_, slot)| match &slot.owner {
+            Origin::Local(io) => Some(io),
             _ => None,
-        };
-        let ios: Vec<_> = self.switch.ios.iter().filter_map(|(_, slot)| host_io(slot)).collect();
+        });
+        let ios: Vec<_> = of_sessions.collect();
         warn!(device = %self.name, ios = ios.len(), "the target ends with commands unanswered");
         for io in ios.into_iter().take(NAMED_MAX) {
             let host = self.sessions.get(io.session).map(|session| session.admission.host());
