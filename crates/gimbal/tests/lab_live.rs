@@ -79,7 +79,7 @@ fn both_sides_of_a_small_experiment_are_printed_run_by_run() {
     let lines = lines(&output);
     let names = |line: &Value| format!("{} {}", line["side"], line["scheduler"]).replace('"', "");
     let told: Vec<String> = lines.iter().map(names).collect();
-    assert_eq!(told, ["simulator none", "product none", "simulator gimbal", "product gimbal"]);
+    assert_eq!(told, ["simulator none", "product none", "simulator gimbal-fair", "product gimbal-fair"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("gimbal-fixed is left out"), "{said}");
     assert!(said.contains("simulator") && said.contains("product") && said.contains("difference"), "{said}");
