@@ -63,7 +63,7 @@ impl<T> Slab<T> {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
         // The slot is free: said so that the compiler has no old value to drop.
-        slot.value.get_or_insert_with(|| value);
+        slot.value.get_or_insert(value);
         Key::new(index, slot.generation)
     }
 
