@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn kinds_go_by_the_part_that_is_read_and_the_mean_size() {
-        let kind = |ios, reads, kib: u64| Kind::of(ios, reads, u64::from(ios) * kib << 10);
+        let kind = |ios, reads, kib: u64| Kind::of(ios, reads, (u64::from(ios) * kib) << 10);
         assert_eq!(kind(64, 64, 4), READS);
         assert_eq!(kind(64, 61, 4), READS, "a few writes do not count");
         assert_ne!(kind(64, 45, 4), READS);
