@@ -27,7 +27,6 @@ use crate::scheduler::{NotCalibrated, Scheduler};
 use sched::Calibration;
 use sim::Results;
 use ssd::Image;
-use std::fmt;
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,30 +45,15 @@ const BACK: Nanos = Nanos::millis(600);
 const BASELINE_LEARN: Nanos = Nanos::millis(1500);
 
 /// A case could not be judged.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum JudgeError {
     /// The scheduler needs a calibration: nobody has one for a random SSD.
+    #[error("{} needs a calibration, and there is none for an SSD that is drawn at random", .0.scheduler.name())]
     NotCalibrated(NotCalibrated),
     /// A rule of the simulator was broken.
+    #[error(transparent)]
     Broken(Broken),
 }
-
-impl fmt::Display for JudgeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JudgeError::NotCalibrated(NotCalibrated { scheduler, .. }) => {
-                write!(
-                    f,
-                    "{} needs a calibration, and there is none of an SSD that is drawn at random",
-                    scheduler.name()
-                )
-            }
-            JudgeError::Broken(broken) => broken.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for JudgeError {}
 
 /// Judges a scheduler by these cases, on all cores. Tells `watch` of every case that ends.
 ///

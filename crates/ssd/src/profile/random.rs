@@ -90,7 +90,9 @@ const MIB: u64 = 1 << 20;
 const PAGE: u64 = 16 << 10;
 /// The block of a real drive in program units, of which a real erase takes as long as it is drawn.
 const REAL_UNITS_PER_BLOCK: u64 = 250;
-const UNITS_PER_BLOCK: u32 = 8;
+const UNITS_PER_BLOCK: u64 = 8;
+/// The spare area holds so many blocks of every die at least: one is kept free, one is collected, and the rest is rounding.
+const SPARE_BLOCKS: u64 = 3;
 /// For so long a clean drive can be written at full speed before it must collect.
 const WRITTEN_CLEAN_SECS: u64 = 12;
 
@@ -155,9 +157,16 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
     let flash_write = u64::from(dies) * unit * 1_000_000_000 / program.0;
     let buffered_write = flash_write.min(link_write.0);
     let capacity = if dies >= 64 { 4096 } else { 2048 } * MIB;
+    let spare_permille = match class {
+        Class::Fast => dice.within(300, 600),
+        Class::Consumer => dice.within(70, 120),
+        _ => dice.within(70, 300),
+    } as u32;
+    let spare = capacity * u64::from(spare_permille) / 1000;
+    let units_per_block = (spare / (SPARE_BLOCKS * u64::from(dies) * unit)).clamp(1, UNITS_PER_BLOCK);
     let slc_blocks = if class == Class::Consumer {
         // 64 to 512 MiB, so that some seconds of writes fill it.
-        let block = unit * u64::from(UNITS_PER_BLOCK);
+        let block = unit * units_per_block;
         (dice.within(64, 512) * MIB / block / u64::from(dies)).max(1) as u32
     } else {
         0
@@ -166,11 +175,6 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
     let stripe = u64::from(stripe_dies) * unit;
     let read_latency = if is_fast { dice.within(3_000, 6_000) } else { dice.within(6_000, 15_000) };
     let write_latency = if is_fast { dice.within(6_000, 10_000) } else { dice.within(8_000, 50_000) };
-    let spare_permille = match class {
-        Class::Fast => dice.within(300, 600),
-        Class::Consumer => dice.within(70, 120),
-        _ => dice.within(70, 300),
-    } as u32;
     let mut profile = Profile {
         name: format!("random-{seed}"),
         description: format!("a drive of the class {}, drawn by seed {seed}", class.name()),
@@ -182,7 +186,7 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
             dies_per_channel,
             stripe_dies,
             planes: planes as u32,
-            units_per_block: UNITS_PER_BLOCK,
+            units_per_block: units_per_block as u32,
         },
         flash: FlashProfile {
             sense: steps,
@@ -190,7 +194,7 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
             erase: Nanos::micros(if is_fast {
                 1
             } else {
-                dice.within(3_000, 8_000) * u64::from(UNITS_PER_BLOCK) / REAL_UNITS_PER_BLOCK
+                dice.within(3_000, 8_000) * units_per_block / REAL_UNITS_PER_BLOCK
             }),
             suspend,
             suspend_slice: dice.micros(100, 400),
