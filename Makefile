@@ -10,8 +10,8 @@ demo: ## several tenants on one SSD, with and without Gimbal (options: ARGS="...
 	cargo run --release -p gimbal -- demo $(ARGS)
 
 bench: ## measure what the switch costs on this machine, as ratios, against goals (options: ARGS="...")
-	cargo build --release -p gimbal -p bench -p reactor --bin gimbal --bin bench --example floor
-	$${CARGO_TARGET_DIR:-target}/release/bench $(ARGS)
+	cargo build --release -p gimbal -p perf -p reactor --bin gimbal --bin perf --example floor
+	$${CARGO_TARGET_DIR:-target}/release/perf $(ARGS)
 
 calibrations: ## measure anew what ReFlex, FlashFQ, PARDA and Level must know of the simulated SSDs
 	cargo build --release -p gimbal

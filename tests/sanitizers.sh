@@ -50,7 +50,7 @@ counted() {
 
 interleavings() {
 	local package
-	for package in reactor target; do
+	for package in reactor server; do
 		counted interleavings "$package" env LOOM_MAX_PREEMPTIONS="$preemptions" \
 			cargo test --locked -p "$package" --lib interleavings
 	done
@@ -71,7 +71,7 @@ miri() {
 tsan() {
 	local package host
 	host=$(rustc +nightly -vV | sed -n 's/^host: //p')
-	for package in reactor host target; do
+	for package in reactor host server; do
 		# The standard library is built anew, as TSan has to see its locks and channels.
 		counted tsan "$package" env RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR="$target/tsan" \
 			TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" \

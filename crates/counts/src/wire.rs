@@ -8,10 +8,10 @@
 use host::{
     Backend, ControllerId, ControllerOptions, Engine, Event, HostId, IoBuffer, Nqn, Operation, Request,
 };
+use server::config::{BackendChoice, Config, DEFAULT_NQN, DeviceKind, PolicyKind};
+use server::{Server, Shutdown};
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use target::config::{BackendChoice, Config, DEFAULT_NQN, DeviceKind, PolicyKind};
-use target::{Server, Shutdown};
 use units::{Bytes, Lba, Nanos};
 
 const BLOCK: usize = 4096;
@@ -42,7 +42,7 @@ struct Host {
 }
 
 impl Host {
-    fn connect(server: &target::ServerHandle) -> Host {
+    fn connect(server: &server::ServerHandle) -> Host {
         let mut engine = Engine::new(Backend::Epoll, Bytes::mib(1)).expect("epoll is always there");
         let subsystem = Nqn::new(DEFAULT_NQN).expect("the name is in order");
         let name = Nqn::new(HOST).expect("the name is in order");

@@ -11,10 +11,10 @@
 //! Elsewhere: `crates/gimbal/tests/config_check.rs` tests that `gimbal config check` says the same.
 
 use crate::input::Input;
+use server::Server;
+use server::config::{Config, ConfigError, DeviceKind, Problem};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use target::Server;
-use target::config::{Config, ConfigError, DeviceKind, Problem};
 use toml::de::DeTable;
 use units::Bytes;
 

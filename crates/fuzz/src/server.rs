@@ -20,12 +20,12 @@ use nvme::pdu::{
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Direction, Nqn, Sgl, Sqe, Status};
+use server::config::{Config, PolicyKind};
+use server::{Server, ServerHandle};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
-use target::config::{Config, PolicyKind};
-use target::{Server, ServerHandle};
 use zerocopy::IntoBytes;
 
 const CONFIG: &str = r#"
@@ -103,7 +103,7 @@ pub(crate) fn run(bytes: &[u8]) {
     check_good_host(address);
     drop(peers);
     check_left_over(&server);
-    assert_eq!(server.shutdown(PATIENCE), target::Shutdown::Complete);
+    assert_eq!(server.shutdown(PATIENCE), server::Shutdown::Complete);
 }
 
 fn step(server: &ServerHandle, peers: &mut Vec<Peer>, input: &mut Input<'_>) {
@@ -205,7 +205,7 @@ fn check_left_over(server: &ServerHandle) {
     loop {
         let stats = server.stats();
         assert_eq!(stats.ssds.len(), 2, "a thread of the target has ended");
-        let busy = |ssd: &target::SsdStats| {
+        let busy = |ssd: &server::SsdStats| {
             ssd.connections + ssd.queued + ssd.in_flight + ssd.memory.get() as usize > 0
         };
         if !stats.ssds.iter().any(busy) {

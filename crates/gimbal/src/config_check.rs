@@ -2,9 +2,9 @@
 
 use crate::output;
 use clap::Subcommand;
+use server::config::Config;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use target::config::Config;
 
 /// Arguments of `gimbal config`.
 #[derive(clap::Args)]

@@ -18,6 +18,7 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::json;
+use server::config::LogFormat;
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
@@ -25,7 +26,6 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use target::config::LogFormat;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer as FormatWriter;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};

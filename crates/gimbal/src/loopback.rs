@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use loadgen::{Job, Observer, Options, Results, Target};
+use server::config::Config;
+use server::{Server, ServerHandle, Shutdown};
 use std::time::Duration;
-use target::config::Config;
-use target::{Server, ServerHandle, Shutdown};
 
 /// How long the switch may take to finish its outstanding commands.
 const DRAIN_LIMIT: Duration = Duration::from_secs(20);

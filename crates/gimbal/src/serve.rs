@@ -14,6 +14,11 @@ use crate::state_dir;
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use server::config::{
+    BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
+    LogConfig, LogFormat, PolicyKind, Speed,
+};
+use server::{EscapedLines, ReloadError, Server, ServerHandle, Shutdown};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -29,11 +34,6 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use target::config::{
-    BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
-    LogConfig, LogFormat, PolicyKind, Speed,
-};
-use target::{EscapedLines, ReloadError, Server, ServerHandle, Shutdown};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{JsonFields, format};
@@ -104,7 +104,7 @@ pub(crate) struct Args {
     /// ~/.local/state/gimbal for other users]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Log filter, such as `info` or `warn,target=debug`
+    /// Log filter, such as `info` or `warn,server=debug`
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
     /// Log format

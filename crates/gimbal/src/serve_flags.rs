@@ -4,9 +4,9 @@
 //! also give flags that override some fields.
 
 use crate::serve::Args;
+use server::StartError;
+use server::config::{ConfigError, Lines, Problem};
 use std::path::Path;
-use target::StartError;
-use target::config::{ConfigError, Lines, Problem};
 
 /// The flag that sets a field when there is no file, and other advice if the advice for a file does not fit.
 const FLAGS: &[(&str, &str, Option<&str>)] = &[

@@ -13,11 +13,11 @@
 //! Holds: `tests/reservations.rs`.
 
 use anyhow::Context;
+use server::prepare_state_directory;
 use std::env;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use target::prepare_state_directory;
 
 /// The user that owns `/var/lib`.
 const ROOT: u32 = 0;

@@ -1,8 +1,8 @@
 //! `gimbal config check` prints the same problems as the library, for every file that fuzzing has kept.
 
+use server::config::Config;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use target::config::Config;
 
 fn kept() -> Vec<PathBuf> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");

@@ -1,5 +1,5 @@
 //! Injected faults from the operator's point of view: warnings about the configuration, log lines, and the exit status. What hosts
-//! see is tested in `crates/target/tests/bad_devices`.
+//! see is tested in `crates/server/tests/bad_devices`.
 
 mod process;
 

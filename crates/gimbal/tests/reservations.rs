@@ -2,7 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../../target/tests/common/mod.rs"]
+#[path = "../../server/tests/common/mod.rs"]
 mod common;
 mod process;
 

@@ -7,9 +7,9 @@ use crate::{
     Rw,
 };
 use host::{Backend, Backoff};
+use server::config::{Config, DeviceKind};
+use server::{Server, ServerHandle};
 use std::ops::ControlFlow;
-use target::config::{Config, DeviceKind};
-use target::{Server, ServerHandle};
 use units::{Bytes, Nanos};
 
 /// Ignores everything.

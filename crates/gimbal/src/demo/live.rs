@@ -4,7 +4,7 @@ use super::scenario::{Scheduler, TENANTS, switch_config};
 use crate::loopback::Loopback;
 use anyhow::{Context, Result, anyhow};
 use loadgen::{Observer, Options, Results};
-use target::config::Config;
+use server::config::Config;
 use units::Nanos;
 
 /// Before measuring: queues fill, rates and costs settle.

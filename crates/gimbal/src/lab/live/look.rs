@@ -5,8 +5,8 @@
 use super::plan::host_of;
 use loadgen::{Direction, Interval};
 use sched::SsdView;
+use server::{Counters, Histogram, ServerHandle, SsdStats, TenantStats, Transferred};
 use std::collections::HashMap;
-use target::{Counters, Histogram, ServerHandle, SsdStats, TenantStats, Transferred};
 use units::Nanos;
 
 /// The difference of two snapshots.

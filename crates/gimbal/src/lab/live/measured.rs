@@ -11,8 +11,8 @@ use super::slow::Slow;
 use ::lab::measure::{DirectionFigures, GroupMeasured, Measured, Quantiles};
 use hdrhistogram::Histogram;
 use loadgen::{Direction, Interval, JobResult, Results};
+use server::Counters;
 use sim::{Point, Tally, World};
-use target::Counters;
 use units::Nanos;
 
 /// The tenants of each group, from `counts`.
@@ -73,7 +73,7 @@ fn direction(
 
 /// `None` if the last snapshot came before the first IO.
 fn on_the_device(books: &[Counters], way: Direction) -> Quantiles {
-    let mut all = target::Histogram::default();
+    let mut all = server::Histogram::default();
     books.iter().for_each(|counters| all.add(&transferred(counters, way).device_latency));
     let nanos = |nanos: Option<Nanos>| nanos.map_or(f64::NAN, |nanos| nanos.0 as f64);
     Quantiles::new(nanos(all.mean()), |quantile| nanos(all.quantile((quantile * 1000.0) as u32)))

@@ -20,12 +20,12 @@ use loadgen::{Arrival, Extent, Job, Options, Pacing, Rate, Rates, Rw};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{Calibration, Slo};
+use server::config::{
+    Backing, Condition, Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, TenantConfig,
+};
 use sim::{Pattern, PolicyChoice, TenantSpec, World};
 use ssd::SLOT_BYTES;
 use std::net::{Ipv4Addr, SocketAddr};
-use target::config::{
-    Backing, Condition, Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, TenantConfig,
-};
 use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// If an IO takes longer than this, in the SSD's time, something is broken.

@@ -3,8 +3,8 @@
 //! The emulated SSD, the scheduler's clock and the tenants' timetables all are slower by the same factor, so in the SSD's own time
 //! nothing has changed, and every microsecond that this machine is late counts less by this factor.
 
+use server::config::Speed;
 use std::fmt;
-use target::config::Speed;
 use units::{Instant, Nanos};
 
 /// The emulated SSD's speed is set in thousandths.

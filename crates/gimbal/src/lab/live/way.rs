@@ -8,9 +8,9 @@ use super::slow::Slow;
 use crate::loopback::Loopback;
 use anyhow::Result;
 use loadgen::{Direction, Job, Observer, Options, Rw};
+use server::config::{Config, DeviceKind, PolicyKind};
 use sim::Network;
 use std::net::{Ipv4Addr, SocketAddr};
-use target::config::{Config, DeviceKind, PolicyKind};
 use units::{ByteRate, Bytes, Nanos};
 
 /// Sizes of the reads.

@@ -1,0 +1,492 @@
+//! What must hold between the fields of a configuration, from a file or from a program.
+
+use super::problem::Problem;
+use super::*;
+use sched::Cost;
+use std::collections::HashSet;
+
+/// Length of a qualified name (Base specification, NVMe Qualified Names).
+const NQN_LENGTH_MAX: usize = 223;
+/// Bytes of a serial number in Identify Controller.
+const SERIAL_LENGTH_MAX: usize = 20;
+/// Bytes of a model number in Identify Controller.
+const MODEL_LENGTH_MAX: usize = 40;
+/// The well-known name of the discovery subsystem.
+const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+/// Devices and namespaces are laid out in these units, which every block size divides and direct IO accepts.
+const LAYOUT_UNIT: Bytes = Bytes::kib(4);
+/// The shortest time-out: some are looked after several times while they run, which would take all of a processor.
+const SPAN_MIN: Nanos = Nanos::millis(1);
+/// The largest MDTS offered.
+const TRANSFER_MAX: Bytes = Bytes::mib(16);
+/// Beyond this, busy polling only wastes processor time: a sleep costs microseconds.
+const SPIN_MAX: Nanos = Nanos::millis(10);
+/// More threads than the machines have processors that this is made for.
+const THREADS_MAX: u32 = 256;
+
+/// Every problem of `config`, with fields but without lines.
+pub(super) fn problems(config: &Config) -> Vec<Problem> {
+    let mut check = Check { config, problems: Vec::new() };
+    check.listen();
+    check.spin();
+    check.threads();
+    check.state_dir();
+    check.devices();
+    check.subsystems();
+    check.ranges();
+    check.tenants();
+    check.limits();
+    check.log();
+    check.problems.extend(bounds::problems(config));
+    check.problems.extend(identifiers::problems(config));
+    check.problems
+}
+
+struct Check<'c> {
+    config: &'c Config,
+    problems: Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn report(&mut self, field: String, what: impl Into<String>, advice: &str) {
+        self.problems.push(Problem::new(field, what, advice));
+    }
+
+    fn listen(&mut self) {
+        if self.config.listen.is_empty() {
+            self.report("listen".into(), "no address to listen on", "write listen = [\"0.0.0.0:4420\"]");
+        }
+        let addresses = &self.config.listen;
+        for (index, address) in addresses.iter().enumerate() {
+            if let Some(other) = addresses[..index].iter().find(|other| is_same_place(other, address)) {
+                let what = if other == address {
+                    format!("{address} is there twice")
+                } else {
+                    format!(
+                        "{address} and {other} cannot both be listened on, as one is all addresses of that port"
+                    )
+                };
+                self.report("listen".into(), what, "keep one of them");
+            }
+        }
+    }
+
+    fn spin(&mut self) {
+        if self.config.spin.is_some_and(|spin| spin > SPIN_MAX) {
+            self.report("spin".into(), "is longer than 10ms", "write \"50us\", or \"0us\" for never");
+        }
+    }
+
+    fn threads(&mut self) {
+        if self.config.threads.is_some_and(|threads| threads == 0 || threads > THREADS_MAX) {
+            let what = format!("is not from 1 to {THREADS_MAX}");
+            self.report("threads".into(), what, "write the number of processors that the target may use");
+        }
+    }
+
+    fn state_dir(&mut self) {
+        if self.config.state_dir.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+            self.report(
+                "state_dir".into(),
+                "the path is empty",
+                "write a directory such as \"/var/lib/gimbal\"",
+            );
+        }
+    }
+
+    fn devices(&mut self) {
+        if self.config.devices.is_empty() {
+            self.report("device".into(), "there is no device to share", "write a [[device]] table");
+        }
+        let mut names = HashSet::new();
+        let mut paths = HashSet::new();
+        for (index, device) in self.config.devices.iter().enumerate() {
+            let field = |name: &str| format!("device[{index}].{name}");
+            if device.name.is_empty() {
+                self.report(field("name"), "the name is empty", "give the device a name");
+            } else if !names.insert(&device.name) {
+                self.report(
+                    field("name"),
+                    format!("two devices are called {:?}", device.name),
+                    "rename one of them",
+                );
+            }
+            let (path, size, may_be_absent) = match &device.kind {
+                DeviceKind::File { path, size, .. } => (Some(path), *size, true),
+                DeviceKind::Block { path, .. } => (Some(path), None, true),
+                DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), size, .. }) => {
+                    (Some(path), Some(*size), false)
+                }
+                DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => {
+                    (None, Some(*size), false)
+                }
+            };
+            if path.is_some_and(|path| !path.as_os_str().is_empty() && !paths.insert(path)) {
+                self.report(
+                    field("path"),
+                    "two devices have this path",
+                    "share it once, with several namespaces",
+                );
+            }
+            match size {
+                Some(size) if size == Bytes::ZERO || !is_multiple(size, LAYOUT_UNIT) => {
+                    let what = format!("{size} is not a multiple of {LAYOUT_UNIT} above zero");
+                    self.report(field("size"), what, "round it");
+                }
+                None if !may_be_absent => self.report(field("size"), "is missing", "write size = \"16G\""),
+                _ => {}
+            }
+            self.access(index, &device.kind);
+            self.calibration(index, &device.scheduler);
+            self.unread_constants(index, &device.scheduler);
+            self.scheduler(index, &device.scheduler.overrides);
+            for (number, fault) in device.faults.iter().enumerate() {
+                let field = |name: &str| format!("device[{index}].fault[{number}].{name}");
+                self.problems.extend(fault.problems(field));
+            }
+        }
+    }
+
+    /// Polling and NVMe commands are io_uring's, and nothing is polled for in the page cache.
+    fn access(&mut self, index: usize, kind: &DeviceKind) {
+        let DeviceKind::Block { direct, access: BlockAccess { passthrough, polled }, .. } = *kind else {
+            return;
+        };
+        let field = |name: &str| format!("device[{index}].{name}");
+        if polled && !direct {
+            let what = "a device is polled for direct IO only";
+            self.report(field("polled"), what, "write direct = true, or polled = false");
+        }
+        if self.config.backend == BackendChoice::Epoll && (polled || passthrough) {
+            let (name, what) = match passthrough {
+                true => ("kind", "NVMe commands need io_uring"),
+                false => ("polled", "polling needs io_uring"),
+            };
+            self.report(field(name), what, "write backend = \"auto\" or \"io_uring\"");
+        }
+    }
+
+    fn calibration(&mut self, index: usize, scheduler: &SchedulerConfig) {
+        if scheduler.policy.needs_calibration() && scheduler.calibration.is_none() {
+            let what = format!("{} needs a calibration of the device", scheduler.policy.name());
+            let advice = "write calibration = \"FILE\" in [device.scheduler]";
+            self.report(format!("device[{index}].scheduler.calibration"), what, advice);
+        }
+    }
+
+    /// Whoever writes a constant expects it to do something.
+    fn unread_constants(&mut self, index: usize, scheduler: &SchedulerConfig) {
+        let policy = scheduler.policy;
+        for name in scheduler.overrides.given().into_iter().filter(|name| !policy.reads(name)) {
+            let what = format!("the scheduler {:?} does not read it", policy.name());
+            let readers: Vec<&str> =
+                PolicyKind::ALL.into_iter().filter(|kind| kind.reads(name)).map(PolicyKind::name).collect();
+            let advice = format!("remove it, or choose {}", readers.join(" or "));
+            self.report(format!("device[{index}].scheduler.{name}"), what, &advice);
+        }
+    }
+
+    fn scheduler(&mut self, index: usize, overrides: &SchedulerOverrides) {
+        let field = |name: &str| format!("device[{index}].scheduler.{name}");
+        if let (Some(min), Some(max)) = (overrides.thresh_min, overrides.thresh_max)
+            && min >= max
+        {
+            let what = format!("{min} is not below thresh_max, {max}");
+            self.report(field("thresh_min"), what, "exchange them?");
+        }
+        if let (Some(min), Some(max)) = (overrides.rate_min, overrides.rate_max)
+            && min >= max
+        {
+            let what = format!("{min} is not below rate_max, {max}");
+            self.report(field("rate_min"), what, "exchange them?");
+        }
+        for (name, value) in [("slots", overrides.slots), ("slots_factor", overrides.slots_factor)] {
+            if value == Some(0) {
+                self.report(field(name), "zero lets nothing through", "write 1 or more");
+            }
+        }
+        for (name, value) in
+            [("write_cost_best", overrides.write_cost_best), ("write_cost_worst", overrides.write_cost_worst)]
+        {
+            if value.is_some_and(|cost| cost < Cost::ONE) {
+                self.report(field(name), "a written byte costs no less than a read one", "write 1 or more");
+            }
+        }
+        for (name, value) in [("rate_min", overrides.rate_min), ("rate_max", overrides.rate_max)] {
+            if value == Some(ByteRate(0)) {
+                self.report(field(name), "zero lets nothing through", "write a rate above zero");
+            }
+        }
+    }
+
+    fn subsystems(&mut self) {
+        if self.config.subsystems.is_empty() {
+            let advice = "write a [[subsystem]] table with a [[subsystem.namespace]]";
+            self.report("subsystem".into(), "there is no subsystem to connect to", advice);
+        }
+        let mut nqns = HashSet::new();
+        for (index, subsystem) in self.config.subsystems.iter().enumerate() {
+            let field = |name: &str| format!("subsystem[{index}].{name}");
+            self.nqn(field("nqn"), &subsystem.nqn);
+            if subsystem.nqn == DISCOVERY_NQN {
+                self.report(field("nqn"), "this is the name of the discovery service", "choose another name");
+            } else if !nqns.insert(&subsystem.nqn) {
+                self.report(field("nqn"), "two subsystems have this name", "rename one of them");
+            }
+            if let Some(serial) = &subsystem.serial {
+                self.ascii(field("serial"), serial, SERIAL_LENGTH_MAX);
+            }
+            self.ascii(field("model"), &subsystem.model, MODEL_LENGTH_MAX);
+            if let AllowedHosts::Only(hosts) = &subsystem.hosts {
+                if hosts.is_empty() {
+                    let advice = "list their NQNs, or write allow_any_host = true";
+                    self.report(field("hosts"), "no host may connect", advice);
+                }
+                for host in hosts {
+                    self.nqn(field("hosts"), host);
+                }
+            }
+            self.namespaces(index, subsystem);
+        }
+    }
+
+    fn namespaces(&mut self, subsystem_index: usize, subsystem: &SubsystemConfig) {
+        if subsystem.namespaces.is_empty() {
+            let field = format!("subsystem[{subsystem_index}].namespace");
+            self.report(field, "the subsystem has no namespace", "write a [[subsystem.namespace]] table");
+        }
+        let mut nsids = HashSet::new();
+        for (index, namespace) in subsystem.namespaces.iter().enumerate() {
+            let field = |name: &str| format!("subsystem[{subsystem_index}].namespace[{index}].{name}");
+            if namespace.nsid == 0 || namespace.nsid > NSID_MAX {
+                let what = format!("{} is not a namespace number", namespace.nsid);
+                self.report(field("nsid"), what, "count from 1");
+            } else if !nsids.insert(namespace.nsid) {
+                let what = format!("two namespaces have number {}", namespace.nsid);
+                self.report(field("nsid"), what, "write nsid = 1, 2, 3, …");
+            }
+            if self.config.device_index(&namespace.device).is_none() {
+                let known: Vec<&str> =
+                    self.config.devices.iter().map(|device| device.name.as_str()).collect();
+                let what = format!("no device is called {:?}", namespace.device);
+                self.report(field("device"), what, &format!("known: {}", known.join(", ")));
+            }
+            if ![512, 4096].contains(&namespace.block_size) {
+                let what = format!("blocks of {} bytes are not possible", namespace.block_size);
+                self.report(field("block_size"), what, "write 512 or 4096");
+            }
+            if !is_multiple(namespace.offset, LAYOUT_UNIT) {
+                let what = format!("{} is not a multiple of {LAYOUT_UNIT}", namespace.offset);
+                self.report(field("offset"), what, "round it");
+            }
+            if let Some(size) = namespace.size
+                && (size == Bytes::ZERO || !is_multiple(size, LAYOUT_UNIT))
+            {
+                let what = format!("{size} is not a multiple of {LAYOUT_UNIT} above zero");
+                self.report(field("size"), what, "round it");
+            }
+        }
+    }
+
+    /// Namespaces lie within their devices and do not overlap: two namespaces over the same blocks would each believe
+    /// their own reservations and sizes.
+    fn ranges(&mut self) {
+        let mut ranges: Vec<(String, usize, u64, u64)> = Vec::new();
+        for (subsystem_index, subsystem) in self.config.subsystems.iter().enumerate() {
+            for (index, namespace) in subsystem.namespaces.iter().enumerate() {
+                let Some(device) = self.config.device_index(&namespace.device) else { continue };
+                let field = |name: &str| format!("subsystem[{subsystem_index}].namespace[{index}].{name}");
+                let start = namespace.offset.get();
+                let end = namespace.size.map_or(u64::MAX, |size| start.saturating_add(size.get()));
+                if let Some(size) = known_size(&self.config.devices[device].kind) {
+                    let needed = namespace.offset.saturating_add(namespace.size.unwrap_or(LAYOUT_UNIT));
+                    if needed > size {
+                        let what = format!(
+                            "the namespace ends at {needed}, device {:?} at {size}",
+                            namespace.device
+                        );
+                        self.report(field("size"), what, "make it smaller, or the device larger");
+                    }
+                }
+                let other =
+                    ranges.iter().find(|(_, other, from, to)| *other == device && start < *to && *from < end);
+                if let Some((other, ..)) = other {
+                    let what = format!("the blocks overlap with those of {other}");
+                    self.report(field("offset"), what, "give each namespace an offset and a size of its own");
+                }
+                ranges.push((format!("subsystem[{subsystem_index}].namespace[{index}]"), device, start, end));
+            }
+        }
+    }
+
+    fn tenants(&mut self) {
+        let mut hosts = HashSet::new();
+        for (index, tenant) in self.config.tenants.iter().enumerate() {
+            let field = |name: &str| format!("tenant[{index}].{name}");
+            self.nqn(field("host"), &tenant.host);
+            if !hosts.insert(&tenant.host) {
+                self.report(field("host"), "two tenants are this host", "keep one of them");
+            }
+            if tenant.weight == 0 {
+                self.report(field("weight"), "zero would get nothing", "write 1 or more");
+            }
+            if tenant.limit_iops == Some(0) {
+                self.report(field("limit_iops"), "zero would get nothing", "write 1 or more");
+            }
+            if tenant.limit_rate == Some(ByteRate(0)) {
+                self.report(field("limit_rate"), "zero would get nothing", "write a rate above zero");
+            }
+            if let (Some(reservation), Some(limit)) = (tenant.reservation, tenant.limit_rate)
+                && reservation > limit
+            {
+                let what = format!("{reservation} are promised to a host that is limited to {limit}");
+                self.report(field("reservation"), what, "lower it, or raise limit_rate");
+            }
+            if let Some(slo) = tenant.slo {
+                if slo.iops == 0 {
+                    self.report(field("slo.iops"), "zero promises nothing", "write 1 or more");
+                }
+                if slo.read_percent > 100 {
+                    self.report(field("slo.read_percent"), "more reads than IOs", "write 100 or less");
+                }
+            }
+        }
+    }
+
+    fn limits(&mut self) {
+        let limits = &self.config.limits;
+        let field = |name: &str| format!("limits.{name}");
+        if !limits.transfer_max.get().is_power_of_two()
+            || limits.transfer_max < LAYOUT_UNIT
+            || limits.transfer_max > TRANSFER_MAX
+        {
+            let what =
+                format!("{} is not a power of two from {LAYOUT_UNIT} to {TRANSFER_MAX}", limits.transfer_max);
+            self.report(field("transfer_max"), what, "write \"1M\"");
+        }
+        if limits.memory_per_connection < limits.transfer_max {
+            let what = format!("{} do not hold one transfer of transfer_max", limits.memory_per_connection);
+            self.report(field("memory_per_connection"), what, "raise it, or lower transfer_max");
+        }
+        if let Some(memory) = limits.memory_per_host
+            && memory < limits.transfer_max
+        {
+            let what = format!("{memory} do not hold one transfer of transfer_max");
+            self.report(field("memory_per_host"), what, "raise it, or lower transfer_max");
+        }
+        let least = Bytes(limits.transfer_max.get().saturating_mul(MEMORY_IN_TRANSFERS));
+        let threads = self.config.devices.len().max(1) + self.config.connection_threads();
+        if limits.memory.get() / (threads as u64) < least.get() {
+            let (memory, of) =
+                (limits.memory, if threads > self.config.devices.len() { "thread" } else { "device" });
+            let what = format!("{memory} do not hold {MEMORY_IN_TRANSFERS} transfers for each {of}");
+            self.report(field("memory"), what, "raise it, or lower transfer_max");
+        }
+        for (name, bound) in [
+            ("connections", limits.connections),
+            ("connections_per_host", limits.connections_per_host),
+            ("connections_waiting", limits.connections_waiting),
+            ("connections_per_address", limits.connections_per_address.unwrap_or(1)),
+            ("hosts_per_address", limits.hosts_per_address),
+            ("discovery_connections", limits.discovery_connections),
+            ("discovery_per_address", limits.discovery_per_address),
+        ] {
+            if bound == 0 {
+                self.report(field(name), "zero lets no host in", "write 1 or more");
+            }
+        }
+        let named = self.config.named_hosts().len();
+        if named as u64 * 2 > u64::from(limits.connections) {
+            let what = format!(
+                "{} places are too few to keep one for each of {named} named hosts",
+                limits.connections
+            );
+            self.report(field("connections"), what, "write at least twice as many as there are named hosts");
+        }
+        if limits.hosts_per_address > HOSTS_PER_ADDRESS_MAX {
+            let what = format!("{} hosts cannot share the weight of one address", limits.hosts_per_address);
+            self.report(field("hosts_per_address"), what, "write at most 1024, or name them in [[tenant]]");
+        }
+        let devices = self.config.devices.len().max(1) as u64;
+        if limits.reply_memory.get() / devices < REPLIES_LEAST.get() {
+            let what = format!("{} do not hold {REPLIES_LEAST} for each device", limits.reply_memory);
+            self.report(field("reply_memory"), what, "write \"16M\"");
+        }
+        if limits.reply_rate.0 < REPLIES_LEAST.get() {
+            let what = "is too slow to connect within the time-outs of hosts";
+            self.report(field("reply_rate"), what, "write at least \"64K\"");
+        }
+        if limits.queue_depth < 2 {
+            let what = format!("a queue of {} entries cannot work", limits.queue_depth);
+            self.report(field("queue_depth"), what, "write 2 or more");
+        }
+        if limits.io_queues == 0 {
+            self.report(field("io_queues"), "zero leaves no queue for IO", "write 1 or more");
+        }
+        if limits.hang_after < SPAN_MIN {
+            let what = format!("{} is shorter than many an IO", limits.hang_after);
+            self.report(field("hang_after"), what, "write a span such as \"10s\"");
+        }
+        for (name, span) in [
+            ("handshake_timeout", limits.handshake_timeout),
+            ("connect_timeout", limits.connect_timeout),
+            ("stall_timeout", limits.stall_timeout),
+            ("transfer_timeout", limits.transfer_timeout),
+            ("keep_alive_max", limits.keep_alive_max),
+        ] {
+            if span < SPAN_MIN {
+                let what = format!("{span} disconnects everybody at once");
+                self.report(field(name), what, "write a span such as \"10s\"");
+            }
+        }
+    }
+
+    fn log(&mut self) {
+        if let Err(what) = self.config.log.filter() {
+            self.report("log.level".into(), what, "write \"info\", or such as \"warn,server=debug\"");
+        }
+    }
+
+    fn nqn(&mut self, field: String, nqn: &str) {
+        if !nqn.starts_with("nqn.") || nqn.len() > NQN_LENGTH_MAX || nqn.contains(char::is_control) {
+            let what = format!("{nqn:?} is not an NVMe qualified name");
+            self.report(field, what, "write \"nqn.2025-01.com.example:name\", at most 223 bytes");
+        }
+    }
+
+    fn ascii(&mut self, field: String, text: &str, length_max: usize) {
+        if text.len() > length_max || !text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+            let what = format!("{text:?} does not fit {length_max} characters of ASCII");
+            self.report(field, what, "shorten it");
+        }
+    }
+}
+
+/// Whether the system refuses to listen on both. A port that it chooses is another one each time.
+fn is_same_place(one: &SocketAddr, other: &SocketAddr) -> bool {
+    let is_either_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let is_same_address = one == other || (is_either_all && one.is_ipv4() == other.is_ipv4());
+    one.port() != 0 && one.port() == other.port() && is_same_address
+}
+
+/// The largest namespace number: what one page of the list of active namespaces (CNS 02h) holds.
+const NSID_MAX: u32 = 1024;
+/// Unnamed hosts of one address: each has a whole part of its weight.
+const HOSTS_PER_ADDRESS_MAX: u32 = 1024;
+/// A device's replies: what one connection may hold of them; also the least of a second.
+const REPLIES_LEAST: Bytes = Bytes::kib(64);
+/// Reads and writes each need room for one transfer, and one more of each keeps the SSD busy meanwhile.
+const MEMORY_IN_TRANSFERS: u64 = 4;
+
+fn known_size(kind: &DeviceKind) -> Option<Bytes> {
+    match kind {
+        DeviceKind::File { size, .. } => *size,
+        DeviceKind::Block { .. } => None,
+        DeviceKind::Emulated(emulated) => Some(emulated.size),
+        DeviceKind::Null { size } => Some(*size),
+    }
+}
+
+fn is_multiple(bytes: Bytes, unit: Bytes) -> bool {
+    bytes.get().is_multiple_of(unit.get())
+}

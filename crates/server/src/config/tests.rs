@@ -1,0 +1,356 @@
+//! Reading and checking configurations.
+
+use super::*;
+use sched::Cost;
+
+const EXAMPLE: &str = include_str!("../../../../examples/gimbal.toml");
+
+/// The problems of `text`, one per line, as a user sees them.
+fn errors(text: &str) -> String {
+    let problems = Config::parse(text).expect_err("the text is wrong");
+    ConfigError::Wrong { file: Some("g.toml".into()), problems }.to_string()
+}
+
+const SMALLEST: &str = r#"
+[[device]]
+name = "a"
+kind = "null"
+size = "1G"
+
+[[subsystem]]
+nqn = "nqn.2025-01.io.example:a"
+allow_any_host = true
+[[subsystem.namespace]]
+nsid = 1
+device = "a"
+"#;
+
+#[test]
+fn the_example_file_is_valid() {
+    let config = Config::parse(EXAMPLE).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    assert_eq!(config.devices.len(), 5);
+    assert!(config.check().is_ok());
+}
+
+#[test]
+fn what_a_file_leaves_out_has_its_default() {
+    let config = Config::parse(SMALLEST).expect("valid");
+    assert_eq!(config.listen, vec![DEFAULT_LISTEN]);
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::GimbalFair);
+    assert_eq!(config.subsystems[0].namespaces[0], NamespaceConfig::whole(1, "a"));
+}
+
+#[test]
+fn blocks_are_erased_for_their_next_owner_only_if_the_file_says_so() {
+    let wipes = |text: &str| Config::parse(text).expect("valid").subsystems[0].namespaces[0].wipe_on_remove;
+    let with = |value: &str| SMALLEST.replacen("nsid = 1", &format!("nsid = 1\nwipe_on_remove = {value}"), 1);
+    assert!(!wipes(SMALLEST));
+    assert!(wipes(&with("true")) && !wipes(&with("false")));
+    let wrong = errors(&with("\"yes\""));
+    assert!(wrong.contains("wipe_on_remove"), "{wrong}");
+}
+
+#[test]
+fn looking_for_work_can_be_shortened_or_turned_off() {
+    let spin = |text: &str| Config::parse(&format!("spin = \"{text}\"\n{SMALLEST}")).expect("valid").spin;
+    assert_eq!(Config::parse(SMALLEST).expect("valid").spin, None);
+    assert_eq!(spin("20us"), Some(Nanos::micros(20)));
+    assert_eq!(spin("0us"), Some(Nanos::ZERO));
+    let long = errors(&format!("spin = \"1s\"\n{SMALLEST}"));
+    assert!(long.contains("spin") && long.contains("longer than 10ms"), "{long}");
+}
+
+#[test]
+fn what_polling_and_nvme_commands_cannot_do_without_is_told() {
+    let with = |backend: &str, device: &str| {
+        let rest = SMALLEST.split_once("[[subsystem]]").expect("it has one").1;
+        errors(&format!("backend = \"{backend}\"\n[[device]]\nname = \"a\"\n{device}\n[[subsystem]]{rest}"))
+    };
+    let polled = "kind = \"block\"\npath = \"/dev/x\"\npolled = true";
+    let found = with("auto", &format!("{polled}\ndirect = false"));
+    assert!(found.contains("device[0].polled: a device is polled for direct IO only"), "{found}");
+    let found = with("epoll", polled);
+    assert!(found.contains("device[0].polled: polling needs io_uring"), "{found}");
+    let found = with("epoll", "kind = \"nvme\"\npath = \"/dev/ng0n1\"");
+    assert!(found.contains("device[0].kind: NVMe commands need io_uring"), "{found}");
+    let found = with("auto", "kind = \"nvme\"\npath = \"/dev/ng0n1\"\ndirect = true");
+    assert!(found.contains("device[0].direct: unknown field"), "{found}");
+}
+
+#[test]
+fn the_configuration_of_the_flags_is_valid() {
+    let null = DeviceKind::Null { size: Bytes::gib(1) };
+    Config::simple(null, "127.0.0.1:0".parse().expect("an address")).check().expect("valid");
+}
+
+#[test]
+fn every_problem_is_found_at_once() {
+    let text = r#"
+listen = ["nowhere"]
+[[device]]
+name = "a"
+kind = "null"
+size = "1Q"
+colour = "red"
+[[device]]
+name = "a"
+kind = "emulated"
+size = "10001"
+speed = 0
+[[subsystem]]
+nqn = "example"
+[[subsystem.namespace]]
+nsid = 1
+device = "b"
+block_size = 520
+"#;
+    let errors = errors(text);
+    for expected in [
+        "g.toml:2: listen: ",
+        "g.toml:6: device[0].size: \"1Q\" is not a size",
+        "g.toml:7: device[0].colour: unknown field; known fields: name, kind, size, scheduler",
+        "g.toml:9: device[1].name: two devices are called \"a\"",
+        "g.toml:11: device[1].size: 10001 B is not a multiple of 4 KiB",
+        "g.toml:12: device[1].speed: 0 is not a factor",
+        "g.toml:13: subsystem[0].hosts: no host may connect",
+        "g.toml:14: subsystem[0].nqn: \"example\" is not an NVMe qualified name",
+        "g.toml:17: subsystem[0].namespace[0].device: no device is called \"b\"",
+        "g.toml:18: subsystem[0].namespace[0].block_size: blocks of 520 bytes are not possible",
+    ] {
+        assert!(errors.contains(expected), "missing {expected:?} in:\n{errors}");
+    }
+    assert_eq!(errors.lines().count(), 10, "{errors}");
+}
+
+#[test]
+fn a_file_that_is_not_toml_says_where() {
+    let errors = errors("listen = [\n\"127.0.0.1:1\"\n[[device]\n");
+    assert!(errors.contains("g.toml:3: "), "{errors}");
+    assert!(errors.contains("not TOML"), "{errors}");
+    let about_toml = errors.lines().all(|line| line.contains("not TOML"));
+    assert!(about_toml, "something is said about what was not read: {errors}");
+}
+
+#[test]
+fn a_key_of_too_many_parts_is_told_with_its_line() {
+    // The parser says nothing of its place.
+    let key = ["a"; 100].join(".");
+    for (text, line) in [(format!("{key} = 1\nb = 1\n"), 1), (format!("b = [\n1]\n{key} = 2"), 3)] {
+        let errors = errors(&text);
+        assert!(errors.contains(&format!("g.toml:{line}: ")), "{errors}");
+    }
+}
+
+#[test]
+fn what_is_no_table_is_not_passed_over() {
+    for (devices, shown) in [("[1, {}]", "1"), ("[{}, \"b\"]", "\"b\""), ("[]", "this array"), ("3", "3")] {
+        let errors = errors(&format!("device = {devices}\n"));
+        assert!(errors.contains(&format!("g.toml:1: device: {shown} is not a table")), "{errors}");
+    }
+}
+
+#[test]
+fn a_name_cannot_forge_lines() {
+    let errors = errors(&format!("\"a\\nb\" = 1\n\"\" = 2\n{SMALLEST}"));
+    let expected = ["g.toml:1: \"a\\nb\": unknown field", "g.toml:2: \"\": unknown field"];
+    assert!(expected.iter().all(|line| errors.contains(line)), "{errors}");
+    assert_eq!(errors.lines().count(), 2, "{errors}");
+}
+
+#[test]
+fn names_that_are_listed_cannot_forge_lines_either() {
+    let text = "[[device]]\nname = \"a\\nb\"\nkind = \"null\"\nsize = \"1G\"\n\
+                [[subsystem]]\nnqn = \"nqn.2025-01.io.example:b\"\n\
+                [[subsystem.namespace]]\nnsid = 1\ndevice = \"c\"\n";
+    let errors = errors(text);
+    assert!(errors.contains("known: a\\nb"), "{errors}");
+}
+
+#[test]
+fn an_absent_field_is_reported_on_the_line_of_its_table() {
+    let errors = errors(&SMALLEST.replace("size = \"1G\"\n", ""));
+    assert!(errors.contains("g.toml:2: device[0].size: is missing"), "{errors}");
+}
+
+#[test]
+fn namespaces_may_share_a_device_but_not_its_blocks() {
+    let second = "[[subsystem.namespace]]\nnsid = 2\ndevice = \"a\"\noffset = \"512M\"\n";
+    let errors = errors(&format!("{SMALLEST}{second}"));
+    assert!(errors.contains("the blocks overlap with those of subsystem[0].namespace[0]"), "{errors}");
+    Config::parse(&format!("{SMALLEST}size = \"512M\"\n{second}")).expect("side by side");
+}
+
+#[test]
+fn a_namespace_ends_within_its_device() {
+    let errors = errors(&format!("{SMALLEST}size = \"2G\"\n"));
+    assert!(errors.contains("the namespace ends at 2 GiB, device \"a\" at 1 GiB"), "{errors}");
+}
+
+#[test]
+fn the_scheduler_is_a_word_or_a_table() {
+    let word = SMALLEST.replace("kind = ", "scheduler = \"none\"\nkind = ");
+    assert_eq!(Config::parse(&word).expect("valid").devices[0].scheduler.policy, PolicyKind::None);
+    let table = SMALLEST.replace("kind = ", "scheduler = { slots = 16, thresh_max = \"2ms\" }\nkind = ");
+    let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
+    assert_eq!((overrides.slots, overrides.thresh_max), (Some(16), Some(Nanos::millis(2))));
+}
+
+#[test]
+fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
+    let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
+    let word = Config::parse(&with("\"gimbal\"")).expect("valid");
+    assert_eq!(word.devices[0].scheduler.policy, PolicyKind::Gimbal);
+    let table = with("{ write_cost_best = 2.5, write_cost_worst = 9, lag_max = \"1M\" }");
+    let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
+    assert_eq!(overrides.write_cost_best, Some(Cost::ratio(5, 2)));
+    assert_eq!(overrides.write_cost_worst, Some(Cost::ratio(9, 1)));
+    assert_eq!(overrides.lag_max, Some(Bytes::mib(1)));
+    for (cost, expected) in
+        [("0.5", "costs no less"), ("70000", "a factor such as"), ("2.0001", "a factor such as")]
+    {
+        let error = errors(&with(&format!("{{ write_cost_best = {cost} }}")));
+        assert!(error.contains(expected), "{cost}: {error}");
+    }
+}
+
+#[test]
+fn an_old_name_is_answered_with_the_new_one() {
+    let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
+    for (scheduler, expected) in [
+        (
+            "\"gimbal-paper\"",
+            "device[0].scheduler: \"gimbal-paper\" is called \"gimbal\" now; write \"gimbal\"",
+        ),
+        ("\"gimbal-next\"", "device[0].scheduler: \"gimbal-next\" is called \"level\" now; write \"level\""),
+        (
+            "{ policy = \"gimbal-next\" }",
+            "device[0].scheduler.policy: \"gimbal-next\" is called \"level\" now; write \"level\"",
+        ),
+        (
+            "{ latency_min = \"1ms\" }",
+            "device[0].scheduler.latency_min: it is called thresh_min now; write thresh_min",
+        ),
+        (
+            "{ latency_max = \"1ms\" }",
+            "device[0].scheduler.latency_max: it is called thresh_max now; write thresh_max",
+        ),
+        ("{ lead_max = \"1M\" }", "device[0].scheduler.lead_max: it is called lag_max now; write lag_max"),
+        (
+            "{ io_overhead = \"4K\" }",
+            "device[0].scheduler.io_overhead: no scheduler charges it any more; remove it",
+        ),
+    ] {
+        let errors = errors(&with(scheduler));
+        assert!(errors.contains(expected), "{scheduler}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+#[test]
+fn a_constant_that_only_some_schedulers_read_is_refused_under_the_others() {
+    let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
+    for (constant, readers) in
+        [("slots_factor = 2", "gimbal-fair"), ("lag_max = \"1M\"", "gimbal-fair or level")]
+    {
+        let errors = errors(&with(&format!("{{ policy = \"gimbal\", {constant} }}")));
+        let expected = format!("the scheduler \"gimbal\" does not read it; remove it, or choose {readers}");
+        assert!(errors.contains(&expected), "{constant}: {errors}");
+        Config::parse(&with(&format!("{{ {constant} }}"))).expect("the default reads it");
+    }
+}
+
+#[test]
+fn numbers_that_would_overflow_are_refused_by_name() {
+    let emulated = SMALLEST.replace("kind = \"null\"", "kind = \"emulated\"");
+    let in_device = |line: &str| emulated.replace("name = \"a\"", &format!("name = \"a\"\n{line}"));
+    for (text, expected) in [
+        (
+            in_device("scheduler.rate_max = \"2T\""),
+            "device[0].scheduler.rate_max: 2199023.3 MB/s is more than",
+        ),
+        (
+            in_device("scheduler.rate_min = \"2T\""),
+            "device[0].scheduler.rate_min: 2199023.3 MB/s is more than",
+        ),
+        (
+            in_device("scheduler.thresh_min = \"61m\""),
+            "device[0].scheduler.thresh_min: 3660.00 s is more than",
+        ),
+        (
+            in_device("scheduler.thresh_max = \"61m\""),
+            "device[0].scheduler.thresh_max: 3660.00 s is more than",
+        ),
+        (in_device("scheduler.slots = 65537"), "device[0].scheduler.slots: 65537 is more than 65536"),
+        (in_device("scheduler.slots_factor = 65537"), "device[0].scheduler.slots_factor: 65537 is more than"),
+        (
+            in_device("scheduler.lag_max = \"2T\""),
+            "device[0].scheduler.lag_max: 2048 GiB is more than 1024 GiB",
+        ),
+        (in_device("speed = 100.001"), "device[0].speed: 100.001 is more than 100"),
+        (emulated.replace("1G", "5T"), "device[0].size: 5120 GiB is more than 4096 GiB"),
+        (SMALLEST.replace("1G", "1048577T"), "device[0].size: 1073742848 GiB is more than 1073741824 GiB"),
+        (format!("{SMALLEST}offset = \"1048577T\""), "namespace[0].offset: 1073742848 GiB is more than"),
+        (format!("{SMALLEST}size = \"1048577T\""), "namespace[0].size: 1073742848 GiB is more than"),
+        (format!("{SMALLEST}[limits]\nstall_timeout = \"3ns\""), "limits.stall_timeout: 3 ns disconnects"),
+        (format!("{SMALLEST}[limits]\nhang_after = \"3ns\""), "limits.hang_after: 3 ns is shorter than"),
+    ] {
+        let errors = errors(&text);
+        let found = errors.lines().any(|line| line.starts_with("g.toml:") && line.contains(expected));
+        assert!(found, "missing {expected:?} in:\n{errors}");
+    }
+}
+
+#[test]
+fn a_log_level_that_logging_would_refuse_is_a_problem_of_its_line() {
+    let with = |level: &str| format!("{SMALLEST}[log]\nlevel = {level:?}\n");
+    for level in ["info", "warn,server=debug", ""] {
+        let config = Config::parse(&with(level)).unwrap_or_else(|problems| panic!("{level:?}: {problems:?}"));
+        assert!(config.log.filter().is_ok());
+    }
+    let errors = errors(&with("server=loud"));
+    assert!(errors.starts_with("g.toml:14: log.level: \"server=loud\" is not a log filter: "), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn two_namespaces_never_share_an_identifier() {
+    let more = r#"
+[[subsystem]]
+nqn = "nqn.2025-01.io.example:b"
+allow_any_host = true
+[[subsystem.namespace]]
+nsid = 1
+device = "b"
+nguid = "0000000000000000025043fe0c1b2a39"
+eui64 = "025043fe0c1b2a39"
+[[subsystem.namespace]]
+nsid = 2
+device = "c"
+NAME = "VALUE"
+"#;
+    let devices =
+        ["b", "c"].map(|name| format!("[[device]]\nname = \"{name}\"\nkind = \"null\"\nsize = \"1G\"\n"));
+    let text = |name: &str, value: &str| {
+        format!("{SMALLEST}{}{}", devices.concat(), more.replace("NAME", name).replace("VALUE", value))
+    };
+    let valid = Config::parse(&text("nguid", "0000000000000000025043fe0c1b2a3a")).expect("all differ");
+    assert_eq!(valid.subsystems[1].namespaces[1].nguid.map(|nguid| nguid[15]), Some(0x3a));
+    for (name, value) in [
+        ("nguid", "0000000000000000025043fe0c1b2a39"),
+        ("eui64", "025043fe0c1b2a39"),
+        // What is derived for the namespace of the first subsystem.
+        ("uuid", &derived_uuid("nqn.2025-01.io.example:a")),
+    ] {
+        let told = errors(&text(name, value));
+        let field = format!("subsystem[1].namespace[1].{name}: ");
+        assert!(told.contains(&field) && told.contains("take them for one disk"), "{told}");
+    }
+    let told = errors(&text("eui64", "25043fe0c1b2a39"));
+    assert!(told.contains("write an EUI64: 16 hexadecimal digits"), "{told}");
+}
+
+fn derived_uuid(nqn: &str) -> String {
+    let ids = crate::identity::Identifiers::of(nqn, &NamespaceConfig::whole(1, "a"));
+    ids.uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,61 @@
+//! The NVMe/TCP target: the engine behind `gimbal serve`, usable inside any process.
+//!
+//! ```text
+//!             ┌─────── acceptor ────────┐      one pipeline thread per SSD
+//!   hosts ──► │ accept, Connect,        │ ──►  ┌ connections ─ subsystems ─ switch ─ device ┐
+//!             │ discovery               │      └──────▲──────── IOs for other SSDs ──▲──────┘
+//!             └─────────────────────────┘             ▼                              ▼
+//!                                              threads with connections only
+//! ```
+//!
+//! ```
+//! use server::{Server, Shutdown, config::{Config, DeviceKind}};
+//!
+//! let null = DeviceKind::Null { size: units::Bytes::gib(1) };
+//! let server = Server::start(Config::simple(null, "127.0.0.1:0".parse().unwrap())).unwrap();
+//! println!("listening on {}", server.addresses()[0]);
+//! assert_eq!(server.shutdown(std::time::Duration::from_secs(10)), Shutdown::Complete);
+//! ```
+//!
+//! Reading order: `config`; `server` (start and end); `acceptor` and `connections` (sockets, and their threads); `pipeline` (the path of a
+//! command); `switch` (scheduler and device); `device`. The other modules serve these. The `nvme` crate says what commands mean,
+//! `sched` which IO goes next, `reactor` makes the system calls.
+
+mod acceptor;
+mod account;
+mod assemble;
+pub mod config;
+mod connection;
+mod connections;
+mod device;
+mod eviction;
+mod handshake;
+mod histogram;
+mod identity;
+mod intrusive_list;
+mod log_lines;
+mod log_throttle;
+mod mailbox;
+mod memory;
+mod outbox;
+mod payload;
+mod pipeline;
+mod policy;
+mod quota;
+mod replies;
+mod retry;
+mod server;
+mod slab;
+mod state;
+mod stats;
+mod switch;
+mod tenants;
+
+pub use assemble::SubsystemError;
+pub use device::{DeviceError, Shortage, User};
+pub use histogram::Histogram;
+pub use log_lines::EscapedLines;
+pub use policy::PolicyError;
+pub use server::{Change, ReloadError, Server, ServerHandle, Shutdown, StartError, Stopper, Subject};
+pub use state::{StateError, prepare_state_directory};
+pub use stats::{Counters, SsdStats, Stats, TenantStats, ThreadStats, Transferred};
