@@ -202,7 +202,7 @@ fn the_old_owner_does_not_get_blocks_back_that_are_being_erased() {
     without.subsystems[0].namespaces.pop();
     reload(&mut server, &without);
     let why = refused(&mut server, &before, Duration::ZERO);
-    assert!(why.contains("goes on"), "{why}");
+    assert!(why.contains("and continues"), "{why}");
     for lba in 0..16 {
         assert_eq!(host.read(1, lba, 1), Ok(vec![0; BLOCK]));
     }
