@@ -63,10 +63,7 @@ fn a_device_that_does_not_exist_is_an_error_in_every_form_and_nothing_is_made() 
     let around = format!("/dev/../dev/gimbal-absent-{}", std::process::id());
     for path in [&absent, &around] {
         for arguments in [&["--device", path][..], &["--device", path, "--create", "--size", "64M"]] {
-            expect(
-                &refused(&mut serve(arguments)),
-                "does not exist; lsblk lists the block devices there are",
-            );
+            expect(&refused(&mut serve(arguments)), "does not exist; lsblk lists the block devices");
         }
         for kind in [
             "kind = \"block\"",
@@ -122,8 +119,8 @@ fn a_size_that_disagrees_with_the_file_is_an_error_that_says_both() {
     for (size, bytes) in [("64M", 64 << 20), ("256M", 256 << 20)] {
         for create in [&[][..], &["--create"]] {
             let said = refused(serve(&["--device", &disk, "--size", size]).args(create));
-            expect(&said, "is 128 MiB (134217728 bytes), but its size is to be ");
-            expect(&said, &format!("({bytes} bytes); leave the size away to take the file as it is, or"));
+            expect(&said, "is 128 MiB (134217728 bytes), but its size should be ");
+            expect(&said, &format!("({bytes} bytes); leave out the size to take the file as it is, or"));
             expect(&said, &format!("truncate -s {bytes} {disk}"));
         }
     }
