@@ -267,24 +267,30 @@ impl Pipeline {
         }
     }
 
-    /// The connection is closed; the session goes when its last IO has ended.
+    /// Closes the connection. The session goes when its last IO has ended.
     pub(super) fn close_session(&mut self, now: Instant, key: Key, ending: Ending) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get(key) else { return };
         let (wire, thread) = (session.wire, session.thread);
-        let mut is_told = false;
-        session.wire = match (wire, thread) {
+        if matches!(wire, Wire::Unwanted | Wire::Closing | Wire::Gone) {
+            return;
+        }
+        // Logged before it is closed, so that the line is there when the host sees the end.
+        let was_told = match wire {
+            Wire::Here(connection) => {
+                self.connections.get(connection).is_some_and(|connection| connection.is_ending())
+            }
+            _ => false,
+        };
+        if !was_told {
+            self.log_ending(now, key, &ending);
+        }
+        let wire = match (wire, thread) {
             (Wire::Here(connection), _) => {
                 let reads = &mut self.reads;
-                let closed = self.connections.close(
-                    connection,
-                    SocketEnd::AsTold,
-                    &mut self.reactor,
-                    |buffer, permit| {
-                        buffer.into_iter().for_each(|buffer| reads.give(buffer));
-                        drop(permit);
-                    },
-                );
-                is_told = matches!(closed, Some((_, SocketEnd::Refused)));
+                self.connections.close(connection, SocketEnd::AsTold, &mut self.reactor, |buffer, permit| {
+                    buffer.into_iter().for_each(|buffer| reads.give(buffer));
+                    drop(permit);
+                });
                 self.memory_came_back = true;
                 Wire::Gone
             }
@@ -292,11 +298,10 @@ impl Pipeline {
                 self.others.tell(thread, ToConnections::Close { connection });
                 Wire::Closing
             }
-            (Wire::Opening, _) => Wire::Unwanted,
-            // It is closed already.
-            _ => return,
+            _ => Wire::Unwanted,
         };
-        self.leave(now, key, &ending, is_told);
+        self.sessions.get_mut(key).expect("found above").wire = wire;
+        self.leave(now, key);
     }
 
     /// The thread that carries a connection says that it is gone.
@@ -304,25 +309,34 @@ impl Pipeline {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_open = session.wire.is_open();
         session.wire = Wire::Gone;
-        if was_open { self.leave(now, key, &ending, false) } else { self.retire_if_done(now, key) }
+        if was_open {
+            self.log_ending(now, key, &ending);
+            self.leave(now, key);
+        } else {
+            self.retire_if_done(now, key);
+        }
     }
 
-    /// Nobody is to be answered any more: what can be taken back is, and what cannot is what later connections wait for.
-    fn leave(&mut self, now: Instant, key: Key, ending: &Ending, is_told: bool) {
+    /// Logs why a connection has ended, unless that was logged before.
+    fn log_ending(&mut self, now: Instant, key: Key, ending: &Ending) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (peer, host, unanswered) = (session.peer, session.admission.host(), session.ios);
+        let Some(subject) = ending.subject() else { return };
+        if !self.log_throttle.allows(now, peer.ip(), subject) {
+            return;
+        }
+        match subject {
+            Subject::Ended => {
+                info!(%peer, %host, device = %self.name, unanswered, "connection ended: {ending}");
+            }
+            _ => warn!(%peer, %host, device = %self.name, unanswered, "connection dropped: {ending}"),
+        }
+    }
+
+    /// The host gets no more answers: takes back what can be taken back, and has later connections wait for the rest.
+    fn leave(&mut self, now: Instant, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.backlog.commands.clear();
-        let (peer, host, unanswered) = (session.peer, session.admission.host(), session.ios);
-        if !is_told
-            && let Some(subject) = ending.subject()
-            && self.log_throttle.allows(now, peer.ip(), subject)
-        {
-            match subject {
-                Subject::Ended => {
-                    info!(%peer, %host, device = %self.name, unanswered, "connection ended: {ending}");
-                }
-                _ => warn!(%peer, %host, device = %self.name, unanswered, "connection dropped: {ending}"),
-            }
-        }
         self.withdraw_session(now, key);
         self.orphan(key);
         self.retire_if_done(now, key);
