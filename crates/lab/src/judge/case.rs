@@ -9,7 +9,7 @@
 //! On a clean SSD writes are large, and on a fragmented one they are small and random: otherwise the SSD's condition, small as the
 //! model is, would change while it is measured, and with it what each group could do alone.
 
-use super::{AWAY, BACK, BASELINE_LEARN, LEARN, MEASURE};
+use super::{AWAY, BACK, LEARN, MEASURE};
 use crate::scheduler::Setup;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -21,9 +21,6 @@ use units::{Bytes, Instant, Nanos};
 
 /// Length of a point of the series.
 pub(super) const POINT: Nanos = Nanos::millis(5);
-/// Until a group alone is in its steady state: the buffer is full, the cache is written through.
-const ALONE_WARM_UP: Nanos = Nanos::millis(700);
-const ALONE: Nanos = Nanos::millis(900);
 /// Other dice than those of the SSD.
 const MIX: u64 = 0x6d69_7865;
 
@@ -166,15 +163,14 @@ impl Case {
 
     /// The case under a scheduler.
     pub(super) fn world(&self, setup: &Setup) -> World {
-        let mut tenants = self.specs(LEARN, LEARN + MEASURE);
+        let mut tenants = self.specs();
         tenants[self.places()[self.leaver].start].away = Some(self.away());
         self.world_of(setup, tenants, Nanos::ZERO, LEARN + MEASURE + AWAY + BACK)
     }
 
-    /// The same for one that learns little, and is not asked how soon a tenant that comes back has its share.
+    /// The same until the end of the measured time, for a scheduler that the judged one is compared with.
     pub(super) fn baseline(&self, setup: &Setup) -> World {
-        let tenants = self.specs(BASELINE_LEARN, BASELINE_LEARN + MEASURE);
-        self.world_of(setup, tenants, Nanos::ZERO, BASELINE_LEARN + MEASURE)
+        self.world_of(setup, self.specs(), Nanos::ZERO, LEARN + MEASURE)
     }
 
     /// As many tenants as there are in the mix, all of this group's kind, without a scheduler: what the SSD gives that kind at most.
@@ -182,11 +178,11 @@ impl Case {
         let setup = Setup { policy: PolicyChoice::None, clients: ClientChoice::Credits };
         let workload = &self.groups[group].workload;
         let tenants = (0..self.tenants()).map(|_| TenantSpec::new("alone", workload.clone())).collect();
-        self.world_of(&setup, tenants, ALONE_WARM_UP, ALONE)
+        self.world_of(&setup, tenants, LEARN, MEASURE)
     }
 
     /// The tenants. The light one is two, one after the other, so that the latencies of the second are those of the measured time.
-    fn specs(&self, learn: Nanos, end: Nanos) -> Vec<TenantSpec> {
+    fn specs(&self) -> Vec<TenantSpec> {
         let mut tenants = Vec::new();
         for (n, group) in self.groups.iter().enumerate() {
             for _ in 0..group.tenants {
@@ -200,7 +196,7 @@ impl Case {
         let Some(iops) = self.light else { return tenants };
         let small = Workload::closed(1, Bytes::kib(4), 100, Pattern::Random);
         let light = TenantSpec::new("light", Workload { arrival: Arrival::Open { iops }, ..small });
-        let (middle, end) = (Instant::ZERO + learn, Instant::ZERO + end);
+        let (middle, end) = (Instant::ZERO + LEARN, Instant::ZERO + LEARN + MEASURE);
         tenants.push(TenantSpec { stop: middle, obeys_credit: self.obeys_credit, ..light.clone() });
         tenants.push(TenantSpec { start: middle, stop: end, obeys_credit: self.obeys_credit, ..light });
         tenants

@@ -5,11 +5,11 @@
 //!
 //! ```text
 //!   0 s ──────── learns ──────── 5 s ── measured ── 7 s ─ away ─ 7.4 s ── back ── 8 s
-//!   stand-alone runs of every group, and the same mix under `none` (and `gimbal`) : what it is held against
 //! ```
 //!
-//! It uses nothing of the schedulers' own estimates: bandwidths and latencies are those that the simulated clients see, and f-Util is
-//! held against runs of each group alone.
+//! It is compared with runs of each group alone, and of the same mix under `none` (and `gimbal`). All runs are measured at the same
+//! time after the same load, because buffers and caches fill over seconds. The judge uses no estimates of the schedulers:
+//! bandwidths and latencies are those that the simulated clients see.
 //!
 //! Holds: a case and its verdict follow from the seed alone, and an unfair scheduler is found unfair (`tests/judge.rs`).
 //! Elsewhere: what is drawn is `case`, what is measured is `verdict`, what many cases say together is `summary`.
@@ -41,8 +41,6 @@ pub const MEASURE: Nanos = Nanos::secs(2);
 const AWAY: Nanos = Nanos::millis(400);
 /// So long it is watched after it came back.
 const BACK: Nanos = Nanos::millis(600);
-/// Load before the baselines are measured, which learn nothing, or little.
-const BASELINE_LEARN: Nanos = Nanos::millis(1500);
 
 /// A case could not be judged.
 #[derive(Debug, thiserror::Error)]

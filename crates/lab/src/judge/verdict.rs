@@ -1,7 +1,7 @@
 //! What one case says of a scheduler.
 
 use super::case::{Case, POINT};
-use super::{BASELINE_LEARN, LEARN, MEASURE};
+use super::{LEARN, MEASURE};
 use crate::scheduler::Scheduler;
 use serde::Serialize;
 use sim::Results;
@@ -34,7 +34,7 @@ pub struct Verdict {
     pub p99_us: Option<f64>,
     /// That over the better of `none` and `gimbal`.
     pub p99_over_best: Option<f64>,
-    /// How long a tenant that comes back is below its share, ms.
+    /// How long a tenant that comes back is short of its share, ms.
     pub delta_ms: Option<f64>,
     /// When the gap (or the weights' error) was at most a fifth for good, s; the whole time if never.
     pub learnt_after_s: Option<f64>,
@@ -79,7 +79,7 @@ impl Case {
     /// Of the run under `none`.
     pub(super) fn none(&self, results: &Results) -> NoneFigures {
         NoneFigures {
-            bandwidths: self.rates(results, BASELINE_LEARN, BASELINE_LEARN + MEASURE),
+            bandwidths: self.rates(results, LEARN, LEARN + MEASURE),
             first_second: self.rates(results, Nanos::ZERO, Nanos::secs(1)).iter().sum(),
             light_p99_us: self.light.map(|_| self.light_p99(results)),
         }
@@ -91,23 +91,24 @@ impl Case {
         light.read.latency.network.value_at_quantile(0.99) as f64 / 1e3
     }
 
-    /// What each group gets of its fair share, if these are their bandwidths.
-    fn f_utils(&self, rates: &[f64], alone: &[f64]) -> Vec<f64> {
+    /// The fair share of one tenant of the group, bytes per second.
+    fn fair_share(&self, group: usize, alone: &[f64]) -> f64 {
         let weights: u32 = self.groups.iter().map(|group| group.tenants * group.weight).sum();
-        let of = |n: usize| {
-            let group = &self.groups[n];
-            let fair = alone[n] * f64::from(group.weight * group.tenants) / f64::from(weights);
-            rates[n] / fair.max(1.0)
-        };
-        (0..rates.len()).map(of).collect()
+        alone[group] * f64::from(self.groups[group].weight) / f64::from(weights)
     }
 
-    /// The longest that the tenant was short of its share after it came back.
-    fn delta(&self, results: &Results) -> Nanos {
+    /// The f-Util of each group that has these bandwidths.
+    fn f_utils(&self, rates: &[f64], alone: &[f64]) -> Vec<f64> {
+        let fair = |group: usize| self.fair_share(group, alone) * f64::from(self.groups[group].tenants);
+        rates.iter().enumerate().map(|(group, rate)| rate / fair(group).max(1.0)).collect()
+    }
+
+    /// How long a tenant that came back was short of its share: its fair share, times the mean f-Util of all groups before it left.
+    fn delta(&self, results: &Results, alone: &[f64], f_utils: &[f64]) -> Nanos {
         let leaver = self.places()[self.leaver].start;
         let (_, back) = self.away();
         let back = back.since(units::Instant::ZERO);
-        let share = rate(results, leaver, LEARN, LEARN + MEASURE);
+        let share = self.fair_share(self.leaver, alone) * mean(f_utils);
         let io = self.groups[self.leaver].workload.sizes.only().map_or(0.0, |size| size.0 as f64);
         let series = &results.tenants[leaver].series[(back.0 / POINT.0) as usize..];
         let mut bytes = io;
@@ -142,9 +143,13 @@ fn spread(f_utils: &[f64]) -> f64 {
     (most - least) / least.max(1e-3)
 }
 
+fn mean(f_utils: &[f64]) -> f64 {
+    f_utils.iter().sum::<f64>() / f_utils.len() as f64
+}
+
 /// The furthest from the mean.
 fn deviation(f_utils: &[f64]) -> f64 {
-    let mean = f_utils.iter().sum::<f64>() / f_utils.len() as f64;
+    let mean = mean(f_utils);
     f_utils.iter().map(|f_util| (f_util / mean - 1.0).abs()).fold(0.0, f64::max)
 }
 
@@ -177,7 +182,7 @@ impl Verdict {
             alone_later: case.is_alone().then(|| total(&rates) / total(&none.bandwidths)),
             p99_us,
             p99_over_best: p99_us.zip(best).map(|(ours, best)| ours / best),
-            delta_ms: is_mix.then(|| case.delta(results).as_secs_f64() * 1e3),
+            delta_ms: is_mix.then(|| case.delta(results, alone, &f_util).as_secs_f64() * 1e3),
             learnt_after_s: is_mix.then(|| case.learnt_after(results, alone).as_secs_f64()),
             f_util,
         }
