@@ -62,7 +62,8 @@ umount /mnt
 	config both nvme "$(generic 4)" 'polled = true'
 	config failing nvme "$(generic 5)" ''
 } >/tmp/gimbal.toml
-gimbal serve -c /tmp/gimbal.toml --state-dir /tmp/state >/tmp/listening 2>/tmp/log &
+# Without the function: it would run in a shell of its own, and the signal at the end would end that shell.
+"$LOADER" --library-path /gimbal /gimbal/gimbal serve -c /tmp/gimbal.toml --state-dir /tmp/state >/tmp/listening 2>/tmp/log &
 target=$!
 until_true 60 "the target to listen" grep -q listening /tmp/listening
 ! mount "$(disk 3)" /mnt 2>/dev/null || fail "the block device of a namespace that is shared was mounted"
