@@ -60,12 +60,13 @@ umount /mnt
 	config polled block "$(disk 2)" 'polled = true'
 	config commands nvme "$(generic 3)" ''
 	config both nvme "$(generic 4)" 'polled = true'
-	config failing nvme "$(generic 5)" ''
+	config faulty nvme "$(generic 5)" ''
 } >/tmp/gimbal.toml
 # Without the function: it would run in a shell of its own, and the signal at the end would end that shell.
 "$LOADER" --library-path /gimbal /gimbal/gimbal serve -c /tmp/gimbal.toml --state-dir /tmp/state >/tmp/listening 2>/tmp/log &
 target=$!
 until_true 60 "the target to listen" grep -q listening /tmp/listening
+allow "Can't open blockdev" 'a mount is tried, and refused'
 ! mount "$(disk 3)" /mnt 2>/dev/null || fail "the block device of a namespace that is shared was mounted"
 
 PORT=4420
@@ -98,7 +99,7 @@ for way in block polled commands both; do
 done
 
 say "what the SSD fails is the host's to know, in the SSD's words"
-NQN=$nqn:failing
+NQN=$nqn:faulty
 connect
 allow 'I/O error|critical|I/O Error|Unrecovered Read Error' 'the SSD is made to fail'
 allow 'bogus Namespace Identifiers' 'QEMU gives none by default'
