@@ -52,7 +52,7 @@ fn blocks_are_erased_for_their_next_owner_only_if_the_file_says_so() {
 }
 
 #[test]
-fn looking_for_work_can_be_shortened_or_turned_off() {
+fn busy_polling_can_be_shortened_or_turned_off() {
     let spin = |text: &str| Config::parse(&format!("spin = \"{text}\"\n{SMALLEST}")).expect("valid").spin;
     assert_eq!(Config::parse(SMALLEST).expect("valid").spin, None);
     assert_eq!(spin("20us"), Some(Nanos::micros(20)));

@@ -215,8 +215,8 @@ impl ConnectionThread {
                 self.tell(from, News::Cancelled { ticket, cancel });
             }
             ToConnections::Credits { connection, is_enabled } => {
-                if let Some(link) = self.connections.get(connection) {
-                    link.transport.set_success_without_response(!is_enabled);
+                if let Some(connection) = self.connections.get(connection) {
+                    connection.transport.set_success_without_response(!is_enabled);
                 }
             }
             // If it is gone, that was told.
@@ -281,8 +281,8 @@ impl ConnectionThread {
         let payer = self.accounts.payer(Some(&host), peer.ip());
         let limit = self.limits.memory_per_connection.get() / 2;
         let account = ConnectionAccount::new(units::Bytes(limit), self.host(&host), payer);
-        let link = Connection::with_delivered(now, token, peer, transport, account);
-        let connection = self.connections.add(link, owner);
+        let carried = Connection::with_delivered(now, token, peer, transport, account);
+        let connection = self.connections.add(carried, owner);
         self.tell(owner.pipeline, News::Opened { session, connection });
         self.connections.reply(connection, connected);
         if !unparsed.is_empty() {

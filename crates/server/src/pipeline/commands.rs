@@ -101,8 +101,8 @@ impl Pipeline {
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
             Action::Abort { queue, cid, cqe } => self.abort(now, key, key_of(queue), cid, cqe),
             Action::Pending => {
-                if let Some(link) = self.link(key) {
-                    link.transport.hold(sqe.cid());
+                if let Some(connection) = self.connection(key) {
+                    connection.transport.hold(sqe.cid());
                 }
             }
             // It is answered when what it changes is stored.
@@ -120,8 +120,8 @@ impl Pipeline {
             session.credits = is_enabled;
             match (session.wire, session.thread) {
                 (Wire::Here(connection), _) => {
-                    if let Some(link) = self.connections.get(connection) {
-                        link.transport.set_success_without_response(!is_enabled);
+                    if let Some(connection) = self.connections.get(connection) {
+                        connection.transport.set_success_without_response(!is_enabled);
                     }
                 }
                 (Wire::There(connection), Some(thread)) => {

@@ -160,8 +160,8 @@ impl Pipeline {
             }
         };
         let account = Arc::clone(&session.account);
-        let link = Connection::with_delivered(now, token, session.peer, transport, account);
-        let connection = self.connections.add(link, Owner { pipeline: self.index, session: key });
+        let carried = Connection::with_delivered(now, token, session.peer, transport, account);
+        let connection = self.connections.add(carried, Owner { pipeline: self.index, session: key });
         session.wire = Wire::Here(connection);
         self.connections.reply(connection, cqe);
         if is_refusal {

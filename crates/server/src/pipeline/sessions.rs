@@ -342,8 +342,8 @@ impl Pipeline {
         self.retire_if_done(now, key);
     }
 
-    /// The link of a session that is carried here, as every admin queue is.
-    pub(super) fn link(&mut self, key: Key) -> Option<&mut Connection> {
+    /// The connection of a session, if this thread carries it. Every admin queue is carried here.
+    pub(super) fn connection(&mut self, key: Key) -> Option<&mut Connection> {
         match self.sessions.get(key)?.wire {
             Wire::Here(connection) => self.connections.get(connection),
             _ => None,

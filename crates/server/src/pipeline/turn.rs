@@ -189,8 +189,8 @@ impl Pipeline {
                     }
                     Output::Store { nsid, ticket, saved } => self.store(index, nsid, ticket, saved),
                     Output::Forget { queue, cid } => {
-                        if let Some(link) = self.link(key_of(queue)) {
-                            link.forget(cid);
+                        if let Some(connection) = self.connection(key_of(queue)) {
+                            connection.forget(cid);
                         }
                     }
                     Output::CloseQueue { queue, reason } => {

@@ -11,9 +11,9 @@
 //! Elsewhere: `thread` is one thread, `topology` is what runs, `provisioning` brings up what is new, `reload` removes what is gone, `wipe`
 //! erases removed blocks, `change` lists the differences of two configurations.
 
+mod busy_polling;
 mod change;
 mod error;
-mod looking;
 mod provisioning;
 mod reload;
 mod thread;

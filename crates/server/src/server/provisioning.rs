@@ -8,7 +8,7 @@
 //! `prepare` changes nothing that runs. A provisioning that is dropped after `prepare` leaves nothing behind.
 
 use super::StartError;
-use super::looking;
+use super::busy_polling;
 use super::thread::{Thread, ThreadParts};
 use super::topology::{Listening, Other, Served, Ssd, Topology};
 use crate::acceptor;
@@ -389,7 +389,7 @@ fn start_pipeline(
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
     let others: Vec<_> =
         topology.others.iter().map(|other| (other.thread.mailbox.clone(), other.load.clone())).collect();
-    let spin = looking::moment(config.spin, config.devices.len() + others.len());
+    let spin = busy_polling::time(config.spin, config.devices.len() + others.len());
     Thread::start(config.backend, spin, format!("ssd {name}"), start, move |parts, device| {
         let ThreadParts { reactor, inbox, reports, .. } = parts;
         let (switch, load) = (Switch::new(policy, device), Load::default());
@@ -414,7 +414,7 @@ fn start_pipeline(
 pub(super) fn start_others(config: &Config) -> Result<Vec<Other>, StartError> {
     let (devices, count) = (config.devices.len(), config.connection_threads());
     let (_, memory) = Memory::divide(&config.limits, devices, count);
-    let spin = looking::moment(config.spin, devices + count);
+    let spin = busy_polling::time(config.spin, devices + count);
     let start = |index| {
         let limits = config.limits.clone();
         let run = move |parts: ThreadParts<ToConnections>, ()| {

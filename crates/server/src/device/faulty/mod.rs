@@ -11,7 +11,7 @@
 //! the IOs that are still on it fail, too, whether or not their data was moved.
 //!
 //! Holds: every IO that does not hang for ever finishes exactly once, with its buffer. The same IOs in the same order get the same
-//!        faults (`tests/bad_devices.rs` compares with a naive model).
+//!        faults (`tests/bad_devices` compares with a naive model).
 //! Elsewhere: `fault` decides which IOs are affected; `docs/fault-injection.md` explains the configuration.
 
 mod fault;

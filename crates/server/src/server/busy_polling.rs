@@ -10,13 +10,13 @@ use std::thread;
 use units::Nanos;
 
 /// Longer than a host on the same machine or the next switch needs to react to an answer, and about the cost of two sleeps.
-const MOMENT: Nanos = Nanos::micros(50);
+const DEFAULT: Nanos = Nanos::micros(50);
 
 /// How long each of `pipelines` pipelines polls: `asked`, if it is configured.
-pub(super) fn moment(asked: Option<Nanos>, pipelines: usize) -> Nanos {
+pub(super) fn time(asked: Option<Nanos>, pipelines: usize) -> Nanos {
     // Unknown is few.
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    asked.unwrap_or(if pipelines <= processors { MOMENT } else { Nanos::ZERO })
+    asked.unwrap_or(if pipelines <= processors { DEFAULT } else { Nanos::ZERO })
 }
 
 #[cfg(test)]
@@ -25,15 +25,15 @@ mod tests {
 
     #[test]
     fn more_pipelines_than_processors_sleep_at_once() {
-        assert_eq!(moment(None, 1), MOMENT);
-        assert_eq!(moment(None, usize::MAX), Nanos::ZERO);
+        assert_eq!(time(None, 1), DEFAULT);
+        assert_eq!(time(None, usize::MAX), Nanos::ZERO);
     }
 
     #[test]
     fn what_was_asked_for_holds_for_one_pipeline_and_for_many() {
         for pipelines in [1, usize::MAX] {
-            assert_eq!(moment(Some(Nanos::ZERO), pipelines), Nanos::ZERO);
-            assert_eq!(moment(Some(Nanos::micros(7)), pipelines), Nanos::micros(7));
+            assert_eq!(time(Some(Nanos::ZERO), pipelines), Nanos::ZERO);
+            assert_eq!(time(Some(Nanos::micros(7)), pipelines), Nanos::micros(7));
         }
     }
 }
