@@ -13,10 +13,11 @@ use units::{Bytes, Instant, Nanos, TenantId};
 
 /// Tenants that ask for something.
 pub const ACTIVE: u32 = 16;
-/// What the device says of every IO: less than an idle SSD's threshold.
+/// The latency of every IO: below the threshold of an idle SSD.
 const LATENCY: Nanos = Nanos::micros(90);
-/// Virtual time between completions: 200 MB/s, a fifth of the rate at which the scheduler begins.
+/// Virtual time between completions where the SSD is the limit: 200 MB/s of 4 KiB, a fifth of the scheduler's initial rate.
 const PACE: Nanos = Nanos::micros(20);
+const SMALL_READS: &[(IoKind, Bytes)] = &[(IoKind::Read, Bytes::kib(4))];
 
 /// What tenants ask for.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +26,26 @@ pub struct Load {
     pub name: &'static str,
     /// IOs that each tenant keeps outstanding. A tenant's slots hold 32 × 4 KiB each.
     depth: u32,
+    /// Virtual time from one completion to the next.
+    pace: Nanos,
+    /// What tenant `n` sends, by `n` modulo the number of kinds.
+    kinds: &'static [(IoKind, Bytes)],
 }
 
 /// What arrives leaves at once.
-pub const LIGHT: Load = Load { name: "light", depth: 2 };
+pub const LIGHT: Load = Load { name: "light", depth: 2, pace: PACE, kinds: SMALL_READS };
 /// Tenants wait for their turn.
-pub const BACKLOGGED: Load = Load { name: "backlogged", depth: 512 };
+pub const BACKLOGGED: Load = Load { name: "backlogged", depth: 512, pace: PACE, kinds: SMALL_READS };
+/// Small reads, small writes and larger reads wait for their turn.
+pub const MIXED: Load = Load {
+    name: "mixed",
+    depth: 64,
+    pace: PACE,
+    kinds: &[(IoKind::Read, Bytes::kib(4)), (IoKind::Write, Bytes::kib(4)), (IoKind::Read, Bytes::kib(16))],
+};
+/// More than the rate lets through: where there are token buckets, every IO waits for its bucket.
+pub const PACED: Load =
+    Load { name: "paced", depth: 8, pace: Nanos::micros(1), kinds: &[(IoKind::Read, Bytes::kib(128))] };
 
 /// The schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +65,18 @@ pub enum Scheduler {
 }
 
 impl Scheduler {
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheduler::None => "none",
+            Scheduler::Gimbal => "gimbal",
+            Scheduler::GimbalFair => "gimbal-fair",
+            Scheduler::Level => "level",
+            Scheduler::Reflex => "reflex",
+            Scheduler::Flashfq => "flashfq",
+        }
+    }
+
     fn policy(self) -> Box<dyn Policy> {
         let constants = DeviceConstants::DCT983;
         match self {
@@ -75,6 +102,7 @@ fn calibration() -> Calibration {
 /// A scheduler, the device behind it and the tenants in front of it.
 pub struct Switch {
     policy: Box<dyn Policy>,
+    load: Load,
     now: Instant,
     wake_at: Option<Instant>,
     in_flight: VecDeque<Io>,
@@ -82,10 +110,11 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// All of `tenants` have had an IO; sixteen of them, far apart, keep the load up.
+    /// All `tenants` have done an IO; sixteen of them, far apart, keep the load up.
     pub fn new(scheduler: Scheduler, tenants: u32, load: Load) -> Switch {
         let mut switch = Switch {
             policy: scheduler.policy(),
+            load,
             now: Instant::ZERO,
             wake_at: None,
             in_flight: VecDeque::with_capacity((ACTIVE * load.depth) as usize),
@@ -110,14 +139,9 @@ impl Switch {
     }
 
     fn arrive(&mut self, tenant: TenantId) {
-        let io = Io {
-            id: IoId(self.next_id),
-            tenant,
-            priority: Priority::default(),
-            kind: IoKind::Read,
-            length: Bytes::kib(4),
-            mark: Mark::default(),
-        };
+        let (kind, length) = self.load.kinds[tenant.index() % self.load.kinds.len()];
+        let id = IoId(self.next_id);
+        let io = Io { id, tenant, priority: Priority::default(), kind, length, mark: Mark::default() };
         self.next_id += 1;
         self.policy.on_arrival(self.now, io);
         self.decide();
@@ -133,7 +157,7 @@ impl Switch {
         };
     }
 
-    /// Ends the oldest IO in flight; whose it was.
+    /// Completes the oldest IO in flight, and returns its tenant.
     fn complete(&mut self) -> TenantId {
         let io = loop {
             if let Some(io) = self.in_flight.pop_front() {
@@ -142,7 +166,7 @@ impl Switch {
             self.now = self.wake_at.expect("an IO is in flight or waits for its time");
             self.decide();
         };
-        self.now += PACE;
+        self.now += self.load.pace;
         self.policy.on_completion(self.now, Done { io, outcome: Outcome::Success { latency: LATENCY } });
         io.tenant
     }
