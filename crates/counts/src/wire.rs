@@ -23,6 +23,8 @@ pub(crate) fn run(operation: Operation, burst: u32, ios: u32) {
     let mut config = Config::simple(DeviceKind::Null { size: DEVICE }, (Ipv4Addr::LOCALHOST, 0).into());
     config.backend = BackendChoice::Epoll;
     config.spin = Some(Nanos::ZERO);
+    // On every machine the same.
+    config.threads = Some(1);
     // What a decision takes is counted apart, in virtual time: here it would depend on how fast the machine is.
     config.devices[0].scheduler.policy = PolicyKind::None;
     let server = Server::start(config).expect("a target on loopback starts");

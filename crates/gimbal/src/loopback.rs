@@ -18,7 +18,9 @@ pub(crate) struct Loopback {
 
 impl Loopback {
     /// Starts a switch. All jobs will use the first subsystem of `config`.
-    pub(crate) fn start(config: Config) -> Result<Loopback> {
+    pub(crate) fn start(mut config: Config) -> Result<Loopback> {
+        // The other CPUs are for the hosts in this process.
+        config.threads.get_or_insert(1);
         let nqn = config.subsystems[0].nqn.clone();
         Ok(Loopback { server: Server::start(config).context("starting the switch")?, nqn })
     }

@@ -16,7 +16,7 @@ fn null() -> DeviceKind {
 }
 
 fn with_limits(limits: Limits) -> server::ServerHandle {
-    start(Config { limits, ..Config::simple(null(), any_port()) })
+    start(Config { limits, ..simple(null(), any_port()) })
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_host_that_never_reads_holds_only_its_memory_and_is_dropped() {
             stall_timeout: Nanos::millis(300),
             ..Limits::default()
         };
-        let server = start(Config { limits, backend, ..Config::simple(null(), any_port()) });
+        let server = start(Config { limits, backend, ..simple(null(), any_port()) });
         let address = server.addresses()[0];
         let mut deaf = Client::connect(address);
         for _ in 0..120 {
@@ -53,7 +53,7 @@ fn writes_beyond_the_memory_wait_their_turn() {
     for backend in backends() {
         let limits =
             Limits { memory: Bytes::mib(4), memory_per_connection: Bytes::mib(1), ..Limits::default() };
-        let server = start(Config { limits, backend, ..Config::simple(null(), any_port()) });
+        let server = start(Config { limits, backend, ..simple(null(), any_port()) });
         let address = server.addresses()[0];
         // Each host has its own thread, because the target waits for a host whose data it has requested.
         std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ fn a_silent_host_is_closed_in_time() {
 #[test]
 fn nonsense_ends_a_connection_and_nothing_else() {
     for backend in backends() {
-        let server = start(Config { backend, ..Config::simple(null(), any_port()) });
+        let server = start(Config { backend, ..simple(null(), any_port()) });
         let address = server.addresses()[0];
         let mut good = Client::connect(address);
         for seed in 0..50 {

@@ -53,13 +53,13 @@ fn blocks_are_copied_in_memory_and_in_files() {
         let _ = std::fs::remove_file(&path);
         let file = DeviceKind::File { path, size: Some(Bytes::mib(64)), create: true, direct: true };
         for kind in [emulated(), file] {
-            let server = start(Config { backend, ..Config::simple(kind, any_port()) });
+            let server = start(Config { backend, ..simple(kind, any_port()) });
             let mut client = Client::connect(server.addresses()[0]);
             exercise(&mut client);
             until(|| server.stats().ssds[0].memory == Bytes::ZERO);
         }
         let null = DeviceKind::Null { size: Bytes::gib(1) };
-        let server = start(Config { backend, ..Config::simple(null, any_port()) });
+        let server = start(Config { backend, ..simple(null, any_port()) });
         let mut client = Client::connect(server.addresses()[0]);
         assert_eq!(copy(&mut client, 501, &[(3, 100), (0, 1)]).status(), Status::SUCCESS);
     }
@@ -74,7 +74,7 @@ fn a_copy_that_fails_says_which_range() {
         size: Some(Bytes(BLOCK as u64)),
         ..FaultConfig::new(FaultKind::Error(FaultError::Medium))
     };
-    let mut config = Config::simple(emulated(), any_port());
+    let mut config = simple(emulated(), any_port());
     config.devices[0].faults = vec![fail(FaultOp::Read, 40), fail(FaultOp::Write, 510)];
     let server = start(config);
     let mut client = Client::connect(server.addresses()[0]);
@@ -88,7 +88,7 @@ fn a_copy_that_fails_says_which_range() {
 /// The tenant is charged for reading and for writing: at least as much as for writing twice.
 #[test]
 fn a_copy_is_charged_its_cost() {
-    let server = start(Config::simple(emulated(), any_port()));
+    let server = start(simple(emulated(), any_port()));
     let mut client = Client::connect(server.addresses()[0]);
     assert_eq!(copy(&mut client, 500, &[(0, 100)]).status(), Status::SUCCESS);
     let stats = server.stats();

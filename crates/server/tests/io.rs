@@ -38,7 +38,7 @@ fn exercise(client: &mut Client, nsid: u32) {
 #[test]
 fn an_emulated_ssd_keeps_what_is_written() {
     for backend in backends() {
-        let server = start(Config { backend, ..Config::simple(emulated(), any_port()) });
+        let server = start(Config { backend, ..simple(emulated(), any_port()) });
         let mut client = Client::connect(server.addresses()[0]);
         exercise(&mut client, 1);
         assert_eq!(
@@ -54,7 +54,7 @@ fn an_emulated_ssd_keeps_what_is_written() {
 fn a_limit_is_in_real_time_even_for_a_slowed_down_ssd() {
     let speed = Speed::from_thousandths(50).expect("above zero");
     let ssd = EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) };
-    let mut config = Config::simple(DeviceKind::Emulated(ssd), any_port());
+    let mut config = simple(DeviceKind::Emulated(ssd), any_port());
     config.tenants = vec![TenantConfig { limit_iops: Some(40), ..TenantConfig::equal(HOST) }];
     let server = start(config);
     let mut client = Client::connect(server.addresses()[0]);
@@ -71,7 +71,7 @@ fn a_limit_is_in_real_time_even_for_a_slowed_down_ssd() {
 fn the_null_device_reads_zeros_and_accepts_everything() {
     for backend in backends() {
         let server =
-            start(Config { backend, ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port()) });
+            start(Config { backend, ..simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port()) });
         let mut client = Client::connect(server.addresses()[0]);
         assert_eq!(client.write(1, 5, &pattern(1, 64 * BLOCK)), Status::SUCCESS);
         assert_eq!(client.read(1, 5, 64).expect("readable"), vec![0; 64 * BLOCK]);

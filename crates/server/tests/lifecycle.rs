@@ -52,7 +52,7 @@ fn a_restart_keeps_data_and_identifiers() {
         let scratch = Scratch::new("restart");
         let mut identifiers = Vec::new();
         for round in 0..3 {
-            let server = start(Config { backend, ..Config::simple(scratch.device(), any_port()) });
+            let server = start(Config { backend, ..simple(scratch.device(), any_port()) });
             let mut client = Client::connect(server.addresses()[0]);
             identifiers.push((client.identify(0x03, 1), client.identify(0x01, 0)[4..24].to_vec()));
             if round > 0 {
@@ -71,7 +71,7 @@ fn a_restart_keeps_data_and_identifiers() {
 fn every_command_works_on_a_file() {
     for backend in backends() {
         let scratch = Scratch::new("file");
-        let server = start(Config { backend, ..Config::simple(scratch.device(), any_port()) });
+        let server = start(Config { backend, ..simple(scratch.device(), any_port()) });
         let mut client = Client::connect(server.addresses()[0]);
         assert_eq!(client.read(1, 0, 256), Ok(vec![0; 256 * BLOCK]), "a new file is zeros");
         let data = pattern(9, 256 * BLOCK);
@@ -98,7 +98,7 @@ fn every_command_works_on_a_file() {
 fn an_emulated_ssd_without_contents_accepts_writes_and_reads_zeros() {
     for backend in backends() {
         let emulated = EmulatedConfig { backing: Backing::None, ..EmulatedConfig::new(Bytes::mib(64)) };
-        let server = start(Config { backend, ..Config::simple(DeviceKind::Emulated(emulated), any_port()) });
+        let server = start(Config { backend, ..simple(DeviceKind::Emulated(emulated), any_port()) });
         let mut client = Client::connect(server.addresses()[0]);
         for round in 0..3 {
             assert_eq!(client.write(1, 3, &pattern(round, 200 * BLOCK)), Status::SUCCESS);
@@ -121,7 +121,7 @@ fn an_emulated_ssd_over_a_file_keeps_its_contents() {
         };
         for round in 0..2 {
             let device = DeviceKind::Emulated(emulated.clone());
-            let server = start(Config { backend, ..Config::simple(device, any_port()) });
+            let server = start(Config { backend, ..simple(device, any_port()) });
             let mut client = Client::connect(server.addresses()[0]);
             if round == 0 {
                 assert_eq!(client.write(1, 3, &pattern(5, 200 * BLOCK)), Status::SUCCESS);
@@ -140,7 +140,7 @@ fn an_emulated_ssd_over_a_file_keeps_its_contents() {
 fn two_targets_never_share_one_file() {
     let scratch = Scratch::new("lock");
     let first = serve(scratch.device());
-    let second = Server::start(Config::simple(scratch.device(), any_port()));
+    let second = Server::start(simple(scratch.device(), any_port()));
     let Err(StartError::Device { error: DeviceError::Locked(path), .. }) = second else {
         panic!("the second target started or failed otherwise")
     };
@@ -152,7 +152,7 @@ fn two_targets_never_share_one_file() {
 #[test]
 fn a_shutdown_answers_every_command() {
     for backend in backends() {
-        let server = start(Config { backend, ..Config::simple(emulated(20), any_port()) });
+        let server = start(Config { backend, ..simple(emulated(20), any_port()) });
         let mut client = Client::connect(server.addresses()[0]);
         for index in 0..100 {
             let transfer = Transfer::FromController(vec![0; BLOCK], BLOCK as u32);
@@ -210,13 +210,13 @@ fn the_scheduler_changes_under_load_and_nothing_is_lost() {
 #[test]
 fn a_start_that_fails_says_why_and_leaves_nothing_running() {
     let taken = serve(DeviceKind::Null { size: Bytes::gib(1) });
-    let again = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, taken.addresses()[0]);
+    let again = simple(DeviceKind::Null { size: Bytes::gib(1) }, taken.addresses()[0]);
     assert!(matches!(Server::start(again), Err(StartError::Listen { .. })));
-    let mut wrong = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port());
+    let mut wrong = simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port());
     wrong.subsystems[0].namespaces[0].device = "other".to_owned();
     assert!(matches!(Server::start(wrong), Err(StartError::Config(_))));
     let absent = DeviceKind::File { path: "/nonexistent".into(), size: None, create: true, direct: true };
-    let error = Server::start(Config::simple(absent, any_port())).err().expect("there is no such file");
+    let error = Server::start(simple(absent, any_port())).err().expect("there is no such file");
     let error = error.to_string();
     assert!(
         error.contains("/nonexistent: does not exist; to create it") && error.contains("size"),

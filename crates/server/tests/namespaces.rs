@@ -11,7 +11,7 @@ use nvme::spec::log::{self, LogRequest};
 use nvme::spec::opcode::admin;
 use nvme::spec::{Nqn, Sqe, Status};
 use server::ServerHandle;
-use server::config::{AllowedHosts, Config, DeviceConfig, DeviceKind, NamespaceConfig, SubsystemConfig};
+use server::config::{AllowedHosts, DeviceConfig, DeviceKind, NamespaceConfig, SubsystemConfig};
 use units::Bytes;
 use zerocopy::FromBytes;
 
@@ -30,7 +30,7 @@ fn half(nsid: u32, device: &str, second: bool) -> NamespaceConfig {
 
 /// Two devices. `LEFT` has the first half of each; `RIGHT` the second halves in the other order, for one host only.
 fn two_by_two() -> ServerHandle {
-    let mut config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port());
+    let mut config = simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port());
     config.devices = vec![device("a"), device("b")];
     config.subsystems = vec![
         subsystem(LEFT, vec![half(1, "a", false), half(2, "b", false)]),

@@ -42,7 +42,7 @@ fn config(kind: DeviceKind) -> Config {
     Config {
         devices: vec![device("a", kind)],
         subsystems: vec![subsystem(ONE, vec![part(1, "a", 0, 64)])],
-        ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
+        ..simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
     }
 }
 

@@ -35,7 +35,7 @@ impl State {
 
     fn config(&self) -> Config {
         let null = DeviceKind::Null { size: Bytes::gib(1) };
-        Config { state_dir: Some(self.0.clone()), ..Config::simple(null, any_port()) }
+        Config { state_dir: Some(self.0.clone()), ..simple(null, any_port()) }
     }
 
     fn serve(&self) -> ServerHandle {

@@ -8,7 +8,7 @@ use common::*;
 use nvme::spec::Status;
 use nvme::spec::identify::cns;
 use server::ServerHandle;
-use server::config::{Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, Speed};
+use server::config::{Backing, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, Speed};
 use std::fs;
 use std::path::PathBuf;
 use units::Bytes;
@@ -102,7 +102,7 @@ fn each_namespace_counts_its_own_blocks_on_any_ssd() {
     let speed = Speed::from_thousandths(100_000).expect("above zero");
     let ssd = EmulatedConfig { speed, backing: Backing::Ram, ..EmulatedConfig::new(Bytes(SIZE)) };
     let null = DeviceKind::Null { size: Bytes(SIZE) };
-    let mut config = Config::simple(scratch.device(), any_port());
+    let mut config = simple(scratch.device(), any_port());
     let file = config.devices[0].name.clone();
     config.devices.push(DeviceConfig::new("memory", DeviceKind::Emulated(ssd)));
     config.devices.push(DeviceConfig::new("nothing", null));

@@ -29,7 +29,7 @@ const RELEASE_AT: u64 = 1000;
 fn config(faults: Vec<FaultConfig>) -> Config {
     let speed = Speed::from_thousandths(100_000).expect("above zero");
     let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-    let mut config = Config { threads: Some(2), ..Config::simple(kind, any_port()) };
+    let mut config = Config { threads: Some(2), ..simple(kind, any_port()) };
     config.devices[0].faults = faults;
     config.devices[0].scheduler.policy = PolicyKind::Gimbal;
     config

@@ -35,7 +35,7 @@ fn config(kind: DeviceKind, faults: Vec<FaultConfig>, wipe_on_remove: bool) -> C
     Config {
         devices: vec![DeviceConfig { faults, ..DeviceConfig::new("a", kind) }],
         subsystems: vec![subsystem(ONE, namespaces)],
-        ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
+        ..simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
     }
 }
 

@@ -375,7 +375,8 @@ impl Check<'_> {
             self.report(field("memory_per_host"), what, "raise it, or lower transfer_max");
         }
         let least = Bytes(limits.transfer_max.get().saturating_mul(MEMORY_IN_TRANSFERS));
-        let threads = self.config.devices.len().max(1) + self.config.connection_threads();
+        // Threads by default do not divide memory into parts that are too small.
+        let threads = self.config.devices.len().max(1) + self.config.connection_threads(1);
         if limits.memory.get() / (threads as u64) < least.get() {
             let (memory, of) =
                 (limits.memory, if threads > self.config.devices.len() { "thread" } else { "device" });

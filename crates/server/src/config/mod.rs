@@ -59,6 +59,12 @@ pub const DEFAULT_MODEL: &str = "Gimbal";
 /// The default block size.
 pub const DEFAULT_BLOCK_SIZE: u32 = 4096;
 
+/// Threads for each SSD at most, unless the configuration says how many. A small read costs the thread of its connection about three times
+/// what it costs the thread of its SSD (`make bench`: `remote_cost`, `ssd_thread_ns`).
+const DEFAULT_THREADS_PER_SSD: usize = 4;
+/// Memory for each thread at least, unless the configuration says how many threads there are.
+const DEFAULT_THREAD_MEMORY: Bytes = Bytes::mib(32);
+
 /// Everything a target is started with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -69,7 +75,8 @@ pub struct Config {
     /// How long a device's thread busy-polls before it sleeps, while IOs come quickly. Zero: never; `None`: for a moment,
     /// if there is a processor for each device.
     pub spin: Option<Nanos>,
-    /// Threads that carry connections. Each SSD has one; beyond them are threads that have connections only. `None`: one for each SSD.
+    /// Threads that carry connections. Each SSD has one; beyond them are threads that have connections only. `None`: one per CPU, up to
+    /// what SSDs, memory and hosts can use ([`Config::connection_threads`]).
     pub threads: Option<u32>,
     /// The SSDs. Each gets a thread and a scheduler of its own.
     pub devices: Vec<DeviceConfig>,
@@ -253,9 +260,20 @@ impl Config {
         wrong_if_any(problems)
     }
 
-    /// Threads that have connections and no SSD.
-    pub(crate) fn connection_threads(&self) -> usize {
-        self.threads.map_or(0, |threads| (threads as usize).saturating_sub(self.devices.len()))
+    /// Threads that have connections and no SSD, on a machine with this many CPUs.
+    ///
+    /// By default there is a thread per CPU, but not more than can be used: the thread of an SSD can serve about three threads of
+    /// connections, each thread needs memory, and there is no use for more threads than connections.
+    pub(crate) fn connection_threads(&self, processors: usize) -> usize {
+        let devices = self.devices.len();
+        let by_default = || {
+            let by_memory = self.limits.memory.get() / DEFAULT_THREAD_MEMORY.get();
+            let least = by_memory.min(u64::from(self.limits.connections));
+            processors
+                .min(DEFAULT_THREADS_PER_SSD * devices)
+                .min(usize::try_from(least).unwrap_or(usize::MAX))
+        };
+        self.threads.map_or_else(by_default, |threads| threads as usize).saturating_sub(devices)
     }
 
     /// The subsystem of that name.

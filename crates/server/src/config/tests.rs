@@ -52,6 +52,23 @@ fn blocks_are_erased_for_their_next_owner_only_if_the_file_says_so() {
 }
 
 #[test]
+fn by_default_there_is_a_thread_per_cpu_that_ssds_memory_and_hosts_can_use() {
+    let one = Config::parse(SMALLEST).expect("valid");
+    let threads = |config: &Config, processors| config.devices.len() + config.connection_threads(processors);
+    assert_eq!([1, 2, 3, 4, 64].map(|processors| threads(&one, processors)), [1, 2, 3, 4, 4]);
+    let mut many = one.clone();
+    many.devices = vec![one.devices[0].clone(); 8];
+    assert_eq!([1, 8, 12, 16, 256].map(|processors| threads(&many, processors)), [8, 8, 12, 16, 16]);
+    many.limits.memory = Bytes::gib(4);
+    assert_eq!(threads(&many, 256), 32);
+    many.limits.connections = 20;
+    assert_eq!(threads(&many, 256), 20);
+    let set = |threads| Config { threads: Some(threads), ..one.clone() };
+    assert_eq!(threads(&set(1), 64), 1);
+    assert_eq!(threads(&set(7), 1), 7);
+}
+
+#[test]
 fn busy_polling_can_be_shortened_or_turned_off() {
     let spin = |text: &str| Config::parse(&format!("spin = \"{text}\"\n{SMALLEST}")).expect("valid").spin;
     assert_eq!(Config::parse(SMALLEST).expect("valid").spin, None);

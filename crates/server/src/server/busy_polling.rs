@@ -14,9 +14,12 @@ const DEFAULT: Nanos = Nanos::micros(50);
 
 /// How long each of `pipelines` pipelines polls: `asked`, if it is configured.
 pub(super) fn time(asked: Option<Nanos>, pipelines: usize) -> Nanos {
-    // Unknown is few.
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    asked.unwrap_or(if pipelines <= processors { DEFAULT } else { Nanos::ZERO })
+    asked.unwrap_or(if pipelines <= processors() { DEFAULT } else { Nanos::ZERO })
+}
+
+/// CPUs that this process may use. If that is unknown, one.
+pub(super) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]

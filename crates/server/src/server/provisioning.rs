@@ -412,7 +412,7 @@ fn start_pipeline(
 
 /// Starts the threads with connections and no SSD.
 pub(super) fn start_others(config: &Config) -> Result<Vec<Other>, StartError> {
-    let (devices, count) = (config.devices.len(), config.connection_threads());
+    let (devices, count) = (config.devices.len(), config.connection_threads(busy_polling::processors()));
     let (_, memory) = Memory::divide(&config.limits, devices, count);
     let spin = busy_polling::time(config.spin, devices + count);
     let start = |index| {

@@ -1,6 +1,6 @@
 //! The targets and hosts of these tests.
 
-use crate::common::{HOST, any_port, fast_ssd, start, subsystem};
+use crate::common::{HOST, any_port, fast_ssd, simple, start, subsystem};
 use host::{
     Backend, Client, ClientError, Controller, ControllerOptions, HostId, IoError, Nqn, Operation, Outcome,
     Pending, Request, RetryPolicy,
@@ -44,7 +44,7 @@ pub(crate) fn config(backend: BackendChoice, kind: DeviceKind, faults: Vec<Fault
             subsystem(BOTH, vec![at(1, "good", 1), at(2, "bad", 1)]),
         ],
         limits: Limits { hang_after: Nanos::millis(20), ..Limits::default() },
-        ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
+        ..simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
     }
 }
 

@@ -261,7 +261,7 @@ fn writes_without_their_data_leave_memory_for_the_next_host() {
 fn a_named_host_has_memory_that_no_number_of_others_can_take() {
     log::capture();
     let device = server::config::DeviceKind::Null { size: Bytes::gib(1) };
-    let config = server::config::Config::simple(device, crate::common::any_port());
+    let config = crate::common::simple(device, crate::common::any_port());
     let tenants = vec![server::config::TenantConfig::equal(THIRD)];
     let server = crate::common::start(server::config::Config { limits: patient(), tenants, ..config });
     let address = server.addresses()[0];

@@ -27,7 +27,7 @@ mod silence;
 mod strangers;
 mod violations;
 
-use common::{any_port, start};
+use common::{any_port, simple, start};
 use server::ServerHandle;
 use server::config::{Config, DeviceKind, EmulatedConfig, Limits, Speed};
 use units::Bytes;
@@ -39,7 +39,7 @@ const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000
 fn null_with(limits: Limits) -> ServerHandle {
     log::capture();
     let device = DeviceKind::Null { size: Bytes::gib(1) };
-    start(Config { limits, ..Config::simple(device, any_port()) })
+    start(Config { limits, ..simple(device, any_port()) })
 }
 
 /// A target with an SSD so slow that the processor is never the limit.
@@ -47,5 +47,5 @@ fn slowed_with(speed_thousandths: u32, limits: Limits) -> ServerHandle {
     log::capture();
     let speed = Speed::from_thousandths(speed_thousandths).expect("above zero");
     let device = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-    start(Config { limits, ..Config::simple(device, any_port()) })
+    start(Config { limits, ..simple(device, any_port()) })
 }

@@ -6,7 +6,7 @@
 //! A shared SSD is slower for everybody, without any misbehaviour. So next to a bad host that does IO, good hosts must get what they get
 //! next to a good host with the same IO (`Misbehaviour::stand_in`).
 
-use crate::common::{BLOCK, Client, HOST, Options, any_port, rw, start};
+use crate::common::{BLOCK, Client, HOST, Options, any_port, rw, simple, start};
 use crate::misbehaviour::Misbehaviour;
 use nvme::connection::host::Transfer;
 use nvme::spec::opcode::nvm;
@@ -91,7 +91,7 @@ impl Bed {
         crate::log::capture();
         let speed = Speed::from_thousandths(speed_thousandths).expect("above zero");
         let device = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-        let mut config = Config { limits: limits(), ..Config::simple(device, any_port()) };
+        let mut config = Config { limits: limits(), ..simple(device, any_port()) };
         let constants = &mut config.devices[0].scheduler.overrides;
         (constants.rate_min, constants.rate_max) = (Some(RATE), Some(ByteRate(RATE.get() + 1)));
         let server = start(config);

@@ -56,7 +56,7 @@ fn log_pages_in_a_loop_are_paid_for() {
     capture();
     const RATE: u64 = 64 << 10;
     let limits = Limits { reply_rate: ByteRate(RATE), ..Limits::default() };
-    let config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, common::any_port());
+    let config = crate::common::simple(DeviceKind::Null { size: Bytes::gib(1) }, common::any_port());
     let server = common::start(Config { limits, tenants: vec![TenantConfig::equal(OTHER)], ..config });
     let address = server.addresses()[0];
     for subsystem in [server::config::DEFAULT_NQN, Nqn::DISCOVERY] {

@@ -15,7 +15,7 @@ use units::Bytes;
 /// A target for `hosts`, with the named hosts `tenants`.
 fn serving(device: DeviceKind, limits: Limits, hosts: AllowedHosts, tenants: &[&str]) -> ServerHandle {
     capture();
-    let mut config = Config { limits, ..Config::simple(device, common::any_port()) };
+    let mut config = Config { limits, ..crate::common::simple(device, common::any_port()) };
     config.subsystems[0].hosts = hosts;
     config.tenants = tenants.iter().map(|host| TenantConfig::equal(host)).collect();
     common::start(config)

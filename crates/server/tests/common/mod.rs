@@ -39,9 +39,21 @@ pub fn any_port() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
+/// The number of threads of targets in tests, if they have one SSD. `GIMBAL_TEST_THREADS` sets it: `make test-long` runs these tests
+/// with 1 and with 2. The default of users depends on the machine.
+pub fn threads() -> u32 {
+    let set = std::env::var("GIMBAL_TEST_THREADS");
+    set.map_or(1, |text| text.parse().expect("GIMBAL_TEST_THREADS is a number of threads"))
+}
+
+/// The configuration of a target with one device, whole, for every host.
+pub fn simple(device: DeviceKind, listen: SocketAddr) -> Config {
+    Config { threads: Some(threads()), ..Config::simple(device, listen) }
+}
+
 /// A target on loopback with one namespace on one whole device.
 pub fn serve(device: DeviceKind) -> ServerHandle {
-    start(Config::simple(device, any_port()))
+    start(simple(device, any_port()))
 }
 
 /// Starts a target, which must succeed.
@@ -76,7 +88,9 @@ pub fn two_ssds(backend: BackendChoice, faults: Vec<FaultConfig>) -> Config {
             subsystem(NEAR, vec![half(1, "a", 0)]),
             subsystem(FAR, vec![half(1, "b", 0), half(2, "a", 1)]),
         ],
-        ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
+        // As many threads that have connections only as with one SSD.
+        threads: Some(threads() + 1),
+        ..simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port())
     }
 }
 
