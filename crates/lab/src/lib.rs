@@ -28,6 +28,7 @@ pub mod report;
 pub mod runner;
 pub mod scale;
 pub mod scheduler;
+pub mod ssds;
 
 pub use experiment::{Experiment, ExperimentError};
 pub use findings::{Findings, run};

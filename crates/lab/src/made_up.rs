@@ -9,7 +9,7 @@ use crate::scheduler::Scheduler;
 /// A record for every profile, case, scheduler and seed of the experiment.
 pub(crate) fn findings(experiment: Experiment) -> Findings {
     let mut records = Vec::new();
-    for profile in &experiment.profiles {
+    for ssd in &experiment.ssds {
         for case in &experiment.cases {
             for (s, scheduler) in experiment.schedulers.iter().enumerate() {
                 for seed in &experiment.seeds {
@@ -18,7 +18,7 @@ pub(crate) fn findings(experiment: Experiment) -> Findings {
                         experiment: experiment.name.clone(),
                         case: case.name.clone(),
                         x: case.x,
-                        profile: profile.name.clone(),
+                        profile: ssd.profile.name.clone(),
                         condition: "clean",
                         scheduler: scheduler.name(),
                         seed: *seed,

@@ -6,8 +6,9 @@
 
 use crate::experiment::{Experiment, Window};
 use crate::scheduler::{Scheduler, Setup};
+use crate::ssds::CalibratedSsd;
 use sim::{Arrival, ClientChoice, TenantSpec, Workload, World};
-use ssd::{Condition, Profile};
+use ssd::Condition;
 use std::collections::HashMap;
 
 /// Workers of one kind that measure the most that the device gives that kind.
@@ -71,19 +72,19 @@ impl Plan {
     pub fn new(experiment: &Experiment) -> Plan {
         let mut planner = Planner { experiment, runs: Vec::new(), known: HashMap::new() };
         let mut alone = HashMap::new();
-        for (p, profile) in experiment.profiles.iter().enumerate() {
+        for (p, ssd) in experiment.ssds.iter().enumerate() {
             for (c, case) in experiment.cases.iter().enumerate() {
                 for (g, group) in case.groups.iter().enumerate() {
-                    let found = planner.alone(profile, case.condition, &group.workload);
+                    let found = planner.alone(ssd, case.condition, &group.workload);
                     alone.insert((p, c, g), found);
                 }
             }
         }
-        for (p, profile) in experiment.profiles.iter().enumerate() {
+        for (p, ssd) in experiment.ssds.iter().enumerate() {
             for c in 0..experiment.cases.len() {
                 for s in 0..experiment.schedulers.len() {
                     for seed in 0..experiment.seeds.len() {
-                        planner.case(profile, Purpose::Case { profile: p, case: c, scheduler: s, seed });
+                        planner.case(ssd, Purpose::Case { profile: p, case: c, scheduler: s, seed });
                     }
                 }
             }
@@ -108,10 +109,10 @@ struct Planner<'e> {
 }
 
 impl Planner<'_> {
-    fn alone(&mut self, profile: &Profile, condition: Condition, workload: &Workload) -> Alone {
+    fn alone(&mut self, ssd: &CalibratedSsd, condition: Condition, workload: &Workload) -> Alone {
         // Without tenants' limits: the device's own.
         let one = Workload { rate_max: None, ..workload.clone() };
-        let key = format!("{} {condition:?} {one:?}", profile.name);
+        let key = format!("{} {condition:?} {one:?}", ssd.profile.name);
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
@@ -121,8 +122,8 @@ impl Planner<'_> {
                 Workload { arrival: Arrival::Closed { depth: SATURATING_DEPTH }, ..one.clone() }
             }
         };
-        let maximum = self.standalone(profile, condition, vec![many; SATURATING_WORKERS], Purpose::Maximum);
-        let one = self.standalone(profile, condition, vec![one], Purpose::One);
+        let maximum = self.standalone(ssd, condition, vec![many; SATURATING_WORKERS], Purpose::Maximum);
+        let one = self.standalone(ssd, condition, vec![one], Purpose::One);
         let found = Alone { maximum, one };
         self.known.insert(key, found);
         found
@@ -130,7 +131,7 @@ impl Planner<'_> {
 
     fn standalone(
         &mut self,
-        profile: &Profile,
+        ssd: &CalibratedSsd,
         condition: Condition,
         workloads: Vec<Workload>,
         purpose: Purpose,
@@ -138,19 +139,19 @@ impl Planner<'_> {
         let counts = vec![workloads.len() as u32];
         let tenants = workloads.into_iter().map(|workload| TenantSpec::new("alone", workload)).collect();
         let seed = self.experiment.seeds[0];
-        let world = self.world(profile, condition, Scheduler::None, tenants, self.experiment.alone, seed);
+        let world = self.world(ssd, condition, Scheduler::None, tenants, self.experiment.alone, seed);
         let label = format!("{}: alone", self.experiment.name);
         self.runs.push(Run { world, purpose, counts, label });
         self.runs.len() - 1
     }
 
-    fn case(&mut self, profile: &Profile, purpose: Purpose) {
+    fn case(&mut self, ssd: &CalibratedSsd, purpose: Purpose) {
         let Purpose::Case { case, scheduler, seed, .. } = purpose else {
             unreachable!("{purpose:?} is no case")
         };
         let (case, scheduler) = (&self.experiment.cases[case], self.experiment.schedulers[scheduler]);
         let seed = self.experiment.seeds[seed];
-        let world = self.world(profile, case.condition, scheduler, case.tenants(), case.window, seed);
+        let world = self.world(ssd, case.condition, scheduler, case.tenants(), case.window, seed);
         let label = format!("{}: {}, {}", self.experiment.name, case.name, scheduler.name());
         let counts = case.groups.iter().map(|group| group.count).collect();
         self.runs.push(Run { world, purpose, counts, label });
@@ -158,16 +159,15 @@ impl Planner<'_> {
 
     fn world(
         &self,
-        profile: &Profile,
+        ssd: &CalibratedSsd,
         condition: Condition,
         scheduler: Scheduler,
         tenants: Vec<TenantSpec>,
         window: Window,
         seed: u64,
     ) -> World {
-        let Setup { policy, mut clients } = scheduler
-            .setup(profile)
-            .expect("an experiment is refused if a scheduler of it was not calibrated");
+        let Setup { policy, mut clients } =
+            scheduler.setup(ssd).expect("an experiment is refused if a scheduler of it was not calibrated");
         if let (ClientChoice::Parda { config, .. }, Some(threshold)) =
             (&mut clients, self.experiment.parda_threshold)
         {
@@ -175,7 +175,7 @@ impl Planner<'_> {
         }
         World {
             seed,
-            profile: profile.clone(),
+            profile: ssd.profile.clone(),
             condition,
             policy,
             clients,

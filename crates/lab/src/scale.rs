@@ -91,12 +91,14 @@ impl Pace {
 mod tests {
     use super::*;
     use crate::scheduler::Scheduler;
+    use crate::ssds::CalibratedSsd;
     use sim::Arrival;
+    use std::path::Path;
 
     fn made(tenants: u32) -> World {
-        let profile = Profile::default();
-        let setup = Scheduler::GimbalFair.setup(&profile).expect("it needs no calibration");
-        world(&profile, &setup, tenants, Nanos::millis(20))
+        let ssd = CalibratedSsd::find("dct983", Path::new("")).expect("it is built in");
+        let setup = Scheduler::GimbalFair.setup(&ssd).expect("it needs no calibration");
+        world(&ssd.profile, &setup, tenants, Nanos::millis(20))
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Schedulers by name: the scheduler before the SSD in a run, and the client's half if there is one, set up for an SSD.
 
+use crate::ssds::{CALIBRATIONS, CalibratedSsd};
 use sched::{Calibration, DeviceConstants, GimbalConfig, GimbalFairConfig, LevelConfig};
 use sim::LatencyScope;
 use sim::{ClientChoice, PolicyChoice};
 use ssd::Profile;
+use std::path::Path;
 use units::Nanos;
 
 /// A scheduler that experiments can name.
@@ -40,7 +42,11 @@ pub struct Setup {
 
 /// A scheduler needs a calibration that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} was not calibrated for {profile}; the lab has its calibrations for {}", .scheduler.name(), calibrated(*.scheduler))]
+#[error(
+    "{} has no calibration for {profile}. Make one with `gimbal lab calibrate --profile FILE --out CALIBRATION` and name it with \
+     --calibration, or with calibrations in the experiment; or leave {} out. The lab has its calibrations for {}",
+    .scheduler.name(), .scheduler.name(), calibrated(*.scheduler)
+)]
 pub struct NotCalibrated {
     /// Which.
     pub scheduler: Scheduler,
@@ -50,7 +56,9 @@ pub struct NotCalibrated {
 
 /// The profiles that a scheduler is calibrated for.
 fn calibrated(scheduler: Scheduler) -> String {
-    let is_calibrated = |name: &&str| Profile::named(name).is_ok_and(|other| scheduler.setup(&other).is_ok());
+    let is_calibrated = |name: &&str| {
+        CalibratedSsd::find(name, Path::new("")).is_ok_and(|other| scheduler.setup(&other).is_ok())
+    };
     let names: Vec<&str> = CALIBRATIONS.iter().map(|(name, _)| *name).filter(is_calibrated).collect();
     names.join(", ")
 }
@@ -74,15 +82,6 @@ fn unknown(name: &str) -> String {
 
 /// The fixed threshold of [`Scheduler::GimbalFixed`] (Gimbal, figure 17).
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
-
-/// Profiles and their calibrations, made by `make calibrations`; the array's holds the constants of PARDA's paper.
-const CALIBRATIONS: [(&str, &str); 5] = [
-    ("array", include_str!("../../../calibrations/array.toml")),
-    ("consumer-slc", include_str!("../../../calibrations/consumer-slc.toml")),
-    ("dct983", include_str!("../../../calibrations/dct983.toml")),
-    ("dct983-b", include_str!("../../../calibrations/dct983-b.toml")),
-    ("p3600", include_str!("../../../calibrations/p3600.toml")),
-];
 
 impl Scheduler {
     /// All, the baselines first.
@@ -127,19 +126,15 @@ impl Scheduler {
         matches!(self, Scheduler::Gimbal | Scheduler::GimbalFair | Scheduler::Level | Scheduler::LevelLearned)
     }
 
-    /// The scheduler for an SSD of this profile, with the calibration that comes with the lab.
+    /// The scheduler for this SSD.
     ///
     /// # Errors
-    /// It needs a calibration, and there is none for this profile.
-    pub fn setup(self, profile: &Profile) -> Result<Setup, NotCalibrated> {
-        let known = CALIBRATIONS.iter().find(|(name, _)| *name == profile.name);
-        let calibration = known.map(|(name, text)| {
-            Calibration::parse(text, name).unwrap_or_else(|error| panic!("built in: {error}"))
-        });
-        self.setup_with(profile, &calibration.unwrap_or_default())
+    /// It needs a calibration, and there is none for this SSD.
+    pub fn setup(self, ssd: &CalibratedSsd) -> Result<Setup, NotCalibrated> {
+        self.setup_with(&ssd.profile, &ssd.calibration)
     }
 
-    /// The same with your own calibration.
+    /// The same with another calibration.
     ///
     /// # Errors
     /// It needs one, and `calibration` has none for it.
@@ -181,9 +176,9 @@ mod tests {
     #[test]
     fn what_an_experiment_can_name_was_calibrated() {
         for name in ["dct983", "dct983-b", "p3600", "consumer-slc"] {
-            let profile = Profile::named(name).expect("a profile that comes with gimbal");
+            let ssd = CalibratedSsd::find(name, Path::new("")).expect("a profile that comes with gimbal");
             for scheduler in Scheduler::ALL {
-                scheduler.setup(&profile).unwrap_or_else(|missing| panic!("{missing}"));
+                scheduler.setup(&ssd).unwrap_or_else(|missing| panic!("{missing}"));
             }
         }
     }
@@ -199,16 +194,30 @@ mod tests {
         assert!(said.starts_with("there is no scheduler fifo; the schedulers are none, reflex"), "{said}");
     }
 
-    #[test]
-    fn what_was_not_calibrated_is_said() {
+    /// A copy of a built-in profile in a file, with one number changed.
+    fn changed_copy() -> CalibratedSsd {
         let mut profile = Profile::named("p3600").expect("a profile that comes with gimbal");
-        profile.name = "mine".into();
-        let error = |scheduler: Scheduler| scheduler.setup(&profile).expect_err("nobody did it").to_string();
-        assert_eq!(
-            error(Scheduler::Reflex),
-            "reflex was not calibrated for mine; the lab has its calibrations for consumer-slc, dct983, dct983-b, p3600"
+        profile.firmware.write_command += Nanos(1);
+        let path = std::env::temp_dir().join(format!("gimbal-lab-{}.toml", std::process::id()));
+        std::fs::write(&path, profile.to_toml()).expect("temporary files can be written");
+        let found = CalibratedSsd::find(&path.display().to_string(), Path::new("/nowhere"));
+        std::fs::remove_file(&path).expect("it was just written");
+        let found = found.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(found.profile, profile);
+        found
+    }
+
+    #[test]
+    fn a_changed_copy_of_a_built_in_profile_is_not_calibrated() {
+        let ssd = changed_copy();
+        let error = |scheduler: Scheduler| scheduler.setup(&ssd).expect_err("nobody did it").to_string();
+        let said = error(Scheduler::Reflex);
+        assert!(
+            said.starts_with("reflex has no calibration for p3600. Make one with `gimbal lab calibrate"),
+            "{said}"
         );
+        assert!(said.ends_with("for consumer-slc, dct983, dct983-b, p3600"), "{said}");
         assert!(error(Scheduler::Parda).ends_with("for array, consumer-slc, dct983, dct983-b, p3600"));
-        assert!(Scheduler::Gimbal.setup(&profile).is_ok(), "it measures by itself");
+        assert!(Scheduler::Gimbal.setup(&ssd).is_ok(), "it measures by itself");
     }
 }

@@ -1,7 +1,7 @@
 //! A device as a file: every number in which one SSD differs from another.
 //!
 //! A profile is a TOML file with one table per part of the device. Five come with the crate
-//! ([`Profile::named`]); users can write their own ([`Profile::load`]). An unknown field, or a value out of
+//! ([`Profile::named`]); users can write their own ([`Profile::find`]). An unknown field, or a value out of
 //! range, is an error that says which field it is, what is allowed, and what to do. Nothing is silently
 //! replaced by a default. Two tables may be omitted, `[memory]` and `[variation]`; the model then leaves out
 //! what they describe.
@@ -88,6 +88,20 @@ impl Profile {
             Some((_, text)) => Profile::parse(text, name),
             None => Err(ProfileError::Unknown { name: name.to_owned() }),
         }
+    }
+
+    /// The built-in profile of this name, or the profile in the file at this path. A path has a `/` or ends in `.toml`; a
+    /// relative one begins at `folder`.
+    ///
+    /// # Errors
+    /// There is no such profile, or it is not valid.
+    pub fn find(name: &str, folder: &Path) -> Result<Profile, ProfileError> {
+        if Profile::is_path(name) { Profile::load(&folder.join(name)) } else { Profile::named(name) }
+    }
+
+    /// Whether [`Profile::find`] looks for a file.
+    pub fn is_path(name: &str) -> bool {
+        name.contains('/') || name.ends_with(".toml")
     }
 
     /// The profile in the file at `path`.

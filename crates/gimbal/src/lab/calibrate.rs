@@ -5,7 +5,7 @@ use crate::output;
 use ::lab::calibrate;
 use ::lab::runner::Images;
 use ::lab::scheduler::Scheduler;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use sched::Calibration;
@@ -21,7 +21,7 @@ const CALIBRATED: [Scheduler; 4] =
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The SSD: a profile that comes with gimbal, or the path of one
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME|FILE")]
     profile: String,
     /// Where to write the calibration (`-` is standard output)
     #[arg(long, value_name = "FILE", default_value = "-")]
@@ -32,17 +32,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let profile = match Profile::names().any(|name| name == args.profile) {
-        true => Profile::named(&args.profile)?,
-        false if !Path::new(&args.profile).exists() => {
-            let names = Profile::names().collect::<Vec<_>>().join(", ");
-            bail!(
-                "there is no profile {}; the profiles are {names}; or give the path of a file",
-                args.profile
-            );
-        }
-        false => Profile::load(Path::new(&args.profile))?,
-    };
+    let profile = Profile::find(&args.profile, Path::new(""))?;
     let images = Images::default();
     let calibration = match &args.check {
         Some(path) => Calibration::load(path)?,

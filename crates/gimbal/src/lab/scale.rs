@@ -8,12 +8,14 @@ use ::lab::findings::Spread;
 use ::lab::runner::Progress;
 use ::lab::scale::{Pace, TENANTS, Took, world};
 use ::lab::scheduler::Scheduler;
+use ::lab::ssds::CalibratedSsd;
 use anyhow::{Context, Result, anyhow, bail};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 use sim::World;
-use ssd::{Image, Profile};
+use ssd::Image;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use units::Nanos;
@@ -34,9 +36,12 @@ pub(super) struct Args {
     /// The scheduler
     #[arg(long, value_name = "NAME", default_value = "gimbal-fair")]
     scheduler: String,
-    /// The SSD: a profile that comes with gimbal
-    #[arg(long, value_name = "NAME", default_value = "dct983")]
+    /// The SSD: a profile that comes with gimbal, or the path of one
+    #[arg(long, value_name = "NAME|FILE", default_value = "dct983")]
     profile: String,
+    /// A calibration of that SSD, for schedulers that need one
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
     /// Virtual time of a run
     #[arg(long, value_name = "TIME", default_value = "2s")]
     span: Nanos,
@@ -69,16 +74,19 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if args.span == Nanos::ZERO {
         bail!("--span: in no time nothing happens; take some, for example 2s");
     }
-    let profile = Profile::named(&args.profile)?;
+    let mut ssd = CalibratedSsd::find(&args.profile, Path::new(""))?;
+    if let Some(path) = &args.calibration {
+        ssd.load_calibration(path)?;
+    }
     let scheduler = Scheduler::named(&args.scheduler)?;
-    let setup = scheduler.setup(&profile)?;
+    let setup = scheduler.setup(&ssd)?;
     let worlds: Vec<World> =
-        args.tenants.iter().map(|tenants| world(&profile, &setup, *tenants, args.span)).collect();
+        args.tenants.iter().map(|tenants| world(&ssd.profile, &setup, *tenants, args.span)).collect();
     let paces = paces(&worlds, args.rounds)?;
     if args.json {
         for pace in &paces {
             let line = Line {
-                profile: &profile.name,
+                profile: &ssd.profile.name,
                 scheduler: scheduler.name(),
                 tenants: pace.tenants,
                 virtual_seconds: args.span.as_secs_f64(),

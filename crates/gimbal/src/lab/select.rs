@@ -2,8 +2,10 @@
 
 use ::lab::Experiment;
 use ::lab::scheduler::Scheduler;
+use ::lab::ssds::CalibratedSsd;
 use anyhow::{Result, bail};
-use std::path::Path;
+use ssd::Profile;
+use std::path::{Path, PathBuf};
 
 /// What every subcommand that runs experiments takes.
 #[derive(clap::Args)]
@@ -14,9 +16,12 @@ pub(super) struct Selection {
     /// Only these schedulers
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     scheduler: Vec<String>,
-    /// Only these profiles of SSDs
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Only these SSDs of the experiment, by the names of their profiles; the path of a profile adds an SSD of your own
+    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',')]
     profile: Vec<String>,
+    /// A calibration of the SSD whose path --profile has, for schedulers that need one
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    calibration: Option<PathBuf>,
     /// Only these cases
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
@@ -38,12 +43,41 @@ impl Selection {
             [] => ::lab::experiment::names().collect(),
             named => named.iter().map(String::as_str).collect(),
         };
-        names.into_iter().map(|name| self.narrow(open(name)?)).collect()
+        let own = self.own_ssds()?;
+        names.into_iter().map(|name| self.narrow(open(name)?, &own)).collect()
     }
 
-    fn narrow(&self, mut experiment: Experiment) -> Result<Experiment> {
+    /// The SSDs that are not built in.
+    fn own_ssds(&self) -> Result<Vec<CalibratedSsd>> {
+        let paths = self.profile.iter().filter(|name| Profile::is_path(name));
+        let mut ssds =
+            paths.map(|path| CalibratedSsd::find(path, Path::new(""))).collect::<Result<Vec<_>, _>>()?;
+        match (&self.calibration, &mut ssds[..]) {
+            (None, _) => {}
+            (Some(path), [ssd]) => ssd.load_calibration(path)?,
+            (Some(_), ssds) => bail!(
+                "--calibration belongs to one SSD of your own, but --profile has {} paths of profiles; give one",
+                ssds.len()
+            ),
+        }
+        Ok(ssds)
+    }
+
+    fn narrow(&self, mut experiment: Experiment, own: &[CalibratedSsd]) -> Result<Experiment> {
         if !self.profile.is_empty() {
-            experiment.profiles.retain(|profile| self.profile.contains(&profile.name));
+            for name in self.profile.iter().filter(|name| !Profile::is_path(name)) {
+                if !experiment.ssds.iter().any(|ssd| ssd.profile.name == *name) {
+                    Profile::named(name)?;
+                }
+            }
+            experiment.ssds.retain(|ssd| self.profile.contains(&ssd.profile.name));
+            for ssd in own {
+                let name = &ssd.profile.name;
+                if experiment.ssds.iter().any(|other| other.profile.name == *name) {
+                    bail!("--profile: there are two SSDs called {name}; change `name` in one of the files");
+                }
+                experiment.ssds.push(ssd.clone());
+            }
         }
         if self.quick {
             experiment.hurry();
@@ -60,7 +94,12 @@ impl Selection {
             experiment.cases.retain(|case| self.case.contains(&case.name));
             experiment.claims.retain(|claim| self.case.contains(&claim.case));
         }
-        if experiment.profiles.is_empty() || experiment.schedulers.is_empty() || experiment.cases.is_empty() {
+        for (ssd, scheduler) in
+            experiment.ssds.iter().flat_map(|ssd| experiment.schedulers.iter().map(move |s| (ssd, s)))
+        {
+            scheduler.setup(ssd)?;
+        }
+        if experiment.ssds.is_empty() || experiment.schedulers.is_empty() || experiment.cases.is_empty() {
             let name = &experiment.name;
             bail!("nothing of {name} is left to run with --profile, --scheduler and --case as given");
         }

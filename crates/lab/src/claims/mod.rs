@@ -125,7 +125,7 @@ impl Claim {
     /// The rows of this claim.
     pub(crate) fn rows(&self, findings: &Findings) -> Vec<Row> {
         let experiment = &findings.experiment;
-        let profiles = experiment.profiles.iter().map(|profile| profile.name.as_str());
+        let profiles = experiment.ssds.iter().map(|ssd| ssd.profile.name.as_str());
         let schedulers =
             || experiment.schedulers.iter().filter(|about| self.is_about(**about)).map(|about| about.name());
         profiles

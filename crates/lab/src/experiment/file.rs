@@ -6,10 +6,13 @@ use super::{Case, Experiment, ExperimentError, Group, Parameter, Window};
 use crate::claims::Claim;
 use crate::figure::{self, Figure};
 use crate::scheduler::Scheduler;
+use crate::ssds::CalibratedSsd;
 use sched::Share;
 use serde::Deserialize;
 use sim::{Arrival, Network, Pattern, Workload};
-use ssd::{Condition, Profile};
+use ssd::Condition;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use units::{ByteRate, Bytes, Nanos};
 
 /// Stand-alone speeds are measured for this long, if the experiment does not say otherwise.
@@ -29,6 +32,9 @@ struct File {
     source: String,
     about: String,
     profiles: Vec<String>,
+    /// By what `profiles` has: files.
+    #[serde(default)]
+    calibrations: BTreeMap<String, PathBuf>,
     seeds: Vec<u64>,
     warm_up: Nanos,
     duration: Nanos,
@@ -155,6 +161,36 @@ impl Place<'_> {
     }
 }
 
+/// The SSDs that a file names. Paths begin at the file.
+fn ssds(
+    top: &Place<'_>,
+    names: &[String],
+    calibrations: &BTreeMap<String, PathBuf>,
+) -> Result<Vec<CalibratedSsd>, ExperimentError> {
+    let folder = Path::new(top.origin).parent().unwrap_or(Path::new(""));
+    if let Some(stray) = calibrations.keys().find(|name| !names.contains(name)) {
+        return Err(top.wrong("calibrations", format!("{stray} is not in profiles; write it as it is there")));
+    }
+    let mut ssds: Vec<CalibratedSsd> = Vec::with_capacity(names.len());
+    for name in names {
+        let mut ssd =
+            CalibratedSsd::find(name, folder).map_err(|error| top.wrong("profiles", error.to_string()))?;
+        if let Some(path) = calibrations.get(name) {
+            ssd.load_calibration(&folder.join(path))
+                .map_err(|error| top.wrong("calibrations", error.to_string()))?;
+        }
+        let own = &ssd.profile.name;
+        if ssds.iter().any(|other| other.profile.name == *own) {
+            let problem = format!(
+                "there are two called {own}; results would be mixed up: change `name` in one of the files"
+            );
+            return Err(top.wrong("profiles", problem));
+        }
+        ssds.push(ssd);
+    }
+    Ok(ssds)
+}
+
 pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, ExperimentError> {
     let file: File = toml::from_str(text).map_err(|error| ExperimentError::Syntax {
         origin: origin.to_owned(),
@@ -167,11 +203,7 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
     if file.profiles.is_empty() {
         return Err(top.wrong("profiles", "there is none; give at least one, for example [\"dct983\"]"));
     }
-    let profiles = file
-        .profiles
-        .iter()
-        .map(|name| Profile::named(name).map_err(|error| top.wrong("profiles", error.to_string())))
-        .collect::<Result<Vec<_>, _>>()?;
+    let ssds = ssds(&top, &file.profiles, &file.calibrations)?;
     let schedulers = file
         .schedulers
         .iter()
@@ -180,9 +212,9 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
     if schedulers.is_empty() {
         return Err(top.wrong("schedulers", "there is none; give at least one, for example [\"gimbal\"]"));
     }
-    for profile in &profiles {
+    for ssd in &ssds {
         for scheduler in &schedulers {
-            scheduler.setup(profile).map_err(|error| top.wrong("schedulers", error.to_string()))?;
+            scheduler.setup(ssd).map_err(|error| top.wrong("schedulers", error.to_string()))?;
         }
     }
     let window = window(&top, file.warm_up, file.duration, file.interval)?;
@@ -207,7 +239,7 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
         title: file.title,
         source: file.source,
         about: file.about,
-        profiles,
+        ssds,
         seeds: file.seeds,
         network,
         parda_threshold: file.parda.map(|parda| parda.latency_threshold),

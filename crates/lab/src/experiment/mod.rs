@@ -35,9 +35,10 @@ pub use error::ExperimentError;
 use crate::claims::Claim;
 use crate::figure::Figure;
 use crate::scheduler::Scheduler;
+use crate::ssds::CalibratedSsd;
 use sched::Share;
 use sim::{Network, TenantSpec, Workload};
-use ssd::{Condition, Profile};
+use ssd::Condition;
 use std::path::Path;
 use units::{Instant, Nanos};
 
@@ -88,7 +89,7 @@ pub struct Experiment {
     /// What to look at, in a sentence or two.
     pub about: String,
     /// The SSDs; claims are judged on the first, and shown for all.
-    pub profiles: Vec<Profile>,
+    pub ssds: Vec<CalibratedSsd>,
     /// At least one.
     pub seeds: Vec<u64>,
     /// The network between tenants and switch.
@@ -249,7 +250,7 @@ impl Experiment {
     /// Makes it short: the first seed, the first profile, and cases no longer than `quick_duration`.
     pub fn hurry(&mut self) {
         self.seeds.truncate(1);
-        self.profiles.truncate(1);
+        self.ssds.truncate(1);
         if let Some(most) = self.quick_duration {
             for case in &mut self.cases {
                 case.window.duration = case.window.duration.min(most);

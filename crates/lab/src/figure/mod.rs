@@ -188,7 +188,7 @@ impl Figure {
     /// The figure on each profile; none where the findings have nothing for it (schedulers that were left out).
     pub(crate) fn draw(&self, findings: &Findings) -> Vec<Drawn> {
         let experiment = &findings.experiment;
-        let profiles = experiment.profiles.iter().map(|profile| profile.name.as_str());
+        let profiles = experiment.ssds.iter().map(|ssd| ssd.profile.name.as_str());
         let drawn = profiles.filter_map(|profile| {
             Some(Drawn {
                 name: format!("{}-{}-{profile}", experiment.name, self.name),

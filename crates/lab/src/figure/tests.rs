@@ -125,10 +125,10 @@ fn every_kind_of_figure_is_drawn() {
 fn every_experiment_of_the_lab_has_figures_and_they_are_drawn_for_every_profile() {
     for name in names() {
         let experiment = Experiment::named(name).unwrap_or_else(|error| panic!("{error}"));
-        let (figures, profiles) = (experiment.figures.len(), experiment.profiles.len());
+        let (figures, ssds) = (experiment.figures.len(), experiment.ssds.len());
         assert!(figures > 0, "{name} has no figure");
         let drawn = made_up::findings(experiment).figures();
-        assert_eq!(drawn.len(), figures * profiles, "{name}");
+        assert_eq!(drawn.len(), figures * ssds, "{name}");
         drawn.iter().for_each(is_a_picture);
     }
 }

@@ -84,12 +84,12 @@ fn section(chapter: &Chapter) -> String {
         about = escape(&experiment.about),
         ran = escape(&ran(experiment)),
     );
-    let first = experiment.profiles.first().map(|profile| profile.name.as_str());
+    let first = experiment.ssds.first().map(|ssd| ssd.profile.name.as_str());
     let (judged, others): (Vec<&Drawn>, Vec<&Drawn>) =
         chapter.figures.iter().partition(|drawn| Some(drawn.profile.as_str()) == first);
     judged.into_iter().for_each(|drawn| html.push_str(&figure(drawn)));
-    for profile in experiment.profiles.iter().skip(1) {
-        let name = &profile.name;
+    for ssd in experiment.ssds.iter().skip(1) {
+        let name = &ssd.profile.name;
         _ = write!(html, "<details><summary>The same on {}</summary>", escape(name));
         others.iter().filter(|drawn| drawn.profile == *name).for_each(|drawn| html.push_str(&figure(drawn)));
         html.push_str("</details>");
@@ -101,7 +101,7 @@ fn section(chapter: &Chapter) -> String {
 
 /// What ran, in a line.
 fn ran(experiment: &Experiment) -> String {
-    let profiles: Vec<&str> = experiment.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    let profiles: Vec<&str> = experiment.ssds.iter().map(|ssd| ssd.profile.name.as_str()).collect();
     let schedulers: Vec<&str> = experiment.schedulers.iter().map(|scheduler| scheduler.name()).collect();
     let seeds: Vec<String> = experiment.seeds.iter().map(u64::to_string).collect();
     format!(

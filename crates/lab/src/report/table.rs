@@ -34,19 +34,19 @@ pub struct Table {
 pub fn tables(findings: &Findings) -> Vec<Table> {
     let experiment = &findings.experiment;
     let mut tables = Vec::new();
-    for profile in &experiment.profiles {
+    for ssd in &experiment.ssds {
         for case in &experiment.cases {
             let x =
                 case.swept.zip(case.x).map_or(String::new(), |(swept, x)| format!(", {}: {x}", swept.axis()));
             let of = |scheduler: &crate::scheduler::Scheduler| {
                 let records: Vec<&Record> = findings
-                    .of(&profile.name, &case.name, scheduler.name())
+                    .of(&ssd.profile.name, &case.name, scheduler.name())
                     .filter(|record| record.x == case.x)
                     .collect();
                 rows(&records)
             };
             let rows = experiment.schedulers.iter().flat_map(of).collect();
-            tables.push(Table { title: format!("{} on {}{x}", case.name, profile.name), rows });
+            tables.push(Table { title: format!("{} on {}{x}", case.name, ssd.profile.name), rows });
         }
     }
     tables

@@ -213,11 +213,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
 
 /// The SSD profile with this name, or in the file with this name.
 pub(crate) fn load_profile(name: &str) -> Result<Profile, ProfileError> {
-    if name.contains('/') || name.ends_with(".toml") {
-        Profile::load(Path::new(name))
-    } else {
-        Profile::named(name)
-    }
+    Profile::find(name, Path::new(""))
 }
 
 /// Reads the size of an open device again, after its configured size or the device itself has changed. A file that is smaller than

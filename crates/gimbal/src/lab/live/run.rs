@@ -12,7 +12,8 @@ use ::lab::measure::Measured;
 use ::lab::plan::Run;
 use anyhow::{Context, Result};
 use loadgen::{Interval, Observer};
-use sched::Calibration;
+use server::config::DeviceKind;
+use ssd::Profile;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -30,8 +31,14 @@ pub(super) fn run(
     interrupted: &AtomicBool,
 ) -> Result<Option<(Measured, Timekeeping)>> {
     let Live { mut config, calibration, jobs, options } = live;
-    let calibration = calibration.map(|calibration| CalibrationFile::write(&calibration)).transpose()?;
+    let calibration = calibration
+        .map(|calibration| SwitchFile::write("calibration", &calibration.to_toml()))
+        .transpose()?;
     config.devices[0].scheduler.calibration = calibration.as_ref().map(|file| file.path.clone());
+    let profile = own_profile(&run.world.profile)?;
+    if let (Some(file), DeviceKind::Emulated(ssd)) = (&profile, &mut config.devices[0].kind) {
+        ssd.profile = file.path.display().to_string();
+    }
     let switch = Loopback::start(config)?;
     let processors = Processors::watch();
     let mut watch =
@@ -72,19 +79,25 @@ impl Observer for Watch<'_> {
 }
 
 /// A file for the switch, kept as long as it is needed.
-struct CalibrationFile {
+struct SwitchFile {
     path: PathBuf,
 }
 
-impl CalibrationFile {
-    fn write(calibration: &Calibration) -> Result<CalibrationFile> {
-        let path = std::env::temp_dir().join(format!("gimbal-live-{}.toml", process::id()));
-        fs::write(&path, calibration.to_toml()).with_context(|| format!("writing {}", path.display()))?;
-        Ok(CalibrationFile { path })
+impl SwitchFile {
+    fn write(what: &str, text: &str) -> Result<SwitchFile> {
+        let path = std::env::temp_dir().join(format!("gimbal-live-{what}-{}.toml", process::id()));
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        Ok(SwitchFile { path })
     }
 }
 
-impl Drop for CalibrationFile {
+/// The file of a profile that is not built in.
+fn own_profile(profile: &Profile) -> Result<Option<SwitchFile>> {
+    let is_built_in = Profile::named(&profile.name).is_ok_and(|known| known == *profile);
+    (!is_built_in).then(|| SwitchFile::write("profile", &profile.to_toml())).transpose()
+}
+
+impl Drop for SwitchFile {
     fn drop(&mut self) {
         // It may be gone already.
         let _ = fs::remove_file(&self.path);

@@ -20,19 +20,19 @@ type Number<'a> = &'a dyn Fn(&Record) -> Option<f64>;
 pub(super) fn both(simulator: &Findings, product: &Findings) -> String {
     let experiment = &simulator.experiment;
     let mut text = String::new();
-    for profile in &experiment.profiles {
+    for ssd in &experiment.ssds {
         for case in &experiment.cases {
             let x =
                 case.swept.zip(case.x).map_or(String::new(), |(swept, x)| format!(", {}: {x}", swept.axis()));
             let mut table = empty(&HEADER, TEXT_COLUMNS);
             for scheduler in &experiment.schedulers {
-                let of = |findings| records(findings, &profile.name, case, scheduler.name());
+                let of = |findings| records(findings, &ssd.profile.name, case, scheduler.name());
                 let (simulated, live) = (of(simulator), of(product));
                 if !live.is_empty() {
                     rows(&mut table, scheduler.name(), &simulated, &live);
                 }
             }
-            _ = writeln!(text, "{} on {}{x}\n{table}\n", case.name, profile.name);
+            _ = writeln!(text, "{} on {}{x}\n{table}\n", case.name, ssd.profile.name);
         }
     }
     text

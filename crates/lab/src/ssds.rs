@@ -1,0 +1,50 @@
+//! The SSDs of an experiment: each is a profile with the calibration that some schedulers need.
+//!
+//! A calibration belongs to one profile. A file with a built-in profile's name and other numbers is another SSD: it does not get the
+//! calibration that comes with the lab (`a_changed_copy_of_a_built_in_profile_is_not_calibrated`).
+
+use sched::{Calibration, CalibrationError};
+use ssd::{Profile, ProfileError};
+use std::path::Path;
+
+/// Profiles and their calibrations, made by `make calibrations`; the array's holds the constants of PARDA's paper.
+pub(crate) const CALIBRATIONS: [(&str, &str); 5] = [
+    ("array", include_str!("../../../calibrations/array.toml")),
+    ("consumer-slc", include_str!("../../../calibrations/consumer-slc.toml")),
+    ("dct983", include_str!("../../../calibrations/dct983.toml")),
+    ("dct983-b", include_str!("../../../calibrations/dct983-b.toml")),
+    ("p3600", include_str!("../../../calibrations/p3600.toml")),
+];
+
+/// An SSD, and what is known of it beforehand.
+#[derive(Clone, Debug)]
+pub struct CalibratedSsd {
+    /// The SSD.
+    pub profile: Profile,
+    /// For schedulers that need one; empty if there is none.
+    pub calibration: Calibration,
+}
+
+impl CalibratedSsd {
+    /// A built-in profile, or the profile in a file: see [`Profile::find`]. A built-in profile has its calibration.
+    ///
+    /// # Errors
+    /// There is no such profile, or it is not valid.
+    pub fn find(name: &str, folder: &Path) -> Result<CalibratedSsd, ProfileError> {
+        let profile = Profile::find(name, folder)?;
+        let known = CALIBRATIONS.iter().find(|(known, _)| *known == name);
+        let calibration = known.map(|(name, text)| {
+            Calibration::parse(text, name).unwrap_or_else(|error| panic!("built in: {error}"))
+        });
+        Ok(CalibratedSsd { profile, calibration: calibration.unwrap_or_default() })
+    }
+
+    /// Takes the calibration in the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no calibration.
+    pub fn load_calibration(&mut self, path: &Path) -> Result<(), CalibrationError> {
+        self.calibration = Calibration::load(path)?;
+        Ok(())
+    }
+}
