@@ -1,0 +1,198 @@
+//! The script: what is asked of the device, in which order, and what the answers mean.
+//!
+//! ```text
+//!  reads alone ─► write buffer: search ─► recovery by idleness ─► drain under load ─► reads during recovery ─► latency when exhausted
+//!      ─► writes alone ─► interference ─► latency against load ─► Profile
+//! ```
+//!
+//! It reads like a program that waits for each answer. In fact it runs from its start each time: [`Asker::ask`] returns the answer
+//! from the journal, or ends the run with the question. So it must depend on nothing but the configuration and the journal.
+//!
+//! The two limits (`Config`) are kept by the prober, which cuts an act down to what is left. The script plans so that this is not needed:
+//! what does not fit is left out, and the profile has a note.
+
+mod alone;
+mod buffer;
+mod mixed;
+mod recovery;
+
+use crate::config::Config;
+use crate::prober::Entry;
+use crate::profile::{DeviceTable, Profile, VERSION, round};
+use crate::task::{Act, ActResult, Arrival, Load, Pattern, Stream, Task};
+use units::MIB;
+
+/// Sequential writes that fill the buffer. Deep enough for every device to write at its full rate.
+const FILL_BYTES: u32 = 128 << 10;
+const FILL_DEPTH: u32 = 32;
+/// The share of the time that the write buffer may take. The rest is for everything else.
+const BUFFER_TIME_PERCENT: u64 = 65;
+/// The share of what may be written that the write buffer may take.
+const BUFFER_WRITES_PERCENT: u64 = 80;
+
+/// What the script wants after this journal.
+pub(crate) enum Answer {
+    /// This task's results.
+    Task(Task),
+    /// Nothing more.
+    Profile(Box<Profile>),
+    /// The journal has another task here.
+    Mismatch { entry: usize, wanted: Task },
+}
+
+/// Ends a run of the script.
+enum Stop {
+    Ask(Task),
+    Mismatch { entry: usize, wanted: Task },
+}
+
+/// Asks the journal.
+struct Asker<'a> {
+    config: &'a Config,
+    journal: &'a [Entry],
+    next: usize,
+    written: u64,
+    elapsed_ns: u64,
+    /// Known once the write buffer was found.
+    rest: Option<Rest>,
+    notes: Vec<String>,
+}
+
+/// How the write buffer is kept from being exhausted by what is measured later.
+struct Rest {
+    size_bytes: u64,
+    /// Idle time after which it is whole again.
+    span_ns: u64,
+    /// Written since it was whole.
+    used_bytes: u64,
+}
+
+pub(crate) fn next(config: &Config, journal: &[Entry]) -> Answer {
+    let mut asker =
+        Asker { config, journal, next: 0, written: 0, elapsed_ns: 0, rest: None, notes: Vec::new() };
+    match script(&mut asker) {
+        Ok(profile) => Answer::Profile(Box::new(profile)),
+        Err(Stop::Ask(task)) => Answer::Task(task),
+        Err(Stop::Mismatch { entry, wanted }) => Answer::Mismatch { entry, wanted },
+    }
+}
+
+fn script(asker: &mut Asker<'_>) -> Result<Profile, Stop> {
+    let mut limits = alone::reads(asker)?;
+    let mut found = buffer::Found::default();
+    if asker.config.writes() {
+        found = buffer::find(asker)?;
+        limits.extend(alone::writes(asker, found.write_rate)?);
+    }
+    let interference = mixed::interference(asker, &found)?;
+    let load = mixed::loads(asker, &found)?;
+    let cost = alone::costs(&limits);
+    Ok(Profile {
+        version: VERSION,
+        device: DeviceTable {
+            name: "unnamed".to_owned(),
+            capacity_mib: asker.config.size_bytes / MIB,
+            quick: asker.config.quick,
+            read_only: asker.config.read_only,
+            written_mib: asker.written.div_ceil(MIB),
+            took_s: round(asker.elapsed_ns as f64 / 1e9, 1),
+            notes: asker.notes.clone(),
+        },
+        switch: alone::switch(&limits, &cost, &found),
+        buffer: found.buffer,
+        recovery: found.recovery,
+        degraded: found.degraded,
+        limit: limits,
+        cost,
+        interference,
+        load,
+    })
+}
+
+impl<'a> Asker<'a> {
+    /// The results of these acts, one for each.
+    fn ask(&mut self, title: String, acts: Vec<Act>) -> Result<&'a [ActResult], Stop> {
+        let task = Task { title, acts };
+        let Some(entry) = self.journal.get(self.next) else { return Err(Stop::Ask(task)) };
+        if entry.task != task || entry.results.len() != task.acts.len() {
+            return Err(Stop::Mismatch { entry: self.next, wanted: task });
+        }
+        self.next += 1;
+        self.written += entry.written_bytes();
+        self.elapsed_ns += entry.span_ns();
+        if let Some(rest) = &mut self.rest {
+            rest.used_bytes += entry.written_bytes();
+        }
+        Ok(&entry.results)
+    }
+
+    /// The result of one load while the write buffer is whole: rests before if the load might exhaust it.
+    fn ask_fresh(&mut self, title: String, load: Load) -> Result<&'a ActResult, Stop> {
+        let needed = load.writes_most_bytes;
+        let time_left = self.time_left();
+        let mut acts = vec![Act::Load(load)];
+        if let Some(rest) = &mut self.rest
+            && needed > 0
+            && rest.used_bytes + needed > rest.size_bytes / 2
+        {
+            let span_ns = rest.span_ns;
+            if time_left > 2 * span_ns {
+                rest.used_bytes = 0;
+                acts.insert(0, Act::Idle { span_ns });
+            } else {
+                self.note("the time was too short for rests: some writes were measured with an exhausted write buffer".to_owned());
+            }
+        }
+        let results = self.ask(title, acts)?;
+        Ok(results.last().expect("the load has a result"))
+    }
+
+    fn time_left(&self) -> u64 {
+        self.config.time_most_ns.saturating_sub(self.elapsed_ns)
+    }
+
+    /// What is left of the time for the write buffer.
+    fn buffer_time_left(&self) -> u64 {
+        (self.config.time_most_ns / 100 * BUFFER_TIME_PERCENT).saturating_sub(self.elapsed_ns)
+    }
+
+    /// What may still be written to explore the write buffer.
+    fn buffer_writes_left(&self) -> u64 {
+        (self.config.writes_most_bytes / 100 * BUFFER_WRITES_PERCENT).saturating_sub(self.written)
+    }
+
+    fn writes_left(&self) -> u64 {
+        self.config.writes_most_bytes.saturating_sub(self.written)
+    }
+
+    /// Adds a note to the profile, once.
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// One or the other, as the probe is quick or not.
+    fn pick<T>(&self, quick: T, thorough: T) -> T {
+        if self.config.quick { quick } else { thorough }
+    }
+
+    /// A load of the usual length.
+    fn cell(&self, streams: Vec<Stream>) -> Load {
+        let span_ns = self.pick(100, 500) * 1_000_000;
+        Load {
+            streams,
+            warm_up_ns: span_ns / 4,
+            span_ns,
+            ios_least: 64,
+            ios_most: self.pick(20_000, 200_000),
+            writes_most_bytes: 0,
+            until_slow: None,
+        }
+    }
+}
+
+/// A stream of one kind.
+fn closed(writes_permille: u32, pattern: Pattern, size_bytes: u32, depth: u32) -> Stream {
+    Stream { writes_permille, pattern, size_bytes, arrival: Arrival::Closed { depth } }
+}
