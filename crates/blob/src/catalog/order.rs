@@ -1,0 +1,290 @@
+//! What a client asks of the store while it has a volume mounted, and the answers.
+//!
+//! The core of a client does not call the store: it emits an [`Order`], and whoever drives it calls [`execute`] and hands
+//! the answer back. Every order but the first names the client's lock. When the lock is gone (the lease ran out), the
+//! order fails; if nobody else had the volume meanwhile, the client may regain the lock with its old generation.
+
+use super::megas::{self, Take};
+use super::ssds::{self, SsdRecord, SsdState};
+use super::volumes::{Holder, VolumeRecord, lock_key, volume_key};
+use super::{CatalogError, TRIES, json, read_json};
+use crate::store::{Commit, LeaseId, Revision, Store, StoreError, Transaction};
+use crate::{Generation, Mega, SsdId, VolumeId};
+use units::Nanos;
+
+/// A client's hold on a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// Name of the volume.
+    pub name: String,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The mount.
+    pub generation: Generation,
+    /// Revision of the lock's key.
+    pub revision: Revision,
+    /// Its lease.
+    pub lease: LeaseId,
+}
+
+/// What a client asks of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Lock the volume and begin a new generation.
+    Acquire {
+        /// Name of the volume.
+        name: String,
+        /// Who asks; unique.
+        who: String,
+        /// How long the lock lives without renewal.
+        ttl: Nanos,
+    },
+    /// Renew the lease.
+    Renew(Lock),
+    /// Lock the volume again in the same generation, after the lease ran out.
+    Regain {
+        /// The lock that was lost.
+        lock: Lock,
+        /// Who asks.
+        who: String,
+        /// How long the lock lives without renewal.
+        ttl: Nanos,
+    },
+    /// These copies of the metadata, in this generation's slot, are the current ones.
+    Publish {
+        /// The lock.
+        lock: Lock,
+        /// The copies.
+        meta: Vec<Mega>,
+    },
+    /// Take one mega blob of each SSD, all or none.
+    Take {
+        /// The lock.
+        lock: Lock,
+        /// The SSDs and how many mega blobs each has in all.
+        ssds: Vec<(SsdId, u32)>,
+    },
+    /// Give mega blobs back.
+    GiveBack {
+        /// The lock.
+        lock: Lock,
+        /// The mega blobs.
+        megas: Vec<Mega>,
+    },
+    /// Which SSDs are there?
+    Look,
+    /// Unlock the volume.
+    Release {
+        /// The lock.
+        lock: Lock,
+        /// Nothing is on its way to any SSD, nor can be.
+        is_clean: bool,
+    },
+}
+
+/// What a client gets when it has locked a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// The lock.
+    pub lock: Lock,
+    /// The volume as it was left.
+    pub record: VolumeRecord,
+    /// Its mega blobs.
+    pub owned: Vec<Mega>,
+    /// All SSDs.
+    pub ssds: Vec<SsdState>,
+}
+
+/// The answer to an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To `Acquire`.
+    Acquired(Box<Acquired>),
+    /// To `Regain`.
+    Regained(Lock),
+    /// To `Take`.
+    Taken(Vec<Mega>),
+    /// To `Take`: these SSDs have none left.
+    Full(Vec<SsdId>),
+    /// To `Look`: the SSDs, and whether each is alive.
+    Ssds(Vec<(SsdId, SsdRecord, bool)>),
+    /// To all others.
+    Done,
+}
+
+/// Why an order failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderError {
+    /// The store did not answer. The order may have been carried out.
+    Unavailable(String),
+    /// The lock is gone.
+    LockLost,
+    /// Somebody else has had the volume since.
+    Fenced,
+    /// Somebody else has the volume.
+    InUse(String),
+    /// There is no such volume.
+    Absent,
+    /// The store's values cannot be understood.
+    Damaged(String),
+}
+
+impl From<CatalogError> for OrderError {
+    fn from(error: CatalogError) -> OrderError {
+        match error {
+            CatalogError::Store(StoreError::Unavailable(why)) => OrderError::Unavailable(why),
+            CatalogError::Store(StoreError::NoLease) => OrderError::LockLost,
+            CatalogError::Damaged(key) => OrderError::Damaged(key),
+            CatalogError::Crowded => OrderError::Unavailable("too many others".to_owned()),
+        }
+    }
+}
+
+impl From<StoreError> for OrderError {
+    fn from(error: StoreError) -> OrderError {
+        CatalogError::from(error).into()
+    }
+}
+
+/// Carries an order out.
+///
+/// # Errors
+/// See [`OrderError`].
+pub fn execute(store: &mut dyn Store, order: &Order) -> Result<Reply, OrderError> {
+    match order {
+        Order::Acquire { name, who, ttl } => acquire(store, name, who, *ttl),
+        Order::Renew(lock) => {
+            store.renew(lock.lease)?;
+            Ok(Reply::Done)
+        }
+        Order::Regain { lock, who, ttl } => regain(store, lock, who, *ttl),
+        Order::Publish { lock, meta } => publish(store, lock, |record| {
+            record.meta_generation = lock.generation;
+            record.meta.clone_from(meta);
+        }),
+        Order::Take { lock, ssds } => {
+            let guard = (lock_key(&lock.name), lock.revision);
+            match megas::take(store, lock.volume, ssds, (&guard.0, guard.1), |_, transaction| transaction)? {
+                Take::Taken(megas) => Ok(Reply::Taken(megas)),
+                Take::Full(ssds) => Ok(Reply::Full(ssds)),
+                Take::Refused => Err(OrderError::LockLost),
+            }
+        }
+        Order::GiveBack { lock, megas } => {
+            let guard = lock_key(&lock.name);
+            if megas::give_back(store, lock.volume, megas, (&guard, lock.revision))? {
+                Ok(Reply::Done)
+            } else {
+                Err(OrderError::LockLost)
+            }
+        }
+        Order::Look => {
+            let all = ssds::ssds(store)?;
+            Ok(Reply::Ssds(all.into_iter().map(|ssd| (ssd.id, ssd.record, ssd.is_live)).collect()))
+        }
+        Order::Release { lock, is_clean } => {
+            publish(store, lock, |record| record.is_clean = *is_clean)?;
+            store.revoke(lock.lease)?;
+            Ok(Reply::Done)
+        }
+    }
+}
+
+fn acquire(store: &mut dyn Store, name: &str, who: &str, ttl: Nanos) -> Result<Reply, OrderError> {
+    let (volume, lock) = (volume_key(name), lock_key(name));
+    for _ in 0..TRIES {
+        let (record, revision): (VolumeRecord, _) = read_json(store, &volume)?.ok_or(OrderError::Absent)?;
+        if record.meta.is_empty() {
+            return Err(OrderError::Absent);
+        }
+        let held: Option<(Holder, Revision)> = read_json(store, &lock)?;
+        if let Some((holder, _)) = &held
+            && holder.who != who
+        {
+            return Err(OrderError::InUse(holder.who.clone()));
+        }
+        let lease = store.grant(ttl)?;
+        let generation = next_generation(&record);
+        let next = VolumeRecord { generation, is_clean: false, ..record.clone() };
+        let holder = Holder { who: who.to_owned(), lease, generation };
+        let before = held.map_or(Revision::ABSENT, |(_, revision)| revision);
+        let transaction = Transaction::default()
+            .check(&volume, revision)
+            .check(&lock, before)
+            .put(&volume, json(&next))
+            .put_leased(&lock, json(&holder), lease);
+        let Commit::Done(at) = store.commit(&transaction)? else {
+            store.revoke(lease)?;
+            continue;
+        };
+        let lock = Lock { name: name.to_owned(), volume: record.id, generation, revision: at, lease };
+        let owned = megas::owned(store, record.id)?;
+        let ssds = ssds::ssds(store)?;
+        // Since an attempt of our own whose answer was lost, nothing was left in order.
+        return Ok(Reply::Acquired(Box::new(Acquired { lock, record, owned, ssds })));
+    }
+    Err(OrderError::Unavailable("too many others want to mount the volume".to_owned()))
+}
+
+/// The next generation whose slot is not the one that holds the current metadata.
+fn next_generation(record: &VolumeRecord) -> Generation {
+    let mut next = record.generation.0 + 1;
+    let slots = record.geometry.slots;
+    if record.meta_generation.0 != 0 && next % slots == record.meta_generation.0 % slots {
+        next += 1;
+    }
+    Generation(next)
+}
+
+fn regain(store: &mut dyn Store, lost: &Lock, who: &str, ttl: Nanos) -> Result<Reply, OrderError> {
+    let (volume, lock) = (volume_key(&lost.name), lock_key(&lost.name));
+    for _ in 0..TRIES {
+        let (record, revision): (VolumeRecord, _) = read_json(store, &volume)?.ok_or(OrderError::Fenced)?;
+        if record.generation != lost.generation || record.id != lost.volume {
+            return Err(OrderError::Fenced);
+        }
+        let held: Option<(Holder, Revision)> = read_json(store, &lock)?;
+        let before = match held {
+            None => Revision::ABSENT,
+            // The answer to an earlier attempt was lost, or the lease did not run out after all.
+            Some((holder, revision)) if holder.who == who => revision,
+            Some(_) => return Err(OrderError::Fenced),
+        };
+        let lease = store.grant(ttl)?;
+        let holder = Holder { who: who.to_owned(), lease, generation: lost.generation };
+        let transaction = Transaction::default().check(&volume, revision).check(&lock, before).put_leased(
+            &lock,
+            json(&holder),
+            lease,
+        );
+        if let Commit::Done(at) = store.commit(&transaction)? {
+            return Ok(Reply::Regained(Lock { revision: at, lease, ..lost.clone() }));
+        }
+        store.revoke(lease)?;
+    }
+    Err(OrderError::Unavailable("too many others".to_owned()))
+}
+
+fn publish(
+    store: &mut dyn Store,
+    lock: &Lock,
+    change: impl Fn(&mut VolumeRecord),
+) -> Result<Reply, OrderError> {
+    let (volume, guard) = (volume_key(&lock.name), lock_key(&lock.name));
+    for _ in 0..TRIES {
+        let (mut record, revision): (VolumeRecord, _) =
+            read_json(store, &volume)?.ok_or(OrderError::Fenced)?;
+        change(&mut record);
+        let transaction = Transaction::default()
+            .check(&volume, revision)
+            .check(&guard, lock.revision)
+            .put(&volume, json(&record));
+        if let Commit::Done(_) = store.commit(&transaction)? {
+            return Ok(Reply::Done);
+        }
+        if store.get(&guard)?.map_or(Revision::ABSENT, |entry| entry.revision) != lock.revision {
+            return Err(OrderError::LockLost);
+        }
+    }
+    Err(OrderError::Unavailable("too many others".to_owned()))
+}

@@ -1,0 +1,35 @@
+//! Replicated files on the SSDs of many targets, without sockets, clocks or threads.
+//!
+//! ```text
+//!   Request ──► Volume ──► Action::Io ──► a target's SSD          Volume::on_io ◄── what became of it
+//!                  │  ╰──► Action::Order ──► the metadata store   Volume::on_reply ◄── its answer
+//!                  ╰─────► Action::Done ──► whoever asked
+//! ```
+//!
+//! A *volume* is a file system of one client at a time. Every block of a file lies on two SSDs of different targets.
+//! The rack-wide *metadata store* knows who owns which *mega blobs* (large pieces of SSDs) and which client may write to
+//! a volume. The client hands out *micro blobs* from its mega blobs, and keeps the volume's own metadata (names, extents)
+//! in a journal on two SSDs.
+//!
+//! Holds: what was acknowledged survives the crash of the client, and what was synced also survives power losses of
+//!        targets (`tests/worlds.rs`); a client that lost its lease acknowledges nothing any more (the fencer in there).
+//! Elsewhere: sockets and threads are in `blob-client`, real metadata stores in `blob-meta`.
+//! Paper: Gimbal §4.3. The paper leaves metadata, fencing and repair open; those are ours (docs/blob-store.md).
+
+pub mod catalog;
+mod fault;
+pub mod format;
+mod geometry;
+mod id;
+pub mod pool;
+pub mod steer;
+pub mod store;
+mod task;
+pub mod volume;
+
+pub use fault::Fault;
+pub use geometry::{Geometry, GeometryError};
+pub use id::{Copies, FileId, Generation, Mega, Place, SsdId, VolumeId};
+pub use volume::{
+    Action, Io, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Report, Request, Settings, Shown, Stat, Volume,
+};

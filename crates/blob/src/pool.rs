@@ -1,0 +1,344 @@
+//! The local allocator: micro blobs out of the mega blobs that the volume owns.
+//!
+//! Primary and shadow are reserved together, on SSDs of two domains (targets). Of those that qualify, the ones that the
+//! steering ranks highest get them: with the paper's rule those with the most credit. When a chosen SSD has no free micro
+//! blob left, the answer is which mega blobs to ask the store for.
+//!
+//! ```text
+//!   reserve ──► Pair(primary, shadow)          release ──► free at once, or after a quarantine
+//!          ├──► Need(ssds): take mega blobs, then ask again
+//!          ├──► Single(primary): only one domain can be reached
+//!          └──► Full
+//! ```
+//!
+//! Holds: no micro blob is handed out twice (`a_place_has_one_user`); copies never share a domain
+//!        (`copies_lie_in_two_domains`).
+//! Paper: Gimbal §4.3 (the local agent). The rule for one reachable domain and the quarantine are ours.
+
+use crate::{Geometry, Mega, Place, SsdId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use units::Instant;
+
+#[derive(Debug)]
+struct Ssd {
+    domain: String,
+    /// Mega blobs in all.
+    megas: u32,
+    is_up: bool,
+    /// The store had none left for us at this SSD.
+    is_exhausted: bool,
+    free: VecDeque<u64>,
+    quarantine: VecDeque<(Instant, u64)>,
+}
+
+/// The free micro blobs of a volume.
+#[derive(Debug)]
+pub struct Pool {
+    geometry: Geometry,
+    ssds: BTreeMap<SsdId, Ssd>,
+    used: BTreeSet<Place>,
+    megas: BTreeSet<Mega>,
+}
+
+/// The answer to a reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// Primary and shadow.
+    Pair(Place, Place),
+    /// Only one domain can be reached.
+    Single(Place),
+    /// These SSDs would be chosen, but mega blobs must be taken first.
+    Need(Vec<SsdId>),
+    /// There is no space on two domains. If something leaves quarantine later, when.
+    Full {
+        /// When to ask again.
+        until: Option<Instant>,
+    },
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(geometry: Geometry) -> Pool {
+        Pool { geometry, ssds: BTreeMap::new(), used: BTreeSet::new(), megas: BTreeSet::new() }
+    }
+
+    /// There is such an SSD.
+    pub fn add_ssd(&mut self, ssd: SsdId, domain: &str, megas: u32) {
+        let entry = self.ssds.entry(ssd).or_insert_with(|| Ssd {
+            domain: String::new(),
+            megas: 0,
+            is_up: false,
+            is_exhausted: false,
+            free: VecDeque::new(),
+            quarantine: VecDeque::new(),
+        });
+        domain.clone_into(&mut entry.domain);
+        entry.is_exhausted &= entry.megas == megas;
+        entry.megas = megas;
+    }
+
+    /// Whether the SSD can be reached.
+    pub fn set_up(&mut self, ssd: SsdId, is_up: bool) {
+        if let Some(ssd) = self.ssds.get_mut(&ssd) {
+            ssd.is_up = is_up;
+        }
+    }
+
+    /// Whether the SSD can be reached.
+    pub fn is_up(&self, ssd: SsdId) -> bool {
+        self.ssds.get(&ssd).is_some_and(|ssd| ssd.is_up)
+    }
+
+    /// The SSDs.
+    pub fn ssds(&self) -> impl Iterator<Item = SsdId> + '_ {
+        self.ssds.keys().copied()
+    }
+
+    /// Mega blobs of an SSD in all.
+    pub fn megas_of(&self, ssd: SsdId) -> u32 {
+        self.ssds.get(&ssd).map_or(0, |ssd| ssd.megas)
+    }
+
+    /// The domain of an SSD.
+    pub fn domain(&self, ssd: SsdId) -> Option<&str> {
+        self.ssds.get(&ssd).map(|ssd| ssd.domain.as_str())
+    }
+
+    /// The store has no mega blob left on this SSD, or has again.
+    pub fn set_exhausted(&mut self, ssd: SsdId, is_exhausted: bool) {
+        if let Some(ssd) = self.ssds.get_mut(&ssd) {
+            ssd.is_exhausted = is_exhausted;
+        }
+    }
+
+    /// The volume owns this mega blob for data. Its micro blobs are free from `from` on, except those in `used`.
+    pub fn add_mega(&mut self, mega: Mega, used: &BTreeSet<Place>, from: Instant) {
+        let Some(ssd) = self.ssds.get_mut(&mega.ssd) else { return };
+        if !self.megas.insert(mega) {
+            return;
+        }
+        let first = u64::from(mega.index) * self.geometry.mega_micros();
+        for micro in first..first + self.geometry.mega_micros() {
+            let place = Place { ssd: mega.ssd, micro };
+            if used.contains(&place) {
+                self.used.insert(place);
+            } else if from == Instant::ZERO {
+                ssd.free.push_back(micro);
+            } else {
+                ssd.quarantine.push_back((from, micro));
+            }
+        }
+    }
+
+    /// Reserves a primary and a shadow. `rank`: the higher, the better.
+    pub fn reserve(&mut self, now: Instant, rank: impl Fn(SsdId) -> i64) -> Reserve {
+        self.end_quarantine(now);
+        let mut able: Vec<(i64, SsdId)> = Vec::new();
+        for (&id, ssd) in &self.ssds {
+            if ssd.is_up && !(ssd.free.is_empty() && ssd.is_exhausted) {
+                able.push((rank(id), id));
+            }
+        }
+        able.sort_by_key(|&(rank, id)| (std::cmp::Reverse(rank), id));
+        let domain = |id: SsdId| &self.ssds[&id].domain;
+        let up: BTreeSet<&String> =
+            self.ssds.values().filter(|ssd| ssd.is_up).map(|ssd| &ssd.domain).collect();
+        let primary = able.first().map(|&(_, id)| id);
+        let shadow =
+            primary.and_then(|first| able.iter().map(|&(_, id)| id).find(|&id| domain(id) != domain(first)));
+        let chosen: Vec<SsdId> = match (primary, shadow) {
+            (Some(primary), Some(shadow)) => vec![primary, shadow],
+            (Some(primary), None) if up.len() == 1 => vec![primary],
+            _ => return Reserve::Full { until: self.next_release() },
+        };
+        let lacking: Vec<SsdId> = chosen.iter().copied().filter(|id| self.ssds[id].free.is_empty()).collect();
+        if !lacking.is_empty() {
+            return Reserve::Need(lacking);
+        }
+        let places: Vec<Place> = chosen.iter().filter_map(|&id| self.take(id)).collect();
+        match places[..] {
+            [primary, shadow] => Reserve::Pair(primary, shadow),
+            [primary] => Reserve::Single(primary),
+            _ => unreachable!("{} of {} chosen SSDs had a free micro blob", places.len(), chosen.len()),
+        }
+    }
+
+    /// Reserves one micro blob on another domain than `other`, for a copy that is to be made anew.
+    pub fn reserve_copy(
+        &mut self,
+        now: Instant,
+        other: Option<SsdId>,
+        rank: impl Fn(SsdId) -> i64,
+    ) -> Reserve {
+        self.end_quarantine(now);
+        let avoided = other.and_then(|id| self.ssds.get(&id)).map(|ssd| ssd.domain.clone());
+        let able = self.ssds.iter().filter(|(_, ssd)| {
+            let is_able = ssd.is_up && !(ssd.free.is_empty() && ssd.is_exhausted);
+            is_able && Some(&ssd.domain) != avoided.as_ref()
+        });
+        let best = able.map(|(&id, _)| id).max_by_key(|&id| (rank(id), std::cmp::Reverse(id)));
+        match best {
+            None => Reserve::Full { until: self.next_release() },
+            Some(id) => match self.take(id) {
+                Some(place) => Reserve::Single(place),
+                None => Reserve::Need(vec![id]),
+            },
+        }
+    }
+
+    fn take(&mut self, id: SsdId) -> Option<Place> {
+        let micro = self.ssds.get_mut(&id)?.free.pop_front()?;
+        let place = Place { ssd: id, micro };
+        assert!(self.used.insert(place), "{place:?} is handed out twice");
+        Some(place)
+    }
+
+    /// A micro blob is no longer used. It may be handed out again from `from` on.
+    pub fn release(&mut self, place: Place, from: Instant) {
+        if !self.used.remove(&place) {
+            return;
+        }
+        if let Some(ssd) = self.ssds.get_mut(&place.ssd) {
+            ssd.quarantine.push_back((from, place.micro));
+        }
+    }
+
+    /// Takes out mega blobs that are wholly free, all but `keep` of each SSD.
+    pub fn take_idle(&mut self, now: Instant, keep: usize) -> Vec<Mega> {
+        self.end_quarantine(now);
+        let micros = self.geometry.mega_micros();
+        let mut idle = Vec::new();
+        for (&id, ssd) in &mut self.ssds {
+            let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+            ssd.free.iter().for_each(|micro| *counts.entry(micro / micros).or_default() += 1);
+            let whole = counts.into_iter().filter(|&(_, count)| count == micros).map(|(index, _)| index);
+            let gone: BTreeSet<u64> = whole.skip(keep).collect();
+            if !gone.is_empty() {
+                ssd.free.retain(|micro| !gone.contains(&(micro / micros)));
+                idle.extend(gone.into_iter().map(|index| Mega { ssd: id, index: index as u32 }));
+            }
+        }
+        self.megas.retain(|mega| !idle.contains(mega));
+        idle
+    }
+
+    fn end_quarantine(&mut self, now: Instant) {
+        for ssd in self.ssds.values_mut() {
+            let (over, stay): (VecDeque<_>, VecDeque<_>) =
+                ssd.quarantine.drain(..).partition(|&(until, _)| until <= now);
+            ssd.quarantine = stay;
+            ssd.free.extend(over.into_iter().map(|(_, micro)| micro));
+        }
+    }
+
+    fn next_release(&self) -> Option<Instant> {
+        self.ssds.values().flat_map(|ssd| ssd.quarantine.iter().map(|&(until, _)| until)).min()
+    }
+
+    /// Micro blobs in use, and free ones including those in quarantine.
+    pub fn count(&self) -> (usize, usize) {
+        let free = self.ssds.values().map(|ssd| ssd.free.len() + ssd.quarantine.len()).sum();
+        (self.used.len(), free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry { block: 512, micro: 1024, mega: 32_768, slots: 4 };
+
+    fn pool() -> Pool {
+        let mut pool = Pool::new(GEOMETRY);
+        for id in 0..4 {
+            pool.add_ssd(SsdId(id), &format!("target-{}", id / 2), 4);
+            pool.set_up(SsdId(id), true);
+        }
+        pool
+    }
+
+    fn fill(pool: &mut Pool) {
+        for id in 0..4 {
+            pool.add_mega(Mega { ssd: SsdId(id), index: 1 }, &BTreeSet::new(), Instant::ZERO);
+        }
+    }
+
+    #[test]
+    fn an_empty_pool_says_where_mega_blobs_are_needed() {
+        let mut pool = pool();
+        let by_number = |ssd: SsdId| i64::from(ssd.0);
+        assert_eq!(pool.reserve(Instant::ZERO, by_number), Reserve::Need(vec![SsdId(3), SsdId(1)]));
+        pool.add_mega(Mega { ssd: SsdId(3), index: 0 }, &BTreeSet::new(), Instant::ZERO);
+        assert_eq!(pool.reserve(Instant::ZERO, by_number), Reserve::Need(vec![SsdId(1)]));
+    }
+
+    #[test]
+    fn copies_lie_in_two_domains() {
+        let mut pool = pool();
+        fill(&mut pool);
+        for round in 0..32 {
+            let rank = |ssd: SsdId| i64::from((ssd.0 * 7 + round * 5) % 4);
+            let Reserve::Pair(primary, shadow) = pool.reserve(Instant::ZERO, rank) else { break };
+            assert_ne!(primary.ssd.0 / 2, shadow.ssd.0 / 2);
+            assert_eq!(rank(primary.ssd), 3, "the primary goes where there is most credit");
+        }
+    }
+
+    #[test]
+    fn a_place_has_one_user() {
+        let mut pool = pool();
+        fill(&mut pool);
+        (0..4).for_each(|id| pool.set_exhausted(SsdId(id), true));
+        let mut seen = BTreeSet::new();
+        while let Reserve::Pair(primary, shadow) = pool.reserve(Instant::ZERO, |ssd| i64::from(ssd.0 % 2)) {
+            assert!(seen.insert(primary) && seen.insert(shadow));
+        }
+        assert_eq!(seen.len(), 4 * 32);
+        assert_eq!(pool.reserve(Instant::ZERO, |_| 0), Reserve::Full { until: None });
+        let (later, first) = (Instant(50), *seen.iter().next().expect("there were some"));
+        pool.release(first, later);
+        assert_eq!(
+            pool.reserve(Instant(49), |_| 0),
+            Reserve::Full { until: Some(later) },
+            "released micro blobs are in quarantine first"
+        );
+        assert_eq!(pool.reserve_copy(later, Some(SsdId(2)), |_| 0), Reserve::Single(first));
+    }
+
+    #[test]
+    fn only_wholly_free_mega_blobs_are_idle() {
+        let mut pool = pool();
+        fill(&mut pool);
+        let Reserve::Pair(primary, shadow) = pool.reserve(Instant::ZERO, |_| 0) else {
+            panic!("there is space")
+        };
+        let idle = pool.take_idle(Instant::ZERO, 0);
+        assert_eq!(idle, [Mega { ssd: SsdId(1), index: 1 }, Mega { ssd: SsdId(3), index: 1 }]);
+        pool.release(primary, Instant(9));
+        pool.release(shadow, Instant(9));
+        assert!(pool.take_idle(Instant(8), 0).is_empty(), "a micro blob is in quarantine");
+        assert!(pool.take_idle(Instant(9), 1).is_empty(), "one of each SSD is kept");
+        assert_eq!(pool.take_idle(Instant(9), 0).len(), 2);
+    }
+
+    #[test]
+    fn with_one_domain_left_there_is_one_copy() {
+        let mut pool = pool();
+        fill(&mut pool);
+        pool.set_up(SsdId(0), false);
+        pool.set_up(SsdId(1), false);
+        assert!(
+            matches!(pool.reserve(Instant::ZERO, |_| 0), Reserve::Single(place) if place.ssd == SsdId(2))
+        );
+        assert!(matches!(pool.reserve_copy(Instant::ZERO, Some(SsdId(3)), |_| 0), Reserve::Full { .. }));
+    }
+
+    #[test]
+    fn a_full_target_is_no_reason_to_give_up_the_second_copy() {
+        let mut pool = pool();
+        fill(&mut pool);
+        (0..4).for_each(|id| pool.set_exhausted(SsdId(id), true));
+        while let Reserve::Single(_) = pool.reserve_copy(Instant::ZERO, Some(SsdId(2)), |_| 0) {}
+        assert_eq!(pool.reserve(Instant::ZERO, |_| 0), Reserve::Full { until: None });
+    }
+}

@@ -1,0 +1,98 @@
+//! Where to read and where to place: one small trait, three policies.
+//!
+//! - [`Credit`]: the copy whose SSD has more credit. The paper's rule, Gimbal §4.3.
+//! - [`Latency`]: the copy whose SSD is slowed down less, by observed over expected latency.
+//! - [`Isolation`]: some SSDs take most writes for a while, the others serve the reads.
+//!
+//! Holds: a policy chooses among what can be reached, and the same observations give the same choices
+//!        (`choices_follow_from_observations_alone`).
+
+mod credit;
+mod isolation;
+mod latency;
+
+pub use credit::Credit;
+pub use isolation::Isolation;
+pub use latency::Latency;
+
+use crate::SsdId;
+use units::{Instant, Nanos};
+
+/// What a client knows of an SSD.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// IOs that it may have outstanding, as the switch last said; `None` if the switch says nothing.
+    pub credit: Option<u32>,
+    /// IOs outstanding.
+    pub in_flight: u32,
+}
+
+/// Decides where to read and where to place.
+pub trait Steering {
+    /// Which of two copies to read.
+    fn read(&mut self, now: Instant, copies: [(SsdId, Load); 2]) -> usize;
+
+    /// How good an SSD is for new data; the highest is taken.
+    fn rank(&self, now: Instant, ssd: SsdId, load: Load) -> i64;
+
+    /// An IO has succeeded after `latency`.
+    fn on_completion(&mut self, now: Instant, ssd: SsdId, is_read: bool, bytes: u64, latency: Nanos);
+
+    /// These SSDs exist, each with its domain.
+    fn on_ssds(&mut self, ssds: &[(SsdId, String)]);
+}
+
+/// The policies by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The paper's rule.
+    #[default]
+    Credit,
+    /// By observed over expected latency.
+    Latency,
+    /// Reads and writes on different SSDs.
+    Isolation,
+}
+
+impl Policy {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Policy); 3] =
+        [("credit", Policy::Credit), ("latency", Policy::Latency), ("isolation", Policy::Isolation)];
+
+    /// A policy of this kind.
+    pub fn start(self) -> Box<dyn Steering> {
+        match self {
+            Policy::Credit => Box::new(Credit::default()),
+            Policy::Latency => Box::new(Latency::default()),
+            Policy::Isolation => Box::new(Isolation::default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_follow_from_observations_alone() {
+        for (name, policy) in Policy::ALL {
+            let run = || {
+                let mut steering = policy.start();
+                steering.on_ssds(&[(SsdId(0), "a".to_owned()), (SsdId(1), "b".to_owned())]);
+                let mut choices = Vec::new();
+                for step in 0..500u64 {
+                    let now = Instant(step * 1_000_000);
+                    let load =
+                        |of| Load { credit: Some(20 + (step * of % 7) as u32), in_flight: (step % 5) as u32 };
+                    let side = steering.read(now, [(SsdId(0), load(3)), (SsdId(1), load(5))]);
+                    assert!(side < 2, "{name} chose copy {side}");
+                    let latency = Nanos::micros(100 + step * 13 % 50);
+                    steering.on_completion(now, SsdId(side as u32), true, 4096, latency);
+                    choices.push(side);
+                }
+                choices
+            };
+            assert_eq!(run(), run(), "{name}");
+        }
+    }
+}

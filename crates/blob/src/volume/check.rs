@@ -1,0 +1,58 @@
+//! Whether a block is the one that a layout asks for.
+
+use super::core::Identity;
+use crate::FileId;
+use crate::format::block;
+use crate::format::record::Layout;
+
+/// What a block must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) index: u64,
+    /// Offset in the file of its first byte.
+    pub(crate) offset: u64,
+    /// Bytes of the file that it must have at least.
+    pub(crate) length: u64,
+}
+
+/// What a block of a file must be; `None` if no byte of the file is in it.
+pub(crate) fn wanted(layout: &Layout, index: u64, payload: u64) -> Option<Wanted> {
+    let after = layout.runs.partition_point(|run| run.block <= index);
+    let run = layout.runs.get(after.checked_sub(1)?)?;
+    let end = layout.runs.get(after).map_or(layout.size, |next| next.offset);
+    let offset = run.offset + (index - run.block) * payload;
+    (offset < end).then(|| Wanted { index, offset, length: payload.min(end - offset) })
+}
+
+/// The bytes of the file in a block, if it is the one that is wanted.
+pub(crate) fn open<'a>(
+    identity: &Identity,
+    file: FileId,
+    bytes: &'a [u8],
+    wanted: &Wanted,
+) -> Option<&'a [u8]> {
+    let (header, payload) = block::open(bytes)?;
+    let is_it = header.volume == identity.volume
+        && header.file == file
+        && header.index == wanted.index
+        && header.offset == wanted.offset
+        && u64::from(header.length) >= wanted.length;
+    is_it.then(|| &payload[..wanted.length as usize])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::record::Run;
+
+    #[test]
+    fn only_blocks_with_bytes_of_the_file_are_wanted() {
+        let runs =
+            vec![Run { block: 0, offset: 0 }, Run { block: 3, offset: 90 }, Run { block: 8, offset: 300 }];
+        let layout = Layout { size: 310, next_block: 9, runs };
+        let seen = |index| wanted(&layout, index, 80).map(|wanted| (wanted.offset, wanted.length));
+        assert_eq!([seen(0), seen(1), seen(2)], [Some((0, 80)), Some((80, 10)), None]);
+        assert_eq!([seen(3), seen(4), seen(5)], [Some((90, 80)), Some((170, 80)), Some((250, 50))]);
+        assert_eq!([seen(6), seen(7), seen(8), seen(9)], [None, None, Some((300, 10)), None]);
+    }
+}

@@ -1,0 +1,252 @@
+//! What all procedures of a volume share: time, actions to the outside and the answers, SSDs, the metadata in memory.
+
+use super::disk::{Disk, Sequence};
+use super::files::Files;
+use super::journal::JournalState;
+use super::lease::LeaseState;
+use super::space::SpaceState;
+use super::state::State;
+use super::{Action, Counters, Io, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Settings};
+use crate::catalog::{Order, OrderError, Reply};
+use crate::pool::Pool;
+use crate::steer::{Load, Steering};
+use crate::task::{Answer, Gate, Spawner};
+use crate::{Fault, Generation, Geometry, SsdId, VolumeId};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use units::{Instant, Nanos};
+
+/// Why a write did not happen, as far as we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteError {
+    /// The SSD or the way to it. It may still happen, late.
+    Disk(IoFault),
+    /// It was not sent, because this client may not write.
+    Lease(Fault),
+}
+
+/// The end of an IO.
+pub(crate) struct IoEnd {
+    pub(crate) epoch: u64,
+    pub(crate) result: Result<Vec<u8>, IoFault>,
+}
+
+/// Set when the volume is mounted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) volume: VolumeId,
+    pub(crate) geometry: Geometry,
+    pub(crate) generation: Generation,
+}
+
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) spawner: Spawner,
+    pub(crate) now: Cell<Instant>,
+    pub(crate) wall: Cell<u64>,
+    pub(crate) actions: RefCell<VecDeque<Action>>,
+    next_id: Cell<u64>,
+    pub(crate) ios: RefCell<BTreeMap<IoId, Answer<IoEnd>>>,
+    /// An IO has ended.
+    pub(crate) io_gate: Gate,
+    pub(crate) orders: RefCell<BTreeMap<OrderId, Answer<Result<Reply, OrderError>>>>,
+    pub(crate) timers: RefCell<BTreeMap<(Instant, u64), Answer<()>>>,
+    pub(crate) identity: Cell<Option<Identity>>,
+    pub(crate) disks: RefCell<BTreeMap<SsdId, Disk>>,
+    /// An SSD came or went.
+    pub(crate) disk_gate: Gate,
+    pub(crate) steering: RefCell<Box<dyn Steering>>,
+    pub(crate) state: RefCell<State>,
+    pub(crate) pool: RefCell<Pool>,
+    pub(crate) lease: LeaseState,
+    pub(crate) journal: JournalState,
+    pub(crate) space: SpaceState,
+    pub(crate) files: Files,
+    /// Background tasks end.
+    pub(crate) is_over: Cell<bool>,
+    pub(crate) is_mounted: Cell<bool>,
+    pub(crate) repair_wanted: Cell<bool>,
+    pub(crate) repair_gate: Gate,
+    pub(crate) counters: RefCell<Counters>,
+}
+
+impl Core {
+    pub(crate) fn new(settings: Settings, spawner: Spawner) -> Rc<Core> {
+        Rc::new(Core {
+            steering: RefCell::new(settings.policy.start()),
+            settings,
+            spawner,
+            now: Cell::default(),
+            wall: Cell::default(),
+            actions: RefCell::default(),
+            next_id: Cell::default(),
+            ios: RefCell::default(),
+            io_gate: Gate::default(),
+            orders: RefCell::default(),
+            timers: RefCell::default(),
+            identity: Cell::default(),
+            disks: RefCell::default(),
+            disk_gate: Gate::default(),
+            state: RefCell::default(),
+            pool: RefCell::new(Pool::new(Geometry::default())),
+            lease: LeaseState::default(),
+            journal: JournalState::default(),
+            space: SpaceState::default(),
+            files: Files::default(),
+            is_over: Cell::default(),
+            is_mounted: Cell::default(),
+            repair_wanted: Cell::default(),
+            repair_gate: Gate::default(),
+            counters: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity.get().expect("only a mounted volume has files")
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.identity().geometry
+    }
+
+    fn take_id(&self) -> u64 {
+        self.next_id.set(self.next_id.get() + 1);
+        self.next_id.get()
+    }
+
+    pub(crate) fn done(&self, op: OpId, outcome: Outcome) {
+        self.actions.borrow_mut().push_back(Action::Done(op, outcome));
+    }
+
+    /// Asks the metadata store.
+    pub(crate) async fn order(&self, order: Order) -> Result<Reply, OrderError> {
+        let (id, answer) = (OrderId(self.take_id()), Answer::new());
+        self.orders.borrow_mut().insert(id, answer.clone());
+        self.actions.borrow_mut().push_back(Action::Order(id, order));
+        answer.await
+    }
+
+    /// Waits until a point in time.
+    pub(crate) async fn sleep_until(&self, at: Instant) {
+        if at > self.now.get() {
+            let answer = Answer::new();
+            self.timers.borrow_mut().insert((at, self.take_id()), answer.clone());
+            answer.await;
+        }
+    }
+
+    pub(crate) async fn sleep(&self, span: Nanos) {
+        self.sleep_until(self.now.get() + span).await;
+    }
+
+    /// Lets the tasks at a gate look again at a point in time.
+    pub(crate) fn notify_at(self: &Rc<Self>, at: Instant, gate: &Gate) {
+        let (core, gate) = (Rc::clone(self), gate.clone());
+        self.spawner.spawn(async move {
+            core.sleep_until(at).await;
+            gate.notify();
+        });
+    }
+
+    async fn io(&self, ssd: SsdId, kind: IoKind) -> IoEnd {
+        let sent = self.now.get();
+        let (is_read, bytes) = match &kind {
+            IoKind::Read { length, .. } => (Some(true), u64::from(*length)),
+            IoKind::Write { bytes, .. } => (Some(false), bytes.len() as u64),
+            IoKind::Flush | IoKind::Trim { .. } => (None, 0),
+        };
+        let (id, answer) = (IoId(self.take_id()), Answer::new());
+        self.ios.borrow_mut().insert(id, answer.clone());
+        self.with_disk(ssd, |disk| disk.in_flight += 1);
+        self.actions.borrow_mut().push_back(Action::Io(Io { id, ssd, kind }));
+        let end = answer.await;
+        self.with_disk(ssd, |disk| {
+            disk.in_flight -= 1;
+            disk.on_epoch(end.epoch);
+        });
+        if end.result.is_err() && is_read != Some(true) {
+            let until = self.now.get() + self.settings.quarantine;
+            self.with_disk(ssd, |disk| disk.stray_until = until);
+        }
+        if let (true, Some(is_read)) = (end.result.is_ok(), is_read) {
+            let now = self.now.get();
+            let latency = now.saturating_since(sent);
+            self.steering.borrow_mut().on_completion(now, ssd, is_read, bytes, latency);
+        }
+        end
+    }
+
+    pub(crate) fn with_disk<T>(&self, ssd: SsdId, work: impl FnOnce(&mut Disk) -> T) -> T {
+        work(self.disks.borrow_mut().entry(ssd).or_default())
+    }
+
+    pub(crate) fn load(&self, ssd: SsdId) -> Load {
+        self.with_disk(ssd, |disk| Load { credit: disk.credit, in_flight: disk.in_flight })
+    }
+
+    /// Reads bytes of an SSD.
+    pub(crate) async fn read_disk(&self, ssd: SsdId, at: u64, length: u32) -> Result<Vec<u8>, IoFault> {
+        let bytes = self.io(ssd, IoKind::Read { at, length }).await.result?;
+        if bytes.len() == length as usize { Ok(bytes) } else { Err(IoFault::Failed) }
+    }
+
+    /// Writes bytes to an SSD. `Ok(None)`: the connection was lost since, so that the write may be lost as well.
+    pub(crate) async fn write_disk(
+        self: &Rc<Self>,
+        ssd: SsdId,
+        at: u64,
+        bytes: Arc<Vec<u8>>,
+    ) -> Result<Option<Sequence>, WriteError> {
+        self.may_write().await.map_err(WriteError::Lease)?;
+        let end = self.io(ssd, IoKind::Write { at, bytes }).await;
+        end.result.map_err(WriteError::Disk)?;
+        Ok(self.with_disk(ssd, |disk| disk.on_written(end.epoch)))
+    }
+
+    /// Makes the writes of an SSD up to `upto` durable. Flushes that are asked for at the same time are one.
+    pub(crate) async fn flush_disk(&self, ssd: SsdId, upto: Sequence) -> Result<(), IoFault> {
+        let gate = self.with_disk(ssd, |disk| disk.gate.clone());
+        loop {
+            let is_first = gate
+                .wait(|| {
+                    self.with_disk(ssd, |disk| {
+                        if disk.flushed >= upto {
+                            Some(false)
+                        } else if disk.is_flushing {
+                            None
+                        } else {
+                            disk.is_flushing = true;
+                            Some(true)
+                        }
+                    })
+                })
+                .await;
+            if !is_first {
+                return Ok(());
+            }
+            let covered = self.with_disk(ssd, |disk| disk.written);
+            let end = self.io(ssd, IoKind::Flush).await;
+            self.with_disk(ssd, |disk| {
+                disk.is_flushing = false;
+                if end.result.is_ok() {
+                    disk.on_flushed(end.epoch, covered);
+                }
+            });
+            gate.notify();
+            end.result?;
+        }
+    }
+
+    /// Tells an SSD that it may forget.
+    pub(crate) async fn trim_disk(
+        self: &Rc<Self>,
+        ssd: SsdId,
+        at: u64,
+        length: u64,
+    ) -> Result<(), WriteError> {
+        self.may_write().await.map_err(WriteError::Lease)?;
+        self.io(ssd, IoKind::Trim { at, length }).await.result.map(drop).map_err(WriteError::Disk)
+    }
+}

@@ -1,0 +1,145 @@
+//! The lease: how long this client may write.
+//!
+//! The store lets another client mount the volume when the lock's lease has run out. This client counts from the moment it
+//! *sent* the last renewal that succeeded, and stops a tenth of the time earlier. So it stops first, if clocks run equally
+//! fast to within a tenth. After its deadline it sends no write and acknowledges none.
+//!
+//! ```text
+//!  valid ──deadline──► unsure ──renewed, or regained: nobody else had the volume──► valid
+//!                         └──── somebody else had it ──► fenced, for ever
+//! ```
+//!
+//! Holds: nothing is acknowledged after the deadline (the fencer in `tests/worlds.rs`).
+
+use super::core::Core;
+use crate::Fault;
+use crate::catalog::{Lock, Order, OrderError, Reply};
+use crate::task::Gate;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::{Instant, Nanos};
+
+#[derive(Default)]
+pub(crate) struct LeaseState {
+    pub(crate) lock: RefCell<Option<Lock>>,
+    deadline: Cell<Instant>,
+    is_fenced: Cell<bool>,
+    /// Renew at once.
+    is_urgent: Cell<bool>,
+    gate: Gate,
+}
+
+impl Core {
+    /// The span after sending a renewal in which this client may write.
+    fn lease_span(&self) -> Nanos {
+        Nanos(self.settings.ttl.0 / 10 * 9)
+    }
+
+    /// A call that was sent at `sent` gave or renewed the lease.
+    pub(crate) fn on_lease(&self, sent: Instant, lock: Lock) {
+        *self.lease.lock.borrow_mut() = Some(lock);
+        self.lease.deadline.set(sent + self.lease_span());
+        self.lease.gate.notify();
+    }
+
+    pub(crate) fn stop_lease(&self) {
+        self.lease.gate.notify();
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.lease.is_fenced.get()
+    }
+
+    fn lease_now(&self) -> Option<Result<(), Fault>> {
+        if self.lease.is_fenced.get() {
+            Some(Err(Fault::Fenced))
+        } else if self.is_over.get() {
+            Some(Err(Fault::NotMounted))
+        } else if self.now.get() < self.lease.deadline.get() {
+            Some(Ok(()))
+        } else {
+            None
+        }
+    }
+
+    /// Whether this client may write and acknowledge. Waits if that is not sure now.
+    pub(crate) async fn may_write(self: &Rc<Self>) -> Result<(), Fault> {
+        if let Some(answer) = self.lease_now() {
+            return answer;
+        }
+        let give_up = self.now.get() + self.settings.patience;
+        self.notify_at(give_up, &self.lease.gate);
+        let unsure = || (self.now.get() >= give_up).then_some(Err(Fault::LeaseUnsure));
+        self.lease.gate.wait(|| self.lease_now().or_else(unsure)).await
+    }
+
+    /// Asks the store for something that needs the lock. Tries again as long as this client may write.
+    pub(crate) async fn order_locked(self: &Rc<Self>, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
+        loop {
+            self.may_write().await?;
+            let lock = self.lease.lock.borrow().clone().ok_or(Fault::NotMounted)?;
+            let revision = lock.revision;
+            match self.order(order(lock)).await {
+                Ok(reply) => return Ok(reply),
+                Err(OrderError::Unavailable(_)) => self.sleep(Nanos(self.settings.ttl.0 / 20)).await,
+                Err(OrderError::LockLost) => {
+                    let is_current =
+                        self.lease.lock.borrow().as_ref().is_some_and(|lock| lock.revision == revision);
+                    if is_current {
+                        self.lease.deadline.set(Instant::ZERO);
+                        self.lease.is_urgent.set(true);
+                        self.lease.gate.notify();
+                    }
+                }
+                Err(OrderError::Fenced | OrderError::Absent | OrderError::InUse(_)) => self.fence(),
+                Err(OrderError::Damaged(_)) => return Err(Fault::BadMetadata),
+            }
+        }
+    }
+
+    fn fence(&self) {
+        self.lease.is_fenced.set(true);
+        self.lease.gate.notify();
+        self.journal.gate.notify();
+    }
+
+    /// Renews the lease until the volume is unmounted or somebody else has it.
+    pub(crate) async fn keep_lease(self: Rc<Self>) {
+        let mut pause = Nanos(self.settings.ttl.0 / 3);
+        loop {
+            let at = self.now.get() + pause;
+            self.notify_at(at, &self.lease.gate);
+            let is_due = || self.now.get() >= at || self.lease.is_urgent.get() || self.is_over.get();
+            self.lease.gate.wait(|| is_due().then_some(())).await;
+            if self.is_over.get() {
+                return;
+            }
+            let Some(lock) = self.lease.lock.borrow().clone() else { return };
+            let sent = self.now.get();
+            let mut reply = Err(OrderError::LockLost);
+            if !self.lease.is_urgent.take() {
+                reply = self.order(Order::Renew(lock.clone())).await;
+            }
+            if reply == Err(OrderError::LockLost) {
+                let (who, ttl) = (self.settings.who.clone(), self.settings.ttl);
+                let sent_again = self.now.get();
+                match self.order(Order::Regain { lock: lock.clone(), who, ttl }).await {
+                    Ok(Reply::Regained(lock)) => {
+                        self.on_lease(sent_again, lock);
+                        pause = Nanos(self.settings.ttl.0 / 3);
+                        continue;
+                    }
+                    Err(OrderError::Fenced | OrderError::Absent) => return self.fence(),
+                    _ => self.lease.is_urgent.set(false),
+                }
+            }
+            pause = match reply {
+                Ok(_) => {
+                    self.on_lease(sent, lock);
+                    Nanos(self.settings.ttl.0 / 3)
+                }
+                Err(_) => Nanos(self.settings.ttl.0 / 20),
+            };
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Mounting: lock the volume, find its metadata, find the ends of the files that were being written, begin anew.
+//!
+//! ```text
+//!  lock, new generation ─► SSDs come up ─► newest journal of the current copies ─► replay
+//!     ─► ends of unsealed files ─► snapshot in this generation's own slot ─► the store says that it is current ─► mounted
+//! ```
+//!
+//! The mount before may not know yet that it is over, and writes of it may still be on their way. Its journal is never
+//! written by this mount, and its micro blobs that were free stay unused for a while (`quarantine`). Blocks that it adds to
+//! its files after this mount has looked are not part of them.
+//!
+//! Where the two copies of the end of a file differ, the longer one wins, and the other is brought up to it: whatever was
+//! acknowledged is on both, or the journal says which copy lacks it.
+//!
+//! Holds: `tests/worlds.rs`.
+
+use super::core::{Core, Identity, WriteError};
+use super::state::{Extent, State};
+use crate::catalog::{Acquired, Order, OrderError, Reply};
+use crate::format::block;
+use crate::format::record::{Layout, Record, Run};
+use crate::format::stream;
+use crate::format::superblock::Superblock;
+use crate::pool::Pool;
+use crate::task::join;
+use crate::{Fault, FileId, Mega, Place, SsdId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use units::{Instant, Nanos};
+
+/// A journal that was found on one copy.
+struct Found {
+    checkpoint: u64,
+    blocks: u64,
+    stream: Vec<u8>,
+}
+
+/// A block at the end of a file.
+struct End {
+    length: u64,
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl Core {
+    pub(crate) async fn mount(self: &Rc<Self>) -> Result<(), Fault> {
+        let acquired = self.acquire().await?;
+        let (lock, record) = (&acquired.lock, &acquired.record);
+        let identity = Identity { volume: record.id, geometry: record.geometry, generation: lock.generation };
+        self.identity.set(Some(identity));
+        *self.pool.borrow_mut() = Pool::new(record.geometry);
+        self.spawner.spawn(Rc::clone(self).keep_lease());
+        self.meet_ssds(&acquired).await;
+        if record.meta_generation.0 != 0 {
+            *self.state.borrow_mut() = self.find_state(&acquired).await?;
+        }
+        self.find_ends().await?;
+        self.fill_pool(&acquired);
+        let up: Vec<Mega> =
+            record.meta.iter().copied().filter(|mega| self.pool.borrow().is_up(mega.ssd)).collect();
+        *self.journal.copies.borrow_mut() = up;
+        self.checkpoint(&[]).await?;
+        self.is_mounted.set(true);
+        self.journal.heal_wanted.set(self.journal.copies.borrow().len() < 2);
+        self.want_repair();
+        self.spawner.spawn(Rc::clone(self).keep_journal());
+        self.spawner.spawn(Rc::clone(self).keep_space());
+        self.spawner.spawn(Rc::clone(self).keep_whole());
+        Ok(())
+    }
+
+    async fn acquire(self: &Rc<Self>) -> Result<Acquired, Fault> {
+        let give_up = self.now.get() + self.settings.patience;
+        loop {
+            let sent = self.now.get();
+            let (name, who, ttl) = (self.settings.name.clone(), self.settings.who.clone(), self.settings.ttl);
+            match self.order(Order::Acquire { name, who, ttl }).await {
+                Ok(Reply::Acquired(acquired)) => {
+                    self.on_lease(sent, acquired.lock.clone());
+                    return Ok(*acquired);
+                }
+                Ok(other) => unreachable!("not an answer to Acquire: {other:?}"),
+                Err(OrderError::InUse(_)) => return Err(Fault::InUse),
+                Err(OrderError::Absent) => return Err(Fault::NoVolume),
+                Err(OrderError::Damaged(_)) => return Err(Fault::BadMetadata),
+                Err(_) if self.now.get() >= give_up => return Err(Fault::LeaseUnsure),
+                Err(_) => self.sleep(Nanos(self.settings.ttl.0 / 20)).await,
+            }
+        }
+    }
+
+    /// Tells the outside which SSDs there are, and waits until those of the volume are up, or for a while.
+    async fn meet_ssds(self: &Rc<Self>, acquired: &Acquired) {
+        let known: Vec<(SsdId, crate::catalog::SsdRecord)> =
+            acquired.ssds.iter().map(|ssd| (ssd.id, ssd.record.clone())).collect();
+        {
+            let mut pool = self.pool.borrow_mut();
+            for ssd in &acquired.ssds {
+                // Mega blobs of another size are not for this volume, but those that it has are.
+                let fits = ssd.record.mega == acquired.record.geometry.mega;
+                pool.add_ssd(ssd.id, &ssd.record.domain, if fits { ssd.record.megas() } else { 0 });
+            }
+            let domains: Vec<_> = known.iter().map(|(ssd, record)| (*ssd, record.domain.clone())).collect();
+            self.steering.borrow_mut().on_ssds(&domains);
+            let disks = self.disks.borrow();
+            for (ssd, disk) in disks.iter() {
+                pool.set_up(*ssd, disk.is_up);
+            }
+        }
+        self.actions.borrow_mut().push_back(super::Action::Ssds(known));
+        let needed: BTreeSet<SsdId> = acquired.owned.iter().map(|mega| mega.ssd).collect();
+        let give_up = self.now.get() + self.settings.connect_patience;
+        self.notify_at(give_up, &self.disk_gate);
+        self.disk_gate
+            .wait(|| {
+                let are_up = needed.iter().all(|ssd| self.pool.borrow().is_up(*ssd));
+                (are_up || self.now.get() >= give_up || self.is_over.get()).then_some(())
+            })
+            .await;
+    }
+
+    /// The newest metadata among the current copies.
+    async fn find_state(self: &Rc<Self>, acquired: &Acquired) -> Result<State, Fault> {
+        let copies = acquired.record.meta.iter().map(|mega| self.find_journal(acquired, *mega));
+        let found = join(copies).await;
+        let fault = found.iter().find_map(|copy| copy.as_ref().err().copied());
+        let best = found.into_iter().flatten().max_by_key(|found| (found.checkpoint, found.blocks));
+        let best = best.ok_or(fault.unwrap_or(Fault::BadMetadata))?;
+        let mut state = State::default();
+        let micro_blocks = acquired.record.geometry.micro_blocks();
+        for record in stream::records(&best.stream).map_err(|_| Fault::BadMetadata)? {
+            state.apply(&record, micro_blocks).map_err(|_| Fault::BadMetadata)?;
+        }
+        state.files.retain(|_, file| file.links > 0);
+        Ok(state)
+    }
+
+    async fn find_journal(self: &Rc<Self>, acquired: &Acquired, mega: Mega) -> Result<Found, Fault> {
+        let (record, geometry) = (&acquired.record, acquired.record.geometry);
+        let slot = geometry.slot_byte(mega, record.meta_generation);
+        let block = u64::from(geometry.block);
+        let read = self.read_disk(mega.ssd, slot, 2 * geometry.block).await;
+        let bytes = read.map_err(|_| Fault::Unreachable)?;
+        let mut superblocks: Vec<Superblock> = bytes
+            .chunks(block as usize)
+            .filter_map(|bytes| Superblock::open(bytes, record.id, record.meta_generation))
+            .collect();
+        superblocks.sort_by_key(|superblock| std::cmp::Reverse(superblock.journal.checkpoint));
+        let half_blocks = (geometry.slot_blocks() - 2) / 2;
+        let chunk_blocks = (self.settings.read_max.0 / block).max(1);
+        for superblock in superblocks {
+            let start = slot + (2 + superblock.journal.checkpoint % 2 * half_blocks) * block;
+            let mut found =
+                Found { checkpoint: superblock.journal.checkpoint, blocks: 0, stream: Vec::new() };
+            'journal: while found.blocks < half_blocks {
+                let count = chunk_blocks.min(half_blocks - found.blocks);
+                let at = start + found.blocks * block;
+                let read = self.read_disk(mega.ssd, at, (count * block) as u32).await;
+                for bytes in read.map_err(|_| Fault::Unreachable)?.chunks(block as usize) {
+                    let Some(payload) = superblock.journal.open(bytes, found.blocks) else { break 'journal };
+                    found.stream.extend_from_slice(payload);
+                    found.blocks += 1;
+                }
+            }
+            if found.blocks >= superblock.snapshot_blocks {
+                return Ok(found);
+            }
+        }
+        Err(Fault::BadMetadata)
+    }
+
+    /// Finds the ends of the files that were being written.
+    async fn find_ends(self: &Rc<Self>) -> Result<(), Fault> {
+        let open: Vec<FileId> = {
+            let state = self.state.borrow();
+            state.files.iter().filter(|(_, file)| !file.is_sealed).map(|(id, _)| *id).collect()
+        };
+        for file in open {
+            let layout = self.find_end(file).await?;
+            let micro_blocks = self.geometry().micro_blocks();
+            let time = self.state.borrow().files[&file].time;
+            // What is freed here is free anyway: the pool is filled after this.
+            let record = Record::Layout { file, layout, time };
+            self.state.borrow_mut().apply(&record, micro_blocks).map_err(|_| Fault::BadMetadata)?;
+        }
+        // What was found must not be lost in a power loss, since it is recorded now.
+        let ssds: BTreeSet<SsdId> = self.state.borrow().places().map(|place| place.ssd).collect();
+        for ssd in ssds.into_iter().filter(|ssd| self.pool.borrow().is_up(*ssd)) {
+            // Writes of the mount before are not counted here, so the flush is sent in any case.
+            let (from, upto) = self.with_disk(ssd, |disk| {
+                disk.written += 1;
+                (disk.flushed + 1, disk.written)
+            });
+            self.flush_disk(ssd, upto).await.map_err(|_| Fault::Unreachable)?;
+            if self.with_disk(ssd, |disk| disk.may_lack(from, upto)) {
+                return Err(Fault::Unreachable);
+            }
+        }
+        Ok(())
+    }
+
+    async fn find_end(self: &Rc<Self>, file: FileId) -> Result<Layout, Fault> {
+        let micro_blocks = self.geometry().micro_blocks();
+        let (mut layout, extents) = {
+            let state = self.state.borrow();
+            let entry = &state.files[&file];
+            (entry.layout.clone(), entry.extents.clone())
+        };
+        let first = layout.next_block.div_ceil(micro_blocks);
+        layout.next_block =
+            layout.next_block.max(first * micro_blocks).min(extents.len() as u64 * micro_blocks);
+        let recorded = layout.clone();
+        // What the file was before somebody began to write parts of it again.
+        let mut before: Option<Layout> = None;
+        let mut is_at_end = false;
+        for (index, extent) in extents.iter().enumerate().skip(first as usize) {
+            if is_at_end {
+                break;
+            }
+            let ends = self.read_ends(file, index as u64, extent).await?;
+            for within in 0..micro_blocks {
+                let block = index as u64 * micro_blocks + within;
+                let best = (0..2)
+                    .filter_map(|side| Some((side, ends[side].as_ref()?.get(&block)?)))
+                    .max_by_key(|(side, end)| (end.length, 1 - side));
+                // Past the first block that neither copy has, nothing was acknowledged.
+                let Some((best_side, best)) = best.filter(|(_, end)| end.offset <= layout.size) else {
+                    is_at_end = true;
+                    break;
+                };
+                if best.offset < layout.size && before.as_ref().is_none_or(|before| before.size < layout.size)
+                {
+                    before = Some(layout.clone());
+                }
+                self.add_block(&mut layout, block, best);
+                before = before.filter(|before| layout.size < before.size);
+                for side in (0..2).filter(|&side| side != best_side) {
+                    let Some(place) = extent.good(side) else { continue };
+                    let has = ends[side].as_ref().map(|ends| ends.get(&block).map(|end| end.length));
+                    let is_same = has == Some(Some(best.length));
+                    let is_mended = match has {
+                        _ if is_same => true,
+                        None => false,
+                        Some(_) => self.mend(place, within, &best.bytes).await?,
+                    };
+                    if !is_mended {
+                        self.find_stale(file, index, side);
+                    }
+                }
+            }
+        }
+        if let Some(before) = before {
+            // The second writing is not complete, so the first one counts.
+            layout = Layout { next_block: layout.next_block, ..before };
+        }
+        if layout == recorded {
+            // Nothing was added; the micro blobs behind the record are given up.
+            return Ok(self.state.borrow().files[&file].layout.clone());
+        }
+        Ok(layout)
+    }
+
+    fn find_stale(&self, file: FileId, extent: usize, side: usize) {
+        if let Some(entry) = self.state.borrow_mut().files.get_mut(&file) {
+            let extent = &mut entry.extents[extent];
+            if extent.good(1 - side).is_some() {
+                extent.stale[side] = true;
+            }
+        }
+    }
+
+    fn add_block(&self, layout: &mut Layout, block: u64, end: &End) {
+        let payload = self.geometry().payload();
+        if end.offset < layout.size {
+            layout.truncate(end.offset);
+        }
+        let continues = layout.runs.last().is_some_and(|run| {
+            let position = block - run.block;
+            block == layout.next_block && run.offset + position * payload == end.offset
+        });
+        if !continues {
+            layout.runs.push(Run { block, offset: end.offset });
+        }
+        layout.size = end.offset + end.length;
+        layout.next_block = block + 1;
+    }
+
+    /// Blocks of a file in a micro blob, by index, for each copy that can be read.
+    async fn read_ends(
+        self: &Rc<Self>,
+        file: FileId,
+        index: u64,
+        extent: &Extent,
+    ) -> Result<[Option<BTreeMap<u64, End>>; 2], Fault> {
+        let read = |side: usize| {
+            let place = extent.good(side);
+            async move {
+                match place {
+                    Some(place) => self.read_end(file, index, place).await,
+                    None => None,
+                }
+            }
+        };
+        let mut ends = join([read(0), read(1)]).await.into_iter();
+        let ends = [ends.next().flatten(), ends.next().flatten()];
+        if ends.iter().all(Option::is_none) { Err(Fault::Unreachable) } else { Ok(ends) }
+    }
+
+    async fn read_end(self: &Rc<Self>, file: FileId, index: u64, place: Place) -> Option<BTreeMap<u64, End>> {
+        let (identity, geometry) = (self.identity(), self.geometry());
+        let bytes = self.read_disk(place.ssd, geometry.byte_of(place), geometry.micro).await.ok()?;
+        let mut blocks = BTreeMap::new();
+        for (within, bytes) in (0..).zip(bytes.chunks(geometry.block as usize)) {
+            let block = index * geometry.micro_blocks() + within;
+            if let Some((header, payload)) = block::open(bytes)
+                && header.volume == identity.volume
+                && header.file == file
+                && header.index == block
+                && !payload.is_empty()
+            {
+                let length = payload.len() as u64;
+                blocks.insert(block, End { length, bytes: bytes.to_vec(), offset: header.offset });
+            }
+        }
+        Some(blocks)
+    }
+
+    /// Writes a block that a copy lacks. Where the mount before may still write, it can only write the same.
+    async fn mend(self: &Rc<Self>, place: Place, within: u64, bytes: &[u8]) -> Result<bool, Fault> {
+        let geometry = self.geometry();
+        let at = geometry.byte_of(place) + within * u64::from(geometry.block);
+        match self.write_disk(place.ssd, at, Arc::new(bytes.to_vec())).await {
+            Ok(sequence) => Ok(sequence.is_some()),
+            Err(WriteError::Disk(_)) => Ok(false),
+            Err(WriteError::Lease(fault)) => Err(fault),
+        }
+    }
+
+    /// Everything that the volume owns and no file uses is free, some of it later.
+    fn fill_pool(self: &Rc<Self>, acquired: &Acquired) {
+        let used: BTreeSet<Place> = self.state.borrow().places().collect();
+        let (clean, now) = (acquired.record.is_clean, self.now.get());
+        let from = if clean { Instant::ZERO } else { now + self.settings.quarantine };
+        let mut pool = self.pool.borrow_mut();
+        for mega in acquired.owned.iter().filter(|mega| !acquired.record.meta.contains(mega)) {
+            pool.add_mega(*mega, &used, from);
+        }
+    }
+
+    /// Ends the mount in order.
+    pub(crate) async fn unmount(self: &Rc<Self>) -> Result<(), Fault> {
+        let live: Vec<FileId> = self.files.live.borrow().keys().copied().collect();
+        for file in live {
+            match self.sync(file).await {
+                // Recorded and closed meanwhile.
+                Err(Fault::BadHandle) => {}
+                result => result?,
+            }
+        }
+        self.sync_names().await?;
+        let lock = self.lease.lock.borrow().clone().ok_or(Fault::NotMounted)?;
+        // Nothing new is sent; what is on its way ends first, so that it cannot hit the next mount.
+        self.end();
+        self.io_gate.wait(|| self.ios.borrow().is_empty().then_some(())).await;
+        let is_clean = self.disks.borrow().values().all(|disk| disk.stray_until <= self.now.get());
+        match self.order(Order::Release { lock, is_clean }).await {
+            Ok(_) => Ok(()),
+            Err(OrderError::Unavailable(_)) => Err(Fault::LeaseUnsure),
+            Err(_) => Err(Fault::Fenced),
+        }
+    }
+
+    /// Stops all background work.
+    pub(crate) fn end(&self) {
+        self.is_over.set(true);
+        self.is_mounted.set(false);
+        self.journal.gate.notify();
+        self.disk_gate.notify();
+        self.repair_gate.notify();
+        self.stop_space();
+        self.stop_lease();
+    }
+}

@@ -1,0 +1,202 @@
+//! Names: directories, files, links. Every change is one record, and is on the SSDs when it is acknowledged.
+
+use super::core::Core;
+use super::files::HandleId;
+use super::state::Node;
+use super::{Outcome, Stat};
+use crate::format::record::Record;
+use crate::{Fault, FileId};
+use std::rc::Rc;
+
+/// Longest name with all its directories.
+const PATH_MAX: usize = 1024;
+
+/// A path without empty parts and dots: `/db//./x` is `db/x`, `/` is the empty path.
+pub(crate) fn normal(path: &str) -> Result<String, Fault> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    if path.len() > PATH_MAX || parts.contains(&"..") || path.contains('\0') {
+        return Err(Fault::Invalid);
+    }
+    Ok(parts.join("/"))
+}
+
+impl Core {
+    fn node(&self, path: &str) -> Option<Node> {
+        if path.is_empty() { Some(Node::Dir) } else { self.state.borrow().names.get(path).copied() }
+    }
+
+    fn file_at(&self, path: &str) -> Result<FileId, Fault> {
+        match self.node(path) {
+            Some(Node::File(file)) => Ok(file),
+            Some(Node::Dir) => Err(Fault::WrongKind),
+            None => Err(Fault::NotFound),
+        }
+    }
+
+    fn check_parent(&self, path: &str) -> Result<(), Fault> {
+        match self.node(path.rsplit_once('/').map_or("", |(parent, _)| parent)) {
+            Some(Node::Dir) => Ok(()),
+            Some(Node::File(_)) => Err(Fault::WrongKind),
+            None => Err(Fault::NotFound),
+        }
+    }
+
+    /// Records a change and waits until a crash of this client does not lose it.
+    async fn change(self: &Rc<Self>, record: Record) -> Result<(), Fault> {
+        self.may_write().await?;
+        let lsn = self.record(&record);
+        self.written(lsn).await?;
+        self.may_write().await
+    }
+
+    /// A new file to write to, even if the name exists. Who has the old one open keeps it.
+    pub(crate) async fn create(self: &Rc<Self>, path: &str) -> Result<HandleId, Fault> {
+        let path = normal(path)?;
+        self.may_write().await?;
+        self.check_parent(&path)?;
+        if self.node(&path) == Some(Node::Dir) {
+            return Err(Fault::WrongKind);
+        }
+        self.files.next_file.set(self.files.next_file.get() + 1);
+        let file = FileId::new(self.identity().generation, self.files.next_file.get());
+        let lsn = self.record(&Record::Create { file, path, time: self.wall.get() });
+        let handle = self.open_handle(file, true);
+        self.begin_writing(file)?;
+        self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;
+        let mut result = self.written(lsn).await;
+        if result.is_ok() {
+            result = self.may_write().await;
+        }
+        match result {
+            Ok(()) => Ok(handle),
+            Err(fault) => {
+                let _ = self.close(handle).await;
+                Err(fault)
+            }
+        }
+    }
+
+    /// A file to append to; made if there is none.
+    pub(crate) async fn reopen(self: &Rc<Self>, path: &str) -> Result<HandleId, Fault> {
+        match self.file_at(&normal(path)?) {
+            Ok(file) => {
+                let handle = self.open_handle(file, true);
+                self.begin_writing(file)?;
+                Ok(handle)
+            }
+            Err(Fault::NotFound) => self.create(path).await,
+            Err(fault) => Err(fault),
+        }
+    }
+
+    pub(crate) fn open(&self, path: &str) -> Result<(HandleId, u64), Fault> {
+        let file = self.file_at(&normal(path)?)?;
+        Ok((self.open_handle(file, false), self.size(file)?))
+    }
+
+    pub(crate) async fn rename(self: &Rc<Self>, from: &str, to: &str) -> Result<(), Fault> {
+        let (from, to) = (normal(from)?, normal(to)?);
+        let source = self.node(&from).ok_or(Fault::NotFound)?;
+        self.check_parent(&to)?;
+        if from.is_empty() || to.is_empty() || to.starts_with(&format!("{from}/")) {
+            return Err(Fault::Invalid);
+        }
+        let target = self.node(&to);
+        match (source, target) {
+            _ if from == to => return Ok(()),
+            (Node::File(one), Some(Node::File(other))) if one == other => return Ok(()),
+            (Node::File(_), Some(Node::Dir)) | (Node::Dir, Some(Node::File(_))) => {
+                return Err(Fault::WrongKind);
+            }
+            (Node::Dir, Some(Node::Dir)) if self.state.borrow().children(&to).next().is_some() => {
+                return Err(Fault::NotEmpty);
+            }
+            _ => {}
+        }
+        self.change(Record::Rename { from, to }).await
+    }
+
+    pub(crate) async fn unlink(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+        let path = normal(path)?;
+        self.file_at(&path)?;
+        self.change(Record::Unlink { path }).await
+    }
+
+    /// A further name for a file.
+    pub(crate) async fn link(self: &Rc<Self>, from: &str, to: &str) -> Result<(), Fault> {
+        let (from, to) = (normal(from)?, normal(to)?);
+        let file = self.file_at(&from)?;
+        self.check_parent(&to)?;
+        if self.node(&to).is_some() {
+            return Err(Fault::Exists);
+        }
+        self.change(Record::Link { file, path: to }).await
+    }
+
+    pub(crate) async fn make_dir(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+        let path = normal(path)?;
+        self.check_parent(&path)?;
+        if self.node(&path).is_some() {
+            return Err(Fault::Exists);
+        }
+        self.change(Record::MakeDir { path }).await
+    }
+
+    pub(crate) async fn remove_dir(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+        let path = normal(path)?;
+        match self.node(&path) {
+            _ if path.is_empty() => return Err(Fault::Invalid),
+            None => return Err(Fault::NotFound),
+            Some(Node::File(_)) => return Err(Fault::WrongKind),
+            Some(Node::Dir) if self.state.borrow().children(&path).next().is_some() => {
+                return Err(Fault::NotEmpty);
+            }
+            Some(Node::Dir) => {}
+        }
+        self.change(Record::RemoveDir { path }).await
+    }
+
+    pub(crate) fn list(&self, path: &str) -> Result<Outcome, Fault> {
+        let path = normal(path)?;
+        match self.node(&path) {
+            None => Err(Fault::NotFound),
+            Some(Node::File(_)) => Err(Fault::WrongKind),
+            Some(Node::Dir) => {
+                let state = self.state.borrow();
+                Ok(Outcome::Names(state.children(&path).map(|(name, _)| name.to_owned()).collect()))
+            }
+        }
+    }
+
+    pub(crate) fn stat(&self, path: &str) -> Result<Stat, Fault> {
+        match self.node(&normal(path)?).ok_or(Fault::NotFound)? {
+            Node::Dir => Ok(Stat { is_dir: true, file: FileId::default(), size: 0, links: 1, time: 0 }),
+            Node::File(file) => {
+                let size = self.size(file)?;
+                let state = self.state.borrow();
+                let entry = state.files.get(&file).ok_or(Fault::NotFound)?;
+                Ok(Stat { is_dir: false, file, size, links: entry.links, time: entry.time })
+            }
+        }
+    }
+
+    /// All changes of names so far survive power losses.
+    pub(crate) async fn sync_names(self: &Rc<Self>) -> Result<(), Fault> {
+        self.durable(self.journal.appended.get()).await?;
+        self.may_write().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_one_spelling() {
+        for path in ["/db/x", "db/x", "//db//./x/", "./db/x"] {
+            assert_eq!(normal(path), Ok("db/x".to_owned()));
+        }
+        assert_eq!(normal("/"), Ok(String::new()));
+        assert_eq!(normal("db/../x"), Err(Fault::Invalid));
+    }
+}

@@ -1,0 +1,187 @@
+//! Reading: which blocks, which copy, and what if it is not what was written.
+//!
+//! All pieces of a read are on their way at the same time. The steering chooses a copy for each. If that cannot be reached,
+//! or a block is not the one that was written, the other copy is read; a copy that has wrong bytes where the other has the
+//! right ones is marked stale, and repaired later. If neither has them, the read fails: no made-up data.
+//!
+//! Holds: `tests/worlds.rs`, `tests/faults.rs`.
+
+use super::check::{self, Wanted};
+use super::core::Core;
+use crate::task::join;
+use crate::{Fault, FileId, Place};
+use std::rc::Rc;
+
+/// Consecutive blocks of one micro blob.
+struct Piece {
+    extent: u64,
+    /// First block within the micro blob.
+    first: u64,
+    blocks: Vec<Wanted>,
+}
+
+impl Core {
+    /// Bytes of a file; fewer than asked for only at its end.
+    pub(crate) async fn read(
+        self: &Rc<Self>,
+        file: FileId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>, Fault> {
+        let size = self.size(file)?;
+        let end = offset.saturating_add(length).min(size);
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        let on_disk = self.files.live.borrow().get(&file).map_or(u64::MAX, |live| live.on_disk());
+        if end > on_disk {
+            self.flush(file).await?;
+        }
+        let pieces = self.pieces(file, offset, end)?;
+        let ends = join(pieces.iter().map(|piece| self.read_piece_or_blocks(file, piece))).await;
+        let mut bytes = Vec::with_capacity((end - offset) as usize);
+        for (piece, end) in pieces.iter().zip(ends) {
+            let payloads = end?;
+            for (wanted, payload) in piece.blocks.iter().zip(payloads) {
+                let skip = offset.saturating_sub(wanted.offset).min(payload.len() as u64) as usize;
+                bytes.extend_from_slice(&payload[skip..]);
+            }
+        }
+        bytes.truncate((end - offset) as usize);
+        Ok(bytes)
+    }
+
+    fn pieces(&self, file: FileId, offset: u64, end: u64) -> Result<Vec<Piece>, Fault> {
+        let geometry = self.geometry();
+        let (payload, micro_blocks) = (geometry.payload(), geometry.micro_blocks());
+        let blocks_max = (self.settings.read_max.0 / u64::from(geometry.block)).max(1) as usize;
+        let lives = self.files.live.borrow();
+        let state = self.state.borrow();
+        let layout = match lives.get(&file) {
+            Some(live) => &live.layout,
+            None => &state.files.get(&file).ok_or(Fault::NotFound)?.layout,
+        };
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut at = offset;
+        // The file may have been cut meanwhile.
+        while let Some((run, run_end)) = layout.run_at(at).filter(|_| at < end) {
+            let index = run.block + (at - run.offset) / payload;
+            let first = run.offset + (index - run.block) * payload;
+            let wanted = Wanted { index, offset: first, length: payload.min(run_end - first) };
+            at = first + wanted.length;
+            let (extent, within) = (index / micro_blocks, index % micro_blocks);
+            match pieces.last_mut() {
+                Some(last)
+                    if last.extent == extent
+                        && last.first + last.blocks.len() as u64 == within
+                        && last.blocks.len() < blocks_max =>
+                {
+                    last.blocks.push(wanted);
+                }
+                _ => pieces.push(Piece { extent, first: within, blocks: vec![wanted] }),
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// If neither copy has all blocks of a piece, each block is looked for by itself.
+    async fn read_piece_or_blocks(
+        self: &Rc<Self>,
+        file: FileId,
+        piece: &Piece,
+    ) -> Result<Vec<Vec<u8>>, Fault> {
+        let result = self.read_piece(file, piece).await;
+        if result != Err(Fault::Corrupt) || piece.blocks.len() == 1 {
+            return result;
+        }
+        let mut payloads = Vec::new();
+        for (first, wanted) in (piece.first..).zip(&piece.blocks) {
+            let one = Piece { extent: piece.extent, first, blocks: vec![*wanted] };
+            payloads.extend(self.read_piece(file, &one).await?);
+        }
+        Ok(payloads)
+    }
+
+    fn good_copies(&self, file: FileId, extent: u64) -> Vec<(u8, Place)> {
+        let state = self.state.borrow();
+        let extent = state.files.get(&file).and_then(|entry| entry.extents.get(extent as usize));
+        extent.map_or_else(Vec::new, |extent| {
+            (0..2).filter_map(|side| extent.good(side).map(|place| (side as u8, place))).collect()
+        })
+    }
+
+    /// A repair may move a copy, and its old place may be used anew, while it is read: then its new place is read.
+    async fn read_piece(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+        loop {
+            let before = self.good_copies(file, piece.extent);
+            let result = self.read_piece_once(file, piece).await;
+            if result.is_ok() || self.good_copies(file, piece.extent) == before {
+                return result;
+            }
+        }
+    }
+
+    async fn read_piece_once(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut copies = self.good_copies(file, piece.extent);
+        if let [one, other] = copies[..] {
+            let loads = [one, other].map(|(_, place)| (place.ssd, self.load(place.ssd)));
+            let up = loads.map(|(ssd, _)| self.with_disk(ssd, |disk| disk.is_up));
+            let chosen = match up {
+                [true, false] => 0,
+                [false, true] => 1,
+                _ => self.steering.borrow_mut().read(self.now.get(), loads),
+            };
+            if chosen == 1 {
+                copies.swap(0, 1);
+            }
+        }
+        let mut fault = Fault::Unreachable;
+        let mut damaged = None;
+        for (side, place) in copies {
+            match self.read_copy(file, place, piece.first, &piece.blocks).await {
+                Ok(payloads) => {
+                    if let Some(damaged) =
+                        damaged.filter(|bad| self.good_copies(file, piece.extent).contains(bad))
+                    {
+                        let (damaged, _) = damaged;
+                        self.counters.borrow_mut().corrupt_blocks += 1;
+                        self.mark_stale(file, piece.extent, damaged);
+                    }
+                    return Ok(payloads);
+                }
+                Err(Fault::Corrupt) => {
+                    fault = Fault::Corrupt;
+                    damaged = Some((side, place));
+                }
+                Err(_) => {}
+            }
+        }
+        Err(fault)
+    }
+
+    /// Blocks of one copy. Read twice before they are called damaged: a block may be written while it is read.
+    pub(crate) async fn read_copy(
+        &self,
+        file: FileId,
+        place: Place,
+        first: u64,
+        blocks: &[Wanted],
+    ) -> Result<Vec<Vec<u8>>, Fault> {
+        let (identity, geometry) = (self.identity(), self.geometry());
+        let block = geometry.block as usize;
+        for _ in 0..2 {
+            let at = geometry.byte_of(place) + first * u64::from(geometry.block);
+            let read = self.read_disk(place.ssd, at, (blocks.len() * block) as u32).await;
+            let bytes = read.map_err(|_| Fault::Unreachable)?;
+            let payloads: Option<Vec<Vec<u8>>> = bytes
+                .chunks(block)
+                .zip(blocks)
+                .map(|(bytes, wanted)| check::open(&identity, file, bytes, wanted).map(<[u8]>::to_vec))
+                .collect();
+            if let Some(payloads) = payloads {
+                return Ok(payloads);
+            }
+        }
+        Err(Fault::Corrupt)
+    }
+}

@@ -1,0 +1,216 @@
+//! Repair and scrub: every micro blob has two good copies again.
+//!
+//! A copy that is missing or stale is made anew in another place, from the good copy, and recorded when it is complete and
+//! durable. So a repair can be broken off anywhere. The micro blob that a file is being written to is left for later.
+//! Scrub reads and checks every copy of every block first.
+//!
+//! Holds: after a repair any one target may die (`tests/worlds.rs`); `a_scrub_finds_and_repairs_every_corrupt_block`.
+
+use super::Report;
+use super::check::{self, Wanted};
+use super::core::{Core, WriteError};
+use crate::format::record::{Layout, Record};
+use crate::{Fault, FileId, Place};
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Core {
+    pub(crate) fn want_repair(&self) {
+        self.repair_wanted.set(true);
+        self.repair_gate.notify();
+    }
+
+    /// Repairs whenever there is something to repair, for as long as the volume is mounted.
+    pub(crate) async fn keep_whole(self: Rc<Self>) {
+        loop {
+            self.repair_gate.wait(|| (self.repair_wanted.get() || self.is_over.get()).then_some(())).await;
+            if self.is_over.get() || self.is_fenced() {
+                return;
+            }
+            self.sleep(self.settings.repair_delay).await;
+            self.repair_wanted.set(false);
+            if self.journal.copies.borrow().len() < 2 {
+                self.journal.heal_wanted.set(true);
+                self.journal.gate.notify();
+            }
+            // What is left is tried again when an SSD comes back.
+            let _ = self.repair().await;
+        }
+    }
+
+    /// Micro blobs of a file that are not being written to, and its layout.
+    fn settled(&self, file: FileId) -> Option<(u64, Layout)> {
+        let micro_blocks = self.geometry().micro_blocks();
+        let state = self.state.borrow();
+        let entry = state.files.get(&file)?;
+        let lives = self.files.live.borrow();
+        match lives.get(&file) {
+            None => Some((entry.extents.len() as u64, entry.layout.clone())),
+            Some(live) => {
+                let first_unit = live.units.values().map(|unit| unit.first).min();
+                let open = first_unit.unwrap_or(live.layout.next_block).min(live.layout.next_block);
+                let open = if live.full.is_empty() { open } else { open.min(live.full_first) };
+                Some((open / micro_blocks, live.layout.clone()))
+            }
+        }
+    }
+
+    /// The blocks of a micro blob that hold bytes of the file.
+    fn wanted_blocks(&self, layout: &Layout, extent: u64) -> Vec<Wanted> {
+        let (payload, micro_blocks) = (self.geometry().payload(), self.geometry().micro_blocks());
+        let blocks = extent * micro_blocks..(extent + 1) * micro_blocks;
+        blocks.filter_map(|index| check::wanted(layout, index, payload)).collect()
+    }
+
+    /// Makes every copy anew that is missing or stale, where that is possible now.
+    pub(crate) async fn repair(self: &Rc<Self>) -> Result<Report, Fault> {
+        let mut report = Report::default();
+        let files: Vec<FileId> = self.state.borrow().files.keys().copied().collect();
+        for file in files {
+            self.pin(file);
+            let result = self.repair_file(file, &mut report).await;
+            self.unpin(file);
+            result?;
+        }
+        Ok(report)
+    }
+
+    async fn repair_file(self: &Rc<Self>, file: FileId, report: &mut Report) -> Result<(), Fault> {
+        let Some((settled, layout)) = self.settled(file) else { return Ok(()) };
+        for index in 0..settled {
+            let lacking = {
+                let state = self.state.borrow();
+                let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
+                let Some(extent) = extent else { return Ok(()) };
+                let lacking = (0..2).find(|&side| extent.good(side).is_none());
+                lacking.map(|side| (side, extent.good(1 - side)))
+            };
+            match lacking {
+                None => {}
+                Some((_, None)) => report.lost += 1,
+                Some((side, Some(source))) => match self.copy_extent(file, index, &layout, source).await {
+                    Ok(place) => {
+                        let record = Record::Move { file, extent: index, side: side as u8, place };
+                        let lsn = self.record(&record);
+                        self.written(lsn).await?;
+                        report.repaired += 1;
+                        self.counters.borrow_mut().repaired_extents += 1;
+                    }
+                    Err(fault @ (Fault::Fenced | Fault::LeaseUnsure)) => return Err(fault),
+                    Err(Fault::Corrupt) => report.lost += 1,
+                    Err(_) => report.left += 1,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a micro blob to a new place on another target. Durable there when this returns.
+    async fn copy_extent(
+        self: &Rc<Self>,
+        file: FileId,
+        index: u64,
+        layout: &Layout,
+        source: Place,
+    ) -> Result<Place, Fault> {
+        let wanted = self.wanted_blocks(layout, index);
+        let place = self.reserve_copy(Some(source.ssd)).await?;
+        let result = self.copy_blocks(file, &wanted, source, place).await;
+        if let Err(fault) = result {
+            self.free(place, self.journal.appended.get());
+            return Err(fault);
+        }
+        Ok(place)
+    }
+
+    async fn copy_blocks(
+        self: &Rc<Self>,
+        file: FileId,
+        wanted: &[Wanted],
+        source: Place,
+        place: Place,
+    ) -> Result<(), Fault> {
+        let (identity, geometry) = (self.identity(), self.geometry());
+        let block = u64::from(geometry.block);
+        let (mut from, mut upto) = (u64::MAX, 0);
+        for run in wanted.chunk_by(|one, next| one.index + 1 == next.index) {
+            let within = run[0].index % geometry.micro_blocks() * block;
+            let length = run.len() as u32 * geometry.block;
+            let read = self.read_disk(source.ssd, geometry.byte_of(source) + within, length).await;
+            let bytes = read.map_err(|_| Fault::Unreachable)?;
+            let mut checked = bytes.chunks(block as usize).zip(run);
+            if !checked.all(|(bytes, wanted)| check::open(&identity, file, bytes, wanted).is_some()) {
+                return Err(Fault::Corrupt);
+            }
+            let at = geometry.byte_of(place) + within;
+            let written = self.write_disk(place.ssd, at, Arc::new(bytes)).await;
+            let sequence = match written {
+                Ok(sequence) => sequence.ok_or(Fault::Unreachable)?,
+                Err(WriteError::Lease(fault)) => return Err(fault),
+                Err(WriteError::Disk(_)) => return Err(Fault::Unreachable),
+            };
+            (from, upto) = (from.min(sequence), upto.max(sequence));
+        }
+        self.flush_disk(place.ssd, upto).await.map_err(|_| Fault::Unreachable)?;
+        if self.with_disk(place.ssd, |disk| disk.may_lack(from, upto)) {
+            Err(Fault::Unreachable)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Checks every copy of every block, and repairs what is not as it was written.
+    pub(crate) async fn scrub(self: &Rc<Self>) -> Result<Report, Fault> {
+        let mut report = Report::default();
+        let files: Vec<FileId> = self.state.borrow().files.keys().copied().collect();
+        for file in files {
+            self.pin(file);
+            let Some((settled, layout)) = self.settled(file) else {
+                self.unpin(file);
+                continue;
+            };
+            for extent in 0..settled {
+                self.scrub_extent(file, extent, &layout, &mut report).await;
+            }
+            self.unpin(file);
+        }
+        let repaired = self.repair().await?;
+        report.repaired += repaired.repaired;
+        report.left += repaired.left;
+        report.lost = report.lost.max(repaired.lost);
+        Ok(report)
+    }
+
+    async fn scrub_extent(self: &Rc<Self>, file: FileId, extent: u64, layout: &Layout, report: &mut Report) {
+        let copies = {
+            let state = self.state.borrow();
+            let entry = state.files.get(&file).and_then(|entry| entry.extents.get(extent as usize));
+            let Some(entry) = entry else { return };
+            [entry.good(0), entry.good(1)]
+        };
+        let wanted = self.wanted_blocks(layout, extent);
+        let micro_blocks = self.geometry().micro_blocks();
+        let mut corrupt = [0u64; 2];
+        for run in wanted.chunk_by(|one, next| one.index + 1 == next.index) {
+            for (side, place) in copies.iter().enumerate() {
+                let Some(place) = place else { continue };
+                report.checked += run.len() as u64;
+                if self.read_copy(file, *place, run[0].index % micro_blocks, run).await == Err(Fault::Corrupt)
+                {
+                    for wanted in run {
+                        let one = std::slice::from_ref(wanted);
+                        let read = self.read_copy(file, *place, wanted.index % micro_blocks, one).await;
+                        corrupt[side] += u64::from(read == Err(Fault::Corrupt));
+                    }
+                }
+            }
+        }
+        report.corrupt += corrupt[0] + corrupt[1];
+        match corrupt {
+            [0, 0] => {}
+            [_, 0] => self.mark_stale(file, extent, 0),
+            [0, _] => self.mark_stale(file, extent, 1),
+            _ => report.lost += 1,
+        }
+    }
+}

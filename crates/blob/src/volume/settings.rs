@@ -1,0 +1,54 @@
+//! How a client uses a volume.
+
+use crate::steer::Policy;
+use units::{Bytes, Nanos};
+
+/// How a client uses a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Name of the volume.
+    pub name: String,
+    /// Who mounts it, for people to read; unique among all mounts.
+    pub who: String,
+    /// How long the volume stays locked when this client dies. The client itself stops a tenth earlier.
+    pub ttl: Nanos,
+    /// After an unclean end of the mount before, and after a failed write: how long a write that was given up may still be
+    /// on its way to an SSD. Space that it could hit is not used before.
+    pub quarantine: Nanos,
+    /// How long an operation waits for a lease that cannot be renewed, or for space that is in quarantine.
+    pub patience: Nanos,
+    /// How long a mount waits for SSDs that cannot be reached.
+    pub connect_patience: Nanos,
+    /// Bytes of one write to an SSD.
+    pub write_max: Bytes,
+    /// Bytes of one read from an SSD.
+    pub read_max: Bytes,
+    /// Bytes of one file that are on their way to SSDs; more wait.
+    pub window: Bytes,
+    /// How long freed space waits so that many pieces are trimmed together.
+    pub reclaim_delay: Nanos,
+    /// How long a repair waits after an SSD came back or a copy was lost.
+    pub repair_delay: Nanos,
+    /// Where to read and place.
+    pub policy: Policy,
+}
+
+impl Settings {
+    /// A lease of 10 s, 30 s quarantine and patience, writes and reads of 128 KiB.
+    pub fn new(name: &str, who: &str) -> Settings {
+        Settings {
+            name: name.to_owned(),
+            who: who.to_owned(),
+            ttl: Nanos::secs(10),
+            quarantine: Nanos::secs(30),
+            patience: Nanos::secs(30),
+            connect_patience: Nanos::secs(5),
+            write_max: Bytes::kib(128),
+            read_max: Bytes::kib(128),
+            window: Bytes::mib(4),
+            reclaim_delay: Nanos::secs(1),
+            repair_delay: Nanos::secs(1),
+            policy: Policy::default(),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Space: micro blobs for new data, and what happens to those that are freed.
+//!
+//! A freed micro blob is used again only after the record that freed it is durable: until then a crash may bring the file
+//! back. Then it is trimmed, and only then handed out again.
+//!
+//! ```text
+//!   freed ──record durable──► trimmed ──► free       (if the SSD failed a write or trim lately: in quarantine first)
+//! ```
+//!
+//! Holds: a crash never finds a file's blocks overwritten by another file (`tests/worlds.rs`).
+
+use super::core::Core;
+use super::journal::Lsn;
+use crate::catalog::{Order, Reply};
+use crate::pool::Reserve;
+use crate::task::Gate;
+use crate::{Copies, Fault, Place, SsdId};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use units::Instant;
+
+/// Wholly free mega blobs of each SSD that a volume keeps, so that it need not ask for new ones at once.
+const MEGAS_KEPT: usize = 1;
+
+#[derive(Clone, Copy)]
+struct Freed {
+    place: Place,
+    lsn: Lsn,
+}
+
+#[derive(Default)]
+pub(crate) struct SpaceState {
+    freed: RefCell<Vec<Freed>>,
+    is_reclaiming: Cell<bool>,
+    is_taking: Cell<bool>,
+    gate: Gate,
+}
+
+/// What a reservation is for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    New,
+    Copy(Option<SsdId>),
+}
+
+impl Core {
+    /// Nothing refers to a place any more, as of a record.
+    pub(crate) fn free(self: &Rc<Self>, place: Place, lsn: Lsn) {
+        self.space.freed.borrow_mut().push(Freed { place, lsn });
+        self.space.gate.notify();
+    }
+
+    pub(crate) fn stop_space(&self) {
+        self.space.gate.notify();
+    }
+
+    /// Reserves a primary and a shadow.
+    pub(crate) async fn reserve(self: &Rc<Self>) -> Result<Copies, Fault> {
+        match self.reserve_for(Purpose::New).await? {
+            Reserve::Pair(primary, shadow) => Ok([Some(primary), Some(shadow)]),
+            Reserve::Single(primary) => {
+                self.counters.borrow_mut().degraded_extents += 1;
+                Ok([Some(primary), None])
+            }
+            other => unreachable!("not a reservation: {other:?}"),
+        }
+    }
+
+    /// Reserves a place for a copy that is to be made anew, away from the other copy.
+    pub(crate) async fn reserve_copy(self: &Rc<Self>, other: Option<SsdId>) -> Result<Place, Fault> {
+        match self.reserve_for(Purpose::Copy(other)).await? {
+            Reserve::Single(place) => Ok(place),
+            other => unreachable!("not a reservation of a copy: {other:?}"),
+        }
+    }
+
+    async fn reserve_for(self: &Rc<Self>, purpose: Purpose) -> Result<Reserve, Fault> {
+        let give_up = self.now.get() + self.settings.patience;
+        loop {
+            // While another task takes mega blobs, wait for those.
+            self.space.gate.wait(|| (!self.space.is_taking.get()).then_some(())).await;
+            let now = self.now.get();
+            let rank = |ssd| self.steering.borrow().rank(now, ssd, self.load(ssd));
+            let reserve = match purpose {
+                Purpose::New => self.pool.borrow_mut().reserve(now, rank),
+                Purpose::Copy(other) => self.pool.borrow_mut().reserve_copy(now, other, rank),
+            };
+            match reserve {
+                Reserve::Pair(..) | Reserve::Single(_) => return Ok(reserve),
+                Reserve::Need(ssds) => {
+                    self.space.is_taking.set(true);
+                    let taken = self.take_megas(ssds).await;
+                    self.space.is_taking.set(false);
+                    self.space.gate.notify();
+                    taken?;
+                }
+                Reserve::Full { until } => {
+                    if !self.space.freed.borrow().is_empty() {
+                        self.reclaim().await?;
+                    } else if let Some(until) = until.filter(|&until| until <= give_up && until > now) {
+                        self.sleep_until(until).await;
+                    } else {
+                        // Others may have given something back when somebody asks again.
+                        let ssds: Vec<SsdId> = self.pool.borrow().ssds().collect();
+                        ssds.into_iter().for_each(|ssd| self.pool.borrow_mut().set_exhausted(ssd, false));
+                        return Err(Fault::NoSpace);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take_megas(self: &Rc<Self>, ssds: Vec<SsdId>) -> Result<(), Fault> {
+        let wanted: Vec<(SsdId, u32)> =
+            ssds.into_iter().map(|ssd| (ssd, self.pool.borrow().megas_of(ssd))).collect();
+        match self.order_locked(|lock| Order::Take { lock, ssds: wanted.clone() }).await? {
+            Reply::Taken(megas) => {
+                let mut pool = self.pool.borrow_mut();
+                megas.into_iter().for_each(|mega| pool.add_mega(mega, &BTreeSet::new(), Instant::ZERO));
+            }
+            Reply::Full(ssds) => {
+                let mut pool = self.pool.borrow_mut();
+                ssds.into_iter().for_each(|ssd| pool.set_exhausted(ssd, true));
+            }
+            other => unreachable!("not an answer to Take: {other:?}"),
+        }
+        Ok(())
+    }
+
+    /// Makes freed space free, for as long as the volume is mounted.
+    pub(crate) async fn keep_space(self: Rc<Self>) {
+        loop {
+            let is_work = || !self.space.freed.borrow().is_empty() || self.is_over.get();
+            self.space.gate.wait(|| is_work().then_some(())).await;
+            if self.is_over.get() || self.is_fenced() {
+                return;
+            }
+            self.sleep(self.settings.reclaim_delay).await;
+            // A failure is not lost: the space stays in the list.
+            let _ = self.reclaim().await;
+            self.give_back().await;
+        }
+    }
+
+    /// Gives mega blobs back that are wholly free, but for a few.
+    async fn give_back(self: &Rc<Self>) {
+        let megas = self.pool.borrow_mut().take_idle(self.now.get(), MEGAS_KEPT);
+        if !megas.is_empty() {
+            // If this fails, they stay the volume's, and the next mount finds them.
+            let _ = self.order_locked(|lock| Order::GiveBack { lock, megas: megas.clone() }).await;
+        }
+    }
+
+    async fn reclaim(self: &Rc<Self>) -> Result<(), Fault> {
+        self.space.gate.wait(|| (!self.space.is_reclaiming.get()).then_some(())).await;
+        self.space.is_reclaiming.set(true);
+        let result = self.reclaim_alone().await;
+        self.space.is_reclaiming.set(false);
+        self.space.gate.notify();
+        result
+    }
+
+    async fn reclaim_alone(self: &Rc<Self>) -> Result<(), Fault> {
+        let batch = self.space.freed.borrow().clone();
+        let Some(lsn) = batch.iter().map(|freed| freed.lsn).max() else { return Ok(()) };
+        self.durable(lsn).await?;
+        let micro = u64::from(self.geometry().micro);
+        for freed in &batch {
+            let at = self.geometry().byte_of(freed.place);
+            // Without a trim it is free as well.
+            let _ = self.trim_disk(freed.place.ssd, at, micro).await;
+            let from = self.with_disk(freed.place.ssd, |disk| disk.stray_until).max(self.now.get());
+            self.pool.borrow_mut().release(freed.place, from);
+        }
+        self.space.freed.borrow_mut().drain(..batch.len());
+        Ok(())
+    }
+}

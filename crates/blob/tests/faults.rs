@@ -1,0 +1,242 @@
+//! Claims about single faults: a dead target, a corrupt block, a full repair, a store that is away.
+
+mod world;
+
+use blob::{Fault, Outcome, Request, SsdId};
+use units::Nanos;
+use world::{World, calm, settings};
+
+fn bytes(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|n| (n as u8).wrapping_mul(13).wrapping_add(seed)).collect()
+}
+
+fn write(world: &mut World, client: usize, path: &str, contents: &[u8]) {
+    let handle = world.create(client, path);
+    world.done(client, Request::Append { handle, bytes: contents.to_vec() });
+    world.done(client, Request::Sync { handle });
+    world.done(client, Request::Close { handle });
+    world.run_for(Nanos::millis(5));
+}
+
+fn shown(world: &mut World, client: usize) -> blob::volume::Shown {
+    match world.call(client, Request::Show) {
+        Outcome::Shown(shown) => *shown,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn report(world: &mut World, client: usize, request: Request) -> blob::volume::Report {
+    match world.call(client, request) {
+        Outcome::Report(report) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_dead_target_stops_neither_reads_nor_writes() {
+    let (mut world, client) = calm(1);
+    write(&mut world, client, "before", &bytes(5000, 1));
+    world.set_up(1, false);
+    assert_eq!(world.contents(client, "before"), bytes(5000, 1));
+    write(&mut world, client, "during", &bytes(5000, 2));
+    assert_eq!(world.contents(client, "during"), bytes(5000, 2));
+    let now = shown(&mut world, client);
+    assert!(now.degraded > 0 && now.metadata_copies == 1, "{now:?}");
+    world.set_up(1, true);
+    world.run_for(Nanos::millis(200));
+    let now = shown(&mut world, client);
+    assert_eq!((now.degraded, now.lost, now.metadata_copies), (0, 0, 2), "{now:?}");
+    world.set_up(0, false);
+    assert_eq!(world.contents(client, "during"), bytes(5000, 2), "the repaired copy is read");
+    assert_eq!(world.contents(client, "before"), bytes(5000, 1));
+}
+
+#[test]
+fn a_volume_mounts_after_one_target_died_and_the_repair_was_done() {
+    for dead in 0..2 {
+        let (mut world, client) = calm(2 + dead as u64);
+        world.set_up(dead, false);
+        write(&mut world, client, "f", &bytes(3000, 2));
+        world.set_up(dead, true);
+        world.run_for(Nanos::millis(300));
+        world.kill(client);
+        world.set_up(1 - dead, false);
+        world.run_for(Nanos::millis(50));
+        let next = world.add_client(settings("second"));
+        world.done(next, Request::Mount);
+        assert_eq!(world.contents(next, "f"), bytes(3000, 2));
+    }
+}
+
+#[test]
+fn an_outdated_copy_of_the_metadata_is_never_taken() {
+    let (mut world, client) = calm(4);
+    write(&mut world, client, "old", &bytes(10, 1));
+    world.set_up(1, false);
+    write(&mut world, client, "new", &bytes(10, 2));
+    world.kill(client);
+    // Only the copy that missed the writes is there.
+    world.set_up(1, true);
+    world.set_up(0, false);
+    world.run_for(Nanos::millis(50));
+    let next = world.add_client(settings("second"));
+    assert_eq!(world.call(next, Request::Mount), Outcome::Failed(Fault::Unreachable));
+    world.kill(next);
+    world.set_up(0, true);
+    world.run_for(Nanos::millis(50));
+    let next = world.add_client(settings("third"));
+    world.done(next, Request::Mount);
+    assert_eq!(world.contents(next, "new"), bytes(10, 2));
+}
+
+#[test]
+fn without_any_copy_a_read_fails() {
+    let (mut world, client) = calm(5);
+    write(&mut world, client, "f", &bytes(500, 1));
+    let (handle, size) = world.open(client, "f");
+    world.set_up(0, false);
+    world.set_up(1, false);
+    let read = Request::Read { handle, offset: 0, length: size };
+    assert_eq!(world.call(client, read.clone()), Outcome::Failed(Fault::Unreachable));
+    world.set_up(0, true);
+    world.run_for(Nanos::millis(5));
+    assert_eq!(world.call(client, read), Outcome::Bytes(bytes(500, 1)));
+}
+
+/// Turns a bit over in every block of one target that holds these bytes.
+fn corrupt(world: &mut World, target: usize, pattern: &[u8]) -> u64 {
+    let mut count = 0;
+    for ssd in world.targets[target].ssds.clone() {
+        let disk = world.disks.get_mut(&ssd).expect("it exists");
+        for block in disk.blocks() {
+            let contents = disk.read(block * 128, 128);
+            if contents[..8] != [0; 8] && contents.windows(pattern.len()).any(|part| part == pattern) {
+                assert!(disk.corrupt(block, 48 * 8 + 5));
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn a_scrub_finds_and_repairs_every_corrupt_block() {
+    let (mut world, client) = calm(6);
+    write(&mut world, client, "f", &[7; 2000]);
+    let count = corrupt(&mut world, 0, &[7; 20]);
+    assert!(count >= 25, "{count} blocks");
+    let found = report(&mut world, client, Request::Scrub);
+    assert_eq!((found.corrupt, found.lost, found.left), (count, 0, 0), "{found:?}");
+    assert!(found.repaired > 0);
+    world.set_up(1, false);
+    assert_eq!(world.contents(client, "f"), [7; 2000]);
+    world.set_up(1, true);
+    world.run_for(Nanos::millis(20));
+    let again = report(&mut world, client, Request::Scrub);
+    assert_eq!((again.corrupt, again.repaired), (0, 0), "{again:?}");
+}
+
+#[test]
+fn a_read_serves_the_other_copy_of_a_corrupt_block() {
+    let (mut world, client) = calm(7);
+    write(&mut world, client, "f", &[9; 2000]);
+    corrupt(&mut world, 0, &[9; 20]);
+    for _ in 0..4 {
+        assert_eq!(world.contents(client, "f"), [9; 2000]);
+    }
+    world.run_for(Nanos::millis(100));
+    let now = shown(&mut world, client);
+    assert!(now.counters.corrupt_blocks > 0 && now.degraded == 0, "{now:?}");
+}
+
+#[test]
+fn both_copies_corrupt_is_an_error_and_not_data() {
+    let (mut world, client) = calm(8);
+    write(&mut world, client, "f", &[9; 2000]);
+    corrupt(&mut world, 0, &[9; 20]);
+    corrupt(&mut world, 1, &[9; 20]);
+    let (handle, size) = world.open(client, "f");
+    let read = Request::Read { handle, offset: 0, length: size };
+    assert_eq!(world.call(client, read), Outcome::Failed(Fault::Corrupt));
+    let found = report(&mut world, client, Request::Scrub);
+    assert!(found.lost > 0, "{found:?}");
+}
+
+#[test]
+fn a_power_loss_between_write_and_sync_marks_the_copy_stale() {
+    let (mut world, client) = calm(9);
+    let handle = world.create(client, "f");
+    world.done(client, Request::Append { handle, bytes: bytes(5000, 3) });
+    world.done(client, Request::Flush { handle });
+    world.lose_power(0);
+    world.run_for(Nanos::millis(1));
+    world.done(client, Request::Sync { handle });
+    assert!(shown(&mut world, client).counters.stale_copies > 0);
+    world.done(client, Request::Close { handle });
+    world.run_for(Nanos::millis(200));
+    assert_eq!(shown(&mut world, client).degraded, 0);
+    world.set_up(1, false);
+    assert_eq!(world.contents(client, "f"), bytes(5000, 3));
+}
+
+#[test]
+fn a_store_that_is_away_for_less_than_the_lease_is_not_noticed() {
+    let (mut world, client) = calm(10);
+    // Only mega blobs must come from the store.
+    write(&mut world, client, "e", &bytes(100, 1));
+    world.clients[client].is_store_cut = true;
+    world.run_for(Nanos::millis(10));
+    write(&mut world, client, "f", &bytes(100, 1));
+    world.clients[client].is_store_cut = false;
+    world.run_for(Nanos::millis(100));
+    write(&mut world, client, "g", &bytes(100, 1));
+}
+
+#[test]
+fn after_the_lease_ran_out_a_client_goes_on_if_nobody_else_came() {
+    let (mut world, client) = calm(11);
+    world.clients[client].is_store_cut = true;
+    world.run_for(Nanos::millis(100));
+    let op = world.submit(client, Request::MakeDir { path: "d".to_owned() });
+    world.run_for(Nanos::millis(50));
+    assert!(!world.clients[client].outcomes.contains_key(&op), "acknowledged without a lease");
+    world.clients[client].is_store_cut = false;
+    assert_eq!(world.wait(client, op), Outcome::Done);
+}
+
+#[test]
+fn a_client_that_cannot_reach_the_store_gives_up_in_time() {
+    let (mut world, client) = calm(12);
+    world.clients[client].is_store_cut = true;
+    world.run_for(Nanos::millis(60));
+    let began = world.now;
+    let outcome = world.call(client, Request::MakeDir { path: "d".to_owned() });
+    assert_eq!(outcome, Outcome::Failed(Fault::LeaseUnsure));
+    assert!(world.now.since(began) <= Nanos::millis(210), "{}", world.now.since(began));
+}
+
+#[test]
+fn a_volume_in_use_is_not_mounted_again_and_an_absent_one_not_at_all() {
+    let (mut world, _) = calm(13);
+    let other = world.add_client(settings("second"));
+    assert_eq!(world.call(other, Request::Mount), Outcome::Failed(Fault::InUse));
+    let absent = world.add_client(blob::Settings { name: "none".to_owned(), ..settings("third") });
+    assert_eq!(world.call(absent, Request::Mount), Outcome::Failed(Fault::NoVolume));
+}
+
+#[test]
+fn copies_of_a_block_lie_on_two_targets() {
+    let (mut world, client) = calm(14);
+    write(&mut world, client, "f", &[5; 4000]);
+    for target in 0..2 {
+        let ssds: Vec<SsdId> = world.targets[target].ssds.clone();
+        let count: usize = ssds
+            .iter()
+            .map(|ssd| {
+                let disk = &world.disks[ssd];
+                disk.blocks().iter().filter(|&&block| disk.read(block * 128, 128)[48..68] == [5; 20]).count()
+            })
+            .sum();
+        assert_eq!(count, 4000 / 80, "blocks of the file on target {target}");
+    }
+}

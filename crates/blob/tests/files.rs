@@ -1,0 +1,226 @@
+//! Claims about files on a rack without faults: what POSIX and RocksDB expect.
+
+mod world;
+
+use blob::{Fault, Outcome, Request, Stat};
+use units::Nanos;
+use world::{World, calm, settings};
+
+fn text(path: &str) -> String {
+    path.to_owned()
+}
+
+fn bytes(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|n| (n as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+fn stat(world: &mut World, client: usize, path: &str) -> Stat {
+    match world.call(client, Request::Stat { path: text(path) }) {
+        Outcome::Stat(stat) => stat,
+        other => panic!("{path}: {other:?}"),
+    }
+}
+
+fn names(world: &mut World, client: usize, path: &str) -> Vec<String> {
+    match world.call(client, Request::List { path: text(path) }) {
+        Outcome::Names(names) => names,
+        other => panic!("{path}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_was_appended_is_read_at_once() {
+    let (mut world, client) = calm(1);
+    let handle = world.create(client, "f");
+    let all = bytes(5000, 1);
+    let (reader, _) = world.open(client, "f");
+    let mut appended = 0;
+    for length in [1, 79, 80, 81, 0, 500, 3, 4000] {
+        world.done(client, Request::Append { handle, bytes: all[appended..appended + length].to_vec() });
+        appended += length;
+        assert_eq!(world.call(client, Request::Size { handle }), Outcome::Size(appended as u64));
+        let read = world.call(client, Request::Read { handle: reader, offset: 0, length: 10_000 });
+        assert_eq!(read, Outcome::Bytes(all[..appended].to_vec()));
+    }
+    for (offset, length) in [(0, 1), (79, 2), (80, 80), (4743, 1), (4000, 9000), (5000, 1)] {
+        let read = world.call(client, Request::Read { handle: reader, offset, length });
+        let from = (offset as usize).min(appended);
+        let upto = (from + length as usize).min(appended);
+        assert_eq!(read, Outcome::Bytes(all[from..upto].to_vec()), "{length} bytes at {offset}");
+    }
+}
+
+#[test]
+fn a_new_file_takes_the_name_and_readers_keep_the_old_one() {
+    let (mut world, client) = calm(2);
+    let old = world.create(client, "f");
+    world.done(client, Request::Append { handle: old, bytes: bytes(300, 1) });
+    world.done(client, Request::Close { handle: old });
+    let (reader, _) = world.open(client, "f");
+    let new = world.create(client, "f");
+    world.done(client, Request::Append { handle: new, bytes: bytes(200, 2) });
+    world.done(client, Request::Close { handle: new });
+    world.run_for(Nanos::millis(50));
+    let read = world.call(client, Request::Read { handle: reader, offset: 0, length: 999 });
+    assert_eq!(read, Outcome::Bytes(bytes(300, 1)));
+    assert_eq!(world.contents(client, "f"), bytes(200, 2));
+}
+
+#[test]
+fn a_rename_replaces_and_links_count() {
+    let (mut world, client) = calm(3);
+    world.done(client, Request::MakeDir { path: text("/db/") });
+    for (name, seed) in [("db/a", 1), ("db/b", 2)] {
+        let handle = world.create(client, name);
+        world.done(client, Request::Append { handle, bytes: bytes(100, seed) });
+        world.done(client, Request::Close { handle });
+    }
+    world.done(client, Request::Link { from: text("db/a"), to: text("db/c") });
+    assert_eq!(stat(&mut world, client, "db/a").links, 2);
+    assert_eq!(stat(&mut world, client, "db/a").file, stat(&mut world, client, "db/c").file);
+    world.done(client, Request::Rename { from: text("db/b"), to: text("db/a") });
+    assert_eq!(names(&mut world, client, "db"), ["a", "c"]);
+    assert_eq!(world.contents(client, "db/a"), bytes(100, 2));
+    assert_eq!(world.contents(client, "db/c"), bytes(100, 1));
+    assert_eq!(stat(&mut world, client, "db/c").links, 1);
+    let failures = [
+        (Request::Unlink { path: text("db/none") }, Fault::NotFound),
+        (Request::Unlink { path: text("db") }, Fault::WrongKind),
+        (Request::RemoveDir { path: text("db") }, Fault::NotEmpty),
+        (Request::MakeDir { path: text("db") }, Fault::Exists),
+        (Request::Create { path: text("none/x") }, Fault::NotFound),
+        (Request::Create { path: text("db/a/x") }, Fault::WrongKind),
+        (Request::Link { from: text("db/a"), to: text("db/c") }, Fault::Exists),
+        (Request::Rename { from: text("db"), to: text("db/below") }, Fault::Invalid),
+        (Request::List { path: text("none") }, Fault::NotFound),
+    ];
+    for (request, fault) in failures {
+        let shown = format!("{request:?}");
+        assert_eq!(world.call(client, request), Outcome::Failed(fault), "{shown}");
+    }
+}
+
+#[test]
+fn a_file_can_be_cut_and_appended_to_again() {
+    let (mut world, client) = calm(4);
+    let handle = world.create(client, "f");
+    world.done(client, Request::Append { handle, bytes: bytes(1000, 1) });
+    world.done(client, Request::Truncate { handle, size: 333 });
+    world.done(client, Request::Append { handle, bytes: bytes(50, 9) });
+    world.done(client, Request::Close { handle });
+    let expected = [&bytes(1000, 1)[..333], &bytes(50, 9)].concat();
+    assert_eq!(world.contents(client, "f"), expected);
+    world.run_for(Nanos::millis(20));
+    let Outcome::Opened { handle, size } = world.call(client, Request::Reopen { path: text("f") }) else {
+        panic!("not reopened")
+    };
+    assert_eq!(size, 383);
+    world.done(client, Request::Append { handle, bytes: bytes(5, 3) });
+    world.done(client, Request::Truncate { handle, size: 500 });
+    let expected = [expected, bytes(5, 3), vec![0; 112]].concat();
+    assert_eq!(world.contents(client, "f"), expected);
+}
+
+#[test]
+fn the_end_of_a_file_can_be_written_again() {
+    let (mut world, client) = calm(5);
+    let handle = world.create(client, "f");
+    let all = bytes(2000, 1);
+    let mut page = vec![0; 256];
+    for step in 0..7 {
+        let upto = step * 256 + 100;
+        page[..100].copy_from_slice(&all[step * 256..upto]);
+        world.done(client, Request::WriteAt { handle, offset: step as u64 * 256, bytes: page.clone() });
+        world.done(client, Request::Sync { handle });
+        let rest = all[step * 256..step * 256 + 256].to_vec();
+        world.done(client, Request::WriteAt { handle, offset: step as u64 * 256, bytes: rest });
+    }
+    assert_eq!(world.contents(client, "f"), all[..7 * 256]);
+    let inside = Request::WriteAt { handle, offset: 0, bytes: vec![1] };
+    assert_eq!(world.call(client, inside), Outcome::Failed(Fault::Invalid));
+}
+
+#[test]
+fn everything_is_there_after_the_next_mount() {
+    let (mut world, client) = calm(6);
+    world.done(client, Request::MakeDir { path: text("db") });
+    for n in 0..10u8 {
+        let handle = world.create(client, &format!("db/{n}"));
+        world.done(client, Request::Append { handle, bytes: bytes(n as usize * 150, n) });
+        if n % 2 == 0 {
+            world.done(client, Request::Close { handle });
+        }
+    }
+    world.done(client, Request::Unmount);
+    assert_eq!(world.call(client, Request::List { path: text("db") }), Outcome::Failed(Fault::NotMounted));
+    let next = world.add_client(settings("second"));
+    world.done(next, Request::Mount);
+    for n in 0..10u8 {
+        assert_eq!(world.contents(next, &format!("db/{n}")), bytes(n as usize * 150, n));
+    }
+    assert_eq!(names(&mut world, next, "db").len(), 10);
+}
+
+#[test]
+fn space_of_removed_files_is_used_again() {
+    let (mut world, client) = calm(7);
+    // Six times the space of all SSDs.
+    for round in 0..96u8 {
+        let handle = world.create(client, "big");
+        world.done(client, Request::Append { handle, bytes: bytes(60_000, round) });
+        world.done(client, Request::Sync { handle });
+        world.done(client, Request::Close { handle });
+        assert_eq!(world.contents(client, "big"), bytes(60_000, round));
+    }
+}
+
+#[test]
+fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
+    let mut world = World::new(8, 2, 1, 3);
+    let client = world.add_client(settings("first"));
+    world.done(client, Request::Mount);
+    let handle = world.create(client, "big");
+    let mut appended = 0;
+    let fault = loop {
+        world.done(client, Request::Append { handle, bytes: bytes(2000, 0) });
+        match world.call(client, Request::Flush { handle }) {
+            Outcome::Done => appended += 2000,
+            Outcome::Failed(fault) => break fault,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(fault, Fault::NoSpace);
+    assert!(appended > 120_000, "only {appended} of 2 × 128 KiB could be used");
+    world.done(client, Request::Unlink { path: text("big") });
+    let other = world.create(client, "other");
+    world.call(client, Request::Close { handle });
+    world.done(client, Request::Append { handle: other, bytes: bytes(20_000, 4) });
+    world.done(client, Request::Sync { handle: other });
+    assert_eq!(world.contents(client, "other"), bytes(20_000, 4));
+}
+
+#[test]
+fn a_sync_of_a_log_needs_one_write_and_one_flush_on_each_copy() {
+    let (mut world, client) = calm(9);
+    let handle = world.create(client, "log");
+    for _ in 0..8 {
+        world.done(client, Request::Append { handle, bytes: bytes(20, 0) });
+        world.done(client, Request::Sync { handle });
+    }
+    world.run_for(Nanos::millis(20));
+    let count = |world: &World| -> (u64, u64) {
+        let disks = world.disks.values();
+        (disks.clone().map(|disk| disk.writes).sum(), disks.map(|disk| disk.flushes).sum())
+    };
+    let before = count(&world);
+    const SYNCS: u64 = 400;
+    for _ in 0..SYNCS {
+        world.done(client, Request::Append { handle, bytes: bytes(20, 0) });
+        world.done(client, Request::Sync { handle });
+    }
+    let after = count(&world);
+    let (writes, flushes) = (after.0 - before.0, after.1 - before.1);
+    // A micro blob has four blocks here: so the record of the next one is needed every fourth time, instead of every 64th.
+    assert!(writes <= SYNCS * 2 + SYNCS / 4 * 2 + 100, "{writes} writes for {SYNCS} syncs");
+    assert!(flushes <= SYNCS * 2 + SYNCS / 4 * 2 + 100, "{flushes} flushes for {SYNCS} syncs");
+}
