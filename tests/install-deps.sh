@@ -22,6 +22,7 @@ needed=(
 	"shellcheck             shellcheck"
 	"valgrind               valgrind"
 	"chrt                   util-linux"
+	"etcd                   etcd-server"
 	"/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring"
 )
 
