@@ -1,0 +1,206 @@
+//! The connections of a volume: one controller per SSD, made anew whenever it is lost.
+//!
+//! Each connection is a controller of its own that is not retried, so that no IO of a lost connection is ever sent again. A
+//! namespace counts only if it has the UUID that was registered.
+
+use crate::mount::Options;
+use blob::catalog::SsdRecord;
+use blob::{IoFault, IoKind, SsdId};
+use host::{
+    Backoff, Completion, ControllerId, ControllerOptions, Engine, Event, Nqn, Operation, Request, RetryPolicy,
+};
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use units::{Instant, Lba, Nanos};
+
+/// Pause before a lost connection is made anew, doubled up to the longest.
+const PAUSE_FIRST: Nanos = Nanos::millis(50);
+const PAUSE_LONGEST: Nanos = Nanos::secs(2);
+
+struct Connection {
+    record: SsdRecord,
+    controller: Option<ControllerId>,
+    /// Grows with each connection.
+    epoch: u64,
+    is_up: bool,
+    block_size: u64,
+    retry_at: Instant,
+    pause: Nanos,
+}
+
+/// What the volume's thread must tell the core.
+pub(crate) enum News {
+    Ssd { ssd: SsdId, is_up: bool, epoch: u64 },
+    IoEnd { io: u64, epoch: u64, result: Result<Vec<u8>, IoFault>, ssd: SsdId },
+}
+
+/// All connections of a volume.
+pub(crate) struct Connections {
+    options: Options,
+    all: BTreeMap<SsdId, Connection>,
+}
+
+impl Connections {
+    pub(crate) fn new(options: Options) -> Connections {
+        Connections { options, all: BTreeMap::new() }
+    }
+
+    /// These SSDs are of interest.
+    pub(crate) fn want(&mut self, ssds: Vec<(SsdId, SsdRecord)>) {
+        for (ssd, record) in ssds {
+            self.all.entry(ssd).or_insert(Connection {
+                record,
+                controller: None,
+                epoch: 0,
+                is_up: false,
+                block_size: 0,
+                retry_at: Instant::ZERO,
+                pause: PAUSE_FIRST,
+            });
+        }
+    }
+
+    /// When `connect_due` has something to do next.
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
+        self.all.values().filter(|one| one.controller.is_none()).map(|one| one.retry_at).min()
+    }
+
+    /// Begins the connections whose time has come.
+    pub(crate) fn connect_due(&mut self, engine: &mut Engine, now: Instant) {
+        for one in self.all.values_mut().filter(|one| one.controller.is_none() && one.retry_at <= now) {
+            match controller_options(&self.options, &one.record) {
+                Some(options) => {
+                    one.controller = Some(engine.connect(options));
+                    one.epoch += 1;
+                }
+                None => one.wait(now),
+            }
+        }
+    }
+
+    pub(crate) fn close_all(&mut self, engine: &mut Engine) {
+        for controller in self.all.values_mut().filter_map(|one| one.controller.take()) {
+            engine.close(controller);
+        }
+    }
+
+    fn find(&mut self, controller: ControllerId) -> Option<(SsdId, &mut Connection)> {
+        let found = self.all.iter_mut().find(|(_, one)| one.controller == Some(controller));
+        found.map(|(ssd, one)| (*ssd, one))
+    }
+
+    pub(crate) fn credit(&self, engine: &Engine, ssd: SsdId) -> Option<u32> {
+        engine.view(self.all.get(&ssd)?.controller?)?.credit
+    }
+
+    /// Sends an IO. What cannot be sent has ended.
+    pub(crate) fn submit(&mut self, engine: &mut Engine, ssd: SsdId, io: u64, kind: &IoKind) -> Option<News> {
+        let (epoch, fault) = match self.all.get_mut(&ssd) {
+            Some(one) => (one.epoch, one.send(engine, io, kind).err()),
+            None => (0, Some(IoFault::Unreachable)),
+        };
+        fault.map(|fault| News::IoEnd { io, epoch, result: Err(fault), ssd })
+    }
+
+    pub(crate) fn on_event(&mut self, engine: &mut Engine, now: Instant, event: Event) -> Option<News> {
+        match event {
+            Event::Completed { controller, completion } => {
+                let (ssd, one) = self.find(controller)?;
+                let (io, epoch) = (completion.tag, one.epoch);
+                let result = ended(engine, completion);
+                Some(News::IoEnd { io, epoch, result, ssd })
+            }
+            Event::Ready { controller, .. } => {
+                let (ssd, one) = self.find(controller)?;
+                let (nsid, uuid) = (one.record.nsid, one.record.uuid.replace('-', "").to_lowercase());
+                let spaces = engine.namespaces(controller);
+                let found = spaces.iter().find(|space| space.nsid == nsid);
+                let is_it = |space: &&host::Namespace| {
+                    space.uuid.is_some_and(|found| {
+                        found.iter().map(|byte| format!("{byte:02x}")).collect::<String>() == uuid
+                    })
+                };
+                match found.filter(is_it) {
+                    Some(space) => {
+                        one.block_size = space.block_size.get();
+                        one.is_up = true;
+                        one.pause = PAUSE_FIRST;
+                        Some(News::Ssd { ssd, is_up: true, epoch: one.epoch })
+                    }
+                    None => {
+                        // Another SSD has the address.
+                        engine.close(controller);
+                        one.wait(now);
+                        None
+                    }
+                }
+            }
+            Event::GaveUp { controller, .. } | Event::Closed { controller } => {
+                let (ssd, one) = self.find(controller)?;
+                one.wait(now);
+                Some(News::Ssd { ssd, is_up: false, epoch: one.epoch })
+            }
+            Event::Down { .. }
+            | Event::NamespacesChanged { .. }
+            | Event::Discovered { .. }
+            | Event::Woken => None,
+        }
+    }
+}
+
+impl Connection {
+    fn wait(&mut self, now: Instant) {
+        self.controller = None;
+        self.is_up = false;
+        self.retry_at = now + self.pause;
+        self.pause = Nanos((self.pause.0 * 2).min(PAUSE_LONGEST.0));
+    }
+
+    fn send(&mut self, engine: &mut Engine, io: u64, kind: &IoKind) -> Result<(), IoFault> {
+        let controller = self.controller.filter(|_| self.is_up).ok_or(IoFault::Unreachable)?;
+        let (operation, at, length) = match kind {
+            IoKind::Read { at, length } => (Operation::Read, *at, u64::from(*length)),
+            IoKind::Write { at, bytes } => (Operation::Write { durable: false }, *at, bytes.len() as u64),
+            IoKind::Flush => (Operation::Flush, 0, 0),
+            IoKind::Trim { at, length } => (Operation::Deallocate, *at, *length),
+        };
+        let (lba, blocks) = (Lba(at / self.block_size), (length / self.block_size) as u32);
+        let mut request = Request::new(io, self.record.nsid, operation, lba, blocks);
+        if operation.has_buffer() {
+            let mut buffer = engine.take_buffer(length as usize).ok_or(IoFault::Failed)?;
+            if let IoKind::Write { bytes, .. } = kind {
+                buffer.copy_from_slice(bytes);
+            }
+            request = request.with_buffer(buffer);
+        }
+        engine.submit(controller, request).map_err(|_| IoFault::Failed)
+    }
+}
+
+fn ended(engine: &mut Engine, completion: Completion) -> Result<Vec<u8>, IoFault> {
+    let mut bytes = Vec::new();
+    if let Some(buffer) = completion.buffer {
+        if completion.operation == Operation::Read {
+            bytes.extend_from_slice(&buffer);
+        }
+        engine.give_buffer(buffer);
+    }
+    match completion.result {
+        Ok(()) => Ok(bytes),
+        Err(host::IoError::Status(_)) => Err(IoFault::Failed),
+        Err(_) => Err(IoFault::Unreachable),
+    }
+}
+
+/// `None` if the record cannot be used: the SSD counts as unreachable.
+fn controller_options(options: &Options, record: &SsdRecord) -> Option<ControllerOptions> {
+    let address: SocketAddr = record.address.to_socket_addrs().ok()?.next()?;
+    let subsystem = Nqn::new(&record.subsystem).ok()?;
+    let base = ControllerOptions::new(address, subsystem, options.host.clone(), options.host_id);
+    Some(ControllerOptions {
+        backoff: Backoff::NEVER_RETRY,
+        retry: RetryPolicy::Never,
+        io_timeout: options.io_timeout,
+        ..base
+    })
+}

@@ -1,0 +1,100 @@
+//! What other threads hand to the volume's thread, and how they wait for the outcome.
+
+use blob::catalog::{OrderError, Reply};
+use blob::{Fault, OrderId, Outcome, Request};
+use host::Waker;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A job for the volume's thread.
+pub(crate) enum Job {
+    Request(Request, Answer),
+    Reply(OrderId, Result<Reply, OrderError>),
+    Stop,
+}
+
+/// Jobs in order. Closed when nobody takes them any more: then their answers are given at once, by being dropped.
+pub(crate) struct Inbox {
+    jobs: Mutex<Option<VecDeque<Job>>>,
+    waker: Waker,
+}
+
+/// Nothing is ever left half-changed under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inbox {
+    pub(crate) fn new(waker: Waker) -> Inbox {
+        Inbox { jobs: Mutex::new(Some(VecDeque::new())), waker }
+    }
+
+    pub(crate) fn put(&self, job: Job) {
+        if let Some(jobs) = &mut *lock(&self.jobs) {
+            jobs.push_back(job);
+            self.waker.wake();
+        }
+    }
+
+    pub(crate) fn take_all(&self) -> VecDeque<Job> {
+        lock(&self.jobs).as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(crate) fn close(&self) {
+        drop(lock(&self.jobs).take());
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    outcome: Mutex<Option<Outcome>>,
+    is_there: Condvar,
+}
+
+/// Gives the outcome of a request. Dropped without one, it says that the volume is not mounted.
+pub(crate) struct Answer(Option<Arc<Slot>>);
+
+impl Answer {
+    pub(crate) fn give(mut self, outcome: Outcome) {
+        self.fill(outcome);
+    }
+
+    fn fill(&mut self, outcome: Outcome) {
+        if let Some(slot) = self.0.take() {
+            *lock(&slot.outcome) = Some(outcome);
+            slot.is_there.notify_all();
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.fill(Outcome::Failed(Fault::NotMounted));
+    }
+}
+
+/// A request on its way.
+pub struct Ticket(Arc<Slot>);
+
+impl Ticket {
+    pub(crate) fn new() -> (Ticket, Answer) {
+        let slot = Arc::new(Slot::default());
+        (Ticket(Arc::clone(&slot)), Answer(Some(slot)))
+    }
+
+    /// Waits for the outcome.
+    pub fn wait(self) -> Outcome {
+        let mut outcome = lock(&self.0.outcome);
+        loop {
+            match outcome.take() {
+                Some(outcome) => return outcome,
+                None => outcome = self.0.is_there.wait(outcome).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Whether the outcome is there: then `wait` does not block.
+    pub fn is_done(&self) -> bool {
+        lock(&self.0.outcome).is_some()
+    }
+}

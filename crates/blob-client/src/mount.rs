@@ -1,0 +1,133 @@
+//! A mounted volume, as its users see it.
+
+use crate::connections::Connections;
+use crate::inbox::{Inbox, Job, Ticket};
+use crate::store_thread;
+use crate::thread::Thread;
+use blob::store::Store;
+use blob::{Fault, Outcome, Request, Settings, Volume};
+use host::{Backend, Engine, HostId, Nqn};
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use units::{Bytes, Nanos};
+
+/// How to reach the targets, and how to use the volume.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How to use the volume.
+    pub settings: Settings,
+    /// This host's NQN: the tenant, for the targets.
+    pub host: Nqn,
+    /// This host's identifier.
+    pub host_id: HostId,
+    /// The kernel interface for the network.
+    pub backend: Backend,
+    /// Memory for IOs on their way.
+    pub memory: Bytes,
+    /// An IO that takes longer has failed, and its connection with it. Must be less than the quarantine of the settings.
+    pub io_timeout: Nanos,
+}
+
+/// Why a volume could not be mounted.
+#[derive(Debug)]
+pub enum MountError {
+    /// This machine has no thread or socket for it.
+    Io(io::Error),
+    /// The volume.
+    Volume(Fault),
+}
+
+impl fmt::Display for MountError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MountError::Io(error) => write!(f, "cannot start the client: {error}"),
+            MountError::Volume(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MountError {}
+
+/// A name for a mount that no other mount has.
+pub fn unique_name() -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    // The standard library seeds each `RandomState` anew.
+    let random = RandomState::new().build_hasher().finish();
+    format!("{}/{}/{random:016x}", machine.trim(), std::process::id())
+}
+
+/// A mounted volume. Dropped without `unmount`, it stays locked until its lease has run out.
+pub struct Mount {
+    inbox: Arc<Inbox>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mount {
+    /// Mounts a volume.
+    ///
+    /// # Errors
+    /// See [`MountError`].
+    pub fn open(options: Options, store: Box<dyn Store + Send>) -> Result<Mount, MountError> {
+        let (send, receive) = channel();
+        // The engine belongs to the thread that made it.
+        let thread = thread::Builder::new().name("blob-volume".to_owned()).spawn(move || {
+            let engine = match Engine::new(options.backend, options.memory) {
+                Ok(engine) => engine,
+                Err(error) => return drop(send.send(Err(error))),
+            };
+            let inbox = Arc::new(Inbox::new(engine.waker()));
+            let orders = match store_thread::start(store, Arc::clone(&inbox)) {
+                Ok(orders) => orders,
+                Err(error) => return drop(send.send(Err(error))),
+            };
+            let volume = Volume::new(options.settings.clone());
+            drop(send.send(Ok(Arc::clone(&inbox))));
+            Thread::new(engine, volume, Connections::new(options), inbox, orders).run();
+        });
+        let thread = thread.map_err(MountError::Io)?;
+        let started = receive.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended at once")));
+        let mount = Mount { inbox: started.map_err(MountError::Io)?, thread: Some(thread) };
+        match mount.call(Request::Mount) {
+            Outcome::Done => Ok(mount),
+            Outcome::Failed(fault) => Err(MountError::Volume(fault)),
+            other => unreachable!("not an outcome of a mount: {other:?}"),
+        }
+    }
+
+    /// Begins an operation.
+    pub fn submit(&self, request: Request) -> Ticket {
+        let (ticket, answer) = Ticket::new();
+        self.inbox.put(Job::Request(request, answer));
+        ticket
+    }
+
+    /// Carries an operation out.
+    pub fn call(&self, request: Request) -> Outcome {
+        self.submit(request).wait()
+    }
+
+    /// Syncs everything and unlocks the volume.
+    ///
+    /// # Errors
+    /// If not all of it is safe; the volume then stays locked until its lease has run out.
+    pub fn unmount(self) -> Result<(), Fault> {
+        match self.call(Request::Unmount) {
+            Outcome::Failed(fault) => Err(fault),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.inbox.put(Job::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

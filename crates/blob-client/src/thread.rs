@@ -1,0 +1,110 @@
+//! The volume's thread: carries out what the core wants, and tells it what became of it.
+
+use crate::connections::{Connections, News};
+use crate::inbox::{Answer, Inbox, Job};
+use blob::catalog::Order;
+use blob::{Action, IoId, OpId, OrderId, Volume};
+use host::Engine;
+use reactor::Clock;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub(crate) struct Thread {
+    pub(crate) engine: Engine,
+    pub(crate) volume: Volume,
+    pub(crate) connections: Connections,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) orders: Sender<(OrderId, Order)>,
+    answers: HashMap<OpId, Answer>,
+    next_op: u64,
+}
+
+impl Thread {
+    pub(crate) fn new(
+        engine: Engine,
+        volume: Volume,
+        connections: Connections,
+        inbox: Arc<Inbox>,
+        orders: Sender<(OrderId, Order)>,
+    ) -> Thread {
+        Thread { engine, volume, connections, inbox, orders, answers: HashMap::new(), next_op: 0 }
+    }
+
+    /// Runs until it is told to stop, or the machine does not work. Who still waits is told that nothing is mounted.
+    pub(crate) fn run(mut self) {
+        while self.turn() {}
+        self.inbox.close();
+        self.connections.close_all(&mut self.engine);
+    }
+
+    fn turn(&mut self) -> bool {
+        let now = Clock.now();
+        if let Ok(time) = SystemTime::now().duration_since(UNIX_EPOCH) {
+            self.volume.set_wall_clock(time.as_secs());
+        }
+        for job in self.inbox.take_all() {
+            match job {
+                Job::Request(request, answer) => {
+                    self.next_op += 1;
+                    let op = OpId(self.next_op);
+                    self.answers.insert(op, answer);
+                    self.volume.submit(now, op, request);
+                }
+                Job::Reply(id, reply) => self.volume.on_reply(now, id, reply),
+                Job::Stop => return false,
+            }
+        }
+        self.volume.on_time(now);
+        self.carry_out();
+        self.connections.connect_due(&mut self.engine, now);
+        let deadline = [self.volume.next_timer(), self.connections.next_retry()].into_iter().flatten().min();
+        if self.engine.wait(deadline).is_err() {
+            return false;
+        }
+        while let Some(event) = self.engine.next_event() {
+            let news = self.connections.on_event(&mut self.engine, Clock.now(), event);
+            if let Some(news) = news {
+                self.tell(news);
+                self.carry_out();
+            }
+        }
+        true
+    }
+
+    fn tell(&mut self, news: News) {
+        let now = Clock.now();
+        match news {
+            News::Ssd { ssd, is_up, epoch } => self.volume.on_ssd(now, ssd, is_up, epoch),
+            News::IoEnd { io, epoch, result, ssd } => {
+                let credit = self.connections.credit(&self.engine, ssd);
+                self.volume.on_credit(ssd, credit);
+                self.volume.on_io(now, IoId(io), epoch, result);
+            }
+        }
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(action) = self.volume.next_action() {
+            match action {
+                Action::Ssds(ssds) => {
+                    self.connections.want(ssds);
+                    self.connections.connect_due(&mut self.engine, Clock.now());
+                }
+                Action::Io(io) => {
+                    if let Some(news) = self.connections.submit(&mut self.engine, io.ssd, io.id.0, &io.kind) {
+                        self.tell(news);
+                    }
+                }
+                // The store's thread lives as long as this one.
+                Action::Order(id, order) => drop(self.orders.send((id, order))),
+                Action::Done(op, outcome) => {
+                    if let Some(answer) = self.answers.remove(&op) {
+                        answer.give(outcome);
+                    }
+                }
+            }
+        }
+    }
+}
