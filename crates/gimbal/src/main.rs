@@ -16,9 +16,12 @@ mod loopback;
 mod machine;
 mod notify;
 mod output;
+mod rack;
 mod serve;
 mod serve_flags;
 mod state_dir;
+mod targets;
+mod volume;
 
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
@@ -49,6 +52,10 @@ enum Command {
     Lab(lab::Args),
     /// Run the target: share SSDs over NVMe/TCP
     Serve(Box<serve::Args>),
+    /// Create, list, show, check and remove volumes: files on the SSDs of several targets
+    Volume(volume::Args),
+    /// List the SSDs that the targets of a rack have registered
+    Targets(targets::Args),
     /// Check a configuration file of the target
     Config(config_check::Args),
     /// Print a completion script for a shell
@@ -65,6 +72,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Serve(args) => serve::run(*args),
+        Command::Volume(args) => volume::run(args),
+        Command::Targets(args) => targets::run(args),
         Command::Config(args) => config_check::run(args),
         Command::Completions(args) => completions::run(args),
     };

@@ -51,6 +51,7 @@ pub use {
     measure::{Interval, Slice, Tally},
     observe::{Observer, Phase},
     pace::{Arrival, Pacing, Rate, Rates},
+    place::host_id,
     results::{JobResult, Results},
     run::{Options, Target, run},
     settings::{Flags, SettingError, Settings},

@@ -45,7 +45,7 @@ pub(crate) fn host_nqn(job: &Job) -> Result<Nqn, BenchError> {
 }
 
 /// A host identifier that is the same for the same name in every run (two rounds of FNV-1a).
-pub(crate) fn host_id(host: &Nqn) -> HostId {
+pub fn host_id(host: &Nqn) -> HostId {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let hash = |basis: u64| {
         host.as_str().bytes().fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))

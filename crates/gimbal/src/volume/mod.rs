@@ -1,0 +1,138 @@
+//! `gimbal volume`: volumes on the SSDs of a rack, as the metadata store knows them.
+
+mod mounted;
+mod table;
+
+use crate::output;
+use crate::rack::StoreArgs;
+use anyhow::{Context, Result, bail};
+use blob::catalog::{self, VolumeState};
+use blob::{Geometry, Report};
+use clap::Subcommand;
+use quantity::Size;
+use std::process::ExitCode;
+
+/// Arguments of `gimbal volume`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: VolumeCommand,
+}
+
+#[derive(Subcommand)]
+enum VolumeCommand {
+    /// Create a volume on two live SSDs of different targets
+    Create {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Name of the volume: letters, digits, '-', '_' and '.'
+        name: String,
+        /// Bytes of a mega blob, the piece of an SSD that a volume takes at a time; must be that of the SSDs
+        #[arg(long, default_value = "4G")]
+        mega: Size,
+        /// Bytes of a micro blob, the piece that a file takes at a time
+        #[arg(long, default_value = "256K")]
+        micro: Size,
+        /// Bytes of a block; at least the logical block of the SSDs
+        #[arg(long, default_value = "4K")]
+        block: Size,
+        /// Slots for metadata in a mega blob; each mount uses the next one
+        #[arg(long, default_value_t = Geometry::default().slots)]
+        slots: u32,
+    },
+    /// List the volumes
+    List {
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Show a volume: who has it mounted, where its space is
+    Show {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Name of the volume
+        name: String,
+    },
+    /// Remove a volume that nobody has mounted, with everything in it
+    Rm {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Name of the volume
+        name: String,
+    },
+    /// Check every copy of every block, and repair; the volume must not be mounted
+    Scrub {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Name of the volume
+        name: String,
+    },
+    /// Make every copy anew that is missing or stale; the volume must not be mounted
+    Repair {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Name of the volume
+        name: String,
+    },
+}
+
+fn small(what: &str, size: Size) -> Result<u32> {
+    u32::try_from(size.0.0).ok().with_context(|| format!("--{what}: less than 4 GiB"))
+}
+
+fn find(all: Vec<VolumeState>, name: &str) -> Result<VolumeState> {
+    let found = all.into_iter().find(|volume| volume.name == name);
+    found.with_context(|| format!("there is no volume {name}; see `gimbal volume list`"))
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        VolumeCommand::Create { store, name, mega, micro, block, slots } => {
+            let geometry = Geometry {
+                mega: mega.0.0,
+                micro: small("micro", micro)?,
+                block: small("block", block)?,
+                slots,
+            };
+            geometry.check()?;
+            let record = catalog::create(&mut *store.open()?, &name, geometry)
+                .with_context(|| format!("volume {name} was not created"))?;
+            let ssds: Vec<String> = record.meta.iter().map(|mega| mega.ssd.to_string()).collect();
+            output::line(format_args!("created {name}; its metadata is on {}", ssds.join(" and ")))?;
+        }
+        VolumeCommand::List { store } => {
+            output::line(table::volumes(&catalog::volumes(&mut *store.open()?)?))?
+        }
+        VolumeCommand::Show { store, name } => {
+            let mut store = store.open()?;
+            let volume = find(catalog::volumes(&mut *store)?, &name)?;
+            output::print(&table::volume(&volume, &catalog::ssds(&mut *store)?))?;
+        }
+        VolumeCommand::Rm { store, name } => {
+            catalog::remove(&mut *store.open()?, &name)
+                .with_context(|| format!("volume {name} was not removed"))?;
+            output::line(format_args!("removed {name}"))?;
+        }
+        VolumeCommand::Scrub { store, name } => {
+            return verdict(mounted::with(&store, &name, blob::Request::Scrub)?);
+        }
+        VolumeCommand::Repair { store, name } => {
+            return verdict(mounted::with(&store, &name, blob::Request::Repair)?);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what was found; fails if not everything has two good copies now.
+fn verdict(report: Report) -> Result<ExitCode> {
+    let Report { checked, corrupt, repaired, left, lost } = report;
+    output::line(format_args!("{checked} blocks checked, {corrupt} corrupt; {repaired} copies made anew"))?;
+    if lost > 0 {
+        bail!("{lost} micro blobs have no good copy left; reads of what was in them fail");
+    }
+    if left > 0 {
+        bail!(
+            "{left} micro blobs still have one copy only: their targets are away or full (`gimbal targets`)"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

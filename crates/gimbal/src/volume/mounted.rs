@@ -1,0 +1,30 @@
+//! Commands that mount a volume for a while.
+
+use crate::rack::{self, StoreArgs};
+use anyhow::{Context, Result, bail};
+use blob::{Outcome, Report, Request, Settings};
+use blob_client::{Mount, Options, unique_name};
+use host::Backend;
+use units::{Bytes, Nanos};
+
+/// Mounts a volume, carries out a request that ends with a report, and unmounts.
+pub(super) fn with(store: &StoreArgs, name: &str, request: Request) -> Result<Report> {
+    let (host, host_id) = rack::identity()?;
+    let options = Options {
+        settings: Settings::new(name, &unique_name()),
+        host,
+        host_id,
+        backend: Backend::Auto,
+        memory: Bytes::mib(64),
+        io_timeout: Nanos::secs(10),
+    };
+    let mount =
+        Mount::open(options, store.open()?).with_context(|| format!("volume {name} cannot be mounted"))?;
+    let outcome = mount.call(request);
+    mount.unmount().with_context(|| format!("volume {name} was not unmounted in order"))?;
+    match outcome {
+        Outcome::Report(report) => Ok(report),
+        Outcome::Failed(fault) => bail!("volume {name}: {fault}"),
+        other => bail!("volume {name}: unexpected {other:?}"),
+    }
+}
