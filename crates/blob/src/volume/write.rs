@@ -61,11 +61,15 @@ impl Core {
 
     /// Takes bytes into the file's buffers. They are on their way when this returns, unless they are too few. After an error
     /// none was taken.
-    pub(crate) async fn append(self: &Rc<Self>, file: FileId, mut bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) async fn append(self: &Rc<Self>, file: FileId, bytes: &[u8]) -> Result<(), Fault> {
         if self.is_fenced() {
             return Err(Fault::Fenced);
         }
         self.make_room(file).await?;
+        self.take_bytes(file, bytes)
+    }
+
+    fn take_bytes(self: &Rc<Self>, file: FileId, mut bytes: &[u8]) -> Result<(), Fault> {
         let room = self.geometry().payload() as usize;
         while !bytes.is_empty() {
             let taken = self.with_live(file, |live| {
@@ -523,6 +527,7 @@ impl Core {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), Fault> {
+        self.make_room(file).await?;
         self.with_live(file, |live| {
             if offset > live.layout.size || offset + (bytes.len() as u64) < live.layout.size {
                 return Err(Fault::Invalid);
@@ -538,7 +543,7 @@ impl Core {
             }
             Ok(())
         })??;
-        self.append(file, bytes).await
+        self.take_bytes(file, bytes)
     }
 
     /// Closes a handle. Everything appended survives a crash of this client; what was synced is recorded as such.
