@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use blob::catalog::{self, VolumeState};
 use blob::{Geometry, Report};
 use clap::Subcommand;
-use quantity::Size;
 use std::process::ExitCode;
+use units::Bytes;
 
 /// Arguments of `gimbal volume`.
 #[derive(clap::Args)]
@@ -29,13 +29,13 @@ enum VolumeCommand {
         name: String,
         /// Bytes of a mega blob, the piece of an SSD that a volume takes at a time; must be that of the SSDs
         #[arg(long, default_value = "4G")]
-        mega: Size,
+        mega: Bytes,
         /// Bytes of a micro blob, the piece that a file takes at a time
         #[arg(long, default_value = "256K")]
-        micro: Size,
+        micro: Bytes,
         /// Bytes of a block; at least the logical block of the SSDs
         #[arg(long, default_value = "4K")]
-        block: Size,
+        block: Bytes,
         /// Slots for metadata in a mega blob; each mount uses the next one
         #[arg(long, default_value_t = Geometry::default().slots)]
         slots: u32,
@@ -75,8 +75,8 @@ enum VolumeCommand {
     },
 }
 
-fn small(what: &str, size: Size) -> Result<u32> {
-    u32::try_from(size.0.0).ok().with_context(|| format!("--{what}: less than 4 GiB"))
+fn small(what: &str, size: Bytes) -> Result<u32> {
+    u32::try_from(size.0).ok().with_context(|| format!("--{what}: less than 4 GiB"))
 }
 
 fn find(all: Vec<VolumeState>, name: &str) -> Result<VolumeState> {
@@ -88,7 +88,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         VolumeCommand::Create { store, name, mega, micro, block, slots } => {
             let geometry = Geometry {
-                mega: mega.0.0,
+                mega: mega.0,
                 micro: small("micro", micro)?,
                 block: small("block", block)?,
                 slots,
