@@ -240,3 +240,33 @@ fn copies_of_a_block_lie_on_two_targets() {
         assert_eq!(count, 4000 / 80, "blocks of the file on target {target}");
     }
 }
+
+/// A mount finds the end of a file that was not closed by reading on until a block is missing. So a copy that was made anew must have the
+/// blocks too whose bytes were written again elsewhere.
+#[test]
+fn a_repaired_copy_alone_has_all_of_a_file_that_was_partly_written_again() {
+    for dead in 0..2 {
+        let (mut world, client) = calm(20 + dead as u64);
+        world.set_up(dead, false);
+        let handle = world.create(client, "f");
+        // 80 bytes in a block, four blocks in a micro blob. The second writing replaces blocks 1 to 3.
+        world.done(client, Request::Append { handle, bytes: bytes(320, 1) });
+        world.done(client, Request::Flush { handle });
+        world.done(client, Request::WriteAt { handle, offset: 80, bytes: bytes(320, 1)[80..].to_vec() });
+        world.done(client, Request::Append { handle, bytes: bytes(1000, 3) });
+        world.done(client, Request::Flush { handle });
+        world.set_up(dead, true);
+        world.run_for(Nanos::millis(300));
+        // The micro blob that is being written to is repaired when the file goes on to the next one.
+        world.done(client, Request::Append { handle, bytes: bytes(1000, 4) });
+        world.done(client, Request::Flush { handle });
+        world.run_for(Nanos::millis(300));
+        assert_eq!(report(&mut world, client, Request::Repair).left, 0);
+        world.kill(client);
+        world.set_up(1 - dead, false);
+        world.run_for(Nanos::millis(50));
+        let next = world.add_client(settings("second"));
+        world.done(next, Request::Mount);
+        assert_eq!(world.contents(next, "f"), [bytes(320, 1), bytes(1000, 3), bytes(1000, 4)].concat());
+    }
+}

@@ -40,6 +40,13 @@ pub(crate) fn open<'a>(
     is_it.then(|| &payload[..wanted.length as usize])
 }
 
+/// Whether these bytes are the block with this index of a file, whatever bytes of the file it holds.
+pub(crate) fn is_block(identity: &Identity, file: FileId, bytes: &[u8], index: u64) -> bool {
+    block::open(bytes).is_some_and(|(header, _)| {
+        header.volume == identity.volume && header.file == file && header.index == index
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

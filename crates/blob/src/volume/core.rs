@@ -10,8 +10,8 @@ use super::{Action, Counters, Io, IoFault, IoId, IoKind, OpId, OrderId, Outcome,
 use crate::catalog::{Order, OrderError, Reply};
 use crate::pool::Pool;
 use crate::steer::{Load, Steering};
-use crate::task::{Answer, Gate, Spawner};
-use crate::{Fault, Generation, Geometry, SsdId, VolumeId};
+use crate::task::{Answer, Gate, Spawner, join};
+use crate::{Fault, Generation, Geometry, Place, SsdId, VolumeId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -190,6 +190,17 @@ impl Core {
     pub(crate) async fn read_disk(&self, ssd: SsdId, at: u64, length: u32) -> Result<Vec<u8>, IoFault> {
         let bytes = self.io(ssd, IoKind::Read { at, length }).await.result?;
         if bytes.len() == length as usize { Ok(bytes) } else { Err(IoFault::Failed) }
+    }
+
+    /// Reads a micro blob.
+    pub(crate) async fn read_micro(&self, place: Place) -> Result<Vec<u8>, IoFault> {
+        let geometry = self.geometry();
+        let most = (self.settings.read_max.0 as u32).max(geometry.block);
+        let pieces = (0..geometry.micro).step_by(most as usize).map(|from| {
+            let length = most.min(geometry.micro - from);
+            self.read_disk(place.ssd, geometry.byte_of(place) + u64::from(from), length)
+        });
+        Ok(join(pieces).await.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// Writes bytes to an SSD. `Ok(None)`: the connection was lost since, so that the write may be lost as well.

@@ -72,6 +72,8 @@ impl Core {
 
     async fn acquire(self: &Rc<Self>) -> Result<Acquired, Fault> {
         let give_up = self.now.get() + self.settings.patience;
+        let in_use_until = self.now.get() + self.settings.lock_patience;
+        let pause = Nanos(self.settings.ttl.0 / 20);
         loop {
             let sent = self.now.get();
             let (name, who, ttl) = (self.settings.name.clone(), self.settings.who.clone(), self.settings.ttl);
@@ -81,11 +83,12 @@ impl Core {
                     return Ok(*acquired);
                 }
                 Ok(other) => unreachable!("not an answer to Acquire: {other:?}"),
+                Err(OrderError::InUse(_)) if self.now.get() < in_use_until => self.sleep(pause).await,
                 Err(OrderError::InUse(_)) => return Err(Fault::InUse),
                 Err(OrderError::Absent) => return Err(Fault::NoVolume),
                 Err(OrderError::Damaged(_)) => return Err(Fault::BadMetadata),
                 Err(_) if self.now.get() >= give_up => return Err(Fault::LeaseUnsure),
-                Err(_) => self.sleep(Nanos(self.settings.ttl.0 / 20)).await,
+                Err(_) => self.sleep(pause).await,
             }
         }
     }
@@ -309,7 +312,7 @@ impl Core {
 
     async fn read_end(self: &Rc<Self>, file: FileId, index: u64, place: Place) -> Option<BTreeMap<u64, End>> {
         let (identity, geometry) = (self.identity(), self.geometry());
-        let bytes = self.read_disk(place.ssd, geometry.byte_of(place), geometry.micro).await.ok()?;
+        let bytes = self.read_micro(place).await.ok()?;
         let mut blocks = BTreeMap::new();
         for (within, bytes) in (0..).zip(bytes.chunks(geometry.block as usize)) {
             let block = index * geometry.micro_blocks() + within;

@@ -9,6 +9,7 @@
 use super::Report;
 use super::check::{self, Wanted};
 use super::core::{Core, WriteError};
+use super::disk::Sequence;
 use crate::format::record::{Layout, Record};
 use crate::{Fault, FileId, Place};
 use std::rc::Rc;
@@ -115,12 +116,89 @@ impl Core {
     ) -> Result<Place, Fault> {
         let wanted = self.wanted_blocks(layout, index);
         let place = self.reserve_copy(Some(source.ssd)).await?;
-        let result = self.copy_blocks(file, &wanted, source, place).await;
+        let result = match self.is_walked(file, index) {
+            true => self.copy_whole(file, index, &wanted, source, place).await,
+            false => self.copy_blocks(file, &wanted, source, place).await,
+        };
         if let Err(fault) = result {
             self.free(place, self.journal.appended.get());
             return Err(fault);
         }
         Ok(place)
+    }
+
+    /// Whether a mount would look for the end of the file in this micro blob.
+    fn is_walked(&self, file: FileId, index: u64) -> bool {
+        let micro_blocks = self.geometry().micro_blocks();
+        let state = self.state.borrow();
+        state
+            .files
+            .get(&file)
+            .is_some_and(|entry| !entry.is_sealed && index >= entry.layout.next_block.div_ceil(micro_blocks))
+    }
+
+    /// Copies all blocks of a micro blob, also those that `WriteAt` has replaced: a mount that looks for the end of the file
+    /// takes a missing block for the end.
+    async fn copy_whole(
+        self: &Rc<Self>,
+        file: FileId,
+        index: u64,
+        wanted: &[Wanted],
+        source: Place,
+        place: Place,
+    ) -> Result<(), Fault> {
+        let (identity, geometry) = (self.identity(), self.geometry());
+        let bytes = self.read_micro(source).await.map_err(|_| Fault::Unreachable)?;
+        self.trust(file, index, source).await?;
+        let mut blocks = (index * geometry.micro_blocks()..).zip(bytes.chunks(geometry.block as usize));
+        let is_good = |(index, bytes): (u64, &[u8])| match wanted.iter().find(|wanted| wanted.index == index)
+        {
+            Some(wanted) => check::open(&identity, file, bytes, wanted).is_some(),
+            None => check::is_block(&identity, file, bytes, index),
+        };
+        if !blocks.all(is_good) {
+            return Err(Fault::Corrupt);
+        }
+        let (mut at, mut first, mut last) = (geometry.byte_of(place), Sequence::MAX, 0);
+        for piece in bytes.chunks(self.settings.write_max.0 as usize) {
+            let sequence = self.write_copy(place, at, piece.to_vec()).await?;
+            (first, last) = (first.min(sequence), last.max(sequence));
+            at += piece.len() as u64;
+        }
+        self.harden(place, first, last).await
+    }
+
+    /// Fails if writes to this copy may have been lost in a power loss before it was read: an older version of a block looks like a good one.
+    async fn trust(&self, file: FileId, index: u64, place: Place) -> Result<(), Fault> {
+        let unflushed = self.with_live(file, |live| {
+            let mut entries = (0..2).filter_map(|side| live.unflushed.get(&(index, side)).copied());
+            entries.find(|entry| entry.ssd == place.ssd)
+        });
+        let Ok(Some(entry)) = unflushed else { return Ok(()) };
+        if entry.is_lost {
+            Err(Fault::Unreachable)
+        } else {
+            self.harden(place, entry.first, entry.last).await
+        }
+    }
+
+    /// Writes a part of a new copy.
+    async fn write_copy(self: &Rc<Self>, place: Place, at: u64, bytes: Vec<u8>) -> Result<Sequence, Fault> {
+        match self.write_disk(place.ssd, at, Arc::new(bytes)).await {
+            Ok(sequence) => sequence.ok_or(Fault::Unreachable),
+            Err(WriteError::Lease(fault)) => Err(fault),
+            Err(WriteError::Disk(_)) => Err(Fault::Unreachable),
+        }
+    }
+
+    /// Makes writes to a place durable.
+    async fn harden(&self, place: Place, first: Sequence, last: Sequence) -> Result<(), Fault> {
+        self.flush_disk(place.ssd, last).await.map_err(|_| Fault::Unreachable)?;
+        if self.with_disk(place.ssd, |disk| disk.may_lack(first, last)) {
+            Err(Fault::Unreachable)
+        } else {
+            Ok(())
+        }
     }
 
     async fn copy_blocks(
@@ -143,20 +221,10 @@ impl Core {
                 return Err(Fault::Corrupt);
             }
             let at = geometry.byte_of(place) + within;
-            let written = self.write_disk(place.ssd, at, Arc::new(bytes)).await;
-            let sequence = match written {
-                Ok(sequence) => sequence.ok_or(Fault::Unreachable)?,
-                Err(WriteError::Lease(fault)) => return Err(fault),
-                Err(WriteError::Disk(_)) => return Err(Fault::Unreachable),
-            };
+            let sequence = self.write_copy(place, at, bytes).await?;
             (from, upto) = (from.min(sequence), upto.max(sequence));
         }
-        self.flush_disk(place.ssd, upto).await.map_err(|_| Fault::Unreachable)?;
-        if self.with_disk(place.ssd, |disk| disk.may_lack(from, upto)) {
-            Err(Fault::Unreachable)
-        } else {
-            Ok(())
-        }
+        self.harden(place, from, upto).await
     }
 
     /// Checks every copy of every block, and repairs what is not as it was written.

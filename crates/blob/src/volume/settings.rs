@@ -12,6 +12,8 @@ pub struct Settings {
     pub who: String,
     /// How long the volume stays locked when this client dies. The client itself stops a tenth earlier.
     pub ttl: Nanos,
+    /// How long a mount waits while another client has the volume. After the crash of a client, `ttl` is enough.
+    pub lock_patience: Nanos,
     /// After an unclean end of the mount before, and after a failed write: how long a write that was given up may still be
     /// on its way to an SSD. Space that it could hit is not used before.
     pub quarantine: Nanos,
@@ -34,12 +36,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A lease of 10 s, 30 s quarantine and patience, writes and reads of 128 KiB.
+    /// A lease of 10 s, no wait for a volume that is in use, 30 s quarantine and patience, writes and reads of 128 KiB.
     pub fn new(name: &str, who: &str) -> Settings {
         Settings {
             name: name.to_owned(),
             who: who.to_owned(),
             ttl: Nanos::secs(10),
+            lock_patience: Nanos::ZERO,
             quarantine: Nanos::secs(30),
             patience: Nanos::secs(30),
             connect_patience: Nanos::secs(5),

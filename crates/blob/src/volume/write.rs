@@ -23,6 +23,8 @@ use units::Instant;
 
 /// Most units of a file that are on their way at the same time.
 const UNITS_MAX: usize = 32;
+/// So many of the last micro blobs of a file may have been left to be repaired when the file went on.
+const ENDED_MAX: usize = 8;
 
 impl Core {
     /// Makes a file that may be written to.
@@ -306,6 +308,16 @@ impl Core {
             });
             self.files.gate.notify();
             recorded?;
+            self.repair_ended(file);
+        }
+    }
+
+    /// The file goes on to another micro blob, or is closed: those that were being written to can be repaired now.
+    fn repair_ended(&self, file: FileId) {
+        let state = self.state.borrow();
+        let Some(entry) = state.files.get(&file) else { return };
+        if entry.extents.iter().rev().take(ENDED_MAX).any(|extent| !extent.is_whole()) {
+            self.want_repair();
         }
     }
 
@@ -582,22 +594,22 @@ impl Core {
             return Ok(());
         }
         self.sync(file).await?;
+        self.files
+            .gate
+            .wait(|| (self.with_live(file, |live| live.is_extending) != Ok(true)).then_some(()))
+            .await;
+        // Judged and recorded in one step: while this waited, somebody may have written more and closed the file again.
         let layout = self.with_live(file, |live| {
             let is_done =
                 live.writers == 0 && live.units.is_empty() && live.unflushed.is_empty() && !live.is_lost;
             (is_done && live.on_disk() == live.layout.size).then(|| live.layout.clone())
         })?;
-        if let Some(layout) = layout {
-            self.files
-                .gate
-                .wait(|| (self.with_live(file, |live| live.is_extending) != Ok(true)).then_some(()))
-                .await;
-            if self.with_live(file, |live| live.writers) == Ok(0)
-                && self.state.borrow().files.contains_key(&file)
-            {
-                self.record(&Record::Layout { file, layout, time: self.wall.get() });
-                self.files.live.borrow_mut().remove(&file);
-            }
+        if let Some(layout) = layout
+            && self.state.borrow().files.contains_key(&file)
+        {
+            self.record(&Record::Layout { file, layout, time: self.wall.get() });
+            self.files.live.borrow_mut().remove(&file);
+            self.repair_ended(file);
         }
         Ok(())
     }
