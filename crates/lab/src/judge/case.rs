@@ -46,7 +46,7 @@ pub struct Case {
     pub condition: Condition,
     /// Tenants with more to do than their share.
     pub groups: Vec<Group>,
-    /// Small reads at random moments, so many per second.
+    /// Small reads at random moments: how many per second.
     pub light: Option<u32>,
     /// Whether the clients keep to the credit that they are given.
     pub obeys_credit: bool,
@@ -142,7 +142,7 @@ impl Case {
         self.groups.iter().map(|group| group.tenants as usize).sum()
     }
 
-    /// Whose bandwidth is whose: the tenants of each group.
+    /// The tenants of each group, by their place in the results.
     pub(super) fn places(&self) -> Vec<std::ops::Range<usize>> {
         let mut first = 0;
         self.groups

@@ -1,4 +1,4 @@
-//! The held-out judge: a scheduler that nobody calibrated, on SSDs and mixes that nobody chose.
+//! The held-out judge: a scheduler without a calibration, on SSDs and mixes that are drawn at random.
 //!
 //! A *case* is drawn from one seed: an SSD of a known class (`Profile::random`), its condition, and a mix of tenants. The scheduler
 //! learns for [`LEARN`] of load, is measured for [`MEASURE`], then a tenant goes away and comes back.
@@ -20,12 +20,13 @@ mod verdict;
 
 pub use case::{Case, Group};
 pub use summary::{Row, Summary, Unit};
-pub use verdict::Verdict;
+pub use verdict::{NoneFigures, Verdict};
 
 use crate::runner::{Broken, Progress};
-use crate::scheduler::{NotCalibrated, Scheduler};
+use crate::scheduler::{NotCalibrated, Scheduler, Setup};
 use sched::Calibration;
-use sim::Results;
+use serde::{Deserialize, Serialize};
+use sim::{Results, World};
 use ssd::Image;
 use std::num::NonZero;
 use std::sync::OnceLock;
@@ -37,15 +38,15 @@ use units::Nanos;
 pub const LEARN: Nanos = Nanos::secs(5);
 /// Measured after that.
 pub const MEASURE: Nanos = Nanos::secs(2);
-/// So long a tenant is away after that.
+/// How long a tenant is away after that.
 const AWAY: Nanos = Nanos::millis(400);
-/// So long it is watched after it came back.
+/// How long it is watched after it came back.
 const BACK: Nanos = Nanos::millis(600);
 
 /// A case could not be judged.
 #[derive(Debug, thiserror::Error)]
 pub enum JudgeError {
-    /// The scheduler needs a calibration: nobody has one for a random SSD.
+    /// The scheduler needs a calibration: there is none for a random SSD.
     #[error("{} needs a calibration, and there is none for an SSD that is drawn at random", .0.scheduler.name())]
     NotCalibrated(NotCalibrated),
     /// A rule of the simulator was broken.
@@ -85,24 +86,68 @@ pub fn judge(
 
 fn judge_one(scheduler: Scheduler, seed: u64) -> Result<Verdict, JudgeError> {
     let case = Case::of(seed);
-    let image = Image::new(&case.profile, case.condition, seed);
-    let run = |what: &str, world: sim::World| -> Result<Results, JudgeError> {
-        let broken =
-            |violation| JudgeError::Broken(Broken { label: format!("case {seed}, {what}"), seed, violation });
-        sim::run_on(&world, world.policy.build(), &image).map_err(broken)
+    // A scheduler that cannot be judged is refused before the long runs.
+    setup_of(&case, scheduler)?;
+    judge_against(scheduler, &case, &Reference::of(&case)?)
+}
+
+/// What the runs of a case are compared with: the same for every scheduler.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reference {
+    /// Bytes per second that the SSD gives each group's kind of work alone.
+    pub alone: Vec<f64>,
+    /// The mix without a scheduler.
+    pub none: NoneFigures,
+    /// The light reader's 99th percentile under `gimbal`, µs.
+    pub gimbal_p99_us: Option<f64>,
+}
+
+impl Reference {
+    /// Runs the case's groups alone, and the mix under `none` and `gimbal`.
+    ///
+    /// # Errors
+    /// A rule of the simulator was broken.
+    pub fn of(case: &Case) -> Result<Reference, JudgeError> {
+        let image = Image::new(&case.profile, case.condition, case.seed);
+        let alone = (0..case.groups.len())
+            .map(|group| Ok(verdict::bandwidth(&run(case, "alone", &case.alone(group), &image)?)))
+            .collect::<Result<Vec<f64>, JudgeError>>()?;
+        let none = case.baseline(&setup_of(case, Scheduler::None)?);
+        let none = case.none(&run(case, "none", &none, &image)?);
+        let gimbal_p99_us = match case.light {
+            Some(_) => {
+                let gimbal = case.baseline(&setup_of(case, Scheduler::Gimbal)?);
+                Some(case.light_p99(&run(case, "gimbal", &gimbal, &image)?))
+            }
+            None => None,
+        };
+        Ok(Reference { alone, none, gimbal_p99_us })
+    }
+}
+
+/// Judges a scheduler by a case whose reference is known.
+///
+/// # Errors
+/// The scheduler needs a calibration, or a rule of the simulator was broken.
+pub fn judge_against(
+    scheduler: Scheduler,
+    case: &Case,
+    reference: &Reference,
+) -> Result<Verdict, JudgeError> {
+    let world = case.world(&setup_of(case, scheduler)?);
+    let image = Image::new(&case.profile, case.condition, case.seed);
+    let results = run(case, scheduler.name(), &world, &image)?;
+    Ok(Verdict::new(case, scheduler, &results, reference))
+}
+
+fn setup_of(case: &Case, scheduler: Scheduler) -> Result<Setup, JudgeError> {
+    scheduler.setup_with(&case.profile, &Calibration::default()).map_err(JudgeError::NotCalibrated)
+}
+
+fn run(case: &Case, what: &str, world: &World, image: &Image) -> Result<Results, JudgeError> {
+    let broken = |violation| {
+        let (seed, label) = (case.seed, format!("case {}, {what}", case.seed));
+        JudgeError::Broken(Broken { label, seed, violation })
     };
-    let setup_of = |scheduler: Scheduler| {
-        scheduler.setup_with(&case.profile, &Calibration::default()).map_err(JudgeError::NotCalibrated)
-    };
-    let setup = setup_of(scheduler)?;
-    let alone = (0..case.groups.len())
-        .map(|group| Ok(verdict::bandwidth(&run("alone", case.alone(group))?)))
-        .collect::<Result<Vec<f64>, JudgeError>>()?;
-    let none = case.none(&run("none", case.baseline(&setup_of(Scheduler::None)?))?);
-    let gimbal = match case.light {
-        Some(_) => Some(case.light_p99(&run("gimbal", case.baseline(&setup_of(Scheduler::Gimbal)?))?)),
-        None => None,
-    };
-    let results = run(scheduler.name(), case.world(&setup))?;
-    Ok(Verdict::new(&case, scheduler, &results, &alone, &none, gimbal))
+    sim::run_on(world, world.policy.build(), image).map_err(broken)
 }

@@ -3,7 +3,7 @@
 use super::verdict::Verdict;
 use serde::Serialize;
 
-/// A quantity, what of it is asked, and of which cases.
+/// A quantity, the bounds that it should keep, and how a verdict tells it; cases without it do not count.
 #[derive(Clone, Copy, Debug)]
 struct Goal {
     what: &'static str,
@@ -11,9 +11,9 @@ struct Goal {
     of: fn(&Verdict) -> Option<f64>,
     /// Whether less is better.
     less_is_better: bool,
-    /// What is asked of the median.
+    /// The bound of the median.
     median: Option<f64>,
-    /// What is asked of the 95th percentile, counted from the best.
+    /// The bound of the 95th percentile, counted from the best.
     p95: Option<f64>,
     /// What is asked of every case.
     worst: Option<f64>,
@@ -56,24 +56,24 @@ pub struct Row {
     pub cases: usize,
     /// The middle one.
     pub median: f64,
-    /// So good or better are 95 of a hundred.
+    /// 95 of a hundred cases are at least this good.
     pub p95: f64,
     /// The worst.
     pub worst: f64,
     /// The case of the worst.
     pub worst_case: u64,
-    /// The part of the cases that meet the strictest bound that every case, or 95 of a hundred, should.
+    /// The part of the cases that meet the bound of the worst case or, without one, of the 95th percentile.
     pub meet: Option<f64>,
-    /// Whether all that is asked is met.
+    /// Whether all bounds are kept.
     pub met: bool,
-    /// What is asked, in words.
+    /// The bounds, in words.
     pub asked: String,
 }
 
 /// All quantities.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// One row for each goal of which there are cases.
+    /// One row for each goal that applies to any case.
     pub rows: Vec<Row>,
 }
 

@@ -1,9 +1,9 @@
 //! What one case says of a scheduler.
 
 use super::case::{Case, POINT};
-use super::{LEARN, MEASURE};
+use super::{LEARN, MEASURE, Reference};
 use crate::scheduler::Scheduler;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sim::Results;
 use units::Nanos;
 
@@ -41,10 +41,14 @@ pub struct Verdict {
 }
 
 /// What a run under `none` gives.
-pub(super) struct NoneFigures {
-    bandwidths: Vec<f64>,
-    first_second: f64,
-    light_p99_us: Option<f64>,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NoneFigures {
+    /// Bytes per second of each group.
+    pub bandwidths: Vec<f64>,
+    /// The same of all together, in the first second.
+    pub first_second: f64,
+    /// The light reader's 99th percentile, µs.
+    pub light_p99_us: Option<f64>,
 }
 
 /// As good as its share.
@@ -158,10 +162,9 @@ impl Verdict {
         case: &Case,
         scheduler: Scheduler,
         results: &Results,
-        alone: &[f64],
-        none: &NoneFigures,
-        gimbal_p99_us: Option<f64>,
+        reference: &Reference,
     ) -> Verdict {
+        let Reference { alone, none, gimbal_p99_us } = reference;
         let rates = case.rates(results, LEARN, LEARN + MEASURE);
         let f_util = case.f_utils(&rates, alone);
         let is_mix = !case.is_alone();
@@ -169,7 +172,7 @@ impl Verdict {
         let total = |rates: &[f64]| rates.iter().sum::<f64>();
         let first_second: f64 = case.rates(results, Nanos::ZERO, Nanos::secs(1)).iter().sum();
         let p99_us = case.light.map(|_| case.light_p99(results));
-        let best = none.light_p99_us.into_iter().chain(gimbal_p99_us).reduce(f64::min);
+        let best = none.light_p99_us.into_iter().chain(*gimbal_p99_us).reduce(f64::min);
         Verdict {
             case: case.seed,
             scheduler: scheduler.name(),

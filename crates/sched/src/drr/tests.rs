@@ -36,7 +36,7 @@ impl Round<SlotRules> {
         Round::new(with_slots(8))
     }
 
-    /// So many slots that nobody is ever deferred.
+    /// More slots than any test needs: no tenant is ever deferred.
     fn without_deferral() -> Round<SlotRules> {
         Round::new(with_slots(1 << 20))
     }
@@ -98,7 +98,7 @@ impl<R: Rules> Round<R> {
         Some(io)
     }
 
-    /// Submits until nobody may go on; answers who went.
+    /// Submits until no tenant may go on. Returns the tenants that submitted, in order.
     fn submit_all(&mut self, now: Instant) -> Vec<TenantId> {
         std::iter::from_fn(|| self.submit(now)).map(|io| io.tenant).collect()
     }

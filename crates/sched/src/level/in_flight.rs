@@ -125,7 +125,7 @@ pub(super) struct TimeInFlight {
     /// Completed IOs, in charges, and the written part of them: in this period, and before it.
     now: [u64; 2],
     past: [u64; 2],
-    /// Whose IO completed first in this period, and whether another's did.
+    /// The tenant of the first IO that completed in this period, and whether an IO of another tenant did, too.
     first: Option<TenantId>,
     several: bool,
 }
@@ -140,7 +140,7 @@ impl TimeInFlight {
         TimeInFlightView { limit: self.limit, in_flight: self.in_flight }
     }
 
-    /// So much may be in flight from now on.
+    /// Sets the limit from now on.
     pub(super) fn set_limit(&mut self, limit: Bytes) {
         self.limit = limit;
     }
@@ -192,7 +192,7 @@ impl TimeInFlight {
     fn relimit(&mut self, limits: &InFlightLimits) -> bool {
         let [all, writes] = self.past;
         if all == 0 {
-            return false; // nobody knows
+            return false; // nothing was seen yet
         }
         let written = (u128::from(writes) * u128::from(ONE) / u128::from(all)) as u64;
         // A load counts as a mix from a sixth of either kind on.
