@@ -1,4 +1,4 @@
-//! Deficit round robin over tenants: whose IO goes to the SSD next. The part that Gimbal and Level share.
+//! Deficit round robin over tenants: which tenant's IO goes to the SSD next. Gimbal and Level share this part.
 //!
 //! ```text
 //!   idle ──arrival──► active ──no room in the SSD──► deferred ──room again──► active ──queue empty──► idle
@@ -16,7 +16,7 @@
 //! due; a tenant behind its *reservation* goes before the round, and may have all the room of the SSD. Reservations
 //! that do not fit the SSD starve the others.
 //!
-//! Cost: O(1) per IO; O(log n) with limits or reservations. When nobody's deficit covers its next IO, the whole round is looked
+//! Cost: O(1) per IO; O(log n) with limits or reservations. When no tenant's deficit covers its next IO, the whole round is looked
 //! at three times, however many quanta are missing (`skip_rounds`). When a tenant goes idle, deferred tenants may gain room: at equal
 //! weights only fewer than `slots` of them are looked at, at unequal weights possibly all.
 //!
@@ -78,7 +78,7 @@ impl RoundConfig {
     }
 }
 
-/// What a scheduler decides for itself: how much of a tenant may be in the SSD and, if it bounds that, who is ahead of others.
+/// What a scheduler decides for itself: how much of a tenant may be in the SSD and, if it limits that, which tenants are ahead of others.
 pub trait Rules: Clone + Debug {
     /// What one tenant has in the SSD.
     type Held: Clone + Debug + Default;
@@ -119,7 +119,12 @@ pub trait Rules: Clone + Debug {
         false
     }
 
-    /// A tenant in [`Place::Ahead`] that need wait no longer.
+    /// A tenant that goes before the round, if it has backlog and room.
+    fn goes_first(&self) -> Option<TenantId> {
+        None
+    }
+
+    /// A tenant in [`Place::Ahead`] that need not wait any longer.
     fn caught_up(&self) -> Option<TenantId> {
         None
     }
@@ -160,6 +165,8 @@ pub(crate) struct Head {
     pub tenant: TenantId,
     pub kind: IoKind,
     pub length: Bytes,
+    /// It does not wait for its turn in the round ([`Rules::goes_first`]).
+    pub goes_first: bool,
     price: Price,
 }
 
@@ -221,6 +228,12 @@ impl<R: Rules> Drr<R> {
         self.backlog
     }
 
+    /// How many IOs of the tenant are queued or in flight.
+    #[inline]
+    pub(crate) fn outstanding(&self, id: TenantId) -> usize {
+        self.tenants.get(id.index()).map_or(0, |tenant| tenant.queue.len() + tenant.in_flight)
+    }
+
     pub(crate) fn active_tenants(&self) -> usize {
         self.active_tenants
     }
@@ -255,6 +268,9 @@ impl<R: Rules> Drr<R> {
         self.release_limited(now);
         if let Some(id) = self.behind_reservation(now) {
             return Some(self.head_of(id, price));
+        }
+        if let Some(id) = self.first_of_all(now) {
+            return Some(Head { goes_first: true, ..self.head_of(id, price) });
         }
         let mut passed_over_first = None;
         loop {
@@ -473,7 +489,7 @@ impl<R: Rules> Drr<R> {
     fn head_of(&self, id: TenantId, price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price) -> Head {
         let head = self.tenants[id.index()].queue.head();
         let &Io { kind, length, .. } = head.expect("a tenant without backlog is idle");
-        Head { tenant: id, kind, length, price: price(&self.rules, id, kind, length) }
+        Head { tenant: id, kind, length, goes_first: false, price: price(&self.rules, id, kind, length) }
     }
 
     #[inline]

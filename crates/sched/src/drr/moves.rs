@@ -126,6 +126,14 @@ impl<R: Rules> Drr<R> {
         None
     }
 
+    /// The tenant that goes before the round, if it could submit.
+    #[inline]
+    pub(super) fn first_of_all(&mut self, now: Instant) -> Option<TenantId> {
+        let id = self.rules.goes_first()?;
+        let may_go = self.lists.place(id) == Place::Active && self.may_submit(id);
+        (may_go && !self.hold_if_limited(now, id)).then_some(id)
+    }
+
     /// Sets the reservation's timer if the tenant could make use of it.
     #[inline]
     pub(super) fn watch_reservation(&mut self, id: TenantId) {

@@ -32,7 +32,7 @@
 //!
 //! Cost: O(log n) per IO, n the competing tenants.
 //!
-//! Holds: the virtual time never falls, but when all is counted anew, so a tenant that is let back is not sent out again before its
+//! Holds: the virtual time never falls, except when service is counted from it again, so a tenant that is let back is not sent out again before its
 //!        next IO (`the_virtual_time_never_falls_and_no_tenant_lags_by_more_than_the_bound`);
 //!        the service of any two competing tenants differs by at most `max`, `catch_up` and one IO, out of room or not
 //!        (the same test, and `out_of_slots_or_not_tenants_stay_close` in `drr`);
@@ -47,7 +47,7 @@ use crate::drr::ranking::Ranking;
 use alloc::vec::Vec;
 use units::{Bytes, TenantId};
 
-/// The virtual time at which service is counted anew. What a tenant may be above it ([`ServiceLag::MAX_MAX`] and one IO at the
+/// The virtual time at which service is counted from it again. What a tenant may be above it ([`ServiceLag::MAX_MAX`] and one IO at the
 /// highest cost) is far less than what is left of 64 bits.
 const VIRTUAL_TIME_MAX: Bytes = Bytes(1 << 62);
 
@@ -169,11 +169,17 @@ impl ServiceLag {
         self.behind(id) > self.max
     }
 
-    /// The least-served of the tenants in [`Place::Ahead`], if it need wait no longer.
+    /// The least-served of the tenants in [`Place::Ahead`], if it does not have to wait any longer.
     #[inline]
     pub(crate) fn caught_up(&self) -> Option<TenantId> {
         let most = self.most();
         self.ahead.first().filter(|&(service, _)| service <= most).map(|(_, id)| id)
+    }
+
+    /// A tenant that came back and has not caught up yet: it asks for less than its share.
+    #[inline]
+    pub(crate) fn returned(&self) -> Option<TenantId> {
+        self.competing.first().filter(|&(service, _)| service < self.virtual_time).map(|(_, id)| id)
     }
 
     /// The largest service with which a tenant may still be in the round.
@@ -219,7 +225,7 @@ mod tests {
     const TWO: TenantId = TenantId(1);
     const IO: Bytes = Bytes::kib(128);
     const LAG_MAX: Bytes = Bytes::mib(1);
-    /// Nobody may catch up.
+    /// No tenant may catch up.
     const NONE: Bytes = Bytes::ZERO;
 
     fn lag() -> ServiceLag {
@@ -257,7 +263,9 @@ mod tests {
         lag.on_move(TWO, Place::Active);
         serve(&mut lag, ONE, 1);
         assert_eq!(lag.behind(ONE), IO, "the virtual time does not fall for it");
+        assert_eq!(lag.returned(), Some(TWO));
         serve(&mut lag, TWO, 1);
+        assert_eq!(lag.returned(), None, "it has caught up");
         assert_eq!(lag.behind(ONE), IO, "the first was to catch up");
         serve(&mut lag, TWO, 1);
         assert_eq!(lag.behind(ONE), NONE);
@@ -337,7 +345,7 @@ mod tests {
         assert_eq!(lag.behind(ONE), Bytes(1000));
     }
 
-    /// A new one, when everybody has had so much.
+    /// A new one in which every tenant has been served this much.
     fn lag_at(virtual_time: Bytes, catch_up: Bytes) -> ServiceLag {
         let services = std::vec![Service { bytes: virtual_time, remainder: 0 }; 4];
         ServiceLag { services, virtual_time, ..with_catch_up(catch_up) }

@@ -1,7 +1,7 @@
 //! The limit on the device time in flight, found by trying: as little as the SSD needs to be as busy as it can be.
 //!
-//! What is in the SSD is beyond the reach of any order, and every IO there waits for the others. But an SSD is fast only with many IOs
-//! in flight; how many, it does not say. So two limits are held against each other, in turns of a period each, by the device time
+//! A scheduler cannot change the order of IOs that are in the SSD, and every IO there waits for the others. But an SSD is fast only with many IOs
+//! in flight; how many, it does not say. So two limits are compared, in turns of a period each, by the device time that is
 //! served under either:
 //!
 //! ```text
@@ -12,10 +12,14 @@
 //! The first way down is taken in halves, until one serves less: while too much is in flight, a tenant with few small IOs has all of
 //! them in the SSD and none in the switch, where its share would be decided.
 //!
+//! The switch can give a tenant its share only if some of the tenant's IOs wait in the switch. While a busy tenant has all of them in the
+//! SSD, a lower limit may therefore serve less: down to six sevenths of the best.
+//!
 //! Many small losses would add up. So a lower limit must also serve nearly as much as the best that was seen lately.
 //!
 //! Holds: the limit stays within its bounds (`the_limit_stays_within_its_bounds`), and finds the knee of an SSD that has one
-//!        (`the_knee_is_found_from_above_and_from_below`).
+//!        (`the_knee_is_found_from_above_and_from_below`); what it costs to bring a tenant's IOs into the switch is bounded
+//!        (`a_tenant_beyond_reach_costs_a_seventh_at_most`).
 
 use units::Bytes;
 
@@ -29,13 +33,15 @@ const TURNS: u32 = 4;
 const COARSE_TURNS: u32 = 2;
 /// Periods without a comparison after one that found nothing better in either direction.
 const REST: u32 = 24;
-/// A lower limit may serve so much less: one in so many.
+/// A lower limit may serve less by one part in this number.
 const LOSS: u64 = 80;
-/// In all, against the best seen lately.
+/// The same against the best seen lately.
 const LOSS_IN_ALL: u64 = 40;
-/// A higher limit must serve so much more.
+/// The same while a busy tenant has all its IOs in the SSD.
+const LOSS_FOR_REACH: u64 = 7;
+/// A higher limit must serve more by one part in this number.
 const GAIN: u64 = 40;
-/// The best is forgotten by one in so many per comparison.
+/// With every comparison the best loses one part in this number.
 const FORGET: u64 = 100;
 
 /// The search.
@@ -52,7 +58,11 @@ pub(super) struct Depth {
     /// Device time served and time passed under the limit, and under the other one.
     served: [u64; 2],
     span: [u64; 2],
+    /// Periods under either limit in which a busy tenant had all its IOs in the SSD.
+    beyond_reach: [u32; 2],
     best: u64,
+    /// The limit was lowered to bring IOs into the switch: the best was served without that.
+    reaches: bool,
 }
 
 impl Depth {
@@ -66,7 +76,9 @@ impl Depth {
             turn: 0,
             served: [0; 2],
             span: [0; 2],
+            beyond_reach: [0; 2],
             best: 0,
+            reaches: false,
         }
     }
 
@@ -86,17 +98,19 @@ impl Depth {
 
     /// What was seen under different circumstances is no longer compared.
     pub(super) fn restart(&mut self) {
-        (self.turn, self.served, self.span) = (0, [0; 2], [0; 2]);
+        (self.turn, self.served, self.span, self.beyond_reach) = (0, [0; 2], [0; 2], [0; 2]);
     }
 
-    /// Prices have changed: device time is counted anew, and what was best says nothing.
+    /// Prices have changed: device time is counted in other units now, so the best is forgotten.
     pub(super) fn forget(&mut self) {
         self.restart();
         (self.best, self.rest, self.settled, self.up, self.coarse) = (0, 0, false, false, true);
+        self.reaches = false;
     }
 
-    /// A period has ended: so much device time was served in so much time.
-    pub(super) fn on_period(&mut self, served: u64, span: u64) {
+    /// A period has ended: `served` is the device time that was served in `span`; `is_beyond_reach`: a busy tenant had all its IOs
+    /// in the SSD.
+    pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) {
         if self.rest > 0 {
             self.rest -= 1;
             return;
@@ -104,6 +118,7 @@ impl Depth {
         let which = (self.turn % 2) as usize;
         self.served[which] += served;
         self.span[which] += span;
+        self.beyond_reach[which] += u32::from(is_beyond_reach);
         self.turn += 1;
         if self.turn == 2 * if self.coarse { COARSE_TURNS } else { TURNS } {
             self.decide();
@@ -116,13 +131,21 @@ impl Depth {
             let part = u128::from(self.served[which]) << 20;
             (part / u128::from(self.span[which].max(1))) as u64
         });
-        self.best = (self.best - self.best / FORGET).max(own);
-        let better = match self.up {
-            true => other >= own + own / GAIN,
-            false => other >= own - own / LOSS && other >= self.best - self.best / LOSS_IN_ALL,
+        let turns = self.turn / 2;
+        let [is_beyond_reach, other_is] = self.beyond_reach.map(|periods| periods * 2 > turns);
+        // Otherwise the bound on the loss would sink with the limit.
+        let forgotten = if is_beyond_reach { 0 } else { self.best / FORGET };
+        self.best = (self.best - forgotten).max(own);
+        let enough = |loss: u64| self.best - self.best / loss;
+        let better = match (self.up, is_beyond_reach) {
+            (true, _) => other >= own + own / GAIN && !other_is,
+            (false, true) => other >= enough(LOSS_FOR_REACH),
+            (false, false) => other >= own - own / LOSS && other >= enough(LOSS_IN_ALL),
         };
         // Too low already, whatever a lower one does.
-        let starves = !self.up && own < self.best - self.best / LOSS_IN_ALL;
+        let least = enough(if is_beyond_reach || self.reaches { LOSS_FOR_REACH } else { LOSS_IN_ALL });
+        let starves = !self.up && own < least;
+        self.reaches |= is_beyond_reach && better;
         if better && !starves && self.other() != self.limit {
             self.limit = self.other();
             self.settled = false;
@@ -145,7 +168,7 @@ mod tests {
     fn run(depth: &mut Depth, knee: u64, periods: u32) {
         for _ in 0..periods {
             let served = 1_000_000 * depth.limit().0.min(knee) / knee;
-            depth.on_period(served, 1_000_000);
+            depth.on_period(served, 1_000_000, false);
         }
     }
 
@@ -158,6 +181,22 @@ mod tests {
         assert!((2_900_000..=4_600_000).contains(&depth.limit.0), "{depth:?}");
     }
 
+    #[test]
+    fn a_tenant_beyond_reach_costs_a_seventh_at_most() {
+        // The SSD serves less under a lower limit, and the tenant has all its IOs in the SSD down to a limit of 1 or 3 ms.
+        for (reach, least) in [(3_000_000, 2_000_000), (1_000_000, 3_400_000)] {
+            let mut depth = Depth::new();
+            for _ in 0..2000 {
+                let limit = depth.limit().0;
+                let served = 1_000_000 * limit.min(4_000_000) / 4_000_000;
+                depth.on_period(served, 1_000_000, limit > reach);
+            }
+            assert!(depth.limit.0 >= least.min(reach), "{depth:?}");
+            let served = depth.limit.0.min(4_000_000) as f64 / 4e6;
+            assert!(served >= 6.0 / 7.0 - 0.01 || depth.limit.0 <= reach, "{depth:?}");
+        }
+    }
+
     proptest! {
         #![proptest_config(crate::random_cases(200))]
 
@@ -167,7 +206,7 @@ mod tests {
         ) {
             let mut depth = Depth::new();
             for (served, span) in periods {
-                depth.on_period(served, span);
+                depth.on_period(served, span, served % 3 == 0);
                 prop_assert!((LEAST..=MOST).contains(&depth.limit()));
             }
         }

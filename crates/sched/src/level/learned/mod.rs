@@ -1,7 +1,7 @@
-//! Level that learns: equal service as Level has it, on an SSD of which nobody told it anything.
+//! Level that learns: equal service like Level's, on an unknown SSD.
 //!
 //! ```text
-//!  on_arrival ─► drr: whose IO is next ─► depth: is there device time for it? ─► Submit │ Idle
+//!  on_arrival ─► drr: which IO is next ─► depth: is there device time for it? ─► Submit │ Idle
 //!                 ▲  ▲        ▲              ▲
 //!   service_lag ──┘  prices   └─ held ─ probe│
 //!                     ▲                  │   │
@@ -10,14 +10,15 @@
 //!
 //! - An IO is charged the device time that its kind of work takes when the SSD does nothing else (`prices`); that is measured now and
 //!   then for some milliseconds, kind by kind (`probe`), wherever more than one kind of work competes (`books`).
-//! - No more is let into the SSD than it needs to be busy, which is found by trying (`depth`). With one tenant there is no limit.
-//! - No tenant with work to do falls far behind another (`service_lag`).
+//! - Only as much is in the SSD as keeps it busy; how much that is, is found by trying (`depth`). With one tenant there is no limit.
+//! - No tenant with work to do falls far behind another (`service_lag`). A tenant that comes back after it has asked for less than its
+//!   share goes first, even if the limit is reached: it does not wait for the others.
 //!
-//! Nothing is paced, and no constant is one SSD's: those here are about how long to look and how much looking may cost.
+//! Nothing is paced, and no constant is that of one SSD: the constants here say how long to measure, and how much measuring may cost.
 //!
 //! A reservation promises bytes, so it counts a written byte as many times as a large written byte costs more than a read one.
 //!
-//! Holds: no probe keeps anybody waiting longer than its length, and a probe whose tenants have nothing to do ends at once
+//! Holds: no probe keeps a tenant waiting longer than [`probe::LONGEST`], and a probe whose tenants have nothing to do ends at once
 //!        (`a_probe_of_an_idle_kind_ends_at_once`); one tenant is never held back (`one_tenant_is_never_held_back`).
 //! Figures: `docs/lab.md`, the judge.
 
@@ -38,23 +39,23 @@ use crate::{
 use alloc::vec::Vec;
 use books::Books;
 use depth::Depth;
-use prices::Prices;
-use probe::{Explorer, Probe};
+use prices::{Kind, Prices};
+use probe::{Explorer, Probe, Step};
 use units::{Bytes, Instant, Nanos, TenantId};
 
-/// How often it is looked at who is busy, whether to probe, and how much was served.
+/// How often the scheduler decides which tenants are busy, whether to probe, and whether the limit changes.
 const PERIOD: Nanos = Nanos::millis(25);
-/// A period that ends so late was mostly idle.
+/// A period that ends later than this was mostly idle.
 const PERIOD_LATEST: Nanos = Nanos::millis(50);
-/// While a kind is measured the SSD may have as much of it as it wants: nobody knows yet how much is enough.
-const PROBE_LIMIT: Bytes = Bytes(32_000_000);
-/// A tenant may be served so much more device time than the least-served one: 1 ms, as a byte is a nanosecond.
+/// The limit during a probe: more than an SSD needs to be busy.
+const PROBE_LIMIT: Bytes = Bytes(8_000_000);
+/// How much more device time a tenant may be served than the least-served one: 1 ms, as a byte is a nanosecond.
 const LAG_MAX: Bytes = Bytes(1_000_000);
-/// A tenant that comes back may be so far behind the least-served one.
-const LAG_CATCH_UP: Bytes = Bytes(128_000);
-/// So much device time a tenant has before it is another's turn: short, so that a tenant with one IO does not wait long for many others.
+/// How far a tenant that comes back may be behind the least-served one.
+const LAG_CATCH_UP: Bytes = LAG_MAX;
+/// The device time of a tenant's turn: short, so that a tenant with one IO does not wait long for many others.
 const QUANTUM: Bytes = Bytes(20_000);
-/// The weight of a latency in the averages that are shown is one in so many.
+/// A latency counts in the averages that are shown with one part in this number.
 const LATENCY_WEIGHT: u64 = 16;
 
 /// One SSD's Level that learns.
@@ -63,6 +64,8 @@ pub struct LevelLearned {
     drr: Drr<LearnedRules>,
     explorer: Explorer,
     depth: Depth,
+    /// The busy tenants of each kind in the last period: if they change, other limits may be right.
+    kinds: [u32; Kind::COUNT],
     begun: Option<Instant>,
     /// Device time of what completed in this period.
     served: u64,
@@ -107,6 +110,7 @@ impl LevelLearned {
             drr: Drr::new(round, rules),
             explorer: Explorer::new(),
             depth,
+            kinds: [0; Kind::COUNT],
             begun: None,
             served: 0,
             probed: false,
@@ -120,10 +124,16 @@ impl LevelLearned {
     fn learn(&mut self, now: Instant, io: &Io, latency: Nanos) {
         self.served += u64::from(io.mark.0);
         let rules = self.drr.rules_mut();
-        if let Some(kind) = rules.probe.map(|probe| probe.kind) {
+        if let Some(kind) = rules.probe.as_ref().map(|probe| probe.kind) {
             let (own, is_held) = (rules.books.kind(io.tenant) == kind, rules.is_held(io.tenant));
-            let probe = rules.probe.as_mut();
-            self.seen |= probe.is_some_and(|probe| probe.on_completion(now, own, is_held, io));
+            let in_flight = rules.time.view().in_flight;
+            if let Some(probe) = rules.probe.as_mut() {
+                match probe.on_completion(now, own, is_held, io, in_flight) {
+                    Step::Continue => {}
+                    Step::Limit(limit) => rules.time.set_limit(limit),
+                    Step::End => self.seen = true,
+                }
+            }
         }
         if io.kind != IoKind::Management {
             let average = &mut self.latency[usize::from(io.kind == IoKind::Write)];
@@ -151,7 +161,10 @@ impl LevelLearned {
             // What buffers still hold of the probe is not this mix's.
             self.depth.restart();
         } else if present.tenants > 1 {
-            self.depth.on_period(served, span.0);
+            if core::mem::replace(&mut self.kinds, present.busy) != present.busy {
+                self.depth.forget();
+            }
+            self.depth.on_period(served, span.0, present.is_beyond_reach);
         }
         if !is_idle && !probed {
             rules.probe = self.explorer.choose(now, &present, &rules.prices);
@@ -172,14 +185,15 @@ impl LevelLearned {
         let rules = self.drr.rules_mut();
         let Some(probe) = rules.probe.take() else { return };
         self.seen = false;
-        if let Some((nanos, guessed)) = probe.result() {
-            if rules.prices.measure(probe.kind, nanos, guessed) {
+        let found = probe.result();
+        if let Some(found) = found {
+            if rules.prices.measure(probe.kind, found.nanos, found.guessed) {
                 self.depth.forget();
             }
             self.write_cost = Cost::ratio(rules.prices.write_cost(), 64);
         }
         let measured = rules.prices.measured(probe.kind);
-        self.explorer.on_end(now, &probe, measured);
+        self.explorer.on_end(now, &probe, found, measured);
         rules.time.set_limit(self.depth.limit());
         self.probed = true;
         self.drr.on_rooms_changed();
@@ -195,12 +209,12 @@ pub(crate) struct LearnedRules {
     books: Books,
     prices: Prices,
     probe: Option<Probe>,
-    /// Who has backlog and waits until the probe is over.
+    /// Tenants with backlog that wait until the probe is over.
     held: Vec<TenantId>,
 }
 
 impl LearnedRules {
-    /// Whether the tenant must wait for the probe.
+    /// Whether the tenant waits until the probe is over.
     #[inline]
     fn is_held(&self, id: TenantId) -> bool {
         match &self.probe {
@@ -223,7 +237,7 @@ impl Rules for LearnedRules {
 
     #[inline]
     fn room(&self, weight: u32, active_weight: u64) -> Bytes {
-        // Those whose turn it is may be few, and must keep the SSD busy.
+        // Few tenants may have the SSD now, and they must keep it busy.
         if self.probe.is_some() { self.time.whole() } else { self.time.part(weight, active_weight) }
     }
 
@@ -279,6 +293,11 @@ impl Rules for LearnedRules {
     }
 
     #[inline]
+    fn goes_first(&self) -> Option<TenantId> {
+        self.lag.returned().filter(|id| !self.is_held(*id))
+    }
+
+    #[inline]
     fn on_move(&mut self, id: TenantId, place: Place) {
         if !self.held.is_empty() {
             self.release(id);
@@ -298,7 +317,11 @@ impl Rules for LearnedRules {
         if !self.held.is_empty() {
             self.release(id);
         }
-        self.lag.on_idle(id, held.is_held_to(part));
+        let is_held_to_credit = held.is_held_to(part);
+        if !is_held_to_credit {
+            self.books.on_emptied(id);
+        }
+        self.lag.on_idle(id, is_held_to_credit);
     }
 
     #[inline]
@@ -326,12 +349,13 @@ impl Rules for LearnedRules {
 impl Policy for LevelLearned {
     fn on_arrival(&mut self, _now: Instant, io: Io) -> Ticket {
         let ticket = self.drr.on_arrival(io);
-        self.drr.rules_mut().books.on_arrival(&io);
+        let others = self.drr.outstanding(io.tenant) - 1;
+        self.drr.rules_mut().books.on_arrival(&io, others);
         ticket
     }
 
     fn next(&mut self, now: Instant) -> Next {
-        if self.drr.rules().probe.is_some_and(|probe| self.seen || probe.ends() <= now) {
+        if self.drr.rules().probe.as_ref().is_some_and(|probe| self.seen || probe.ends() <= now) {
             self.end_probe(now);
         }
         loop {
@@ -341,15 +365,17 @@ impl Policy for LevelLearned {
                 reserved: if kind.pays_as_write() { write_cost.of(length) } else { length },
             };
             let head = self.drr.head(now, &price);
-            if let Some(head) = head.filter(|_| !self.drr.rules().time.is_full()) {
+            if let Some(head) = head.filter(|head| head.goes_first || !self.drr.rules().time.is_full()) {
                 return Next::Submit(self.drr.submit(now, head));
             }
             let timer = self.drr.next_timer(now);
-            let Some(probe) = self.drr.rules().probe else { return timer.map_or(Next::Idle, Next::WakeAt) };
+            let Some(ends) = self.drr.rules().probe.as_ref().map(Probe::ends) else {
+                return timer.map_or(Next::Idle, Next::WakeAt);
+            };
             if self.drr.backlog().in_flight > 0 {
-                return Next::WakeAt(timer.map_or(probe.ends(), |at| at.min(probe.ends())));
+                return Next::WakeAt(timer.map_or(ends, |at| at.min(ends)));
             }
-            // Nobody has anything to do but those that wait for the probe.
+            // Only tenants that wait for the probe have anything to do.
             self.end_probe(now);
         }
     }

@@ -1,7 +1,7 @@
 //! Prices: the device time that an IO takes, learnt.
 //!
 //! Equal service means: of `n` saturated tenants each has the n-th part of what the SSD would give it alone. So an IO must be charged
-//! the inverse of what the SSD completes per second when it does nothing but IOs of that kind. That quantity is not to be had from a
+//! the inverse of what the SSD completes per second when it does nothing but IOs of that kind. That number cannot be measured in a
 //! mix: reads and writes slow each other down by more, or less, than their sum, and a scheduler that is fair always sees the same
 //! mix. So it is measured as it is defined: now and then one kind of work has the SSD for some milliseconds (`probe`).
 //!
@@ -11,8 +11,8 @@
 //!                      4 µs + 1 ns per byte written
 //! ```
 //!
-//! The kind belongs to the tenant, not to the IO: a tenant that reads and writes at once gets less from an SSD than both parts say, and it
-//! is what *it* gets alone that its share is a part of. Kinds are coarse (reads' part in four steps, the mean size in powers of two),
+//! The kind belongs to the tenant, not to the IO: a tenant that reads and writes at once gets less from an SSD than both parts say, and
+//! its share is a part of what *it* gets alone. Kinds are coarse (reads' part in four steps, the mean size in powers of two),
 //! so what was learnt from one tenant holds for the next.
 //!
 //! A price counts nanoseconds of device time as bytes: those of an SSD of 1 GB/s.
@@ -49,6 +49,16 @@ impl Kind {
         Kind((way * SIZES as u32 + size) as u8)
     }
 
+    /// The kind of these IOs, or this one if they are near it: a tenant between two kinds does not change its kind all the time.
+    pub(super) fn or(self, ios: u32, reads: u32, bytes: u64) -> Kind {
+        let (part, rest) = (ios / 16, bytes / 8);
+        let near = |reads, bytes| Kind::of(ios, reads, bytes) == self;
+        let is_near = [reads.saturating_sub(part), reads, ios.min(reads + part)]
+            .into_iter()
+            .any(|reads| [bytes - rest, bytes, bytes + rest].into_iter().any(|bytes| near(reads, bytes)));
+        if is_near { self } else { Kind::of(ios, reads, bytes) }
+    }
+
     pub(super) fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -71,7 +81,7 @@ impl Kind {
     }
 }
 
-/// What an IO takes of an SSD that nobody knows, ns.
+/// The device time of an IO on an unknown SSD, ns.
 #[inline]
 pub(super) fn guess(kind: IoKind, length: Bytes) -> u64 {
     // A length beyond any command is charged as the longest.
@@ -84,7 +94,7 @@ const ONE: u64 = 1 << 16;
 /// No SSD, disk or memory is further from the guess.
 const SCALE_MIN: u64 = ONE / 256;
 const SCALE_MAX: u64 = ONE * 4096;
-/// A measurement weighs one in so many at least.
+/// A measurement weighs one part in this number at least.
 const MEMORY: u32 = 4;
 /// A measurement this far from what was believed (one in three) is a new truth, not noise.
 const DIFFERS: u64 = 3;
@@ -118,6 +128,12 @@ impl Prices {
     pub(super) fn of(&self, work: Kind, kind: IoKind, length: Bytes) -> Bytes {
         // Below 2³³ × 2²⁸.
         Bytes(((guess(kind, length) * self.scales[work.index()]) >> 16).max(1))
+    }
+
+    /// How long the SSD takes for 1024 bytes that a tenant of this kind writes, ns; `None` if that was never measured.
+    pub(super) fn written_byte(&self, work: Kind) -> Option<u64> {
+        let length = Bytes(SIZE_MIN << work.size());
+        (self.measured(work) > 0).then(|| self.of(work, IoKind::Write, length).0 * 1024 / length.0)
     }
 
     /// How often the kind was measured, up to [`MEMORY`].
@@ -191,6 +207,16 @@ mod tests {
         assert_eq!((kind(64, 0, 128).way(), kind(64, 0, 128).size()), (3, 5));
         assert_eq!(kind(1, 1, 1 << 20).size(), SIZES - 1);
         assert_eq!(kind(64, 64, 100), kind(64, 64, 128), "the nearer step");
+    }
+
+    #[test]
+    fn a_tenant_between_two_kinds_keeps_its_kind() {
+        let bytes = 256 * 4096;
+        let mostly_reads = Kind::of(256, 140, bytes);
+        assert_ne!(Kind::of(256, 120, bytes), mostly_reads);
+        assert_eq!(mostly_reads.or(256, 120, bytes), mostly_reads);
+        assert_ne!(mostly_reads.or(256, 90, bytes), mostly_reads);
+        assert_ne!(mostly_reads.or(256, 140, bytes * 2), mostly_reads);
     }
 
     #[test]
