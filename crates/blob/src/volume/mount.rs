@@ -9,12 +9,13 @@
 //! written by this mount, and its micro blobs that were free stay unused for a while (`quarantine`). Blocks that it adds to
 //! its files after this mount has looked are not part of them.
 //!
-//! Where the two copies of the end of a file differ, the longer one wins, and the other is brought up to it: whatever was
-//! acknowledged is on both, or the journal says which copy lacks it.
+//! Where the two copies of the end of a file differ, the longer one wins, and the other is stale: whatever was acknowledged is on both, or
+//! the journal says which copy lacks it. The shorter one is not written to, because a late write of the mount before could
+//! undo that; a repair makes it anew elsewhere.
 //!
 //! Holds: `tests/worlds.rs`.
 
-use super::core::{Core, Identity, WriteError};
+use super::core::{Core, Identity};
 use super::state::{Extent, State};
 use crate::catalog::{Acquired, Order, OrderError, Reply};
 use crate::format::block;
@@ -26,7 +27,6 @@ use crate::task::join;
 use crate::{Fault, FileId, Mega, Place, SsdId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 use units::{Instant, Nanos};
 
 /// A journal that was found on one copy.
@@ -39,7 +39,6 @@ struct Found {
 /// A block at the end of a file.
 struct End {
     length: u64,
-    bytes: Vec<u8>,
     offset: u64,
 }
 
@@ -222,9 +221,12 @@ impl Core {
                 break;
             }
             let ends = self.read_ends(file, index as u64, extent).await?;
+            // Past the first difference nothing was acknowledged, so one copy has to have it all.
+            let mut is_good = [0, 1].map(|side| extent.good(side).is_some());
             for within in 0..micro_blocks {
                 let block = index as u64 * micro_blocks + within;
                 let best = (0..2)
+                    .filter(|&side| is_good[side])
                     .filter_map(|side| Some((side, ends[side].as_ref()?.get(&block)?)))
                     .max_by_key(|(side, end)| (end.length, 1 - side));
                 // Past the first block that neither copy has, nothing was acknowledged.
@@ -239,16 +241,13 @@ impl Core {
                 self.add_block(&mut layout, block, best);
                 before = before.filter(|before| layout.size < before.size);
                 for side in (0..2).filter(|&side| side != best_side) {
-                    let Some(place) = extent.good(side) else { continue };
+                    if !is_good[side] {
+                        continue;
+                    }
                     let has = ends[side].as_ref().map(|ends| ends.get(&block).map(|end| end.length));
-                    let is_same = has == Some(Some(best.length));
-                    let is_mended = match has {
-                        _ if is_same => true,
-                        None => false,
-                        Some(_) => self.mend(place, within, &best.bytes).await?,
-                    };
-                    if !is_mended {
+                    if has != Some(Some(best.length)) {
                         self.find_stale(file, index, side);
+                        is_good[side] = false;
                     }
                 }
             }
@@ -323,21 +322,10 @@ impl Core {
                 && !payload.is_empty()
             {
                 let length = payload.len() as u64;
-                blocks.insert(block, End { length, bytes: bytes.to_vec(), offset: header.offset });
+                blocks.insert(block, End { length, offset: header.offset });
             }
         }
         Some(blocks)
-    }
-
-    /// Writes a block that a copy lacks. Where the mount before may still write, it can only write the same.
-    async fn mend(self: &Rc<Self>, place: Place, within: u64, bytes: &[u8]) -> Result<bool, Fault> {
-        let geometry = self.geometry();
-        let at = geometry.byte_of(place) + within * u64::from(geometry.block);
-        match self.write_disk(place.ssd, at, Arc::new(bytes.to_vec())).await {
-            Ok(sequence) => Ok(sequence.is_some()),
-            Err(WriteError::Disk(_)) => Ok(false),
-            Err(WriteError::Lease(fault)) => Err(fault),
-        }
     }
 
     /// Everything that the volume owns and no file uses is free, some of it later.
@@ -345,6 +333,12 @@ impl Core {
         let used: BTreeSet<Place> = self.state.borrow().places().collect();
         let (clean, now) = (acquired.record.is_clean, self.now.get());
         let from = if clean { Instant::ZERO } else { now + self.settings.quarantine };
+        if !clean {
+            // Nor is what is freed soon: the mount before may still write to the ends of its files.
+            for ssd in acquired.ssds.iter().map(|ssd| ssd.id) {
+                self.with_disk(ssd, |disk| disk.stray_until = disk.stray_until.max(from));
+            }
+        }
         let mut pool = self.pool.borrow_mut();
         for mega in acquired.owned.iter().filter(|mega| !acquired.record.meta.contains(mega)) {
             pool.add_mega(*mega, &used, from);

@@ -39,19 +39,27 @@ impl Core {
         }
     }
 
-    /// Micro blobs of a file that are not being written to, and its layout.
-    fn settled(&self, file: FileId) -> Option<(u64, Layout)> {
+    /// The layout of a file as it is now.
+    fn layout(&self, file: FileId) -> Layout {
+        let of_live = self.files.live.borrow().get(&file).map(|live| live.layout.clone());
+        of_live
+            .or_else(|| self.state.borrow().files.get(&file).map(|entry| entry.layout.clone()))
+            .unwrap_or_default()
+    }
+
+    /// How many micro blobs of a file, from the first on, are not being written to.
+    fn settled(&self, file: FileId) -> Option<u64> {
         let micro_blocks = self.geometry().micro_blocks();
         let state = self.state.borrow();
         let entry = state.files.get(&file)?;
         let lives = self.files.live.borrow();
         match lives.get(&file) {
-            None => Some((entry.extents.len() as u64, entry.layout.clone())),
+            None => Some(entry.extents.len() as u64),
             Some(live) => {
                 let first_unit = live.units.values().map(|unit| unit.first).min();
                 let open = first_unit.unwrap_or(live.layout.next_block).min(live.layout.next_block);
                 let open = if live.full.is_empty() { open } else { open.min(live.full_first) };
-                Some((open / micro_blocks, live.layout.clone()))
+                Some(open / micro_blocks)
             }
         }
     }
@@ -77,8 +85,8 @@ impl Core {
     }
 
     async fn repair_file(self: &Rc<Self>, file: FileId, report: &mut Report) -> Result<(), Fault> {
-        let Some((settled, layout)) = self.settled(file) else { return Ok(()) };
-        for index in 0..settled {
+        let is_settled = |index| self.settled(file).is_some_and(|settled| index < settled);
+        for index in (0..).take_while(|&index| is_settled(index)) {
             let lacking = {
                 let state = self.state.borrow();
                 let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
@@ -89,7 +97,11 @@ impl Core {
             match lacking {
                 None => {}
                 Some((_, None)) => report.lost += 1,
-                Some((side, Some(source))) => match self.copy_extent(file, index, &layout, source).await {
+                Some((side, Some(source))) => match self.copy_extent(file, index, source).await {
+                    // The file was cut meanwhile, and may be written to here again.
+                    Ok(place) if !is_settled(index) || !self.is_source(file, index, side, source) => {
+                        self.free(place, self.journal.appended.get());
+                    }
                     Ok(place) => {
                         let record = Record::Move { file, extent: index, side: side as u8, place };
                         let lsn = self.record(&record);
@@ -106,16 +118,18 @@ impl Core {
         Ok(())
     }
 
+    /// Whether this is still the good copy of a micro blob whose other copy is missing or stale.
+    fn is_source(&self, file: FileId, index: u64, side: usize, source: Place) -> bool {
+        let state = self.state.borrow();
+        let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
+        extent.is_some_and(|extent| extent.good(1 - side) == Some(source) && extent.good(side).is_none())
+    }
+
     /// Copies a micro blob to a new place on another target. Durable there when this returns.
-    async fn copy_extent(
-        self: &Rc<Self>,
-        file: FileId,
-        index: u64,
-        layout: &Layout,
-        source: Place,
-    ) -> Result<Place, Fault> {
-        let wanted = self.wanted_blocks(layout, index);
+    async fn copy_extent(self: &Rc<Self>, file: FileId, index: u64, source: Place) -> Result<Place, Fault> {
         let place = self.reserve_copy(Some(source.ssd)).await?;
+        let layout = self.layout(file);
+        let wanted = self.wanted_blocks(&layout, index);
         let result = match self.is_walked(file, index) {
             true => self.copy_whole(file, index, &wanted, source, place).await,
             false => self.copy_blocks(file, &wanted, source, place).await,
@@ -233,10 +247,11 @@ impl Core {
         let files: Vec<FileId> = self.state.borrow().files.keys().copied().collect();
         for file in files {
             self.pin(file);
-            let Some((settled, layout)) = self.settled(file) else {
+            let Some(settled) = self.settled(file) else {
                 self.unpin(file);
                 continue;
             };
+            let layout = self.layout(file);
             for extent in 0..settled {
                 self.scrub_extent(file, extent, &layout, &mut report).await;
             }

@@ -386,10 +386,7 @@ impl World {
         if self.clients[client].is_paused {
             return;
         }
-        loop {
-            let Some(action) = self.clients[client].volume.as_mut().and_then(Volume::next_action) else {
-                break;
-            };
+        while let Some(action) = self.clients[client].volume.as_mut().and_then(Volume::next_action) {
             let now = self.now;
             match action {
                 Action::Ssds(_) => {
