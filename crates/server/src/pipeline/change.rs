@@ -11,7 +11,6 @@ use super::placement::Placement;
 use super::sessions::Ending;
 use super::wipe::Wiped;
 use super::{Home, Pipeline};
-use crate::assemble::millis;
 use crate::config::Limits;
 use crate::device::Usage;
 use crate::mailbox::Mailbox;
@@ -148,33 +147,24 @@ impl Pipeline {
                 }
             }
             Change::Limits { limits, memory } => {
-                (self.limits, self.memory) = (limits, memory);
-                let of_host = self.memory.of_host(&self.limits);
-                self.tenants.iter().flatten().for_each(|tenant| tenant.account.set_limit(of_host));
-                let keep_alive_max = millis(self.limits.keep_alive_max);
-                let homes = self.homes.iter_mut().flatten();
-                homes.for_each(|home| home.subsystem.set_keep_alive_max(keep_alive_max));
-                self.accounts.set_supplies(self.memory.supplies(&self.limits));
+                self.limits = limits;
+                self.tenants.set_memory(memory, &self.limits);
+                self.homes.set_keep_alive_max(self.limits.keep_alive_max);
                 self.connections.set_memory(memory.arrivals);
                 self.reads.set_limit(memory.reads);
                 self.memory_came_back = true;
             }
-            Change::Named(hosts) => self.accounts.set_named(hosts),
+            Change::Named(hosts) => self.tenants.set_named(hosts),
             Change::Share { tenant, share } => self.promise(now, tenant, share),
-            Change::SubsystemAdded { slot, home } => {
-                if self.homes.len() <= slot {
-                    self.homes.resize_with(slot + 1, || None);
-                }
-                self.homes[slot] = Some(*home);
-            }
+            Change::SubsystemAdded { slot, home } => self.homes.add(slot, *home),
             Change::SubsystemRemoved { slot, done } => self.remove_subsystem(now, slot, done),
             Change::Hosts { slot, hosts } => {
-                if let Some(home) = self.home(slot) {
+                if let Some(home) = self.homes.get_mut(slot) {
                     home.subsystem.set_hosts(hosts);
                 }
             }
             Change::NamespaceAdded { slot, nsid, info, placement, usage, saved } => {
-                let Some(home) = self.home(slot) else { return };
+                let Some(home) = self.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.add_namespace(nsid, info) {
                     return error!(nsid, %error, "the namespace cannot be added");
                 }
@@ -190,7 +180,7 @@ impl Pipeline {
             Change::NamespaceRemoved { slot, nsid, done } => {
                 // So that what is to be stored of it is on its way.
                 self.run_subsystems(now);
-                let Some(home) = self.home(slot) else { return };
+                let Some(home) = self.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.remove_namespace(nsid) {
                     return error!(nsid, %error, "the namespace cannot be removed");
                 }
@@ -199,25 +189,20 @@ impl Pipeline {
                 self.answer_after(now, done, &lanes, Some(Status::INVALID_NAMESPACE));
             }
             Change::NamespaceResized { slot, nsid, blocks, done } => {
-                let Some(home) = self.home(slot) else { return };
+                let Some(home) = self.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.resize_namespace(nsid, blocks) {
                     return error!(nsid, %error, "the namespace cannot be resized");
                 }
-                let log2 = home.placements[nsid as usize].map_or(0, |placement| placement.block_log2);
-                if let Some(usage) = home.usages.get(&nsid) {
-                    usage.resize(blocks << log2);
-                }
+                home.resize_usage(nsid, blocks);
                 let lanes = self.lanes_of(slot, Some(nsid));
                 self.answer_after(now, done, &lanes, None);
             }
-            Change::Wipe { range, what, done } => self.begin_wipe(now, range, what, done),
+            Change::Wipe { range, what, done } => {
+                self.wipes.begin(now, &mut self.switch, (range, what), done);
+            }
             // Whoever asked may have waited too long already.
             Change::Barrier(done) => drop(done.send(())),
         }
-    }
-
-    fn home(&mut self, slot: usize) -> Option<&mut Home> {
-        self.homes.get_mut(slot)?.as_mut()
     }
 
     fn remove_subsystem(&mut self, now: Instant, slot: usize, done: Sender<()>) {
@@ -226,7 +211,7 @@ impl Pipeline {
         for key in sessions {
             self.close_session(now, key, Ending::SubsystemRemoved);
         }
-        self.homes[slot] = None;
+        self.homes.remove(slot);
         let left = self.lanes_of(slot, None);
         self.answer_after(now, done, &left, None);
     }
@@ -237,31 +222,5 @@ impl Pipeline {
         let lanes =
             of_subsystem.flat_map(|(key, session)| session.lanes.iter().map(move |(nsid, _)| (key, nsid)));
         lanes.filter(|(_, lane)| nsid.is_none_or(|nsid| *lane == nsid)).collect()
-    }
-}
-
-impl Home {
-    /// Says where a namespace lies, and who counts its storage.
-    pub(crate) fn place(&mut self, nsid: u32, placement: Placement, usage: Option<Arc<Usage>>) {
-        let index = nsid as usize;
-        if self.placements.len() <= index {
-            self.placements.resize(index + 1, None);
-        }
-        self.placements[index] = Some(placement);
-        self.usages.extend(usage.map(|usage| (nsid, usage)));
-    }
-
-    /// A namespace lies nowhere any more.
-    fn displace(&mut self, nsid: u32) {
-        self.placements[nsid as usize] = None;
-        self.usages.remove(&nsid);
-    }
-
-    /// Tells the subsystem how much of a namespace has storage, for what a host is going to be told.
-    pub(super) fn tell_allocated(&mut self, nsid: u32) {
-        let placement = self.placements.get(nsid as usize).copied().flatten();
-        if let Some((usage, placement)) = self.usages.get(&nsid).zip(placement) {
-            self.subsystem.set_allocated(nsid, usage.bytes().div_ceil(1 << placement.block_log2));
-        }
     }
 }

@@ -7,7 +7,7 @@ use super::fused::FirstHalf;
 use super::host_io::{DeviceErrors, HostIo, Statuses};
 use super::placement::priority_of;
 use super::sessions::Wire;
-use super::{Origin, Pipeline, key_of, queue_of};
+use super::{Origin, Phase, Pipeline, key_of, queue_of};
 use crate::account::{Account, Permit};
 use crate::connections::message::ToConnections;
 use crate::payload::{Payload, footprint};
@@ -75,7 +75,7 @@ impl Pipeline {
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let thread = session.thread;
-        let home = self.homes[session.subsystem].as_mut().filter(|_| session.wire.is_open());
+        let home = self.homes.get_mut(session.subsystem).filter(|_| session.wire.is_open());
         let Some(home) = home else { return self.give_back(thread, payload) };
         if session.queue_id == 0 && sqe.opcode() == admin::IDENTIFY {
             home.tell_allocated(sqe.nsid());
@@ -230,7 +230,10 @@ impl Pipeline {
             Origin::Local(_) => unreachable!("looked at above"),
             Origin::Remote { from, io } => self.answer_remote(from, io, slot),
             Origin::House => self.on_flushed(slot.take_result()),
-            Origin::Wipe(wipe) => self.on_wiped(now, wipe, slot.take_result()),
+            Origin::Wipe(wipe) => {
+                let goes_on = self.phase == Phase::Running;
+                self.wipes.on_part(now, &mut self.switch, (wipe, slot.take_result()), goes_on);
+            }
         }
     }
 
@@ -255,7 +258,7 @@ impl Pipeline {
         let lane = session.lanes.at(host_io.lane);
         self.lane_links.remove(&mut lane.ios, io);
         let is_fenced = !lane.fences.is_empty();
-        if let Some(home) = &mut self.homes[session.subsystem] {
+        if let Some(home) = self.homes.get_mut(session.subsystem) {
             let (queue, command) = (queue_of(key), &host_io.command);
             match &first {
                 None => home.subsystem.on_io_completed(queue, cid, command, status),

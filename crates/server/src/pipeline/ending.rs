@@ -26,8 +26,8 @@ impl Pipeline {
     /// Says so when every command that came is answered.
     pub(super) fn check_drained(&mut self) {
         if self.phase == Phase::Draining
-            && self.storing == 0
-            && self.wipes.len() == 0
+            && self.storing.is_done()
+            && self.wipes.is_empty()
             && self.sessions.iter().all(|(_, session)| session.ios == 0)
             && self.connections.all_sent()
         {

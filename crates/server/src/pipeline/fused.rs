@@ -28,7 +28,7 @@ impl Pipeline {
     pub(super) fn on_fused(&mut self, now: Instant, key: Key, halves: [(Sqe, Option<Payload>); 2]) {
         let Some(session) = self.sessions.get(key) else { return };
         let thread = session.thread;
-        let home = self.homes[session.subsystem].as_mut().filter(|_| session.wire.is_open());
+        let home = self.homes.get_mut(session.subsystem).filter(|_| session.wire.is_open());
         let Some(home) = home else {
             return halves.into_iter().for_each(|(_, data)| self.give_back(thread, data));
         };

@@ -3,7 +3,6 @@
 use super::message::Handover;
 use super::sessions::{Ending, Session, Wire};
 use super::{Phase, Pipeline, queue_of};
-use crate::account::ConnectionAccount;
 use crate::connection::Connection;
 use crate::connections::Owner;
 use crate::connections::load;
@@ -17,10 +16,10 @@ use nvme::connection::{FlowControl, TargetConnection};
 use nvme::spec::connect::{ConnectData, Culprit};
 use nvme::spec::{Cqe, Sqe};
 use nvme::subsystem::{Connected, unknown_subsystem};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use tracing::{info, warn};
-use units::{Bytes, Instant, TenantId};
+use units::{Bytes, Instant};
 
 impl Pipeline {
     /// A connection comes from the acceptor, with a Connect command to be answered.
@@ -39,7 +38,8 @@ impl Pipeline {
         if self.phase != Phase::Running {
             return info!(%peer, host = admission.host(), "a new connection is dropped: the target ends");
         }
-        let account = self.account(tenant, admission.host(), peer, self.limits.memory_per_connection);
+        let limit = self.limits.memory_per_connection;
+        let account = self.tenants.account(tenant, admission.host(), peer, limit);
         let key = self.sessions.insert(Session {
             wire: Wire::Gone,
             thread: None,
@@ -101,18 +101,6 @@ impl Pipeline {
         self.sessions.get(key).expect("it is there").admission.shared_host()
     }
 
-    /// What a new session is charged to.
-    fn account(
-        &mut self,
-        tenant: TenantId,
-        host: &str,
-        peer: SocketAddr,
-        limit: Bytes,
-    ) -> Arc<ConnectionAccount> {
-        let payer = self.accounts.payer(Some(host), peer.ip());
-        ConnectionAccount::new(limit, self.account_of(tenant), payer)
-    }
-
     /// Finds the thread that is to carry a new queue: IO queues go to the one with least to do. The answer is `None` for this one.
     fn place(&mut self, key: Key) -> Option<usize> {
         let session = self.sessions.get(key).expect("just inserted");
@@ -124,7 +112,7 @@ impl Pipeline {
         if thread.is_some() {
             // The other half of what a connection may have is for what arrives, which is the other thread's.
             let half = Bytes(self.limits.memory_per_connection.get() / 2);
-            let account = self.account(tenant, &host, peer, half);
+            let account = self.tenants.account(tenant, &host, peer, half);
             self.sessions.get_mut(key).expect("just inserted").account = account;
         }
         let session = self.sessions.get_mut(key).expect("just inserted");
@@ -176,7 +164,7 @@ impl Pipeline {
     fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &ConnectData) -> Result<Connected, Cqe> {
         let subsystem = self.sessions.get(key).expect("just inserted").subsystem;
         let peer = self.sessions.get(key).expect("just inserted").peer.ip();
-        match &mut self.homes[subsystem] {
+        match self.homes.get_mut(subsystem) {
             Some(home) => {
                 let connected = home.subsystem.on_connect(now, queue_of(key), sqe, data)?;
                 home.subsystem.set_peer_address(queue_of(key), peer);

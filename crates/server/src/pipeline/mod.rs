@@ -28,6 +28,7 @@ mod fence;
 mod fused;
 mod handover;
 mod hang;
+mod homes;
 mod host_io;
 mod lanes;
 pub(crate) mod message;
@@ -37,6 +38,7 @@ pub(crate) mod placement;
 mod remote;
 mod reservations;
 mod sessions;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -44,15 +46,13 @@ pub(crate) mod window;
 pub(crate) mod wipe;
 mod withdraw;
 
+pub(crate) use homes::Home;
 pub(crate) use peers::Peers;
 
-use crate::account::{Accounts, HostAccount};
 use crate::config::Limits;
 use crate::connections::Connections;
 use crate::connections::load::Load;
 use crate::connections::message::ToConnections;
-use crate::device::Usage;
-use crate::histogram::Histogram;
 use crate::intrusive_list::Links;
 use crate::log_throttle::LogThrottle;
 use crate::mailbox::{Inbox, Mailbox};
@@ -61,23 +61,26 @@ use crate::outbox::Outboxes;
 use crate::replies::Deferred;
 use crate::slab::{Key, Slab};
 use crate::state::Keeper;
-use crate::stats::{Counters, SsdStats, TenantStats};
+use crate::stats::SsdStats;
 use crate::switch::Switch;
 use fence::Fence;
+use hang::DeviceWatch;
+use homes::Homes;
 use host_io::HostIo;
 use message::{Announcement, Report, ToPipeline};
-use nvme::subsystem::{QueueKey, Subsystem};
+use nvme::subsystem::QueueKey;
 use orphans::{HostNamespace, Orphans};
-use placement::Placement;
 use reactor::{BufferPool, Reactor};
 use remote::Remote;
+use reservations::Storing;
 use sessions::{Session, Wire};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use tenants::Tenants;
 use tracing::debug;
-use units::{Instant, TenantId};
-use wipe::Wipe;
+use units::Instant;
+use wipe::Wipes;
 
 /// What a pipeline is made of.
 pub(crate) struct Parts {
@@ -105,16 +108,6 @@ pub(crate) struct Parts {
     pub(crate) others: Vec<(Mailbox<ToConnections>, Load)>,
 }
 
-/// A subsystem at home in a pipeline.
-pub(crate) struct Home {
-    /// Its state.
-    pub(crate) subsystem: Subsystem,
-    /// Where its namespaces lie, by number.
-    pub(crate) placements: Vec<Option<Placement>>,
-    /// How much of a namespace has storage, where some may not.
-    pub(crate) usages: HashMap<u32, Arc<Usage>>,
-}
-
 /// Whose an IO is.
 pub(crate) enum Origin {
     /// A session's here.
@@ -140,21 +133,13 @@ enum Phase {
     Ended,
 }
 
-/// What is known of a tenant.
-struct Tenant {
-    host: Arc<str>,
-    counters: Counters,
-    account: Arc<HostAccount>,
-}
-
 /// See the module.
 pub(crate) struct Pipeline {
     index: usize,
-    name: String,
+    name: Arc<str>,
     reactor: Reactor,
     switch: Switch<Origin>,
-    /// By slot of the subsystem: those at home here.
-    homes: Vec<Option<Home>>,
+    homes: Homes,
     inbox: Inbox<ToPipeline>,
     /// To other pipelines.
     peers: Outboxes<ToPipeline>,
@@ -163,12 +148,9 @@ pub(crate) struct Pipeline {
     load: Load,
     loads: Vec<Load>,
     reports: Sender<Report>,
-    keeper: Option<Keeper>,
-    /// Copies of reservations that the keeper has not answered.
-    storing: usize,
+    storing: Storing,
     limits: Limits,
-    /// Its part of `limits.memory`.
-    memory: Memory,
+    tenants: Tenants,
 
     /// Those that this thread carries.
     connections: Connections,
@@ -189,15 +171,12 @@ pub(crate) struct Pipeline {
     /// IOs that other pipelines are about to be asked for.
     asked_back: Vec<(usize, Key)>,
     fences: Slab<Fence>,
-    wipes: Slab<Wipe>,
+    wipes: Wipes,
     /// Aborts that wait for word of another SSD, by the IO.
     aborts: HashMap<Key, Vec<abort::Abort>>,
     /// Aborts that wait for word of the thread that carries the queue.
     cancels: Slab<abort::Cancelling>,
-    tenants: Vec<Option<Tenant>>,
 
-    /// Who holds how much.
-    accounts: Accounts,
     /// Data that was read.
     reads: BufferPool,
     /// Sessions with commands that wait until they may be answered.
@@ -208,11 +187,7 @@ pub(crate) struct Pipeline {
     memory_came_back: bool,
     device_errors: u64,
     log_throttle: LogThrottle,
-    /// IOs that were too long on the device when that was last looked at.
-    hung: usize,
-    /// How late IOs were known to be over, on the device's clock.
-    late: Histogram,
-    next_hang_check: Instant,
+    watch: DeviceWatch,
     phase: Phase,
 
     /// Kept for its memory from turn to turn.
@@ -221,7 +196,8 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     pub(crate) fn new(parts: Parts) -> Pipeline {
-        let accounts = Accounts::new(parts.memory.supplies(&parts.limits));
+        let name: Arc<str> = parts.name.into();
+        let tenants = Tenants::new(parts.memory, &parts.limits);
         let (mut others, mut loads) = (Outboxes::new(), Vec::new());
         for (thread, (mailbox, load)) in parts.others.into_iter().enumerate() {
             others.set(thread, Some(mailbox));
@@ -229,20 +205,19 @@ impl Pipeline {
         }
         Pipeline {
             index: parts.index,
-            name: parts.name,
+            name: Arc::clone(&name),
             reactor: parts.reactor,
             switch: parts.switch,
-            homes: Vec::new(),
+            homes: Homes::default(),
             inbox: parts.inbox,
             peers: Outboxes::new(),
             others,
             load: parts.load,
             loads,
             reports: parts.reports,
-            keeper: parts.keeper,
-            storing: 0,
+            storing: Storing::new(parts.keeper),
             limits: parts.limits,
-            memory: parts.memory,
+            tenants,
             connections: Connections::new(parts.memory.arrivals),
             sessions: Slab::new(),
             queues_of: HashMap::new(),
@@ -255,36 +230,27 @@ impl Pipeline {
             remote_ios: HashMap::new(),
             asked_back: Vec::new(),
             fences: Slab::new(),
-            wipes: Slab::new(),
+            wipes: Wipes::new(name),
             aborts: HashMap::new(),
             cancels: Slab::new(),
-            tenants: Vec::new(),
-            accounts,
             reads: BufferPool::new(parts.memory.reads),
             deferred: Deferred::default(),
             waiting_for_memory: VecDeque::new(),
             memory_came_back: false,
             device_errors: 0,
             log_throttle: LogThrottle::new(),
-            hung: 0,
-            late: Histogram::default(),
-            next_hang_check: Instant::ZERO,
+            watch: DeviceWatch::new(),
             phase: Phase::Running,
             ended: Vec::new(),
         }
     }
 
     fn on_tenant(&mut self, now: Instant, announcement: Announcement) {
-        let Announcement { id, host, share, is_reused } = announcement;
-        if is_reused {
-            self.switch.forget(now, id);
+        if announcement.is_reused {
+            self.switch.forget(now, announcement.id);
         }
-        self.promise(now, id, share);
-        if self.tenants.len() <= id.index() {
-            self.tenants.resize_with(id.index() + 1, || None);
-        }
-        let account = HostAccount::new(self.memory.of_host(&self.limits));
-        self.tenants[id.index()] = Some(Tenant { host, counters: Counters::default(), account });
+        self.promise(now, announcement.id, announcement.share);
+        self.tenants.announce(announcement, &self.limits);
     }
 
     fn mark_waiting_for_memory(&mut self, key: Key) {
@@ -296,12 +262,6 @@ impl Pipeline {
         }
     }
 
-    /// What all connections of `tenant` here may hold together.
-    fn account_of(&self, tenant: TenantId) -> Arc<HostAccount> {
-        let known = self.tenants.get(tenant.index()).and_then(Option::as_ref);
-        Arc::clone(&known.expect("a tenant is announced before its connections").account)
-    }
-
     fn report(&self, report: Report) {
         if self.reports.send(report).is_err() {
             debug!(device = %self.name, ?report, "nobody waits for this report");
@@ -311,31 +271,19 @@ impl Pipeline {
     fn stats(&mut self, now: Instant) -> SsdStats {
         let policy = self.switch.policy();
         let at = self.switch.clock().to_device(now);
-        let tenants = self.tenants.iter().enumerate().filter_map(|(index, tenant)| {
-            let tenant = tenant.as_ref()?;
-            let view = policy.tenant_view(TenantId(index as u32));
-            Some(TenantStats { host: tenant.host.to_string(), view, counters: tenant.counters.clone() })
-        });
         let backlog = policy.backlog();
         SsdStats {
-            device: self.name.clone(),
+            device: self.name.to_string(),
             at,
             view: policy.ssd_view(at),
             queued: backlog.queued,
             in_flight: backlog.in_flight,
-            hung: self.hung,
-            late: self.late.clone(),
+            hung: self.watch.hung(),
+            late: self.watch.late().clone(),
             connections: self.sessions.iter().filter(|(_, session)| session.wire != Wire::Gone).count(),
-            tenants: tenants.collect(),
+            tenants: self.tenants.stats(policy),
             memory: self.connections.memory() + self.reads.lent(),
         }
-    }
-}
-
-impl Home {
-    /// Where a namespace lies that a command was just checked against.
-    fn placement(&self, nsid: u32) -> Placement {
-        self.placements[nsid as usize].expect("the subsystem knows only placed namespaces")
     }
 }
 

@@ -2,41 +2,65 @@
 //!
 //! Elsewhere: when a command is answered is decided by the subsystem; files are `state`.
 
-use super::Pipeline;
-use crate::state::{NamespaceName, ToStore};
+use super::homes::Home;
+use super::message::ToPipeline;
+use crate::mailbox::Mailbox;
+use crate::state::{Keeper, NamespaceName, ToStore};
 use nvme::subsystem::SavedReservations;
 
-impl Pipeline {
-    /// The subsystem in `slot` wants a namespace's reservations stored.
-    pub(super) fn store(&mut self, slot: usize, nsid: u32, ticket: u64, saved: Option<SavedReservations>) {
-        let is_on_its_way = self.hand_to_keeper(slot, nsid, ticket, saved);
-        if is_on_its_way {
-            self.storing += 1;
-        } else if let Some(home) = &mut self.homes[slot] {
+/// A copy of a namespace's reservations that is to be stored.
+pub(super) struct Copy {
+    /// The subsystem's slot.
+    pub(super) subsystem: usize,
+    pub(super) nsid: u32,
+    /// What the subsystem knows the copy by.
+    pub(super) ticket: u64,
+    /// `None`: there are none any more.
+    pub(super) saved: Option<SavedReservations>,
+}
+
+/// Copies of reservations that are being stored.
+pub(super) struct Storing {
+    /// Where they are kept, if somewhere.
+    keeper: Option<Keeper>,
+    /// Those that the keeper has not answered.
+    under_way: usize,
+}
+
+impl Storing {
+    pub(super) fn new(keeper: Option<Keeper>) -> Storing {
+        Storing { keeper, under_way: 0 }
+    }
+
+    /// Whether the keeper has answered all of them.
+    pub(super) fn is_done(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// The subsystem `home` wants a copy stored. The keeper answers to `answers`.
+    pub(super) fn store(&mut self, home: &mut Home, copy: Copy, answers: Option<&Mailbox<ToPipeline>>) {
+        let (nsid, ticket) = (copy.nsid, copy.ticket);
+        if self.hand_over(home, copy, answers) {
+            self.under_way += 1;
+        } else {
             home.subsystem.on_stored(nsid, ticket, false);
         }
     }
 
-    fn hand_to_keeper(
-        &self,
-        subsystem: usize,
-        nsid: u32,
-        ticket: u64,
-        saved: Option<SavedReservations>,
-    ) -> bool {
-        let (Some(keeper), Some(home)) = (&self.keeper, &self.homes[subsystem]) else { return false };
+    /// False if nobody stores it.
+    fn hand_over(&self, home: &Home, copy: Copy, answers: Option<&Mailbox<ToPipeline>>) -> bool {
+        let Some(keeper) = &self.keeper else { return false };
+        let Copy { subsystem, nsid, ticket, saved } = copy;
         let uuid = home.subsystem.namespaces().find(|(other, ..)| *other == nsid).map(|(_, _, uuid)| uuid);
-        let (Some(uuid), Some(pipeline)) = (uuid, self.peers.mailbox(self.index).cloned()) else {
-            return false;
-        };
+        let (Some(uuid), Some(pipeline)) = (uuid, answers.cloned()) else { return false };
         let namespace = NamespaceName { subsystem: home.subsystem.nqn().as_str().to_owned(), uuid };
         keeper.store(ToStore { namespace, saved, pipeline, subsystem, nsid, ticket })
     }
 
-    /// The state directory has them, or not.
-    pub(super) fn on_stored(&mut self, slot: usize, nsid: u32, ticket: u64, is_stored: bool) {
-        self.storing -= 1;
-        if let Some(Some(home)) = self.homes.get_mut(slot) {
+    /// The state directory has a copy, or not. The subsystem may have gone meanwhile.
+    pub(super) fn on_stored(&mut self, home: Option<&mut Home>, nsid: u32, ticket: u64, is_stored: bool) {
+        self.under_way -= 1;
+        if let Some(home) = home {
             home.subsystem.on_stored(nsid, ticket, is_stored);
         }
     }

@@ -210,7 +210,7 @@ impl Pipeline {
     /// The host has used the identifier of a command that waits for an event.
     fn on_given_up(&mut self, key: Key, cid: u16) {
         if let Some(session) = self.sessions.get(key)
-            && let Some(home) = &mut self.homes[session.subsystem]
+            && let Some(home) = self.homes.get_mut(session.subsystem)
         {
             home.subsystem.on_given_up(queue_of(key), cid);
         }
@@ -365,7 +365,7 @@ impl Pipeline {
                 queues.remove();
             }
         }
-        if let Some(home) = &mut self.homes[session.subsystem] {
+        if let Some(home) = self.homes.get_mut(session.subsystem) {
             home.subsystem.on_disconnect(now, queue_of(key));
         }
     }

@@ -7,7 +7,6 @@ use super::lanes::Lanes;
 use super::message::{Announcement, RemoteIo};
 use super::sessions::Session;
 use super::*;
-use crate::account::ConnectionAccount;
 use crate::device::{Device, DeviceDone, DeviceIo, NullDevice};
 use crate::intrusive_list::List;
 use crate::mailbox::Mailbox;
@@ -21,7 +20,7 @@ use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
 use reactor::Backend;
 use sched::{DeviceConstants, Fifo, GimbalFair, GimbalFairConfig, Policy, Priority, Share};
 use std::sync::mpsc::channel;
-use units::{Bytes, Lba};
+use units::{Bytes, Lba, TenantId};
 
 const ALICE: TenantId = TenantId(0);
 const RANGE: ByteRange = ByteRange { offset: 0, length: 4096 };
@@ -47,21 +46,20 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
     let announcement =
         Announcement { id: ALICE, host: "alice".into(), share: Share::EQUAL, is_reused: false };
     pipeline.on_tenant(Instant(1), announcement);
-    pipeline.homes.push(None);
     pipeline
 }
 
 /// A connection whose socket has gone.
 fn session(pipeline: &mut Pipeline) -> Key {
     let (acceptor, _) = Mailbox::new(pipeline.reactor.waker());
-    let payer = pipeline.accounts.payer(None, std::net::Ipv4Addr::LOCALHOST.into());
-    let account = ConnectionAccount::new(Bytes::mib(1), HostAccount::new(None), payer);
+    let peer = "127.0.0.1:1".parse().expect("an address");
+    let account = pipeline.tenants.account(ALICE, "alice", peer, Bytes::mib(1));
     pipeline.sessions.insert(Session {
         wire: Wire::Gone,
         thread: None,
         account,
         backlog: Backlog::default(),
-        peer: "127.0.0.1:1".parse().expect("an address"),
+        peer,
         subsystem: 0,
         tenant: ALICE,
         admission: Admission::new("alice".into(), Charged::Host("alice".into()), acceptor),

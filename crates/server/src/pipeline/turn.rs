@@ -3,12 +3,11 @@
 //! Everything is done for as many connections and IOs as have come together, so that a busy thread makes few system calls.
 
 use super::message::ToPipeline;
+use super::reservations::Copy;
 use super::sessions::Ending;
 use super::{Phase, Pipeline, key_of};
 use crate::connections::SocketEnd;
 use crate::log_throttle::Suppressed;
-use crate::slab::Key;
-use crate::switch::Failure;
 use nvme::subsystem::Output;
 use reactor::{Clock, Event};
 use std::io;
@@ -40,7 +39,7 @@ impl Pipeline {
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }
-            self.check_hangs(now);
+            self.watch.check(now, &self.name, &mut self.switch, self.limits.hang_after);
             let mut waits_over = 0;
             loop {
                 self.run_switch(now);
@@ -67,12 +66,11 @@ impl Pipeline {
 
     /// When there is something to do although nothing happens.
     fn deadline(&self) -> Option<Instant> {
-        let keep_alives = self.homes.iter().flatten().filter_map(|home| home.subsystem.next_timeout());
-        let hangs = (!self.switch.is_empty() || self.hung > 0).then_some(self.next_hang_check);
+        let keep_alives = self.homes.next_timeout().into_iter();
         keep_alives
             .chain(self.switch.next_wake())
             .chain(self.connections.deadline())
-            .chain(hangs)
+            .chain(self.watch.deadline(&self.switch))
             .chain(self.log_throttle.deadline())
             .chain(self.deferred.deadline())
             .min()
@@ -129,7 +127,7 @@ impl Pipeline {
             ToPipeline::Echoed { io } => self.on_echo(io),
             ToPipeline::PeerFailed { slot } => self.on_peer_failed(now, slot),
             ToPipeline::Stored { subsystem, nsid, ticket, is_stored } => {
-                self.on_stored(subsystem, nsid, ticket, is_stored);
+                self.storing.on_stored(self.homes.get_mut(subsystem), nsid, ticket, is_stored);
             }
             // Nobody waits any more if this fails.
             ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
@@ -138,7 +136,7 @@ impl Pipeline {
                 if self.phase == Phase::Running {
                     self.phase = Phase::Draining;
                     self.connections.pause(&mut self.reactor);
-                    self.stop_wipes(now);
+                    self.wipes.stop(now, &mut self.switch);
                 }
             }
             ToPipeline::Finish => self.finish(now),
@@ -155,39 +153,30 @@ impl Pipeline {
         let mut ended = std::mem::take(&mut self.ended);
         self.switch.take_ended(&mut ended);
         for io in ended.drain(..) {
-            self.count(now, io);
+            let slot = self.switch.ios.get(io).expect("what is over has its slot until it is answered");
+            if slot.was_served() {
+                self.watch.note_late(slot.late());
+            }
+            self.tenants.count(now, slot);
             self.on_done(now, io);
         }
         self.ended = ended;
     }
 
-    /// Counts an IO of the switch that has ended, for statistics.
-    fn count(&mut self, now: Instant, io: Key) {
-        let slot = self.switch.ios.get(io).expect("what is over has its slot until it is answered");
-        let tenant = self.tenants.get_mut(slot.tenant().index()).and_then(Option::as_mut);
-        if slot.was_served() {
-            self.late.record(slot.late());
-            if let Some(tenant) = tenant {
-                let (kind, length) = slot.charged();
-                tenant.counters.record(kind, length, slot.latency(), slot.total(now));
-            }
-        } else if slot.result().as_ref().is_err_and(Failure::is_of_device)
-            && let Some(tenant) = tenant
-        {
-            tenant.counters.errors += 1;
-        }
-    }
-
     /// Does what subsystems want unasked.
     pub(super) fn run_subsystems(&mut self, now: Instant) {
-        for index in 0..self.homes.len() {
-            while let Some(output) = self.homes[index].as_mut().and_then(|home| home.subsystem.poll(now)) {
+        for slot in 0..self.homes.slots() {
+            while let Some(output) = self.homes.poll(now, slot) {
                 match output {
                     Output::Complete { queue, cqe } => self.reply(key_of(queue), cqe),
                     Output::Fence { queue, nsid, queues, cqe } => {
                         self.raise_fence(now, key_of(queue), nsid, &queues, cqe);
                     }
-                    Output::Store { nsid, ticket, saved } => self.store(index, nsid, ticket, saved),
+                    Output::Store { nsid, ticket, saved } => {
+                        let copy = Copy { subsystem: slot, nsid, ticket, saved };
+                        let home = self.homes.get_mut(slot).expect("it was just asked");
+                        self.storing.store(home, copy, self.peers.mailbox(self.index));
+                    }
                     Output::Forget { queue, cid } => {
                         if let Some(connection) = self.connection(key_of(queue)) {
                             connection.forget(cid);

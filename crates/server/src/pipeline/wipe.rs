@@ -9,11 +9,12 @@
 //!        (`a_namespace_is_erased_before_its_blocks_get_another_owner` in `tests/wipe.rs`).
 //! Elsewhere: what is erased, when, and who has to wait for it, is `server::wipe`.
 
-use super::{Origin, Phase, Pipeline};
-use crate::slab::Key;
-use crate::switch::{ByteRange, Failure, IoSlot, Work};
+use super::Origin;
+use crate::slab::{Key, Slab};
+use crate::switch::{ByteRange, Failure, IoSlot, Switch, Work};
 use crate::tenants::HOUSE;
 use sched::Priority;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{error, info};
 use units::{Bytes, Instant};
@@ -25,7 +26,7 @@ const PART: u64 = Bytes::gib(1).get();
 pub(crate) type Wiped = Sender<Result<(), Failure>>;
 
 /// Blocks that are being erased.
-pub(super) struct Wipe {
+struct Wipe {
     /// Whose they were, for the log.
     what: String,
     range: ByteRange,
@@ -47,29 +48,57 @@ impl Wipe {
     }
 }
 
-impl Pipeline {
+/// All that is being erased on this thread's device.
+pub(super) struct Wipes {
+    /// The device's name, for the log.
+    device: Arc<str>,
+    wipes: Slab<Wipe>,
+}
+
+impl Wipes {
+    pub(super) fn new(device: Arc<str>) -> Wipes {
+        Wipes { device, wipes: Slab::new() }
+    }
+
+    /// Whether nothing is being erased.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wipes.len() == 0
+    }
+
     /// Erases a range, which is not empty.
-    pub(super) fn begin_wipe(&mut self, now: Instant, range: ByteRange, what: String, done: Wiped) {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        switch: &mut Switch<Origin>,
+        (range, what): (ByteRange, String),
+        done: Wiped,
+    ) {
         // The key is known only after the wipe has its first part.
         let part = Part { io: Key::new(0, 0), length: 0 };
         let key = self.wipes.insert(Wipe { what, range, erased: 0, part, done });
-        self.wipe_part(now, key);
+        self.next_part(now, switch, key);
     }
 
-    fn wipe_part(&mut self, now: Instant, key: Key) {
+    fn next_part(&mut self, now: Instant, switch: &mut Switch<Origin>, key: Key) {
         let wipe = self.wipes.get_mut(key).expect("it goes on until it ends");
         let left = wipe.range.length - wipe.erased;
         let range = ByteRange { offset: wipe.range.offset + wipe.erased, length: left.min(PART) };
         // The flush at the end is for all parts.
         let work = Work::WriteZeroes { range, durable: range.length == left };
         let slot = IoSlot::new(HOUSE, Priority::default(), work, Origin::Wipe(key));
-        let io = self.switch.ios.insert(slot);
-        self.switch.arrive(now, io);
+        let io = switch.ios.insert(slot);
+        switch.arrive(now, io);
         wipe.part = Part { io, length: range.length };
     }
 
-    /// A part of a wipe has ended.
-    pub(super) fn on_wiped(&mut self, now: Instant, key: Key, mut result: Result<(), Failure>) {
+    /// A part of a wipe has ended. The next one follows if the target `goes_on`.
+    pub(super) fn on_part(
+        &mut self,
+        now: Instant,
+        switch: &mut Switch<Origin>,
+        (key, mut result): (Key, Result<(), Failure>),
+        goes_on: bool,
+    ) {
         let wipe = self.wipes.get_mut(key).expect("its parts end before it does");
         if result.is_ok() {
             let before = wipe.tenths();
@@ -77,21 +106,21 @@ impl Pipeline {
             let percent = wipe.tenths() * 10;
             if wipe.erased < wipe.range.length {
                 if percent / 10 > before {
-                    info!(device = %self.name, removed = wipe.what, percent, "blocks are being erased");
+                    info!(device = %self.device, removed = wipe.what, percent, "blocks are being erased");
                 }
-                if self.phase == Phase::Running {
-                    return self.wipe_part(now, key);
+                if goes_on {
+                    return self.next_part(now, switch, key);
                 }
                 result = Err(Failure::Withdrawn);
             }
         }
         let Wipe { what, done, .. } = self.wipes.remove(key).expect("just found");
         match &result {
-            Ok(()) => info!(device = %self.name, removed = what, "its blocks are erased"),
+            Ok(()) => info!(device = %self.device, removed = what, "its blocks are erased"),
             // The target ends, and says so itself.
             Err(Failure::Withdrawn) => {}
             Err(failure) => error!(
-                device = %self.name, removed = what, %failure,
+                device = %self.device, removed = what, %failure,
                 "its blocks are not erased, so no namespace can have them: look at the device, then reload to try again"
             ),
         }
@@ -100,10 +129,15 @@ impl Pipeline {
     }
 
     /// The target ends: no more is erased.
-    pub(super) fn stop_wipes(&mut self, now: Instant) {
-        let ios: Vec<Key> = self.wipes.iter().map(|(_, wipe)| wipe.part.io).collect();
-        for io in ios {
-            if self.switch.withdraw(now, io) { self.on_done(now, io) } else { self.switch.stop(io) }
+    pub(super) fn stop(&mut self, now: Instant, switch: &mut Switch<Origin>) {
+        let parts: Vec<(Key, Key)> = self.wipes.iter().map(|(key, wipe)| (key, wipe.part.io)).collect();
+        for (key, io) in parts {
+            if switch.withdraw(now, io) {
+                let mut slot = switch.ios.remove(io).expect("just taken back");
+                self.on_part(now, switch, (key, slot.take_result()), false);
+            } else {
+                switch.stop(io);
+            }
         }
     }
 }

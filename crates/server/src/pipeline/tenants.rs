@@ -1,0 +1,97 @@
+//! What this thread knows of the tenants: how much memory each may hold, and what it has done.
+//!
+//! Elsewhere: which host is which tenant is `crate::tenants`, the rules for memory are `account`.
+
+use super::Origin;
+use super::message::Announcement;
+use crate::account::{Accounts, ConnectionAccount, HostAccount};
+use crate::config::Limits;
+use crate::memory::Memory;
+use crate::stats::{Counters, TenantStats};
+use crate::switch::{Failure, IoSlot};
+use sched::Policy;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use units::{Bytes, Instant, TenantId};
+
+struct Tenant {
+    host: Arc<str>,
+    counters: Counters,
+    /// What all its connections here may hold together.
+    account: Arc<HostAccount>,
+}
+
+/// See the module.
+pub(super) struct Tenants {
+    /// By number.
+    known: Vec<Option<Tenant>>,
+    /// Who pays for what is held.
+    accounts: Accounts,
+    /// This thread's part of `limits.memory`.
+    memory: Memory,
+}
+
+impl Tenants {
+    pub(super) fn new(memory: Memory, limits: &Limits) -> Tenants {
+        Tenants { known: Vec::new(), accounts: Accounts::new(memory.supplies(limits)), memory }
+    }
+
+    /// A tenant may have connections from now on.
+    pub(super) fn announce(&mut self, announcement: Announcement, limits: &Limits) {
+        let Announcement { id, host, .. } = announcement;
+        if self.known.len() <= id.index() {
+            self.known.resize_with(id.index() + 1, || None);
+        }
+        let account = HostAccount::new(self.memory.of_host(limits));
+        self.known[id.index()] = Some(Tenant { host, counters: Counters::default(), account });
+    }
+
+    /// What a new connection is charged to, which may hold at most `limit`.
+    pub(super) fn account(
+        &mut self,
+        tenant: TenantId,
+        host: &str,
+        peer: SocketAddr,
+        limit: Bytes,
+    ) -> Arc<ConnectionAccount> {
+        let payer = self.accounts.payer(Some(host), peer.ip());
+        let known = self.known.get(tenant.index()).and_then(Option::as_ref);
+        let known = known.expect("a tenant is announced before its connections");
+        ConnectionAccount::new(limit, Arc::clone(&known.account), payer)
+    }
+
+    /// Other bounds, other memory.
+    pub(super) fn set_memory(&mut self, memory: Memory, limits: &Limits) {
+        self.memory = memory;
+        let of_host = memory.of_host(limits);
+        self.known.iter().flatten().for_each(|tenant| tenant.account.set_limit(of_host));
+        self.accounts.set_supplies(memory.supplies(limits));
+    }
+
+    /// The hosts that the configuration names have floors of their own.
+    pub(super) fn set_named(&mut self, hosts: Arc<HashSet<String>>) {
+        self.accounts.set_named(hosts);
+    }
+
+    /// Counts an IO of the switch that has ended, for statistics.
+    pub(super) fn count(&mut self, now: Instant, slot: &IoSlot<Origin>) {
+        let Some(Some(tenant)) = self.known.get_mut(slot.tenant().index()) else { return };
+        if slot.was_served() {
+            let (kind, length) = slot.charged();
+            tenant.counters.record(kind, length, slot.latency(), slot.total(now));
+        } else if slot.result().as_ref().is_err_and(Failure::is_of_device) {
+            tenant.counters.errors += 1;
+        }
+    }
+
+    /// What all of them have done, and their state in the scheduler.
+    pub(super) fn stats(&self, policy: &dyn Policy) -> Vec<TenantStats> {
+        let known = self.known.iter().enumerate().filter_map(|(index, tenant)| {
+            let tenant = tenant.as_ref()?;
+            let view = policy.tenant_view(TenantId(index as u32));
+            Some(TenantStats { host: tenant.host.to_string(), view, counters: tenant.counters.clone() })
+        });
+        known.collect()
+    }
+}
