@@ -1,6 +1,6 @@
 //! Messages to another thread's reactor.
 //!
-//! The queue has no limit of its own. Its senders limit what is in it: at most `pipeline::REMOTE_OUTSTANDING_MAX` IOs for another SSD are
+//! The queue has no limit of its own. Its senders limit what is in it: at most `pipeline::port::REMOTE_OUTSTANDING_MAX` IOs for another SSD are
 //! unanswered; hand-overs are within the connection limits; a thread that asks for a snapshot waits for the answer; commands and
 //! replies are limited by the entries of queues. Frequent messages travel in batches (`outbox`).
 //!

@@ -109,7 +109,7 @@ enum ToWorker {
     Stop,
 }
 
-/// IOs that one pipeline sends to another. The sender uses `Window`, as `pipeline::remote` does.
+/// IOs that one pipeline sends to another. The sender uses `Window`, as `pipeline::port` does.
 #[test]
 fn an_io_for_another_thread_ends_once_and_at_most_the_limit_are_outstanding() {
     const IOS: usize = 3;

@@ -6,7 +6,7 @@
 //! Commands carry whole blocks of the NVM command set. A namespace that needs more is refused: metadata with every block, zones,
 //! blocks larger than a page.
 //!
-//! Elsewhere: the commands themselves are in `reactor`; `pipeline::commands` maps the device's status.
+//! Elsewhere: the commands themselves are in `reactor`; `pipeline::host_io` maps the device's status.
 
 use super::error::DeviceError;
 use super::offload::sysfs;

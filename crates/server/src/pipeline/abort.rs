@@ -13,19 +13,21 @@
 //! Holds: dword 0 of the answer says what happened, and no Abort waits for a device (`tests/abort.rs`, also with the queue on another
 //!        thread).
 
-use super::Pipeline;
+use super::Origin;
+use super::commands::Commands;
 use super::message::ToPipeline;
-use super::sessions::Wire;
+use super::wires::Wire;
 use crate::connections::message::ToConnections;
-use crate::slab::Key;
-use crate::switch::Failure;
+use crate::slab::{Key, Slab};
+use crate::switch::{Failure, Switch};
 use nvme::connection::Cancel;
 use nvme::spec::{Cqe, Status};
 use nvme::subsystem::ABORTS_MAX;
+use std::collections::HashMap;
 use units::Instant;
 
 /// An Abort that waits for word of the thread that carries the queue.
-pub(super) struct Cancelling {
+struct Cancelling {
     thread: usize,
     /// The session that asked.
     admin: Key,
@@ -36,7 +38,7 @@ pub(super) struct Cancelling {
 }
 
 /// An Abort that waits for word of another SSD.
-pub(super) struct Abort {
+struct Abort {
     device: usize,
     /// The session that asked.
     admin: Key,
@@ -45,13 +47,62 @@ pub(super) struct Abort {
     is_done: bool,
 }
 
-impl Pipeline {
+/// Aborts that wait for word of other threads.
+pub(super) struct Aborts {
+    /// Of another SSD, by the IO.
+    of_ssds: HashMap<Key, Vec<Abort>>,
+    /// Of the thread that carries the queue.
+    of_threads: Slab<Cancelling>,
+}
+
+impl Aborts {
+    pub(super) fn new() -> Aborts {
+        Aborts { of_ssds: HashMap::new(), of_threads: Slab::new() }
+    }
+
+    /// An IO has ended.
+    #[inline]
+    pub(super) fn note_end(&mut self, io: Key, switch: &Switch<Origin>) {
+        if self.of_ssds.is_empty() {
+            return;
+        }
+        let slot = switch.ios.get(io);
+        let is_done = slot.is_some_and(|slot| matches!(slot.result(), Err(Failure::Withdrawn)));
+        for abort in self.of_ssds.get_mut(&io).into_iter().flatten() {
+            abort.is_done = is_done;
+        }
+    }
+
+    /// The Abort of an IO that has waited longest: one word comes for each.
+    fn on_word(&mut self, io: Key) -> Option<Abort> {
+        let aborts = self.of_ssds.get_mut(&io)?;
+        let abort = aborts.remove(0);
+        if aborts.is_empty() {
+            self.of_ssds.remove(&io);
+        }
+        Some(abort)
+    }
+
+    /// All that wait for word of an SSD from which none will come any more.
+    fn give_up(&mut self, device: usize) -> Vec<Abort> {
+        let aborts = self.of_ssds.extract_if(|_, aborts| aborts.iter().any(|abort| abort.device == device));
+        aborts.flat_map(|(_, aborts)| aborts).collect()
+    }
+
+    /// All that wait for word of a thread of connections.
+    fn waiting_for_thread(&self, thread: usize) -> Vec<Key> {
+        let there = self.of_threads.iter().filter(|(_, cancelling)| cancelling.thread == thread);
+        there.map(|(ticket, _)| ticket).collect()
+    }
+}
+
+impl Commands {
     /// The host of `admin` gives up the command `cid` of `queue`.
     pub(super) fn abort(&mut self, now: Instant, admin: Key, queue: Key, cid: u16, cqe: Cqe) {
         let Some(session) = self.sessions.get(queue) else { return self.answer_abort(admin, cqe, false) };
         match (session.wire, session.thread) {
             (Wire::Here(connection), _) => {
-                let cancel = self.connections.cancel(connection, cid, Status::ABORT_REQUESTED);
+                let cancel = self.wires.here.cancel(connection, cid, Status::ABORT_REQUESTED);
                 self.on_cancel(now, (admin, queue, cid, cqe), cancel);
             }
             (Wire::There(connection), Some(thread)) => {
@@ -59,11 +110,11 @@ impl Pipeline {
                 if waiting >= ABORTS_MAX {
                     return self.answer_abort(admin, too_many(cqe), true);
                 }
-                let ticket = self.cancels.insert(Cancelling { thread, admin, queue, cid, cqe });
-                let (from, status) = (self.index, Status::ABORT_REQUESTED);
+                let ticket = self.aborts.of_threads.insert(Cancelling { thread, admin, queue, cid, cqe });
+                let (from, status) = (self.port.home(), Status::ABORT_REQUESTED);
                 let cancel = ToConnections::Cancel { from, connection, cid, status, ticket };
                 self.count_abort(admin);
-                if self.others.push(thread, cancel).is_err() {
+                if !self.wires.push(thread, cancel) {
                     self.on_cancelled(now, ticket, Cancel::Unknown);
                 }
             }
@@ -74,7 +125,9 @@ impl Pipeline {
 
     /// The thread of a connection tells what became of a command that was given up. What had been delivered is here by now.
     pub(super) fn on_cancelled(&mut self, now: Instant, ticket: Key, cancel: Cancel) {
-        let Some(Cancelling { admin, queue, cid, cqe, .. }) = self.cancels.remove(ticket) else { return };
+        let Some(Cancelling { admin, queue, cid, cqe, .. }) = self.aborts.of_threads.remove(ticket) else {
+            return;
+        };
         if let Some(session) = self.sessions.get_mut(admin) {
             session.aborts -= 1;
         }
@@ -83,8 +136,7 @@ impl Pipeline {
 
     /// The answers of a thread of connections that has failed will not come.
     pub(super) fn give_up_cancels(&mut self, now: Instant, thread: usize) {
-        let there = self.cancels.iter().filter(|(_, cancelling)| cancelling.thread == thread);
-        let there: Vec<Key> = there.map(|(ticket, _)| ticket).collect();
+        let there = self.aborts.waiting_for_thread(thread);
         there.into_iter().for_each(|ticket| self.on_cancelled(now, ticket, Cancel::Unknown));
     }
 
@@ -112,16 +164,16 @@ impl Pipeline {
             }
         }
         self.withdraw_io(now, io);
-        self.ask_others_back();
+        self.port.ask_back();
         if self.switch.ios.get(io).is_none() {
             return self.answer_abort(admin, cqe, true);
         }
-        if device == self.index {
+        if device == self.port.home() {
             return self.answer_abort(admin, cqe, false);
         }
-        self.aborts.entry(io).or_default().push(Abort { device, admin, cqe, is_done: false });
+        self.aborts.of_ssds.entry(io).or_default().push(Abort { device, admin, cqe, is_done: false });
         self.count_abort(admin);
-        if self.peers.push(device, ToPipeline::Echo { from: self.index, io }).is_err() {
+        if !self.port.push(device, ToPipeline::Echo { from: self.port.home(), io }) {
             self.on_echo(io);
         }
     }
@@ -132,35 +184,16 @@ impl Pipeline {
         }
     }
 
-    /// An IO has ended.
-    #[inline]
-    pub(super) fn note_abort(&mut self, io: Key) {
-        if self.aborts.is_empty() {
-            return;
-        }
-        let slot = self.switch.ios.get(io);
-        let is_done = slot.is_some_and(|slot| matches!(slot.result(), Err(Failure::Withdrawn)));
-        for abort in self.aborts.get_mut(&io).into_iter().flatten() {
-            abort.is_done = is_done;
-        }
-    }
-
     /// Another SSD has done what it could before this message: what it could take back, it has told before.
     pub(super) fn on_echo(&mut self, io: Key) {
-        // One word comes for each Abort.
-        let Some(aborts) = self.aborts.get_mut(&io) else { return };
-        let abort = aborts.remove(0);
-        if aborts.is_empty() {
-            self.aborts.remove(&io);
+        if let Some(abort) = self.aborts.on_word(io) {
+            self.finish_abort(abort);
         }
-        self.finish_abort(abort);
     }
 
     /// No word will come from that SSD any more.
     pub(super) fn give_up_aborts(&mut self, device: usize) {
-        let aborts = self.aborts.extract_if(|_, aborts| aborts.iter().any(|abort| abort.device == device));
-        let aborts: Vec<Abort> = aborts.flat_map(|(_, aborts)| aborts).collect();
-        aborts.into_iter().for_each(|abort| self.finish_abort(abort));
+        self.aborts.give_up(device).into_iter().for_each(|abort| self.finish_abort(abort));
     }
 
     fn finish_abort(&mut self, Abort { admin, cqe, is_done, .. }: Abort) {

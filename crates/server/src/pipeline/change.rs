@@ -6,16 +6,16 @@
 //!
 //! Elsewhere: how the answer is held back is `fence`; who may change what is `server`.
 
+use super::closing::Ending;
 use super::message::ToPipeline;
 use super::placement::Placement;
-use super::sessions::Ending;
 use super::wipe::Wiped;
 use super::{Home, Pipeline};
 use crate::config::Limits;
 use crate::device::Usage;
 use crate::mailbox::Mailbox;
 use crate::memory::Memory;
-use crate::slab::Key;
+use crate::replies::ReplyRate;
 use crate::switch::ByteRange;
 use nvme::spec::Status;
 use nvme::subsystem::{HostAccess, NamespaceInfo, SavedReservations};
@@ -125,7 +125,7 @@ pub(crate) enum Change {
 impl Pipeline {
     /// Sets what a tenant is promised, as far as the scheduler can keep it.
     pub(super) fn promise(&mut self, now: Instant, tenant: TenantId, share: Share) {
-        if let Err(refused) = self.switch.set_share(now, tenant, share) {
+        if let Err(refused) = self.commands.switch.set_share(now, tenant, share) {
             self.say_refused(tenant, refused);
         }
     }
@@ -138,33 +138,33 @@ impl Pipeline {
     pub(super) fn on_change(&mut self, now: Instant, change: Change) {
         match change {
             Change::Peer { slot, mailbox } => {
-                self.peers.set(slot, mailbox);
-                self.remotes.resize_with(self.peers.slots(), super::remote::remote);
+                self.commands.port.set(slot, mailbox);
             }
             Change::Policy(policy) => {
-                for (tenant, refused) in self.switch.replace_policy(now, policy) {
+                for (tenant, refused) in self.commands.switch.replace_policy(now, policy) {
                     self.say_refused(tenant, refused);
                 }
             }
             Change::Limits { limits, memory } => {
                 self.limits = limits;
                 self.tenants.set_memory(memory, &self.limits);
-                self.homes.set_keep_alive_max(self.limits.keep_alive_max);
-                self.connections.set_memory(memory.arrivals);
-                self.reads.set_limit(memory.reads);
-                self.memory_came_back = true;
+                let commands = &mut self.commands;
+                commands.homes.set_keep_alive_max(self.limits.keep_alive_max);
+                commands.reply_rate = ReplyRate::of(&self.limits);
+                commands.wires.here.set_memory(memory.arrivals);
+                commands.reads.set_limit(memory.reads);
             }
             Change::Named(hosts) => self.tenants.set_named(hosts),
             Change::Share { tenant, share } => self.promise(now, tenant, share),
-            Change::SubsystemAdded { slot, home } => self.homes.add(slot, *home),
+            Change::SubsystemAdded { slot, home } => self.commands.homes.add(slot, *home),
             Change::SubsystemRemoved { slot, done } => self.remove_subsystem(now, slot, done),
             Change::Hosts { slot, hosts } => {
-                if let Some(home) = self.homes.get_mut(slot) {
+                if let Some(home) = self.commands.homes.get_mut(slot) {
                     home.subsystem.set_hosts(hosts);
                 }
             }
             Change::NamespaceAdded { slot, nsid, info, placement, usage, saved } => {
-                let Some(home) = self.homes.get_mut(slot) else { return };
+                let Some(home) = self.commands.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.add_namespace(nsid, info) {
                     return error!(nsid, %error, "the namespace cannot be added");
                 }
@@ -180,25 +180,25 @@ impl Pipeline {
             Change::NamespaceRemoved { slot, nsid, done } => {
                 // So that what is to be stored of it is on its way.
                 self.run_subsystems(now);
-                let Some(home) = self.homes.get_mut(slot) else { return };
+                let Some(home) = self.commands.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.remove_namespace(nsid) {
                     return error!(nsid, %error, "the namespace cannot be removed");
                 }
                 home.displace(nsid);
-                let lanes = self.lanes_of(slot, Some(nsid));
-                self.answer_after(now, done, &lanes, Some(Status::INVALID_NAMESPACE));
+                let lanes = self.commands.sessions.lanes_of(slot, Some(nsid));
+                self.commands.answer_after(now, done, &lanes, Some(Status::INVALID_NAMESPACE));
             }
             Change::NamespaceResized { slot, nsid, blocks, done } => {
-                let Some(home) = self.homes.get_mut(slot) else { return };
+                let Some(home) = self.commands.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.resize_namespace(nsid, blocks) {
                     return error!(nsid, %error, "the namespace cannot be resized");
                 }
                 home.resize_usage(nsid, blocks);
-                let lanes = self.lanes_of(slot, Some(nsid));
-                self.answer_after(now, done, &lanes, None);
+                let lanes = self.commands.sessions.lanes_of(slot, Some(nsid));
+                self.commands.answer_after(now, done, &lanes, None);
             }
             Change::Wipe { range, what, done } => {
-                self.wipes.begin(now, &mut self.switch, (range, what), done);
+                self.wipes.begin(now, &mut self.commands.switch, (range, what), done);
             }
             // Whoever asked may have waited too long already.
             Change::Barrier(done) => drop(done.send(())),
@@ -206,21 +206,11 @@ impl Pipeline {
     }
 
     fn remove_subsystem(&mut self, now: Instant, slot: usize, done: Sender<()>) {
-        let of_subsystem = self.sessions.iter().filter(|(_, session)| session.subsystem == slot);
-        let sessions: Vec<Key> = of_subsystem.map(|(key, _)| key).collect();
-        for key in sessions {
-            self.close_session(now, key, Ending::SubsystemRemoved);
+        for key in self.commands.sessions.find_all(|session| session.subsystem == slot) {
+            self.commands.close_session(now, key, Ending::SubsystemRemoved, &mut self.reactor);
         }
-        self.homes.remove(slot);
-        let left = self.lanes_of(slot, None);
-        self.answer_after(now, done, &left, None);
-    }
-
-    /// The lanes of a subsystem's connections, in one namespace or in all.
-    fn lanes_of(&self, slot: usize, nsid: Option<u32>) -> Vec<(Key, u32)> {
-        let of_subsystem = self.sessions.iter().filter(|(_, session)| session.subsystem == slot);
-        let lanes =
-            of_subsystem.flat_map(|(key, session)| session.lanes.iter().map(move |(nsid, _)| (key, nsid)));
-        lanes.filter(|(_, lane)| nsid.is_none_or(|nsid| *lane == nsid)).collect()
+        self.commands.homes.remove(slot);
+        let left = self.commands.sessions.lanes_of(slot, None);
+        self.commands.answer_after(now, done, &left, None);
     }
 }

@@ -2,25 +2,62 @@
 //!
 //! A read is admitted when its data fits the connection's account, and waits in the session otherwise: so a host that does not
 //! read its replies stops getting more of them, and nobody else is held up. A write has its memory when it comes here.
+//!
+//! [`Commands`] has all that an IO of a host can meet on its way. The end of one can set off others (a read gets its memory, a fence
+//! falls, what was held goes on, a session is over), so these steps are methods of it, each in the file of its idea. What a part keeps for
+//! itself is changed by methods of the part alone.
+//!
+//! Holds: a read is given to the scheduler only with a permit for its data (`tests/bounds.rs`); nothing here knows how far the end of the
+//!        pipeline has come.
+//! Elsewhere: what comes from connections is `arrivals`, the end of a session `closing`, taking back `withdraw`.
 
+use super::abort::Aborts;
+use super::fence::Fences;
 use super::fused::FirstHalf;
+use super::homes::Homes;
 use super::host_io::{DeviceErrors, HostIo, Statuses};
+use super::orphans::Orphans;
 use super::placement::priority_of;
-use super::sessions::Wire;
-use super::{Origin, Phase, Pipeline, key_of, queue_of};
+use super::port::Port;
+use super::reads::ReadMemory;
+use super::sessions::{Session, Sessions};
+use super::wires::{Wire, Wires};
+use super::{Origin, key_of, queue_of};
 use crate::account::{Account, Permit};
-use crate::connections::message::ToConnections;
+use crate::connection::Connection;
+use crate::log_throttle::LogThrottle;
 use crate::payload::{Payload, footprint};
-use crate::replies::{self, ReplyRate, Wait};
+use crate::replies::{self, Deferred, ReplyRate, Wait};
 use crate::slab::Key;
-use crate::switch::{IoSlot, Spent, State, Work};
+use crate::switch::{IoSlot, Spent, State, Switch, Work};
 use nvme::buffer::Buffer;
 use nvme::spec::opcode::admin;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{Action, IoCommand};
+use std::sync::Arc;
 use units::Instant;
 
-impl Pipeline {
+/// See the module.
+pub(super) struct Commands {
+    /// The device's name, for the log.
+    pub(super) device: Arc<str>,
+    pub(super) switch: Switch<Origin>,
+    pub(super) port: Port,
+    pub(super) homes: Homes,
+    pub(super) sessions: Sessions,
+    pub(super) wires: Wires,
+    pub(super) reads: ReadMemory,
+    /// Sessions with commands that wait until they may be answered.
+    pub(super) deferred: Deferred,
+    pub(super) reply_rate: ReplyRate,
+    pub(super) orphans: Orphans,
+    pub(super) fences: Fences,
+    pub(super) aborts: Aborts,
+    pub(super) device_errors: DeviceErrors,
+    pub(super) log_throttle: LogThrottle,
+}
+
+impl Commands {
     /// A command has come, with its data.
     pub(super) fn on_command(&mut self, now: Instant, key: Key, sqe: &Sqe, payload: Option<Payload>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -29,8 +66,7 @@ impl Pipeline {
             return self.carry_out(now, key, sqe, payload, None);
         }
         let is_first = session.backlog.commands.is_empty();
-        let admitted =
-            is_first.then(|| replies::admit(&session.account, now, length, ReplyRate::of(&self.limits)));
+        let admitted = is_first.then(|| replies::admit(&session.account, now, length, self.reply_rate));
         match admitted {
             Some(Ok(permit)) => self.carry_out(now, key, sqe, payload, Some(permit)),
             _ => {
@@ -39,8 +75,7 @@ impl Pipeline {
                     self.deferred.push(now, key);
                 }
                 // What asks for data brings none, but a host may say otherwise.
-                let thread = session.thread;
-                self.give_back(thread, payload);
+                self.wires.give_back(session.thread, payload);
             }
         }
     }
@@ -52,7 +87,7 @@ impl Pipeline {
             let session = self.sessions.get_mut(key).filter(|session| session.wire.is_open())?;
             let sqe = *session.backlog.commands.front()?;
             let length = replies::asked_of_controller(&sqe, true);
-            match session.backlog.owed.turn(&session.account, now, length, ReplyRate::of(&self.limits)) {
+            match session.backlog.owed.turn(&session.account, now, length, self.reply_rate) {
                 Err(wait) => Some(wait),
                 Ok(permit) => {
                     session.backlog.commands.pop_front();
@@ -73,10 +108,10 @@ impl Pipeline {
         payload: Option<Payload>,
         permit: Option<Permit>,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let thread = session.thread;
-        let home = self.homes.get_mut(session.subsystem).filter(|_| session.wire.is_open());
-        let Some(home) = home else { return self.give_back(thread, payload) };
+        let Some(session) = self.sessions.get(key) else { return };
+        let route = session.route();
+        let home = self.homes.get_mut(session.subsystem).filter(|_| route.wire.is_open());
+        let Some(home) = home else { return self.wires.give_back(route.thread, payload) };
         if session.queue_id == 0 && sqe.opcode() == admin::IDENTIFY {
             home.tell_allocated(sqe.nsid());
         }
@@ -90,47 +125,30 @@ impl Pipeline {
                 return self.start(now, key, sqe.cid(), (command, permit), what, None);
             }
             Action::Reply { cqe, data } => match data.zip(permit) {
-                Some((page, permit)) => self.reply_with_page(key, cqe, page, permit, sqe.sgl_length()),
-                None => self.reply(key, cqe),
+                Some((page, mut permit)) => {
+                    // What the page lacks is zeroes, which need no memory.
+                    permit.shrink_to(page.capacity() as u64);
+                    let page = (Payload::Page(page, permit), sqe.sgl_length());
+                    self.wires.send_data(route, cqe, page, &mut self.reads);
+                }
+                None => self.wires.send(route, cqe),
             },
             Action::Credits { enabled, cqe } => {
                 let credit = if enabled { self.switch.policy().credit(session.tenant).0 } else { 0 };
-                self.reply(key, cqe.with_dw0(credit));
-                self.set_credits(key, enabled);
+                self.wires.send(route, cqe.with_dw0(credit));
+                self.sessions.set_credits(key, enabled, |route| self.wires.set_credits(route, enabled));
             }
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
             Action::Abort { queue, cid, cqe } => self.abort(now, key, key_of(queue), cid, cqe),
             Action::Pending => {
-                if let Some(connection) = self.connection(key) {
+                if let Some(connection) = self.wires.get(route.wire) {
                     connection.transport.hold(sqe.cid());
                 }
             }
             // It is answered when what it changes is stored.
             Action::Storing => {}
         }
-        self.give_back(thread, payload);
-    }
-
-    /// Completions on all queues of the controller of `key` carry credits from now on, or no longer.
-    fn set_credits(&mut self, key: Key, is_enabled: bool) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let controller = (session.subsystem, session.controller_id);
-        for queue in self.queues_of.get(&controller).into_iter().flatten() {
-            let Some(session) = self.sessions.get_mut(*queue) else { continue };
-            session.credits = is_enabled;
-            match (session.wire, session.thread) {
-                (Wire::Here(connection), _) => {
-                    if let Some(connection) = self.connections.get(connection) {
-                        connection.transport.set_success_without_response(!is_enabled);
-                    }
-                }
-                (Wire::There(connection), Some(thread)) => {
-                    self.others.tell(thread, ToConnections::Credits { connection, is_enabled });
-                }
-                // It is told when it is open.
-                _ => {}
-            }
-        }
+        self.wires.give_back(route.thread, payload);
     }
 
     /// An IO begins, and is dispatched if there is room for what it reads.
@@ -143,27 +161,23 @@ impl Pipeline {
         (device, work): (usize, Work),
         first: Option<Box<FirstHalf>>,
     ) {
-        let session = self.sessions.get_mut(key).expect("its command has just come");
-        let lane = session.lanes.place_of(command.nsid);
-        let (priority, sequence) = (priority_of(&command), self.started);
-        let if_withdrawn = Status::ABORT_REQUESTED;
-        let host_io = HostIo {
-            session: key,
-            cid,
-            command,
-            device,
-            permit,
-            if_withdrawn,
-            first,
-            sequence,
-            lane,
-            is_orphan: false,
-        };
-        let slot = IoSlot::new(session.tenant, priority, work, Origin::Local(host_io));
-        let io = self.switch.ios.insert(slot);
-        self.started += 1;
-        session.ios += 1;
-        self.lane_links.push(&mut session.lanes.at(lane).ios, io);
+        let io = self.sessions.begin_io(key, command.nsid, |session, lane, sequence| {
+            let priority = priority_of(&command);
+            let if_withdrawn = Status::ABORT_REQUESTED;
+            let host_io = HostIo {
+                session: key,
+                cid,
+                command,
+                device,
+                permit,
+                if_withdrawn,
+                first,
+                sequence,
+                lane,
+                is_orphan: false,
+            };
+            self.switch.ios.insert(IoSlot::new(session.tenant, priority, work, Origin::Local(host_io)))
+        });
         if !self.waits_for_orphans(now, io) {
             self.admit(now, io);
         }
@@ -177,12 +191,12 @@ impl Pipeline {
         if length > 0 {
             let key = host_io.session;
             let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
-            let is_next = session.waiting.is_empty();
+            let is_next = !session.has_waiting();
             let permit = is_next.then(|| session.account.take(Account::Read, footprint(length))).flatten();
             if permit.is_none() {
                 slot.state = State::WaitingForMemory;
-                self.waiting_links.push(&mut session.waiting, io);
-                return self.mark_waiting_for_memory(key);
+                let session = self.sessions.push_waiting(key, io);
+                return self.reads.wait(key, session);
             }
             host_io.permit = permit;
         }
@@ -191,55 +205,32 @@ impl Pipeline {
 
     /// Admits reads that waited, as far as the budget goes.
     pub(super) fn admit_waiting(&mut self, now: Instant, key: Key) {
-        loop {
-            let Some(session) = self.sessions.get_mut(key).filter(|session| session.wire.is_open()) else {
-                return;
-            };
-            let first = self.waiting_links.first(&session.waiting);
-            let Some(io) = first else { return };
+        while let Some((session, io)) = self.sessions.first_waiting(key) {
             let slot = self.switch.ios.get_mut(io).expect("a waiting IO has not ended");
             let length = footprint(slot.work.read_length());
             let Some(permit) = session.account.take(Account::Read, length) else {
                 // What is missing may be held by another connection, or another host.
-                return self.mark_waiting_for_memory(key);
+                return self.reads.wait(key, session);
             };
             slot.host_io_mut().permit = Some(permit);
-            self.waiting_links.remove(&mut session.waiting, io);
+            self.sessions.stop_waiting(key, io);
             self.dispatch(now, io);
         }
     }
 
     /// To the switch of its device, here or elsewhere.
-    pub(super) fn dispatch(&mut self, now: Instant, io: Key) {
+    fn dispatch(&mut self, now: Instant, io: Key) {
         let slot = self.switch.ios.get_mut(io).expect("an IO is dispatched before it ends");
-        if slot.host_io().device == self.index {
+        if slot.host_io().device == self.port.home() {
             self.switch.arrive(now, io);
         } else {
             self.send_remote(now, io);
         }
     }
 
-    /// An IO of the switch is over.
-    pub(super) fn on_done(&mut self, now: Instant, io: Key) {
-        let slot = self.switch.ios.get(io).expect("what is over has its slot until it is answered");
-        if matches!(slot.owner, Origin::Local(_)) {
-            return self.answer(now, io);
-        }
-        let mut slot = self.switch.ios.remove(io).expect("just found");
-        match slot.owner {
-            Origin::Local(_) => unreachable!("looked at above"),
-            Origin::Remote { from, io } => self.answer_remote(from, io, slot),
-            Origin::House => self.on_flushed(slot.take_result()),
-            Origin::Wipe(wipe) => {
-                let goes_on = self.phase == Phase::Running;
-                self.wipes.on_part(now, &mut self.switch, (wipe, slot.take_result()), goes_on);
-            }
-        }
-    }
-
     /// An IO of a session here is over: its command is answered, and its slot is free.
     pub(super) fn answer(&mut self, now: Instant, io: Key) {
-        self.note_abort(io);
+        self.aborts.note_end(io, &self.switch);
         let slot = self.switch.ios.get_mut(io).expect("an IO is answered once");
         let (read, spent, credit) = (slot.take_read(), slot.work.take_buffers(), slot.credit);
         let result = slot.take_result();
@@ -248,16 +239,9 @@ impl Pipeline {
         let (permit, first, is_orphan) = (host_io.permit.take(), host_io.first.take(), host_io.is_orphan);
         let Statuses { of_first, status, dword } = match result {
             Ok(()) => Statuses::SUCCESS,
-            Err(failure) => {
-                let mut log = DeviceErrors { home: &self.name, count: &mut self.device_errors };
-                host_io.statuses(first.as_deref(), failure, &mut log)
-            }
+            Err(failure) => host_io.statuses(first.as_deref(), failure, &mut self.device_errors),
         };
-        let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
-        session.ios -= 1;
-        let lane = session.lanes.at(host_io.lane);
-        self.lane_links.remove(&mut lane.ios, io);
-        let is_fenced = !lane.fences.is_empty();
+        let (session, is_fenced) = self.sessions.end_io(key, host_io.lane, io);
         if let Some(home) = self.homes.get_mut(session.subsystem) {
             let (queue, command) = (queue_of(key), &host_io.command);
             match &first {
@@ -269,8 +253,8 @@ impl Pipeline {
             }
         }
         let (route, credits) = (session.route(), session.credits);
-        let has_waiting = !session.waiting.is_empty();
-        let field = (session.tenant, session.subsystem, nsid);
+        let has_waiting = session.has_waiting();
+        let host = (session.tenant, session.subsystem, nsid);
         let may_be_over = session.ios == 0 && session.wire == Wire::Gone;
         self.switch.ios.free(io);
         let mut cqe = Cqe::new(cid, status).with_dw0(dword);
@@ -281,10 +265,10 @@ impl Pipeline {
             (Some(buffer), Some(permit)) => {
                 // Its memory comes back when it was sent.
                 let length = buffer.len() as u32;
-                self.send_data(route, cqe, Payload::Pooled(buffer, permit), length);
+                self.wires.send_data(route, cqe, (Payload::Pooled(buffer, permit), length), &mut self.reads);
             }
             (read, permit) => {
-                read.into_iter().for_each(|buffer| self.reads.give(buffer));
+                read.into_iter().for_each(|buffer| self.reads.give(Some(buffer), None));
                 let (of_compare, spent) = match spent {
                     Spent::Nothing => (None, None),
                     Spent::One(buffer) => (None, Some(buffer)),
@@ -295,10 +279,10 @@ impl Pipeline {
                 };
                 if let Some(first) = first {
                     let FirstHalf { cid, permit, .. } = *first;
-                    self.give_arrival(route.thread, of_compare, Some(permit));
-                    self.send(route, Cqe::new(cid, of_first));
+                    self.wires.give_arrival(route.thread, of_compare, Some(permit));
+                    self.wires.send(route, Cqe::new(cid, of_first));
                 }
-                self.send_and_give(route, cqe, spent, permit);
+                self.wires.send_and_give(route, cqe, (spent, permit), &mut self.reads);
                 if has_waiting {
                     self.admit_waiting(now, key);
                 }
@@ -308,10 +292,22 @@ impl Pipeline {
             self.lower_fences(key, nsid);
         }
         if is_orphan {
-            self.on_orphan_ended(now, field);
+            self.on_orphan_ended(now, host);
         }
         if may_be_over {
             self.retire_if_done(now, key);
         }
+    }
+
+    /// Answers a command.
+    pub(super) fn reply(&mut self, key: Key, cqe: Cqe) {
+        if let Some(route) = self.sessions.get(key).map(Session::route) {
+            self.wires.send(route, cqe);
+        }
+    }
+
+    /// The connection of a session, if this thread carries it. Every admin queue is carried here.
+    pub(super) fn connection(&mut self, key: Key) -> Option<&mut Connection> {
+        self.wires.get(self.sessions.get(key)?.wire)
     }
 }

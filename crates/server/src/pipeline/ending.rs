@@ -9,6 +9,7 @@
 //! Holds: a device that hangs holds up neither its own end nor that of others, and one whose reactor fails takes nobody with it
 //!        (`tests/bad_devices/endings.rs`).
 
+use super::commands::Commands;
 use super::message::{Report, ToPipeline};
 use super::{Origin, Phase, Pipeline};
 use crate::connections::message::ToConnections;
@@ -28,8 +29,8 @@ impl Pipeline {
         if self.phase == Phase::Draining
             && self.storing.is_done()
             && self.wipes.is_empty()
-            && self.sessions.iter().all(|(_, session)| session.ios == 0)
-            && self.connections.all_sent()
+            && self.commands.sessions.iter().all(|session| session.ios == 0)
+            && self.commands.wires.here.all_sent()
         {
             self.phase = Phase::Drained;
             self.report(Report::Drained);
@@ -41,15 +42,15 @@ impl Pipeline {
         if self.phase != Phase::Drained {
             self.log_unanswered();
         }
-        if !self.switch.is_empty() {
+        if !self.commands.switch.is_empty() {
             error!(device = %self.name, "the device still has IOs: it is not flushed");
             self.phase = Phase::Ended;
             return;
         }
         self.phase = Phase::Flushing;
         let flush = IoSlot::new(HOUSE, Priority::default(), Work::Flush, Origin::House);
-        let io = self.switch.ios.insert(flush);
-        self.switch.arrive(now, io);
+        let io = self.commands.switch.ios.insert(flush);
+        self.commands.switch.arrive(now, io);
     }
 
     /// The flush at the end is over.
@@ -61,14 +62,14 @@ impl Pipeline {
     }
 
     fn log_unanswered(&self) {
-        let of_sessions = self.switch.ios.iter().filter_map(|(_, slot)| match &slot.owner {
+        let of_sessions = self.commands.switch.ios.iter().filter_map(|(_, slot)| match &slot.owner {
             Origin::Local(io) => Some(io),
             _ => None,
         });
         let ios: Vec<_> = of_sessions.collect();
         warn!(device = %self.name, ios = ios.len(), "the target ends with commands unanswered");
         for io in ios.into_iter().take(NAMED_MAX) {
-            let host = self.sessions.get(io.session).map(|session| session.admission.host());
+            let host = self.commands.sessions.get(io.session).map(|session| session.admission.host());
             let (op, nsid, lba) = (&io.command.op, io.command.nsid, io.command.lba.0);
             warn!(device = %self.name, host, ?op, nsid, lba, "unanswered");
         }
@@ -76,17 +77,19 @@ impl Pipeline {
 
     /// The reactor has failed: nothing here can be answered any more, so that nobody may go on waiting for it.
     pub(super) fn break_up(self, cause: &io::Error) {
-        let Pipeline { index, name, inbox, peers, others, sessions, .. } = self;
-        let connections = sessions.iter().filter(|(_, session)| session.wire.is_open()).count();
-        error!(device = %name, error = %cause, connections, "the SSD's thread fails: its connections are closed, other SSDs go on");
+        let Pipeline {
+            name: device, inbox, commands: Commands { sessions, ref port, ref wires, .. }, ..
+        } = self;
+        let connections = sessions.iter().filter(|session| session.wire.is_open()).count();
+        error!(%device, error = %cause, connections, "the SSD's thread fails: its connections are closed, other SSDs go on");
         // From here on posts to this pipeline fail. IOs that were posted before are failed by those who posted them, and
         // connections, whether looked at or not, tell the acceptor that they have gone.
         drop(inbox);
-        for peer in peers.mailboxes() {
-            peer.tell(ToPipeline::PeerFailed { slot: index });
+        for peer in port.mailboxes() {
+            peer.tell(ToPipeline::PeerFailed { slot: port.home() });
         }
-        for other in others.mailboxes() {
-            other.tell(ToConnections::PipelineFailed { slot: index });
+        for other in wires.mailboxes() {
+            other.tell(ToConnections::PipelineFailed { slot: port.home() });
         }
     }
 }

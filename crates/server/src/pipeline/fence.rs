@@ -7,15 +7,16 @@
 //! Holds: raising a fence looks at no IO that an earlier one has looked at, the end of an IO at no fence that it does not lower
 //!        (`a_fence_costs_what_it_fences`).
 
-use super::{Pipeline, key_of};
-use crate::slab::Key;
+use super::commands::Commands;
+use super::key_of;
+use crate::slab::{Key, Slab};
 use nvme::spec::{Cqe, Status};
 use nvme::subsystem::QueueKey;
 use std::sync::mpsc::Sender;
 use units::Instant;
 
 /// An answer that waits for IOs of others.
-pub(super) struct Fence {
+struct Fence {
     waiting: Waiting,
     /// Lanes with such IOs, and one more while it is being raised.
     lanes: usize,
@@ -29,7 +30,43 @@ enum Waiting {
     Owner(Sender<()>),
 }
 
-impl Pipeline {
+/// All of them.
+pub(super) struct Fences {
+    fences: Slab<Fence>,
+}
+
+impl Fences {
+    pub(super) fn new() -> Fences {
+        Fences { fences: Slab::new() }
+    }
+
+    /// A fence that stands until it was lowered once for its being raised, and once for each lane.
+    fn raise(&mut self, waiting: Waiting) -> Key {
+        self.fences.insert(Fence { waiting, lanes: 1 })
+    }
+
+    /// There is a lane with IOs to wait for.
+    fn add_lane(&mut self, fence: Key) {
+        self.fences.get_mut(fence).expect("it is being raised").lanes += 1;
+    }
+
+    /// One thing less to wait for. Who waits, if it was the last one.
+    fn lower(&mut self, fence: Key) -> Option<Waiting> {
+        let raised = self.fences.get_mut(fence).expect("a fence stands until nothing keeps it");
+        raised.lanes -= 1;
+        if raised.lanes > 0 {
+            return None;
+        }
+        Some(self.fences.remove(fence)?.waiting)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.fences.len()
+    }
+}
+
+impl Commands {
     /// Aborts the IOs of `queues` in namespace `nsid`; answers `cqe` on `session` when all of them have ended.
     pub(super) fn raise_fence(
         &mut self,
@@ -39,7 +76,7 @@ impl Pipeline {
         queues: &[QueueKey],
         cqe: Cqe,
     ) {
-        let fence = self.fences.insert(Fence { waiting: Waiting::Host { session, cqe }, lanes: 1 });
+        let fence = self.fences.raise(Waiting::Host { session, cqe });
         for queue in queues {
             self.fence_lane(now, fence, key_of(*queue), nsid, Some(Status::PREEMPTED_AND_ABORTED));
         }
@@ -55,7 +92,7 @@ impl Pipeline {
         lanes: &[(Key, u32)],
         refusal: Option<Status>,
     ) {
-        let fence = self.fences.insert(Fence { waiting: Waiting::Owner(done), lanes: 1 });
+        let fence = self.fences.raise(Waiting::Owner(done));
         for (session, nsid) in lanes {
             self.fence_lane(now, fence, *session, *nsid, refusal);
         }
@@ -63,66 +100,42 @@ impl Pipeline {
     }
 
     fn fence_lane(&mut self, now: Instant, fence: Key, session: Key, nsid: u32, refusal: Option<Status>) {
-        let moment = self.started;
+        let moment = self.sessions.moment();
         if let Some(status) = refusal {
-            let Some(lane) = self.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid))
-            else {
-                return;
-            };
-            let before = std::mem::replace(&mut lane.refused_before, moment);
-            let newest_first =
-                std::iter::successors(self.lane_links.last(&lane.ios), |io| self.lane_links.before(*io));
-            let ios = &self.switch.ios;
-            let is_new = |io: &Key| ios.get(*io).is_some_and(|slot| slot.host_io().sequence >= before);
-            let ios: Vec<Key> = newest_first.take_while(is_new).collect();
-            for io in ios.into_iter().rev() {
+            let sequence = |io| Some(self.switch.ios.get(io)?.host_io().sequence);
+            let is_since = |io, moment| sequence(io).is_some_and(|sequence| sequence >= moment);
+            for io in self.sessions.refuse(session, nsid, is_since) {
                 self.refuse_io(now, io, status);
             }
         }
         // The session may have gone with the last of them.
-        let Some(lane) = self.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid)) else {
-            return;
-        };
-        if !lane.ios.is_empty() {
-            lane.fences.push_back((moment, fence));
-            self.fences.get_mut(fence).expect("it is being raised").lanes += 1;
+        if self.sessions.fence(session, nsid, moment, fence) {
+            self.fences.add_lane(fence);
         }
     }
 
     /// All lanes are known.
     fn fence_is_up(&mut self, fence: Key) {
-        self.ask_others_back();
+        self.port.ask_back();
         self.lower(fence);
     }
 
     /// An IO in this lane has ended, and is in it no more.
     pub(super) fn lower_fences(&mut self, session: Key, nsid: u32) {
         loop {
-            let Some(lane) = self.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid))
-            else {
-                return;
-            };
-            let Some(&(moment, fence)) = lane.fences.front() else { return };
-            let oldest = self.lane_links.first(&lane.ios).and_then(|io| self.switch.ios.get(io));
-            if oldest.is_some_and(|oldest| oldest.host_io().sequence < moment) {
-                return;
-            }
-            lane.fences.pop_front();
+            let sequence = |io| Some(self.switch.ios.get(io)?.host_io().sequence);
+            let is_before = |io, moment| sequence(io).is_some_and(|sequence| sequence < moment);
+            let Some(fence) = self.sessions.next_fallen(session, nsid, is_before) else { return };
             self.lower(fence);
         }
     }
 
-    /// One thing less to wait for.
     fn lower(&mut self, fence: Key) {
-        let raised = self.fences.get_mut(fence).expect("a fence stands until nothing keeps it");
-        raised.lanes -= 1;
-        if raised.lanes > 0 {
-            return;
-        }
-        match self.fences.remove(fence).expect("just found").waiting {
-            Waiting::Host { session, cqe } => self.reply(session, cqe),
+        match self.fences.lower(fence) {
+            Some(Waiting::Host { session, cqe }) => self.reply(session, cqe),
             // Nobody waits any more if this fails.
-            Waiting::Owner(done) => drop(done.send(())),
+            Some(Waiting::Owner(done)) => drop(done.send(())),
+            None => {}
         }
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! Holds: both commands are answered, once each, whatever becomes of the IO (`tests/fused.rs`).
 
-use super::{Pipeline, queue_of};
+use super::commands::Commands;
+use super::queue_of;
 use crate::account::Permit;
 use crate::payload::Payload;
 use crate::slab::Key;
@@ -23,22 +24,22 @@ pub(super) struct FirstHalf {
     pub(super) if_withdrawn: Option<Status>,
 }
 
-impl Pipeline {
+impl Commands {
     /// Two fused commands have come, with their data.
     pub(super) fn on_fused(&mut self, now: Instant, key: Key, halves: [(Sqe, Option<Payload>); 2]) {
         let Some(session) = self.sessions.get(key) else { return };
-        let thread = session.thread;
-        let home = self.homes.get_mut(session.subsystem).filter(|_| session.wire.is_open());
+        let route = session.route();
+        let home = self.homes.get_mut(session.subsystem).filter(|_| route.wire.is_open());
         let Some(home) = home else {
-            return halves.into_iter().for_each(|(_, data)| self.give_back(thread, data));
+            return halves.into_iter().for_each(|(_, data)| self.wires.give_back(route.thread, data));
         };
         let [(first, compared), (second, written)] = halves;
         let data = [&compared, &written].map(|payload| payload.as_ref().map(Buffer::bytes));
         match home.subsystem.on_fused_commands(queue_of(key), [&first, &second], data) {
             FusedAction::Reply(cqes) => {
-                cqes.into_iter().for_each(|cqe| self.reply(key, cqe));
-                self.give_back(thread, compared);
-                self.give_back(thread, written);
+                cqes.into_iter().for_each(|cqe| self.wires.send(route, cqe));
+                self.wires.give_back(route.thread, compared);
+                self.wires.give_back(route.thread, written);
             }
             FusedAction::Io(command) => {
                 let pooled = |payload: Option<Payload>| payload.and_then(Payload::into_pooled);

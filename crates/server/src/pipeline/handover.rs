@@ -1,16 +1,14 @@
 //! How a session begins: a connection comes from the acceptor with its Connect command, and gets a thread that carries it.
 
+use super::closing::Ending;
 use super::message::Handover;
-use super::sessions::{Ending, Session, Wire};
+use super::sessions::Session;
+use super::wires::Wire;
 use super::{Phase, Pipeline, queue_of};
 use crate::connection::Connection;
-use crate::connections::Owner;
-use crate::connections::load;
 use crate::connections::message::{Carry, ToConnections};
-use crate::intrusive_list::List;
 use crate::log_throttle::Subject;
 use crate::payload::Payload;
-use crate::replies::Backlog;
 use crate::slab::Key;
 use nvme::connection::{FlowControl, TargetConnection};
 use nvme::spec::connect::{ConnectData, Culprit};
@@ -40,35 +38,14 @@ impl Pipeline {
         }
         let limit = self.limits.memory_per_connection;
         let account = self.tenants.account(tenant, admission.host(), peer, limit);
-        let key = self.sessions.insert(Session {
-            wire: Wire::Gone,
-            thread: None,
-            account,
-            backlog: Backlog::default(),
-            peer,
-            subsystem,
-            tenant,
-            admission,
-            controller_id: 0,
-            queue_id: 0,
-            credits: false,
-            ios: 0,
-            lanes: super::lanes::Lanes::default(),
-            waiting: List::default(),
-            waits_for_memory: false,
-            aborts: 0,
-            burdens: Vec::new(),
-        });
+        let session = Session::new((peer, tenant, subsystem), admission, account);
+        let key = self.commands.sessions.insert(session);
         match self.connect(now, key, &connect, &connect_data) {
             Ok(connected) => {
                 set_up(&mut transport, &connected);
-                let session = self.sessions.get_mut(key).expect("just inserted");
-                session.credits = connected.credits;
-                session.controller_id = connected.controller_id;
-                session.queue_id = connected.queue_id;
-                self.queues_of.entry((subsystem, connected.controller_id)).or_default().push(key);
+                self.commands.sessions.on_connected(key, &connected);
                 let thread = self.place(key);
-                if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
+                if self.commands.log_throttle.allows(now, peer.ip(), Subject::Connected) {
                     let host = self.host_of(key);
                     let (controller, queue) = (connected.controller_id, connected.queue_id);
                     info!(%peer, %host, device = %self.name, controller, queue, thread, "connected");
@@ -76,13 +53,13 @@ impl Pipeline {
                 let Some(thread) = thread else {
                     return self.carry(now, key, (socket, transport), unparsed, connected.cqe, false);
                 };
-                let owner = Owner { pipeline: self.index, session: key };
+                let owner = self.commands.wires.owner(key);
                 let (connected, host) = (connected.cqe, self.host_of(key));
                 let carry = Carry { socket, peer, transport, connected, unparsed, owner, host };
                 self.send_to(now, key, thread, carry);
             }
             Err(refusal) => {
-                if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
+                if self.commands.log_throttle.allows(now, peer.ip(), Subject::Refused) {
                     let (host, status) = (self.host_of(key), refusal.status());
                     let names = |culprit: Culprit| refusal == culprit.refuse(refusal.cid());
                     if names(Culprit::HOST_ID) {
@@ -98,33 +75,33 @@ impl Pipeline {
 
     /// The host of a session.
     fn host_of(&self, key: Key) -> Arc<str> {
-        self.sessions.get(key).expect("it is there").admission.shared_host()
+        self.commands.sessions.get(key).expect("it is there").admission.shared_host()
     }
 
     /// Finds the thread that is to carry a new queue: IO queues go to the one with least to do. The answer is `None` for this one.
     fn place(&mut self, key: Key) -> Option<usize> {
-        let session = self.sessions.get(key).expect("just inserted");
+        let session = self.commands.sessions.get(key).expect("just inserted");
         if session.queue_id == 0 {
             return None;
         }
-        let (thread, burdens) = load::place(&self.load, self.loads.iter().enumerate());
+        let (thread, burdens) = self.commands.wires.place();
         let (tenant, peer, host) = (session.tenant, session.peer, session.admission.shared_host());
         if thread.is_some() {
             // The other half of what a connection may have is for what arrives, which is the other thread's.
             let half = Bytes(self.limits.memory_per_connection.get() / 2);
             let account = self.tenants.account(tenant, &host, peer, half);
-            self.sessions.get_mut(key).expect("just inserted").account = account;
+            self.commands.sessions.get_mut(key).expect("just inserted").account = account;
         }
-        let session = self.sessions.get_mut(key).expect("just inserted");
+        let session = self.commands.sessions.get_mut(key).expect("just inserted");
         (session.thread, session.burdens) = (thread, burdens);
         thread
     }
 
     /// Has another thread carry a connection.
     fn send_to(&mut self, now: Instant, key: Key, thread: usize, carry: Carry) {
-        self.sessions.get_mut(key).expect("just inserted").wire = Wire::Opening;
-        if self.others.push(thread, ToConnections::Carry(Box::new(carry))).is_err() {
-            self.on_ended(now, key, Ending::ThreadFailed);
+        self.commands.sessions.get_mut(key).expect("just inserted").wire = Wire::Opening;
+        if !self.commands.wires.push(thread, ToConnections::Carry(Box::new(carry))) {
+            self.commands.on_ended(now, key, Ending::ThreadFailed);
         }
     }
 
@@ -138,33 +115,34 @@ impl Pipeline {
         cqe: Cqe,
         is_refusal: bool,
     ) {
-        let session = self.sessions.get_mut(key).expect("just inserted");
+        let session = self.commands.sessions.get_mut(key).expect("just inserted");
         let token = match self.reactor.add_socket(socket) {
             Ok(token) => token,
             Err(error) => {
                 let (peer, host) = (session.peer, session.admission.host());
                 info!(%peer, %host, %error, "a new connection is dropped: the target has no room");
-                return self.retire_if_done(now, key);
+                return self.commands.retire_if_done(now, key);
             }
         };
         let account = Arc::clone(&session.account);
         let carried = Connection::with_delivered(now, token, session.peer, transport, account);
-        let connection = self.connections.add(carried, Owner { pipeline: self.index, session: key });
+        let wires = &mut self.commands.wires;
+        let connection = wires.here.add(carried, wires.owner(key));
         session.wire = Wire::Here(connection);
-        self.connections.reply(connection, cqe);
+        wires.here.reply(connection, cqe);
         if is_refusal {
-            self.connections.end(connection);
+            wires.here.end(connection);
         }
         if !unparsed.is_empty() {
-            let parsed = self.connections.receive(now, connection, &unparsed, &mut self.reactor);
-            self.on_parsed(now, parsed);
+            let parsed = wires.here.receive(now, connection, &unparsed, &mut self.reactor);
+            self.commands.on_parsed(now, parsed, &mut self.reactor);
         }
     }
 
     fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &ConnectData) -> Result<Connected, Cqe> {
-        let subsystem = self.sessions.get(key).expect("just inserted").subsystem;
-        let peer = self.sessions.get(key).expect("just inserted").peer.ip();
-        match self.homes.get_mut(subsystem) {
+        let session = self.commands.sessions.get(key).expect("just inserted");
+        let (subsystem, peer) = (session.subsystem, session.peer.ip());
+        match self.commands.homes.get_mut(subsystem) {
             Some(home) => {
                 let connected = home.subsystem.on_connect(now, queue_of(key), sqe, data)?;
                 home.subsystem.set_peer_address(queue_of(key), peer);

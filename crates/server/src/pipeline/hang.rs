@@ -35,13 +35,7 @@ impl DeviceWatch {
     }
 
     /// Looks for IOs that are on the device for longer than `limit`, if it is time to.
-    pub(super) fn check(
-        &mut self,
-        now: Instant,
-        device: &str,
-        switch: &mut Switch<Origin>,
-        limit: Nanos,
-    ) {
+    pub(super) fn check(&mut self, now: Instant, device: &str, switch: &mut Switch<Origin>, limit: Nanos) {
         if now < self.next_check || (switch.is_empty() && self.hung == 0) {
             return;
         }

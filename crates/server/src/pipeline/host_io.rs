@@ -10,6 +10,7 @@ use nvme::spec::status::SCT_PATH;
 use nvme::subsystem::{IoCommand, IoOp};
 use reactor::CommandStatus;
 use std::io;
+use std::sync::Arc;
 use tracing::warn;
 
 /// What the slot of an IO has of the command that it came with.
@@ -70,10 +71,16 @@ impl Statuses {
 }
 
 /// The log of what devices failed.
-pub(super) struct DeviceErrors<'a> {
+pub(super) struct DeviceErrors {
     /// The device of this thread.
-    pub(super) home: &'a str,
-    pub(super) count: &'a mut u64,
+    home: Arc<str>,
+    count: u64,
+}
+
+impl DeviceErrors {
+    pub(super) fn new(home: Arc<str>) -> DeviceErrors {
+        DeviceErrors { home, count: 0 }
+    }
 }
 
 impl HostIo {
@@ -82,7 +89,7 @@ impl HostIo {
         &self,
         first: Option<&FirstHalf>,
         failure: Failure,
-        errors: &mut DeviceErrors<'_>,
+        errors: &mut DeviceErrors,
     ) -> Statuses {
         let op = &self.command.op;
         match failure {
@@ -110,12 +117,12 @@ impl HostIo {
         }
     }
 
-    fn log_device_error(&self, errors: &mut DeviceErrors<'_>, error: &io::Error) {
-        *errors.count += 1;
+    fn log_device_error(&self, errors: &mut DeviceErrors, error: &io::Error) {
+        errors.count += 1;
         // A device that fails fails often: the log gets the first, the second, the fourth …
         if errors.count.is_power_of_two() {
             let (op, lba, nsid) = (&self.command.op, self.command.lba.0, self.command.nsid);
-            let (home, device, count) = (errors.home, self.device, *errors.count);
+            let (home, device, count) = (&errors.home, self.device, errors.count);
             warn!(%home, device, ?op, lba, nsid, count, %error, "the device failed an IO");
         }
     }

@@ -1,10 +1,26 @@
 //! The thread of one SSD: its connections, its subsystems, its switch.
 //!
 //! ```text
-//!   connection ─► Subsystem ──reply──────────────────────────► connection
-//!   (here, or on       └──IO──► Switch ─► device ─► completion ──┘
-//!   another thread)    └──IO for another SSD──► that pipeline ───┘
+//!   Pipeline: one turn of the loop after the other (`turn`), changes (`change`), new connections (`handover`), the end (`ending`)
+//!    ├─ Tenants      how much memory each may hold, what it has done                       `tenants`
+//!    ├─ Storing      copies of reservations on their way to the state directory            `reservations`
+//!    ├─ Wipes        blocks that are erased for their next owner                           `wipe`
+//!    ├─ DeviceWatch  IOs that hang, or end late                                            `hang`
+//!    └─ Commands     from a command to its answer                                          `commands`
+//!        ├─ Homes       the subsystems: command ─► reply, or a checked IO                  `homes`
+//!        ├─ Sessions    connections with their IOs, by namespace, and their waiting reads  `sessions`, `lanes`
+//!        ├─ ReadMemory  memory for what is read, and who waits for it                      `reads`
+//!        ├─ Switch      scheduler and device of this SSD, and the slots of all IOs         `crate::switch`
+//!        ├─ Port        IOs on their way to other SSDs, and those of others here           `port`, `window`
+//!        ├─ Wires       the way to connections, here or on other threads                   `wires`
+//!        ├─ Fences      answers that wait for the IOs of others                            `fence`
+//!        ├─ Orphans     what a host's earlier connections have left on the device          `orphans`
+//!        └─ Aborts      Aborts that wait for word of another thread                        `abort`
 //! ```
+//!
+//! A part owns its tables, and its methods take what else they need: so a signature says what a step can touch. A step that can set off others
+//! (an IO ends, so a read gets its memory, a fence falls, a session is over) is a method of `Commands`, in the file of its idea. Only
+//! `Pipeline` has the reactor, the mailbox and the phase of the end.
 //!
 //! A *session* lives here from the Connect command on, and stays until its last IO has ended, also when the connection
 //! has gone before, as buffers are in the device's hands until then. The connection itself (`connections`) may be carried by this thread
@@ -12,16 +28,13 @@
 //!
 //! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its account
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
-//! Elsewhere: the loop is `turn`, commands and their completions are `commands`, those that the host has fused `fused`, those it gives up `abort`, the life of a session `sessions`, its place in the acceptor's count `admission`,
-//!            other SSDs `remote`,
-//!            what changes meanwhile `change`, taking IOs back `withdraw`, waiting for those that must not come any more `fence`,
-//!            what a host's earlier connections have left on the device `orphans`,
-//!            blocks that are erased for their next owner `wipe`, a device that hangs `hang`, the end in order and out of it `ending`.
+//! Reading order: `turn`, `commands`, `arrivals` (what comes from connections), `closing` (the end of a session), then the parts.
 
 mod abort;
 pub(crate) mod admission;
-mod answers;
+mod arrivals;
 pub(crate) mod change;
+mod closing;
 mod commands;
 mod ending;
 mod fence;
@@ -35,7 +48,8 @@ pub(crate) mod message;
 mod orphans;
 mod peers;
 pub(crate) mod placement;
-mod remote;
+mod port;
+mod reads;
 mod reservations;
 mod sessions;
 mod tenants;
@@ -44,43 +58,44 @@ mod tests;
 mod turn;
 pub(crate) mod window;
 pub(crate) mod wipe;
+mod wires;
 mod withdraw;
 
 pub(crate) use homes::Home;
 pub(crate) use peers::Peers;
 
 use crate::config::Limits;
-use crate::connections::Connections;
 use crate::connections::load::Load;
 use crate::connections::message::ToConnections;
-use crate::intrusive_list::Links;
 use crate::log_throttle::LogThrottle;
 use crate::mailbox::{Inbox, Mailbox};
 use crate::memory::Memory;
-use crate::outbox::Outboxes;
-use crate::replies::Deferred;
-use crate::slab::{Key, Slab};
+use crate::replies::{Deferred, ReplyRate};
+use crate::slab::Key;
 use crate::state::Keeper;
 use crate::stats::SsdStats;
 use crate::switch::Switch;
-use fence::Fence;
+use abort::Aborts;
+use commands::Commands;
+use fence::Fences;
 use hang::DeviceWatch;
 use homes::Homes;
-use host_io::HostIo;
+use host_io::{DeviceErrors, HostIo};
 use message::{Announcement, Report, ToPipeline};
 use nvme::subsystem::QueueKey;
-use orphans::{HostNamespace, Orphans};
-use reactor::{BufferPool, Reactor};
-use remote::Remote;
+use orphans::Orphans;
+use port::Port;
+use reactor::Reactor;
+use reads::ReadMemory;
 use reservations::Storing;
-use sessions::{Session, Wire};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use sessions::Sessions;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tenants::Tenants;
 use tracing::debug;
 use units::Instant;
 use wipe::Wipes;
+use wires::{Wire, Wires};
 
 /// What a pipeline is made of.
 pub(crate) struct Parts {
@@ -135,110 +150,53 @@ enum Phase {
 
 /// See the module.
 pub(crate) struct Pipeline {
-    index: usize,
+    /// The device's name.
     name: Arc<str>,
     reactor: Reactor,
-    switch: Switch<Origin>,
-    homes: Homes,
     inbox: Inbox<ToPipeline>,
-    /// To other pipelines.
-    peers: Outboxes<ToPipeline>,
-    /// To threads that have connections only.
-    others: Outboxes<ToConnections>,
-    load: Load,
-    loads: Vec<Load>,
     reports: Sender<Report>,
-    storing: Storing,
     limits: Limits,
+    /// What is under way for hosts.
+    commands: Commands,
     tenants: Tenants,
-
-    /// Those that this thread carries.
-    connections: Connections,
-    sessions: Slab<Session>,
-    /// The queues of each controller: subsystem and identifier.
-    queues_of: HashMap<(usize, u16), Vec<Key>>,
-    /// IOs that have started.
-    started: u64,
-    /// The lists of IOs by connection and namespace, of those that wait for a budget, and of those that are held.
-    lane_links: Links,
-    waiting_links: Links,
-    orphan_links: Links,
-    /// Who has to wait for what an earlier connection has left on a device.
-    orphans: BTreeMap<HostNamespace, Orphans>,
-    remotes: Vec<Remote>,
-    /// IOs of other pipelines in the switch, by pipeline and name there.
-    remote_ios: HashMap<(usize, Key), Key>,
-    /// IOs that other pipelines are about to be asked for.
-    asked_back: Vec<(usize, Key)>,
-    fences: Slab<Fence>,
+    storing: Storing,
     wipes: Wipes,
-    /// Aborts that wait for word of another SSD, by the IO.
-    aborts: HashMap<Key, Vec<abort::Abort>>,
-    /// Aborts that wait for word of the thread that carries the queue.
-    cancels: Slab<abort::Cancelling>,
-
-    /// Data that was read.
-    reads: BufferPool,
-    /// Sessions with commands that wait until they may be answered.
-    deferred: Deferred,
-    /// Sessions whose reads wait for memory, longest waiting first.
-    waiting_for_memory: VecDeque<Key>,
-    /// Whether memory of it has come back since those sessions were last served.
-    memory_came_back: bool,
-    device_errors: u64,
-    log_throttle: LogThrottle,
     watch: DeviceWatch,
     phase: Phase,
-
     /// Kept for its memory from turn to turn.
     ended: Vec<Key>,
 }
 
 impl Pipeline {
     pub(crate) fn new(parts: Parts) -> Pipeline {
-        let name: Arc<str> = parts.name.into();
-        let tenants = Tenants::new(parts.memory, &parts.limits);
-        let (mut others, mut loads) = (Outboxes::new(), Vec::new());
-        for (thread, (mailbox, load)) in parts.others.into_iter().enumerate() {
-            others.set(thread, Some(mailbox));
-            loads.push(load);
-        }
-        Pipeline {
-            index: parts.index,
-            name: Arc::clone(&name),
-            reactor: parts.reactor,
+        let Parts { index, memory, limits, .. } = parts;
+        let device: Arc<str> = parts.name.into();
+        let commands = Commands {
+            device: Arc::clone(&device),
             switch: parts.switch,
+            port: Port::new(index),
             homes: Homes::default(),
-            inbox: parts.inbox,
-            peers: Outboxes::new(),
-            others,
-            load: parts.load,
-            loads,
-            reports: parts.reports,
-            storing: Storing::new(parts.keeper),
-            limits: parts.limits,
-            tenants,
-            connections: Connections::new(parts.memory.arrivals),
-            sessions: Slab::new(),
-            queues_of: HashMap::new(),
-            started: 0,
-            lane_links: Links::default(),
-            waiting_links: Links::default(),
-            orphan_links: Links::default(),
-            orphans: BTreeMap::new(),
-            remotes: Vec::new(),
-            remote_ios: HashMap::new(),
-            asked_back: Vec::new(),
-            fences: Slab::new(),
-            wipes: Wipes::new(name),
-            aborts: HashMap::new(),
-            cancels: Slab::new(),
-            reads: BufferPool::new(parts.memory.reads),
+            sessions: Sessions::new(),
+            wires: Wires::new(index, memory.arrivals, parts.load, parts.others),
+            reads: ReadMemory::new(memory.reads),
             deferred: Deferred::default(),
-            waiting_for_memory: VecDeque::new(),
-            memory_came_back: false,
-            device_errors: 0,
+            reply_rate: ReplyRate::of(&limits),
+            orphans: Orphans::default(),
+            fences: Fences::new(),
+            aborts: Aborts::new(),
+            device_errors: DeviceErrors::new(Arc::clone(&device)),
             log_throttle: LogThrottle::new(),
+        };
+        Pipeline {
+            name: Arc::clone(&device),
+            reactor: parts.reactor,
+            inbox: parts.inbox,
+            reports: parts.reports,
+            commands,
+            tenants: Tenants::new(memory, &limits),
+            limits,
+            storing: Storing::new(parts.keeper),
+            wipes: Wipes::new(device),
             watch: DeviceWatch::new(),
             phase: Phase::Running,
             ended: Vec::new(),
@@ -247,19 +205,10 @@ impl Pipeline {
 
     fn on_tenant(&mut self, now: Instant, announcement: Announcement) {
         if announcement.is_reused {
-            self.switch.forget(now, announcement.id);
+            self.commands.switch.forget(now, announcement.id);
         }
         self.promise(now, announcement.id, announcement.share);
         self.tenants.announce(announcement, &self.limits);
-    }
-
-    fn mark_waiting_for_memory(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get_mut(key)
-            && !session.waits_for_memory
-        {
-            session.waits_for_memory = true;
-            self.waiting_for_memory.push_back(key);
-        }
     }
 
     fn report(&self, report: Report) {
@@ -269,8 +218,9 @@ impl Pipeline {
     }
 
     fn stats(&mut self, now: Instant) -> SsdStats {
-        let policy = self.switch.policy();
-        let at = self.switch.clock().to_device(now);
+        let Commands { switch, sessions, wires, reads, .. } = &mut self.commands;
+        let policy = switch.policy();
+        let at = switch.clock().to_device(now);
         let backlog = policy.backlog();
         SsdStats {
             device: self.name.to_string(),
@@ -280,9 +230,9 @@ impl Pipeline {
             in_flight: backlog.in_flight,
             hung: self.watch.hung(),
             late: self.watch.late().clone(),
-            connections: self.sessions.iter().filter(|(_, session)| session.wire != Wire::Gone).count(),
+            connections: sessions.iter().filter(|session| session.wire != Wire::Gone).count(),
             tenants: self.tenants.stats(policy),
-            memory: self.connections.memory() + self.reads.lent(),
+            memory: wires.here.memory() + reads.lent(),
         }
     }
 }

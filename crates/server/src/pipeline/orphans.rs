@@ -19,12 +19,13 @@
 //! Holds: no write of an earlier connection reaches the device after a command of a later one (`tests/bad_devices/ghosts.rs`).
 //! Elsewhere: `nvme::subsystem::controller` ends a reset only when the controller's queues have nothing on the device.
 
-use super::Pipeline;
-use crate::intrusive_list::List;
+use super::commands::Commands;
+use crate::intrusive_list::{Links, List};
 use crate::log_throttle::Subject;
 use crate::slab::Key;
 use crate::switch::State;
 use nvme::subsystem::IoOp;
+use std::collections::BTreeMap;
 use tracing::{info, warn};
 use units::{Instant, TenantId};
 
@@ -33,7 +34,7 @@ pub(super) type HostNamespace = (TenantId, usize, u32);
 
 /// The orphans of a host in one namespace.
 #[derive(Default)]
-pub(super) struct Orphans {
+struct Field {
     /// Orphans that have not ended.
     running: usize,
     /// IOs that wait for them, in order.
@@ -42,38 +43,97 @@ pub(super) struct Orphans {
     waited: u64,
 }
 
-impl Pipeline {
+/// What hosts have left on the device, and which IOs wait for it.
+#[derive(Default)]
+pub(super) struct Orphans {
+    fields: BTreeMap<HostNamespace, Field>,
+    links: Links,
+}
+
+/// An IO was held.
+struct Held {
+    is_first: bool,
+    /// The number of orphans.
+    orphans: usize,
+}
+
+/// IOs that need not wait any more.
+struct Released {
+    waiting: List,
+    waited: u64,
+}
+
+impl Orphans {
+    /// There is one more.
+    fn add(&mut self, host: HostNamespace) {
+        self.fields.entry(host).or_default().running += 1;
+    }
+
+    /// Has an IO wait, if there is something to wait for.
+    fn hold(&mut self, host: HostNamespace, io: Key) -> Option<Held> {
+        let field = self.fields.get_mut(&host)?;
+        self.links.push(&mut field.waiting, io);
+        field.waited += 1;
+        Some(Held { is_first: field.waited == 1, orphans: field.running })
+    }
+
+    /// An IO does not wait any more.
+    fn release(&mut self, host: HostNamespace, io: Key) {
+        if let Some(field) = self.fields.get_mut(&host) {
+            self.links.remove(&mut field.waiting, io);
+        }
+    }
+
+    /// An orphan has ended. If it was the last one, all that waited go on.
+    fn on_ended(&mut self, host: HostNamespace) -> Option<Released> {
+        let field = self.fields.get_mut(&host).expect("an orphan is counted until it ends");
+        field.running -= 1;
+        if field.running > 0 {
+            return None;
+        }
+        let Field { waiting, waited, .. } = self.fields.remove(&host).expect("just found");
+        Some(Released { waiting, waited })
+    }
+
+    /// The next one that goes on.
+    fn next(&mut self, released: &mut Released) -> Option<Key> {
+        let io = self.links.first(&released.waiting)?;
+        self.links.remove(&mut released.waiting, io);
+        Some(io)
+    }
+}
+
+impl Commands {
     /// A connection has ended, and its IOs were withdrawn where possible. The others that change blocks become orphans.
     pub(super) fn orphan(&mut self, key: Key) {
         let Some(session) = self.sessions.get(key) else { return };
         let (tenant, subsystem) = (session.tenant, session.subsystem);
-        for (nsid, lane) in session.lanes.iter() {
-            for io in self.lane_links.iter(&lane.ios) {
-                let slot = self.switch.ios.get_mut(io).expect("what is in a lane has not ended");
-                let host_io = slot.host_io_mut();
-                if changes_blocks(&host_io.command.op) {
-                    host_io.is_orphan = true;
-                    self.orphans.entry((tenant, subsystem, nsid)).or_default().running += 1;
-                }
+        for io in self.sessions.ios_of(key) {
+            let slot = self.switch.ios.get_mut(io).expect("what is in a lane has not ended");
+            let host_io = slot.host_io_mut();
+            if changes_blocks(&host_io.command.op) {
+                host_io.is_orphan = true;
+                self.orphans.add((tenant, subsystem, host_io.command.nsid));
             }
         }
     }
 
     /// Holds an IO, and returns true, if its host has orphans in the IO's namespace.
+    #[inline]
     pub(super) fn waits_for_orphans(&mut self, now: Instant, io: Key) -> bool {
-        if self.orphans.is_empty() {
-            return false;
-        }
-        let field = self.host_namespace_of(io);
-        let Some(orphans) = self.orphans.get_mut(&field) else { return false };
+        !self.orphans.fields.is_empty() && self.hold(now, io)
+    }
+
+    #[cold]
+    fn hold(&mut self, now: Instant, io: Key) -> bool {
+        let host = self.host_namespace_of(io);
+        let Some(held) = self.orphans.hold(host, io) else { return false };
         let slot = self.switch.ios.get_mut(io).expect("an IO that begins has not ended");
         slot.state = State::Held;
         let host_io = slot.host_io();
-        self.orphan_links.push(&mut orphans.waiting, io);
-        orphans.waited += 1;
         let session = self.sessions.get(host_io.session).expect("a session outlives its IOs");
-        if orphans.waited == 1 && self.log_throttle.allows(now, session.peer.ip(), Subject::Held) {
-            let (peer, host, orphans) = (session.peer, session.admission.host(), orphans.running);
+        if held.is_first && self.log_throttle.allows(now, session.peer.ip(), Subject::Held) {
+            let (peer, host, orphans) = (session.peer, session.admission.host(), held.orphans);
             let (device, nsid) = (host_io.device, host_io.command.nsid);
             warn!(
                 %peer, %host, nsid, device, orphans,
@@ -85,26 +145,18 @@ impl Pipeline {
 
     /// Withdraws an IO that is held.
     pub(super) fn stop_waiting_for_orphans(&mut self, io: Key) {
-        let field = self.host_namespace_of(io);
-        if let Some(orphans) = self.orphans.get_mut(&field) {
-            self.orphan_links.remove(&mut orphans.waiting, io);
-        }
+        let host = self.host_namespace_of(io);
+        self.orphans.release(host, io);
     }
 
     /// An orphan has ended.
-    pub(super) fn on_orphan_ended(&mut self, now: Instant, field: HostNamespace) {
-        let orphans = self.orphans.get_mut(&field).expect("an orphan is counted until it ends");
-        orphans.running -= 1;
-        if orphans.running > 0 {
-            return;
+    pub(super) fn on_orphan_ended(&mut self, now: Instant, host: HostNamespace) {
+        let Some(mut released) = self.orphans.on_ended(host) else { return };
+        if released.waited > 0 {
+            let ios = released.waited;
+            info!(device = %self.device, nsid = host.2, ios, "a host that came back goes on: its earlier writes have ended");
         }
-        let orphans = self.orphans.remove(&field).expect("just found");
-        let Orphans { mut waiting, waited, .. } = orphans;
-        if waited > 0 {
-            info!(device = %self.name, nsid = field.2, ios = waited, "a host that came back goes on: its earlier writes have ended");
-        }
-        while let Some(io) = self.orphan_links.first(&waiting) {
-            self.orphan_links.remove(&mut waiting, io);
+        while let Some(io) = self.orphans.next(&mut released) {
             self.admit(now, io);
         }
     }

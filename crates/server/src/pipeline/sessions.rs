@@ -1,38 +1,25 @@
-//! The life of a session: a connection, wherever it is carried, and what is under way for it.
+//! The sessions of this thread: a connection, wherever it is carried, and the IOs that are under way for it.
 //!
-//! ```text
-//!   handover ─► Connect ─┬► carried here ───────────────► closed ──last IO ends──► gone (the subsystem and the acceptor are told)
-//!                        ├► another thread ─► opened ─► closing ─► ended ──┘
-//!                        └─refused─► reply sent ─► closed
-//! ```
+//! An IO is in the list of its *lane* (its session's IOs in its namespace) from its start to its end. A read that has no memory yet is in
+//! the list of its session's waiting reads, too.
 //!
-//! A session whose connection another thread carries is over only when that thread has said so: nothing comes of it then.
-//!
-//! Elsewhere: how a session begins is `handover`, how its commands are answered `answers`.
+//! Holds: a session is there until its last IO has ended, so its IOs always find it.
+//! Elsewhere: how a session begins is `handover`, how it ends `closing`; a lane is `lanes`.
 
 use super::admission::Admission;
-use super::lanes::Lanes;
-use super::{Pipeline, queue_of};
+use super::lanes::{Lane, Lanes};
+use super::wires::{Route, Wire};
 use crate::account::ConnectionAccount;
-use crate::connection::Connection;
 use crate::connections::load::Burden;
-use crate::connections::message::{News, ToConnections};
-use crate::connections::{Owner, Parsed, Sent, SocketEnd};
-use crate::intrusive_list::List;
-use crate::log_throttle::Subject;
+use crate::intrusive_list::{Links, List};
 use crate::replies::Backlog;
-use crate::slab::Key;
-use nvme::connection::{Fatal, TargetEvent};
-use nvme::spec::{Sqe, Status};
-use nvme::subsystem::CloseReason;
-use reactor::SendBatch;
+use crate::slab::{Key, Slab};
+use nvme::subsystem::Connected;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tracing::{info, warn};
-use units::{Instant, TenantId};
+use units::TenantId;
 
 /// A connection and what is under way for it.
 pub(super) struct Session {
@@ -50,7 +37,7 @@ pub(super) struct Session {
     pub(super) tenant: TenantId,
     pub(super) admission: Admission,
     /// The controller whose queue it is.
-    pub(super) controller_id: u16,
+    controller_id: u16,
     /// 0 is the admin queue.
     pub(super) queue_id: u16,
     /// Whether completions carry credits.
@@ -58,9 +45,9 @@ pub(super) struct Session {
     /// IOs that have not ended.
     pub(super) ios: usize,
     /// The same by namespace.
-    pub(super) lanes: Lanes,
+    lanes: Lanes,
     /// Reads that wait for room in the connection's budget.
-    pub(super) waiting: List,
+    waiting: List,
     /// Whether it is in the list of those whose reads wait for memory.
     pub(super) waits_for_memory: bool,
     /// Aborts from it that wait for word of another thread.
@@ -69,295 +56,119 @@ pub(super) struct Session {
     pub(super) burdens: Vec<Burden>,
 }
 
-/// The way to a session's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
-    /// This thread carries it.
-    Here(Key),
-    /// On its way to another thread, which then tells its name there.
-    Opening,
-    /// As before, and closed meanwhile.
-    Unwanted,
-    /// Another thread carries it.
-    There(Key),
-    /// Another thread was told to close it.
-    Closing,
-    /// Nothing comes of it any more.
-    Gone,
-}
+impl Session {
+    /// A session without a connection, of no controller yet.
+    pub(super) fn new(
+        (peer, tenant, subsystem): (SocketAddr, TenantId, usize),
+        admission: Admission,
+        account: Arc<ConnectionAccount>,
+    ) -> Session {
+        Session {
+            wire: Wire::Gone,
+            thread: None,
+            account,
+            backlog: Backlog::default(),
+            peer,
+            subsystem,
+            tenant,
+            admission,
+            controller_id: 0,
+            queue_id: 0,
+            credits: false,
+            ios: 0,
+            lanes: Lanes::default(),
+            waiting: List::default(),
+            waits_for_memory: false,
+            aborts: 0,
+            burdens: Vec::new(),
+        }
+    }
 
-impl Wire {
-    /// Whether its host is to be answered.
-    pub(super) fn is_open(self) -> bool {
-        matches!(self, Wire::Here(_) | Wire::Opening | Wire::There(_))
+    /// The way of its answers.
+    #[inline]
+    pub(super) fn route(&self) -> Route {
+        Route { wire: self.wire, thread: self.thread }
+    }
+
+    /// Whether reads of it wait for memory.
+    #[inline]
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 }
 
-/// Why a connection has ended.
-#[derive(Debug)]
-pub(super) enum Ending {
-    /// Of itself, or by its host.
-    Socket(SocketEnd),
-    /// The subsystem wants it.
-    BySubsystem(CloseReason),
-    /// The subsystem is no longer served.
-    SubsystemRemoved,
-    /// The thread that carried it has failed.
-    ThreadFailed,
+/// See the module.
+pub(super) struct Sessions {
+    table: Slab<Session>,
+    /// The queues of each controller: subsystem and identifier.
+    queues_of: HashMap<(usize, u16), Vec<Key>>,
+    /// IOs that have started.
+    started: u64,
+    /// The lists of IOs by session and namespace.
+    lane_links: Links,
+    /// The lists of reads that wait for memory, by session.
+    waiting_links: Links,
 }
 
-impl fmt::Display for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ending::Socket(end) => end.fmt(f),
-            Ending::BySubsystem(CloseReason::ControllerReset) => write!(f, "the host reset the controller"),
-            Ending::BySubsystem(CloseReason::KeepAliveTimeout) => {
-                write!(f, "the keep-alive time-out ran out")
-            }
-            Ending::BySubsystem(CloseReason::AdminQueueClosed) => write!(f, "the admin queue has gone"),
-            Ending::BySubsystem(CloseReason::AccessRevoked) => write!(f, "the host's access was revoked"),
-            Ending::SubsystemRemoved => write!(f, "the subsystem was removed"),
-            Ending::ThreadFailed => write!(f, "the thread that carried it failed"),
-        }
-    }
-}
-
-impl Ending {
-    /// What the log has it as; nothing if the reason was told before.
-    fn subject(&self) -> Option<Subject> {
-        match self {
-            Ending::Socket(SocketEnd::ClosedByHost | SocketEnd::Broken(_))
-            | Ending::SubsystemRemoved
-            | Ending::ThreadFailed
-            | Ending::BySubsystem(
-                CloseReason::ControllerReset | CloseReason::AdminQueueClosed | CloseReason::AccessRevoked,
-            ) => Some(Subject::Ended),
-            Ending::BySubsystem(CloseReason::KeepAliveTimeout)
-            | Ending::Socket(SocketEnd::Stalled | SocketEnd::TransferOverdue) => Some(Subject::Dropped),
-            Ending::Socket(SocketEnd::Terminated(_)) => Some(Subject::Violation),
-            // Why, was told before.
-            Ending::Socket(SocketEnd::Refused | SocketEnd::AsTold) => None,
-        }
-    }
-}
-
-impl Pipeline {
-    /// What came out of bytes of a connection here: commands are executed.
-    pub(super) fn on_parsed(&mut self, now: Instant, parsed: Option<Parsed>) {
-        let Some(Parsed { owner: Owner { session: key, .. }, mut events, fatal, .. }) = parsed else {
-            return;
-        };
-        for event in events.drain(..) {
-            match event {
-                TargetEvent::Command { sqe, data } => self.on_command(now, key, &sqe, data),
-                TargetEvent::Fused { halves } => self.on_fused(now, key, *halves),
-                TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
-                TargetEvent::GivenUp { cid } => self.on_given_up(key, cid),
-                TargetEvent::Initialized { .. } => {}
-            }
-        }
-        self.connections.recycle(events);
-        match fatal {
-            Some(fatal @ Fatal::Violation(_)) => self.on_violated(now, key, &fatal),
-            Some(fatal @ Fatal::Terminated { .. }) => {
-                self.close_session(now, key, Ending::Socket(SocketEnd::Terminated(fatal)));
-            }
-            None => {}
+impl Sessions {
+    pub(super) fn new() -> Sessions {
+        Sessions {
+            table: Slab::new(),
+            queues_of: HashMap::new(),
+            started: 0,
+            lane_links: Links::default(),
+            waiting_links: Links::default(),
         }
     }
 
-    /// News of a session whose connection another thread carries.
-    pub(super) fn on_news(&mut self, now: Instant, news: News) {
-        match news {
-            News::Opened { session, connection } => self.on_opened(session, connection),
-            News::Command { session, sqe, data } => self.on_command(now, session, &sqe, data),
-            News::Fused { session, halves } => self.on_fused(now, session, *halves),
-            News::Refused { session, sqe, status } => self.on_refused_command(now, session, &sqe, status),
-            News::Violated { session, fatal } => self.on_violated(now, session, &fatal),
-            News::Returned(buffer, permit) => self.take_back(now, buffer, permit),
-            News::Cancelled { ticket, cancel } => self.on_cancelled(now, ticket, cancel),
-            News::Ended { session, end } => self.on_ended(now, session, Ending::Socket(end)),
-            News::ThreadFailed { thread } => self.on_thread_failed(now, thread),
+    #[inline]
+    pub(super) fn get(&self, key: Key) -> Option<&Session> {
+        self.table.get(key)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Session> {
+        self.table.get_mut(key)
+    }
+
+    pub(super) fn insert(&mut self, session: Session) -> Key {
+        self.table.insert(session)
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.table.iter().map(|(_, session)| session)
+    }
+
+    /// Those that `is_meant` says.
+    pub(super) fn find_all(&self, is_meant: impl Fn(&Session) -> bool) -> Vec<Key> {
+        self.table.iter().filter(|(_, session)| is_meant(session)).map(|(key, _)| key).collect()
+    }
+
+    /// A session is a queue of a controller from now on.
+    pub(super) fn on_connected(&mut self, key: Key, connected: &Connected) {
+        let session = self.table.get_mut(key).expect("it has just connected");
+        session.credits = connected.credits;
+        session.controller_id = connected.controller_id;
+        session.queue_id = connected.queue_id;
+        self.queues_of.entry((session.subsystem, connected.controller_id)).or_default().push(key);
+    }
+
+    /// Completions on all queues of the controller of `key` carry credits from now on, or no longer. Each of them is told.
+    pub(super) fn set_credits(&mut self, key: Key, is_enabled: bool, mut tell: impl FnMut(Route)) {
+        let Some(session) = self.table.get(key) else { return };
+        let controller = (session.subsystem, session.controller_id);
+        for queue in self.queues_of.get(&controller).into_iter().flatten() {
+            let Some(session) = self.table.get_mut(*queue) else { continue };
+            session.credits = is_enabled;
+            tell(session.route());
         }
     }
 
-    fn on_opened(&mut self, key: Key, connection: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(thread) = session.thread else { return };
-        let is_enabled = session.credits;
-        if session.wire == Wire::Unwanted {
-            session.wire = Wire::Closing;
-            self.others.tell(thread, ToConnections::Close { connection });
-        } else {
-            session.wire = Wire::There(connection);
-            // It may have changed meanwhile.
-            self.others.tell(thread, ToConnections::Credits { connection, is_enabled });
-        }
-    }
-
-    /// A thread of connections has failed, and all that it carried with it.
-    fn on_thread_failed(&mut self, now: Instant, thread: usize) {
-        self.others.set(thread, None);
-        drop(self.others.take_back(thread));
-        let there = self.sessions.iter().filter(|(_, session)| session.thread == Some(thread));
-        let there: Vec<Key> = there.map(|(key, _)| key).collect();
-        for key in there {
-            self.on_ended(now, key, Ending::ThreadFailed);
-        }
-        self.give_up_cancels(now, thread);
-    }
-
-    /// The host has used the identifier of a command that waits for an event.
-    fn on_given_up(&mut self, key: Key, cid: u16) {
-        if let Some(session) = self.sessions.get(key)
-            && let Some(home) = self.homes.get_mut(session.subsystem)
-        {
-            home.subsystem.on_given_up(queue_of(key), cid);
-        }
-    }
-
-    /// The transport has answered a command by itself.
-    fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
-        let Some(session) = self.sessions.get(key) else { return };
-        if self.log_throttle.allows(now, session.peer.ip(), Subject::Command) {
-            let (peer, host, cid, opcode) = (session.peer, session.admission.host(), sqe.cid(), sqe.opcode());
-            warn!(%peer, %host, cid, opcode, %status, "the transport refused a command");
-        }
-    }
-
-    /// The host has broken the protocol. Its connection ends when it was told so.
-    fn on_violated(&mut self, now: Instant, key: Key, fatal: &Fatal) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.backlog.commands.clear();
-        if self.log_throttle.allows(now, session.peer.ip(), Subject::Violation) {
-            warn!(peer = %session.peer, host = %session.admission.host(), "connection refused: {fatal}");
-        }
-    }
-
-    /// A batch of a connection here was sent, or not.
-    pub(super) fn on_sent(
-        &mut self,
-        now: Instant,
-        connection: Key,
-        batch: SendBatch,
-        result: io::Result<()>,
-    ) {
-        let reads = &mut self.reads;
-        let sent = self.connections.on_sent(connection, batch, |_, buffer, permit| {
-            buffer.into_iter().for_each(|buffer| reads.give(buffer));
-            drop(permit);
-        });
-        let Some(Sent { owner: Owner { session: key, .. }, has_room }) = sent else { return };
-        if let Err(error) = result {
-            return self.close_session(now, key, Ending::Socket(SocketEnd::Broken(error)));
-        }
-        self.memory_came_back = true;
-        self.deferred.wake(now);
-        self.admit_waiting(now, key);
-        if has_room {
-            let parsed = self.connections.parse_held(now, connection, &mut self.reactor);
-            self.on_parsed(now, parsed);
-        }
-    }
-
-    /// A connection here is to be closed.
-    pub(super) fn close_connection(&mut self, now: Instant, connection: Key, end: SocketEnd) {
-        if let Some(Owner { session, .. }) = self.connections.owner(connection) {
-            self.close_session(now, session, Ending::Socket(end));
-        }
-    }
-
-    /// Closes the connection. The session goes when its last IO has ended.
-    pub(super) fn close_session(&mut self, now: Instant, key: Key, ending: Ending) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let (wire, thread) = (session.wire, session.thread);
-        if matches!(wire, Wire::Unwanted | Wire::Closing | Wire::Gone) {
-            return;
-        }
-        // Logged before it is closed, so that the line is there when the host sees the end.
-        let was_told = match wire {
-            Wire::Here(connection) => {
-                self.connections.get(connection).is_some_and(|connection| connection.is_ending())
-            }
-            _ => false,
-        };
-        if !was_told {
-            self.log_ending(now, key, &ending);
-        }
-        let wire = match (wire, thread) {
-            (Wire::Here(connection), _) => {
-                let reads = &mut self.reads;
-                self.connections.close(connection, SocketEnd::AsTold, &mut self.reactor, |buffer, permit| {
-                    buffer.into_iter().for_each(|buffer| reads.give(buffer));
-                    drop(permit);
-                });
-                self.memory_came_back = true;
-                Wire::Gone
-            }
-            (Wire::There(connection), Some(thread)) => {
-                self.others.tell(thread, ToConnections::Close { connection });
-                Wire::Closing
-            }
-            _ => Wire::Unwanted,
-        };
-        self.sessions.get_mut(key).expect("found above").wire = wire;
-        self.leave(now, key);
-    }
-
-    /// The thread that carries a connection says that it is gone.
-    pub(super) fn on_ended(&mut self, now: Instant, key: Key, ending: Ending) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let was_open = session.wire.is_open();
-        session.wire = Wire::Gone;
-        if was_open {
-            self.log_ending(now, key, &ending);
-            self.leave(now, key);
-        } else {
-            self.retire_if_done(now, key);
-        }
-    }
-
-    /// Logs why a connection has ended, unless that was logged before.
-    fn log_ending(&mut self, now: Instant, key: Key, ending: &Ending) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let (peer, host, unanswered) = (session.peer, session.admission.host(), session.ios);
-        let Some(subject) = ending.subject() else { return };
-        if !self.log_throttle.allows(now, peer.ip(), subject) {
-            return;
-        }
-        match subject {
-            Subject::Ended => {
-                info!(%peer, %host, device = %self.name, unanswered, "connection ended: {ending}");
-            }
-            _ => warn!(%peer, %host, device = %self.name, unanswered, "connection dropped: {ending}"),
-        }
-    }
-
-    /// The host gets no more answers: takes back what can be taken back, and has later connections wait for the rest.
-    fn leave(&mut self, now: Instant, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.backlog.commands.clear();
-        self.withdraw_session(now, key);
-        self.orphan(key);
-        self.retire_if_done(now, key);
-    }
-
-    /// The connection of a session, if this thread carries it. Every admin queue is carried here.
-    pub(super) fn connection(&mut self, key: Key) -> Option<&mut Connection> {
-        match self.sessions.get(key)?.wire {
-            Wire::Here(connection) => self.connections.get(connection),
-            _ => None,
-        }
-    }
-
-    /// Forgets a session whose connection and IOs have gone.
-    pub(super) fn retire_if_done(&mut self, now: Instant, key: Key) {
-        let is_done =
-            self.sessions.get(key).is_some_and(|session| session.wire == Wire::Gone && session.ios == 0);
-        if !is_done {
-            return;
-        }
-        let session = self.sessions.remove(key).expect("found above");
+    /// Takes out a session whose connection and IOs have gone.
+    pub(super) fn remove_if_done(&mut self, key: Key) -> Option<Session> {
+        self.table.get(key).filter(|session| session.wire == Wire::Gone && session.ios == 0)?;
+        let session = self.table.remove(key)?;
         if let Entry::Occupied(mut queues) = self.queues_of.entry((session.subsystem, session.controller_id))
         {
             queues.get_mut().retain(|queue| *queue != key);
@@ -365,8 +176,131 @@ impl Pipeline {
                 queues.remove();
             }
         }
-        if let Some(home) = self.homes.get_mut(session.subsystem) {
-            home.subsystem.on_disconnect(now, queue_of(key));
+        Some(session)
+    }
+
+    /// An IO of a session starts in a namespace: `insert` gives it a slot, and is told the place of its lane and how many IOs have started
+    /// before it.
+    #[inline]
+    pub(super) fn begin_io(
+        &mut self,
+        key: Key,
+        nsid: u32,
+        insert: impl FnOnce(&Session, usize, u64) -> Key,
+    ) -> Key {
+        let session = self.table.get_mut(key).expect("its command has just come");
+        let lane = session.lanes.place_of(nsid);
+        let io = insert(session, lane, self.started);
+        self.started += 1;
+        session.ios += 1;
+        self.lane_links.push(&mut session.lanes.at(lane).ios, io);
+        io
+    }
+
+    /// An IO of a session has ended: answers the session, and whether fences wait in its lane.
+    #[inline]
+    pub(super) fn end_io(&mut self, key: Key, lane: usize, io: Key) -> (&Session, bool) {
+        let session = self.table.get_mut(key).expect("a session outlives its IOs");
+        session.ios -= 1;
+        let lane = session.lanes.at(lane);
+        self.lane_links.remove(&mut lane.ios, io);
+        let is_fenced = !lane.fences.is_empty();
+        (session, is_fenced)
+    }
+
+    /// A read waits for memory. Answers its session.
+    pub(super) fn push_waiting(&mut self, key: Key, io: Key) -> &mut Session {
+        let session = self.table.get_mut(key).expect("a session outlives its IOs");
+        self.waiting_links.push(&mut session.waiting, io);
+        session
+    }
+
+    /// The read of a session that has waited for memory longest, if its host is to be answered.
+    #[inline]
+    pub(super) fn first_waiting(&mut self, key: Key) -> Option<(&mut Session, Key)> {
+        let session = self.table.get_mut(key).filter(|session| session.wire.is_open())?;
+        let io = self.waiting_links.first(&session.waiting)?;
+        Some((session, io))
+    }
+
+    /// A read does not wait for memory any more.
+    pub(super) fn stop_waiting(&mut self, key: Key, io: Key) {
+        let session = self.table.get_mut(key).expect("a session outlives its IOs");
+        self.waiting_links.remove(&mut session.waiting, io);
+    }
+
+    /// All IOs of a session, by namespace, oldest first.
+    pub(super) fn ios_of(&self, key: Key) -> impl Iterator<Item = Key> {
+        let lanes = self.table.get(key).into_iter().flat_map(|session| session.lanes.iter());
+        lanes.flat_map(|(_, lane)| self.lane_links.iter(&lane.ios))
+    }
+
+    /// The lanes of a subsystem's sessions, in one namespace or in all.
+    pub(super) fn lanes_of(&self, subsystem: usize, nsid: Option<u32>) -> Vec<(Key, u32)> {
+        let of_subsystem = self.table.iter().filter(|(_, session)| session.subsystem == subsystem);
+        let lanes =
+            of_subsystem.flat_map(|(key, session)| session.lanes.iter().map(move |(nsid, _)| (key, nsid)));
+        lanes.filter(|(_, lane)| nsid.is_none_or(|nsid| *lane == nsid)).collect()
+    }
+
+    /// Now, as a number of IOs started.
+    pub(super) fn moment(&self) -> u64 {
+        self.started
+    }
+
+    /// What has started in a lane by now is taken back: answers what was not taken back before, oldest first. `is_since` says whether an
+    /// IO started at that moment or later.
+    pub(super) fn refuse(&mut self, key: Key, nsid: u32, is_since: impl Fn(Key, u64) -> bool) -> Vec<Key> {
+        let Some(lane) = lane(&mut self.table, key, nsid) else { return Vec::new() };
+        let before = std::mem::replace(&mut lane.refused_before, self.started);
+        let newest_first =
+            std::iter::successors(self.lane_links.last(&lane.ios), |io| self.lane_links.before(*io));
+        let mut ios: Vec<Key> = newest_first.take_while(|io| is_since(*io, before)).collect();
+        ios.reverse();
+        ios
+    }
+
+    /// A fence waits for what had started in a lane before `moment`. False if there is nothing to wait for.
+    pub(super) fn fence(&mut self, key: Key, nsid: u32, moment: u64, fence: Key) -> bool {
+        match lane(&mut self.table, key, nsid) {
+            Some(lane) if !lane.ios.is_empty() => {
+                lane.fences.push_back((moment, fence));
+                true
+            }
+            _ => false,
         }
     }
+
+    /// Takes out the first fence of a lane if all that it waits for there has ended. `is_before` says whether an IO started before that
+    /// moment.
+    pub(super) fn next_fallen(
+        &mut self,
+        key: Key,
+        nsid: u32,
+        is_before: impl FnOnce(Key, u64) -> bool,
+    ) -> Option<Key> {
+        let lane = lane(&mut self.table, key, nsid)?;
+        let &(moment, fence) = lane.fences.front()?;
+        if self.lane_links.first(&lane.ios).is_some_and(|oldest| is_before(oldest, moment)) {
+            return None;
+        }
+        lane.fences.pop_front();
+        Some(fence)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The IO of a lane that has started last.
+    #[cfg(test)]
+    pub(super) fn newest_io(&mut self, key: Key, nsid: u32) -> Option<Key> {
+        self.lane_links.last(&lane(&mut self.table, key, nsid)?.ios)
+    }
+}
+
+/// The lane of a session in a namespace, if it has one.
+fn lane(table: &mut Slab<Session>, key: Key, nsid: u32) -> Option<&mut Lane> {
+    table.get_mut(key)?.lanes.get(nsid)
 }

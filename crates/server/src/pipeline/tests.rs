@@ -3,18 +3,15 @@
 //! Nothing is submitted here, so all that begins stays queued.
 
 use super::admission::Admission;
-use super::lanes::Lanes;
 use super::message::{Announcement, RemoteIo};
 use super::sessions::Session;
 use super::*;
 use crate::device::{Device, DeviceDone, DeviceIo, NullDevice};
-use crate::intrusive_list::List;
 use crate::mailbox::Mailbox;
 use crate::payload::Payload;
 use crate::quota::Charged;
-use crate::replies::Backlog;
 use crate::slab::steps;
-use crate::switch::{ByteRange, IoSlot, State, Work};
+use crate::switch::{ByteRange, IoSlot, Work};
 use nvme::spec::Cqe;
 use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
 use reactor::Backend;
@@ -54,35 +51,18 @@ fn session(pipeline: &mut Pipeline) -> Key {
     let (acceptor, _) = Mailbox::new(pipeline.reactor.waker());
     let peer = "127.0.0.1:1".parse().expect("an address");
     let account = pipeline.tenants.account(ALICE, "alice", peer, Bytes::mib(1));
-    pipeline.sessions.insert(Session {
-        wire: Wire::Gone,
-        thread: None,
-        account,
-        backlog: Backlog::default(),
-        peer,
-        subsystem: 0,
-        tenant: ALICE,
-        admission: Admission::new("alice".into(), Charged::Host("alice".into()), acceptor),
-        controller_id: 1,
-        queue_id: 1,
-        credits: false,
-        ios: 0,
-        lanes: Lanes::default(),
-        waiting: List::default(),
-        waits_for_memory: false,
-        aborts: 0,
-        burdens: Vec::new(),
-    })
+    let admission = Admission::new("alice".into(), Charged::Host("alice".into()), acceptor);
+    pipeline.commands.sessions.insert(Session::new((peer, ALICE, 0), admission, account))
 }
 
 /// An IO of `session` in namespace `nsid` is queued in the switch.
 fn begin(pipeline: &mut Pipeline, session: Key, nsid: u32) -> Key {
     let priority = PriorityClass::UNSPECIFIED;
     let command = IoCommand { nsid, op: IoOp::Verify, lba: Lba(0), blocks: 1, fua: false, priority };
-    let cid = pipeline.started as u16;
-    pipeline.start(Instant(1), session, cid, (command, None), (0, Work::Verify(RANGE)), None);
-    let lane = pipeline.sessions.get_mut(session).and_then(|session| session.lanes.get(nsid));
-    pipeline.lane_links.last(&lane.expect("it has begun").ios).expect("it has not ended")
+    let cid = pipeline.commands.sessions.moment() as u16;
+    let what = (0, Work::Verify(RANGE));
+    pipeline.commands.start(Instant(1), session, cid, (command, None), what, None);
+    pipeline.commands.sessions.newest_io(session, nsid).expect("it has not ended")
 }
 
 fn policies() -> [Box<dyn Policy>; 2] {
@@ -104,10 +84,10 @@ fn what_a_host_queues_is_taken_back_at_the_same_price_however_much_it_is() {
             }
             let before = steps::so_far();
             for session in &sessions {
-                pipeline.withdraw_session(Instant(2), *session);
+                pipeline.commands.withdraw_session(Instant(2), *session);
             }
-            assert_eq!((pipeline.switch.ios.len(), pipeline.sessions.len()), (0, 0));
-            assert!(pipeline.switch.is_empty());
+            assert_eq!((pipeline.commands.switch.ios.len(), pipeline.commands.sessions.len()), (0, 0));
+            assert!(pipeline.commands.switch.is_empty());
             (steps::so_far() - before) / (connections * QUEUE)
         };
         let (few, many) = (steps_per_io(4), steps_per_io(512));
@@ -121,10 +101,10 @@ fn a_fence_takes_the_ios_of_its_namespace_and_of_its_queues_alone() {
     let (one, other, who) = (session(&mut pipeline), session(&mut pipeline), session(&mut pipeline));
     let gone = [begin(&mut pipeline, one, 1), begin(&mut pipeline, one, 1)];
     let kept = [begin(&mut pipeline, one, 2), begin(&mut pipeline, other, 1), begin(&mut pipeline, other, 2)];
-    pipeline.raise_fence(Instant(2), who, 1, &[queue_of(one)], Cqe::success(7));
-    assert!(gone.iter().all(|io| pipeline.switch.ios.get(*io).is_none()));
-    assert!(kept.iter().all(|io| pipeline.switch.ios.get(*io).is_some()));
-    assert_eq!(pipeline.fences.len(), 0, "all that it waited for has ended");
+    pipeline.commands.raise_fence(Instant(2), who, 1, &[queue_of(one)], Cqe::success(7));
+    assert!(gone.iter().all(|io| pipeline.commands.switch.ios.get(*io).is_none()));
+    assert!(kept.iter().all(|io| pipeline.commands.switch.ios.get(*io).is_some()));
+    assert_eq!(pipeline.commands.fences.len(), 0, "all that it waited for has ended");
 }
 
 /// One host preempts another again and again, of which IOs hang in this namespace, and many are queued in another.
@@ -139,10 +119,10 @@ fn a_fence_costs_what_it_fences() {
         }
         (0..elsewhere).for_each(|_| _ = begin(&mut pipeline, victim, 2));
         let raise = |pipeline: &mut Pipeline| {
-            pipeline.raise_fence(Instant(2), who, 1, &[queue_of(victim)], Cqe::success(7))
+            pipeline.commands.raise_fence(Instant(2), who, 1, &[queue_of(victim)], Cqe::success(7))
         };
         (0..=before).for_each(|_| raise(&mut pipeline));
-        assert_eq!(pipeline.fences.len(), before as usize + 1, "they wait for what hangs");
+        assert_eq!(pipeline.commands.fences.len(), before as usize + 1, "they wait for what hangs");
         let start = steps::so_far();
         raise(&mut pipeline);
         steps::so_far() - start
@@ -152,15 +132,15 @@ fn a_fence_costs_what_it_fences() {
 
 /// Puts an IO where no withdrawal reaches it: on the way to another SSD.
 fn hang(pipeline: &mut Pipeline, io: Key) {
-    assert!(pipeline.switch.withdraw(Instant(1), io), "it is queued");
-    pipeline.remotes.resize_with(2, super::remote::remote);
-    let (tenant, priority, work) = (ALICE, Priority::default(), Work::Verify(RANGE));
-    let place = pipeline.remotes[1].push(RemoteIo { from: 0, io, tenant, priority, work });
-    assert!(pipeline.remotes[1].next().is_some(), "it goes out");
-    let slot = pipeline.switch.ios.get_mut(io).expect("it has begun");
+    let Pipeline { commands, reactor, .. } = pipeline;
+    assert!(commands.switch.withdraw(Instant(1), io), "it is queued");
+    let (other, _) = Mailbox::new(reactor.waker());
+    commands.port.set(1, Some(other));
+    let slot = commands.switch.ios.get_mut(io).expect("it has begun");
     slot.set_outcome(Ok(()), None);
-    slot.state = State::Remote(place);
     slot.host_io_mut().device = 1;
+    commands.port.send(io, slot);
+    assert!(commands.port.post(1).is_ok(), "it goes out");
 }
 
 #[test]
@@ -170,15 +150,15 @@ fn a_fence_falls_when_the_last_io_that_came_before_it_has_ended() {
     let ios = [begin(&mut pipeline, victim, 1), begin(&mut pipeline, victim, 1)];
     ios.iter().for_each(|io| hang(&mut pipeline, *io));
     let (first, first_done) = channel();
-    pipeline.answer_after(Instant(2), first, &[(victim, 1)], None);
+    pipeline.commands.answer_after(Instant(2), first, &[(victim, 1)], None);
     let late = begin(&mut pipeline, victim, 1);
     hang(&mut pipeline, late);
     let (second, second_done) = channel();
-    pipeline.answer_after(Instant(2), second, &[(victim, 1)], None);
+    pipeline.commands.answer_after(Instant(2), second, &[(victim, 1)], None);
     let end = |pipeline: &mut Pipeline, io: Key| {
         let (work, credit) = (Work::Verify(RANGE), sched::Credit(1));
         let outcome = message::IoOutcome { result: Ok(()), read: None, work, credit };
-        pipeline.on_remote_done(Instant(3), message::RemoteDone { by: 1, io, outcome });
+        pipeline.commands.on_remote_done(Instant(3), message::RemoteDone { by: 1, io, outcome });
     };
     end(&mut pipeline, ios[1]);
     assert!(first_done.try_recv().is_err() && second_done.try_recv().is_err());
@@ -189,25 +169,25 @@ fn a_fence_falls_when_the_last_io_that_came_before_it_has_ended() {
     );
     end(&mut pipeline, late);
     assert!(second_done.try_recv().is_ok());
-    assert_eq!((pipeline.fences.len(), pipeline.sessions.len()), (0, 0));
+    assert_eq!((pipeline.commands.fences.len(), pipeline.commands.sessions.len()), (0, 0));
 }
 
 /// Two pipelines have an IO of the same name here.
 #[test]
 fn another_pipeline_takes_back_its_own_ios_only() {
-    let mut pipeline = pipeline(Box::new(Fifo::default()));
+    let Commands { port, switch, .. } = &mut pipeline(Box::new(Fifo::default())).commands;
     let io = Key::new(3, 0);
     for from in [1, 2] {
         let (tenant, priority, work) = (ALICE, Priority::default(), Work::Verify(RANGE));
-        pipeline.on_remote_io(Instant(1), RemoteIo { from, io, tenant, priority, work });
+        port.on_remote_io(Instant(1), RemoteIo { from, io, tenant, priority, work }, switch);
     }
-    pipeline.on_remote_withdraw(Instant(2), 2, &[io, Key::new(4, 0)]);
-    assert_eq!(pipeline.remote_ios.keys().collect::<Vec<_>>(), [&(1, io)]);
-    assert_eq!(pipeline.switch.policy().backlog().queued, 1);
+    port.on_remote_withdraw(Instant(2), (2, &[io, Key::new(4, 0)]), switch);
+    assert!(port.has_of_other(1, io) && !port.has_of_other(2, io));
+    assert_eq!(switch.policy().backlog().queued, 1);
     // It was asked for when it had ended already.
-    pipeline.on_remote_withdraw(Instant(3), 2, &[io]);
-    pipeline.on_remote_withdraw(Instant(3), 1, &[io]);
-    assert!(pipeline.switch.is_empty() && pipeline.remote_ios.is_empty());
+    port.on_remote_withdraw(Instant(3), (2, &[io]), switch);
+    port.on_remote_withdraw(Instant(3), (1, &[io]), switch);
+    assert!(switch.is_empty() && !port.has_of_other(1, io));
 }
 
 /// The walk of one read in ARCHITECTURE.md.

@@ -2,12 +2,14 @@
 //!
 //! Everything is done for as many connections and IOs as have come together, so that a busy thread makes few system calls.
 
+use super::closing::Ending;
+use super::commands::Commands;
 use super::message::ToPipeline;
 use super::reservations::Copy;
-use super::sessions::Ending;
-use super::{Phase, Pipeline, key_of};
+use super::{Origin, Phase, Pipeline, key_of};
 use crate::connections::SocketEnd;
 use crate::log_throttle::Suppressed;
+use crate::slab::Key;
 use nvme::subsystem::Output;
 use reactor::{Clock, Event};
 use std::io;
@@ -39,17 +41,17 @@ impl Pipeline {
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }
-            self.watch.check(now, &self.name, &mut self.switch, self.limits.hang_after);
+            self.watch.check(now, &self.name, &mut self.commands.switch, self.limits.hang_after);
             let mut waits_over = 0;
             loop {
                 self.run_switch(now);
                 self.run_subsystems(now);
-                self.serve_waiting_for_memory(now);
-                self.serve_deferred(now);
-                if self.switch.wants_run() {
+                self.commands.serve_waiting_for_memory(now, &mut self.reactor);
+                self.commands.serve_deferred(now);
+                if self.commands.switch.wants_run() {
                     continue;
                 }
-                let Some(wake) = self.switch.next_wake() else { break };
+                let Some(wake) = self.commands.switch.next_wake() else { break };
                 let later = Clock.now();
                 if wake > later || waits_over == WAITS_PER_TURN_MAX {
                     break;
@@ -66,38 +68,41 @@ impl Pipeline {
 
     /// When there is something to do although nothing happens.
     fn deadline(&self) -> Option<Instant> {
-        let keep_alives = self.homes.next_timeout().into_iter();
+        let commands = &self.commands;
+        let keep_alives = commands.homes.next_timeout().into_iter();
         keep_alives
-            .chain(self.switch.next_wake())
-            .chain(self.connections.deadline())
-            .chain(self.watch.deadline(&self.switch))
-            .chain(self.log_throttle.deadline())
-            .chain(self.deferred.deadline())
+            .chain(commands.switch.next_wake())
+            .chain(commands.wires.here.deadline())
+            .chain(self.watch.deadline(&commands.switch))
+            .chain(commands.log_throttle.deadline())
+            .chain(commands.deferred.deadline())
             .min()
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {
+        let (commands, reactor) = (&mut self.commands, &mut self.reactor);
+        let connections = &mut commands.wires.here;
         match event {
             Event::Received { token, bytes } => {
-                if let Some(connection) = self.connections.find(token)
+                if let Some(connection) = connections.find(token)
                     && self.phase == Phase::Running
                 {
-                    let parsed = self.connections.on_received(now, connection, bytes, &mut self.reactor);
-                    self.on_parsed(now, parsed);
+                    let parsed = connections.on_received(now, connection, bytes, reactor);
+                    commands.on_parsed(now, parsed, reactor);
                 }
             }
             Event::Sent { token, batch, result } => {
-                if let Some(connection) = self.connections.find(token) {
-                    self.on_sent(now, connection, batch, result);
+                if let Some(connection) = connections.find(token) {
+                    commands.on_sent(now, connection, (batch, result), reactor);
                 }
             }
             Event::ReceiveEnded { token, error } => {
-                if let Some(connection) = self.connections.find(token) {
+                if let Some(connection) = connections.find(token) {
                     let end = error.map_or(SocketEnd::ClosedByHost, SocketEnd::Broken);
-                    self.close_connection(now, connection, end);
+                    commands.close_connection(now, connection, end, reactor);
                 }
             }
-            Event::Disk { tag, result, buffer, .. } => self.switch.on_disk(now, tag, result, buffer),
+            Event::Disk { tag, result, buffer, .. } => commands.switch.on_disk(now, tag, result, buffer),
             Event::Woken => {
                 while let Some(message) = self.inbox.take() {
                     self.on_message(now, message);
@@ -113,21 +118,24 @@ impl Pipeline {
     }
 
     fn on_message(&mut self, now: Instant, message: ToPipeline) {
+        let commands = &mut self.commands;
         match message {
             ToPipeline::Batch(messages) => {
                 messages.into_iter().for_each(|message| self.on_message(now, message));
             }
-            ToPipeline::News(news) => self.on_news(now, news),
+            ToPipeline::News(news) => commands.on_news(now, news),
             ToPipeline::Tenant(announcement) => self.on_tenant(now, announcement),
             ToPipeline::Connection(handover) => self.on_handover(now, *handover),
-            ToPipeline::Remote(io) => self.on_remote_io(now, io),
-            ToPipeline::RemoteDone(done) => self.on_remote_done(now, done),
-            ToPipeline::RemoteWithdraw { from, ios } => self.on_remote_withdraw(now, from, &ios),
-            ToPipeline::Echo { from, io } => self.peers.tell(from, ToPipeline::Echoed { io }),
-            ToPipeline::Echoed { io } => self.on_echo(io),
-            ToPipeline::PeerFailed { slot } => self.on_peer_failed(now, slot),
+            ToPipeline::Remote(io) => commands.port.on_remote_io(now, io, &mut commands.switch),
+            ToPipeline::RemoteDone(done) => commands.on_remote_done(now, done),
+            ToPipeline::RemoteWithdraw { from, ios } => {
+                commands.port.on_remote_withdraw(now, (from, &ios), &mut commands.switch);
+            }
+            ToPipeline::Echo { from, io } => commands.port.on_echo_asked(from, io),
+            ToPipeline::Echoed { io } => commands.on_echo(io),
+            ToPipeline::PeerFailed { slot } => commands.on_peer_failed(now, slot),
             ToPipeline::Stored { subsystem, nsid, ticket, is_stored } => {
-                self.storing.on_stored(self.homes.get_mut(subsystem), nsid, ticket, is_stored);
+                self.storing.on_stored(commands.homes.get_mut(subsystem), nsid, ticket, is_stored);
             }
             // Nobody waits any more if this fails.
             ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
@@ -135,8 +143,8 @@ impl Pipeline {
             ToPipeline::Drain => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::Draining;
-                    self.connections.pause(&mut self.reactor);
-                    self.wipes.stop(now, &mut self.switch);
+                    commands.wires.here.pause(&mut self.reactor);
+                    self.wipes.stop(now, &mut commands.switch);
                 }
             }
             ToPipeline::Finish => self.finish(now),
@@ -146,14 +154,16 @@ impl Pipeline {
 
     /// Lets the switch work, and answers what has ended.
     fn run_switch(&mut self, now: Instant) {
-        if !self.switch.has_work(now) {
+        let Commands { switch, reads, .. } = &mut self.commands;
+        if !switch.has_work(now) {
             return;
         }
-        self.switch.run(now, &mut self.reactor, &mut self.reads);
+        switch.run(now, &mut self.reactor, reads.pool());
         let mut ended = std::mem::take(&mut self.ended);
-        self.switch.take_ended(&mut ended);
+        switch.take_ended(&mut ended);
         for io in ended.drain(..) {
-            let slot = self.switch.ios.get(io).expect("what is over has its slot until it is answered");
+            let slot = self.commands.switch.ios.get(io);
+            let slot = slot.expect("what is over has its slot until it is answered");
             if slot.was_served() {
                 self.watch.note_late(slot.late());
             }
@@ -163,27 +173,48 @@ impl Pipeline {
         self.ended = ended;
     }
 
+    /// An IO of the switch is over.
+    fn on_done(&mut self, now: Instant, io: Key) {
+        let commands = &mut self.commands;
+        let slot = commands.switch.ios.get(io).expect("what is over has its slot until it is answered");
+        if matches!(slot.owner, Origin::Local(_)) {
+            return commands.answer(now, io);
+        }
+        let mut slot = commands.switch.ios.remove(io).expect("just found");
+        match slot.owner {
+            Origin::Local(_) => unreachable!("looked at above"),
+            Origin::Remote { from, io } => commands.port.answer(from, io, slot),
+            Origin::House => self.on_flushed(slot.take_result()),
+            Origin::Wipe(wipe) => {
+                let goes_on = self.phase == Phase::Running;
+                self.wipes.on_part(now, &mut commands.switch, (wipe, slot.take_result()), goes_on);
+            }
+        }
+    }
+
     /// Does what subsystems want unasked.
     pub(super) fn run_subsystems(&mut self, now: Instant) {
-        for slot in 0..self.homes.slots() {
-            while let Some(output) = self.homes.poll(now, slot) {
+        let commands = &mut self.commands;
+        for slot in 0..commands.homes.slots() {
+            while let Some(output) = commands.homes.poll(now, slot) {
                 match output {
-                    Output::Complete { queue, cqe } => self.reply(key_of(queue), cqe),
+                    Output::Complete { queue, cqe } => commands.reply(key_of(queue), cqe),
                     Output::Fence { queue, nsid, queues, cqe } => {
-                        self.raise_fence(now, key_of(queue), nsid, &queues, cqe);
+                        commands.raise_fence(now, key_of(queue), nsid, &queues, cqe);
                     }
                     Output::Store { nsid, ticket, saved } => {
                         let copy = Copy { subsystem: slot, nsid, ticket, saved };
-                        let home = self.homes.get_mut(slot).expect("it was just asked");
-                        self.storing.store(home, copy, self.peers.mailbox(self.index));
+                        let home = commands.homes.get_mut(slot).expect("it was just asked");
+                        self.storing.store(home, copy, commands.port.own_mailbox());
                     }
                     Output::Forget { queue, cid } => {
-                        if let Some(connection) = self.connection(key_of(queue)) {
+                        if let Some(connection) = commands.connection(key_of(queue)) {
                             connection.forget(cid);
                         }
                     }
                     Output::CloseQueue { queue, reason } => {
-                        self.close_session(now, key_of(queue), Ending::BySubsystem(reason));
+                        let ending = Ending::BySubsystem(reason);
+                        commands.close_session(now, key_of(queue), ending, &mut self.reactor);
                     }
                 }
             }
@@ -192,56 +223,30 @@ impl Pipeline {
 
     /// Sends what is to be sent: one batch per connection, one per thread.
     fn flush(&mut self, now: Instant) {
+        let (commands, reactor) = (&mut self.commands, &mut self.reactor);
         loop {
-            for connection in self.connections.flush(now, &mut self.reactor) {
-                self.close_connection(now, connection, SocketEnd::Refused);
+            for connection in commands.wires.here.flush(now, reactor) {
+                commands.close_connection(now, connection, SocketEnd::Refused, reactor);
             }
-            // What a thread that has failed does not take is told by itself.
-            self.others.flush(|_, message| drop(message));
-            if !self.peers.is_filled() {
-                break;
-            }
-            let mut lost = Vec::new();
-            self.peers.flush(|slot, message| lost.push((slot, message)));
-            lost.into_iter().for_each(|(slot, message)| self.on_lost(now, slot, message));
-        }
-    }
-
-    /// Lets connections and sessions that were refused memory go on, in turn, once some came back.
-    fn serve_waiting_for_memory(&mut self, now: Instant) {
-        if std::mem::take(&mut self.memory_came_back) {
-            self.connections.note_memory();
-        }
-        let (waiting, has_memory) = self.connections.waiting_for_memory();
-        if !has_memory {
-            return;
-        }
-        for _ in 0..waiting {
-            let parsed = self.connections.serve_waiting_for_memory(now, &mut self.reactor);
-            self.on_parsed(now, parsed);
-        }
-        for _ in 0..self.waiting_for_memory.len() {
-            let key = self.waiting_for_memory.pop_front().expect("counted");
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.waits_for_memory = false;
-                self.admit_waiting(now, key);
-            }
+            commands.wires.flush_threads();
+            let Some(lost) = commands.port.flush() else { break };
+            lost.into_iter().for_each(|(slot, message)| commands.on_lost(now, slot, message));
         }
     }
 
     /// Disconnects hosts that do not read their replies, or do not send the data they announced.
     fn check_stalls(&mut self, now: Instant) {
-        for (connection, end) in self.connections.stalled(now, &self.limits) {
-            self.close_connection(now, connection, end);
+        for (connection, end) in self.commands.wires.here.stalled(now, &self.limits) {
+            self.commands.close_connection(now, connection, end, &mut self.reactor);
         }
     }
 
     /// Tells the numbers of what the log was spared.
     fn tell_untold(&mut self, now: Instant) {
-        if self.log_throttle.deadline().is_none_or(|at| now < at) {
+        if self.commands.log_throttle.deadline().is_none_or(|at| now < at) {
             return;
         }
-        while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {
+        while let Some(Suppressed { address, subject, count }) = self.commands.log_throttle.poll(now) {
             warn!(?address, device = %self.name, "{subject}: {count} more in the last seconds");
         }
     }

@@ -6,35 +6,32 @@
 //! Holds: what it costs does not grow with what is queued (`what_a_host_queues_is_taken_back_at_the_same_price_however_much_it_is`);
 //!        an IO of another connection is never taken (`tests/io.rs`).
 
-use super::Pipeline;
+use super::commands::Commands;
 use super::host_io::HostIo;
-use super::message::ToPipeline;
 use crate::slab::Key;
 use crate::switch::{Failure, State};
 use nvme::spec::Status;
 use units::Instant;
 
-impl Pipeline {
+impl Commands {
     /// Takes back what `session` has under way and has not reached a device; the rest ends by itself.
     pub(super) fn withdraw_session(&mut self, now: Instant, session: Key) {
-        let Some(lanes) = self.sessions.get(session).map(|session| &session.lanes) else { return };
-        let ios: Vec<Key> = lanes.iter().flat_map(|(_, lane)| self.lane_links.iter(&lane.ios)).collect();
+        let ios: Vec<Key> = self.sessions.ios_of(session).collect();
         for io in ios {
             self.withdraw_io(now, io);
             self.stop_io(io);
         }
-        self.ask_others_back();
+        self.port.ask_back();
     }
 
     /// The IO of `session` that has the command identifier `cid`. Looks at all of the queue.
     pub(super) fn find_io(&self, session: Key, cid: u16) -> Option<Key> {
-        let lanes = &self.sessions.get(session)?.lanes;
-        let mut ios = lanes.iter().flat_map(|(_, lane)| self.lane_links.iter(&lane.ios));
         let is_it = |io: &HostIo| io.cid == cid || io.first.as_ref().is_some_and(|first| first.cid == cid);
+        let mut ios = self.sessions.ios_of(session);
         ios.find(|io| self.switch.ios.get(*io).is_some_and(|slot| is_it(slot.host_io())))
     }
 
-    /// Takes back one IO, whose host is told `status`, if it has not reached a device; [`Pipeline::ask_others_back`] has to follow.
+    /// Takes back one IO, whose host is told `status`, if it has not reached a device; `Port::ask_back` has to follow.
     pub(super) fn refuse_io(&mut self, now: Instant, io: Key, status: Status) {
         if let Some(slot) = self.switch.ios.get_mut(io) {
             slot.host_io_mut().if_withdrawn = status;
@@ -50,11 +47,10 @@ impl Pipeline {
         }
     }
 
-    /// Takes back one IO if it has not reached a device; [`Pipeline::ask_others_back`] has to follow.
+    /// Takes back one IO if it has not reached a device; `Port::ask_back` has to follow.
     pub(super) fn withdraw_io(&mut self, now: Instant, io: Key) {
         // It may have ended with another one that was taken back.
         let Some(slot) = self.switch.ios.get_mut(io) else { return };
-        let host_io = slot.host_io();
         match slot.state {
             State::Queued(_) | State::OnDevice => {
                 if self.switch.withdraw(now, io) {
@@ -63,16 +59,11 @@ impl Pipeline {
                 return;
             }
             State::Remote(place) => {
-                let device = host_io.device;
-                match self.remotes[device].withdraw(place) {
-                    Some(waiting) => slot.work = waiting.work,
-                    None => return self.asked_back.push((device, io)),
+                if !self.port.take_back(io, slot, place) {
+                    return;
                 }
             }
-            State::WaitingForMemory => {
-                let session = self.sessions.get_mut(host_io.session).expect("a session outlives its IOs");
-                self.waiting_links.remove(&mut session.waiting, io);
-            }
+            State::WaitingForMemory => self.sessions.stop_waiting(slot.host_io().session, io),
             State::Held => self.stop_waiting_for_orphans(io),
             state @ (State::Received | State::Ended) => {
                 unreachable!("between two calls an IO is not {state:?}")
@@ -90,17 +81,5 @@ impl Pipeline {
         let credit = self.switch.policy().credit(tenant);
         self.switch.ios.get_mut(io).expect("found above").credit = credit;
         self.answer(now, io);
-    }
-
-    /// Asks the threads of other SSDs for what is there.
-    pub(super) fn ask_others_back(&mut self) {
-        let mut asked = std::mem::take(&mut self.asked_back);
-        asked.sort_by_key(|(device, _)| *device);
-        for of_device in asked.chunk_by(|(one, _), (other, _)| one == other) {
-            let ios = of_device.iter().map(|(_, io)| *io).collect();
-            self.peers.tell(of_device[0].0, ToPipeline::RemoteWithdraw { from: self.index, ios });
-        }
-        asked.clear();
-        self.asked_back = asked;
     }
 }

@@ -1,0 +1,152 @@
+//! What comes from connections, whoever carries them: commands, faults, memory; and whose turn it is to have memory.
+//!
+//! A connection that this thread carries is read here, and what its bytes say is carried out at once. Of one that another thread carries the
+//! news come as messages, in order.
+
+use super::closing::Ending;
+use super::commands::Commands;
+use super::queue_of;
+use super::wires::Wire;
+use crate::account::Permit;
+use crate::connections::message::{News, ToConnections};
+use crate::connections::{Owner, Parsed, Sent, SocketEnd};
+use crate::log_throttle::Subject;
+use crate::slab::Key;
+use nvme::connection::{Fatal, TargetEvent};
+use nvme::spec::{Sqe, Status};
+use reactor::{IoBuffer, Reactor, SendBatch};
+use std::io;
+use tracing::warn;
+use units::Instant;
+
+impl Commands {
+    /// What came out of bytes of a connection here: commands are executed.
+    pub(super) fn on_parsed(&mut self, now: Instant, parsed: Option<Parsed>, reactor: &mut Reactor) {
+        let Some(Parsed { owner: Owner { session: key, .. }, mut events, fatal, .. }) = parsed else {
+            return;
+        };
+        for event in events.drain(..) {
+            match event {
+                TargetEvent::Command { sqe, data } => self.on_command(now, key, &sqe, data),
+                TargetEvent::Fused { halves } => self.on_fused(now, key, *halves),
+                TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
+                TargetEvent::GivenUp { cid } => self.on_given_up(key, cid),
+                TargetEvent::Initialized { .. } => {}
+            }
+        }
+        self.wires.here.recycle(events);
+        match fatal {
+            Some(fatal @ Fatal::Violation(_)) => self.on_violated(now, key, &fatal),
+            Some(fatal @ Fatal::Terminated { .. }) => {
+                self.close_session(now, key, Ending::Socket(SocketEnd::Terminated(fatal)), reactor);
+            }
+            None => {}
+        }
+    }
+
+    /// News of a session whose connection another thread carries.
+    pub(super) fn on_news(&mut self, now: Instant, news: News) {
+        match news {
+            News::Opened { session, connection } => self.on_opened(session, connection),
+            News::Command { session, sqe, data } => self.on_command(now, session, &sqe, data),
+            News::Fused { session, halves } => self.on_fused(now, session, *halves),
+            News::Refused { session, sqe, status } => self.on_refused_command(now, session, &sqe, status),
+            News::Violated { session, fatal } => self.on_violated(now, session, &fatal),
+            News::Returned(buffer, permit) => self.take_back(now, buffer, permit),
+            News::Cancelled { ticket, cancel } => self.on_cancelled(now, ticket, cancel),
+            News::Ended { session, end } => self.on_ended(now, session, Ending::Socket(end)),
+            News::ThreadFailed { thread } => self.on_thread_failed(now, thread),
+        }
+    }
+
+    fn on_opened(&mut self, key: Key, connection: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(thread) = session.thread else { return };
+        if session.wire == Wire::Unwanted {
+            session.wire = Wire::Closing;
+            self.wires.tell(thread, ToConnections::Close { connection });
+        } else {
+            session.wire = Wire::There(connection);
+            // It may have changed meanwhile.
+            self.wires.set_credits(session.route(), session.credits);
+        }
+    }
+
+    /// The host has used the identifier of a command that waits for an event.
+    fn on_given_up(&mut self, key: Key, cid: u16) {
+        if let Some(session) = self.sessions.get(key)
+            && let Some(home) = self.homes.get_mut(session.subsystem)
+        {
+            home.subsystem.on_given_up(queue_of(key), cid);
+        }
+    }
+
+    /// The transport has answered a command by itself.
+    fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
+        let Some(session) = self.sessions.get(key) else { return };
+        if self.log_throttle.allows(now, session.peer.ip(), Subject::Command) {
+            let (peer, host, cid, opcode) = (session.peer, session.admission.host(), sqe.cid(), sqe.opcode());
+            warn!(%peer, %host, cid, opcode, %status, "the transport refused a command");
+        }
+    }
+
+    /// The host has broken the protocol. Its connection ends when it was told so.
+    fn on_violated(&mut self, now: Instant, key: Key, fatal: &Fatal) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.backlog.commands.clear();
+        if self.log_throttle.allows(now, session.peer.ip(), Subject::Violation) {
+            warn!(peer = %session.peer, host = %session.admission.host(), "connection refused: {fatal}");
+        }
+    }
+
+    /// A batch of a connection here was sent, or not.
+    pub(super) fn on_sent(
+        &mut self,
+        now: Instant,
+        connection: Key,
+        (batch, result): (SendBatch, io::Result<()>),
+        reactor: &mut Reactor,
+    ) {
+        let give = |_, buffer, permit| self.reads.give(buffer, permit);
+        let sent = self.wires.here.on_sent(connection, batch, give);
+        let Some(Sent { owner: Owner { session: key, .. }, has_room }) = sent else { return };
+        if let Err(error) = result {
+            return self.close_session(now, key, Ending::Socket(SocketEnd::Broken(error)), reactor);
+        }
+        self.reads.note_came_back();
+        self.deferred.wake(now);
+        self.admit_waiting(now, key);
+        if has_room {
+            let parsed = self.wires.here.parse_held(now, connection, reactor);
+            self.on_parsed(now, parsed, reactor);
+        }
+    }
+
+    /// What was read, or said by a controller, has been sent by another thread, or never will be.
+    fn take_back(&mut self, now: Instant, buffer: Option<IoBuffer>, permit: Option<Permit>) {
+        self.reads.give(buffer, permit);
+        self.deferred.wake(now);
+    }
+
+    /// Lets connections and sessions that were refused memory go on, in turn, once some came back.
+    pub(super) fn serve_waiting_for_memory(&mut self, now: Instant, reactor: &mut Reactor) {
+        if self.reads.take_came_back() {
+            self.wires.here.note_memory();
+        }
+        let (waiting, has_memory) = self.wires.here.waiting_for_memory();
+        if !has_memory {
+            return;
+        }
+        for _ in 0..waiting {
+            let parsed = self.wires.here.serve_waiting_for_memory(now, reactor);
+            self.on_parsed(now, parsed, reactor);
+        }
+        for _ in 0..self.reads.waiting() {
+            let key = self.reads.next_waiting().expect("counted");
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.waits_for_memory = false;
+                self.admit_waiting(now, key);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The life of a session, and how it ends.
+//!
+//! ```text
+//!   handover ─► Connect ─┬► carried here ───────────────► closed ──last IO ends──► gone (the subsystem and the acceptor are told)
+//!                        ├► another thread ─► opened ─► closing ─► ended ──┘
+//!                        └─refused─► reply sent ─► closed
+//! ```
+//!
+//! A session whose connection another thread carries is over only when that thread has said so: nothing comes of it then.
+
+use super::commands::Commands;
+use super::queue_of;
+use super::wires::Wire;
+use crate::connections::{Owner, SocketEnd};
+use crate::log_throttle::Subject;
+use crate::slab::Key;
+use nvme::subsystem::CloseReason;
+use reactor::Reactor;
+use std::fmt;
+use tracing::{info, warn};
+use units::Instant;
+
+/// Why a connection has ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// Of itself, or by its host.
+    Socket(SocketEnd),
+    /// The subsystem wants it.
+    BySubsystem(CloseReason),
+    /// The subsystem is no longer served.
+    SubsystemRemoved,
+    /// The thread that carried it has failed.
+    ThreadFailed,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Socket(end) => end.fmt(f),
+            Ending::BySubsystem(CloseReason::ControllerReset) => write!(f, "the host reset the controller"),
+            Ending::BySubsystem(CloseReason::KeepAliveTimeout) => {
+                write!(f, "the keep-alive time-out ran out")
+            }
+            Ending::BySubsystem(CloseReason::AdminQueueClosed) => write!(f, "the admin queue has gone"),
+            Ending::BySubsystem(CloseReason::AccessRevoked) => write!(f, "the host's access was revoked"),
+            Ending::SubsystemRemoved => write!(f, "the subsystem was removed"),
+            Ending::ThreadFailed => write!(f, "the thread that carried it failed"),
+        }
+    }
+}
+
+impl Ending {
+    /// What the log has it as; nothing if the reason was told before.
+    fn subject(&self) -> Option<Subject> {
+        match self {
+            Ending::Socket(SocketEnd::ClosedByHost | SocketEnd::Broken(_))
+            | Ending::SubsystemRemoved
+            | Ending::ThreadFailed
+            | Ending::BySubsystem(
+                CloseReason::ControllerReset | CloseReason::AdminQueueClosed | CloseReason::AccessRevoked,
+            ) => Some(Subject::Ended),
+            Ending::BySubsystem(CloseReason::KeepAliveTimeout)
+            | Ending::Socket(SocketEnd::Stalled | SocketEnd::TransferOverdue) => Some(Subject::Dropped),
+            Ending::Socket(SocketEnd::Terminated(_)) => Some(Subject::Violation),
+            // Why, was told before.
+            Ending::Socket(SocketEnd::Refused | SocketEnd::AsTold) => None,
+        }
+    }
+}
+
+impl Commands {
+    /// A connection here is to be closed.
+    pub(super) fn close_connection(
+        &mut self,
+        now: Instant,
+        connection: Key,
+        end: SocketEnd,
+        reactor: &mut Reactor,
+    ) {
+        if let Some(Owner { session, .. }) = self.wires.here.owner(connection) {
+            self.close_session(now, session, Ending::Socket(end), reactor);
+        }
+    }
+
+    /// Closes the connection. The session goes when its last IO has ended.
+    pub(super) fn close_session(&mut self, now: Instant, key: Key, ending: Ending, reactor: &mut Reactor) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let route = session.route();
+        if !route.wire.is_open() {
+            return;
+        }
+        // Logged before it is closed, so that the line is there when the host sees the end.
+        let was_told = self.wires.get(route.wire).is_some_and(|connection| connection.is_ending());
+        if !was_told {
+            self.log_ending(now, key, &ending);
+        }
+        let wire = self.wires.close(route, reactor, &mut self.reads);
+        self.sessions.get_mut(key).expect("found above").wire = wire;
+        self.leave(now, key);
+    }
+
+    /// The thread that carries a connection says that it is gone.
+    pub(super) fn on_ended(&mut self, now: Instant, key: Key, ending: Ending) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let was_open = session.wire.is_open();
+        session.wire = Wire::Gone;
+        if was_open {
+            self.log_ending(now, key, &ending);
+            self.leave(now, key);
+        } else {
+            self.retire_if_done(now, key);
+        }
+    }
+
+    /// A thread of connections has failed, and all that it carried with it.
+    pub(super) fn on_thread_failed(&mut self, now: Instant, thread: usize) {
+        self.wires.forget_thread(thread);
+        for key in self.sessions.find_all(|session| session.thread == Some(thread)) {
+            self.on_ended(now, key, Ending::ThreadFailed);
+        }
+        self.give_up_cancels(now, thread);
+    }
+
+    /// Logs why a connection has ended, unless that was logged before.
+    fn log_ending(&mut self, now: Instant, key: Key, ending: &Ending) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (peer, host, unanswered) = (session.peer, session.admission.host(), session.ios);
+        let Some(subject) = ending.subject() else { return };
+        if !self.log_throttle.allows(now, peer.ip(), subject) {
+            return;
+        }
+        match subject {
+            Subject::Ended => {
+                info!(%peer, %host, device = %self.device, unanswered, "connection ended: {ending}");
+            }
+            _ => warn!(%peer, %host, device = %self.device, unanswered, "connection dropped: {ending}"),
+        }
+    }
+
+    /// The host gets no more answers: takes back what can be taken back, and has later connections wait for the rest.
+    fn leave(&mut self, now: Instant, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.backlog.commands.clear();
+        self.withdraw_session(now, key);
+        self.orphan(key);
+        self.retire_if_done(now, key);
+    }
+
+    /// Forgets a session whose connection and IOs have gone.
+    pub(super) fn retire_if_done(&mut self, now: Instant, key: Key) {
+        if let Some(session) = self.sessions.remove_if_done(key)
+            && let Some(home) = self.homes.get_mut(session.subsystem)
+        {
+            home.subsystem.on_disconnect(now, queue_of(key));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The way to the connections of this thread's sessions: completions, data that was read, and buffers and permits on their way home.
+//!
+//! A connection may be carried by this thread or by another one; then everything travels in the next batch to that thread (`outbox`).
+//! Data that arrived belongs to the thread of its connection, data that was read to this one (`reads`).
+//!
+//! Holds: what nobody is there to have is taken back here, so memory comes home whatever becomes of a connection
+//!        (`tests/bounds.rs`, `tests/threads.rs`).
+
+use super::reads::ReadMemory;
+use crate::account::Permit;
+use crate::connection::Connection;
+use crate::connections::load::{self, Burden, Load};
+use crate::connections::message::ToConnections;
+use crate::connections::{Connections, Owner, SocketEnd};
+use crate::mailbox::Mailbox;
+use crate::outbox::Outboxes;
+use crate::payload::Payload;
+use crate::slab::Key;
+use nvme::spec::Cqe;
+use reactor::{IoBuffer, Reactor};
+use units::Bytes;
+
+/// The way to a session's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// This thread carries it.
+    Here(Key),
+    /// On its way to another thread, which then tells its name there.
+    Opening,
+    /// As before, and closed meanwhile.
+    Unwanted,
+    /// Another thread carries it.
+    There(Key),
+    /// Another thread was told to close it.
+    Closing,
+    /// Nothing comes of it any more.
+    Gone,
+}
+
+impl Wire {
+    /// Whether its host is to be answered.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Wire::Here(_) | Wire::Opening | Wire::There(_))
+    }
+}
+
+/// The way of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) wire: Wire,
+    /// Which thread carries the connection, if not this one.
+    pub(super) thread: Option<usize>,
+}
+
+/// See the module.
+pub(super) struct Wires {
+    /// This pipeline's slot, by which other threads know it.
+    pipeline: usize,
+    /// The connections that this thread carries.
+    pub(super) here: Connections,
+    /// To threads that have connections and no SSD.
+    threads: Outboxes<ToConnections>,
+    /// What this thread has to do, and what those have.
+    load: Load,
+    loads: Vec<Load>,
+}
+
+impl Wires {
+    /// No connections yet, with so much memory for what arrives by those that this thread is going to carry.
+    pub(super) fn new(
+        pipeline: usize,
+        memory: Bytes,
+        load: Load,
+        others: Vec<(Mailbox<ToConnections>, Load)>,
+    ) -> Wires {
+        let (mut threads, mut loads) = (Outboxes::new(), Vec::new());
+        for (thread, (mailbox, load)) in others.into_iter().enumerate() {
+            threads.set(thread, Some(mailbox));
+            loads.push(load);
+        }
+        Wires { pipeline, here: Connections::new(memory), threads, load, loads }
+    }
+
+    /// The name of a session on all threads.
+    pub(super) fn owner(&self, session: Key) -> Owner {
+        Owner { pipeline: self.pipeline, session }
+    }
+
+    /// Finds the thread with least to do, and what a queue there burdens. `None` is this one.
+    pub(super) fn place(&self) -> (Option<usize>, Vec<Burden>) {
+        load::place(&self.load, self.loads.iter().enumerate())
+    }
+
+    /// The connection, if this thread carries it.
+    pub(super) fn get(&mut self, wire: Wire) -> Option<&mut Connection> {
+        match wire {
+            Wire::Here(connection) => self.here.get(connection),
+            _ => None,
+        }
+    }
+
+    /// Sends a completion.
+    #[inline]
+    pub(super) fn send(&mut self, route: Route, cqe: Cqe) {
+        match (route.wire, route.thread) {
+            (Wire::Here(connection), _) => self.here.reply(connection, cqe),
+            (Wire::There(connection), Some(thread)) => {
+                self.threads.tell(thread, ToConnections::Done { connection, cqe, back: None });
+            }
+            // Nobody is there to be answered.
+            _ => {}
+        }
+    }
+
+    /// Sends a completion, and gives back what had come with its command: a buffer, and the permit that it was done under.
+    #[inline]
+    pub(super) fn send_and_give(
+        &mut self,
+        route: Route,
+        cqe: Cqe,
+        (buffer, permit): (Option<IoBuffer>, Option<Permit>),
+        reads: &mut ReadMemory,
+    ) {
+        match (route.wire, route.thread, permit) {
+            (Wire::There(connection), Some(thread), Some(permit)) if permit.is_of_arrival() => {
+                let back = Some((buffer, permit));
+                return self.threads.tell(thread, ToConnections::Done { connection, cqe, back });
+            }
+            // A read that brings nothing.
+            (_, _, Some(permit)) if !permit.is_of_arrival() => reads.give(None, Some(permit)),
+            (_, thread, permit) if buffer.is_some() || permit.is_some() => {
+                self.give_arrival(thread, buffer, permit);
+            }
+            _ => {}
+        }
+        self.send(route, cqe);
+    }
+
+    /// Sends data and its completion. If nobody is there to have it, it is taken back.
+    #[inline]
+    pub(super) fn send_data(
+        &mut self,
+        route: Route,
+        cqe: Cqe,
+        (data, length): (Payload, u32),
+        reads: &mut ReadMemory,
+    ) {
+        let left = match (route.wire, route.thread) {
+            (Wire::Here(connection), _) => self.here.reply_with_data(connection, cqe, data, length),
+            (Wire::There(connection), Some(thread)) => {
+                let from = self.pipeline;
+                self.threads.tell(thread, ToConnections::Data { connection, cqe, data, length, from });
+                None
+            }
+            _ => Some(data),
+        };
+        if let Some((buffer, permit)) = left.map(Payload::into_parts) {
+            reads.give(buffer, Some(permit));
+        }
+    }
+
+    /// The data of a command that needs no device, or none any more, goes back to the thread that it came from.
+    pub(super) fn give_back(&mut self, thread: Option<usize>, payload: Option<Payload>) {
+        if let Some((buffer, permit)) = payload.map(Payload::into_parts) {
+            self.give_arrival(thread, buffer, Some(permit));
+        }
+    }
+
+    /// As `give_back`, of what a payload was made of.
+    pub(super) fn give_arrival(
+        &mut self,
+        thread: Option<usize>,
+        buffer: Option<IoBuffer>,
+        permit: Option<Permit>,
+    ) {
+        match (thread, permit) {
+            (Some(thread), Some(permit)) => self.threads.tell(thread, ToConnections::Back(buffer, permit)),
+            (_, permit) => self.here.give(buffer, permit),
+        }
+    }
+
+    /// Completions carry credits from now on, or no longer. A connection that is not open yet is told when it is.
+    pub(super) fn set_credits(&mut self, route: Route, is_enabled: bool) {
+        match (route.wire, route.thread) {
+            (Wire::Here(connection), _) => {
+                if let Some(connection) = self.here.get(connection) {
+                    connection.transport.set_success_without_response(!is_enabled);
+                }
+            }
+            (Wire::There(connection), Some(thread)) => {
+                self.threads.tell(thread, ToConnections::Credits { connection, is_enabled });
+            }
+            _ => {}
+        }
+    }
+
+    /// Closes a connection that is open, and answers what is left of the way to it.
+    pub(super) fn close(&mut self, route: Route, reactor: &mut Reactor, reads: &mut ReadMemory) -> Wire {
+        match (route.wire, route.thread) {
+            (Wire::Here(connection), _) => {
+                let give = |buffer, permit| reads.give(buffer, permit);
+                self.here.close(connection, SocketEnd::AsTold, reactor, give);
+                reads.note_came_back();
+                Wire::Gone
+            }
+            (Wire::There(connection), Some(thread)) => {
+                self.threads.tell(thread, ToConnections::Close { connection });
+                Wire::Closing
+            }
+            _ => Wire::Unwanted,
+        }
+    }
+
+    /// Adds a message to the next batch for another thread. False if that thread has failed.
+    pub(super) fn push(&mut self, thread: usize, message: ToConnections) -> bool {
+        self.threads.push(thread, message).is_ok()
+    }
+
+    /// As [`Wires::push`], but drops the message if that thread has failed.
+    pub(super) fn tell(&mut self, thread: usize, message: ToConnections) {
+        self.threads.tell(thread, message);
+    }
+
+    /// Sends all batches. What a thread that has failed does not take is dropped: that thread's failure is told by itself.
+    pub(super) fn flush_threads(&mut self) {
+        self.threads.flush(|_, message| drop(message));
+    }
+
+    /// Another thread has failed.
+    pub(super) fn forget_thread(&mut self, thread: usize) {
+        self.threads.set(thread, None);
+        drop(self.threads.take_back(thread));
+    }
+
+    /// The mailboxes of all other threads.
+    pub(super) fn mailboxes(&self) -> impl Iterator<Item = &Mailbox<ToConnections>> {
+        self.threads.mailboxes()
+    }
+}
