@@ -51,8 +51,9 @@ fn a_host_that_never_reads_holds_only_its_memory_and_is_dropped() {
 #[test]
 fn writes_beyond_the_memory_wait_their_turn() {
     for backend in backends() {
-        let limits =
-            Limits { memory: Bytes::mib(4), memory_per_connection: Bytes::mib(1), ..Limits::default() };
+        // The least that each thread must have.
+        let memory = Bytes::mib(4 * u64::from(threads()));
+        let limits = Limits { memory, memory_per_connection: Bytes::mib(1), ..Limits::default() };
         let server = start(Config { limits, backend, ..simple(null(), any_port()) });
         let address = server.addresses()[0];
         // Each host has its own thread, because the target waits for a host whose data it has requested.
