@@ -24,20 +24,27 @@
 //! Reading order: `script` (what is asked, in which order), `task` (what a question is), `load` (how one load runs), `fill` (when a
 //! write buffer is exhausted), `profile`.
 //!
-//! What is measured and what the paper leaves open: `docs/ssdtest.md`.
+//! [`BufferModel`] is fitted to a profile, and [`Predictor`] follows the IOs of a device with it: how much can be written until the buffer is
+//! exhausted, and how long the device must be idle.
+//!
+//! What is measured and what the paper leaves open: `docs/probe.md`.
 
+mod buffer_model;
 mod config;
 mod device;
 mod fill;
 mod load;
+mod predictor;
 mod prober;
 mod profile;
 mod script;
 mod simulated;
 mod task;
 
+pub use buffer_model::{BufferModel, Rule};
 pub use config::{Config, ConfigError};
 pub use device::{Completion, Device, Io, IoKind, Step, drive};
+pub use predictor::Predictor;
 pub use prober::{Entry, Prober, Progress, ResumeError};
 pub use profile::{
     BufferTable, Cost, DegradedLatency, DeviceTable, Interference, Kind, Limit, LoadPoint, Profile,

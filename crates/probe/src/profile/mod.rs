@@ -66,7 +66,7 @@ pub enum ProfileError {
         source: io::Error,
     },
     /// It is not TOML, or lacks a field, or has one too many.
-    #[error("device profile {origin} is not valid: {message}; make it again with `gimbal ssdtest`")]
+    #[error("device profile {origin} is not valid: {message}; probe the device again")]
     Syntax {
         /// Its path.
         origin: String,
@@ -75,7 +75,7 @@ pub enum ProfileError {
     },
     /// Another version.
     #[error(
-        "device profile {origin} has version {found}; this gimbal reads version {VERSION}; make it again with `gimbal ssdtest`"
+        "device profile {origin} has version {found}; this gimbal reads version {VERSION}; probe the device again"
     )]
     Version {
         /// Its path.
@@ -84,9 +84,7 @@ pub enum ProfileError {
         found: i64,
     },
     /// A value that no probe writes.
-    #[error(
-        "device profile {origin}: {field} {fault}; correct it, or make the profile again with `gimbal ssdtest`"
-    )]
+    #[error("device profile {origin}: {field} {fault}; correct it, or probe the device again")]
     Value {
         /// Its path.
         origin: String,

@@ -83,6 +83,6 @@ fn a_profile_that_no_probe_wrote_is_refused_with_its_field() {
     for (from, to, expected) in cases {
         let error = refusal(from, to);
         assert!(error.contains("ssd.toml") && error.contains(expected), "{from} -> {to}: {error}");
-        assert!(error.contains("gimbal ssdtest"), "it says what to do: {error}");
+        assert!(error.contains("probe the device again"), "it says what to do: {error}");
     }
 }

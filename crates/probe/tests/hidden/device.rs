@@ -54,6 +54,8 @@ struct State {
     at: u64,
     last_completion: u64,
     written: u64,
+    /// Writes that found no room.
+    slow_writes: u64,
 }
 
 impl std::fmt::Debug for State {
@@ -102,6 +104,7 @@ impl Hidden {
             at: 0,
             last_completion: 0,
             written: 0,
+            slow_writes: 0,
         };
         Hidden { recovery, buffer, read, write, slower, latency, jitter, state }
     }
@@ -135,6 +138,21 @@ impl Hidden {
         self.state.written
     }
 
+    /// Bytes that can still be written fast, if an IO starts now.
+    pub(crate) fn remaining(&self) -> f64 {
+        (self.buffer - self.state.used).max(0.0)
+    }
+
+    /// Writes so far that found no room.
+    pub(crate) fn slow_writes(&self) -> u64 {
+        self.state.slow_writes
+    }
+
+    /// Bytes of the buffer.
+    pub(crate) fn buffer(&self) -> f64 {
+        self.buffer
+    }
+
     pub(crate) fn elapsed(&self) -> Nanos {
         self.state.now.since(Instant::ZERO)
     }
@@ -161,13 +179,17 @@ impl Hidden {
             Recovery::None => alone,
             Recovery::Always { bytes_per_s } => {
                 state.used = (state.used - bytes_per_s * passed).max(0.0) + bytes;
+                state.slow_writes += u64::from(state.used > self.buffer);
                 alone.max((state.used - self.buffer) / bytes_per_s)
             }
             _ if state.used + bytes <= self.buffer => {
                 state.used += bytes;
                 alone
             }
-            _ => alone * self.slower,
+            _ => {
+                state.slow_writes += 1;
+                alone * self.slower
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 //! A failure names its seed; `HIDDEN_SEED=7 cargo test -p probe --test hidden` probes only that device.
 
 mod device;
+mod prediction;
 
 use device::{Hidden, Recovery};
 use probe::{Config, Kind, Prober, Profile, drive};
