@@ -24,7 +24,7 @@ mod tests;
 mod volumes;
 
 pub use order::{Acquired, Lock, Order, OrderError, Reply, execute};
-pub use ssds::{SsdRecord, SsdState, register, ssds};
+pub use ssds::{RegisterError, SsdRecord, SsdState, register, ssds};
 pub use volumes::{CreateError, Holder, VolumeRecord, VolumeState, create, remove, volumes};
 
 use crate::store::{Revision, Store, StoreError, Transaction};

@@ -6,6 +6,7 @@ use crate::SsdId;
 use crate::store::{Commit, LeaseId, Revision, Store, Transaction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// How to reach an SSD, and how large it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,12 +57,42 @@ fn live_key(ssd: SsdId) -> String {
     format!("live/{:08}", ssd.0)
 }
 
+/// Why an SSD was not registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegisterError {
+    /// Another target, which is alive, has registered an SSD with this UUID.
+    Taken(String),
+    /// The catalogue.
+    Catalog(CatalogError),
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegisterError::Taken(domain) => write!(
+                f,
+                "target {domain:?} has registered an SSD with the same UUID; give each namespace of the rack its own UUID (one that \
+                 is not configured is derived from the subsystem's NQN)"
+            ),
+            RegisterError::Catalog(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+impl<E: Into<CatalogError>> From<E> for RegisterError {
+    fn from(error: E) -> RegisterError {
+        RegisterError::Catalog(error.into())
+    }
+}
+
 /// Registers an SSD, alive as long as `lease`. An SSD that is known by its UUID keeps its number; its address and size are
 /// brought up to date.
 ///
 /// # Errors
-/// If the store does not answer, or the lease is over.
-pub fn register(store: &mut dyn Store, record: &SsdRecord, lease: LeaseId) -> Result<SsdId, CatalogError> {
+/// If the store does not answer, the lease is over, or another target that is alive has registered an SSD with this UUID.
+pub fn register(store: &mut dyn Store, record: &SsdRecord, lease: LeaseId) -> Result<SsdId, RegisterError> {
     let uuid_key = format!("uuid/{}", record.uuid);
     for _ in 0..TRIES {
         let known: Option<(u32, Revision)> = read_json(store, &uuid_key)?;
@@ -69,8 +100,16 @@ pub fn register(store: &mut dyn Store, record: &SsdRecord, lease: LeaseId) -> Re
             Some((number, revision)) => {
                 let id = SsdId(number);
                 let before: Option<(SsdRecord, Revision)> = read_json(store, &ssd_key(id))?;
-                let mega = before.map_or(record.mega, |(before, _)| before.mega);
-                (id, Transaction::default().check(&uuid_key, revision), mega)
+                let live = store.get(&live_key(id))?;
+                let mega = before.as_ref().map_or(record.mega, |(before, _)| before.mega);
+                if let (Some((before, _)), Some(_)) = (before, &live)
+                    && before.domain != record.domain
+                {
+                    return Err(RegisterError::Taken(before.domain));
+                }
+                let alive = live.map_or(Revision::ABSENT, |live| live.revision);
+                let same = Transaction::default().check(&uuid_key, revision).check(live_key(id), alive);
+                (id, same, mega)
             }
             None => {
                 let new = Transaction::default().check(&uuid_key, Revision::ABSENT);
@@ -90,7 +129,7 @@ pub fn register(store: &mut dyn Store, record: &SsdRecord, lease: LeaseId) -> Re
             return Ok(id);
         }
     }
-    Err(CatalogError::Crowded)
+    Err(CatalogError::Crowded.into())
 }
 
 /// All SSDs that were ever registered.

@@ -47,6 +47,18 @@ fn an_ssd_keeps_its_number_when_its_target_starts_again() {
 }
 
 #[test]
+fn two_live_targets_never_register_the_same_ssd() {
+    let (mut store, ids, _) = rack(8);
+    let (short, other) = (store.grant(TTL).expect("granted"), store.grant(TTL).expect("granted"));
+    register(&mut store, &ssd(1, 8), short).expect("its own target may register it again");
+    let stranger = SsdRecord { domain: "stranger".to_owned(), ..ssd(1, 8) };
+    let refused = Err(RegisterError::Taken("target-1".to_owned()));
+    assert_eq!(register(&mut store, &stranger, other), refused);
+    store.revoke(short).expect("revoked");
+    assert_eq!(register(&mut store, &stranger, other), Ok(ids[1]), "the SSD was carried to another target");
+}
+
+#[test]
 fn an_ssd_is_dead_when_its_target_does_not_renew() {
     let (mut store, ids, _) = rack(8);
     let short = store.grant(TTL).expect("granted");
