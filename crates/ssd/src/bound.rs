@@ -17,7 +17,7 @@
 //! Holds: no completion comes before the bound (`no_completion_comes_before_the_bound` in
 //!        `tests/model/properties.rs`).
 
-use crate::front::Link;
+use crate::controller::Link;
 use crate::timing::Timing;
 use units::Nanos;
 

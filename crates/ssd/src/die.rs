@@ -18,10 +18,10 @@
 //! Holds: a die that is not idle has exactly one pending event that ends its activity, and the event has the
 //!        die's current generation.
 //! Elsewhere: the duration of each step is in `timing`, the choice of what to collect in `collection`, time
-//!        outside the dies in `front`.
+//!        outside the dies in `controller`.
 
-use crate::agenda::{Agenda, Event};
 use crate::collection::{Debt, Step};
+use crate::event_queue::{Event, EventQueue};
 use crate::flash::{Flash, Unit, UnitOrigin};
 use crate::geometry::SLOTS_PER_PAGE;
 use crate::profile::Profile;
@@ -226,7 +226,7 @@ impl Dies {
 
     /// Queues a read on its die.
     #[inline]
-    pub(crate) fn on_read(&mut self, now: Instant, die: u32, read: u32, events: &mut Agenda) {
+    pub(crate) fn on_read(&mut self, now: Instant, die: u32, read: u32, events: &mut EventQueue) {
         let state = &mut self.dies[die as usize];
         if state.first_read == NO_READ {
             state.first_read = read;
@@ -242,7 +242,7 @@ impl Dies {
     }
 
     /// Queues a unit of the host on its die.
-    pub(crate) fn on_host_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Agenda) {
+    pub(crate) fn on_host_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut EventQueue) {
         self.dies[die as usize].host_units.push_back(unit);
         self.start_next(now, die, events);
     }
@@ -254,7 +254,7 @@ impl Dies {
 
     /// A step of the die has ended.
     #[inline]
-    pub(crate) fn on_step(&mut self, now: Instant, die: u32, events: &mut Agenda) -> Ended {
+    pub(crate) fn on_step(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> Ended {
         match self.dies[die as usize].activity {
             Activity::Sensing { read } => {
                 let at = self.transfer(now, die, self.reads.get(read).slots);
@@ -302,7 +302,7 @@ impl Dies {
     }
 
     /// The slice of a program or erase is over. Suspends it if a read waits.
-    pub(crate) fn on_suspend_due(&mut self, now: Instant, die: u32, events: &mut Agenda) {
+    pub(crate) fn on_suspend_due(&mut self, now: Instant, die: u32, events: &mut EventQueue) {
         let state = &mut self.dies[die as usize];
         let (Activity::Running, Some(operation), Some(suspend)) =
             (state.activity, &mut state.long, self.timing.suspend)
@@ -322,7 +322,7 @@ impl Dies {
 
     /// Starts the die's next work, if it is idle.
     #[inline]
-    pub(crate) fn start_next(&mut self, now: Instant, die: u32, events: &mut Agenda) {
+    pub(crate) fn start_next(&mut self, now: Instant, die: u32, events: &mut EventQueue) {
         let state = &mut self.dies[die as usize];
         if !matches!(state.activity, Activity::Idle) {
             return;
@@ -339,7 +339,7 @@ impl Dies {
     }
 
     #[inline]
-    fn start_read(&mut self, now: Instant, die: u32, events: &mut Agenda) {
+    fn start_read(&mut self, now: Instant, die: u32, events: &mut EventQueue) {
         let state = &mut self.dies[die as usize];
         let read = state.first_read;
         let FlashRead { source, next, .. } = *self.reads.get(read);
@@ -352,7 +352,7 @@ impl Dies {
     }
 
     /// Starts the background work with the highest priority. Returns `false` if there is none.
-    fn start_background(&mut self, now: Instant, die: u32, events: &mut Agenda) -> bool {
+    fn start_background(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> bool {
         let state = &mut self.dies[die as usize];
         if state.long.is_some() {
             self.run_long(now, die, events);
@@ -379,7 +379,7 @@ impl Dies {
                 || self.flash.lacks_free_blocks(die) && self.collect(now, die, false, events))
     }
 
-    fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut Agenda) {
+    fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut EventQueue) {
         let mean = if unit.slc { self.timing.slc_program } else { self.timing.program };
         let time = self.variation.program(mean);
         self.dies[die as usize].long = Some(LongOperation::new(Work::Program(unit), time));
@@ -389,7 +389,7 @@ impl Dies {
 
     /// One step of garbage collection, or with `fold` of emptying the SLC cache. Returns `false` if there is
     /// no victim.
-    fn collect(&mut self, now: Instant, die: u32, fold: bool, events: &mut Agenda) -> bool {
+    fn collect(&mut self, now: Instant, die: u32, fold: bool, events: &mut EventQueue) -> bool {
         if self.flash.victim(die, fold).is_none() {
             return false;
         }
@@ -408,7 +408,7 @@ impl Dies {
     }
 
     /// Starts or resumes the program or erase.
-    fn run_long(&mut self, now: Instant, die: u32, events: &mut Agenda) {
+    fn run_long(&mut self, now: Instant, die: u32, events: &mut EventQueue) {
         let state = &mut self.dies[die as usize];
         let operation = state.long.as_mut().expect("a die runs the long operation that it has");
         operation.resumed = now;
@@ -421,7 +421,7 @@ impl Dies {
 
     /// A read waits for a program or erase: suspend it at the end of its slice, unless it is nearly done by
     /// then.
-    fn ask_for_suspension(&mut self, now: Instant, die: u32, events: &mut Agenda) {
+    fn ask_for_suspension(&mut self, now: Instant, die: u32, events: &mut EventQueue) {
         let Some(suspend) = self.timing.suspend else { return };
         let state = &mut self.dies[die as usize];
         let Some(operation) = &mut state.long else { return };
@@ -433,7 +433,7 @@ impl Dies {
     }
 
     #[inline]
-    fn begin(&mut self, die: u32, activity: Activity, ends: Instant, events: &mut Agenda) {
+    fn begin(&mut self, die: u32, activity: Activity, ends: Instant, events: &mut EventQueue) {
         let state = &mut self.dies[die as usize];
         state.activity = activity;
         let event = match activity {

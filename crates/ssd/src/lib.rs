@@ -26,17 +26,17 @@
 //! ```
 //!
 //! Reading order: `ssd` (the path of a command), `die` (what each die does next), `stripe` and `collection`
-//! (where data goes and how it is moved), `slc`, `image` (conditioning), `profile`; `agenda` is the event
+//! (where data goes and how it is moved), `slc`, `image` (conditioning), `profile`; `event_queue` is the event
 //! queue. What the model reproduces and what it does not: `docs/ssd-model.md`.
 
-mod agenda;
 mod bound;
 mod buffer;
 mod collection;
 mod command;
+mod controller;
 mod die;
+mod event_queue;
 mod flash;
-mod front;
 mod geometry;
 mod image;
 mod mapping;

@@ -12,14 +12,14 @@
 //! Holds: every command completes exactly once and not before its submission; the same commands at the same
 //!        instants give the same completions (both in `tests/model/properties.rs`).
 //! Elsewhere: the bound for the next completion is in `bound`, the dies in `die`, the serial stages in
-//!        `front`, admission and flush in `buffer`, the mapping in `flash`.
+//!        `controller`, admission and flush in `buffer`, the mapping in `flash`.
 
-use crate::agenda::{Agenda, Event};
 use crate::bound::LeastDelays;
 use crate::buffer::{Ledger, WriteBuffer};
 use crate::command::{Command, CommandKind, Completion};
+use crate::controller::{Firmware, Link, Memory};
 use crate::die::{Dies, Ended, FlashRead, Source};
-use crate::front::{Firmware, Link, Memory};
+use crate::event_queue::{Event, EventQueue};
 use crate::geometry::{SLOT_BYTES, SLOTS_PER_PAGE};
 use crate::image::{Condition, Image};
 use crate::profile::Profile;
@@ -30,7 +30,7 @@ use units::{Bytes, Instant, Nanos};
 /// An SSD in virtual time.
 pub struct Ssd {
     now: Instant,
-    events: Agenda,
+    events: EventQueue,
     delays: LeastDelays,
     commands: Slab<InFlight>,
     outstanding: u32,
@@ -126,7 +126,7 @@ impl Ssd {
         let dies = Dies::new(profile, image.flash.as_ref().clone(), image.seed);
         Ssd {
             now: Instant::ZERO,
-            events: Agenda::new(),
+            events: EventQueue::new(),
             delays: LeastDelays::new(&dies.timing, &to_host),
             commands: Slab::new(),
             outstanding: 0,

@@ -1,4 +1,4 @@
-//! One lane of the agenda: events of one kind, sorted, the earliest first.
+//! One lane of the event queue: events of one kind, sorted, the earliest first.
 //!
 //! A ring. An event enters at the end; later events move back by one place to let it in.
 

@@ -58,7 +58,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn agrees_with_a_sorted_list(steps in steps()) {
-        let mut agenda = Agenda::new();
+        let mut queue = EventQueue::new();
         let mut sorted = Sorted::default();
         let mut now = Instant::ZERO;
         let mut inserted = 0;
@@ -66,46 +66,46 @@ proptest! {
             match step {
                 Step::Push(kind, delay) => {
                     let at = Instant(now.0 + delay);
-                    agenda.push(at, event(kind, inserted));
+                    queue.push(at, event(kind, inserted));
                     sorted.events.insert((at, inserted), event(kind, inserted));
                     inserted += 1;
                 }
                 Step::Pop(delay) => {
-                    let popped = agenda.pop_until(Instant(now.0 + delay));
+                    let popped = queue.pop_until(Instant(now.0 + delay));
                     prop_assert_eq!(popped, sorted.pop_until(Instant(now.0 + delay)));
                     now = popped.map_or(now, |(at, _)| at);
                 }
             }
-            prop_assert_eq!(agenda.next_at(), sorted.events.keys().next().map(|&(at, _)| at));
+            prop_assert_eq!(queue.next_at(), sorted.events.keys().next().map(|&(at, _)| at));
         }
         while let Some(popped) = sorted.pop_until(Instant::FAR_FUTURE) {
-            prop_assert_eq!(agenda.pop_until(Instant::FAR_FUTURE), Some(popped));
+            prop_assert_eq!(queue.pop_until(Instant::FAR_FUTURE), Some(popped));
         }
-        prop_assert_eq!(agenda.pop_until(Instant::FAR_FUTURE), None);
+        prop_assert_eq!(queue.pop_until(Instant::FAR_FUTURE), None);
     }
 }
 
 #[test]
 fn an_event_waits_for_its_time() {
-    let mut agenda = Agenda::new();
+    let mut queue = EventQueue::new();
     let (early, late) = (Event::Sensed { die: 1 }, Event::Sensed { die: 2 });
-    agenda.push(Instant(5_000_000_000), late);
-    assert_eq!(agenda.next_at(), Some(Instant(5_000_000_000)));
-    assert_eq!(agenda.pop_until(Instant(4_999_999_999)), None);
-    agenda.push(Instant(10), early);
-    assert_eq!(agenda.pop_until(Instant(10)), Some((Instant(10), early)));
-    assert_eq!(agenda.pop_until(Instant(5_000_000_000)), Some((Instant(5_000_000_000), late)));
+    queue.push(Instant(5_000_000_000), late);
+    assert_eq!(queue.next_at(), Some(Instant(5_000_000_000)));
+    assert_eq!(queue.pop_until(Instant(4_999_999_999)), None);
+    queue.push(Instant(10), early);
+    assert_eq!(queue.pop_until(Instant(10)), Some((Instant(10), early)));
+    assert_eq!(queue.pop_until(Instant(5_000_000_000)), Some((Instant(5_000_000_000), late)));
 }
 
 #[test]
 fn a_lane_grows_beyond_its_first_room_in_order() {
-    let mut agenda = Agenda::new();
+    let mut queue = EventQueue::new();
     let count = 1000;
     for number in (0..count).rev() {
-        agenda.push(Instant(u64::from(number)), Event::Completed { command: number });
+        queue.push(Instant(u64::from(number)), Event::Completed { command: number });
     }
     for number in 0..count {
         let expected = (Instant(u64::from(number)), Event::Completed { command: number });
-        assert_eq!(agenda.pop_until(Instant::FAR_FUTURE), Some(expected));
+        assert_eq!(queue.pop_until(Instant::FAR_FUTURE), Some(expected));
     }
 }

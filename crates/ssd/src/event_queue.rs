@@ -1,4 +1,4 @@
-//! The agenda: the event queue of the device, in exact order of time.
+//! The event queue of the device, in exact order of time.
 //!
 //! A general event queue is not needed. Events of one kind are planned in order of time, or nearly so: a
 //! serial stage finishes its work in order, and all dies take about the same time to sense. So each kind has
@@ -108,7 +108,7 @@ impl Key {
 }
 
 /// All events to come.
-pub(crate) struct Agenda {
+pub(crate) struct EventQueue {
     lanes: [Lane; LANES],
     /// The heads of the lanes, starting at node 8. Below 8, node `n` is the smaller of nodes `2n` and `2n +
     /// 1`.
@@ -120,9 +120,9 @@ pub(crate) struct Agenda {
 /// The node of the earliest head.
 const FIRST: usize = 1;
 
-impl Agenda {
-    pub(crate) fn new() -> Agenda {
-        Agenda {
+impl EventQueue {
+    pub(crate) fn new() -> EventQueue {
+        EventQueue {
             lanes: std::array::from_fn(|_| Lane::new()),
             heads: [Key::NEVER; 2 * LANES],
             inserted: 0,
