@@ -161,23 +161,24 @@ impl Commands {
         (device, work): (usize, Work),
         first: Option<Box<FirstHalf>>,
     ) {
-        let io = self.sessions.begin_io(key, command.nsid, |session, lane, sequence| {
-            let priority = priority_of(&command);
-            let if_withdrawn = Status::ABORT_REQUESTED;
-            let host_io = HostIo {
-                session: key,
-                cid,
-                command,
-                device,
-                permit,
-                if_withdrawn,
-                first,
-                sequence,
-                lane,
-                is_orphan: false,
-            };
-            self.switch.ios.insert(IoSlot::new(session.tenant, priority, work, Origin::Local(host_io)))
-        });
+        let (tenant, lane, sequence) = self.sessions.next_io(key, command.nsid);
+        let priority = priority_of(&command);
+        let if_withdrawn = Status::ABORT_REQUESTED;
+        let host_io = HostIo {
+            session: key,
+            cid,
+            command,
+            device,
+            permit,
+            if_withdrawn,
+            first,
+            sequence,
+            lane,
+            is_orphan: false,
+        };
+        let slot = IoSlot::new(tenant, priority, work, Origin::Local(host_io));
+        let io = self.switch.ios.insert(slot);
+        self.sessions.begin_io(key, lane, io);
         if !self.waits_for_orphans(now, io) {
             self.admit(now, io);
         }

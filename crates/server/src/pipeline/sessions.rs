@@ -179,22 +179,21 @@ impl Sessions {
         Some(session)
     }
 
-    /// An IO of a session starts in a namespace: `insert` gives it a slot, and is told the place of its lane and how many IOs have started
-    /// before it.
+    /// An IO of a session is about to start in a namespace: answers its tenant, the place of its lane, and how many IOs have started before
+    /// it. [`Sessions::begin_io`] has to follow.
     #[inline]
-    pub(super) fn begin_io(
-        &mut self,
-        key: Key,
-        nsid: u32,
-        insert: impl FnOnce(&Session, usize, u64) -> Key,
-    ) -> Key {
+    pub(super) fn next_io(&mut self, key: Key, nsid: u32) -> (TenantId, usize, u64) {
         let session = self.table.get_mut(key).expect("its command has just come");
-        let lane = session.lanes.place_of(nsid);
-        let io = insert(session, lane, self.started);
+        (session.tenant, session.lanes.place_of(nsid), self.started)
+    }
+
+    /// An IO has its slot.
+    #[inline]
+    pub(super) fn begin_io(&mut self, key: Key, lane: usize, io: Key) {
+        let session = self.table.get_mut(key).expect("it was just asked");
         self.started += 1;
         session.ios += 1;
         self.lane_links.push(&mut session.lanes.at(lane).ios, io);
-        io
     }
 
     /// An IO of a session has ended: answers the session, and whether fences wait in its lane.
