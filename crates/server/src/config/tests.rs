@@ -371,3 +371,47 @@ fn derived_uuid(nqn: &str) -> String {
     let ids = crate::identity::Identifiers::of(nqn, &NamespaceConfig::whole(1, "a"));
     ids.uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[test]
+fn the_largest_transfer_is_16_mib() {
+    let limits = |most: &str| {
+        format!(
+            "{SMALLEST}[limits]\nmemory = \"4G\"\nmemory_per_connection = \"64M\"\ntransfer_max = \"{most}\"\n"
+        )
+    };
+    let config = Config::parse(&limits("16M")).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    assert!(config.check().is_ok());
+    let told = errors(&limits("32M"));
+    assert!(told.contains("limits.transfer_max: 32 MiB is not a power of two"), "{told}");
+}
+
+/// The warnings for a device in the file `name` of the folder for temporary files.
+fn warnings_of_a_file(name: &str, create: bool) -> Vec<String> {
+    let path = std::env::temp_dir().join(name);
+    let device = format!("kind = \"file\"\npath = \"{}\"\ncreate = {create}\nsize = \"1M\"", path.display());
+    let config = Config::parse(&SMALLEST.replacen("kind = \"null\"\nsize = \"1G\"", &device, 1));
+    outside::warnings(&config.unwrap_or_else(|problems| panic!("{problems:#?}")))
+}
+
+#[test]
+fn a_file_that_is_missing_is_a_warning_unless_it_may_be_made() {
+    let name = format!("gimbal-config-missing-{}", std::process::id());
+    let of = |create| {
+        let warnings = warnings_of_a_file(&name, create);
+        warnings.iter().filter(|warning| warning.contains("a target cannot start with this here")).count()
+    };
+    assert_eq!([of(false), of(true)], [1, 0]);
+}
+
+#[test]
+fn a_sparse_file_that_its_file_system_has_room_for_is_no_warning() {
+    let name = format!("gimbal-config-sparse-{}", std::process::id());
+    let path = std::env::temp_dir().join(&name);
+    std::fs::File::create(&path)
+        .and_then(|file| file.set_len(1 << 20))
+        .expect("temporary files can be written");
+    let warnings = warnings_of_a_file(&name, false);
+    std::fs::remove_file(&path).expect("it was just written");
+    assert!(!warnings.iter().any(|warning| warning.contains("a target cannot start")), "{warnings:?}");
+    assert!(!warnings.iter().any(|warning| warning.contains("free")), "{warnings:?}");
+}
