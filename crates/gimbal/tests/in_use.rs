@@ -6,9 +6,12 @@
 mod process;
 
 use process::{Process, serve};
+use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Runs a command, which must succeed, and returns what it printed.
 fn run(command: &str, arguments: &[&str]) -> String {
@@ -58,6 +61,7 @@ impl Disk {
     }
 
     fn mount(&mut self, device: &str) {
+        await_unclaimed(device);
         run("mkfs.ext4", &["-q", device]);
         let at = self.mount_point();
         run("mount", &[device, &at]);
@@ -72,6 +76,17 @@ impl Drop for Disk {
             let _ = Command::new(command).args(arguments).env("PATH", path).stderr(Stdio::null()).status();
         }
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits until nobody has claimed `device`. A `losetup` of another test that looks for a free loop device claims each that it tries,
+/// and a process that ended may still be giving up what it had.
+fn await_unclaimed(device: &str) {
+    let began = Instant::now();
+    let claim = || rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL, Mode::empty());
+    while let Err(error) = claim() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{device} stays claimed: {error}");
+        thread::yield_now();
     }
 }
 

@@ -243,7 +243,10 @@ fn an_impossible_request_fails_before_the_work_and_says_what_to_do() {
             &["lab", "calibrate", "--profile", "dct983", "--out", "/no-such-folder/x"],
             "/no-such-folder/x cannot be written",
         ),
-        (&["lab", "calibrate", "--profile", "floppy"], "there is no profile floppy; the profiles are "),
+        (
+            &["lab", "calibrate", "--profile", "floppy"],
+            "there is no device profile \"floppy\"; the built-in profiles are ",
+        ),
         (&["lab", "run", "floppy"], "there is no experiment floppy; `gimbal lab list` shows"),
         (&["bench", "--json", "/no-such-folder/x"], "/no-such-folder/x cannot be written"),
         (&["bench", "--addr", "nowhere"], "--addr nowhere is not an address; write HOST:PORT"),
