@@ -31,7 +31,7 @@ pub enum Fault {
     LeaseUnsure,
     /// Another client has mounted the volume. This one can never write to it again.
     Fenced,
-    /// Another client has the volume mounted.
+    /// Another client has mounted the volume.
     InUse,
     /// The volume does not exist.
     NoVolume,
@@ -59,7 +59,7 @@ impl fmt::Display for Fault {
                 "the metadata store cannot be reached, so the lease of the volume is unsure"
             }
             Fault::Fenced => "another client has mounted the volume; this one can no longer write",
-            Fault::InUse => "another client has the volume mounted",
+            Fault::InUse => "another client has mounted the volume",
             Fault::NoVolume => "there is no such volume",
             Fault::BadMetadata => "the volume's metadata is damaged",
             Fault::NotMounted => "the volume is not mounted",

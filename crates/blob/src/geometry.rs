@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   SSD   = mega blob, mega blob, …            owned by volumes, handed out by the metadata store
-//!   mega  = micro blob, micro blob, …          handed out by the client that has the volume mounted
+//!   mega  = micro blob, micro blob, …          handed out by the client that has mounted the volume
 //!   micro = block, block, …                    each with a header and a checksum
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! Who is who: volumes, SSDs, files, generations, and places on SSDs.
+//! Identifiers: volumes, SSDs, files, generations, and places on SSDs.
 //!
 //! Holds: a file identifier is never used twice in a volume, even if the record that made the file was lost: its upper
 //!        half is the generation of the mount that made it.

@@ -9,7 +9,7 @@
 //!   used/SSD/CHUNK               which mega blobs are owned by somebody (bitmap)
 //!   own/VOLUME/SSD/CHUNK         which of them this volume owns (bitmap)
 //!   volume/NAME                  the volume (JSON)
-//!   lock/NAME                    who has it mounted (JSON); exists while the client renews its lease
+//!   lock/NAME                    which client has mounted it (JSON); exists while the client renews its lease
 //! ```
 //!
 //! Holds: a mega blob has at most one owner (`no_two_volumes_own_the_same_mega_blob`);

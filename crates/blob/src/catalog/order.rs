@@ -1,4 +1,4 @@
-//! What a client asks of the store while it has a volume mounted, and the answers.
+//! What a client asks of the store while a volume is mounted, and the answers.
 //!
 //! The core of a client does not call the store: it emits an [`Order`], and whoever drives it calls [`execute`] and hands
 //! the answer back. Every order but the first names the client's lock. When the lock is gone (the lease ran out), the

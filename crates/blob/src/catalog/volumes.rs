@@ -24,7 +24,7 @@ pub struct VolumeRecord {
     pub is_clean: bool,
 }
 
-/// Who has a volume mounted.
+/// Which client has mounted a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Text for people, and unique: host, process, a random number.
@@ -42,7 +42,7 @@ pub struct VolumeState {
     pub name: String,
     /// What the store knows.
     pub record: VolumeRecord,
-    /// Who has it mounted.
+    /// Which client has mounted it.
     pub holder: Option<Holder>,
     /// Its mega blobs, those for metadata included.
     pub megas: Vec<Mega>,
@@ -55,7 +55,7 @@ pub enum CreateError {
     Exists,
     /// There is none of this name.
     Absent,
-    /// Somebody has it mounted.
+    /// A client has mounted it.
     InUse,
     /// The name is not 1 to 64 letters, digits, `-`, `_` and `.`.
     Name,
@@ -70,7 +70,7 @@ impl fmt::Display for CreateError {
         match self {
             CreateError::Exists => f.write_str("there is a volume of this name"),
             CreateError::Absent => f.write_str("there is no volume of this name"),
-            CreateError::InUse => f.write_str("somebody has the volume mounted"),
+            CreateError::InUse => f.write_str("a client has mounted the volume"),
             CreateError::Name => f.write_str("a name is 1 to 64 letters, digits, '-', '_' and '.'"),
             CreateError::NoSpace => f.write_str(
                 "a volume needs free mega blobs of its size on two live SSDs of different targets; see `gimbal targets`",

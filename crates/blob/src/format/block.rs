@@ -24,6 +24,10 @@ use crc_fast::crc32_iscsi;
 
 /// Bytes of the header.
 pub const HEADER: usize = 48;
+/// The highest era: three bytes.
+pub const ERA_MAX: u32 = 0xff_ffff;
+/// The highest index: five bytes.
+const INDEX_MAX: u64 = (1 << 40) - 1;
 const MAGIC: [u8; 4] = *b"GBK1";
 
 /// What a block says about itself.
@@ -35,6 +39,8 @@ pub struct Header {
     pub file: FileId,
     /// Which block of the file.
     pub index: u64,
+    /// Recordings of the file's layout before it was written, at most `ERA_MAX`; then from 0 again.
+    pub era: u32,
     /// Offset in the file of its first byte.
     pub offset: u64,
     /// Bytes of the file in it.
@@ -46,16 +52,17 @@ pub struct Header {
 /// Appends a block of `block_size` bytes to `out`: header, `payload`, zeroes. `header.length` is set from the payload.
 ///
 /// # Panics
-/// If the payload does not fit.
+/// If the payload, the index or the era does not fit.
 pub fn seal(out: &mut Vec<u8>, block_size: u32, header: &Header, payload: &[u8]) {
     let room = block_size as usize - HEADER;
     assert!(payload.len() <= room, "a payload of {} bytes in a block with room for {room}", payload.len());
+    assert!(header.index <= INDEX_MAX && header.era <= ERA_MAX, "{header:?} does not fit");
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&header.volume.0.to_le_bytes());
     out.extend_from_slice(&header.file.0.to_le_bytes());
-    out.extend_from_slice(&header.index.to_le_bytes());
+    out.extend_from_slice(&(header.index | u64::from(header.era) << 40).to_le_bytes());
     out.extend_from_slice(&header.offset.to_le_bytes());
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     out.extend_from_slice(&header.generation.0.to_le_bytes());
@@ -74,7 +81,8 @@ pub fn open(block: &[u8]) -> Option<(Header, &[u8])> {
     let header = Header {
         volume: VolumeId(u64_at(head, 8)),
         file: FileId(u64_at(head, 16)),
-        index: u64_at(head, 24),
+        index: u64_at(head, 24) & INDEX_MAX,
+        era: (u64_at(head, 24) >> 40) as u32,
         offset: u64_at(head, 32),
         length: u32_at(head, 40),
         generation: Generation(u32_at(head, 44)),
@@ -98,6 +106,7 @@ mod tests {
         volume: VolumeId(0x1122_3344_5566_7788),
         file: FileId::new(Generation(3), 9),
         index: 5,
+        era: 6,
         offset: 400,
         length: 7,
         generation: Generation(3),
@@ -131,7 +140,10 @@ mod tests {
         let bytes = sealed();
         assert_eq!(&bytes[4..8], b"GBK1");
         assert_eq!(bytes[8], 0x88);
-        assert_eq!((bytes[16], bytes[20], bytes[24], bytes[32..34].to_vec()), (9, 3, 5, vec![0x90, 1]));
+        assert_eq!(
+            (bytes[16], bytes[20], bytes[24], bytes[29], bytes[32..34].to_vec()),
+            (9, 3, 5, 6, vec![0x90, 1])
+        );
         assert_eq!((bytes[40], bytes[44], &bytes[48..55], bytes[55]), (7, 3, &b"seven b"[..], 0));
     }
 }

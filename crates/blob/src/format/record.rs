@@ -7,6 +7,7 @@
 //!   kind (1 byte), fields;  numbers as LEB128, texts as length and UTF-8, a copy as SSD + 1 and micro blob (0: no copy)
 //! ```
 
+use super::block;
 use super::codec::{Malformed, Reader, put_text, put_u64};
 use crate::{Copies, FileId, Place, SsdId};
 
@@ -19,6 +20,9 @@ pub struct Layout {
     pub size: u64,
     /// Index of the block that is written next. Blocks before it are never written again.
     pub next_block: u64,
+    /// How often the layout was recorded. Blocks behind it carry this number: a micro blob that comes back to the file after a
+    /// truncation may still hold blocks of an earlier era.
+    pub era: u32,
     /// In ascending order of both block and offset.
     pub runs: Vec<Run>,
 }
@@ -33,6 +37,11 @@ pub struct Run {
 }
 
 impl Layout {
+    /// The era that begins when this layout is recorded.
+    pub fn next_era(&self) -> u32 {
+        (self.era + 1) & block::ERA_MAX
+    }
+
     /// Cuts the file to `size`, which is at most its size. The next byte begins a new run.
     pub fn truncate(&mut self, size: u64) {
         debug_assert!(size <= self.size, "truncated from {} to {size}", self.size);
@@ -202,6 +211,7 @@ impl Record {
                 put_u64(out, file.0);
                 put_u64(out, layout.size);
                 put_u64(out, layout.next_block);
+                put_u64(out, u64::from(layout.era));
                 put_u64(out, layout.runs.len() as u64);
                 let mut last = Run { block: 0, offset: 0 };
                 for run in &layout.runs {
@@ -271,7 +281,9 @@ impl Record {
 }
 
 fn read_layout(reader: &mut Reader<'_>) -> Result<Layout, Malformed> {
-    let (size, next_block, count) = (reader.u64()?, reader.u64()?, reader.count()?);
+    let (size, next_block) = (reader.u64()?, reader.u64()?);
+    let era = u32::try_from(reader.u64()?).ok().filter(|&era| era <= block::ERA_MAX).ok_or(Malformed)?;
+    let count = reader.count()?;
     let mut runs = Vec::new();
     let mut last = Run { block: 0, offset: 0 };
     for _ in 0..count {
@@ -280,7 +292,7 @@ fn read_layout(reader: &mut Reader<'_>) -> Result<Layout, Malformed> {
         last = Run { block, offset };
         runs.push(last);
     }
-    Ok(Layout { size, next_block, runs })
+    Ok(Layout { size, next_block, era, runs })
 }
 
 #[cfg(test)]
@@ -312,6 +324,7 @@ mod tests {
                 layout: Layout {
                     size: 9000,
                     next_block: 9,
+                    era: 300,
                     runs: vec![Run { block: 0, offset: 0 }, Run { block: 4, offset: 8000 }],
                 },
                 time: 3,
@@ -359,6 +372,7 @@ mod tests {
         let mut layout = Layout {
             size: 250,
             next_block: 9,
+            era: 0,
             runs: vec![
                 Run { block: 0, offset: 0 },
                 Run { block: 2, offset: 100 },

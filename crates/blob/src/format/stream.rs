@@ -30,6 +30,7 @@ impl Journal {
                 volume: self.volume,
                 file: FileId::JOURNAL,
                 index: first + count,
+                era: 0,
                 offset: self.checkpoint,
                 length: 0,
                 generation: self.generation,

@@ -10,7 +10,7 @@ use super::stream::Journal;
 use crate::{FileId, Generation, VolumeId};
 
 /// The version of all formats.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// The superblock of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,7 @@ impl Superblock {
             volume: self.journal.volume,
             file: FileId::SUPERBLOCK,
             index: 0,
+            era: 0,
             offset: self.journal.checkpoint,
             length: 0,
             generation: self.journal.generation,

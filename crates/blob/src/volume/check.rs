@@ -40,10 +40,10 @@ pub(crate) fn open<'a>(
     is_it.then(|| &payload[..wanted.length as usize])
 }
 
-/// Whether these bytes are the block with this index of a file, whatever bytes of the file it holds.
-pub(crate) fn is_block(identity: &Identity, file: FileId, bytes: &[u8], index: u64) -> bool {
+/// Whether these bytes are the block with this index that was written to a file in an era, whatever bytes of the file it holds.
+pub(crate) fn is_block(identity: &Identity, file: FileId, bytes: &[u8], index: u64, era: u32) -> bool {
     block::open(bytes).is_some_and(|(header, _)| {
-        header.volume == identity.volume && header.file == file && header.index == index
+        header.volume == identity.volume && header.file == file && header.index == index && header.era == era
     })
 }
 
@@ -56,7 +56,7 @@ mod tests {
     fn only_blocks_with_bytes_of_the_file_are_wanted() {
         let runs =
             vec![Run { block: 0, offset: 0 }, Run { block: 3, offset: 90 }, Run { block: 8, offset: 300 }];
-        let layout = Layout { size: 310, next_block: 9, runs };
+        let layout = Layout { size: 310, next_block: 9, era: 0, runs };
         let seen = |index| wanted(&layout, index, 80).map(|wanted| (wanted.offset, wanted.length));
         assert_eq!([seen(0), seen(1), seen(2)], [Some((0, 80)), Some((80, 10)), None]);
         assert_eq!([seen(3), seen(4), seen(5)], [Some((90, 80)), Some((170, 80)), Some((250, 50))]);

@@ -201,10 +201,12 @@ impl Core {
         }
         if journal.want_durable.get() > journal.durable.get() {
             let upto = journal.written.get();
+            // If this fails half-way, or a connection was lost, a checkpoint has all of it.
+            journal.must_checkpoint.set(true);
             if !self.flush_copies().await? {
-                journal.must_checkpoint.set(true);
                 return Ok(());
             }
+            journal.must_checkpoint.set(false);
             journal.durable.set(upto);
             journal.gate.notify();
         }
@@ -393,7 +395,7 @@ impl Core {
             free.map(|ssd| (ssd, pool.megas_of(ssd))).collect()
         };
         for candidate in candidates {
-            let reply = self.order_locked(|lock| Order::Take { lock, ssds: vec![candidate] }).await?;
+            let reply = self.order_megas(|lock| Order::Take { lock, ssds: vec![candidate] }).await?;
             if let Reply::Taken(megas) = reply {
                 return self.checkpoint(&megas).await;
             }

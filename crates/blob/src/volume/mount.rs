@@ -179,7 +179,8 @@ impl Core {
             state.files.iter().filter(|(_, file)| !file.is_sealed).map(|(id, _)| *id).collect()
         };
         for file in open {
-            let layout = self.find_end(file).await?;
+            let mut layout = self.find_end(file).await?;
+            layout.era = layout.next_era();
             let micro_blocks = self.geometry().micro_blocks();
             let time = self.state.borrow().files[&file].time;
             // What is freed here is free anyway: the pool is filled after this.
@@ -311,6 +312,7 @@ impl Core {
 
     async fn read_end(self: &Rc<Self>, file: FileId, index: u64, place: Place) -> Option<BTreeMap<u64, End>> {
         let (identity, geometry) = (self.identity(), self.geometry());
+        let era = self.state.borrow().files.get(&file)?.layout.era;
         let bytes = self.read_micro(place).await.ok()?;
         let mut blocks = BTreeMap::new();
         for (within, bytes) in (0..).zip(bytes.chunks(geometry.block as usize)) {
@@ -319,6 +321,7 @@ impl Core {
                 && header.volume == identity.volume
                 && header.file == file
                 && header.index == block
+                && header.era == era
                 && !payload.is_empty()
             {
                 let length = payload.len() as u64;

@@ -102,7 +102,8 @@ impl Core {
         Ok(payloads)
     }
 
-    fn good_copies(&self, file: FileId, extent: u64) -> Vec<(u8, Place)> {
+    /// The copies of a micro blob that have everything, and where they are.
+    pub(crate) fn good_copies(&self, file: FileId, extent: u64) -> Vec<(u8, Place)> {
         let state = self.state.borrow();
         let extent = state.files.get(&file).and_then(|entry| entry.extents.get(extent as usize));
         extent.map_or_else(Vec::new, |extent| {

@@ -162,13 +162,14 @@ impl Core {
         place: Place,
     ) -> Result<(), Fault> {
         let (identity, geometry) = (self.identity(), self.geometry());
+        let era = self.state.borrow().files.get(&file).map_or(0, |entry| entry.layout.era);
         let bytes = self.read_micro(source).await.map_err(|_| Fault::Unreachable)?;
         self.trust(file, index, source).await?;
         let mut blocks = (index * geometry.micro_blocks()..).zip(bytes.chunks(geometry.block as usize));
-        let is_good = |(index, bytes): (u64, &[u8])| match wanted.iter().find(|wanted| wanted.index == index)
-        {
-            Some(wanted) => check::open(&identity, file, bytes, wanted).is_some(),
-            None => check::is_block(&identity, file, bytes, index),
+        let is_good = |(index, bytes): (u64, &[u8])| {
+            let mut wanted = wanted.iter().filter(|wanted| wanted.index == index);
+            check::is_block(&identity, file, bytes, index, era)
+                && wanted.all(|wanted| check::open(&identity, file, bytes, wanted).is_some())
         };
         if !blocks.all(is_good) {
             return Err(Fault::Corrupt);

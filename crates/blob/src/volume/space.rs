@@ -11,7 +11,7 @@
 
 use super::core::Core;
 use super::journal::Lsn;
-use crate::catalog::{Order, Reply};
+use crate::catalog::{Lock, Order, Reply};
 use crate::pool::Reserve;
 use crate::task::Gate;
 use crate::{Copies, Fault, Place, SsdId};
@@ -34,6 +34,8 @@ pub(crate) struct SpaceState {
     freed: RefCell<Vec<Freed>>,
     is_reclaiming: Cell<bool>,
     is_taking: Cell<bool>,
+    /// The store is asked to give or take mega blobs.
+    is_ordering: Cell<bool>,
     gate: Gate,
 }
 
@@ -111,10 +113,20 @@ impl Core {
         }
     }
 
+    /// Takes mega blobs, or gives them back, one order after the other. Else an order to take them back that is tried again because its
+    /// answer was lost could hit mega blobs that were given out in between.
+    pub(crate) async fn order_megas(self: &Rc<Self>, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
+        self.space.gate.wait(|| (!self.space.is_ordering.replace(true)).then_some(())).await;
+        let result = self.order_locked(order).await;
+        self.space.is_ordering.set(false);
+        self.space.gate.notify();
+        result
+    }
+
     async fn take_megas(self: &Rc<Self>, ssds: Vec<SsdId>) -> Result<(), Fault> {
         let wanted: Vec<(SsdId, u32)> =
             ssds.into_iter().map(|ssd| (ssd, self.pool.borrow().megas_of(ssd))).collect();
-        match self.order_locked(|lock| Order::Take { lock, ssds: wanted.clone() }).await? {
+        match self.order_megas(|lock| Order::Take { lock, ssds: wanted.clone() }).await? {
             Reply::Taken(megas) => {
                 let mut pool = self.pool.borrow_mut();
                 megas.into_iter().for_each(|mega| pool.add_mega(mega, &BTreeSet::new(), Instant::ZERO));
@@ -148,7 +160,7 @@ impl Core {
         let megas = self.pool.borrow_mut().take_idle(self.now.get(), MEGAS_KEPT);
         if !megas.is_empty() {
             // If this fails, they stay the volume's, and the next mount finds them.
-            let _ = self.order_locked(|lock| Order::GiveBack { lock, megas: megas.clone() }).await;
+            let _ = self.order_megas(|lock| Order::GiveBack { lock, megas: megas.clone() }).await;
         }
     }
 

@@ -261,7 +261,7 @@ mod tests {
         apply(&mut state, Record::Link { file: file(0), path: text("db/old/a2") });
         apply(&mut state, Record::Extend { file: file(0), extents: vec![copies(1), copies(2), copies(3)] });
         let runs = vec![Run { block: 0, offset: 0 }];
-        let layout = Layout { size: 500, next_block: 6, runs };
+        let layout = Layout { size: 500, next_block: 6, era: 1, runs };
         let effects = apply(&mut state, Record::Layout { file: file(0), layout, time: 8 });
         assert_eq!(effects.freed.len(), 2, "the third micro blob is not used");
         apply(&mut state, Record::Extend { file: file(0), extents: vec![copies(9)] });

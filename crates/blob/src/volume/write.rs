@@ -48,12 +48,13 @@ impl Core {
         Ok(())
     }
 
-    fn seal_block(&self, file: FileId, index: u64, offset: u64, payload: &[u8], out: &mut Vec<u8>) {
+    fn seal_block(&self, file: FileId, of: (u64, u32), offset: u64, payload: &[u8], out: &mut Vec<u8>) {
         let identity = self.identity();
         let header = Header {
             volume: identity.volume,
             file,
-            index,
+            index: of.0,
+            era: of.1,
             offset,
             length: 0,
             generation: identity.generation,
@@ -129,7 +130,7 @@ impl Core {
         let tail = std::mem::take(&mut live.tail);
         live.must_begin_run |= (tail.len() as u64) < self.geometry().payload();
         if live.is_tail_dirty {
-            self.seal_block(file, index, live.tail_offset, &tail, &mut live.full);
+            self.seal_block(file, (index, live.layout.era), live.tail_offset, &tail, &mut live.full);
         }
         live.is_tail_dirty = false;
         live.layout.next_block += 1;
@@ -166,7 +167,8 @@ impl Core {
                     (live.full_first, live.full_offset) = (live.layout.next_block, live.tail_offset);
                 }
                 let tail = std::mem::take(&mut live.tail);
-                self.seal_block(file, live.layout.next_block, live.tail_offset, &tail, &mut live.full);
+                let of = (live.layout.next_block, live.layout.era);
+                self.seal_block(file, of, live.tail_offset, &tail, &mut live.full);
                 live.tail = tail;
                 live.is_tail_dirty = false;
             }
@@ -232,17 +234,13 @@ impl Core {
                     (count < UNITS_MAX && !sending.any(overlaps)).then_some(())
                 })
                 .await;
-            // Behind an older write of the same block that has failed, it has to fail as well: else the retry of the older
-            // one would undo it.
+            // Older writes of the same block go first. Behind one that has failed it has to fail as well: else the retry of the
+            // older one would undo it. While this task waited, a sync may have told the older one to try again.
             let state = self.with_live(file, |live| {
                 let older = live.units.range(..id).map(|(_, unit)| unit);
                 let mut overlapping = older
                     .filter(|unit| unit.first < end && first < unit.first + unit.bytes.len() as u64 / block);
-                let state = overlapping.find_map(|unit| match unit.state {
-                    UnitState::Failed(_) => Some(unit.state),
-                    _ => None,
-                });
-                let state = state.unwrap_or(UnitState::Sending);
+                let state = overlapping.next().map_or(UnitState::Sending, |unit| unit.state);
                 if let Some(unit) = live.units.get_mut(&id) {
                     unit.state = state;
                 }
@@ -353,12 +351,7 @@ impl Core {
         let micro_blocks = self.geometry().micro_blocks();
         let index = first / micro_blocks;
         let within = first % micro_blocks * u64::from(self.geometry().block);
-        let copies: Vec<(u8, Place)> = {
-            let state = self.state.borrow();
-            let entry = state.files.get(&file).ok_or(Fault::NotFound)?;
-            let extent = &entry.extents[index as usize];
-            (0..2).filter_map(|side| extent.good(side).map(|place| (side as u8, place))).collect()
-        };
+        let copies = self.good_copies(file, index);
         let writes = copies.iter().map(|&(_, place)| {
             self.write_disk(place.ssd, self.geometry().byte_of(place) + within, Arc::clone(bytes))
         });
@@ -368,12 +361,19 @@ impl Core {
         {
             return Err(*fault);
         }
-        if ends.iter().all(Result::is_err) {
+        // Another unit may have marked a copy stale meanwhile: then this one counts only if the copy that is left has it.
+        let good = self.good_copies(file, index);
+        let is_held = copies.iter().zip(&ends).any(|(copy, end)| end.is_ok() && good.contains(copy));
+        if !is_held {
             return Err(Fault::Unreachable);
         }
-        for (&(side, place), end) in copies.iter().zip(&ends) {
+        for (copy, end) in copies.iter().zip(&ends) {
+            let &(side, place) = copy;
             match end {
-                Ok(sequence) => self.note_unflushed(file, (index, side), place, *sequence),
+                Ok(sequence) if good.contains(copy) => {
+                    self.note_unflushed(file, (index, side), place, *sequence);
+                }
+                Ok(_) => {}
                 Err(_) => self.mark_stale(file, index, side),
             }
         }
@@ -476,12 +476,14 @@ impl Core {
                 lacking.entry(*extent).or_default().push(*side);
             }
         }
-        for (extent, sides) in lacking {
-            let good = self.state.borrow().files.get(&file).map_or(0, |entry| {
-                let extent = &entry.extents[extent as usize];
-                (0..2).filter(|&side| extent.good(side).is_some()).count()
-            });
-            if sides.len() < good {
+        for (extent, mut sides) in lacking {
+            // A write may have marked one of them stale meanwhile.
+            let good: Vec<u8> = self.good_copies(file, extent).into_iter().map(|(side, _)| side).collect();
+            sides.retain(|side| good.contains(side));
+            if sides.is_empty() {
+                continue;
+            }
+            if sides.len() < good.len() {
                 self.mark_stale(file, extent, sides[0]);
             } else if sides.iter().all(|side| {
                 // Not reached is not lost: the next sync asks again.
@@ -517,12 +519,13 @@ impl Core {
             return self.flush(file).await;
         }
         self.sync(file).await?;
-        let lsn = self.with_live(file, |live| {
+        let layout = self.with_live(file, |live| {
             live.layout.truncate(size.min(live.layout.size));
             live.must_begin_run = true;
+            live.layout.era = live.layout.next_era();
             live.layout.clone()
         })?;
-        let lsn = self.record(&Record::Layout { file, layout: lsn, time: self.wall.get() });
+        let lsn = self.record(&Record::Layout { file, layout, time: self.wall.get() });
         let micro_blocks = self.geometry().micro_blocks();
         self.with_live(file, |live| {
             live.lsn = live.lsn.max(lsn);
@@ -604,9 +607,10 @@ impl Core {
                 live.writers == 0 && live.units.is_empty() && live.unflushed.is_empty() && !live.is_lost;
             (is_done && live.on_disk() == live.layout.size).then(|| live.layout.clone())
         })?;
-        if let Some(layout) = layout
+        if let Some(mut layout) = layout
             && self.state.borrow().files.contains_key(&file)
         {
+            layout.era = layout.next_era();
             self.record(&Record::Layout { file, layout, time: self.wall.get() });
             self.files.live.borrow_mut().remove(&file);
             self.repair_ended(file);

@@ -143,6 +143,8 @@ pub struct World {
     pub stray_odds: u32,
     pub clients: Vec<Client>,
     pub handled: u64,
+    /// A trim leaves what was there, as SSDs may.
+    pub ignores_trims: bool,
     /// Read and write IOs issued, per kind of file: for counting tests.
     pub flushes: u64,
 }
@@ -163,6 +165,7 @@ impl World {
             stray_odds: 0,
             clients: Vec::new(),
             handled: 0,
+            ignores_trims: false,
             flushes: 0,
         };
         let lease = world.store.grant(Nanos::secs(1_000_000)).expect("the model answers");
@@ -373,7 +376,9 @@ impl World {
                 Vec::new()
             }
             IoKind::Trim { at, length } => {
-                disk.trim(at, length);
+                if !self.ignores_trims {
+                    disk.trim(at, length);
+                }
                 Vec::new()
             }
         };
@@ -546,7 +551,7 @@ impl World {
     }
 }
 
-/// A rack of two targets without faults, and a client that has the volume mounted.
+/// A rack of two targets without faults, and a client that has mounted the volume.
 pub fn calm(seed: u64) -> (World, ClientId) {
     let mut world = World::new(seed, 2, 2, 16);
     let client = world.add_client(settings("first"));

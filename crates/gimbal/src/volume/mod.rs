@@ -45,7 +45,7 @@ enum VolumeCommand {
         #[command(flatten)]
         store: StoreArgs,
     },
-    /// Show a volume: who has it mounted, where its space is
+    /// Show a volume: which client has mounted it, where its space is
     Show {
         #[command(flatten)]
         store: StoreArgs,
