@@ -104,10 +104,21 @@ impl<const N: usize> Lines<N> {
     /// Takes the first IO of a line.
     #[inline]
     pub(crate) fn pop(&mut self, line: usize) -> Option<Io> {
-        match self.ends[line].first {
-            NONE => None,
-            first => Some(self.take(line, Ticket(first))),
+        let first = self.ends[line].first;
+        if first == NONE {
+            return None;
         }
+        let free = core::mem::replace(&mut self.free, first);
+        let spot = self.spot(first);
+        let next = core::mem::replace(&mut spot.next, free);
+        let io = spot.io.take();
+        self.ends[line].first = next;
+        match next {
+            NONE => self.ends[line].last = NONE,
+            next => self.spot(next).previous = NONE,
+        }
+        self.len -= 1;
+        io
     }
 
     /// The IO with this ticket.

@@ -181,14 +181,32 @@ pub(crate) struct Drr<R: Rules> {
     limits: Ranking<Instant>,
     /// When each tenant with a reservation, backlog and room falls behind.
     reservations: Ranking<Instant>,
-    /// Σ of the weights of active tenants: backlog or IOs in flight, unless waiting for a limit with none in flight.
-    active_weight: u64,
-    /// The room of an active tenant of weight 1, which nearly all are, at this sum.
-    room_common: R::Room,
-    active_tenants: usize,
+    active: Active<R::Room>,
     /// No tenant's weight is above this.
     weight_max: u32,
     backlog: Backlog,
+}
+
+/// The active tenants: backlog or IOs in flight, unless waiting for a limit with none in flight.
+#[derive(Clone, Copy, Debug, Default)]
+struct Active<Room> {
+    tenants: usize,
+    /// Σ of their weights.
+    weight: u64,
+    /// The room of one of weight 1, which nearly all are, at this sum.
+    room_common: Room,
+}
+
+impl<Room: Copy> Active<Room> {
+    /// The room of a tenant, counting it as active.
+    #[inline]
+    fn room<R: Rules<Room = Room>>(&self, rules: &R, tenant: &Tenant<R::Held>) -> Room {
+        match (tenant.counted, tenant.weight) {
+            (true, weight) if weight == Share::EQUAL.weight => self.room_common,
+            (true, weight) => rules.room(weight, self.weight),
+            (false, weight) => rules.room(weight, self.weight + u64::from(weight)),
+        }
+    }
 }
 
 impl<R: Rules> Drr<R> {
@@ -200,9 +218,7 @@ impl<R: Rules> Drr<R> {
             lists: Lists::default(),
             limits: Ranking::default(),
             reservations: Ranking::default(),
-            active_weight: 0,
-            room_common: R::Room::default(),
-            active_tenants: 0,
+            active: Active::default(),
             weight_max: 0,
             backlog: Backlog::default(),
         }
@@ -219,8 +235,8 @@ impl<R: Rules> Drr<R> {
 
     /// What there is to share out has changed.
     pub(crate) fn on_rooms_changed(&mut self) {
-        if self.active_weight > 0 {
-            self.room_common = self.rules.room(Share::EQUAL.weight, self.active_weight);
+        if self.active.weight > 0 {
+            self.active.room_common = self.rules.room(Share::EQUAL.weight, self.active.weight);
         }
     }
 
@@ -235,13 +251,13 @@ impl<R: Rules> Drr<R> {
     }
 
     pub(crate) fn active_tenants(&self) -> usize {
-        self.active_tenants
+        self.active.tenants
     }
 
     /// Whether a tenant waits for something other than its own limit.
     #[inline]
     pub(crate) fn is_held_back(&self) -> bool {
-        self.backlog.queued > 0 && self.limits.first().is_none()
+        self.backlog.queued > 0 && self.limits.is_empty()
     }
 
     #[inline]
@@ -265,9 +281,14 @@ impl<R: Rules> Drr<R> {
         now: Instant,
         price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price,
     ) -> Option<Head> {
-        self.release_limited(now);
-        if let Some(id) = self.behind_reservation(now) {
-            return Some(self.head_of(id, price));
+        if self.backlog.queued == 0 {
+            return None; // all are idle, and none has a timer
+        }
+        if self.has_timers() {
+            self.release_limited(now);
+            if let Some(id) = self.behind_reservation(now) {
+                return Some(self.head_of(id, price));
+            }
         }
         if let Some(id) = self.first_of_all(now) {
             return Some(Head { goes_first: true, ..self.head_of(id, price) });
@@ -276,17 +297,19 @@ impl<R: Rules> Drr<R> {
         loop {
             self.release_ahead();
             let id = self.lists.front(Place::Active)?;
-            if !self.may_submit(id) {
+            let tenant = &self.tenants[id.index()];
+            if !self.has_room(tenant) {
                 self.defer(id);
                 passed_over_first = None;
                 continue;
             }
-            if self.hold_if_limited(now, id) || self.hold_if_ahead(id) {
+            if tenant.is_metered() && self.hold_if_limited(now, id) || self.hold_if_ahead(id) {
                 passed_over_first = None;
                 continue;
             }
-            let head = self.head_of(id, price);
-            if self.tenants[id.index()].deficit >= head.price.cost {
+            let tenant = &self.tenants[id.index()];
+            let head = self.head_in(id, tenant, price);
+            if tenant.deficit >= head.price.cost {
                 return Some(head);
             }
             if passed_over_first == Some(id) {
@@ -295,7 +318,7 @@ impl<R: Rules> Drr<R> {
                 continue;
             }
             passed_over_first = passed_over_first.or(Some(id));
-            let quantum = self.quantum(id);
+            let quantum = self.quantum(tenant.weight);
             self.tenants[id.index()].deficit += quantum;
             self.lists.move_to_back(id, Place::Active);
         }
@@ -309,14 +332,14 @@ impl<R: Rules> Drr<R> {
         let mut next = self.lists.front(Place::Active);
         while let Some(id) = next {
             next = self.lists.after(id);
-            let deficit = self.tenants[id.index()].deficit;
-            let missing = self.head_of(id, price).price.cost.saturating_sub(deficit);
-            rounds = rounds.min(missing.0.div_ceil(self.quantum(id).0));
+            let tenant = &self.tenants[id.index()];
+            let missing = self.head_of(id, price).price.cost.saturating_sub(tenant.deficit);
+            rounds = rounds.min(missing.0.div_ceil(self.quantum(tenant.weight).0));
         }
         let mut next = self.lists.front(Place::Active);
         while let Some(id) = next {
             next = self.lists.after(id);
-            let granted = Bytes(self.quantum(id).0.saturating_mul(rounds));
+            let granted = Bytes(self.quantum(self.tenants[id.index()].weight).0.saturating_mul(rounds));
             let tenant = &mut self.tenants[id.index()];
             tenant.deficit = tenant.deficit.saturating_add(granted);
         }
@@ -338,7 +361,7 @@ impl<R: Rules> Drr<R> {
         self.backlog.queued -= 1;
         self.backlog.in_flight += 1;
         if has_backlog {
-            self.settle(id);
+            self.settle_backlogged(id);
         } else {
             self.leave(id);
         }
@@ -354,17 +377,17 @@ impl<R: Rules> Drr<R> {
         tenant.in_flight -= 1;
         self.rules.on_end(&mut tenant.held, io.mark);
         self.backlog.in_flight -= 1;
-        let (has_backlog, has_ios) = (!tenant.queue.is_empty(), tenant.has_ios());
-        if has_backlog {
-            self.settle(id);
+        if !tenant.queue.is_empty() {
+            self.settle_backlogged(id);
         } else {
-            if !has_ios {
+            if tenant.in_flight == 0 {
                 self.recount(id);
             }
-            let room = self.room(id);
-            self.rules.on_end_without_backlog(id, &self.tenants[id.index()].held, room);
+            let tenant = &self.tenants[id.index()];
+            let room = self.active.room(&self.rules, tenant);
+            self.rules.on_end_without_backlog(id, &tenant.held, room);
         }
-        self.credit(id)
+        self.credit_of(&self.tenants[id.index()])
     }
 
     pub(crate) fn withdraw_one(&mut self, id: TenantId, ticket: Ticket) -> Io {
@@ -418,41 +441,44 @@ impl<R: Rules> Drr<R> {
         self.rules.on_overdue(id, &mut tenant.held, waits);
     }
 
-    /// The room of the tenant, counting it as active.
-    #[inline]
-    fn room(&self, id: TenantId) -> R::Room {
-        match self.tenants.get(id.index()) {
-            Some(tenant) if tenant.counted && tenant.weight == Share::EQUAL.weight => self.room_common,
-            Some(tenant) if tenant.counted => self.rules.room(tenant.weight, self.active_weight),
-            other => {
-                let weight = other.map_or(Share::EQUAL.weight, |tenant| tenant.weight);
-                self.rules.room(weight, self.active_weight + u64::from(weight))
-            }
-        }
-    }
-
     /// How many IOs the tenant may have outstanding. With a reservation the tenant may have all of the SSD's room: with the credit
     /// of its own it could not ask for what it was promised.
     #[inline]
     pub(crate) fn credit(&self, id: TenantId) -> Credit {
-        let Some(tenant) = self.tenants.get(id.index()) else {
-            return self.rules.credit(&R::Held::default(), self.room(id));
-        };
+        match self.tenants.get(id.index()) {
+            Some(tenant) => self.credit_of(tenant),
+            None => self.credit_of(&Tenant::new()),
+        }
+    }
+
+    #[inline]
+    fn credit_of(&self, tenant: &Tenant<R::Held>) -> Credit {
         let is_reserved = tenant.reservation_due().is_some();
-        self.rules.credit(&tenant.held, if is_reserved { self.rules.whole() } else { self.room(id) })
+        let room = if is_reserved { self.rules.whole() } else { self.active.room(&self.rules, tenant) };
+        self.rules.credit(&tenant.held, room)
     }
 
     /// The earliest instant after `now` at which time alone may bring another head: a limit ends, a reservation falls
     /// behind. (A tenant already behind is the head.)
     #[inline]
     pub(crate) fn next_timer(&self, now: Instant) -> Option<Instant> {
-        let timers = [self.limits.first(), self.reservations.first()];
-        timers.into_iter().flatten().map(|(at, _)| at).filter(|&at| at > now).min()
+        if !self.has_timers() {
+            return None;
+        }
+        let timers = [self.limits.least(), self.reservations.least()];
+        timers.into_iter().flatten().filter(|&at| at > now).min()
+    }
+
+    /// Whether time alone may change something.
+    #[inline]
+    fn has_timers(&self) -> bool {
+        !self.limits.is_empty() || !self.reservations.is_empty()
     }
 
     pub(crate) fn view(&self, id: TenantId) -> Option<TenantView> {
         let tenant = self.tenants.get(id.index())?;
-        let [slots_busy, slots_allotted] = self.rules.slots(&tenant.held, self.room(id));
+        let room = self.active.room(&self.rules, tenant);
+        let [slots_busy, slots_allotted] = self.rules.slots(&tenant.held, room);
         Some(TenantView {
             queued: tenant.queue.len(),
             in_flight: tenant.in_flight,
@@ -481,20 +507,29 @@ impl<R: Rules> Drr<R> {
     }
 
     #[inline]
-    fn may_submit(&self, id: TenantId) -> bool {
-        self.rules.may_submit(&self.tenants[id.index()].held, self.room(id))
+    fn has_room(&self, tenant: &Tenant<R::Held>) -> bool {
+        self.rules.may_submit(&tenant.held, self.active.room(&self.rules, tenant))
+    }
+
+    fn head_of(&self, id: TenantId, price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price) -> Head {
+        self.head_in(id, &self.tenants[id.index()], price)
     }
 
     #[inline]
-    fn head_of(&self, id: TenantId, price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price) -> Head {
-        let head = self.tenants[id.index()].queue.head();
+    fn head_in(
+        &self,
+        id: TenantId,
+        tenant: &Tenant<R::Held>,
+        price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price,
+    ) -> Head {
+        let head = tenant.queue.head();
         let &Io { kind, length, .. } = head.expect("a tenant without backlog is idle");
         Head { tenant: id, kind, length, goes_first: false, price: price(&self.rules, id, kind, length) }
     }
 
     #[inline]
-    fn quantum(&self, id: TenantId) -> Bytes {
-        Bytes(self.config.quantum.0.saturating_mul(u64::from(self.tenants[id.index()].weight)))
+    fn quantum(&self, weight: u32) -> Bytes {
+        Bytes(self.config.quantum.0.saturating_mul(u64::from(weight)))
     }
 }
 

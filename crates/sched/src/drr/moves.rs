@@ -18,50 +18,80 @@ impl<R: Rules> Drr<R> {
                 self.leave(id);
             }
             self.recount(id);
-        } else if self.lists.place(id) == Place::Idle {
-            self.enter(id);
         } else {
+            self.settle_backlogged(id);
+        }
+    }
+
+    /// As `settle`, of a tenant with backlog.
+    #[inline]
+    pub(super) fn settle_backlogged(&mut self, id: TenantId) {
+        let mut place = self.lists.place(id);
+        if place == Place::Idle {
+            return self.enter(id);
+        }
+        if place == Place::Limited || !self.tenants[id.index()].counted {
             self.recount(id);
-            match (self.lists.place(id), self.may_submit(id)) {
-                (Place::Active, false) => self.defer(id),
-                (Place::Deferred, true) => self.move_to(id, Place::Active),
-                _ => {}
-            }
+            place = self.lists.place(id); // it may have been promoted
+        }
+        let tenant = &self.tenants[id.index()];
+        let (has_room, is_metered) = (self.has_room(tenant), tenant.is_metered());
+        match (place, has_room) {
+            (Place::Active, false) => self.defer(id),
+            (Place::Deferred, true) => self.move_to(id, Place::Active),
+            _ => {}
+        }
+        if is_metered {
+            self.watch_reservation(id);
+        } else {
+            self.reservations.clear(id);
+        }
+    }
+
+    /// An idle tenant has backlog: it has room and goes into the round with one quantum, or waits for room.
+    pub(super) fn enter(&mut self, id: TenantId) {
+        if !self.tenants[id.index()].counted {
+            self.count(id);
+        }
+        let tenant = &self.tenants[id.index()];
+        let (has_room, is_metered) = (self.has_room(tenant), tenant.is_metered());
+        let (place, deficit) = if has_room {
+            (Place::Active, self.quantum(tenant.weight))
+        } else {
+            (Place::Deferred, Bytes::ZERO)
+        };
+        self.tenants[id.index()].deficit = deficit;
+        self.lists.move_to_back(id, place);
+        self.rules.on_move(id, place);
+        if is_metered {
             self.watch_reservation(id);
         }
     }
 
-    /// An idle tenant has backlog.
-    pub(super) fn enter(&mut self, id: TenantId) {
-        self.rejoin(id);
-        self.recount(id);
-        if !self.may_submit(id) {
-            self.defer(id);
-        }
-        self.watch_reservation(id);
-    }
-
     /// A tenant's last IO has left its queue. Whether it is still active is for `recount` to say.
+    #[inline]
     pub(super) fn leave(&mut self, id: TenantId) {
-        self.tenants[id.index()].deficit = Bytes::ZERO;
-        self.limits.set(id, None);
+        self.limits.clear(id);
+        self.reservations.clear(id);
         self.lists.move_to_back(id, Place::Idle);
-        let room = self.room(id);
-        self.rules.on_idle(id, &self.tenants[id.index()].held, room);
-        self.reservations.set(id, None);
+        let tenant = &mut self.tenants[id.index()];
+        tenant.deficit = Bytes::ZERO;
+        let room = self.active.room(&self.rules, tenant);
+        self.rules.on_idle(id, &tenant.held, room);
     }
 
     /// Moves a tenant from one list to another; its timer, if any, is cancelled.
     #[inline]
     fn move_to(&mut self, id: TenantId, place: Place) {
-        self.limits.set(id, None);
+        self.limits.clear(id);
         self.lists.move_to_back(id, place);
         self.rules.on_move(id, place);
     }
 
     /// Puts a tenant at the back of the round with one quantum.
     pub(super) fn rejoin(&mut self, id: TenantId) {
-        self.tenants[id.index()].deficit = self.quantum(id);
+        let tenant = &self.tenants[id.index()];
+        self.tenants[id.index()].deficit = self.quantum(tenant.weight);
         self.move_to(id, Place::Active);
     }
 
@@ -83,7 +113,7 @@ impl<R: Rules> Drr<R> {
     fn hold(&mut self, id: TenantId, until: Instant) {
         self.tenants[id.index()].deficit = Bytes::ZERO;
         self.move_to(id, Place::Limited);
-        self.limits.set(id, Some(until));
+        self.limits.set(id, until);
         self.settle(id);
     }
 
@@ -130,7 +160,7 @@ impl<R: Rules> Drr<R> {
     #[inline]
     pub(super) fn first_of_all(&mut self, now: Instant) -> Option<TenantId> {
         let id = self.rules.goes_first()?;
-        let may_go = self.lists.place(id) == Place::Active && self.may_submit(id);
+        let may_go = self.lists.place(id) == Place::Active && self.has_room(&self.tenants[id.index()]);
         (may_go && !self.hold_if_limited(now, id)).then_some(id)
     }
 
@@ -138,52 +168,55 @@ impl<R: Rules> Drr<R> {
     #[inline]
     pub(super) fn watch_reservation(&mut self, id: TenantId) {
         let tenant = &self.tenants[id.index()];
-        if !tenant.is_metered() {
-            self.reservations.set(id, None);
-            return;
-        }
         let due = tenant.reservation_due().filter(|_| {
             matches!(self.lists.place(id), Place::Active | Place::Deferred | Place::Ahead)
                 && self.rules.may_submit(&tenant.held, self.rules.whole())
         });
-        self.reservations.set(id, due);
+        match due {
+            Some(due) => self.reservations.set(id, due),
+            None => self.reservations.clear(id),
+        }
     }
 
     /// Counts the tenant's weight if it is active and only then.
-    #[inline]
     pub(super) fn recount(&mut self, id: TenantId) {
-        let tenant = &mut self.tenants[id.index()];
+        let tenant = &self.tenants[id.index()];
         let waits_for_limit = self.lists.place(id) == Place::Limited;
         let active = tenant.in_flight > 0 || (!tenant.queue.is_empty() && !waits_for_limit);
         if active && !tenant.counted {
-            tenant.counted = true;
-            self.active_weight += u64::from(tenant.weight);
-            self.active_tenants += 1;
-            self.on_rooms_changed();
+            self.count(id);
         } else if !active && tenant.counted {
             self.uncount(id);
             self.promote_deferred();
         }
     }
 
+    fn count(&mut self, id: TenantId) {
+        let tenant = &mut self.tenants[id.index()];
+        tenant.counted = true;
+        self.active.weight += u64::from(tenant.weight);
+        self.active.tenants += 1;
+        self.on_rooms_changed();
+    }
+
     pub(super) fn uncount(&mut self, id: TenantId) {
         let tenant = &mut self.tenants[id.index()];
         if core::mem::replace(&mut tenant.counted, false) {
-            self.active_weight -= u64::from(tenant.weight);
-            self.active_tenants -= 1;
+            self.active.weight -= u64::from(tenant.weight);
+            self.active.tenants -= 1;
             self.on_rooms_changed();
         }
     }
 
     /// Fewer tenants are active, so those that remain may have more room.
     fn promote_deferred(&mut self) {
-        if !self.rules.may_promote(self.weight_max, self.active_weight) {
+        if !self.rules.may_promote(self.weight_max, self.active.weight) {
             return;
         }
         let mut next = self.lists.front(Place::Deferred);
         while let Some(id) = next {
             next = self.lists.after(id);
-            if self.may_submit(id) {
+            if self.has_room(&self.tenants[id.index()]) {
                 self.move_to(id, Place::Active);
             }
         }

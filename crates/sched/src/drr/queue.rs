@@ -24,10 +24,12 @@ pub(super) struct ClassQueues {
 }
 
 impl ClassQueues {
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.classes.len()
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
@@ -105,9 +107,10 @@ impl Classes {
         Classes(self.0 & !others.0)
     }
 
-    /// The most urgent class in the set.
+    /// The most urgent class in the set. (It is in range as it is; said so that the compiler has no range to check.)
+    #[inline]
     fn first(self) -> Option<usize> {
-        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize % Priority::CLASSES)
     }
 }
 

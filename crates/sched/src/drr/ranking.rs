@@ -4,8 +4,12 @@
 //! one behind. Setting a key is O(log n) of those that are set; asking for the least is a look at the top. Tenants without a
 //! key are not in it and cost nothing.
 //!
+//! The key that was added last stays outside the heap until another is added. A tenant whose IO leaves as soon as it arrives gets and loses
+//! its key with nothing in between, which moves no entry.
+//!
 //! ```text
 //!   positions[tenant] ──► entries: (key, tenant), each no less than that at (position − 1) / 2
+//!                     └─► newest: (key, tenant), if its position is NEWEST
 //! ```
 
 use alloc::vec::Vec;
@@ -13,12 +17,16 @@ use units::TenantId;
 
 /// The position of a tenant without a key.
 const ABSENT: u32 = u32::MAX;
+/// The position of the tenant whose key is outside the heap.
+const NEWEST: u32 = u32::MAX - 1;
 
 /// Keys of all tenants for one purpose.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranking<K> {
     entries: Vec<(K, TenantId)>,
-    /// The position of each tenant in `entries`, by tenant.
+    /// The key that was added last.
+    newest: Option<(K, TenantId)>,
+    /// Where each tenant's key is, by tenant.
     positions: Vec<u32>,
 }
 
@@ -34,26 +42,65 @@ impl<K: Copy + Ord> Ranking<K> {
         self.positions[tenant.index()] != ABSENT
     }
 
-    /// Sets the tenant's key, or clears it.
+    /// Whether no tenant has a key.
     #[inline]
-    pub(crate) fn set(&mut self, tenant: TenantId, key: Option<K>) {
-        match (key, self.positions[tenant.index()]) {
-            (None, ABSENT) => {}
-            (None, position) => self.remove(tenant, position as usize),
-            (Some(key), ABSENT) => self.insert((key, tenant)),
-            (Some(key), position) => self.replace(position as usize, (key, tenant)),
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.is_none() && self.entries.is_empty()
+    }
+
+    /// Sets the tenant's key.
+    #[inline]
+    pub(crate) fn set(&mut self, tenant: TenantId, key: K) {
+        let position = &mut self.positions[tenant.index()];
+        match *position {
+            NEWEST => self.newest = Some((key, tenant)),
+            ABSENT => {
+                *position = NEWEST;
+                if let Some(other) = self.newest.replace((key, tenant)) {
+                    self.insert(other);
+                }
+            }
+            position => self.replace(position as usize, (key, tenant)),
+        }
+    }
+
+    /// Clears the tenant's key, if it has one.
+    #[inline]
+    pub(crate) fn clear(&mut self, tenant: TenantId) {
+        if self.is_empty() {
+            return;
+        }
+        let position = &mut self.positions[tenant.index()];
+        match core::mem::replace(position, ABSENT) {
+            NEWEST => self.newest = None,
+            ABSENT => {}
+            position => self.remove(position as usize),
         }
     }
 
     /// Changes every key in a way that keeps their order.
     pub(crate) fn shift(&mut self, change: impl Fn(K) -> K) {
-        self.entries.iter_mut().for_each(|(key, _)| *key = change(*key));
+        self.entries.iter_mut().chain(&mut self.newest).for_each(|(key, _)| *key = change(*key));
     }
 
     /// The least key; of several, that of the tenant with the lowest number.
     #[inline]
     pub(crate) fn first(&self) -> Option<(K, TenantId)> {
-        self.entries.first().copied()
+        match (self.newest, self.entries.first()) {
+            (newest, None) => newest,
+            (None, Some(top)) => Some(*top),
+            (Some(newest), Some(top)) => Some(newest.min(*top)),
+        }
+    }
+
+    /// The least key.
+    #[inline]
+    pub(crate) fn least(&self) -> Option<K> {
+        match (self.newest, self.entries.first()) {
+            (newest, None) => newest.map(|(key, _)| key),
+            (None, Some((top, _))) => Some(*top),
+            (Some((newest, _)), Some((top, _))) => Some(newest.min(*top)),
+        }
     }
 
     fn insert(&mut self, entry: (K, TenantId)) {
@@ -61,8 +108,8 @@ impl<K: Copy + Ord> Ranking<K> {
         self.rise(self.entries.len() - 1, entry);
     }
 
-    fn remove(&mut self, tenant: TenantId, position: usize) {
-        self.positions[tenant.index()] = ABSENT;
+    /// Takes the entry at `position` out of the heap.
+    fn remove(&mut self, position: usize) {
         let last = self.entries.pop().expect("the tenant has an entry");
         if position < self.entries.len() {
             self.replace(position, last);
@@ -136,11 +183,17 @@ mod tests {
             ranking.grow(TENANTS);
             let mut naive = [None; TENANTS];
             for (tenant, key) in sets {
-                ranking.set(TenantId(tenant), key);
+                match key {
+                    Some(key) => ranking.set(TenantId(tenant), key),
+                    None => ranking.clear(TenantId(tenant)),
+                }
                 naive[tenant as usize] = key.map(|key| (key, TenantId(tenant)));
                 prop_assert_eq!(ranking.contains(TenantId(tenant)), key.is_some());
                 prop_assert_eq!(ranking.first(), naive.iter().flatten().min().copied());
-                prop_assert_eq!(ranking.entries.len(), naive.iter().flatten().count(), "entries are left behind");
+                prop_assert_eq!(ranking.least(), ranking.first().map(|(key, _)| key));
+                let kept = ranking.entries.len() + usize::from(ranking.newest.is_some());
+                prop_assert_eq!(kept, naive.iter().flatten().count(), "entries are left behind");
+                prop_assert_eq!(ranking.is_empty(), kept == 0);
             }
         }
     }

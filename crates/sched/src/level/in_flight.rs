@@ -227,6 +227,10 @@ impl TenantTime {
     #[inline]
     pub(super) fn is_held_to(&self, part: Bytes) -> bool {
         let usual = self.mean.max(MEAN_WEIGHT);
+        // What is credited falls short of the part by less than one IO: where that decides, nothing is divided.
+        if self.charged.0 * 2 + usual / MEAN_WEIGHT + 1 < part.0 {
+            return false;
+        }
         let credited = part.0 * MEAN_WEIGHT / usual * usual / MEAN_WEIGHT;
         let most = if credited == 0 { part.0 } else { credited };
         self.charged > Bytes::ZERO && self.charged.0 * 2 >= most

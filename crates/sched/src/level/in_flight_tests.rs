@@ -185,3 +185,23 @@ proptest! {
         prop_assert_eq!(limits.check(), Ok(()));
     }
 }
+
+proptest! {
+    #![proptest_config(crate::random_cases(1000))]
+
+    #[test]
+    fn who_is_held_to_the_credit_is_what_dividing_says(
+        charged in 0..1u64 << 22,
+        mean in 0..1u64 << 20,
+        part in 1..1u64 << 23,
+        near in any::<bool>(),
+    ) {
+        // Half of the cases lie around the bound.
+        let part = Bytes(if near { (2 * charged).saturating_add(mean / MEAN_WEIGHT).saturating_sub(part % 64).max(1) } else { part });
+        let tenant = TenantTime { charged: Bytes(charged), is_excused: false, mean };
+        let usual = mean.max(MEAN_WEIGHT);
+        let credited = part.0 * MEAN_WEIGHT / usual * usual / MEAN_WEIGHT;
+        let most = if credited == 0 { part.0 } else { credited };
+        prop_assert_eq!(tenant.is_held_to(part), charged > 0 && 2 * charged >= most);
+    }
+}

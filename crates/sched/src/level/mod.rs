@@ -233,10 +233,9 @@ impl Policy for Level {
             cost: costs.of(state, kind, length),
             reserved: if kind.pays_as_write() { write_cost.of(length) } else { length },
         };
-        let head = self.drr.head(now, &price);
-        match head.filter(|_| !self.drr.rules().time.is_full()) {
-            Some(head) => Next::Submit(self.drr.submit(now, head)),
-            None => self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt),
+        match self.drr.head(now, &price) {
+            Some(head) if !self.drr.rules().time.is_full() => Next::Submit(self.drr.submit(now, head)),
+            _ => self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt),
         }
     }
 

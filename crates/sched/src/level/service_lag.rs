@@ -103,8 +103,11 @@ impl ServiceLag {
     pub(crate) fn on_move(&mut self, id: TenantId, place: Place) {
         let competes = matches!(place, Place::Active | Place::Deferred | Place::Ahead);
         self.compete(id, competes);
-        let ahead = (place == Place::Ahead).then_some(self.services[id.index()].bytes);
-        self.ahead.set(id, ahead);
+        if place == Place::Ahead {
+            self.ahead.set(id, self.services[id.index()].bytes);
+        } else {
+            self.ahead.clear(id);
+        }
         self.raise_virtual_time();
     }
 
@@ -112,24 +115,27 @@ impl ServiceLag {
     #[inline]
     pub(crate) fn on_idle(&mut self, id: TenantId, competes: bool) {
         self.compete(id, competes);
-        self.ahead.set(id, None);
+        self.ahead.clear(id);
         self.raise_virtual_time();
     }
 
     #[inline]
     fn compete(&mut self, id: TenantId, competes: bool) {
+        if !competes {
+            return self.competing.clear(id);
+        }
         let least = self.virtual_time.saturating_sub(self.catch_up);
         let service = &mut self.services[id.index()];
-        if competes && service.bytes < least && !self.competing.contains(id) {
+        if service.bytes < least && !self.competing.contains(id) {
             *service = Service { bytes: least, remainder: 0 };
         }
         let bytes = service.bytes;
-        self.competing.set(id, competes.then_some(bytes));
+        self.competing.set(id, bytes);
     }
 
     /// Others no longer wait for the tenant, until it moves or is given an IO.
     pub(crate) fn excuse(&mut self, id: TenantId) {
-        self.competing.set(id, None);
+        self.competing.clear(id);
         self.raise_virtual_time();
     }
 
@@ -145,9 +151,9 @@ impl ServiceLag {
         let charged = service.bytes.min(remembered) + Bytes(whole);
         let bytes = service.bytes.max(charged).max(self.virtual_time.saturating_sub(self.catch_up));
         *service = Service { bytes, remainder };
-        self.competing.set(id, Some(bytes));
-        if self.ahead.contains(id) {
-            self.ahead.set(id, Some(bytes));
+        self.competing.set(id, bytes);
+        if !self.ahead.is_empty() && self.ahead.contains(id) {
+            self.ahead.set(id, bytes);
         }
         self.raise_virtual_time();
     }
@@ -172,8 +178,8 @@ impl ServiceLag {
     /// The least-served of the tenants in [`Place::Ahead`], if it does not have to wait any longer.
     #[inline]
     pub(crate) fn caught_up(&self) -> Option<TenantId> {
-        let most = self.most();
-        self.ahead.first().filter(|&(service, _)| service <= most).map(|(_, id)| id)
+        let (service, id) = self.ahead.first()?;
+        (service <= self.most()).then_some(id)
     }
 
     /// A tenant that came back and has not caught up yet: it asks for less than its share.
@@ -190,7 +196,7 @@ impl ServiceLag {
 
     #[inline]
     fn raise_virtual_time(&mut self) {
-        if let Some((least, _)) = self.competing.first() {
+        if let Some(least) = self.competing.least() {
             self.virtual_time = self.virtual_time.max(least); // a tenant that comes back to catch up is below it
             if self.virtual_time >= VIRTUAL_TIME_MAX {
                 self.count_anew();
