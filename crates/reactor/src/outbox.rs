@@ -62,11 +62,7 @@ impl Outbox {
         let batch = self.batch.as_ref().expect("a message needs a batch");
         self.iovecs.clear();
         let mut skip = self.piece_sent;
-        for index in self.piece.. {
-            let Some(piece) = batch.piece(index) else { break };
-            if self.iovecs.len() == PIECES_PER_MESSAGE {
-                break;
-            }
+        for piece in batch.pieces_from(self.piece).iter().take(PIECES_PER_MESSAGE) {
             let start = batch.start_of(piece).wrapping_add(skip).cast_mut().cast();
             self.iovecs.push(libc::iovec { iov_base: start, iov_len: piece.len() - skip });
             skip = 0;
@@ -81,6 +77,11 @@ impl Outbox {
         assert!(count <= self.left, "the kernel took {count} bytes of {}", self.left);
         let batch = self.batch.as_ref().expect("only a batch can advance");
         self.left -= count;
+        if self.left == 0 {
+            // Nearly always: so nobody walks along the pieces.
+            (self.piece, self.piece_sent) = (batch.pieces(), 0);
+            return;
+        }
         self.piece_sent += count;
         while let Some(piece) = batch.piece(self.piece)
             && self.piece_sent >= piece.len()

@@ -68,6 +68,7 @@ impl SendBatch {
     ///
     /// # Panics
     /// If the buffer has no such range.
+    #[inline]
     pub fn push_buffer(&mut self, buffer: IoBuffer, range: Range<usize>) {
         assert!(
             range.start <= range.end && range.end <= buffer.len(),
@@ -122,7 +123,14 @@ impl SendBatch {
         self.pieces.get(index)
     }
 
+    /// The pieces from this one on.
+    #[inline]
+    pub(crate) fn pieces_from(&self, first: usize) -> &[Piece] {
+        self.pieces.get(first..).unwrap_or_default()
+    }
+
     /// Where a piece begins in memory. Valid until the batch is changed; moving the batch does not move the bytes.
+    #[inline]
     pub(crate) fn start_of(&self, piece: &Piece) -> *const u8 {
         match piece {
             Piece::Bytes(range) => self.bytes[range.clone()].as_ptr(),

@@ -73,10 +73,13 @@ impl Links {
 
     /// Removes `key` from `list`. Returns false if it is in no list of this table.
     pub(crate) fn remove(&mut self, list: &mut List, key: Key) -> bool {
-        if !self.contains(key) {
+        let found = self.entries.get_mut(key.index());
+        let Some(entry) = found.filter(|entry| entry.previous != OUT && entry.generation == key.generation())
+        else {
             return false;
-        }
-        let entry = self.entry(key.index() as u32);
+        };
+        #[cfg(test)]
+        crate::slab::steps::count(1);
         let (previous, next) = (entry.previous, entry.next);
         entry.previous = OUT;
         match previous {
@@ -88,13 +91,6 @@ impl Links {
             next => self.entry(next).previous = previous,
         }
         true
-    }
-
-    /// Whether `key` is in a list of this table.
-    pub(crate) fn contains(&self, key: Key) -> bool {
-        self.entries
-            .get(key.index())
-            .is_some_and(|entry| entry.previous != OUT && entry.generation == key.generation())
     }
 
     /// The first of `list`.

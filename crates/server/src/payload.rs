@@ -171,6 +171,7 @@ pub(crate) struct Outlet<'a> {
 
 impl Outlet<'_> {
     /// Keeps a permit until the batch was sent. Permits of one kind are merged, so a batch of reads returns them at once.
+    #[inline]
     fn keep(&mut self, permit: Permit) {
         let kept = match self.permits.last_mut() {
             Some(last) => last.absorb(permit),
@@ -185,6 +186,7 @@ impl Outgoing<Payload> for Outlet<'_> {
         self.batch.push_bytes(bytes);
     }
 
+    #[inline]
     fn payload(&mut self, buffer: Payload, range: Range<usize>) {
         match buffer {
             Payload::Pooled(buffer, permit) => {

@@ -59,6 +59,7 @@ impl<T> Slab<T> {
     }
 
     /// Puts a value in.
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];

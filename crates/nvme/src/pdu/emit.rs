@@ -28,6 +28,7 @@ impl Framing {
 
     /// Writes `header` (and fills in its common part) for a PDU with `data_length` bytes of data and the
     /// given transfer flags. If `data_length` is not 0, the data and its `data_digest` must follow.
+    #[inline]
     pub fn header<B, H: Header>(
         &self,
         out: &mut impl Outgoing<B>,

@@ -58,6 +58,9 @@ enum State {
 pub struct PduReader {
     rules: Rules,
     state: State,
+    /// The common headers that came last, and what the rules say of them: most PDUs of a stream begin with the same eight bytes. One is of
+    /// capsules, one of data, as those take turns.
+    latest: [Option<([u8; CommonHeader::SIZE], Layout)>; 2],
     header: [u8; HEADER_MAX],
     filled: usize,
     crc: Crc32c,
@@ -66,12 +69,20 @@ pub struct PduReader {
 impl PduReader {
     /// A reader at the start of a stream.
     pub fn new(rules: Rules) -> Self {
-        PduReader { rules, state: State::Common, header: [0; HEADER_MAX], filled: 0, crc: Crc32c::default() }
+        PduReader {
+            rules,
+            state: State::Common,
+            latest: [None; 2],
+            header: [0; HEADER_MAX],
+            filled: 0,
+            crc: Crc32c::default(),
+        }
     }
 
     /// Changes the rules, starting with the next header.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
+        self.latest = [None; 2];
     }
 
     /// The current rules.
@@ -211,8 +222,16 @@ impl PduReader {
         if self.filled > 0 {
             return None;
         }
-        let (common, _) = CommonHeader::ref_from_prefix(input).ok()?;
-        let layout = self.rules.layout(common).ok()?;
+        let common = *input.first_chunk()?;
+        let latest = &mut self.latest[usize::from(common[0] >> 1 & 1)];
+        let layout = match *latest {
+            Some((header, layout)) if header == common => layout,
+            _ => {
+                let layout = self.rules.layout(zerocopy::transmute_ref!(&common)).ok()?;
+                *latest = Some((common, layout));
+                layout
+            }
+        };
         let (header, rest) = input.split_at_checked(usize::from(layout.header_end))?;
         self.header[..header.len()].copy_from_slice(header);
         self.filled = header.len();

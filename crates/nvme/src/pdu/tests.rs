@@ -180,6 +180,17 @@ fn an_impossible_common_header_is_refused_at_the_field_that_is_wrong() {
 }
 
 #[test]
+fn what_was_said_of_a_header_is_forgotten_with_the_rules() {
+    let bytes = encode(Framing::HANDSHAKE, CapsuleCmd::new(Sqe::new(2)), 0, &[]);
+    let mut reader = PduReader::new(rules(End::Controller, Digests::default(), 4));
+    for _ in 0..2 {
+        assert!(matches!(reader.next(&mut &bytes[..]), Ok(Some(Step::Header(_)))));
+    }
+    reader.set_rules(rules(End::Controller, Digests { header: true, data: false }, 4));
+    assert_eq!(reader.next(&mut &bytes[..]), Err(Violation::field(1)), "its digest is missing");
+}
+
+#[test]
 fn a_corrupt_header_is_refused_and_a_corrupt_payload_is_reported() {
     let digests = Digests { header: true, data: true };
     let framing = Framing { digests, alignment: 4 };

@@ -25,12 +25,16 @@ impl Commands {
         let Some(Parsed { owner: Owner { session: key, .. }, mut events, fatal, .. }) = parsed else {
             return;
         };
-        for event in events.drain(..) {
+        // Where they are: an event is as large as the largest of them.
+        for event in &mut events {
             match event {
-                TargetEvent::Command { sqe, data } => self.on_command(now, key, &sqe, data),
-                TargetEvent::Fused { halves } => self.on_fused(now, key, *halves),
-                TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
-                TargetEvent::GivenUp { cid } => self.on_given_up(key, cid),
+                TargetEvent::Command { sqe, data } => self.on_command(now, key, sqe, data.take()),
+                TargetEvent::Fused { halves } => {
+                    let halves = halves.each_mut().map(|(sqe, data)| (*sqe, data.take()));
+                    self.on_fused(now, key, halves);
+                }
+                TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, sqe, *status),
+                TargetEvent::GivenUp { cid } => self.on_given_up(key, *cid),
                 TargetEvent::Initialized { .. } => {}
             }
         }

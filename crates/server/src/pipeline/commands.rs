@@ -189,6 +189,7 @@ impl Commands {
         let slot = self.switch.ios.get_mut(io).expect("an IO is admitted before it ends");
         let length = slot.work.read_length();
         let host_io = slot.host_io_mut();
+        let device = host_io.device;
         if length > 0 {
             let key = host_io.session;
             let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
@@ -201,7 +202,7 @@ impl Commands {
             }
             host_io.permit = permit;
         }
-        self.dispatch(now, io);
+        self.dispatch(now, io, device);
     }
 
     /// Admits reads that waited, as far as the budget goes.
@@ -213,16 +214,17 @@ impl Commands {
                 // What is missing may be held by another connection, or another host.
                 return self.reads.wait(key, session);
             };
-            slot.host_io_mut().permit = Some(permit);
+            let host_io = slot.host_io_mut();
+            host_io.permit = Some(permit);
+            let device = host_io.device;
             self.sessions.stop_waiting(key, io);
-            self.dispatch(now, io);
+            self.dispatch(now, io, device);
         }
     }
 
     /// To the switch of its device, here or elsewhere.
-    fn dispatch(&mut self, now: Instant, io: Key) {
-        let slot = self.switch.ios.get_mut(io).expect("an IO is dispatched before it ends");
-        if slot.host_io().device == self.port.home() {
+    fn dispatch(&mut self, now: Instant, io: Key, device: usize) {
+        if device == self.port.home() {
             self.switch.arrive(now, io);
         } else {
             self.send_remote(now, io);

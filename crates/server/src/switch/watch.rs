@@ -64,9 +64,11 @@ impl Watch {
 
     /// An IO has ended.
     pub(super) fn on_end(&mut self, key: Key) {
-        for mark in &mut self.marks {
-            if mark.next == Some(key) {
-                mark.next = self.links.after(key);
+        let is_next = self.marks.each_ref().map(|mark| mark.next == Some(key));
+        if is_next != [false; 2] {
+            let after = self.links.after(key);
+            for (mark, _) in self.marks.iter_mut().zip(is_next).filter(|(_, is_next)| *is_next) {
+                mark.next = after;
             }
         }
         if self.entries[key.index()].is_late != [false; 2] {
