@@ -17,7 +17,7 @@ use super::config::Role;
 use super::controller::Controller;
 use super::keep_alive::KeepAlive;
 use super::{Queue, Subsystem};
-use crate::spec::connect::{CNTLID_DYNAMIC, CNTLID_MAX, ConnectCommand, ConnectData, Culprit};
+use crate::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, Culprit};
 use crate::spec::opcode::fabrics;
 use crate::spec::{Cqe, Nqn, Sqe, Status};
 use units::Instant;
@@ -53,7 +53,7 @@ impl Subsystem {
         sqe: &Sqe,
         data: &ConnectData,
     ) -> Result<Connected, Cqe> {
-        if let Some(queue) = self.queues.get(key.slot as usize).and_then(Option::as_ref) {
+        if let Some(queue) = self.queues.in_slot(key.slot) {
             panic!("slot {} is given to {key:?}, but {:?} still uses it", key.slot, queue.key);
         }
         let command = ConnectCommand::parse(sqe);
@@ -79,7 +79,7 @@ impl Subsystem {
         if self.config.role == Role::Io {
             self.bindings.bind(data.host_id(), &self.controller(slot).host_nqn.clone());
         }
-        self.insert_queue(Queue {
+        self.queues.insert(Queue {
             key,
             controller: Some(slot),
             queue_id: command.queue_id,
@@ -119,8 +119,8 @@ impl Subsystem {
         if command.keep_alive_timeout > limits.keep_alive_max {
             return Err(Cqe::new(sqe.cid(), Status::KEEP_ALIVE_TIMEOUT_INVALID));
         }
-        if self.index.controllers() >= usize::from(limits.controllers_max)
-            || self.index.controllers_of(&host) >= usize::from(limits.controllers_per_host_max)
+        if self.controllers.len() >= usize::from(limits.controllers_max)
+            || self.controllers.count_of(&host) >= usize::from(limits.controllers_per_host_max)
         {
             return Err(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY));
         }
@@ -132,15 +132,7 @@ impl Subsystem {
             Role::Io => KeepAlive::new(now, kato),
             Role::Discovery => KeepAlive::of_discovery(now, kato),
         };
-        let id = self.next_controller_id();
-        let slot = self.index.add(id, &host);
-        if self.controllers.len() == slot {
-            self.controllers.push(None);
-        }
-        let host = (host, data.host_id());
-        self.controllers[slot] = Some(Controller::new(now, (id, key), host, keep_alive, &self.config.limits));
-        self.expect_timeout(slot);
-        Ok(slot)
+        Ok(self.controllers.add(now, key, (host, data.host_id()), keep_alive, &self.config.limits))
     }
 
     fn connect_io(
@@ -154,7 +146,7 @@ impl Subsystem {
         if self.config.role == Role::Discovery || queue_id > self.config.limits.io_queues_max {
             return Err(Culprit::QUEUE_ID.refuse(sqe.cid()));
         }
-        let slot = self.index.slot_of(data.controller_id());
+        let slot = self.controllers.slot_of(data.controller_id());
         let slot = slot.ok_or_else(|| Culprit::CONTROLLER_ID.refuse(sqe.cid()))?;
         let controller = self.controller_mut(slot);
         if controller.host_nqn != *host {
@@ -172,30 +164,14 @@ impl Subsystem {
         Ok(slot)
     }
 
-    /// The next identifier that no controller uses. There always is one, because there are fewer controllers
-    /// than identifiers.
-    fn next_controller_id(&mut self) -> u16 {
-        loop {
-            self.controller_id_last = self.controller_id_last % CNTLID_MAX + 1;
-            let id = self.controller_id_last;
-            if self.index.slot_of(id).is_none() {
-                return id;
-            }
-        }
-    }
-
     /// A connection was closed, and none of its commands is on a device any more. Ends the controller if this
     /// was its admin queue.
     pub fn on_disconnect(&mut self, _now: Instant, key: QueueKey) {
-        let Some(queue) = self.queue(key) else { return };
-        let Queue { controller: slot, queue_id, host_id, resets, .. } = *queue;
-        self.queues[key.slot as usize] = None;
+        let Some(queue) = self.queues.remove(key) else { return };
+        let Queue { controller: slot, queue_id, host_id, resets, .. } = queue;
         self.bindings.release(host_id);
-        if queue_id != 0 {
-            self.index.remove_queue(host_id, key);
-        }
         if let Some((slot, id)) = resets
-            && let Some(controller) = &mut self.controllers[slot]
+            && let Some(controller) = self.controllers.find_mut(slot)
             && controller.id == id
         {
             controller.unfinished -= 1;
@@ -210,9 +186,9 @@ impl Subsystem {
     /// Changes which hosts may connect. Ends the controllers of hosts that may not any more.
     pub fn set_hosts(&mut self, hosts: super::HostAccess) {
         self.config.hosts = hosts;
-        for slot in 0..self.controllers.len() {
+        for slot in self.controllers.slots() {
             let revoked = |controller: &Controller| !self.config.hosts.allows(&controller.host_nqn);
-            if self.controllers[slot].as_ref().is_some_and(revoked) {
+            if self.controllers.find(slot).is_some_and(revoked) {
                 self.end_controller(slot, CloseReason::AccessRevoked, None);
             }
         }

@@ -47,8 +47,6 @@ pub(super) struct Controller {
     configuration: Configuration,
     status: ControllerStatus,
     pub(super) keep_alive: KeepAlive,
-    /// When to check the keep-alive timer.
-    pub(super) watched: Option<Instant>,
     /// IO queues that resets have closed and that still have commands on a device.
     pub(super) unfinished: usize,
     /// When the latest reset began.
@@ -93,7 +91,6 @@ impl Controller {
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
             keep_alive,
-            watched: None,
             unfinished: 0,
             reset_at: None,
             events: Events::new(usize::from(limits.event_requests_max)),

@@ -306,7 +306,7 @@ impl Subsystem {
             }
             feature::KEEP_ALIVE_TIMER => {
                 controller.keep_alive.set_timeout(now, value);
-                self.expect_timeout(slot);
+                self.controllers.expect_timeout(slot);
             }
             feature::HOST_BEHAVIOR => {
                 let behavior = write_data(sqe, data, HOST_BEHAVIOR_SIZE)?;

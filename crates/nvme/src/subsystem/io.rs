@@ -50,7 +50,7 @@ impl Subsystem {
         sqe: &Sqe,
         data: Option<&[u8]>,
     ) -> Result<Action, Status> {
-        let controller = self.controllers[slot].as_mut().ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
+        let controller = self.controllers.find_mut(slot).ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
         controller.keep_alive.on_traffic();
         if !controller.accepts_io() {
             return Err(Status::COMMAND_SEQUENCE_ERROR);

@@ -24,6 +24,7 @@ mod binding;
 mod config;
 mod connect;
 mod controller;
+mod controllers;
 mod copy;
 mod discovery;
 mod events;
@@ -32,7 +33,6 @@ mod fused;
 mod health;
 mod identify;
 mod identity;
-mod index;
 mod io;
 mod keep_alive;
 mod logs;
@@ -40,6 +40,7 @@ mod namespaces;
 mod notification;
 mod persistence;
 mod properties;
+mod queues;
 mod reservation;
 mod reservation_commands;
 mod reservation_terms;
@@ -60,14 +61,15 @@ pub use reservation_terms::{
     StrangerGrant,
 };
 
-use crate::spec::{AnaState, Cqe, HostId, Nqn, Sqe, Status, event::EventKind};
+use crate::spec::{AnaState, Cqe, Nqn, Sqe, Status, event::EventKind};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use controller::Controller;
+use controllers::Controllers;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use health::FailedCommand;
-use index::Index;
 use namespaces::Namespaces;
+use queues::{Queue, Queues};
 use units::{Bytes, Instant};
 
 /// A subsystem. See the module documentation.
@@ -75,28 +77,12 @@ use units::{Bytes, Instant};
 pub struct Subsystem {
     config: SubsystemConfig,
     namespaces: Namespaces,
-    controllers: Vec<Option<Controller>>,
-    controller_id_last: u16,
-    /// Indexed by `QueueKey::slot`.
-    queues: Vec<Option<Queue>>,
+    controllers: Controllers,
+    queues: Queues,
     bindings: binding::Bindings,
     under_way: persistence::UnderWay,
     discovery: discovery::Records,
     outputs: VecDeque<Output>,
-    index: Index,
-}
-
-/// A connection whose Connect succeeded.
-#[derive(Clone, Copy, Debug)]
-struct Queue {
-    key: QueueKey,
-    /// `None` once the controller has ended; the connection is then about to be closed.
-    controller: Option<usize>,
-    queue_id: u16,
-    /// The host. Outlives the controller, because commands on devices do too.
-    host_id: HostId,
-    /// A reset controller that waits for the commands of this queue to end: its table index and identifier.
-    resets: Option<(usize, u16)>,
 }
 
 impl Subsystem {
@@ -106,14 +92,12 @@ impl Subsystem {
         Ok(Subsystem {
             namespaces: Namespaces::new(&config),
             config,
-            controllers: Vec::new(),
-            controller_id_last: 0,
-            queues: Vec::new(),
+            controllers: Controllers::default(),
+            queues: Queues::default(),
             bindings: binding::Bindings::default(),
             under_way: persistence::UnderWay::default(),
             discovery: discovery::Records::default(),
             outputs: VecDeque::new(),
-            index: Index::default(),
         })
     }
 
@@ -193,33 +177,17 @@ impl Subsystem {
 
     /// When to call `poll` next if nothing else happens.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.index.first_deadline().map(|(at, _)| at)
+        self.controllers.next_check()
     }
 
     fn expire(&mut self, now: Instant) {
-        while let Some((_, slot)) = self.index.first_deadline().filter(|(at, _)| *at <= now) {
-            self.watch(slot, None);
+        while let Some(slot) = self.controllers.take_due(now) {
             if self.controller_mut(slot).keep_alive.has_expired(now) {
                 self.end_controller(slot, CloseReason::KeepAliveTimeout, None);
             } else {
-                self.expect_timeout(slot);
+                self.controllers.expect_timeout(slot);
             }
         }
-    }
-
-    /// A controller's keep-alive timer was started. If traffic postpones the deadline, that is noticed when
-    /// the old deadline passes.
-    fn expect_timeout(&mut self, slot: usize) {
-        let controller = self.controller(slot);
-        let deadline = controller.keep_alive.deadline();
-        if deadline < controller.watched.unwrap_or(Instant::FAR_FUTURE) {
-            self.watch(slot, Some(deadline));
-        }
-    }
-
-    fn watch(&mut self, slot: usize, at: Option<Instant>) {
-        let before = core::mem::replace(&mut self.controller_mut(slot).watched, at);
-        self.index.watch(slot, before, at);
     }
 
     /// The local address of a connection, for discovery records that return it.
@@ -244,7 +212,7 @@ impl Subsystem {
 
     /// All controllers, each with its host.
     pub fn controllers(&self) -> impl Iterator<Item = (u16, &Nqn)> {
-        self.controllers.iter().flatten().map(|controller| (controller.id, &controller.host_nqn))
+        self.controllers.iter().map(|controller| (controller.id, &controller.host_nqn))
     }
 
     /// The reservations of a namespace, if it exists.
@@ -311,29 +279,22 @@ impl Subsystem {
     }
 
     fn namespace_changed(&mut self, nsid: u32) {
-        self.controllers.iter_mut().flatten().for_each(|controller| controller.changed.add(nsid));
+        self.controllers.iter_mut().for_each(|controller| controller.changed.add(nsid));
         self.raise_for_all(EventKind::NamespaceChanged);
     }
 
     fn raise_for_all(&mut self, kind: EventKind) {
-        for controller in self.controllers.iter_mut().flatten() {
+        for controller in self.controllers.iter_mut() {
             if let Some(cqe) = controller.events.raise(kind) {
                 self.outputs.push_back(Output::Complete { queue: controller.admin, cqe });
             }
         }
     }
 
-    /// IO queues of a host. Includes queues whose controller has ended: their commands may still be on a
-    /// device.
-    fn io_queues_of(&self, host: HostId) -> impl Iterator<Item = QueueKey> {
-        self.index.io_queues_of(host)
-    }
-
     /// Ends a controller. Its connections are to be closed, except `gone`, which is closed already.
     fn end_controller(&mut self, slot: usize, reason: CloseReason, gone: Option<QueueKey>) {
         self.close_io_queues(slot, reason);
-        let Some(controller) = self.controllers[slot].take() else { return };
-        self.index.remove(controller.id, &controller.host_nqn, controller.watched);
+        let Some(controller) = self.controllers.remove(slot) else { return };
         if gone != Some(controller.admin) {
             self.close_queue(controller.admin, reason);
         }
@@ -348,45 +309,30 @@ impl Subsystem {
         }
         for (_, key) in queues {
             self.close_queue(key, reason);
-            if let Some(queue) = self.queues[key.slot as usize].as_mut()
-                && reason == CloseReason::ControllerReset
-            {
-                queue.resets = Some((slot, id));
+            if reason == CloseReason::ControllerReset {
+                self.queues.holds_up_reset(key, (slot, id));
             }
         }
     }
 
     fn close_queue(&mut self, key: QueueKey, reason: CloseReason) {
-        if let Some(queue) = &mut self.queues[key.slot as usize] {
-            queue.controller = None;
-        }
+        self.queues.on_closing(key);
         self.outputs.push_back(Output::CloseQueue { queue: key, reason });
     }
 
     #[inline]
     fn queue(&self, key: QueueKey) -> Option<&Queue> {
-        self.queues.get(key.slot as usize)?.as_ref().filter(|queue| queue.key == key)
-    }
-
-    fn insert_queue(&mut self, queue: Queue) {
-        if queue.queue_id != 0 {
-            self.index.add_queue(queue.host_id, queue.key);
-        }
-        let index = queue.key.slot as usize;
-        if self.queues.len() <= index {
-            self.queues.resize(index + 1, None);
-        }
-        self.queues[index] = Some(queue);
+        self.queues.get(key)
     }
 
     #[inline]
     fn controller(&self, slot: usize) -> &Controller {
-        self.controllers[slot].as_ref().expect("a queue refers to an existing controller")
+        self.controllers.find(slot).expect("a queue refers to an existing controller")
     }
 
     #[inline]
     fn controller_mut(&mut self, slot: usize) -> &mut Controller {
-        self.controllers[slot].as_mut().expect("a queue refers to an existing controller")
+        self.controllers.find_mut(slot).expect("a queue refers to an existing controller")
     }
 }
 

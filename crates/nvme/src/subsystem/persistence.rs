@@ -305,7 +305,7 @@ impl Subsystem {
 
     /// IO queues whose commands a Preempt and Abort removes.
     fn fenced_by(&self, outcome: &Outcome) -> Vec<QueueKey> {
-        outcome.abort.iter().flat_map(|&preempted| self.io_queues_of(preempted)).collect()
+        outcome.abort.iter().flat_map(|&preempted| self.queues.io_queues_of(preempted)).collect()
     }
 
     fn grant(&self, asked: &Asked) -> Grant {

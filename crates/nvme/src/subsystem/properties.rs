@@ -50,7 +50,7 @@ impl Subsystem {
                 self.outputs.extend(requests.into_iter().map(|cid| Output::Forget { queue, cid }));
                 self.close_io_queues(slot, CloseReason::ControllerReset);
             }
-            Transition::Enabled => self.expect_timeout(slot),
+            Transition::Enabled => self.controllers.expect_timeout(slot),
             Transition::None => {}
         }
         Ok(Action::reply(Cqe::success(sqe.cid())))

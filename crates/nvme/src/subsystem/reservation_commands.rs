@@ -96,8 +96,8 @@ impl Subsystem {
         for &(host, kind) in &outcome.notify {
             kinds.entry(host).or_default().push(kind);
         }
-        for slot in 0..self.controllers.len() {
-            let Some(controller) = &mut self.controllers[slot] else { continue };
+        for slot in self.controllers.slots() {
+            let Some(controller) = self.controllers.find_mut(slot) else { continue };
             let mask = controller.features.notification_mask(nsid);
             let wanted = |kind: &&NotificationKind| mask & 1 << kind.to_wire() == 0;
             let notified = kinds.get(&controller.host_id).into_iter().flatten().filter(wanted);
