@@ -18,4 +18,4 @@ mod store_thread;
 mod thread;
 
 pub use inbox::Ticket;
-pub use mount::{Mount, MountError, Options, unique_name};
+pub use mount::{Mount, MountError, Options, identity, unique_name};

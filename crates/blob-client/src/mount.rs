@@ -6,7 +6,7 @@ use crate::store_thread;
 use crate::thread::Thread;
 use blob::store::Store;
 use blob::{Fault, Outcome, Request, Settings, Volume};
-use host::{Backend, Engine, HostId, Nqn};
+use host::{Backend, Engine, HostId, Nqn, host_id};
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -53,12 +53,26 @@ impl fmt::Display for MountError {
 
 impl std::error::Error for MountError {}
 
+/// The NQN and identifier of this machine for targets: the same for all volumes, so that they are one tenant.
+pub fn identity() -> (Nqn, HostId) {
+    let machine = machine();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = machine.chars().map(plain).collect();
+    let host = Nqn::new(&format!("nqn.2025-01.io.gimbal:volume:{name}"));
+    let host = host.expect("a host name has at most 64 bytes");
+    (host.clone(), host_id(&host))
+}
+
+fn machine() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
 /// A name for a mount that no other mount has.
 pub fn unique_name() -> String {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     // The standard library seeds each `RandomState` anew.
     let random = RandomState::new().build_hasher().finish();
-    format!("{}/{}/{random:016x}", machine.trim(), std::process::id())
+    format!("{}/{}/{random:016x}", machine(), std::process::id())
 }
 
 /// A mounted volume. Dropped without `unmount`, it stays locked until its lease has run out.

@@ -17,6 +17,7 @@ mod machine;
 mod notify;
 mod output;
 mod rack;
+mod registration;
 mod serve;
 mod serve_flags;
 mod state_dir;

@@ -1,8 +1,7 @@
-//! What all commands about a rack share: where its metadata store is, and who we are for its targets.
+//! What all commands about a rack share: where its metadata store is.
 
 use anyhow::{Result, anyhow};
 use blob::store::Store;
-use host::{HostId, Nqn};
 use std::env;
 
 /// The variable that names the store when no flag does.
@@ -24,17 +23,4 @@ impl StoreArgs {
         let text = text.ok_or_else(|| anyhow!("no metadata store: give --store, or set {VARIABLE}"))?;
         blob_meta::open(&text).map_err(|reason| anyhow!(reason))
     }
-}
-
-/// Our NQN and identifier: the same for all commands on this machine, so that they are one tenant.
-pub(crate) fn identity() -> Result<(Nqn, HostId)> {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = machine
-        .trim()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
-        .collect();
-    let host = Nqn::new(&format!("nqn.2025-01.io.gimbal:volume:{name}"))?;
-    let id = loadgen::host_id(&host);
-    Ok((host, id))
 }

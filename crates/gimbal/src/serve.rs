@@ -9,6 +9,7 @@
 use crate::log_writer::LogWriter;
 use crate::notify::{State, notify};
 use crate::output;
+use crate::registration::Registration;
 use crate::serve_flags::{explain_config, explain_start};
 use crate::state_dir;
 use anyhow::{Context, Error, bail, ensure};
@@ -194,12 +195,15 @@ fn serve(
         );
     }
     let mut server = Server::start(config).map_err(|error| Error::msg(explain_start(error, args, lines)))?;
+    let registration = Registration::start().context("cannot start the thread that registers the SSDs")?;
+    registration.offer(&server);
     announce(server.addresses());
     notify(State::Ready);
 
     while signals.forever().next() == Some(SIGHUP) {
         notify(State::Reloading);
         reload(&mut server, args, &set_filter);
+        registration.offer(&server);
         notify(State::Ready);
     }
     notify(State::Stopping);
@@ -210,6 +214,8 @@ fn serve(
         signals.forever().find(|signal| *signal != SIGHUP);
         stopper.stop();
     });
+    // First of all: no new volume is to choose these SSDs.
+    registration.stop();
     Ok(match server.shutdown(limit) {
         Shutdown::Complete => ExitCode::SUCCESS,
         Shutdown::CutShort => ExitCode::FAILURE,

@@ -3,9 +3,10 @@
 use crate::output;
 use crate::rack::StoreArgs;
 use anyhow::Result;
-use blob::catalog;
+use blob::catalog::{self, SsdState};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use serde_json::json;
 use std::process::ExitCode;
 use units::Bytes;
 
@@ -14,9 +15,19 @@ use units::Bytes;
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
+    /// Print one JSON object per SSD
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let ssds = catalog::ssds(&mut *args.store.open()?)?;
+    if args.json {
+        for ssd in &ssds {
+            output::line(object(ssd))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_header([
         "SSD",
@@ -28,7 +39,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         "size",
         "mega blobs used",
     ]);
-    for ssd in catalog::ssds(&mut *args.store.open()?)? {
+    for ssd in ssds {
         let record = &ssd.record;
         table.add_row([
             ssd.id.0.to_string(),
@@ -43,4 +54,22 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     output::line(table)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn object(ssd: &SsdState) -> serde_json::Value {
+    let record = &ssd.record;
+    json!({
+        "ssd": ssd.id.0,
+        "uuid": record.uuid,
+        "target": record.domain,
+        "live": ssd.is_live,
+        "address": record.address,
+        "subsystem": record.subsystem,
+        "nsid": record.nsid,
+        "block_size": record.block_size,
+        "size": record.capacity,
+        "mega": record.mega,
+        "megas": record.megas(),
+        "megas_used": ssd.used,
+    })
 }

@@ -51,7 +51,6 @@ pub use {
     measure::{Interval, Slice, Tally},
     observe::{Observer, Phase},
     pace::{Arrival, Pacing, Rate, Rates},
-    place::host_id,
     results::{JobResult, Results},
     run::{Options, Target, run},
     settings::{Flags, SettingError, Settings},

@@ -3,7 +3,7 @@
 use crate::error::BenchError;
 use crate::job::{Extent, Job};
 use crate::workload::{Region, Step};
-use host::{ControllerId, Engine, HostId, Namespace, Nqn};
+use host::{ControllerId, Engine, Namespace, Nqn};
 use units::Bytes;
 
 /// Where a job's IOs go.
@@ -42,16 +42,6 @@ impl Place {
 pub(crate) fn host_nqn(job: &Job) -> Result<Nqn, BenchError> {
     let text = job.host_nqn.clone().unwrap_or_else(|| format!("nqn.2025-01.io.gimbal:bench:{}", job.name));
     Nqn::new(&text).map_err(|error| BenchError::Nqn(text, error))
-}
-
-/// A host identifier that is the same for the same name in every run (two rounds of FNV-1a).
-pub fn host_id(host: &Nqn) -> HostId {
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let hash = |basis: u64| {
-        host.as_str().bytes().fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
-    };
-    let (low, high) = (hash(0xcbf2_9ce4_8422_2325), hash(0x8422_2325_cbf2_9ce4));
-    HostId((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
 }
 
 /// Finds a job's namespace and region, or says why its IOs do not fit there.

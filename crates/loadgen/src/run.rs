@@ -12,7 +12,6 @@ use crate::error::BenchError;
 use crate::job::Job;
 use crate::observe::{Observer, Phase};
 use crate::pace::Pacing;
-use crate::place::host_id;
 use crate::results::{JobResult, Results};
 use host::{Backend, Backoff, Nqn, Waker, discover};
 use reactor::Clock;
@@ -175,8 +174,8 @@ fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Op
     }
     // A target lists only what the host may use. So ask as the first tenant, if it has its own host NQN.
     let host = name(jobs.first().and_then(|job| job.host_nqn.as_deref()).unwrap_or(DISCOVERY_HOST))?;
-    let found =
-        discover(options.backend, target.address, &host, host_id(&host)).map_err(BenchError::Discover)?;
+    let found = discover(options.backend, target.address, &host, host::host_id(&host))
+        .map_err(BenchError::Discover)?;
     let mut names: Vec<Nqn> = found.into_iter().map(|found| found.subsystem).collect();
     names.sort();
     names.dedup();

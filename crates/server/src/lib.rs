@@ -56,6 +56,8 @@ pub use device::{DeviceError, Shortage, User};
 pub use histogram::Histogram;
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
-pub use server::{Change, ReloadError, Server, ServerHandle, Shutdown, StartError, Stopper, Subject};
+pub use server::{
+    Change, NamespaceFacts, ReloadError, Server, ServerHandle, Shutdown, StartError, Stopper, Subject,
+};
 pub use state::{StateError, prepare_state_directory};
 pub use stats::{Counters, SsdStats, Stats, TenantStats, ThreadStats, Transferred};

@@ -320,6 +320,8 @@ pub struct Shown {
     pub lost: u64,
     /// Copies of the metadata.
     pub metadata_copies: u64,
+    /// SSDs that this client reaches.
+    pub ssds_up: u64,
     /// Micro blobs that are in use and that are free in the volume's mega blobs.
     pub micros: (usize, usize),
     /// Counts since the mount.
@@ -502,6 +504,10 @@ fn show(core: &Core) -> Shown {
         degraded: extents.clone().filter(|extent| good(extent) == 1).count() as u64,
         lost: extents.filter(|extent| good(extent) == 0).count() as u64,
         metadata_copies: core.journal.copies.borrow().len() as u64,
+        ssds_up: {
+            let pool = core.pool.borrow();
+            pool.ssds().filter(|ssd| pool.is_up(*ssd)).count() as u64
+        },
         micros: core.pool.borrow().count(),
         counters: *core.counters.borrow(),
     }

@@ -52,7 +52,7 @@ enum VolumeCommand {
         /// Name of the volume
         name: String,
     },
-    /// Remove a volume that nobody has mounted, with everything in it
+    /// Remove a volume that no client has mounted, with everything in it
     Rm {
         #[command(flatten)]
         store: StoreArgs,

@@ -1,15 +1,15 @@
 //! Commands that mount a volume for a while.
 
-use crate::rack::{self, StoreArgs};
+use crate::rack::StoreArgs;
 use anyhow::{Context, Result, bail};
 use blob::{Outcome, Report, Request, Settings};
-use blob_client::{Mount, Options, unique_name};
+use blob_client::{Mount, Options, identity, unique_name};
 use host::Backend;
 use units::{Bytes, Nanos};
 
 /// Mounts a volume, carries out a request that ends with a report, and unmounts.
 pub(super) fn with(store: &StoreArgs, name: &str, request: Request) -> Result<Report> {
-    let (host, host_id) = rack::identity()?;
+    let (host, host_id) = identity();
     let options = Options {
         settings: Settings::new(name, &unique_name()),
         host,

@@ -3,7 +3,7 @@
 use super::{Drive, Due, Phase, Running, buffer_of};
 use crate::error::BenchError;
 use crate::job::Job;
-use crate::place::{host_id, host_nqn, locate};
+use crate::place::{host_nqn, locate};
 use crate::results::{Trouble, Verified};
 use crate::run::Load;
 use host::{ConnectError, ControllerOptions, Engine, Event, IoBuffer, Nqn};
@@ -78,7 +78,7 @@ impl Drive {
             io_timeout: load.options.io_timeout,
             backoff: load.options.backoff,
             seed: load.options.seed ^ number as u64,
-            ..ControllerOptions::new(load.address, nqn.clone(), host.clone(), host_id(&host))
+            ..ControllerOptions::new(load.address, nqn.clone(), host.clone(), host::host_id(&host))
         };
         let controller = self.engine.connect(options);
         self.by_controller.insert(controller, self.running.len());

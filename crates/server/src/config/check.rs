@@ -37,6 +37,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     check.tenants();
     check.limits();
     check.log();
+    check.problems.extend(rack::problems(config));
     check.problems.extend(bounds::problems(config));
     check.problems.extend(identifiers::problems(config));
     check.problems

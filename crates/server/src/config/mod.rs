@@ -24,6 +24,7 @@ mod limits;
 mod log;
 mod outside;
 mod problem;
+mod rack;
 mod read;
 mod scheduler;
 pub(crate) mod transition;
@@ -39,6 +40,7 @@ pub use fields::Lines;
 pub use limits::Limits;
 pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
+pub use rack::RackConfig;
 pub use scheduler::{PolicyKind, SchedulerConfig, SchedulerOverrides};
 
 use sched::Slo;
@@ -86,6 +88,8 @@ pub struct Config {
     pub tenants: Vec<TenantConfig>,
     /// Where what outlives the target is kept: reservations that persist. `None`: they do not, and hosts are told so.
     pub state_dir: Option<PathBuf>,
+    /// What is offered to volumes; `None`: nothing.
+    pub rack: Option<RackConfig>,
     /// Bounds on what hosts may make the target hold.
     pub limits: Limits,
     /// What is logged, and how.
@@ -186,6 +190,7 @@ impl Config {
             }],
             tenants: Vec::new(),
             state_dir: None,
+            rack: None,
             limits: Limits::default(),
             log: LogConfig::default(),
         }

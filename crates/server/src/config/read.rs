@@ -72,6 +72,7 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
         spin: top.span(findings, "spin"),
         threads: top.number(findings, "threads"),
         state_dir: top.text(findings, "state_dir").map(PathBuf::from),
+        rack: top.table(findings, "rack").map(|table| rack(table, findings)),
         log: top.table(findings, "log").map(|table| log(table, findings)).unwrap_or_default(),
         limits: top.table(findings, "limits").map(|table| limits(table, findings)).unwrap_or_default(),
         devices: each(top, findings, "device", device),
@@ -104,6 +105,25 @@ fn log(mut table: Fields<'_, '_>, findings: &mut Findings) -> LogConfig {
     };
     table.finish(findings);
     log
+}
+
+fn rack(mut table: Fields<'_, '_>, findings: &mut Findings) -> RackConfig {
+    let store = required(&mut table, findings, "store", "\"etcd://HOST:2379\", or the path of a file");
+    let name = required(&mut table, findings, "name", "a name that no other target of the rack has");
+    let default = RackConfig::new(&store, &name, &[]);
+    let rack = RackConfig {
+        subsystems: table
+            .list(findings, "subsystems", "a list of NQNs of this file", |text| Some(text.to_owned()))
+            .unwrap_or_default(),
+        address: table.take(findings, "address", "an address such as \"192.0.2.7:4420\"", |value| {
+            value.as_str()?.parse().ok()
+        }),
+        mega: table.size(findings, "mega").unwrap_or(default.mega),
+        ttl: table.span(findings, "ttl").unwrap_or(default.ttl),
+        ..default
+    };
+    table.finish(findings);
+    rack
 }
 
 fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {

@@ -42,6 +42,32 @@ fn what_a_file_leaves_out_has_its_default() {
 }
 
 #[test]
+fn only_what_keeps_data_is_offered_to_volumes() {
+    let nqn = Config::parse(SMALLEST).expect("valid").subsystems[0].nqn.clone();
+    let kept = |text: &str| {
+        let mut config = Config::parse(SMALLEST).expect("valid");
+        config.devices[0].kind = match text {
+            "null" => DeviceKind::Null { size: Bytes::gib(1) },
+            _ => {
+                DeviceKind::File { path: text.into(), size: Some(Bytes::gib(1)), create: true, direct: true }
+            }
+        };
+        config.rack = Some(RackConfig::new("store", "one", &[&nqn]));
+        config.check()
+    };
+    assert!(kept("image").is_ok());
+    let problem = kept("null").expect_err("a null device keeps nothing").to_string();
+    assert!(problem.contains("forgets"), "{problem}");
+    let wrong = "\n[rack]\nstore = \"\"\nname = \"a/b\"\nsubsystems = [\"nqn.2025-01.x:y\"]\nmega = \"3K\"\nttl = \"1ms\"\naddress = \"0.0.0.0:1\"";
+    let found = errors(&format!("{SMALLEST}{wrong}"));
+    for name in ["store", "name", "subsystems", "mega", "ttl", "address"] {
+        assert!(found.contains(&format!("rack.{name}")), "rack.{name} is not reported:\n{found}");
+    }
+    let other = errors(&format!("{SMALLEST}{}", wrong.replace("store = \"\"", "store = \"http://a:1\"")));
+    assert!(other.contains("rack.store"), "{other}");
+}
+
+#[test]
 fn blocks_are_erased_for_their_next_owner_only_if_the_file_says_so() {
     let wipes = |text: &str| Config::parse(text).expect("valid").subsystems[0].namespaces[0].wipe_on_remove;
     let with = |value: &str| SMALLEST.replacen("nsid = 1", &format!("nsid = 1\nwipe_on_remove = {value}"), 1);

@@ -26,9 +26,10 @@ pub use reload::ReloadError;
 
 use crate::acceptor::{self, Acceptor};
 use crate::assemble;
-use crate::config::{Config, PolicyKind};
+use crate::config::{Config, NamespaceConfig, PolicyKind};
 use crate::connections::message::ToConnections;
 use crate::device::Survey;
+use crate::identity::Identifiers;
 use crate::mailbox::Mailbox;
 use crate::pipeline::Peers;
 use crate::pipeline::change::Change as PipelineChange;
@@ -44,7 +45,7 @@ use std::time::{Duration, Instant};
 use thread::{Thread, ThreadParts};
 use topology::Topology;
 use tracing::{info, warn};
-use units::Nanos;
+use units::{Bytes, Nanos};
 use wipe::Wipes;
 
 /// The result of a shutdown.
@@ -54,6 +55,19 @@ pub enum Shutdown {
     Complete,
     /// The time limit was exceeded, or the target was stopped. Commands may be unanswered.
     CutShort,
+}
+
+/// A namespace as hosts find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceFacts {
+    /// Its number.
+    pub nsid: u32,
+    /// Its UUID, in the byte order of its text.
+    pub uuid: [u8; 16],
+    /// Bytes of a logical block.
+    pub block_size: u32,
+    /// Its size.
+    pub size: Bytes,
 }
 
 /// Open files other than connections: devices, listeners, rings, the log, and files of an embedding program.
@@ -158,6 +172,20 @@ impl ServerHandle {
     /// The present configuration.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The namespaces of a subsystem, as hosts find them.
+    pub fn namespaces(&self, nqn: &str) -> Vec<NamespaceFacts> {
+        let all = self.config.subsystem(nqn).map_or(&[][..], |subsystem| &subsystem.namespaces);
+        let facts = |namespace: &NamespaceConfig| {
+            Some(NamespaceFacts {
+                nsid: namespace.nsid,
+                uuid: Identifiers::of(nqn, namespace).uuid,
+                block_size: namespace.block_size,
+                size: self.topology.size_of(namespace)?,
+            })
+        };
+        all.iter().filter_map(facts).collect()
     }
 
     /// Statistics of all SSDs and threads. An SSD whose pipeline has ended is left out.

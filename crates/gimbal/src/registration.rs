@@ -1,0 +1,227 @@
+//! Registers the target's SSDs in the metadata store of a rack, and keeps them registered while the target runs.
+//!
+//! ```text
+//!   offer ──► grant a lease, register each SSD ──► renew at a third of its time ──► stop: revoke
+//!                  ▲                                     │ it has expired, or the store lost it
+//!                  └─────────────────────────────────────┘
+//! ```
+//!
+//! A thread of its own talks to the store. So a store that is slow or away delays neither hosts nor the end of the target: IOs
+//! do not need it. A problem is logged when it begins, and again when it is another one.
+//!
+//! Holds: `tests/volumes.rs`.
+
+use blob::catalog::{self, SsdRecord};
+use blob::store::{LeaseId, Store, StoreError};
+use server::ServerHandle;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+use tracing::{info, warn};
+use units::Nanos;
+
+/// Pause after a failure.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long the end of the target waits for the store. After that, the lease expires by itself.
+const STOP_GRACE: Duration = Duration::from_secs(4);
+
+/// What is registered, and where.
+#[derive(Clone, PartialEq)]
+struct Offer {
+    store: String,
+    ttl: Nanos,
+    ssds: Vec<SsdRecord>,
+}
+
+/// The registration of a target. Ends with `stop`.
+pub(crate) struct Registration {
+    offers: Sender<Option<Offer>>,
+    ended: Receiver<()>,
+}
+
+impl Registration {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Registration> {
+        let (offers, received) = channel();
+        let (end, ended) = channel();
+        thread::Builder::new().name("registration".to_owned()).spawn(move || {
+            run(&received);
+            // If this fails, nobody waits any more.
+            let _ = end.send(());
+        })?;
+        Ok(Registration { offers, ended })
+    }
+
+    /// Registers what the target offers now, and nothing else.
+    pub(crate) fn offer(&self, server: &ServerHandle) {
+        // The thread lives until `stop`.
+        let _ = self.offers.send(offer_of(server));
+    }
+
+    /// Takes the SSDs off the store's list of live ones, if the store answers in time.
+    pub(crate) fn stop(self) {
+        drop(self.offers);
+        if self.ended.recv_timeout(STOP_GRACE).is_err() {
+            warn!(
+                "the metadata store does not answer: the SSDs stay registered until their lease has expired"
+            );
+        }
+    }
+}
+
+fn offer_of(server: &ServerHandle) -> Option<Offer> {
+    let rack = server.config().rack.as_ref()?;
+    let address = rack.address.or_else(|| server.addresses().first().copied())?;
+    let records = rack.subsystems.iter().flat_map(|nqn| {
+        server.namespaces(nqn).into_iter().map(move |namespace| SsdRecord {
+            uuid: dashed(&namespace.uuid),
+            domain: rack.name.clone(),
+            address: address.to_string(),
+            subsystem: nqn.clone(),
+            nsid: namespace.nsid,
+            block_size: namespace.block_size,
+            capacity: namespace.size.get(),
+            mega: rack.mega.get(),
+        })
+    });
+    Some(Offer { store: rack.store.clone(), ttl: rack.ttl, ssds: records.collect() })
+}
+
+/// A UUID as text.
+fn dashed(uuid: &[u8; 16]) -> String {
+    let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
+fn run(offers: &Receiver<Option<Offer>>) {
+    let mut current: Option<Registered> = None;
+    let mut pause = None;
+    loop {
+        let offer = match pause {
+            Some(pause) => offers.recv_timeout(pause),
+            None => offers.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match offer {
+            Ok(offer) => {
+                if current.as_ref().map(|registered| &registered.offer) != offer.as_ref() {
+                    current.into_iter().for_each(Registered::end);
+                    current = offer.map(Registered::new);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                current.into_iter().for_each(Registered::end);
+                return;
+            }
+        }
+        pause = current.as_mut().map(Registered::turn);
+    }
+}
+
+/// An offer, and what has become of it.
+struct Registered {
+    offer: Offer,
+    store: Option<Box<dyn Store + Send>>,
+    lease: Option<LeaseId>,
+    /// The problem that was logged last.
+    problem: Option<String>,
+}
+
+impl Registered {
+    fn new(offer: Offer) -> Registered {
+        Registered { offer, store: None, lease: None, problem: None }
+    }
+
+    /// Renews the lease, or registers everything anew. Answers how long to wait before the next turn.
+    fn turn(&mut self) -> Duration {
+        match self.keep() {
+            Ok(is_new) => {
+                let had_problem = self.problem.take().is_some();
+                if is_new || had_problem {
+                    let Offer { store, ssds, .. } = &self.offer;
+                    info!(ssds = ssds.len(), %store, "the SSDs are registered for volumes");
+                }
+                Duration::from_nanos(self.offer.ttl.0 / 3)
+            }
+            Err(problem) => {
+                if self.problem.as_ref() != Some(&problem) {
+                    warn!("SSDs are not registered for volumes: {problem}; trying again");
+                    self.problem = Some(problem);
+                }
+                RETRY
+            }
+        }
+    }
+
+    /// `Ok(true)`: everything was registered anew.
+    fn keep(&mut self) -> Result<bool, String> {
+        let store = match &mut self.store {
+            Some(store) => store,
+            none => none.insert(blob_meta::open(&self.offer.store)?),
+        };
+        if let Some(lease) = self.lease {
+            match store.renew(lease) {
+                Ok(()) if self.problem.is_none() => return Ok(false),
+                // Perhaps not all SSDs were registered.
+                Ok(()) => {}
+                Err(StoreError::NoLease) => self.lease = None,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        let lease = match self.lease {
+            Some(lease) => lease,
+            None => *self.lease.insert(store.grant(self.offer.ttl).map_err(|error| error.to_string())?),
+        };
+        // One SSD that is refused does not keep the others out.
+        let refused = self.offer.ssds.iter().filter_map(|record| {
+            let error = catalog::register(&mut **store, record, lease).err()?;
+            Some(format!("namespace {} of {}: {error}", record.nsid, record.subsystem))
+        });
+        match refused.collect::<Vec<_>>() {
+            refused if refused.is_empty() => Ok(true),
+            refused => Err(refused.join("; ")),
+        }
+    }
+
+    fn end(mut self) {
+        if let (Some(store), Some(lease)) = (&mut self.store, self.lease)
+            && let Err(error) = store.revoke(lease)
+        {
+            warn!("the SSDs stay registered until their lease has expired: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_problem_is_over_only_the_lease_is_renewed() {
+        let path = std::env::temp_dir().join(format!("gimbal-registration-{}", std::process::id()));
+        let store = path.to_str().expect("a plain path").to_owned();
+        let record = SsdRecord {
+            uuid: "u".to_owned(),
+            domain: "one".to_owned(),
+            address: "192.0.2.1:4420".to_owned(),
+            subsystem: "nqn.2025-01.com.example:x".to_owned(),
+            nsid: 1,
+            block_size: 512,
+            capacity: 1 << 30,
+            mega: 1 << 24,
+        };
+        let mut registered = Registered::new(Offer { store, ttl: Nanos::secs(60), ssds: vec![record] });
+        registered.problem = Some("the store was away".to_owned());
+        assert_eq!(registered.turn(), Duration::from_secs(20));
+        assert_eq!((registered.keep(), registered.problem.clone()), (Ok(false), None));
+        registered.end();
+        std::fs::remove_file(path).expect("the store is a file");
+    }
+
+    #[test]
+    fn a_uuid_is_written_as_everybody_writes_it() {
+        let uuid = std::array::from_fn(|at| at as u8 * 17);
+        assert_eq!(dashed(&uuid), "00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

@@ -1,0 +1,220 @@
+//! A rack: targets that register themselves in one metadata store, each a process of its own, and clients of a volume on them.
+
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+
+#[path = "../linux/scratch.rs"]
+pub(crate) mod scratch;
+
+use crate::process::{Log, Process, gimbal};
+use blob::{Outcome, Request, Settings};
+use blob_client::{Mount, Options, unique_name};
+use host::{Backend, HostId, Nqn};
+use scratch::Scratch;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Output;
+use std::thread;
+use units::{Bytes, Nanos};
+
+/// The volume.
+pub(crate) const VOLUME: &str = "db";
+/// How long the volume stays locked after its client was killed.
+const TTL: Nanos = Nanos::millis(1500);
+
+/// What a target logs when its SSDs are in the store.
+const REGISTERED: &str = "registered for volumes";
+
+/// One target, over a file.
+pub(crate) struct Target {
+    process: Process,
+    config: PathBuf,
+}
+
+pub(crate) struct Rack {
+    pub(crate) targets: Vec<Target>,
+    scratch: Scratch,
+}
+
+/// The configuration of a target with one SSD, in a file.
+fn write_config(scratch: &Scratch, number: u32, store: &str) -> PathBuf {
+    let config = scratch.file(&format!("target-{number}.toml"));
+    let (medium, state) =
+        (scratch.file(&format!("medium-{number}")), scratch.file(&format!("state-{number}")));
+    let text = format!(
+        r#"
+state_dir = {state:?}
+
+[rack]
+store = {store:?}
+name = "target-{number}"
+subsystems = ["nqn.2025-01.io.gimbal:rack{number}"]
+mega = "16M"
+ttl = "5s"
+
+[[device]]
+name = "ssd"
+kind = "file"
+path = {medium:?}
+size = "256M"
+create = true
+
+[[subsystem]]
+nqn = "nqn.2025-01.io.gimbal:rack{number}"
+allow_any_host = true
+
+[[subsystem.namespace]]
+nsid = 1
+device = "ssd"
+"#
+    );
+    std::fs::write(&config, text).expect("the scratch folder is writable");
+    config
+}
+
+/// Starts a target, and waits for this line of its log.
+fn serve(config: &PathBuf, listen: &str, line: &str) -> Process {
+    let mut command = gimbal();
+    let (process, mut log) =
+        Process::start_with_log(command.args(["serve", "--listen", listen, "-c"]).arg(config));
+    log.await_line(line);
+    // Somebody has to read the rest.
+    thread::spawn(move || Log::await_end(&mut log));
+    process
+}
+
+impl Target {
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.address()
+    }
+
+    /// Kills it (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        assert!(!self.process.kill().success(), "it was killed, and not gone before");
+    }
+
+    /// Starts it again at the same address, over the same file. Returns when it has registered itself.
+    pub(crate) fn restart(&mut self) {
+        self.process = serve(&self.config, &self.process.address().to_string(), REGISTERED);
+    }
+
+    /// Stops it in order.
+    pub(crate) fn stop(&mut self) {
+        self.process.signal("-TERM");
+        assert!(self.process.wait().success(), "the target did not stop in order");
+    }
+}
+
+impl Rack {
+    /// Targets with an SSD of 256 MiB each, registered in one store.
+    pub(crate) fn new(name: &str, targets: u32) -> Rack {
+        let scratch = Scratch::new(name);
+        let store = scratch.file("store");
+        let targets = (0..targets).map(|number| {
+            let config = write_config(&scratch, number, store.to_str().expect("a plain path"));
+            Target { process: serve(&config, "127.0.0.1:0", REGISTERED), config }
+        });
+        Rack { targets: targets.collect(), scratch }
+    }
+
+    /// A target whose store does not work, when it has said so.
+    pub(crate) fn without_store(name: &str, store: &str) -> Rack {
+        let scratch = Scratch::new(name);
+        let config = write_config(&scratch, 0, store);
+        let line = "SSDs are not registered for volumes";
+        let targets = vec![Target { process: serve(&config, "127.0.0.1:0", line), config }];
+        Rack { targets, scratch }
+    }
+
+    /// The metadata store, as flags and variables name it.
+    pub(crate) fn store(&self) -> String {
+        self.scratch.file("store").to_str().expect("a plain path").to_owned()
+    }
+
+    /// Runs `gimbal` with the store.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        gimbal().args(arguments).env("GIMBAL_STORE", self.store()).output().expect("the binary was built")
+    }
+
+    /// As `run`: what it printed, if it succeeded.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let text = |bytes| String::from_utf8(bytes).expect("gimbal writes UTF-8");
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        assert!(output.status.success(), "gimbal {arguments:?}: {stdout}{stderr}");
+        stdout
+    }
+
+    /// Creates the volume.
+    pub(crate) fn create(&self) {
+        self.ask(&["volume", "create", VOLUME, "--mega", "16M", "--micro", "64K", "--slots", "4"]);
+    }
+
+    pub(crate) fn mount(&self) -> Mount {
+        mount(&self.store())
+    }
+}
+
+/// Mounts the volume, also if its last client was killed a moment ago.
+pub(crate) fn mount(store: &str) -> Mount {
+    let host = Nqn::new("nqn.2025-01.io.gimbal:volume:test").expect("a name");
+    let settings = Settings {
+        ttl: TTL,
+        lock_patience: Nanos::secs(60),
+        quarantine: Nanos::secs(3),
+        repair_delay: Nanos::millis(10),
+        ..Settings::new(VOLUME, &unique_name())
+    };
+    let options = Options {
+        settings,
+        host,
+        host_id: HostId([7; 16]),
+        backend: Backend::Auto,
+        memory: Bytes::mib(64),
+        io_timeout: Nanos::secs(2),
+    };
+    let store = blob_meta::open(store).expect("the store is there");
+    Mount::open(options, store).unwrap_or_else(|error| panic!("the volume cannot be mounted: {error}"))
+}
+
+/// Carries a request out that must succeed.
+pub(crate) fn done(mount: &Mount, request: Request) -> Outcome {
+    let text = format!("{request:?}");
+    match mount.call(request) {
+        Outcome::Failed(fault) => panic!("{}: {fault}", text.chars().take(120).collect::<String>()),
+        outcome => outcome,
+    }
+}
+
+/// The handle and the size of a file that is opened by `request`.
+pub(crate) fn opened(mount: &Mount, request: Request) -> (u64, u64) {
+    match done(mount, request) {
+        Outcome::Opened { handle, size } => (handle, size),
+        other => panic!("not opened: {other:?}"),
+    }
+}
+
+/// Bytes `from..from + length` of file `number`.
+pub(crate) fn content(number: u64, from: u64, length: u64) -> Vec<u8> {
+    let byte = |at: u64| {
+        let mixed = (number ^ 0x9e37_79b9_7f4a_7c15).wrapping_add(at / 8).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed >> (8 * (at % 8))) as u8
+    };
+    (from..from + length).map(byte).collect()
+}
+
+/// Reads a whole file and compares it. Answers its size.
+pub(crate) fn check(mount: &Mount, number: u64) -> u64 {
+    let path = format!("f{number}");
+    let (handle, size) = opened(mount, Request::Open { path: path.clone() });
+    let Outcome::Bytes(bytes) = done(mount, Request::Read { handle, offset: 0, length: size }) else {
+        panic!("{path} was not read")
+    };
+    done(mount, Request::Close { handle });
+    let wanted = content(number, 0, size);
+    assert_eq!(bytes.len(), wanted.len(), "{path} is shorter than its size");
+    let wrong = bytes.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+    assert_eq!(wrong, None, "{path}: the first wrong byte");
+    size
+}

@@ -1,0 +1,334 @@
+//! Volumes on real targets, which are processes of their own: written, read, killed, repaired.
+//!
+//! The client that is killed is this binary once more (`the_client_that_others_kill`). It says on stdout what it has been
+//! promised, one line each, so its killer knows what must be there afterwards.
+
+#![cfg(target_os = "linux")]
+
+mod process;
+mod rack;
+
+use blob::{Outcome, Request};
+use blob_client::Mount;
+use process::gimbal;
+use rack::scratch::Scratch;
+use rack::{Rack, VOLUME, check, content, done, mount, opened};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A file is closed, and the next one begun, when it is longer than this.
+const FILE_MAX: u64 = 200_000;
+/// Older files are removed.
+const FILES: usize = 5;
+/// Tells the client that is killed where the store is.
+const STORE: &str = "GIMBAL_TEST_STORE";
+
+/// Appends to one file after the other, and knows what has to be there.
+struct Writer {
+    random: Xoshiro256PlusPlus,
+    number: u64,
+    handle: u64,
+    size: u64,
+    files: VecDeque<u64>,
+}
+
+impl Writer {
+    fn new(mount: &Mount, seed: u64, number: u64, files: VecDeque<u64>) -> Writer {
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut writer = Writer { random, number, handle: 0, size: 0, files };
+        writer.begin(mount);
+        writer
+    }
+
+    fn begin(&mut self, mount: &Mount) {
+        self.handle = opened(mount, Request::Create { path: format!("f{}", self.number) }).0;
+        self.size = 0;
+        self.files.push_back(self.number);
+    }
+
+    /// Appends something and has it flushed or synced. Calls `say` with what is promised now.
+    fn step(&mut self, mount: &Mount, say: &mut dyn FnMut(String)) {
+        let length = self.random.random_range(1..20_000);
+        let bytes = content(self.number, self.size, length);
+        let handle = self.handle;
+        done(mount, Request::Append { handle, bytes });
+        self.size += length;
+        let is_sync = self.random.random_ratio(1, 3);
+        done(mount, if is_sync { Request::Sync { handle } } else { Request::Flush { handle } });
+        say(format!("has {} {}", self.number, self.size));
+        if self.size > FILE_MAX {
+            done(mount, Request::Close { handle });
+            self.number += 1;
+            self.begin(mount);
+            if self.files.len() > FILES {
+                let oldest = self.files.pop_front().expect("there are some");
+                say(format!("removes {oldest} 0"));
+                done(mount, Request::Unlink { path: format!("f{oldest}") });
+            }
+        }
+    }
+}
+
+#[test]
+fn targets_register_their_ssds_and_a_volume_on_them_keeps_what_is_written() {
+    let mut rack = Rack::new("volume-kept", 2);
+    let listed = rack.ask(&["targets"]);
+    assert_eq!(listed.matches("live").count(), 2, "{listed}");
+    rack.create();
+    let mount = rack.mount();
+    done(&mount, Request::MakeDir { path: "old".to_owned() });
+    for number in 0..3 {
+        let (handle, _) = opened(&mount, Request::Create { path: format!("f{number}") });
+        for piece in 0..4 {
+            let bytes = content(number, piece * 100_001, 100_001);
+            done(&mount, Request::Append { handle, bytes });
+        }
+        done(&mount, Request::Sync { handle });
+        done(&mount, Request::Close { handle });
+    }
+    done(&mount, Request::Rename { from: "f2".to_owned(), to: "f1".to_owned() });
+    mount.unmount().expect("unmounted");
+
+    let mount = rack.mount();
+    assert_eq!(check(&mount, 0), 400_004);
+    let Outcome::Names(names) = done(&mount, Request::List { path: String::new() }) else {
+        panic!("no names")
+    };
+    assert_eq!(names, ["f0", "f1", "old"]);
+    mount.unmount().expect("unmounted");
+
+    let shown = rack.ask(&["volume", "show", VOLUME]);
+    assert!(shown.contains("target-0") && shown.contains("target-1"), "{shown}");
+    let scrubbed = rack.ask(&["volume", "scrub", VOLUME]);
+    assert!(scrubbed.contains(" 0 corrupt"), "{scrubbed}");
+
+    rack.targets[0].stop();
+    let listed = rack.ask(&["targets"]);
+    assert_eq!((listed.matches("live").count(), listed.matches("away").count()), (1, 1), "{listed}");
+    assert!(
+        !rack.run(&["volume", "create", "other", "--mega", "16M"]).status.success(),
+        "one target is too few"
+    );
+    rack.ask(&["volume", "rm", VOLUME]);
+}
+
+#[test]
+fn a_store_that_does_not_work_disturbs_no_host() {
+    let wrong = Scratch::new("volume-wrong-store");
+    std::fs::write(wrong.file("text"), "no metadata store").expect("writable");
+    let path = wrong.file("text").to_str().expect("a plain path").to_owned();
+    for (name, store) in [("away", "etcd://127.0.0.1:1"), ("wrong-type", path.as_str())] {
+        let mut rack = Rack::without_store(&format!("volume-store-{name}"), store);
+        let address = rack.targets[0].address().to_string();
+        let bench = ["bench", "--addr", &address, "--rw", "randread", "--size", "1m"];
+        let output = rack.run(&bench);
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let listed = gimbal().args(["targets", "--store", store]).output().expect("the binary was built");
+        assert!(!listed.status.success() && !listed.stderr.is_empty(), "{name}: {listed:?}");
+        rack.targets[0].stop();
+    }
+    assert_eq!(std::fs::read_to_string(wrong.file("text")).expect("still there"), "no metadata store");
+}
+
+#[test]
+fn the_ssds_of_a_killed_target_are_away_when_its_lease_is_over_and_back_when_it_is() {
+    let mut rack = Rack::new("volume-lease", 2);
+    let states = |rack: &Rack| -> Vec<(u64, String, bool)> {
+        let listed = rack.ask(&["targets", "--json"]);
+        let ssds =
+            listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object"));
+        let state = |ssd: serde_json::Value| {
+            let uuid = ssd["uuid"].as_str().expect("a text").to_owned();
+            (ssd["ssd"].as_u64().expect("a number"), uuid, ssd["live"].as_bool().expect("yes or no"))
+        };
+        ssds.map(state).collect()
+    };
+    let before = states(&rack);
+    assert!(before.len() == 2 && before.iter().all(|(_, _, is_live)| *is_live), "{before:?}");
+    rack.targets[1].kill();
+    // The lease ends by the clock of the store.
+    while states(&rack).iter().all(|(_, _, is_live)| *is_live) {}
+    assert_eq!(
+        states(&rack).iter().filter(|(_, _, is_live)| *is_live).count(),
+        1,
+        "the other one renews its lease"
+    );
+    rack.targets[1].restart();
+    assert_eq!(states(&rack), before, "it has its old number");
+}
+
+/// Whether everything has two good copies, and so many SSDs are reached: a client looks for a target that was away every two seconds.
+fn is_whole(mount: &Mount, ssds_up: usize) -> bool {
+    let Outcome::Shown(shown) = done(mount, Request::Show) else { panic!("not shown") };
+    assert_eq!(shown.lost, 0, "no micro blob is without a good copy");
+    shown.degraded == 0 && shown.metadata_copies == 2 && shown.ssds_up == ssds_up as u64
+}
+
+/// Kills a target under load, again and again, and then reads everything from either target alone.
+fn kill_targets(kills: u32, seed: u64) -> String {
+    let mut rack = Rack::new(&format!("volume-targets-{seed}"), 3);
+    rack.create();
+    let mount = rack.mount();
+    let mut writer = Writer::new(&mount, seed, 0, VecDeque::new());
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 1);
+    let mut steps = 0_u64;
+    let mut work = |writer: &mut Writer, count: u64| {
+        for _ in 0..count {
+            writer.step(&mount, &mut |_| {});
+            check(&mount, writer.files[count as usize % writer.files.len()]);
+            steps += 1;
+        }
+    };
+    let began = Instant::now();
+    for _ in 0..kills {
+        work(&mut writer, random.random_range(0..20));
+        let target = random.random_range(0..rack.targets.len());
+        rack.targets[target].kill();
+        work(&mut writer, random.random_range(1..30));
+        rack.targets[target].restart();
+        // Repaired while it serves; what is being written to is repaired when the file is closed.
+        loop {
+            work(&mut writer, 1);
+            if is_whole(&mount, rack.targets.len()) {
+                break;
+            }
+        }
+    }
+    let Outcome::Shown(shown) = done(&mount, Request::Show) else { panic!("not shown") };
+    done(&mount, Request::Close { handle: writer.handle });
+    mount.unmount().expect("unmounted");
+    let mut checked = 0;
+    for target in 0..rack.targets.len() {
+        rack.targets[target].kill();
+        let mount = rack.mount();
+        checked += writer.files.iter().map(|&number| check(&mount, number)).sum::<u64>();
+        // The next target to be killed may have the only copy of the metadata that is current.
+        while !is_whole(&mount, rack.targets.len() - 1) {}
+        mount.unmount().expect("unmounted");
+        rack.targets[target].restart();
+    }
+    let scrubbed = rack.ask(&["volume", "scrub", VOLUME]);
+    assert!(scrubbed.contains(" 0 corrupt"), "{scrubbed}");
+    format!(
+        "{kills} kills of a target: {steps} appends flushed or synced, {} copies made anew, {checked} bytes read with one target \
+         away, in {:.1?}",
+        shown.counters.repaired_extents,
+        began.elapsed(),
+    )
+}
+
+#[test]
+fn a_killed_target_is_done_without_and_repaired_when_it_is_back() {
+    kill_targets(3, 1);
+}
+
+#[test]
+#[ignore = "long: 50 kills of a target under load"]
+fn fifty_killed_targets_are_done_without_and_repaired() {
+    let figures = kill_targets(50, 2);
+    writeln!(std::io::stderr(), "{figures}").expect("stderr");
+}
+
+/// Not a test by itself: the process that the others kill.
+#[test]
+#[ignore = "long: other tests start it, and kill it"]
+fn the_client_that_others_kill() {
+    let Ok(text) = std::env::var(STORE) else { return };
+    let mut parts = text.splitn(3, ' ');
+    let mut part = || parts.next().expect("seed, number, store");
+    let (seed, number) = (part().parse().expect("a number"), part().parse().expect("a number"));
+    let mount = mount(part());
+    let Outcome::Names(names) = done(&mount, Request::List { path: String::new() }) else {
+        panic!("no names")
+    };
+    let mut files: Vec<u64> = names.iter().map(|name| name[1..].parse().expect("f and a number")).collect();
+    files.sort_unstable();
+    let mut stdout = std::io::stdout().lock();
+    let mut say = |line: String| writeln!(stdout, "{line}").expect("the killer reads");
+    let mut writer = Writer::new(&mount, seed, number, files.into());
+    // The test harness may have begun a line.
+    say(format!("\nhas {number} 0"));
+    loop {
+        writer.step(&mount, &mut say);
+    }
+}
+
+/// Kills the client at random points. Each time everything that it was promised must be there, and be right.
+fn kill_clients(kills: u64, seed: u64) -> String {
+    let rack = Rack::new(&format!("volume-clients-{seed}"), 2);
+    rack.create();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    // What must be there: files with the size that they have at least.
+    let mut promised: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut lines, mut beyond, mut checked) = (0_u64, 0_u64, 0_u64);
+    let began = Instant::now();
+    for kill in 0..kills {
+        let number = promised.keys().last().map_or(0, |last| last + 2);
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "the_client_that_others_kill", "--ignored", "--nocapture"])
+            .env(STORE, format!("{} {number} {}", seed * 1_000_003 + kill, rack.store()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this test runs once more");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut take = |line: &str| {
+            let mut words = line.split(' ');
+            let word = words.next();
+            let mut value = || words.next().and_then(|word| word.parse::<u64>().ok());
+            match (word, value(), value()) {
+                (Some("has"), Some(number), Some(size)) => drop(promised.insert(number, size)),
+                (Some("removes"), Some(number), _) => drop(promised.remove(&number)),
+                // What the test harness prints.
+                _ => return false,
+            }
+            true
+        };
+        // The kill comes at any point of the operation that follows.
+        let mut left = random.random_range(1..40);
+        while left > 0 {
+            let line = stdout.next().expect("the client ended by itself").expect("readable");
+            left -= u64::from(take(&line));
+        }
+        child.kill().expect("our own child");
+        child.wait().expect("our own child");
+        for line in stdout {
+            // A line that was cut off has not been said.
+            lines += u64::from(take(&line.expect("readable")));
+        }
+        let mount = rack.mount();
+        for (&number, &size) in &promised {
+            let found = check(&mount, number);
+            assert!(found >= size, "kill {kill}: f{number} has {found} bytes, and {size} were promised");
+            checked += found;
+            beyond += u64::from(found > size);
+        }
+        for (number, size) in &mut promised {
+            *size = check(&mount, *number);
+        }
+        mount.unmount().expect("unmounted");
+    }
+    let scrubbed = rack.ask(&["volume", "scrub", VOLUME]);
+    assert!(scrubbed.contains(" 0 corrupt"), "{scrubbed}");
+    format!(
+        "{kills} kills of the client: {checked} bytes checked, {lines} promises in the last moment, {beyond} files longer than \
+         promised, in {:.1?}",
+        began.elapsed()
+    )
+}
+
+#[test]
+fn a_killed_client_loses_nothing_that_was_flushed() {
+    kill_clients(4, 1);
+}
+
+#[test]
+#[ignore = "long: 200 kills of a client"]
+fn two_hundred_killed_clients_lose_nothing_that_was_flushed() {
+    let figures = kill_clients(200, 2);
+    writeln!(std::io::stderr(), "{figures}").expect("stderr");
+}

@@ -1,0 +1,116 @@
+//! The rack that a target belongs to: which SSDs it offers to volumes, and where it says so.
+//!
+//! Whoever mounts a volume writes to every SSD that is offered, so nothing is offered unless the file names its subsystem.
+//! The check refuses devices that forget what is written to them.
+//!
+//! Holds: `only_what_keeps_data_is_offered_to_volumes` in `config/tests.rs`.
+//! Elsewhere: volumes are `docs/blob-store.md`; the thread that registers the SSDs is in `gimbal serve`.
+
+use super::problem::Problem;
+use super::{Backing, Config, DeviceKind, EmulatedConfig};
+use std::net::SocketAddr;
+use units::{Bytes, Nanos};
+
+/// The default size of a mega blob, the paper's.
+const MEGA: Bytes = Bytes::gib(4);
+/// A mega blob is a whole number of these, and at most `MEGA_MAX`.
+const MEGA_UNIT: Bytes = Bytes::mib(1);
+const MEGA_MAX: Bytes = Bytes::gib(1024);
+/// How long the SSDs count as live after the target has died.
+const TTL: Nanos = Nanos::secs(10);
+const TTL_MIN: Nanos = Nanos::secs(1);
+const TTL_MAX: Nanos = Nanos::secs(600);
+/// The longest name of a target.
+const NAME_LENGTH_MAX: usize = 64;
+
+/// What a target offers to volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RackConfig {
+    /// The metadata store: `etcd://HOST:PORT[,HOST:PORT...]`, or the path of a file.
+    pub store: String,
+    /// The name of this target. The copies of a block lie on SSDs of targets with different names.
+    pub name: String,
+    /// NQNs of the subsystems whose namespaces are offered.
+    pub subsystems: Vec<String>,
+    /// Where clients reach this target; `None`: the first address that it listens on.
+    pub address: Option<SocketAddr>,
+    /// The piece of an SSD that a volume takes at a time.
+    pub mega: Bytes,
+    /// How long the SSDs count as live after the target has died.
+    pub ttl: Nanos,
+}
+
+impl RackConfig {
+    /// With the default sizes.
+    pub fn new(store: &str, name: &str, subsystems: &[&str]) -> RackConfig {
+        RackConfig {
+            store: store.to_owned(),
+            name: name.to_owned(),
+            subsystems: subsystems.iter().map(|&nqn| nqn.to_owned()).collect(),
+            address: None,
+            mega: MEGA,
+            ttl: TTL,
+        }
+    }
+}
+
+/// Every problem of the table `[rack]`.
+pub(super) fn problems(config: &Config) -> Vec<Problem> {
+    let Some(rack) = &config.rack else { return Vec::new() };
+    let mut problems = Vec::new();
+    let mut report = |name: &str, what: String, advice: &str| {
+        problems.push(Problem::new(format!("rack.{name}"), what, advice));
+    };
+    let advice = "write \"etcd://HOST:2379\", or the path of a file";
+    if rack.store.is_empty() {
+        report("store", "is empty".to_owned(), advice);
+    }
+    if rack.store.contains("://") && !rack.store.starts_with("etcd://") {
+        report("store", format!("{:?} is no metadata store", rack.store), advice);
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if rack.name.is_empty() || rack.name.len() > NAME_LENGTH_MAX || !rack.name.chars().all(is_plain) {
+        let what =
+            format!("{:?} is no name of 1 to {NAME_LENGTH_MAX} letters, digits, '-', '_', '.'", rack.name);
+        report("name", what, "write a name that no other target of the rack has");
+    }
+    let is_open = |address: &SocketAddr| address.ip().is_unspecified();
+    if rack.address.is_none() && config.listen.first().is_some_and(is_open) {
+        let what = "is missing: clients cannot connect to the address 0.0.0.0".to_owned();
+        report("address", what, "write the address of this machine that clients use");
+    }
+    if rack.address.is_some_and(|address| is_open(&address) || address.port() == 0) {
+        report("address", "is no address to connect to".to_owned(), "write \"ADDRESS:PORT\"");
+    }
+    if rack.mega < MEGA_UNIT || rack.mega > MEGA_MAX || !rack.mega.get().is_multiple_of(MEGA_UNIT.get()) {
+        let what = format!("{} is not a multiple of {MEGA_UNIT}, at most {MEGA_MAX}", rack.mega);
+        report("mega", what, "write \"4G\"");
+    }
+    if rack.ttl < TTL_MIN || rack.ttl > TTL_MAX {
+        report("ttl", format!("{} is not from {TTL_MIN} to {TTL_MAX}", rack.ttl), "write \"10s\"");
+    }
+    if rack.subsystems.is_empty() {
+        report("subsystems", "no SSD is offered".to_owned(), "list the NQNs of subsystems, or remove [rack]");
+    }
+    for nqn in &rack.subsystems {
+        let Some(subsystem) = config.subsystem(nqn) else {
+            report("subsystems", format!("there is no subsystem {nqn:?}"), "list NQNs of this file");
+            continue;
+        };
+        for namespace in &subsystem.namespaces {
+            let device = config.devices.iter().find(|device| device.name == namespace.device);
+            if device.is_some_and(|device| forgets(&device.kind)) {
+                let what = format!("device {:?} of {nqn:?} forgets what is written to it", namespace.device);
+                report("subsystems", what, "offer devices that keep their data");
+            }
+        }
+    }
+    problems
+}
+
+fn forgets(kind: &DeviceKind) -> bool {
+    matches!(
+        kind,
+        DeviceKind::Null { .. } | DeviceKind::Emulated(EmulatedConfig { backing: Backing::None, .. })
+    )
+}
