@@ -132,7 +132,7 @@ impl Config {
 }
 
 impl fmt::Display for Config {
-    /// What the probe will do to the device, for a person who has to agree.
+    /// What the probe will do to the device, for the person who must agree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = self.time_most_ns.div_ceil(60_000_000_000);
         if self.read_only {

@@ -7,7 +7,7 @@
 //!
 //! Holds: what was removed with `wipe_on_remove` reads as zeros for its next owner
 //!        (`a_namespace_is_erased_before_its_blocks_get_another_owner` in `tests/wipe.rs`).
-//! Elsewhere: what is erased, when, and who has to wait for it, is `server::wipe`.
+//! Elsewhere: what is erased, when, and which commands wait for it, is `server::wipe`.
 
 use super::Origin;
 use crate::slab::{Key, Slab};

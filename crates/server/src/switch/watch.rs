@@ -87,7 +87,7 @@ impl Watch {
         self.entries.resize(slot + 1, UNUSED);
     }
 
-    /// Looks who has passed a limit, by `is_late` of the moment of submission: true for all up to some moment.
+    /// Looks which IOs have passed a limit, by `is_late` of the moment of submission: true for all up to some moment.
     pub(super) fn look(&mut self, limit: Limit, is_late: impl Fn(Instant) -> bool) {
         let next = self.marks[limit as usize].next;
         // The limit may have become longer.
