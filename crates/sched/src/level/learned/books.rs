@@ -1,10 +1,12 @@
 //! What each tenant does: its kind of work, and whether it takes all that it can get.
 //!
-//! A tenant is *busy* in a period if it was served at least a quarter of its fair share, or if it kept several IOs outstanding all the
-//! time. (While prices are still guesses, a busy tenant that is charged far too little seems to be served little.) Every other tenant
-//! asks for less than its share. There is no need to measure its kind of work, and no gain in keeping it waiting during a probe.
+//! A tenant is *busy* if it would take more than it gets: its IOs wait in the switch, or it sends an IO whenever one has ended. And it must
+//! have several IOs outstanding, or get its fair share. Every other tenant asks for less than its share. There is no need to measure its
+//! kind of work, and no gain in keeping it waiting during a probe. (A tenant whose IOs come at random has many outstanding, too, on an
+//! SSD that others keep busy. But their number varies.)
 //!
-//! Holds: a tenant that asks for little is not busy, however many others are (`a_tenant_that_asks_for_little_is_not_busy`).
+//! Holds: a tenant that asks for little is not busy, however many others are (`a_tenant_that_asks_for_little_is_not_busy`), and however
+//!        many IOs it has outstanding (`a_tenant_whose_ios_come_at_random_is_not_busy`).
 
 use super::prices::Kind;
 use crate::{Io, IoKind};
@@ -13,10 +15,18 @@ use units::{Bytes, TenantId};
 
 /// A tenant's kind is determined again after this many IOs.
 const IOS: u32 = 256;
-/// A tenant is busy if it is served at least its fair share divided by this.
-const BUSY: u64 = 4;
-/// A tenant is busy if its IOs find this many of its own outstanding on average. In halves.
+/// A tenant is busy if it is served at least this part of its fair share.
+const BUSY: [u128; 2] = [3, 4];
+/// A tenant with fewer outstanding on average asks for little. In halves.
 const OUTSTANDING: u64 = 5;
+/// A tenant is busy from the second period in a row in which it seems to be, until the fifth in a row in which it does not.
+const SEEMS: u8 = 3;
+const SEEMED: u8 = 4;
+const SEEMED_MOST: u8 = 8;
+/// A kind's share may be larger than fair by one part in this number.
+const UNEVEN: u64 = 16;
+/// More outstanding IOs than this count as this many.
+const OUTSTANDING_MAX: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Book {
@@ -30,12 +40,53 @@ struct Book {
     /// IOs that arrived in this period, and how many of its own each of them found outstanding, summed up.
     arrived: u64,
     found: u64,
+    found_squared: u64,
     /// IOs that went to the SSD in this period, and how often that left the tenant with nothing to wait in the switch.
     submitted: u64,
     emptied: u64,
     /// The judged period in which it was last found busy.
     busy_in: u64,
+    /// How often it seemed to be busy in the last judged periods.
+    seemed: u8,
     known: bool,
+}
+
+impl Book {
+    /// Whether it has several IOs outstanding on average.
+    fn is_deep(&self) -> bool {
+        self.found * 2 > self.arrived * OUTSTANDING
+    }
+
+    /// Whether its IOs mostly wait in the switch.
+    fn waits(&self) -> bool {
+        self.emptied * 2 <= self.submitted
+    }
+
+    /// Whether it sends an IO when another one has ended, and only then: the number of its outstanding IOs hardly varies. That of a tenant
+    /// whose IOs come at random varies as much as its mean at least.
+    fn is_closed_loop(&self) -> bool {
+        let [n, sum, squares] = [self.arrived, self.found, self.found_squared].map(u128::from);
+        let variance = (n * squares).saturating_sub(sum * sum);
+        variance * 4 <= n * sum
+    }
+}
+
+/// What the busy tenants of one kind were served, and their weights.
+#[derive(Clone, Copy, Debug, Default)]
+struct Served {
+    time: u64,
+    weight: u64,
+}
+
+/// What is served in excess of fair shares. A part of [`UNEVEN`] is no excess: a period is short.
+fn excess(kinds: &[Served]) -> u64 {
+    let all = |part: fn(&Served) -> u64| kinds.iter().map(|kind| u128::from(part(kind))).sum::<u128>();
+    let (time, weights) = (all(|kind| kind.time), all(|kind| kind.weight).max(1));
+    let fair = |weight: u64| (time * u128::from(weight) / weights) as u64;
+    let over = |kind: &Served| {
+        kind.time.saturating_sub(fair(kind.weight)).saturating_sub(fair(kind.weight) / UNEVEN)
+    };
+    kinds.iter().map(over).sum()
 }
 
 /// The books of all tenants.
@@ -57,6 +108,8 @@ pub(super) struct Present {
     pub(super) tenants: usize,
     /// Whether a busy tenant mostly has all its IOs in the SSD: the switch cannot decide its share.
     pub(super) is_beyond_reach: bool,
+    /// Device time that was served to kinds of busy tenants in excess of their fair shares of what all of these were served.
+    pub(super) excess: u64,
 }
 
 impl Present {
@@ -87,7 +140,10 @@ impl Books {
     #[inline]
     pub(super) fn on_arrival(&mut self, io: &Io, outstanding: usize) {
         let book = &mut self.books[io.tenant.index()];
-        (book.arrived, book.found) = (book.arrived + 1, book.found + outstanding as u64);
+        let outstanding = (outstanding as u64).min(OUTSTANDING_MAX);
+        book.arrived += 1;
+        book.found += outstanding;
+        book.found_squared += outstanding * outstanding;
         book.ios += 1;
         book.reads += u32::from(io.kind == IoKind::Read);
         book.bytes = book.bytes.saturating_add(io.length.0);
@@ -130,20 +186,31 @@ impl Books {
         self.judged += u64::from(judge);
         let judged = self.judged;
         let mut present = Present { tenants: self.served.len(), ..Present::default() };
+        let mut by_kind = [Served::default(); Kind::COUNT];
         for id in self.served.drain(..) {
             let book = &mut self.books[id.index()];
             if judge {
                 let fair = u128::from(all) * u128::from(book.weight);
-                let has_its_part = u128::from(book.served) * u128::from(weights) * u128::from(BUSY) >= fair;
-                let is_deep = book.found * 2 > book.arrived * OUTSTANDING;
-                book.busy_in = if has_its_part || is_deep { judged } else { 0 };
+                let has_its_part = u128::from(book.served) * u128::from(weights) * BUSY[1] >= fair * BUSY[0];
+                let seems_busy = (has_its_part || book.is_deep()) && (book.waits() || book.is_closed_loop());
+                book.seemed = if seems_busy {
+                    (book.seemed + SEEMS).min(SEEMED_MOST)
+                } else {
+                    book.seemed.saturating_sub(1)
+                };
+                book.busy_in = if book.seemed >= SEEMED { judged } else { 0 };
             }
-            present.busy[book.kind.index()] += u32::from(book.busy_in > 0 && book.busy_in == judged);
-            let is_busy = book.busy_in > 0 && book.busy_in == judged;
-            present.is_beyond_reach |= is_busy && book.emptied * 2 > book.submitted;
-            (book.served, book.arrived, book.found) = (0, 0, 0);
+            if book.busy_in > 0 && book.busy_in == judged {
+                let kind = book.kind.index();
+                present.busy[kind] += 1;
+                by_kind[kind].time += book.served;
+                by_kind[kind].weight += u64::from(book.weight);
+                present.is_beyond_reach |= !book.waits();
+            }
+            (book.served, book.arrived, book.found, book.found_squared) = (0, 0, 0, 0);
             (book.submitted, book.emptied) = (0, 0);
         }
+        present.excess = excess(&by_kind);
         present
     }
 
@@ -155,48 +222,116 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
+    use crate::{IoId, Mark, Priority};
+
+    const SERVED: Bytes = Bytes(1000);
+
+    struct Test {
+        books: Books,
+        present: Present,
+    }
+
+    impl Test {
+        fn new(tenants: usize) -> Test {
+            let mut books = Books::default();
+            books.grow(tenants);
+            Test { books, present: Present::default() }
+        }
+
+        /// A tenant of this weight is served this much in a period, in IOs that each find this many outstanding.
+        fn serve(&mut self, id: u32, served: Bytes, weight: u32, found: &[usize]) {
+            let (tenant, priority, mark) = (TenantId(id), Priority::default(), Mark(1));
+            let io = Io { id: IoId(0), tenant, priority, kind: IoKind::Read, length: Bytes::kib(4), mark };
+            for outstanding in found {
+                self.books.on_arrival(&io, *outstanding);
+                self.books.on_submit(tenant, Bytes(served.0 / found.len() as u64), weight);
+                self.books.on_emptied(tenant);
+            }
+        }
+
+        fn busy(&mut self, period: impl Fn(&mut Test)) -> std::vec::Vec<bool> {
+            for _ in 0..2 {
+                period(self);
+                self.present = self.books.on_period(true);
+            }
+            (0..self.books.books.len() as u32).map(|id| self.books.is_busy(TenantId(id))).collect()
+        }
+    }
 
     #[test]
     fn a_tenant_that_asks_for_little_is_not_busy() {
-        let mut books = Books::default();
-        books.grow(5);
-        for id in 0..4 {
-            books.on_submit(TenantId(id), Bytes(1000), 1);
-        }
-        books.on_submit(TenantId(4), Bytes(100), 1);
-        let present = books.on_period(true);
-        assert_eq!(present.tenants, 5);
-        assert!((0..4).all(|id| books.is_busy(TenantId(id))) && !books.is_busy(TenantId(4)));
-        assert_eq!(books.on_period(true).tenants, 0, "a period starts with nothing");
+        let mut test = Test::new(5);
+        let busy = test.busy(|test| {
+            (0..4).for_each(|id| test.serve(id, SERVED, 1, &[7; 10]));
+            test.serve(4, Bytes(500), 1, &[0; 10]);
+        });
+        assert_eq!(busy, [true, true, true, true, false]);
+        assert_eq!(test.present.tenants, 5);
+        assert_eq!(test.books.on_period(true).tenants, 0, "a period starts with nothing");
+    }
+
+    #[test]
+    fn a_tenant_whose_ios_come_at_random_is_not_busy() {
+        let busy = Test::new(3).busy(|test| {
+            test.serve(0, SERVED, 1, &[31; 10]);
+            // As many on average.
+            test.serve(1, SERVED, 1, &[20, 44, 25, 38, 31, 12, 40, 29, 36, 35]);
+            // A closed loop that sends two at once.
+            test.serve(2, SERVED, 1, &[30, 31, 30, 31, 30, 31]);
+        });
+        assert_eq!(busy, [true, false, true]);
     }
 
     #[test]
     fn a_tenant_with_a_deep_queue_is_busy_however_little_it_is_charged() {
-        let mut books = Books::default();
-        books.grow(2);
-        let (kind, priority, mark) = (IoKind::Write, crate::Priority::default(), crate::Mark(1));
-        let io = Io { id: crate::IoId(0), tenant: TenantId(1), priority, kind, length: Bytes::kib(4), mark };
         for outstanding in [1, 4] {
-            books.on_submit(TenantId(0), Bytes(1000), 1);
-            books.on_submit(TenantId(1), Bytes(10), 1);
-            (0..8).for_each(|_| books.on_arrival(&io, outstanding));
-            books.on_period(true);
-            assert_eq!(books.is_busy(TenantId(1)), outstanding == 4);
+            let busy = Test::new(2).busy(|test| {
+                test.serve(0, SERVED, 1, &[1; 8]);
+                test.serve(1, Bytes(80), 1, &[outstanding; 8]);
+            });
+            assert_eq!(busy, [true, outstanding == 4]);
         }
     }
 
     #[test]
     fn a_weight_raises_what_is_fair() {
-        let mut books = Books::default();
-        books.grow(2);
-        books.on_submit(TenantId(0), Bytes(1000), 1);
-        books.on_submit(TenantId(1), Bytes(900), 9);
-        books.on_period(true);
-        assert!(books.is_busy(TenantId(0)) && books.is_busy(TenantId(1)));
-        books.on_submit(TenantId(0), Bytes(1000), 1);
-        books.on_submit(TenantId(1), Bytes(200), 9);
-        books.on_period(true);
-        assert!(!books.is_busy(TenantId(1)), "a quarter of nine tenths would be 270");
+        for (served, expected) in [(3000, true), (2000, false)] {
+            let busy = Test::new(2).busy(|test| {
+                test.serve(0, SERVED, 1, &[1; 10]);
+                test.serve(1, Bytes(served), 9, &[1; 10]);
+            });
+            assert_eq!(busy[1], expected, "{served} of {}", served + 1000);
+        }
+    }
+
+    #[test]
+    fn busy_is_what_was_busy_in_most_of_the_last_periods() {
+        let mut test = Test::new(1);
+        test.serve(0, SERVED, 1, &[7; 10]);
+        test.books.on_period(true);
+        assert!(!test.books.is_busy(TenantId(0)), "one period is too little");
+        test.busy(|test| test.serve(0, SERVED, 1, &[7; 10]));
+        for pause in 1..=6 {
+            test.serve(0, SERVED, 1, &[0, 9]);
+            test.books.on_period(true);
+            assert_eq!(test.books.is_busy(TenantId(0)), pause <= 4, "{pause} periods");
+        }
+    }
+
+    #[test]
+    fn what_one_kind_has_beyond_its_fair_share_is_excess() {
+        let served = |kinds: &[(u64, u64)]| {
+            let kinds: std::vec::Vec<Served> =
+                kinds.iter().map(|(time, weight)| Served { time: *time, weight: *weight }).collect();
+            excess(&kinds)
+        };
+        assert_eq!(served(&[(1600, 1), (1600, 1)]), 0);
+        assert_eq!(served(&[(1700, 1), (1500, 1)]), 0, "a sixteenth more is no excess");
+        assert_eq!(served(&[(2400, 1), (800, 1)]), 700);
+        assert_eq!(served(&[(2400, 3), (800, 1)]), 0, "three times the weight");
+        assert_eq!(served(&[(u64::MAX / 2, 1), (0, u64::MAX)]), u64::MAX / 2);
+        assert_eq!(served(&[]), 0);
     }
 }

@@ -1,13 +1,17 @@
 //! The limit on the device time in flight, found by trying: as little as the SSD needs to be as busy as it can be.
 //!
 //! A scheduler cannot change the order of IOs that are in the SSD, and every IO there waits for the others. But an SSD is fast only with many IOs
-//! in flight; how many, it does not say. So two limits are compared, in turns of a period each, by the device time that is
-//! served under either:
+//! in flight; how many, it does not say. So two limits are compared, one after the other, by the *useful* device time that is
+//! served under either: what a tenant is served in excess of its fair share does not count (`books`).
 //!
 //! ```text
-//!   limit    ▔▔▔▔▁▁▁▁▔▔▔▔▁▁▁▁▔▔▔▔▁▁▁▁▔▔▔▔▁▁▁▁  three quarters of it: serves as much?  → that is the limit now, and down again
-//!            ▁▁▁▁▔▔▔▔▁▁▁▁▔▔▔▔▁▁▁▁▔▔▔▔▁▁▁▁▔▔▔▔  one and a half times it: serves more? → that is the limit now, and up again
+//!   limit    ▔▔▔▔▔▔▁▁▁▁▁▁  three quarters of it: serves as much?  → that is the limit now, and down again
+//!            ▁▁▁▁▁▁▔▔▔▔▔▔  one and a half times it: serves more? → that is the limit now, and up again
+//!            ····██····██  counted: the end of either turn
 //! ```
+//!
+//! The beginning of a turn does not count. What is in flight then was submitted under the other limit. And a write counts when the buffer
+//! of the SSD takes it, so after a change the SSD still works for what was counted before.
 //!
 //! The first way down is taken in halves, until one serves less: while too much is in flight, a tenant with few small IOs has all of
 //! them in the SSD and none in the switch, where its share would be decided.
@@ -18,7 +22,7 @@
 //! Many small losses would add up. So a lower limit must also serve nearly as much as the best that was seen lately.
 //!
 //! Holds: the limit stays within its bounds (`the_limit_stays_within_its_bounds`), and finds the knee of an SSD that has one
-//!        (`the_knee_is_found_from_above_and_from_below`); what it costs to bring a tenant's IOs into the switch is bounded
+//!        (`the_knee_is_found_from_above_and_from_below`), whatever a buffer hides (`what_an_ssd_does_right_after_a_change_does_not_count`); what it costs to bring a tenant's IOs into the switch is bounded
 //!        (`a_tenant_beyond_reach_costs_a_seventh_at_most`).
 
 use units::Bytes;
@@ -27,16 +31,16 @@ use units::Bytes;
 const INITIAL: Bytes = Bytes(4_000_000);
 const LEAST: Bytes = Bytes(50_000);
 const MOST: Bytes = Bytes(64_000_000);
-/// Periods of either limit in one comparison.
-const TURNS: u32 = 4;
-/// On the first way down.
-const COARSE_TURNS: u32 = 2;
+/// Periods at the beginning of a turn that do not count: as long as most buffers take to fill or to drain.
+const SETTLES: u32 = 4;
+/// Periods that count.
+const COUNTS: u32 = 2;
 /// Periods without a comparison after one that found nothing better in either direction.
 const REST: u32 = 24;
 /// A lower limit may serve less by one part in this number.
-const LOSS: u64 = 80;
+const LOSS: u64 = 50;
 /// The same against the best seen lately.
-const LOSS_IN_ALL: u64 = 40;
+const LOSS_IN_ALL: u64 = 25;
 /// The same while a busy tenant has all its IOs in the SSD.
 const LOSS_FOR_REACH: u64 = 7;
 /// A higher limit must serve more by one part in this number.
@@ -54,7 +58,10 @@ pub(super) struct Depth {
     /// Whether the last comparison, in the other direction, found nothing either.
     settled: bool,
     rest: u32,
-    turn: u32,
+    /// Whether it is the turn of the other limit.
+    is_others_turn: bool,
+    /// Periods of this turn.
+    periods: u32,
     /// Device time served and time passed under the limit, and under the other one.
     served: [u64; 2],
     span: [u64; 2],
@@ -73,7 +80,8 @@ impl Depth {
             coarse: true,
             settled: false,
             rest: 0,
-            turn: 0,
+            is_others_turn: false,
+            periods: 0,
             served: [0; 2],
             span: [0; 2],
             beyond_reach: [0; 2],
@@ -84,7 +92,7 @@ impl Depth {
 
     /// The limit for the period that begins.
     pub(super) fn limit(&self) -> Bytes {
-        if self.rest == 0 && self.turn % 2 == 1 { self.other() } else { self.limit }
+        if self.rest == 0 && self.is_others_turn { self.other() } else { self.limit }
     }
 
     fn other(&self) -> Bytes {
@@ -98,7 +106,8 @@ impl Depth {
 
     /// What was seen under different circumstances is no longer compared.
     pub(super) fn restart(&mut self) {
-        (self.turn, self.served, self.span, self.beyond_reach) = (0, [0; 2], [0; 2], [0; 2]);
+        (self.is_others_turn, self.periods) = (false, 0);
+        (self.served, self.span, self.beyond_reach) = ([0; 2], [0; 2], [0; 2]);
     }
 
     /// Prices have changed: device time is counted in other units now, so the best is forgotten.
@@ -108,22 +117,30 @@ impl Depth {
         self.reaches = false;
     }
 
-    /// A period has ended: `served` is the device time that was served in `span`; `is_beyond_reach`: a busy tenant had all its IOs
+    /// A period has ended: `served` is the useful device time that was served in `span`; `is_beyond_reach`: a busy tenant had all its IOs
     /// in the SSD.
     pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) {
         if self.rest > 0 {
             self.rest -= 1;
             return;
         }
-        let which = (self.turn % 2) as usize;
+        self.periods += 1;
+        if self.periods <= SETTLES {
+            return;
+        }
+        let which = usize::from(self.is_others_turn);
         self.served[which] += served;
         self.span[which] += span;
         self.beyond_reach[which] += u32::from(is_beyond_reach);
-        self.turn += 1;
-        if self.turn == 2 * if self.coarse { COARSE_TURNS } else { TURNS } {
-            self.decide();
-            self.restart();
+        if self.periods < SETTLES + COUNTS {
+            return;
         }
+        self.periods = 0;
+        if !core::mem::replace(&mut self.is_others_turn, true) {
+            return;
+        }
+        self.decide();
+        self.restart();
     }
 
     fn decide(&mut self) {
@@ -131,8 +148,7 @@ impl Depth {
             let part = u128::from(self.served[which]) << 20;
             (part / u128::from(self.span[which].max(1))) as u64
         });
-        let turns = self.turn / 2;
-        let [is_beyond_reach, other_is] = self.beyond_reach.map(|periods| periods * 2 > turns);
+        let [is_beyond_reach, other_is] = self.beyond_reach.map(|periods| periods * 2 > COUNTS);
         // Otherwise the bound on the loss would sink with the limit.
         let forgotten = if is_beyond_reach { 0 } else { self.best / FORGET };
         self.best = (self.best - forgotten).max(own);
@@ -179,6 +195,26 @@ mod tests {
         assert!((390_000..=600_000).contains(&depth.limit.0), "{depth:?}");
         run(&mut depth, 3_000_000, 1000);
         assert!((2_900_000..=4_600_000).contains(&depth.limit.0), "{depth:?}");
+    }
+
+    /// A buffer hides for some periods what a change does: it drains, or it fills.
+    #[test]
+    fn what_an_ssd_does_right_after_a_change_does_not_count() {
+        let (mut depth, mut limits, mut since) = (Depth::new(), [Depth::new().limit(); 2], 4);
+        for _ in 0..400 {
+            since += 1;
+            let limit = depth.limit();
+            if limit != limits[1] {
+                (limits, since) = ([limits[1], limit], 0);
+            }
+            let hidden = match since < 4 {
+                true if limits[1] < limits[0] => 50,
+                true => 200,
+                false => 100,
+            };
+            depth.on_period(limit.0.min(400_000) * hidden / 100, 1_000_000, false);
+        }
+        assert!((390_000..=600_000).contains(&depth.limit.0), "{depth:?}");
     }
 
     #[test]

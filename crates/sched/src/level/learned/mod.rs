@@ -47,8 +47,12 @@ use units::{Bytes, Instant, Nanos, TenantId};
 const PERIOD: Nanos = Nanos::millis(25);
 /// A period that ends later than this was mostly idle.
 const PERIOD_LATEST: Nanos = Nanos::millis(50);
-/// The limit during a probe: more than an SSD needs to be busy.
-const PROBE_LIMIT: Bytes = Bytes(8_000_000);
+/// Other limits may be right if other tenants are busy for this many periods.
+const DIFFERS: u32 = 8;
+/// A tenant may have this many of its usual IOs in the SSD, whatever its part of the limit is. With fewer, the latency of an IO would make its share.
+const IOS_LEAST: u64 = 4;
+/// The limit during a probe: more than an SSD needs to be busy, even if the price is several times too high so far.
+const PROBE_LIMIT: Bytes = Bytes(64_000_000);
 /// How much more device time a tenant may be served than the least-served one: 1 ms, as a byte is a nanosecond.
 const LAG_MAX: Bytes = Bytes(1_000_000);
 /// How far a tenant that comes back may be behind the least-served one.
@@ -66,6 +70,8 @@ pub struct LevelLearned {
     depth: Depth,
     /// The busy tenants of each kind in the last period: if they change, other limits may be right.
     kinds: [u32; Kind::COUNT],
+    /// Periods in a row in which they were others.
+    differs: u32,
     begun: Option<Instant>,
     /// Device time of what completed in this period.
     served: u64,
@@ -111,6 +117,7 @@ impl LevelLearned {
             explorer: Explorer::new(),
             depth,
             kinds: [0; Kind::COUNT],
+            differs: 0,
             begun: None,
             served: 0,
             probed: false,
@@ -151,26 +158,32 @@ impl LevelLearned {
         self.begun = Some(now);
         let (served, probed) = (core::mem::take(&mut self.served), core::mem::take(&mut self.probed));
         let is_idle = span > PERIOD_LATEST;
+        let active = self.drr.active_tenants();
         let rules = self.drr.rules_mut();
         let present = rules.books.on_period(!probed);
         if rules.probe.is_some() {
             self.probed = true;
             return;
         }
+        // A tenant that was not served may have all its IOs in the SSD.
+        let is_shared = present.tenants > 1 || active > 1;
         if probed || is_idle {
             // What buffers still hold of the probe is not this mix's.
             self.depth.restart();
-        } else if present.tenants > 1 {
-            if core::mem::replace(&mut self.kinds, present.busy) != present.busy {
+        } else if is_shared {
+            // A tenant that pauses for some periods is no reason to search again.
+            self.differs = if self.kinds == present.busy { 0 } else { self.differs + 1 };
+            if self.differs >= DIFFERS {
+                (self.kinds, self.differs) = (present.busy, 0);
                 self.depth.forget();
             }
-            self.depth.on_period(served, span.0, present.is_beyond_reach);
+            self.depth.on_period(served.saturating_sub(present.excess), span.0, present.is_beyond_reach);
         }
         if !is_idle && !probed {
             rules.probe = self.explorer.choose(now, &present, &rules.prices);
         }
         self.probed = rules.probe.is_some();
-        let limit = match (&rules.probe, present.tenants > 1) {
+        let limit = match (&rules.probe, is_shared) {
             (Some(_), _) => PROBE_LIMIT,
             (None, true) => self.depth.limit(),
             (None, false) => InFlightLimits::MAX,
@@ -248,7 +261,7 @@ impl Rules for LearnedRules {
 
     #[inline]
     fn may_submit(&self, held: &TenantTime, part: Bytes) -> bool {
-        held.may_submit(part)
+        held.may_submit(part.max(held.usual(IOS_LEAST)))
     }
 
     fn may_promote(&self, _weight_max: u32, _active_weight: u64) -> bool {
@@ -271,7 +284,7 @@ impl Rules for LearnedRules {
 
     #[inline]
     fn credit(&self, held: &TenantTime, part: Bytes) -> Credit {
-        held.credit(part, &self.limits)
+        held.credit(part.max(held.usual(IOS_LEAST)), &self.limits)
     }
 
     fn grow(&mut self, tenants: usize) {
@@ -317,7 +330,7 @@ impl Rules for LearnedRules {
         if !self.held.is_empty() {
             self.release(id);
         }
-        let is_held_to_credit = held.is_held_to(part);
+        let is_held_to_credit = held.is_held_to(part.max(held.usual(IOS_LEAST)));
         if !is_held_to_credit {
             self.books.on_emptied(id);
         }
@@ -326,7 +339,7 @@ impl Rules for LearnedRules {
 
     #[inline]
     fn on_end_without_backlog(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
-        self.lag.on_idle(id, held.is_held_to(part));
+        self.lag.on_idle(id, held.is_held_to(part.max(held.usual(IOS_LEAST))));
     }
 
     fn on_overdue(&mut self, id: TenantId, held: &mut TenantTime, waits: bool) {

@@ -13,8 +13,8 @@
 //! - reads: as long as the buffer takes to drain, at the rate at which writes were last seen to drain;
 //! - anything that writes: until completions have become slower, because the buffer is full, or many times the buffer is written.
 //!
-//! A kind of work with few tenants may have too few IOs to keep the SSD busy by itself, where all tenants together have enough. So a
-//! probe of reads goes on with half of the IOs in flight. The time per IO is nearly a line over 1 / (IOs in flight), and two points
+//! A kind of work with few tenants may have too few IOs to keep the SSD busy by itself, where all tenants together have enough. So its
+//! probe goes on with half of the IOs in flight. The time per IO is nearly a line over 1 / (IOs in flight), and two points
 //! of it say where it is with as many IOs as if all busy tenants did this kind of work.
 //!
 //! ```text
@@ -141,6 +141,8 @@ pub(super) struct Explorer {
     counted: Instant,
     /// When each kind last had its turn.
     turns: [u64; Kind::COUNT],
+    /// How often each kind had its turn, up to [`FIRST`].
+    tries: [u32; Kind::COUNT],
     turn: u64,
     /// Probes of each kind in a row that found nothing, and when the next one may begin.
     barren: [u32; Kind::COUNT],
@@ -160,6 +162,7 @@ impl Explorer {
             budget: BUDGET,
             counted: Instant::ZERO,
             turns: none,
+            tries: [0; Kind::COUNT],
             turn: 0,
             barren: [0; Kind::COUNT],
             retries: [Instant::ZERO; Kind::COUNT],
@@ -168,7 +171,8 @@ impl Explorer {
         }
     }
 
-    /// Whether to probe now, and what: of the kinds with busy tenants the one that is known least, or was probed longest ago.
+    /// Whether to probe now, and what: of the kinds with busy tenants one that is hardly known, reads before writes, or the one that was
+    /// probed longest ago.
     pub(super) fn choose(&mut self, now: Instant, present: &Present, prices: &Prices) -> Option<Probe> {
         let earned = now.since(core::mem::replace(&mut self.counted, now)).0 / SHARE;
         self.budget = Nanos(self.budget.0 + earned).min(BUDGET);
@@ -179,7 +183,16 @@ impl Explorer {
             .kinds()
             .filter(|kind| now >= self.retries[kind.index()])
             .filter(|kind| now >= self.next || prices.measured(*kind) < FIRST)
-            .min_by_key(|kind| (prices.measured(*kind).min(FIRST), self.turns[kind.index()]))?;
+            .min_by_key(|kind| {
+                let turn = self.turns[kind.index()];
+                if prices.measured(*kind) >= FIRST {
+                    return (true, 0, turn);
+                }
+                // A probe of writes may leave the SSD with work of its own for seconds, which makes reads seem slow.
+                let tries = if kind.writes() { FIRST } else { self.tries[kind.index()] };
+                (false, tries, turn)
+            })?;
+        self.tries[kind.index()] = (self.tries[kind.index()] + 1).min(FIRST);
         self.turn += 1;
         self.turns[kind.index()] = self.turn;
         let drain = if kind.writes() { Nanos::ZERO } else { self.drain(present, prices) };
@@ -290,7 +303,7 @@ impl Probe {
         if self.first.is_none() {
             let is_full = window.rate() <= self.peak - self.peak / FALLEN;
             let is_past_buffer = match self.kind.writes() {
-                true => is_full || self.written >= BUFFER_PASSED,
+                true => self.deep.is_some() || is_full || self.written >= BUFFER_PASSED,
                 false => now >= self.drained,
             };
             self.first = is_past_buffer.then_some(self.ended);
@@ -300,7 +313,7 @@ impl Probe {
             return Step::Continue;
         }
         let [all, own] = self.tenants;
-        if self.kind.writes() || self.deep.is_some() || all <= own {
+        if self.deep.is_some() || all <= own {
             return Step::End;
         }
         self.deep = self.measured();
@@ -437,6 +450,24 @@ mod tests {
     }
 
     #[test]
+    fn reads_are_measured_twice_before_anything_is_written_alone() {
+        let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+        let kinds = [Kind::of(1, 0, 4096), Kind::of(1, 1, 4096), Kind::of(1, 1, 65536)];
+        let mut present = Present::default();
+        kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
+        let probed: std::vec::Vec<Kind> = (1..=6)
+            .map(|n| {
+                let now = Instant::ZERO + Nanos::secs(n);
+                let probe = explorer.choose(now, &present, &prices).expect("nothing is known twice");
+                prices.measure(probe.kind, 100, 100);
+                explorer.on_end(now, &probe, None, 1);
+                probe.kind
+            })
+            .collect();
+        assert_eq!(probed, [kinds[1], kinds[2], kinds[1], kinds[2], kinds[0], kinds[0]]);
+    }
+
+    #[test]
     fn one_kind_of_work_is_never_probed() {
         let mut present = Present::default();
         present.busy[3] = 7;
@@ -481,24 +512,29 @@ mod tests {
         assert!((14 << 20..=17 << 20).contains(&absorbed), "{absorbed} bytes: 16 MiB, less what has drained");
     }
 
-    /// One tenant of four reads, on an SSD that takes 1 µs for a read and 8 µs / (reads in flight) of waiting.
+    /// One tenant of four, on an SSD that takes 1 µs for an IO and 8 µs / (IOs in flight) of waiting.
     #[test]
     fn a_kind_with_few_ios_is_priced_as_with_many() {
-        let mut probe = Probe::new(Instant::ZERO, Kind::default(), Nanos::ZERO, 0, [4, 1]);
-        let (mut now, mut limit) = (0, Bytes(8));
-        let found = loop {
-            now += 1000 + 8000 / limit.0;
-            match probe.on_completion(Instant(now), true, false, &io(IoKind::Read), limit) {
-                Step::Continue => {}
-                Step::Limit(half) => {
-                    assert_eq!(half, Bytes(4));
-                    limit = half;
+        for (kind, reads) in [(IoKind::Read, 1), (IoKind::Write, 0)] {
+            let mut probe = Probe::new(Instant::ZERO, Kind::of(1, reads, 4096), Nanos::ZERO, 0, [4, 1]);
+            let (mut now, mut limit) = (0, Bytes(8));
+            let found = loop {
+                now += 1000 + 8000 / limit.0;
+                match probe.on_completion(Instant(now), true, false, &io(kind), limit) {
+                    Step::Continue => {}
+                    Step::Limit(half) => {
+                        assert_eq!(half, Bytes(4));
+                        limit = half;
+                    }
+                    Step::End => break probe.result().expect("enough was seen"),
                 }
-                Step::End => break probe.result().expect("enough was seen"),
-            }
-        };
-        let takes = found.nanos * guess(IoKind::Read, Bytes::kib(4)) / found.guessed;
-        assert!((1_230..1_270).contains(&takes), "with 32 reads in flight it takes 1,250 ns, not {takes}");
+            };
+            let takes = found.nanos * guess(kind, Bytes::kib(4)) / found.guessed;
+            assert!(
+                (1_230..1_270).contains(&takes),
+                "with 32 {kind:?}s in flight it takes 1,250 ns, not {takes}"
+            );
+        }
     }
 
     #[test]
