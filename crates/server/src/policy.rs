@@ -4,7 +4,7 @@ use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
 use crate::device::load_profile;
 use sched::{
     Calibration, CalibrationError, DeviceConstants, DeviceCosts, Fifo, Flashfq, Gimbal, GimbalConfig,
-    GimbalFair, GimbalFairConfig, Level, LevelConfig, Policy, Reflex,
+    GimbalFair, GimbalFairConfig, Level, LevelConfig, LevelLearned, Policy, Reflex,
 };
 use ssd::ProfileError;
 use units::ByteRate;
@@ -57,6 +57,7 @@ pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn 
             config.check().map_err(PolicyError::Constants)?;
             Box::new(Level::new(config))
         }
+        PolicyKind::LevelLearned => Box::new(LevelLearned::new()),
         PolicyKind::Reflex => {
             Box::new(Reflex::new(calibration(kind, device)?.reflex.ok_or_else(uncalibrated)?))
         }
@@ -211,6 +212,21 @@ mod tests {
         for kind in [PolicyKind::GimbalFair, PolicyKind::Gimbal] {
             policy(kind, &config.devices[0]).unwrap_or_else(|error| panic!("{error}"));
         }
+    }
+
+    #[test]
+    fn a_scheduler_that_measures_needs_to_be_told_nothing() {
+        let mut device = device();
+        assert!(policy(PolicyKind::LevelLearned, &device).is_ok());
+        device.scheduler.policy = PolicyKind::LevelLearned;
+        assert_eq!(rate_max(&device), None, "it has no limit of its own");
+        device.scheduler.overrides.thresh_min = Some(Nanos::micros(1));
+        let config = Config {
+            devices: vec![device],
+            ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN)
+        };
+        let refused = config.check().expect_err("it reads no constants").to_string();
+        assert!(refused.contains("thresh_min") && refused.contains("level-learned"), "{refused}");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
             warnings.push(format!("device {name:?}: {policy} does not read calibration {}", file.display()));
         }
         let reserving = config.tenants.iter().filter(|tenant| tenant.reservation.is_some()).count();
-        if reserving > 0 && !scheduler.policy.reads_constants() {
+        if reserving > 0 && !scheduler.policy.keeps_reservations() {
             let policy = scheduler.policy.name();
             warnings.push(format!(
                 "device {name:?}: {policy} keeps no reservations, and {reserving} are written"

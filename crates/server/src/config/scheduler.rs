@@ -25,6 +25,8 @@ pub enum PolicyKind {
     Gimbal,
     /// This project's own: charges what an IO takes of the device. Needs a calibration.
     Level,
+    /// This project's own, without a calibration: it measures the device while it serves.
+    LevelLearned,
     /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
     Reflex,
     /// FlashFQ: equal parts of the device's time. Needs a calibration.
@@ -91,10 +93,11 @@ impl SchedulerOverrides {
 
 impl PolicyKind {
     /// All, the default first.
-    pub const ALL: [PolicyKind; 6] = [
+    pub const ALL: [PolicyKind; 7] = [
         PolicyKind::GimbalFair,
         PolicyKind::Gimbal,
         PolicyKind::Level,
+        PolicyKind::LevelLearned,
         PolicyKind::Reflex,
         PolicyKind::Flashfq,
         PolicyKind::None,
@@ -106,6 +109,7 @@ impl PolicyKind {
             PolicyKind::GimbalFair => "gimbal-fair",
             PolicyKind::Gimbal => "gimbal",
             PolicyKind::Level => "level",
+            PolicyKind::LevelLearned => "level-learned",
             PolicyKind::Reflex => "reflex",
             PolicyKind::Flashfq => "flashfq",
             PolicyKind::None => "none",
@@ -120,6 +124,9 @@ impl PolicyKind {
             }
             PolicyKind::Gimbal => "Gimbal exactly as published",
             PolicyKind::Level => "Fair shares of device time, by a calibrated model of the device",
+            PolicyKind::LevelLearned => {
+                "Fair shares of device time on any device: measures it now and then, for up to half a second"
+            }
             PolicyKind::Reflex => "ReFlex: tokens, by a calibrated model of the device",
             PolicyKind::Flashfq => {
                 "FlashFQ: equal shares of device time, by a calibrated model of the device"
@@ -128,9 +135,14 @@ impl PolicyKind {
         }
     }
 
-    /// Whether it has the constants of [`SchedulerOverrides`], and keeps reservations.
+    /// Whether it has the constants of [`SchedulerOverrides`].
     pub const fn reads_constants(self) -> bool {
         matches!(self, PolicyKind::GimbalFair | PolicyKind::Gimbal | PolicyKind::Level)
+    }
+
+    /// Whether it keeps reservations.
+    pub const fn keeps_reservations(self) -> bool {
+        self.reads_constants() || matches!(self, PolicyKind::LevelLearned)
     }
 
     /// Whether it reads the constant of this name.

@@ -133,7 +133,7 @@ fn what_has_no_counterpart_is_refused_with_its_place() {
 fn what_the_switch_calls_by_the_same_name_is_offered() {
     let offered: Vec<&str> =
         Scheduler::ALL.into_iter().filter(|one| offered(*one).is_some()).map(Scheduler::name).collect();
-    for name in ["none", "reflex", "flashfq", "gimbal", "gimbal-fair", "level"] {
+    for name in ["none", "reflex", "flashfq", "gimbal", "gimbal-fair", "level", "level-learned"] {
         assert!(offered.contains(&name), "{name}");
     }
     for name in ["gimbal-fixed", "parda"] {
