@@ -106,7 +106,7 @@ fn an_old_name_of_a_scheduler_is_answered_with_the_new_one() {
     }
     let unknown = output(&["serve", "--device", "null", "--scheduler", "fifo"]);
     let said = String::from_utf8_lossy(&unknown.stderr);
-    assert!(said.contains("gimbal-fair, gimbal, level, reflex, flashfq, none"), "{said}");
+    assert!(said.contains("gimbal-fair, gimbal, level, level-learned, reflex, flashfq, none"), "{said}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn config_check_reports_the_problems_of_a_file() {
     let result = output(&["config", "check", example]);
     assert!(result.status.success());
     let said = String::from_utf8(result.stdout).expect("text");
-    assert!(said.ends_with("valid (5 devices, 2 subsystems, 5 namespaces)\n"), "{said}");
+    assert!(said.ends_with("valid (5 devices, 3 subsystems, 6 namespaces)\n"), "{said}");
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let result = output(&["config", "check", manifest]);
     assert!(!result.status.success());
