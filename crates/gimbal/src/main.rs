@@ -20,6 +20,7 @@ mod rack;
 mod registration;
 mod serve;
 mod serve_flags;
+mod ssdtest;
 mod state_dir;
 mod targets;
 mod volume;
@@ -53,6 +54,8 @@ enum Command {
     Lab(lab::Args),
     /// Run the target: share SSDs over NVMe/TCP
     Serve(Box<serve::Args>),
+    /// Probe an SSD from the outside, and write down what it can do; destroys its data
+    Ssdtest(Box<ssdtest::Args>),
     /// Create, list, show, check and remove volumes: files on the SSDs of several targets
     Volume(volume::Args),
     /// List the SSDs that the targets of a rack have registered
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Serve(args) => serve::run(*args),
+        Command::Ssdtest(args) => ssdtest::run(*args),
         Command::Volume(args) => volume::run(args),
         Command::Targets(args) => targets::run(args),
         Command::Config(args) => config_check::run(args),

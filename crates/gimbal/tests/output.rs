@@ -67,6 +67,7 @@ fn commands(scratch: &Scratch, target: &Process) -> Vec<Vec<String>> {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/gimbal.toml");
     let (tiny, report) = (scratch.path("tiny.toml"), scratch.path("report"));
     let address = target.address().to_string();
+    let probe = ["ssdtest", "simulated:array", "--quick", "--out", &report];
     let bench = ["bench", "--addr", &address, "--rw", "read", "--size", "1m"];
     [
         &["--help"][..],
@@ -84,6 +85,8 @@ fn commands(scratch: &Scratch, target: &Process) -> Vec<Vec<String>> {
         &["lab", "report", &tiny, "--out", &report],
         &["lab", "scale", "--tenants", "1", "--span", "1ms", "--rounds", "1"],
         &["lab", "scale", "--tenants", "1", "--span", "1ms", "--rounds", "1", "--json"],
+        &probe,
+        &[&probe[..], &["--json"]].concat(),
         &bench,
         &[&bench[..], &["--json", "-"]].concat(),
     ]

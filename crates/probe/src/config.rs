@@ -125,6 +125,16 @@ impl Config {
         !self.read_only
     }
 
+    /// How much of the device is used, from its beginning.
+    pub fn size(&self) -> Bytes {
+        Bytes(self.size_bytes)
+    }
+
+    /// The hard limit on what is written.
+    pub fn writes_most(&self) -> Bytes {
+        Bytes(self.writes_most_bytes)
+    }
+
     /// The hard limit on the time.
     pub fn time_most(&self) -> Nanos {
         Nanos(self.time_most_ns)

@@ -52,7 +52,7 @@ mod switch;
 mod tenants;
 
 pub use assemble::SubsystemError;
-pub use device::{DeviceError, Shortage, User};
+pub use device::{DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptions, Shortage, User};
 pub use histogram::Histogram;
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;

@@ -21,6 +21,7 @@ mod file;
 mod flush_guard;
 mod identity;
 mod in_use;
+mod local;
 mod null;
 mod nvme;
 mod offload;
@@ -35,6 +36,7 @@ pub(crate) use erase::{Erase, Quote};
 pub use error::{DeviceError, Shortage};
 pub(crate) use identity::Identity;
 pub use in_use::User;
+pub use local::{Holes, LocalDevice, LocalDone, LocalOp, LocalOptions};
 #[cfg(test)]
 pub(crate) use null::NullDevice;
 pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};

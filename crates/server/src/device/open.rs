@@ -142,7 +142,10 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
     let force = config.force;
     match &config.kind {
         DeviceKind::File { path, size, create, direct } => {
-            let file = open_file(path, Wanted { size: *size, create: *create, direct: *direct, force })?;
+            let file = open_file(
+                path,
+                Wanted { size: *size, create: *create, direct: *direct, force, writes: true },
+            )?;
             let length = file.metadata().map_err(system(path, "measured"))?.len();
             let (thin, allocation) = allocation_of(path, &file)?;
             let facts = facts_of(path, &file, length, (thin, Some(allocation)))?;
@@ -150,7 +153,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
         }
         DeviceKind::Block { path, access: BlockAccess { passthrough: true, polled }, .. } => {
             let block = nvme::block_path(path)?;
-            let disk = open_disk(&block, true, force)?;
+            let disk = open_disk(&block, true, force, true)?;
             expect_polled(path, &disk, *polled)?;
             let nvme::Found { file, namespace, size } = nvme::open(path, true)?;
             let facts = Facts {
@@ -163,7 +166,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             Ok(sound(facts, Source::Namespace { file, disk, namespace, is_polled: *polled }))
         }
         DeviceKind::Block { path, direct, access: BlockAccess { polled, .. } } => {
-            let mut file = open_disk(path, *direct, force)?;
+            let mut file = open_disk(path, *direct, force, true)?;
             expect_polled(path, &file, *polled)?;
             let length = file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?;
             let facts = facts_of(path, &file, length, (false, None))?;
@@ -180,7 +183,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
                 }
                 Backing::File(path) => {
                     let (size, create) = (Some(emulated.size), emulated.create);
-                    let file = open_file(path, Wanted { size, create, direct: false, force })?;
+                    let file = open_file(path, Wanted { size, create, direct: false, force, writes: true })?;
                     let (thin, allocation) = allocation_of(path, &file)?;
                     (EmulatedBacking::File(file), thin, Some(allocation))
                 }
@@ -253,6 +256,32 @@ fn usable(path: &Path, length: u64) -> Result<Bytes, DeviceError> {
     }
 }
 
+/// Whether `path` is a block device; otherwise it should be a file.
+pub(super) fn is_block_device(path: &Path) -> Result<bool, DeviceError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.file_type().is_block_device()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(absent(path)),
+        Err(error) => Err(system(path, "examined")(error)),
+    }
+}
+
+/// The device in a file or block device that was opened by `open_file` or `open_disk`.
+pub(super) fn over_local(
+    path: &Path,
+    mut file: File,
+    is_direct: bool,
+    is_block: bool,
+) -> Result<OpenDevice, DeviceError> {
+    let length = file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?;
+    let facts = facts_of(path, &file, length, (false, None))?;
+    let source = if is_block {
+        Source::Disk { file, is_direct, is_polled: false }
+    } else {
+        Source::File { file, is_direct }
+    };
+    Ok(sound(facts, source))
+}
+
 /// A device without a name and without faults.
 fn sound(facts: Facts, source: Source) -> OpenDevice {
     OpenDevice { facts, source, name: String::new(), faults: Vec::new() }
@@ -283,16 +312,17 @@ fn allocation_of(path: &Path, file: &File) -> Result<(bool, Arc<Allocation>), De
 }
 
 /// How to open a regular file.
-struct Wanted {
-    size: Option<Bytes>,
-    create: bool,
-    direct: bool,
-    force: bool,
+pub(super) struct Wanted {
+    pub(super) size: Option<Bytes>,
+    pub(super) create: bool,
+    pub(super) direct: bool,
+    pub(super) force: bool,
+    pub(super) writes: bool,
 }
 
 /// Opens and locks a regular file that nobody else uses.
-fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError> {
-    let Wanted { size, create, direct, force } = wanted;
+pub(super) fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError> {
+    let Wanted { size, create, direct, force, writes } = wanted;
     match fs::metadata(path) {
         Ok(metadata) => expect_kind(path, &metadata, FileType::is_file, FILE)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => match size {
@@ -301,7 +331,7 @@ fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError> {
         },
         Err(error) => return Err(system(path, "examined")(error)),
     }
-    let file = open_existing(path, direct, 0).map_err(not_opened(path, direct))?;
+    let file = open_existing(path, direct, writes, 0).map_err(not_opened(path, direct))?;
     let metadata = file.metadata().map_err(system(path, "examined"))?;
     expect_kind(path, &metadata, FileType::is_file, FILE)?;
     lock(path, &file)?;
@@ -354,7 +384,7 @@ fn is_among_devices(path: &Path) -> bool {
 }
 
 /// Opens and locks a block device that nobody else uses.
-fn open_disk(path: &Path, direct: bool, force: bool) -> Result<File, DeviceError> {
+pub(super) fn open_disk(path: &Path, direct: bool, force: bool, writes: bool) -> Result<File, DeviceError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -373,7 +403,7 @@ fn open_disk(path: &Path, direct: bool, force: bool) -> Result<File, DeviceError
     // A killed target holds the device until its last write has ended.
     let may_go =
         |error: &io::Error| is_busy(error) && in_use::users_of_disk(&metadata).iter().all(User::may_go);
-    let file = match retry_while_in_use(|| open_existing(path, direct, exclusive), may_go) {
+    let file = match retry_while_in_use(|| open_existing(path, direct, writes, exclusive), may_go) {
         Err(error) if is_busy(&error) => {
             let mut users = in_use::users_of_disk(&metadata);
             users.extend(in_use::processes_with(&metadata));
@@ -400,9 +430,9 @@ fn refuse_users(path: &Path, users: Vec<User>, force: bool) -> Result<(), Device
     Ok(())
 }
 
-fn open_existing(path: &Path, direct: bool, flags: i32) -> io::Result<File> {
+fn open_existing(path: &Path, direct: bool, writes: bool, flags: i32) -> io::Result<File> {
     let flags = if direct { flags | libc::O_DIRECT } else { flags };
-    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+    OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path)
 }
 
 /// The error for a failed `open_existing`.

@@ -1,0 +1,51 @@
+//! Before anything is written: what would be destroyed, and whether the figures will be those of the device.
+//!
+//! A device in use is refused when it is opened (`server::LocalDevice`). Here, its contents are looked at: file systems, partition tables
+//! and the like, and files with contents that no probe wrote.
+//!
+//! Holds: `tests/ssdtest.rs`, with real file systems.
+
+use super::contents::is_ours;
+use super::local::Local;
+use super::signature::{self, HEAD, TAIL};
+use anyhow::{Result, bail};
+use server::Holes;
+
+/// Blocks that are looked at to see whether a device was ever written.
+const SAMPLES: u64 = 64;
+const BLOCK: usize = 4096;
+
+/// Refuses a device with contents.
+pub(super) fn refuse_contents(device: &mut Local, name: &str) -> Result<()> {
+    let (size, holes) = (device.opened().size().get(), device.opened().holes());
+    let head = device.read(0, HEAD.min(size as usize))?;
+    let tail = TAIL.min(size as usize);
+    let tail = device.read(size - tail as u64, tail)?;
+    let found = signature::found(&head, &tail, size);
+    if !found.is_empty() {
+        bail!("{name}: carries {}, which this destroys; to overwrite it: --force", found.join(" and "));
+    }
+    let is_file = device.is_file();
+    if is_file && holes != Holes::Nothing && !is_ours(&head) {
+        bail!(
+            "{name}: is a file with contents that no probe wrote; this destroys them; to overwrite it: --force"
+        );
+    }
+    Ok(())
+}
+
+/// Why reads may not reach the device's own storage, if most of them find zeros: an SSD answers reads of blocks that were never written,
+/// or were deallocated, without its flash.
+pub(super) fn unwritten(device: &mut Local) -> Result<Option<String>> {
+    let blocks = device.opened().size().get() / BLOCK as u64;
+    let mut zeros = 0;
+    for n in 0..SAMPLES {
+        let block = device.read(blocks * n / SAMPLES * BLOCK as u64, BLOCK)?;
+        zeros += u64::from(block.iter().all(|byte| *byte == 0));
+    }
+    Ok((zeros * 2 > SAMPLES).then(|| {
+        "most blocks read as zeros: probably they were never written, and then reads of them do not reach the storage, and the figures \
+         of reads are too good; write the whole device once before (a probe that writes does so with a file, not with a device)"
+            .to_owned()
+    }))
+}

@@ -1,0 +1,235 @@
+//! `gimbal ssdtest`: finds out from the outside what a drive can do, and writes it down as a device profile.
+//!
+//! ```text
+//!  DEVICE ─► tested: simulated, local ─► guard ─► Prober (crate probe) ─► profile.toml, summary
+//!                                                    │ after each task
+//!                                                 journal.jsonl ──► --resume
+//! ```
+//!
+//! Holds: nothing is written before the checks, and before it was said what will be written (`tests/ssdtest.rs`).
+//! Elsewhere: what is asked of the device is the crate `probe` (docs/probe.md).
+
+mod contents;
+mod guard;
+mod journal;
+mod local;
+mod name;
+mod progress;
+mod signature;
+mod simulated;
+mod stop;
+mod summary;
+mod tested;
+mod watch;
+
+use crate::output;
+use anyhow::{Context, Result, bail};
+use journal::{Begin, Journal};
+use name::DeviceName;
+use probe::{Config, Prober, Profile, drive};
+use progress::Progress;
+use server::{Holes, LocalOptions};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use stop::{Interrupted, Stop};
+use tested::Tested;
+use units::{Bytes, Nanos};
+
+/// The exit code of a probe that a signal ended, as in shells.
+const INTERRUPTED: u8 = 130;
+/// Sizes are whole numbers of these: the smallest IO.
+const BLOCK: u64 = 4096;
+
+/// Probes an SSD from the outside: limits, write buffer and its recovery, interference, latency against load. DESTROYS ITS DATA.
+///
+/// Without --read-only, everything on DEVICE is overwritten. A device that is in use or carries a file system, a partition table or the
+/// like is refused. The result is a device profile (TOML) in the folder that --out names.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A block device, a file, or simulated:PROFILE (a name from `gimbal lab list` or the path of a TOML file)
+    #[arg(value_name = "DEVICE")]
+    device: String,
+    /// Less than two minutes of device time, at most 64 GiB of writes; otherwise at most an hour and 1 TiB
+    #[arg(long)]
+    quick: bool,
+    /// Write nothing; finds nothing about writes
+    #[arg(long)]
+    read_only: bool,
+    /// Probe the device although it is in use or has contents; they are destroyed
+    #[arg(long)]
+    force: bool,
+    /// Use only this much, from the beginning of the device; a file that does not exist is made this large, and stays
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Bytes>,
+    /// Write at most this much
+    #[arg(long, value_name = "SIZE", conflicts_with = "read_only")]
+    writes: Option<Bytes>,
+    /// Keep the device under test for at most this long
+    #[arg(long, value_name = "TIME")]
+    time: Option<Nanos>,
+    /// Folder for the results [default: ssdtest-DEVICE]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Continue an interrupted probe; needs the options of its start
+    #[arg(long)]
+    resume: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gimbal ssdtest simulated:consumer-slc --quick          (virtual time, nothing real is touched)
+  gimbal ssdtest /dev/nvme0n1 --quick                    (destroys what is on it)
+  gimbal ssdtest /dev/nvme0n1 --read-only
+  gimbal ssdtest /mnt/disk/probe.bin --size 8G --quick   (through a file system)
+
+Signals:
+  SIGTERM, SIGINT  stop; what was found is kept, and --resume continues; a second signal stops at once";
+
+/// Where the results go.
+struct Files {
+    profile: PathBuf,
+    journal: PathBuf,
+}
+
+impl Files {
+    /// Makes the folder, and checks that it can be written.
+    fn prepare(folder: &Path) -> Result<Files> {
+        fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+        let files = Files { profile: folder.join("profile.toml"), journal: folder.join("journal.jsonl") };
+        output::check_writable(&files.profile)?;
+        Ok(files)
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let name: DeviceName = args.device.parse()?;
+    let stop = Stop::on_signals()?;
+    let create = args.size.filter(|_| !args.read_only);
+    let options = LocalOptions { force: args.force, read_only: args.read_only, create };
+    if let Some(size) = args.size {
+        // Before a file is made.
+        configuration(&args, size, BLOCK as u32)?;
+    }
+    let mut device = Tested::open(&name, options, &stop)?;
+    let facts = device.facts(&name)?;
+    let config = configuration(&args, facts.size.min(args.size.unwrap_or(facts.size)), facts.block_size)?;
+    if args.size.is_some_and(|size| size > facts.size) {
+        bail!("{}: has only {}, less than --size", name.shown(), facts.size);
+    }
+    if let Some(local) = device.as_local()
+        && config.writes()
+        && !args.force
+    {
+        guard::refuse_contents(local, &name.shown())?;
+    }
+    let folder = args.out.clone().unwrap_or_else(|| name.folder());
+    let files = Files::prepare(&folder)?;
+    let begin = Begin::new(facts.identity, config.clone());
+    let (journal, mut prober) = if args.resume {
+        let (journal, entries) = Journal::resume(&files.journal, &begin)?;
+        (
+            journal,
+            Prober::resume(config.clone(), entries).with_context(|| files.journal.display().to_string())?,
+        )
+    } else {
+        (Journal::create(&files.journal, begin)?, Prober::new(config.clone())?)
+    };
+    announce(&name, &facts.about, &config, &mut device);
+    let outcome = probe(&mut prober, &mut device, journal, &config);
+    if let Err(error) = outcome {
+        let done = prober.journal().len();
+        let again = format!(
+            "{done} tasks are done and kept in {}; the same command with --resume continues",
+            files.journal.display()
+        );
+        if error.is::<Interrupted>() {
+            output::note(format_args!("interrupted: {again}"));
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        return Err(error.context(format!("{}: the probe ended early ({again})", name.shown())));
+    }
+    let notes = outcome.expect("an error has returned");
+    let mut profile = prober.profile().expect("the probe is finished").clone();
+    profile.device.name = name.shown();
+    profile.device.notes.splice(0..0, notes);
+    show(&profile, &files, args.json)
+}
+
+/// What the user asks for.
+fn configuration(args: &Args, size: Bytes, block_size: u32) -> Result<Config> {
+    let size = Bytes(size.get() / BLOCK * BLOCK);
+    let mut config =
+        if args.quick { Config::quick(size, block_size) } else { Config::thorough(size, block_size) };
+    if args.read_only {
+        config = config.read_only();
+    }
+    if let Some(most) = args.writes {
+        config = config.with_writes_most(most);
+    }
+    if let Some(most) = args.time {
+        config = config.with_time_most(most);
+    }
+    config.check().with_context(|| format!("{} cannot be probed", args.device))?;
+    Ok(config)
+}
+
+/// Says what will happen, before it does.
+fn announce(name: &DeviceName, about: &str, config: &Config, device: &mut Tested) {
+    let name = name.shown();
+    output::note(format_args!("{name}: {about}"));
+    output::note(format_args!("this probe {config}"));
+    let Some(local) = device.as_local() else { return };
+    if config.writes() {
+        if local.is_file() && local.opened().holes() != Holes::None {
+            output::note(format_args!("before, the file is filled once, as parts of it were never written"));
+        }
+        output::note(format_args!("ALL DATA ON {name} IS DESTROYED"));
+    }
+}
+
+/// Runs the probe to its end. Returns what should be known of the figures.
+fn probe(
+    prober: &mut Prober,
+    device: &mut Tested,
+    mut journal: Journal,
+    config: &Config,
+) -> Result<Vec<String>> {
+    let progress = Progress::new(config);
+    let mut notes = Vec::new();
+    if let Some(local) = device.as_local() {
+        notes.extend(local.opened().cached_by().map(|by| format!("IOs were served by {by}")));
+        if config.writes() && local.is_file() && local.opened().holes() != Holes::None {
+            let size = config.size().get();
+            local.fill(size, |bytes| progress.on_filled(bytes, size))?;
+        } else {
+            notes.extend(guard::unwritten(local)?);
+        }
+    }
+    drive(prober, device, |prober, now| {
+        journal.keep(prober.journal())?;
+        if prober.profile().is_none() {
+            progress.on_task(&now);
+        }
+        Ok(())
+    })?;
+    journal.end()?;
+    Ok(notes)
+}
+
+/// Writes the files, and prints the result.
+fn show(profile: &Profile, files: &Files, json: bool) -> Result<ExitCode> {
+    output::write_file(&files.profile, profile.to_toml().as_bytes())?;
+    if json {
+        output::line(summary::json(profile, files)?)?;
+    } else {
+        output::line(summary::table(profile))?;
+        output::line(format_args!("device profile: {}", files.profile.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
