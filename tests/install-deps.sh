@@ -23,6 +23,9 @@ needed=(
 	"valgrind               valgrind"
 	"chrt                   util-linux"
 	"etcd                   etcd-server"
+	"pkg-config             pkg-config"
+	"/usr/include/rocksdb/db.h librocksdb-dev"
+	"db_bench               rocksdb-tools"
 	"/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring"
 )
 

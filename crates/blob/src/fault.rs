@@ -41,9 +41,10 @@ pub enum Fault {
     NotMounted,
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Fault {
+    /// What happened, as people read it.
+    pub fn text(self) -> &'static str {
+        match self {
             Fault::NotFound => "no such file or directory",
             Fault::Exists => "the name is taken",
             Fault::WrongKind => "a directory where a file is needed, or the other way round",
@@ -63,7 +64,13 @@ impl fmt::Display for Fault {
             Fault::NoVolume => "there is no such volume",
             Fault::BadMetadata => "the volume's metadata is damaged",
             Fault::NotMounted => "the volume is not mounted",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 

@@ -24,6 +24,7 @@ mod state;
 mod write;
 
 pub use files::HandleId;
+pub use names::normal as normal_path;
 pub use settings::Settings;
 
 use crate::catalog::{Order, OrderError, Reply, SsdRecord};

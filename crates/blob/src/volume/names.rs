@@ -12,7 +12,10 @@ use std::rc::Rc;
 const PATH_MAX: usize = 1024;
 
 /// A path without empty parts and dots: `/db//./x` is `db/x`, `/` is the empty path.
-pub(crate) fn normal(path: &str) -> Result<String, Fault> {
+///
+/// # Errors
+/// `Invalid` if it is too long, or has a part `..` or a byte 0.
+pub fn normal(path: &str) -> Result<String, Fault> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     if path.len() > PATH_MAX || parts.contains(&"..") || path.contains('\0') {
         return Err(Fault::Invalid);

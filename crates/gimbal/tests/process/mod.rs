@@ -5,11 +5,20 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+/// Where the binary is. To the tests of another package cargo does not say it; they have it built, and it lies beside their folder.
+fn binary() -> PathBuf {
+    match option_env!("CARGO_BIN_EXE_gimbal") {
+        Some(path) => path.into(),
+        None => std::env::current_exe().expect("this test").with_file_name("../gimbal"),
+    }
+}
 
 /// The binary under test.
 pub fn gimbal() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gimbal"));
+    let mut command = Command::new(binary());
     // Do not use the state of another target on this machine.
     command.env("STATE_DIRECTORY", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command

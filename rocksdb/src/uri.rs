@@ -1,0 +1,267 @@
+//! `gimbal://VOLUME?store=STORE&…`: which volume, and how to use it.
+//!
+//! RocksDB takes a text with `=` apart itself in some places (`--env_uri`, the option `env`). There `:` can be written for it:
+//! `gimbal://db?store:etcd://192.0.2.1:2379`. So a name ends at the first of both.
+
+use blob::Settings;
+use blob::steer::Policy;
+use blob_client::{Options, identity, unique_name};
+use host::{Backend, Nqn, host_id};
+use std::fmt;
+use units::{Bytes, Nanos, NotAQuantity};
+
+/// What a URI begins with.
+pub const SCHEME: &str = "gimbal://";
+/// Names the store when the URI does not.
+pub const STORE_VARIABLE: &str = "GIMBAL_STORE";
+/// Longer than the lease of a client that was killed.
+const LOCK_PATIENCE: Nanos = Nanos::secs(20);
+
+/// When `Flush` returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushMode {
+    /// When nothing that was appended is lost by `kill -9`.
+    #[default]
+    Wait,
+    /// At once: like a buffer of the process. What no `Sync` or `Close` has covered may be lost by `kill -9`.
+    Buffered,
+}
+
+/// A URI, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uri {
+    /// Name of the volume.
+    pub volume: String,
+    /// The metadata store, as `gimbal volume --store` takes it.
+    pub store: String,
+    /// When `Flush` returns.
+    pub flush: FlushMode,
+    policy: Policy,
+    host: Option<String>,
+    backend: Backend,
+    ttl: Option<Nanos>,
+    lock_patience: Nanos,
+    quarantine: Option<Nanos>,
+    patience: Option<Nanos>,
+    io_timeout: Nanos,
+    memory: Bytes,
+    window: Option<Bytes>,
+}
+
+/// What is wrong with a URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UriError {
+    /// It does not begin with the scheme, or names no volume.
+    NoVolume,
+    /// Neither the URI nor the variable names a store.
+    NoStore,
+    /// There is no option of this name.
+    Unknown(String),
+    /// The option stands without a value.
+    NoValue(String),
+    /// The option has a value that it cannot have.
+    Value(String, String),
+    /// The option stands twice.
+    Twice(String),
+}
+
+impl fmt::Display for UriError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UriError::NoVolume => f.write_str("no volume: write gimbal://VOLUME?store=STORE"),
+            UriError::NoStore => {
+                write!(f, "no metadata store: write gimbal://VOLUME?store=STORE, or set {STORE_VARIABLE}")
+            }
+            UriError::Unknown(key) => write!(f, "there is no option '{key}'; there are {}", KEYS.join(", ")),
+            UriError::NoValue(key) => write!(f, "option '{key}' has no value: write {key}=VALUE"),
+            UriError::Value(key, why) => write!(f, "option '{key}': {why}"),
+            UriError::Twice(key) => write!(f, "option '{key}' stands twice"),
+        }
+    }
+}
+
+impl std::error::Error for UriError {}
+
+const KEYS: [&str; 12] = [
+    "store",
+    "flush",
+    "policy",
+    "host",
+    "backend",
+    "ttl",
+    "lock_patience",
+    "quarantine",
+    "patience",
+    "io_timeout",
+    "memory",
+    "window",
+];
+
+fn quantity<T>(key: &str, text: &str) -> Result<T, UriError>
+where
+    T: std::str::FromStr<Err = NotAQuantity>,
+{
+    text.parse().map_err(|error: NotAQuantity| UriError::Value(key.to_owned(), error.to_string()))
+}
+
+fn choice<T: Copy>(key: &str, text: &str, all: &[(&str, T)]) -> Result<T, UriError> {
+    let found = all.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        UriError::Value(key.to_owned(), format!("'{text}' is none of {}", names.join(", ")))
+    })
+}
+
+impl Uri {
+    /// Takes a URI apart. `store`: what the variable says, if it is set.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str, store: Option<String>) -> Result<Uri, UriError> {
+        let rest = text.strip_prefix(SCHEME).ok_or(UriError::NoVolume)?;
+        let (volume, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let volume = volume.trim_end_matches('/');
+        if volume.is_empty() {
+            return Err(UriError::NoVolume);
+        }
+        let mut uri = Uri {
+            volume: volume.to_owned(),
+            store: String::new(),
+            flush: FlushMode::default(),
+            policy: Policy::default(),
+            host: None,
+            backend: Backend::Auto,
+            ttl: None,
+            lock_patience: LOCK_PATIENCE,
+            quarantine: None,
+            patience: None,
+            io_timeout: Nanos::secs(10),
+            memory: Bytes::mib(256),
+            window: None,
+        };
+        let mut seen = Vec::new();
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            let end = option.find(['=', ':']).unwrap_or(option.len());
+            let (key, value) = (&option[..end], option.get(end + 1..).unwrap_or(""));
+            if !KEYS.contains(&key) {
+                return Err(UriError::Unknown(key.to_owned()));
+            }
+            if value.is_empty() {
+                return Err(UriError::NoValue(key.to_owned()));
+            }
+            if seen.contains(&key) {
+                return Err(UriError::Twice(key.to_owned()));
+            }
+            seen.push(key);
+            uri.set(key, value)?;
+        }
+        if uri.store.is_empty() {
+            uri.store = store.filter(|store| !store.is_empty()).ok_or(UriError::NoStore)?;
+        }
+        Ok(uri)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), UriError> {
+        match key {
+            "store" => value.clone_into(&mut self.store),
+            "flush" => {
+                let all = [("wait", FlushMode::Wait), ("buffered", FlushMode::Buffered)];
+                self.flush = choice(key, value, &all)?;
+            }
+            "policy" => self.policy = choice(key, value, &Policy::ALL)?,
+            "host" => {
+                Nqn::new(value)
+                    .map_err(|_| UriError::Value(key.to_owned(), format!("'{value}' is no NQN")))?;
+                self.host = Some(value.to_owned());
+            }
+            "backend" => {
+                let all =
+                    [("auto", Backend::Auto), ("io_uring", Backend::IoUring), ("epoll", Backend::Epoll)];
+                self.backend = choice(key, value, &all)?;
+            }
+            "ttl" => self.ttl = Some(quantity(key, value)?),
+            "lock_patience" => self.lock_patience = quantity(key, value)?,
+            "quarantine" => self.quarantine = Some(quantity(key, value)?),
+            "patience" => self.patience = Some(quantity(key, value)?),
+            "io_timeout" => self.io_timeout = quantity(key, value)?,
+            "memory" => self.memory = quantity(key, value)?,
+            "window" => self.window = Some(quantity(key, value)?),
+            _ => unreachable!("not in KEYS: {key}"),
+        }
+        Ok(())
+    }
+
+    /// How to mount the volume.
+    pub fn options(&self) -> Options {
+        let (host, host_id) = match &self.host {
+            Some(text) => {
+                let host = Nqn::new(text).expect("was checked");
+                (host.clone(), host_id(&host))
+            }
+            None => identity(),
+        };
+        let mut settings = Settings::new(&self.volume, &unique_name());
+        settings.policy = self.policy;
+        settings.lock_patience = self.lock_patience;
+        settings.ttl = self.ttl.unwrap_or(settings.ttl);
+        settings.quarantine = self.quarantine.unwrap_or(settings.quarantine);
+        settings.patience = self.patience.unwrap_or(settings.patience);
+        settings.window = self.window.unwrap_or(settings.window);
+        let Uri { backend, memory, io_timeout, .. } = *self;
+        Options { settings, host, host_id, backend, memory, io_timeout }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Uri, UriError> {
+        Uri::parse(text, None)
+    }
+
+    #[test]
+    fn a_uri_says_which_volume_and_where_its_store_is() {
+        let uri = parse(
+            "gimbal://db?store=etcd://192.0.2.1:2379,192.0.2.2:2379&ttl=5s&policy=latency&flush=buffered",
+        )
+        .expect("a URI");
+        assert_eq!(uri.volume, "db");
+        assert_eq!(uri.store, "etcd://192.0.2.1:2379,192.0.2.2:2379");
+        assert_eq!(uri.flush, FlushMode::Buffered);
+        let options = uri.options();
+        assert_eq!(options.settings.ttl, Nanos::secs(5));
+        assert_eq!(options.settings.policy, Policy::Latency);
+        assert_eq!(options.settings.name, "db");
+    }
+
+    #[test]
+    fn a_colon_stands_for_an_equals_sign() {
+        let text = "gimbal://db?store=etcd://192.0.2.1:2379&ttl=5s&memory=64m";
+        assert_eq!(parse(text), parse(&text.replace('=', ":")));
+    }
+
+    #[test]
+    fn the_variable_names_the_store_when_the_uri_does_not() {
+        let variable = Some("/var/lib/store".to_owned());
+        assert_eq!(Uri::parse("gimbal://db", variable.clone()).expect("a URI").store, "/var/lib/store");
+        assert_eq!(Uri::parse("gimbal://db?store=/other", variable).expect("a URI").store, "/other");
+        assert_eq!(parse("gimbal://db"), Err(UriError::NoStore));
+        assert_eq!(Uri::parse("gimbal://db", Some(String::new())), Err(UriError::NoStore));
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        assert_eq!(parse("gimbal://?store=/s"), Err(UriError::NoVolume));
+        assert_eq!(parse("file://db?store=/s"), Err(UriError::NoVolume));
+        assert_eq!(parse("gimbal://db?shop=/s"), Err(UriError::Unknown("shop".to_owned())));
+        assert_eq!(parse("gimbal://db?store="), Err(UriError::NoValue("store".to_owned())));
+        assert_eq!(parse("gimbal://db?store=/s&ttl=1s&ttl=2s"), Err(UriError::Twice("ttl".to_owned())));
+        for wrong in ["ttl=soon", "policy=luck", "flush=never", "memory=much", "backend=carrier-pigeon"] {
+            let error = parse(&format!("gimbal://db?store=/s&{wrong}")).expect_err(wrong);
+            let (key, value) = wrong.split_once('=').expect("an option");
+            let text = error.to_string();
+            assert!(text.contains(key) && text.contains(value), "{text}");
+        }
+    }
+}
