@@ -89,6 +89,8 @@ fn a_simulated_profile_is_probed_and_its_cache_is_found() {
     let file = result.pointer("/files/profile").and_then(Value::as_str).expect("a path");
     let profile = probe::Profile::load(file.as_ref()).expect("what was written can be read");
     assert_eq!(profile.device.name, "simulated:consumer-slc");
+    let report = result.pointer("/files/report").and_then(Value::as_str).expect("a path");
+    assert!(fs::read_to_string(report).expect("written").contains("The end of the write buffer"));
     assert_eq!(profile.buffer.expect("found").size_mib, number(&result, "/profile/buffer/size_mib"));
 }
 

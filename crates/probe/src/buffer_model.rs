@@ -71,8 +71,10 @@ impl BufferModel {
         let steady = model.search(&points, time_s);
         let exponential = BufferModel { rule: Rule::Exponential, ..model }.search(&points, time_s);
         let best = if steady.squares(&points) <= exponential.squares(&points) { steady } else { exponential };
-        let misfit =
-            points.iter().map(|&(idle, found)| (best.recovered(idle) - found).abs()).fold(0.0, f64::max);
+        let misfit = points
+            .iter()
+            .map(|&(idle, found)| (best.recovered_after(idle) - found).abs())
+            .fold(0.0, f64::max);
         Some(BufferModel { misfit: misfit / size, ..best })
     }
 
@@ -89,6 +91,11 @@ impl BufferModel {
     /// Greatest difference to a trial of the profile, as a share of the size: how far the model can be trusted.
     pub fn misfit(&self) -> f64 {
         self.misfit
+    }
+
+    /// What of an exhausted buffer can be written fast after an idle time.
+    pub fn recovered(&self, idle: Nanos) -> Bytes {
+        Bytes((self.size - self.after_idle(self.size, idle)) as u64)
     }
 
     /// Used bytes after an idle time.
@@ -117,12 +124,12 @@ impl BufferModel {
         Nanos(((self.wait_s + active).min(drained) * 1e9) as u64)
     }
 
-    fn recovered(&self, idle_s: f64) -> f64 {
+    fn recovered_after(&self, idle_s: f64) -> f64 {
         self.size - self.after_idle(self.size, Nanos((idle_s * 1e9) as u64))
     }
 
     fn squares(&self, points: &[(f64, f64)]) -> f64 {
-        points.iter().map(|&(idle, found)| (self.recovered(idle) - found).powi(2)).sum()
+        points.iter().map(|&(idle, found)| (self.recovered_after(idle) - found).powi(2)).sum()
     }
 
     /// The best wait and span for this rule: a grid, then finer ones around the best so far.
@@ -170,7 +177,7 @@ pub(crate) mod tests {
         for rule in [Rule::Steady, Rule::Exponential] {
             let truth = model(rule);
             let points: Vec<(f64, f64)> =
-                [0.25, 0.5, 1.0, 2.0, 2.3, 4.0, 8.0].map(|idle| (idle, truth.recovered(idle))).into();
+                [0.25, 0.5, 1.0, 2.0, 2.3, 4.0, 8.0].map(|idle| (idle, truth.recovered_after(idle))).into();
             let start = BufferModel { wait_s: 0.0, span_s: 1.0, ..truth.clone() };
             let found = start.search(&points, 2.3);
             assert!(

@@ -1,7 +1,7 @@
 //! `gimbal ssdtest`: finds out from the outside what a drive can do, and writes it down as a device profile.
 //!
 //! ```text
-//!  DEVICE ─► tested: simulated, local ─► guard ─► Prober (crate probe) ─► profile.toml, summary
+//!  DEVICE ─► tested: simulated, local ─► guard ─► Prober (crate probe) ─► profile.toml, report.html, loads.csv, summary
 //!                                                    │ after each task
 //!                                                 journal.jsonl ──► --resume
 //! ```
@@ -14,7 +14,9 @@ mod guard;
 mod journal;
 mod local;
 mod name;
+mod plots;
 mod progress;
+mod report;
 mod signature;
 mod simulated;
 mod stop;
@@ -93,6 +95,9 @@ Signals:
 /// Where the results go.
 struct Files {
     profile: PathBuf,
+    report: PathBuf,
+    /// Latency against load, for spreadsheets.
+    loads: PathBuf,
     journal: PathBuf,
 }
 
@@ -100,8 +105,15 @@ impl Files {
     /// Makes the folder, and checks that it can be written.
     fn prepare(folder: &Path) -> Result<Files> {
         fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-        let files = Files { profile: folder.join("profile.toml"), journal: folder.join("journal.jsonl") };
-        output::check_writable(&files.profile)?;
+        let files = Files {
+            profile: folder.join("profile.toml"),
+            report: folder.join("report.html"),
+            loads: folder.join("loads.csv"),
+            journal: folder.join("journal.jsonl"),
+        };
+        for file in [&files.profile, &files.report, &files.loads] {
+            output::check_writable(file)?;
+        }
         Ok(files)
     }
 }
@@ -225,11 +237,14 @@ fn probe(
 /// Writes the files, and prints the result.
 fn show(profile: &Profile, files: &Files, json: bool) -> Result<ExitCode> {
     output::write_file(&files.profile, profile.to_toml().as_bytes())?;
+    output::write_file(&files.report, report::page(profile).as_bytes())?;
+    output::write_file(&files.loads, report::loads(profile).as_bytes())?;
     if json {
         output::line(summary::json(profile, files)?)?;
     } else {
         output::line(summary::table(profile))?;
         output::line(format_args!("device profile: {}", files.profile.display()))?;
+        output::line(format_args!("report: {}", files.report.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -27,7 +27,7 @@ pub(super) fn table(profile: &Profile) -> String {
 }
 
 /// Names and values, with their units. What was not measured has no row, or says so.
-fn rows(profile: &Profile) -> Vec<(String, String)> {
+pub(super) fn rows(profile: &Profile) -> Vec<(String, String)> {
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |what: &str, value: String| rows.push((what.to_owned(), value));
     for kind in [Kind::RandomRead, Kind::RandomWrite] {
@@ -101,7 +101,9 @@ fn best(profile: &Profile, kind: Kind, size_kib: u32) -> Option<&Limit> {
 pub(super) fn json(profile: &Profile, files: &Files) -> Result<String> {
     let object = json!({
         "version": VERSION,
-        "files": { "profile": files.profile, "journal": files.journal },
+        "files": {
+            "profile": files.profile, "report": files.report, "loads": files.loads, "journal": files.journal,
+        },
         "profile": profile,
     });
     serde_json::to_string_pretty(&object).context("cannot make JSON of the result")

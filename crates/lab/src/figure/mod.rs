@@ -21,6 +21,7 @@
 mod axis;
 mod bars;
 mod canvas;
+pub mod chart;
 mod check;
 mod fit;
 mod look;
