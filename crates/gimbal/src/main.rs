@@ -6,6 +6,7 @@
     reason = "commands print through `output`, which outlives a closed pipe"
 )]
 
+mod address;
 mod bench;
 mod completions;
 mod config_check;

@@ -143,7 +143,7 @@ fn a_file_is_made_filled_and_probed_within_the_limits() {
     for expected in [
         "a file of 256 MiB; the page cache is bypassed",
         "writes at most 1.0 GiB (4.00 of its capacity); takes at most 1 min",
-        "the file is filled once",
+        "256 MiB of the file are written once",
         "ALL DATA ON",
     ] {
         assert!(said.contains(expected), "{expected:?} is not in:\n{said}");
@@ -204,12 +204,52 @@ fn a_disk_in_use_is_refused_and_its_user_named() {
 }
 
 #[test]
+fn a_namespace_of_a_target_is_probed_and_a_lost_target_is_no_lost_probe() {
+    let scratch = Scratch::new("remote");
+    let image = scratch.path("image");
+    File::create(&image).and_then(|file| file.set_len(256 << 20)).expect("a sparse file");
+    run("mkfs.ext4", &["-q", &image]);
+    let start = || {
+        let target = Process::start(&mut process::serve(&["--log", "error", "--device", &image]));
+        let name = format!("nvme://{}/nqn.2025-01.io.gimbal:ssd", target.address());
+        (target, name)
+    };
+    let (mut target, device) = start();
+    let limits = ["--quick", "--writes", "1g", "--time", "10s"];
+    let refuses = |device: &str, expected: &str| {
+        scratch.refuses(&[&[device], &limits[..]].concat(), &[expected]);
+    };
+    refuses(&device, "carries an ext2, ext3 or ext4 file system");
+    refuses(&format!("{device}/7"), "there is no namespace 7, but 1");
+    refuses(&format!("{device}x"), "nqn.2025-01.io.gimbal:ssdx");
+    let named = format!("{device}/1");
+    let arguments = [&[named.as_str(), "--force"], &limits[..]].concat();
+    let (mut process, mut log) = Process::start_unheard(&mut scratch.ssdtest(&arguments));
+    log.await_line("task 3:");
+    target.kill();
+    log.await_line("the connection was lost");
+    assert_eq!(process.wait().code(), Some(1));
+    // At another address it is still the same namespace.
+    let (_target, device) = start();
+    let (result, said) = scratch.probe(&[&[device.as_str(), "--force", "--resume"], &limits[..]].concat());
+    assert!(said.contains("namespace 1 of 256 MiB over NVMe/TCP"), "{said}");
+    assert!(!said.contains("task 1:"), "what was found is kept: {said}");
+    assert!(notes(&result).contains("latencies include the network and the target"));
+    assert!(number(&result, "/profile/limit/0/iops") > 0.0);
+}
+
+#[test]
 fn what_cannot_be_probed_is_said_with_what_to_do() {
     let scratch = Scratch::new("wrong");
     let simulated = "simulated:dct983";
     for (arguments, expected) in [
         (&["simulated:no-such-ssd"][..], "the built-in profiles are dct983"),
         (&["nfs://somewhere/disk"], "nfs:// is not known"),
+        (
+            &["nvme://127.0.0.1/nqn.2025-01.io.gimbal:ssd"],
+            "DEVICE 127.0.0.1 is not an address; write HOST:PORT",
+        ),
+        (&["nvme://127.0.0.1:1/nqn.2025-01.io.gimbal:ssd"], "the target cannot be used"),
         (&["/dev/null"], "is a character device, not a regular file"),
         (&["/dev/no-such-disk"], "does not exist"),
         (&[simulated, "--size", "10m"], "needs at least 256 MiB"),

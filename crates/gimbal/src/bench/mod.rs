@@ -2,12 +2,12 @@
 
 mod progress;
 
+use crate::address::resolve;
 use crate::output;
 use anyhow::{Context, Result};
 use host::Backend;
 use loadgen::{Collected, Flags, JobResult, Options, Results, Target, collect, run};
 use progress::Progress;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use units::Nanos;
@@ -102,7 +102,7 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
             without_effect.join(", ")
         ));
     }
-    let target = Target { address: resolve(&args.addr)?, nqn: settings.get("nqn")? };
+    let target = Target { address: resolve(&args.addr, "--addr")?, nqn: settings.get("nqn")? };
     if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
         output::check_writable(path)?;
     }
@@ -145,14 +145,4 @@ fn show(results: &Results, json: Option<&Path>) -> Result<()> {
     }
     output::write_file(path, format!("{text}\n").as_bytes())?;
     output::line(loadgen::to_table(results))
-}
-
-fn resolve(text: &str) -> Result<SocketAddr> {
-    let mut addresses = text.to_socket_addrs().with_context(|| match text.rsplit_once(':') {
-        Some((host, port)) if port.parse::<u16>().is_ok() => {
-            format!("cannot resolve the host `{host}` of --addr")
-        }
-        _ => format!("--addr {text} is not an address; write HOST:PORT"),
-    })?;
-    addresses.next().with_context(|| format!("the host of --addr {text} has no IP address"))
 }

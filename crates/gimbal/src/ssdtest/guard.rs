@@ -6,8 +6,9 @@
 //! Holds: `tests/ssdtest.rs`, with real file systems.
 
 use super::contents::is_ours;
-use super::local::Local;
+use super::real::Real;
 use super::signature::{self, HEAD, TAIL};
+use super::tested::{Facts, Storage};
 use anyhow::{Result, bail};
 use server::Holes;
 
@@ -16,8 +17,8 @@ const SAMPLES: u64 = 64;
 const BLOCK: usize = 4096;
 
 /// Refuses a device with contents.
-pub(super) fn refuse_contents(device: &mut Local, name: &str) -> Result<()> {
-    let (size, holes) = (device.opened().size().get(), device.opened().holes());
+pub(super) fn refuse_contents(device: &mut Real, facts: &Facts, name: &str) -> Result<()> {
+    let size = facts.size.get();
     let head = device.read(0, HEAD.min(size as usize))?;
     let tail = TAIL.min(size as usize);
     let tail = device.read(size - tail as u64, tail)?;
@@ -25,8 +26,8 @@ pub(super) fn refuse_contents(device: &mut Local, name: &str) -> Result<()> {
     if !found.is_empty() {
         bail!("{name}: carries {}, which this destroys; to overwrite it: --force", found.join(" and "));
     }
-    let is_file = device.is_file();
-    if is_file && holes != Holes::Nothing && !is_ours(&head) {
+    let has_data = matches!(facts.storage, Storage::File(Holes::None | Holes::Some));
+    if has_data && !is_ours(&head) {
         bail!(
             "{name}: is a file with contents that no probe wrote; this destroys them; to overwrite it: --force"
         );
@@ -36,8 +37,8 @@ pub(super) fn refuse_contents(device: &mut Local, name: &str) -> Result<()> {
 
 /// Why reads may not reach the device's own storage, if most of them find zeros: an SSD answers reads of blocks that were never written,
 /// or were deallocated, without its flash.
-pub(super) fn unwritten(device: &mut Local) -> Result<Option<String>> {
-    let blocks = device.opened().size().get() / BLOCK as u64;
+pub(super) fn unwritten(device: &mut Real, facts: &Facts) -> Result<Option<String>> {
+    let blocks = facts.size.get() / BLOCK as u64;
     let mut zeros = 0;
     for n in 0..SAMPLES {
         let block = device.read(blocks * n / SAMPLES * BLOCK as u64, BLOCK)?;

@@ -1,162 +1,80 @@
-//! A file or block device under test, in real time.
-//!
-//! Holds: an IO that fails, or never ends, ends the probe with an error that names the IO.
+//! A file or block device of this machine.
 
-use super::contents::Contents;
-use super::stop::Stop;
-use super::watch::Watch;
-use anyhow::{Context, Result, anyhow, bail};
-use probe::{Completion, Device, Io, IoKind};
-use reactor::{BufferPool, Clock, IoBuffer};
+use super::real::{Carrier, Ended};
+use super::tested::{Facts, Storage};
+use anyhow::{Context, Result, anyhow};
+use probe::{Io, IoKind};
+use reactor::IoBuffer;
 use server::{DeviceError, LocalDevice, LocalDone, LocalOp, LocalOptions};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use units::{Bytes, Instant};
-
-/// For the buffers of all IOs under way. A probe has at most 512 of 4 KiB, or 128 of 256 KiB.
-const MEMORY: Bytes = Bytes::mib(256);
-
-/// How a file is filled: bytes of a write, writes under way, bytes between two reports.
-const FILL_PIECE: u64 = 256 << 10;
-const FILL_DEPTH: u64 = 16;
-const FILL_TOLD: u64 = 256 << 20;
+use units::Instant;
 
 /// The device.
 pub(super) struct Local {
     device: LocalDevice,
-    is_file: bool,
-    reads: BufferPool,
-    /// Apart from the others, because their contents are kept.
-    writes: BufferPool,
-    contents: Contents,
-    watch: Watch,
     done: Vec<LocalDone>,
 }
 
 impl Local {
     /// Opens it.
-    pub(super) fn open(path: &Path, options: LocalOptions, stop: Stop) -> Result<Local> {
+    pub(super) fn open(path: &Path, options: LocalOptions) -> Result<(Local, Facts)> {
         let device = LocalDevice::open(path, options).map_err(|error| explained(error, options))?;
-        let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-        Ok(Local {
-            device,
-            is_file,
-            reads: BufferPool::new(MEMORY),
-            writes: BufferPool::new(MEMORY),
-            contents: Contents::new(),
-            watch: Watch::new(stop),
-            done: Vec::new(),
-        })
-    }
-
-    pub(super) fn opened(&self) -> &LocalDevice {
-        &self.device
-    }
-
-    pub(super) fn is_file(&self) -> bool {
-        self.is_file
-    }
-
-    /// Writes all of a file, so that it has its storage. `observe` is told how much is written, from time to time.
-    pub(super) fn fill(&mut self, size: u64, mut observe: impl FnMut(u64)) -> Result<()> {
-        let (mut next, mut ended, mut told) = (0, 0, 0);
-        let mut tags: Vec<u64> = (0..FILL_DEPTH).collect();
-        while ended < size {
-            while next < size
-                && let Some(tag) = tags.pop()
-            {
-                let length = FILL_PIECE.min(size - next);
-                self.submit(Io { tag, kind: IoKind::Write, offset: next, length: length as u32 })?;
-                next += length;
-            }
-            self.wait_for(None)?;
-            for LocalDone { tag, buffer, .. } in self.done.drain(..) {
-                let buffer = buffer.expect("a write returns its buffer");
-                ended += buffer.len() as u64;
-                self.writes.give(buffer);
-                tags.push(tag);
-            }
-            if ended - told >= FILL_TOLD || ended == size {
-                told = ended;
-                observe(ended);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads bytes at once. Nothing else may be under way.
-    pub(super) fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>> {
-        let io = Io { tag: 0, kind: IoKind::Read, offset, length: length as u32 };
-        self.submit(io)?;
-        loop {
-            self.wait_for(None)?;
-            if let Some(done) = self.done.pop() {
-                let buffer = done.buffer.expect("a read returns its buffer");
-                let bytes = buffer.to_vec();
-                self.reads.give(buffer);
-                return Ok(bytes);
-            }
-        }
-    }
-
-    /// Waits for completions, checks them, and leaves them in `done`.
-    fn wait_for(&mut self, until: Option<Instant>) -> Result<()> {
-        let limit = self.watch.before_wait(Clock.now(), until)?;
-        self.device.wait(Some(limit), &mut self.done).context("the system does not carry out IOs")?;
-        for done in &mut self.done {
-            let io = self.watch.ended(done.tag, done.at);
-            if let Err(error) = std::mem::replace(&mut done.result, Ok(())) {
-                return Err(anyhow!(error).context(Watch::failed(&io)));
-            }
-        }
-        Ok(())
-    }
-
-    fn buffer(&mut self, io: &Io) -> Result<IoBuffer> {
-        let pool = match io.kind {
-            IoKind::Read => &mut self.reads,
-            IoKind::Write => &mut self.writes,
+        let metadata = fs::metadata(path)?;
+        let path = fs::canonicalize(path)?;
+        let (kind, storage) = if metadata.is_file() {
+            ("file", Storage::File(device.holes()))
+        } else {
+            ("block device", Storage::Blocks)
         };
-        let Some(mut buffer) = pool.take(io.length as usize) else {
-            bail!("{MEMORY} of buffers are not enough")
+        let cache = match device.cached_by() {
+            None => "the page cache is bypassed".to_owned(),
+            Some(by) => format!("NOT only the device is measured: IOs are served by {by}"),
         };
-        if io.kind == IoKind::Write {
-            self.contents.fill(&mut buffer);
-        }
-        Ok(buffer)
+        let facts = Facts {
+            size: device.size(),
+            block_size: device.block_size_min(),
+            about: format!("a {kind} of {}; {cache}", device.size()),
+            identity: format!("{} {}", path.display(), serial(&path, &metadata)),
+            storage,
+            notes: device.cached_by().map(|by| format!("IOs were served by {by}")).into_iter().collect(),
+        };
+        Ok((Local { device, done: Vec::new() }, facts))
     }
 }
 
-impl Device for Local {
-    type Error = anyhow::Error;
-
-    fn now(&self) -> Instant {
-        Clock.now()
-    }
-
-    fn submit(&mut self, io: Io) -> Result<()> {
-        let buffer = self.buffer(&io)?;
+impl Carrier for Local {
+    fn submit(&mut self, io: &Io, buffer: IoBuffer) -> Result<()> {
         let op = match io.kind {
             IoKind::Read => LocalOp::Read(buffer),
             IoKind::Write => LocalOp::Write(buffer),
         };
-        self.watch.started(io, Clock.now());
         self.device.submit(io.tag, io.offset, op);
         Ok(())
     }
 
-    fn wait(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<()> {
-        while done.is_empty() && until.is_none_or(|until| Clock.now() < until) {
-            self.wait_for(until)?;
-            for LocalDone { tag, at, buffer, .. } in self.done.drain(..) {
-                done.push(Completion { tag, at });
-                if let Some(buffer) = buffer {
-                    // Each knows its pool; the other one passes it on.
-                    self.reads.give(buffer);
-                }
-            }
-        }
+    fn wait(&mut self, until: Instant, done: &mut Vec<Ended>) -> Result<()> {
+        self.device.wait(Some(until), &mut self.done).context("the system does not carry out IOs")?;
+        done.extend(self.done.drain(..).map(|LocalDone { tag, at, result, buffer }| Ended {
+            tag,
+            at,
+            result: result.map_err(anyhow::Error::from),
+            buffer: buffer.expect("a read or write returns its buffer"),
+        }));
         Ok(())
     }
+}
+
+/// What stays the same when a disk gets another name: the first of the names that the kernel gives it, or the number of the file.
+fn serial(path: &Path, metadata: &Metadata) -> String {
+    if metadata.is_file() {
+        return format!("inode {} of device {}", metadata.ino(), metadata.dev());
+    }
+    let folder = Path::new("/sys/class/block").join(path.file_name().unwrap_or_default());
+    let names = ["wwid", "device/wwid", "serial", "device/serial", "loop/backing_file"];
+    let found = names.iter().find_map(|name| fs::read_to_string(folder.join(name)).ok());
+    found.unwrap_or_default().trim().to_owned()
 }
 
 /// The errors of opening with the advice that fits this command.
@@ -183,7 +101,9 @@ fn explained(error: DeviceError, options: LocalOptions) -> anyhow::Error {
                 path.display()
             )
         }
-        DeviceError::System { path, step, error } => anyhow!("{}: cannot be {step}: {error}", path.display()),
+        DeviceError::System { path, step, error } => {
+            anyhow!("{}: cannot be {step}: {error}", path.display())
+        }
         error => anyhow!(error),
     }
 }

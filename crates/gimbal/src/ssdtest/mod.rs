@@ -1,7 +1,7 @@
 //! `gimbal ssdtest`: finds out from the outside what a drive can do, and writes it down as a device profile.
 //!
 //! ```text
-//!  DEVICE ─► tested: simulated, local ─► guard ─► Prober (crate probe) ─► profile.toml, report.html, loads.csv, summary
+//!  DEVICE ─► tested: simulated, local, remote ─► guard ─► Prober (crate probe) ─► profile.toml, report.html, loads.csv, summary
 //!                                                    │ after each task
 //!                                                 journal.jsonl ──► --resume
 //! ```
@@ -16,6 +16,8 @@ mod local;
 mod name;
 mod plots;
 mod progress;
+mod real;
+mod remote;
 mod report;
 mod signature;
 mod simulated;
@@ -30,12 +32,12 @@ use journal::{Begin, Journal};
 use name::DeviceName;
 use probe::{Config, Prober, Profile, drive};
 use progress::Progress;
-use server::{Holes, LocalOptions};
+use server::LocalOptions;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use stop::{Interrupted, Stop};
-use tested::Tested;
+use tested::{Facts, Storage, Tested};
 use units::{Bytes, Nanos};
 
 /// The exit code of a probe that a signal ended, as in shells.
@@ -50,7 +52,7 @@ const BLOCK: u64 = 4096;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A block device, a file, or simulated:PROFILE (a name from `gimbal lab list` or the path of a TOML file)
+    /// A block device, a file, nvme://HOST:PORT/NQN[/NSID], or simulated:PROFILE (a built-in SSD or the path of a TOML file)
     #[arg(value_name = "DEVICE")]
     device: String,
     /// Less than two minutes of device time, at most 64 GiB of writes; otherwise at most an hour and 1 TiB
@@ -71,6 +73,9 @@ pub(crate) struct Args {
     /// Keep the device under test for at most this long
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
+    /// NQN of this host, for NVMe/TCP targets
+    #[arg(long, value_name = "NQN", default_value = "nqn.2025-01.io.gimbal:ssdtest")]
+    host_nqn: String,
     /// Folder for the results [default: ssdtest-DEVICE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -88,6 +93,7 @@ Examples:
   gimbal ssdtest /dev/nvme0n1 --quick                    (destroys what is on it)
   gimbal ssdtest /dev/nvme0n1 --read-only
   gimbal ssdtest /mnt/disk/probe.bin --size 8G --quick   (through a file system)
+  gimbal ssdtest nvme://10.0.0.5:4420/nqn.2025-01.io.gimbal:ssd --quick
 
 Signals:
   SIGTERM, SIGINT  stop; what was found is kept, and --resume continues; a second signal stops at once";
@@ -128,21 +134,20 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         // Before a file is made.
         configuration(&args, size, BLOCK as u32)?;
     }
-    let mut device = Tested::open(&name, options, &stop)?;
-    let facts = device.facts(&name)?;
+    let (mut device, facts) = Tested::open(&name, options, &args.host_nqn, &stop)?;
     let config = configuration(&args, facts.size.min(args.size.unwrap_or(facts.size)), facts.block_size)?;
     if args.size.is_some_and(|size| size > facts.size) {
         bail!("{}: has only {}, less than --size", name.shown(), facts.size);
     }
-    if let Some(local) = device.as_local()
+    if let Some(real) = device.as_real()
         && config.writes()
         && !args.force
     {
-        guard::refuse_contents(local, &name.shown())?;
+        guard::refuse_contents(real, &facts, &name.shown())?;
     }
     let folder = args.out.clone().unwrap_or_else(|| name.folder());
     let files = Files::prepare(&folder)?;
-    let begin = Begin::new(facts.identity, config.clone());
+    let begin = Begin::new(facts.identity.clone(), config.clone());
     let (journal, mut prober) = if args.resume {
         let (journal, entries) = Journal::resume(&files.journal, &begin)?;
         (
@@ -152,8 +157,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     } else {
         (Journal::create(&files.journal, begin)?, Prober::new(config.clone())?)
     };
-    announce(&name, &facts.about, &config, &mut device);
-    let outcome = probe(&mut prober, &mut device, journal, &config);
+    announce(&name, &facts, &config);
+    let outcome = probe(&mut prober, &mut device, journal, &config, &facts);
     if let Err(error) = outcome {
         let done = prober.journal().len();
         let again = format!(
@@ -192,17 +197,20 @@ fn configuration(args: &Args, size: Bytes, block_size: u32) -> Result<Config> {
 }
 
 /// Says what will happen, before it does.
-fn announce(name: &DeviceName, about: &str, config: &Config, device: &mut Tested) {
+fn announce(name: &DeviceName, facts: &Facts, config: &Config) {
     let name = name.shown();
-    output::note(format_args!("{name}: {about}"));
+    output::note(format_args!("{name}: {}", facts.about));
     output::note(format_args!("this probe {config}"));
-    let Some(local) = device.as_local() else { return };
-    if config.writes() {
-        if local.is_file() && local.opened().holes() != Holes::None {
-            output::note(format_args!("before, the file is filled once, as parts of it were never written"));
-        }
-        output::note(format_args!("ALL DATA ON {name} IS DESTROYED"));
+    if facts.storage == Storage::None || !config.writes() {
+        return;
     }
+    if facts.needs_filling() {
+        output::note(format_args!(
+            "before, {} of the file are written once, as parts of it were never written",
+            config.size()
+        ));
+    }
+    output::note(format_args!("ALL DATA ON {name} IS DESTROYED"));
 }
 
 /// Runs the probe to its end. Returns what should be known of the figures.
@@ -211,16 +219,16 @@ fn probe(
     device: &mut Tested,
     mut journal: Journal,
     config: &Config,
+    facts: &Facts,
 ) -> Result<Vec<String>> {
     let progress = Progress::new(config);
-    let mut notes = Vec::new();
-    if let Some(local) = device.as_local() {
-        notes.extend(local.opened().cached_by().map(|by| format!("IOs were served by {by}")));
-        if config.writes() && local.is_file() && local.opened().holes() != Holes::None {
+    let mut notes = facts.notes.clone();
+    if let Some(real) = device.as_real() {
+        if config.writes() && facts.needs_filling() {
             let size = config.size().get();
-            local.fill(size, |bytes| progress.on_filled(bytes, size))?;
+            real.fill(size, |bytes| progress.on_filled(bytes, size))?;
         } else {
-            notes.extend(guard::unwritten(local)?);
+            notes.extend(guard::unwritten(real, facts)?);
         }
     }
     drive(prober, device, |prober, now| {

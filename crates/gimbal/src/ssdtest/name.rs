@@ -1,11 +1,14 @@
 //! What the user calls the device: `simulated:PROFILE`, the path of an SSD profile, `nvme://…`, or a path.
 
 use anyhow::{Result, bail};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Before the profile of a simulated SSD.
 const SIMULATED: &str = "simulated:";
+/// Before the address of a target.
+const REMOTE: &str = "nvme://";
 /// The folder of results is called this, and the device.
 const FOLDER: &str = "ssdtest-";
 
@@ -16,6 +19,38 @@ pub(super) enum DeviceName {
     Simulated(String),
     /// A file or block device.
     Local(PathBuf),
+    /// A namespace of a target.
+    Remote(Remote),
+}
+
+/// A namespace of an NVMe/TCP target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    /// `HOST:PORT`.
+    pub(super) address: String,
+    /// Its NQN.
+    pub(super) subsystem: String,
+    /// `None`: the only one.
+    pub(super) nsid: Option<u32>,
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{REMOTE}{}/{}", self.address, self.subsystem)?;
+        self.nsid.map_or(Ok(()), |nsid| write!(f, "/{nsid}"))
+    }
+}
+
+/// `HOST:PORT/NQN[/NSID]`. An NQN may have slashes: a last part that is a number is the namespace.
+fn remote(text: &str) -> Result<Remote> {
+    let Some((address, rest)) = text.split_once('/').filter(|(_, rest)| !rest.is_empty()) else {
+        bail!(
+            "{REMOTE}{text}: write {REMOTE}HOST:PORT/NQN, and /NSID if the subsystem has several namespaces"
+        );
+    };
+    let number = rest.rsplit_once('/').and_then(|(nqn, nsid)| Some((nqn, nsid.parse().ok()?)));
+    let (subsystem, nsid) = number.map_or((rest, None), |(nqn, nsid)| (nqn, Some(nsid)));
+    Ok(Remote { address: address.to_owned(), subsystem: subsystem.to_owned(), nsid })
 }
 
 impl FromStr for DeviceName {
@@ -29,12 +64,19 @@ impl FromStr for DeviceName {
             }
             return Ok(DeviceName::Simulated(profile.to_owned()));
         }
+        if let Some(rest) = text.strip_prefix(REMOTE) {
+            return Ok(DeviceName::Remote(remote(rest)?));
+        }
         // Never a device: to take it for one would destroy it.
         if text.ends_with(".toml") {
             return Ok(DeviceName::Simulated(text.to_owned()));
         }
         match text.split_once("://") {
-            Some((scheme, _)) => bail!("{scheme}:// is not known; DEVICE is a path or simulated:PROFILE"),
+            Some((scheme, _)) => {
+                bail!(
+                    "{scheme}:// is not known; DEVICE is a path, simulated:PROFILE or {REMOTE}HOST:PORT/NQN"
+                )
+            }
             None if text.is_empty() => bail!("DEVICE is empty"),
             None => Ok(DeviceName::Local(PathBuf::from(text))),
         }
@@ -47,16 +89,21 @@ impl DeviceName {
         match self {
             DeviceName::Simulated(profile) => format!("{SIMULATED}{profile}"),
             DeviceName::Local(path) => path.display().to_string(),
+            DeviceName::Remote(remote) => remote.to_string(),
         }
     }
 
     /// The folder of its results, unless the user names one.
     pub(super) fn folder(&self) -> PathBuf {
+        let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let last = match self {
-            DeviceName::Simulated(profile) => Path::new(profile).file_stem(),
-            DeviceName::Local(path) => path.file_name(),
+            DeviceName::Simulated(profile) => text(Path::new(profile).file_stem()),
+            DeviceName::Local(path) => text(path.file_name()),
+            DeviceName::Remote(Remote { subsystem, nsid, .. }) => {
+                let nsid = nsid.map_or(String::new(), |nsid| format!("-{nsid}"));
+                format!("{}{nsid}", subsystem.replace(['/', ':'], "-"))
+            }
         };
-        let last = last.map_or_else(String::new, |last| last.to_string_lossy().into_owned());
         PathBuf::from(format!("{FOLDER}{last}"))
     }
 }
@@ -78,11 +125,29 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_has_an_address_an_nqn_and_perhaps_a_number() {
+        let remote = |subsystem: &str, nsid| {
+            let (address, subsystem) = ("[::1]:4420".to_owned(), subsystem.to_owned());
+            DeviceName::Remote(Remote { address, subsystem, nsid })
+        };
+        assert_eq!(parse("nvme://[::1]:4420/nqn.2025-01.io.x:ssd"), remote("nqn.2025-01.io.x:ssd", None));
+        assert_eq!(
+            parse("nvme://[::1]:4420/nqn.2025-01.io.x:a/b/3"),
+            remote("nqn.2025-01.io.x:a/b", Some(3))
+        );
+        let name = parse("nvme://[::1]:4420/nqn.2025-01.io.x:b.toml/3");
+        assert_eq!(name.shown(), "nvme://[::1]:4420/nqn.2025-01.io.x:b.toml/3");
+        assert_eq!(name.folder(), PathBuf::from("ssdtest-nqn.2025-01.io.x-b.toml-3"));
+    }
+
+    #[test]
     fn a_name_that_means_nothing_is_refused_with_what_it_could_be() {
         let refused = |text: &str| text.parse::<DeviceName>().expect_err("refused").to_string();
         assert!(refused("simulated:").contains("consumer-slc"));
         assert!(refused("nfs://somewhere").contains("nfs:// is not known"));
         assert!(refused("").contains("empty"));
+        assert!(refused("nvme://host:4420").contains("nvme://HOST:PORT/NQN"));
+        assert!(refused("nvme://host:4420/").contains("nvme://HOST:PORT/NQN"));
     }
 
     #[test]
