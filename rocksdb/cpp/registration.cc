@@ -4,6 +4,7 @@
 // the process.
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -33,25 +34,23 @@ rocksdb::Env* EnvOf(const std::string& uri, std::string* error) {
   return env.get();
 }
 
-// RocksDB's classes change from version to version: with another one than we were compiled for, calls would end anywhere.
-bool IsOurVersion() {
+// RocksDB's classes change from version to version: with another one than we were compiled for, calls would end anywhere. So the
+// program ends here. Without a factory it would not be told that there is no file system, by default, and go on with none.
+void DemandOurVersion() {
   const std::string compiled = std::to_string(ROCKSDB_MAJOR) + "." + std::to_string(ROCKSDB_MINOR) + "." +
                                std::to_string(ROCKSDB_PATCH);
   const std::string found = rocksdb::GetRocksVersionAsString();
   if (found != compiled) {
     std::fprintf(stderr,
-                 "gimbal-rocksdb: built for RocksDB %s, but this program uses %s: gimbal:// is not available; build "
-                 "libgimbal_rocksdb.so against that version\n",
+                 "gimbal-rocksdb: built for RocksDB %s, but this program uses %s; build libgimbal_rocksdb.so against that "
+                 "version\n",
                  compiled.c_str(), found.c_str());
-    return false;
+    std::_Exit(1);
   }
-  return true;
 }
 
 __attribute__((constructor)) void Register() {
-  if (!IsOurVersion()) {
-    return;
-  }
+  DemandOurVersion();
   const auto pattern = ObjectLibrary::PatternEntry(kScheme, false).AddSeparator("://", false);
   const auto library = ObjectLibrary::Default();
   library->AddFactory<rocksdb::FileSystem>(

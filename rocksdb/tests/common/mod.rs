@@ -3,13 +3,15 @@
 // Each test binary uses a part of this.
 #![allow(dead_code)]
 
+pub(crate) mod program;
+
 use crate::rack::{Rack, VOLUME};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Options of a URI for tests: a client that was killed is soon forgotten.
-const OPTIONS: &str = "ttl=1500ms&quarantine=3s&lock_patience=60s&io_timeout=2s";
+const OPTIONS: &str = "ttl=1500ms&quarantine=3s&lock_patience=60s&io_timeout=2s&patience=5s";
 
 /// The plug-in, which cargo has built with this test.
 pub(crate) fn plugin() -> PathBuf {
@@ -74,6 +76,13 @@ pub(crate) fn is_whole(rack: &Rack, db: &str) {
     let checked = ask(rack, "ldb", &[&db_option, "checkconsistency"]);
     assert!(checked.lines().any(|line| line == "OK"), "{checked}");
     verify_tables(rack, db);
+}
+
+/// As `is_whole`, after a crash: opening the database for writing removes the tables that were not finished.
+pub(crate) fn is_whole_after_a_crash(rack: &Rack, db: &str) {
+    ask(rack, "ldb", &[&format!("--db={db}"), "checkconsistency"]);
+    ask(rack, "ldb", &[&format!("--db={db}"), "compact"]);
+    is_whole(rack, db);
 }
 
 /// Asserts that all checksums in the tables of a database are right. Answers how many tables there are.

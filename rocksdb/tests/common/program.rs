@@ -1,0 +1,61 @@
+//! Test programs in C++ (`tests/programs`), compiled against the RocksDB of this machine and linked with the plug-in.
+
+use super::plugin;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+fn tool(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
+    output
+}
+
+fn compiler(name: &str) -> (Command, PathBuf) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let unique = format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique);
+    let mut command = Command::new("c++");
+    command.args(["-std=c++17", "-O1", "-Wall", "-Werror", "-pthread", "-o"]).arg(&program);
+    command.arg(format!("{}/tests/programs/{name}.cc", env!("CARGO_MANIFEST_DIR")));
+    (command, program)
+}
+
+fn rocksdb_flags() -> Vec<String> {
+    let found = tool(Command::new("pkg-config").args(["--cflags", "--libs", "rocksdb"]));
+    String::from_utf8_lossy(&found.stdout).split_whitespace().map(str::to_owned).collect()
+}
+
+/// A compiled program, removed at the end.
+pub(crate) struct Program(PathBuf);
+
+impl Program {
+    /// A program that is linked with the plug-in.
+    pub(crate) fn with_plugin(name: &str) -> Program {
+        let (mut command, program) = compiler(name);
+        let folder = plugin().parent().expect("it lies in a folder").display().to_string();
+        // Nothing in the program refers to the plug-in.
+        let link = ["-Wl,--no-as-needed", "-lgimbal_rocksdb", &format!("-Wl,-rpath,{folder}")];
+        tool(command.arg(format!("-L{folder}")).args(link).args(rocksdb_flags()));
+        Program(program)
+    }
+
+    /// A program that knows RocksDB only, and shows its functions to libraries.
+    pub(crate) fn plain(name: &str) -> Program {
+        let (mut command, program) = compiler(name);
+        tool(command.arg("-rdynamic").args(rocksdb_flags()));
+        Program(program)
+    }
+
+    /// To run it.
+    pub(crate) fn command(&self) -> Command {
+        Command::new(&self.0)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
