@@ -83,6 +83,8 @@ fn a_simulated_profile_is_probed_and_its_cache_is_found() {
     let scratch = Scratch::new("simulated");
     let (result, said) = scratch.probe(&["simulated:consumer-slc", "--quick"]);
     has_the_cache_of_consumer_slc(&result);
+    assert!(number(&result, "/profile/metrics/write_amplification") >= 1.0, "the model tells");
+    assert!(number(&result, "/profile/metrics/steady_write_mb_per_s") > 0.0);
     assert!(said.contains("a simulated SSD of 16 GiB, in virtual time"), "{said}");
     assert!(said.contains("writes at most 64.0 GiB"), "{said}");
     assert!(!said.contains("DESTROYED"), "nothing real is: {said}");
@@ -151,6 +153,7 @@ fn a_file_is_made_filled_and_probed_within_the_limits() {
     assert!(number(&result, "/profile/device/written_mib") <= 1024.0);
     assert!(number(&result, "/profile/device/took_s") <= 11.0);
     assert!(number(&result, "/profile/limit/0/iops") > 0.0);
+    assert!(result.pointer("/profile/metrics/write_amplification").is_none(), "a file does not tell");
     // 256 MiB is less than one search needs, so something is left out, and the profile says so.
     assert!(
         notes(&result).contains("not measured") || notes(&result).contains("incomplete"),

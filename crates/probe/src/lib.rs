@@ -47,7 +47,7 @@ pub use device::{Completion, Device, Io, IoKind, Step, drive};
 pub use predictor::Predictor;
 pub use prober::{Entry, Prober, Progress, ResumeError};
 pub use profile::{
-    BufferTable, Cost, DegradedLatency, DeviceTable, Interference, Kind, Limit, LoadPoint, Profile,
-    ProfileError, ReadsDuringRecovery, RecoveryPoint, RecoveryTable, SwitchTable, VERSION,
+    BufferTable, Cost, DegradedLatency, DeviceTable, Interference, Kind, Limit, LoadPoint, MetricsTable,
+    Profile, ProfileError, ReadsDuringRecovery, RecoveryPoint, RecoveryTable, SwitchTable, VERSION,
 };
 pub use simulated::Simulated;

@@ -175,6 +175,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut profile = prober.profile().expect("the probe is finished").clone();
     profile.device.name = name.shown();
     profile.device.notes.splice(0..0, notes);
+    if let Some(metrics) = &mut profile.metrics
+        && config.writes()
+        && !args.resume
+    {
+        // After a continuation, the device tells of the rest only.
+        metrics.write_amplification = device.write_amplification().map(|share| (share * 1e3).round() / 1e3);
+    }
     show(&profile, &files, args.json)
 }
 

@@ -29,6 +29,10 @@ impl Simulated {
         self.ssd.size()
     }
 
+    pub(super) fn write_amplification(&self) -> f64 {
+        self.ssd.ssd().counters().write_amplification()
+    }
+
     /// Everything in which it differs from other SSDs.
     pub(super) fn identity(&self) -> String {
         self.profile.to_toml()

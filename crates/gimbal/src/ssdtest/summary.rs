@@ -56,7 +56,6 @@ pub(super) fn rows(profile: &Profile) -> Vec<(String, String)> {
             row("write buffer", format!("{:.0} MiB", buffer.size_mib));
             row("sequential writes, with room in it", format!("{:.0} MB/s", buffer.fast_mb_per_s));
             row("right after it is exhausted", format!("{:.0} MB/s", buffer.exhausted_mb_per_s));
-            row("some time later", format!("{:.0} MB/s", buffer.steady_mb_per_s));
             let drain = buffer.drain_under_load_mb_per_s;
             row("it drains under load", drain.map_or(unknown(), |drain| format!("{drain:.0} MB/s")));
         }
@@ -74,6 +73,20 @@ pub(super) fn rows(profile: &Profile) -> Vec<(String, String)> {
     for latency in &profile.degraded {
         let (fresh, exhausted) = (latency.fresh_p99_us, latency.exhausted_p99_us);
         row(&format!("p99 of {}", latency.what), format!("{fresh:.0} µs; exhausted: {exhausted:.0} µs"));
+    }
+    if let Some(metrics) = &profile.metrics {
+        let share = metrics.over_10_ms_ppm;
+        row("loads: IOs over 10 ms", share.map_or(unknown(), |ppm| format!("{ppm} of a million")));
+        if let (Some(rate), Some(share)) = (metrics.steady_write_mb_per_s, metrics.steady_after_share) {
+            row(&format!("sequential writes after {share} of the capacity"), format!("{rate:.0} MB/s"));
+        }
+        if !profile.device.read_only {
+            let told = metrics.write_amplification;
+            row(
+                "write amplification",
+                told.map_or("not told by the drive".to_owned(), |share| share.to_string()),
+            );
+        }
     }
     if let Some(switch) = &profile.switch {
         row(

@@ -80,6 +80,14 @@ impl Tested {
         })
     }
 
+    /// Bytes written to flash for each byte that was written since it was opened, if the device tells. Only a simulated one does.
+    pub(super) fn write_amplification(&self) -> Option<f64> {
+        match self {
+            Tested::Simulated(device) => Some(device.write_amplification()),
+            Tested::Real(_) => None,
+        }
+    }
+
     /// What has contents.
     pub(super) fn as_real(&mut self) -> Option<&mut Real> {
         match self {

@@ -9,7 +9,7 @@ mod check;
 mod tables;
 
 pub use tables::{
-    BufferTable, Cost, DegradedLatency, DeviceTable, Interference, Kind, Limit, LoadPoint,
+    BufferTable, Cost, DegradedLatency, DeviceTable, Interference, Kind, Limit, LoadPoint, MetricsTable,
     ReadsDuringRecovery, RecoveryPoint, RecoveryTable, SwitchTable,
 };
 
@@ -31,6 +31,9 @@ pub struct Profile {
     /// Constants for a scheduler; none without writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchTable>,
+    /// Single numbers to compare drives by; none in profiles of earlier versions of gimbal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsTable>,
     /// The write buffer; none if its end was not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferTable>,

@@ -38,6 +38,24 @@ pub struct SwitchTable {
     pub write_cost_worst: f64,
 }
 
+/// `[metrics]`: single numbers to compare drives by. Their definitions are ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsTable {
+    /// Of a million IOs of all loads in `[[load]]`, those that took more than 10 ms; none if no load was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_10_ms_ppm: Option<f64>,
+    /// Rate of sequential writes after as much was written as the next field says; none without writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady_write_mb_per_s: Option<f64>,
+    /// What was written before, as a share of the capacity. Far below 1, the rate is not that of a drive in its steady state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady_after_share: Option<f64>,
+    /// Bytes written to the flash over bytes written by the probe; none if the drive does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_amplification: Option<f64>,
+}
+
 /// `[buffer]`: the write buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -214,4 +232,7 @@ pub struct LoadPoint {
     pub p999_us: f64,
     /// 99.99th percentile.
     pub p9999_us: f64,
+    /// IOs that took more than 10 ms, of a million.
+    #[serde(default)]
+    pub over_10_ms_ppm: f64,
 }

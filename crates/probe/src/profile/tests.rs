@@ -45,6 +45,12 @@ fn profile() -> Profile {
             write_cost_best: 1.0,
             write_cost_worst: 8.0,
         }),
+        metrics: Some(MetricsTable {
+            over_10_ms_ppm: Some(12.0),
+            steady_write_mb_per_s: Some(590.0),
+            steady_after_share: Some(0.3),
+            write_amplification: None,
+        }),
         buffer: Some(buffer),
         recovery: Some(recovery),
         degraded: Vec::new(),

@@ -32,6 +32,8 @@ pub(super) struct Found {
     pub(super) degraded: Vec<DegradedLatency>,
     /// Bytes per second that the device writes while the buffer has room.
     pub(super) write_rate: f64,
+    /// Bytes per second after all that was written until then, and how many bytes that were.
+    pub(super) steady: Option<(f64, u64)>,
 }
 
 /// The buffer as the script uses it.
@@ -74,7 +76,8 @@ pub(super) fn find(asker: &mut Asker<'_>) -> Result<Found, Stop> {
     let results =
         asker.ask("search for the end of the write buffer".to_owned(), vec![settle, Act::Load(search)])?;
     let first = fill_of(&results[1]);
-    let mut found = Found { write_rate: first.fast_bytes_per_s, ..Found::default() };
+    let steady = Some((first.slow_bytes_per_s, asker.written));
+    let mut found = Found { write_rate: first.fast_bytes_per_s, steady, ..Found::default() };
     let contrast = first.fast_bytes_per_s / first.slow_bytes_per_s.max(1.0);
     if !first.exhausted || contrast < CONTRAST_MIN {
         asker.note(format!("no end of a write buffer was found within {} MiB of writes", first.bytes / MIB));
@@ -87,6 +90,7 @@ pub(super) fn find(asker: &mut Asker<'_>) -> Result<Found, Stop> {
     steady.writes_most_bytes = asker.buffer_writes_left() / 10;
     let steady = asker.ask("rate beyond the write buffer".to_owned(), vec![Act::Load(steady)])?;
     let steady = steady[0].streams[0].bytes_per_s();
+    found.steady = Some((steady, asker.written));
 
     let curve = recovery::curve(asker, &mut knee)?;
     let drain = match curve.full_ns {

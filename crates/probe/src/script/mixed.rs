@@ -48,9 +48,11 @@ pub(super) fn interference(asker: &mut Asker<'_>, found: &Found) -> Result<Vec<I
     Ok(rows)
 }
 
-/// Latency of 4 KiB random IO against load.
-pub(super) fn loads(asker: &mut Asker<'_>, found: &Found) -> Result<Vec<LoadPoint>, Stop> {
+/// Latency of 4 KiB random IO against load. Also: of a million of all these IOs, how many took more than 10 ms.
+pub(super) fn loads(asker: &mut Asker<'_>, found: &Found) -> Result<(Vec<LoadPoint>, Option<f64>), Stop> {
     let mut points = Vec::new();
+    let (mut ios, mut late) = (0, 0);
+    let ppm = |late: u64, ios: u64| (ios > 0).then(|| round(late as f64 * 1e6 / ios as f64, 1));
     let shares = asker.pick(&SHARES[..], &SHARES_THOROUGH);
     let loads = asker.pick(&LOADS[..], &LOADS_THOROUGH);
     for &writes_permille in shares {
@@ -72,6 +74,8 @@ pub(super) fn loads(asker: &mut Asker<'_>, found: &Found) -> Result<Vec<LoadPoin
                 continue;
             };
             let latency = &result.streams[0].latency;
+            ios += result.streams[0].ios;
+            late += latency.over_10_ms;
             let micros = |ns: u64| round(ns as f64 / 1e3, 1);
             points.push(LoadPoint {
                 writes_permille,
@@ -83,10 +87,11 @@ pub(super) fn loads(asker: &mut Asker<'_>, found: &Found) -> Result<Vec<LoadPoin
                 p99_us: micros(latency.p99_ns),
                 p999_us: micros(latency.p999_ns),
                 p9999_us: micros(latency.p9999_ns),
+                over_10_ms_ppm: ppm(latency.over_10_ms, result.streams[0].ios).unwrap_or(0.0),
             });
         }
     }
-    Ok(points)
+    Ok((points, ppm(late, ios)))
 }
 
 /// A load of the usual length; `None` if the limits leave no room for it.

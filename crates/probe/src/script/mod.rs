@@ -18,7 +18,7 @@ mod recovery;
 
 use crate::config::Config;
 use crate::prober::Entry;
-use crate::profile::{DeviceTable, Profile, VERSION, round};
+use crate::profile::{DeviceTable, MetricsTable, Profile, VERSION, round};
 use crate::task::{Act, ActResult, Arrival, Load, Pattern, Stream, Task};
 use units::MIB;
 
@@ -85,7 +85,7 @@ fn script(asker: &mut Asker<'_>) -> Result<Profile, Stop> {
         limits.extend(alone::writes(asker, found.write_rate)?);
     }
     let interference = mixed::interference(asker, &found)?;
-    let load = mixed::loads(asker, &found)?;
+    let (load, over_10_ms_ppm) = mixed::loads(asker, &found)?;
     let cost = alone::costs(&limits);
     Ok(Profile {
         version: VERSION,
@@ -99,6 +99,14 @@ fn script(asker: &mut Asker<'_>) -> Result<Profile, Stop> {
             notes: asker.notes.clone(),
         },
         switch: alone::switch(&limits, &cost, &found),
+        metrics: Some(MetricsTable {
+            over_10_ms_ppm,
+            steady_write_mb_per_s: found.steady.map(|(rate, _)| round(rate / 1e6, 1)),
+            steady_after_share: found
+                .steady
+                .map(|(_, written)| round(written as f64 / asker.config.size_bytes as f64, 3)),
+            write_amplification: None,
+        }),
         buffer: found.buffer,
         recovery: found.recovery,
         degraded: found.degraded,
