@@ -27,12 +27,15 @@ pub struct Predictor {
     at: Instant,
     /// IOs under way that keep the buffer from recovering.
     under_way: u32,
+    /// Writes under way, and their bytes. That much may be on its way into a full buffer that drains.
+    writes: u32,
+    writing: f64,
 }
 
 impl Predictor {
     /// The buffer is whole at `now`.
     pub fn new(model: BufferModel, now: Instant) -> Predictor {
-        Predictor { model, used: 0.0, at: now, under_way: 0 }
+        Predictor { model, used: 0.0, at: now, under_way: 0, writes: 0, writing: 0.0 }
     }
 
     /// The model, with what was learnt.
@@ -47,7 +50,9 @@ impl Predictor {
             self.under_way += 1;
         }
         if kind == IoKind::Write {
-            self.used = (self.used + f64::from(bytes)).min(self.model.size);
+            self.writes += 1;
+            self.writing += f64::from(bytes);
+            self.used = (self.used + f64::from(bytes)).min(self.model.size + self.writing);
         }
     }
 
@@ -60,19 +65,26 @@ impl Predictor {
             self.pass(now);
             self.under_way = self.under_way.checked_sub(1).expect("an IO that completes was submitted");
         }
+        if kind == IoKind::Write {
+            // Which of them it is does not matter for long: all of them complete.
+            self.writing -= self.writing / f64::from(self.writes);
+            self.writes -= 1;
+            // What was written beyond the buffer did not go through it.
+            self.used = self.used.min(self.model.size + self.writing);
+        }
     }
 
     /// The device was seen to be exhausted: writes are slow.
     pub fn on_exhausted(&mut self, now: Instant) {
         self.pass(now);
         // It is smaller than we thought.
-        self.model.size -= LEARNT * (self.model.size - self.used);
+        self.model.size -= LEARNT * (self.model.size - self.used).max(0.0);
         self.used = self.model.size;
     }
 
     /// What can still be written fast at `now`.
     pub fn remaining(&self, now: Instant) -> Bytes {
-        Bytes((self.model.size - self.used_at(now)) as u64)
+        Bytes((self.model.size - self.used_at(now)).max(0.0) as u64)
     }
 
     /// Whether writing this much at `now` exhausts the buffer.
@@ -141,6 +153,22 @@ mod tests {
         predictor.on_submit(start + Nanos::millis(400), IoKind::Read, 4096);
         predictor.on_done(start + Nanos::millis(400), IoKind::Read);
         assert!(predictor.will_exhaust(start + Nanos::millis(900), Bytes(100_000_001)));
+    }
+
+    #[test]
+    fn a_full_buffer_that_drains_stays_full_while_writes_come_as_fast_as_it_drains() {
+        let draining = BufferModel { drain: 100e6, ..model(Rule::Steady) };
+        let mut predictor = Predictor::new(draining, Instant::ZERO);
+        write(&mut predictor, Instant::ZERO, 1_000_000_000);
+        let mut now = Instant::ZERO;
+        for _ in 0..100 {
+            assert!(predictor.will_exhaust(now, Bytes(2_000_000)), "at {now:?}");
+            // The device takes it as it drains: 2 MB in 20 ms.
+            predictor.on_submit(now, IoKind::Write, 2_000_000);
+            now += Nanos::millis(20);
+            predictor.on_done(now, IoKind::Write);
+        }
+        assert!(!predictor.will_exhaust(now + SECOND, Bytes(2_000_000)), "it has drained");
     }
 
     #[test]
