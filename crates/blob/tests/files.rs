@@ -175,6 +175,32 @@ fn space_of_removed_files_is_used_again() {
 }
 
 #[test]
+fn what_is_asked_for_after_an_append_finds_it_though_it_still_waits_for_room() {
+    for (seed, is_sync) in [(20, false), (21, true)] {
+        let (mut world, client) = calm(seed);
+        let handle = world.create(client, "f");
+        let all = bytes(10_000, 7);
+        // More than may be on its way at once, so the second has to wait.
+        let first = world.submit(client, Request::Append { handle, bytes: all[..9000].to_vec() });
+        let second = world.submit(client, Request::Append { handle, bytes: all[9000..].to_vec() });
+        let size = world.submit(client, Request::Size { handle });
+        let stat = world.submit(client, Request::Stat { path: text("f") });
+        let read = world.submit(client, Request::Read { handle, offset: 8990, length: 2000 });
+        world.done(client, if is_sync { Request::Sync { handle } } else { Request::Flush { handle } });
+        assert_eq!(world.wait(client, size), Outcome::Size(10_000));
+        assert!(matches!(world.wait(client, stat), Outcome::Stat(stat) if stat.size == 10_000));
+        assert_eq!(world.wait(client, read), Outcome::Bytes(all[8990..].to_vec()));
+        assert_eq!(world.wait(client, first), Outcome::Done);
+        assert_eq!(world.wait(client, second), Outcome::Done);
+        world.kill(client);
+        world.run_for(Nanos::secs(10));
+        let next = world.add_client(settings("next"));
+        world.done(next, Request::Mount);
+        assert_eq!(world.contents(next, "f"), all);
+    }
+}
+
+#[test]
 fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
     let mut world = World::new(8, 2, 1, 3);
     let client = world.add_client(settings("first"));

@@ -88,6 +88,8 @@ pub(crate) struct Live {
     /// A part that was written but never synced is lost.
     pub(crate) is_lost: bool,
     pub(crate) writers: u32,
+    /// Appends that wait for room.
+    pub(crate) appending: u32,
     pub(crate) is_extending: bool,
 }
 

@@ -128,7 +128,8 @@ pub enum Request {
         /// Its name.
         path: String,
     },
-    /// Append bytes. They may wait in buffers.
+    /// Append bytes. They may wait in buffers. What is asked for later finds them, also if this has not ended yet; but two of them,
+    /// or one and a `WriteAt` or `Truncate`, must not overlap.
     Append {
         /// Where.
         handle: HandleId,
@@ -472,18 +473,23 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
         Request::Read { handle, offset, length } => {
             let file = core.handle(handle)?.file;
             core.pin(file);
+            core.appended(file).await;
             let result = core.read(file, offset, length).await;
             core.unpin(file);
             result.map(Outcome::Bytes)
         }
-        Request::Size { handle } => core.size(core.handle(handle)?.file).map(Outcome::Size),
+        Request::Size { handle } => {
+            let file = core.handle(handle)?.file;
+            core.appended(file).await;
+            core.size(file).map(Outcome::Size)
+        }
         Request::Rename { from, to } => core.rename(&from, &to).await.map(|()| Outcome::Done),
         Request::Unlink { path } => core.unlink(&path).await.map(|()| Outcome::Done),
         Request::Link { from, to } => core.link(&from, &to).await.map(|()| Outcome::Done),
         Request::MakeDir { path } => core.make_dir(&path).await.map(|()| Outcome::Done),
         Request::RemoveDir { path } => core.remove_dir(&path).await.map(|()| Outcome::Done),
         Request::List { path } => core.list(&path),
-        Request::Stat { path } => core.stat(&path).map(Outcome::Stat),
+        Request::Stat { path } => core.stat(&path).await.map(Outcome::Stat),
         Request::SyncNames => core.sync_names().await.map(|()| Outcome::Done),
         Request::Repair => core.repair().await.map(Outcome::Report),
         Request::Scrub => core.scrub().await.map(Outcome::Report),

@@ -171,10 +171,11 @@ impl Core {
         }
     }
 
-    pub(crate) fn stat(&self, path: &str) -> Result<Stat, Fault> {
+    pub(crate) async fn stat(&self, path: &str) -> Result<Stat, Fault> {
         match self.node(&normal(path)?).ok_or(Fault::NotFound)? {
             Node::Dir => Ok(Stat { is_dir: true, file: FileId::default(), size: 0, links: 1, time: 0 }),
             Node::File(file) => {
+                self.appended(file).await;
                 let size = self.size(file)?;
                 let state = self.state.borrow();
                 let entry = state.files.get(&file).ok_or(Fault::NotFound)?;

@@ -68,8 +68,20 @@ impl Core {
         if self.is_fenced() {
             return Err(Fault::Fenced);
         }
-        self.make_room(file).await?;
-        self.take_bytes(file, bytes)
+        self.with_live(file, |live| live.appending += 1)?;
+        let room = self.make_room(file).await;
+        let taken = room.and_then(|()| self.take_bytes(file, bytes));
+        let _ = self.with_live(file, |live| live.appending -= 1);
+        self.files.gate.notify();
+        taken
+    }
+
+    /// Appends that were asked for before, and wait for room, go first.
+    pub(crate) async fn appended(&self, file: FileId) {
+        self.files
+            .gate
+            .wait(|| (self.with_live(file, |live| live.appending == 0) != Ok(false)).then_some(()))
+            .await;
     }
 
     fn take_bytes(self: &Rc<Self>, file: FileId, mut bytes: &[u8]) -> Result<(), Fault> {
@@ -432,8 +444,9 @@ impl Core {
             .await
     }
 
-    /// Everything appended so far survives a crash of this client.
+    /// Everything appended so far survives a crash of this client, also what an append that was asked for before has not taken yet.
     pub(crate) async fn flush(self: &Rc<Self>, file: FileId) -> Result<(), Fault> {
+        self.appended(file).await;
         let upto = self.with_live(file, |live| self.cut_all(file, live, false))?;
         self.send(file);
         self.sent(file, upto).await?;
@@ -443,8 +456,9 @@ impl Core {
         self.may_write().await
     }
 
-    /// Everything appended so far, and the file itself, survive power losses.
+    /// Everything appended so far, as with `flush`, and the file itself, survive power losses.
     pub(crate) async fn sync(self: &Rc<Self>, file: FileId) -> Result<(), Fault> {
+        self.appended(file).await;
         let upto = self.with_live(file, |live| self.cut_all(file, live, true))?;
         self.send(file);
         self.sent(file, upto).await?;
