@@ -47,7 +47,7 @@ impl Registration {
         let (end, ended) = channel();
         thread::Builder::new().name("registration".to_owned()).spawn(move || {
             run(&received);
-            // If this fails, nobody waits any more.
+            // This fails if `stop` has waited long enough and gone on.
             let _ = end.send(());
         })?;
         Ok(Registration { offers, ended })

@@ -1,5 +1,6 @@
 //! Which experiments, and how much of them.
 
+use crate::output;
 use ::lab::Experiment;
 use ::lab::scheduler::Scheduler;
 use ::lab::ssds::CalibratedSsd;
@@ -63,6 +64,13 @@ impl Selection {
         Ok(ssds)
     }
 
+    /// The schedulers asked for that the experiment does not run.
+    fn unlisted(&self, experiment: &Experiment) -> Vec<&str> {
+        let is_listed =
+            |name: &&String| experiment.schedulers.iter().any(|scheduler| scheduler.name() == name.as_str());
+        self.scheduler.iter().filter(|name| !is_listed(name)).map(String::as_str).collect()
+    }
+
     fn narrow(&self, mut experiment: Experiment, own: &[CalibratedSsd]) -> Result<Experiment> {
         if !self.profile.is_empty() {
             for name in self.profile.iter().filter(|name| !Profile::is_path(name)) {
@@ -86,6 +94,12 @@ impl Selection {
             experiment.seeds.clone_from(&self.seed);
         }
         if !self.scheduler.is_empty() {
+            let name = &experiment.name;
+            for scheduler in self.unlisted(&experiment) {
+                output::note(format_args!(
+                    "{name}: {scheduler} is left out: the experiment does not list it in `schedulers`"
+                ));
+            }
             experiment
                 .schedulers
                 .retain(|scheduler| self.scheduler.iter().any(|name| name == scheduler.name()));
@@ -112,4 +126,20 @@ fn open(name: &str) -> Result<Experiment> {
     let path = Path::new(name);
     let is_name = ::lab::experiment::names().any(|known| known == name);
     Ok(if !is_name && path.exists() { Experiment::load(path)? } else { Experiment::named(name)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    #[test]
+    fn a_scheduler_that_the_experiment_does_not_run_is_named() {
+        let command = Selection::augment_args(clap::Command::new("run"));
+        let matches = command.get_matches_from(["run", "g7a", "--scheduler", "none,level-learned"]);
+        let selection = Selection::from_arg_matches(&matches).expect("clap has checked it");
+        let experiment = Experiment::named("g7a").expect("it is built in");
+        assert_eq!(selection.unlisted(&experiment), ["level-learned"]);
+        assert_eq!(selection.narrow(experiment, &[]).expect("none is left").schedulers, [Scheduler::None]);
+    }
 }

@@ -78,7 +78,7 @@ fn serve(config: &PathBuf, listen: &str, line: &str) -> Process {
     let (process, mut log) =
         Process::start_with_log(command.args(["serve", "--listen", listen, "-c"]).arg(config));
     log.await_line(line);
-    // Somebody has to read the rest.
+    // A full pipe would stop the target.
     thread::spawn(move || Log::await_end(&mut log));
     process
 }

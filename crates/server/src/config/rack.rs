@@ -1,6 +1,6 @@
 //! The rack that a target belongs to: which SSDs it offers to volumes, and where it says so.
 //!
-//! Whoever mounts a volume writes to every SSD that is offered, so nothing is offered unless the file names its subsystem.
+//! A client that mounts a volume writes to every SSD that is offered, so nothing is offered unless the file names its subsystem.
 //! The check refuses devices that forget what is written to them.
 //!
 //! Holds: `only_what_keeps_data_is_offered_to_volumes` in `config/tests.rs`.

@@ -243,6 +243,12 @@ impl LearnedRules {
     }
 }
 
+/// The tenant's part, or [`IOS_LEAST`] of its usual IOs if they are more.
+#[inline]
+fn widened(held: &TenantTime, part: Bytes) -> Bytes {
+    part.max(held.usual(IOS_LEAST))
+}
+
 impl Rules for LearnedRules {
     type Held = TenantTime;
     /// The tenant's part of the device time.
@@ -261,7 +267,7 @@ impl Rules for LearnedRules {
 
     #[inline]
     fn may_submit(&self, held: &TenantTime, part: Bytes) -> bool {
-        held.may_submit(part.max(held.usual(IOS_LEAST)))
+        held.may_submit(widened(held, part))
     }
 
     fn may_promote(&self, _weight_max: u32, _active_weight: u64) -> bool {
@@ -284,7 +290,7 @@ impl Rules for LearnedRules {
 
     #[inline]
     fn credit(&self, held: &TenantTime, part: Bytes) -> Credit {
-        held.credit(part.max(held.usual(IOS_LEAST)), &self.limits)
+        held.credit(widened(held, part), &self.limits)
     }
 
     fn grow(&mut self, tenants: usize) {
@@ -330,7 +336,7 @@ impl Rules for LearnedRules {
         if !self.held.is_empty() {
             self.release(id);
         }
-        let is_held_to_credit = held.is_held_to(part.max(held.usual(IOS_LEAST)));
+        let is_held_to_credit = held.is_held_to(widened(held, part));
         if !is_held_to_credit {
             self.books.on_emptied(id);
         }
@@ -339,7 +345,7 @@ impl Rules for LearnedRules {
 
     #[inline]
     fn on_end_without_backlog(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
-        self.lag.on_idle(id, held.is_held_to(part.max(held.usual(IOS_LEAST))));
+        self.lag.on_idle(id, held.is_held_to(widened(held, part)));
     }
 
     fn on_overdue(&mut self, id: TenantId, held: &mut TenantTime, waits: bool) {

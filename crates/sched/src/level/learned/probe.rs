@@ -34,7 +34,8 @@
 //! Holds: probes take no more than their part of any span, and no probe takes longer (`probes_take_their_part_at_most`); a probe goes on
 //!        until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`,
 //!        `a_probe_of_writes_waits_until_the_buffer_is_full`); how many IOs a kind has does not make its price
-//!        (`a_kind_with_few_ios_is_priced_as_with_many`).
+//!        (`a_kind_with_few_ios_is_priced_as_with_many`); no probe of writes comes before reads are known
+//!        (`reads_are_measured_twice_before_anything_is_written_alone`).
 
 use super::books::Present;
 use super::prices::{Kind, Prices, guess};
