@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The beginning of a turn does not count. What is in flight then was submitted under the other limit. And a write counts when the buffer
-//! of the SSD takes it, so after a change the SSD still works for what was counted before.
+//! of the SSD takes it, so after a change the SSD still works for what was counted before: longer after a change to a lower limit,
+//! because a buffer drains more slowly than it fills.
 //!
 //! The first way down is taken in halves, until one serves less: while too much is in flight, a tenant with few small IOs has all of
 //! them in the SSD and none in the switch, where its share would be decided.
@@ -31,8 +32,10 @@ use units::Bytes;
 const INITIAL: Bytes = Bytes(4_000_000);
 const LEAST: Bytes = Bytes(50_000);
 const MOST: Bytes = Bytes(64_000_000);
-/// Periods at the beginning of a turn that do not count: as long as most buffers take to fill or to drain.
+/// Periods at the beginning of a turn that do not count: as long as most buffers take to fill.
 const SETTLES: u32 = 4;
+/// The same of a turn of a lower limit: as long as most buffers take to drain, which is slower. Meanwhile reads are slow, too.
+const DRAINS: u32 = 10;
 /// Periods that count.
 const COUNTS: u32 = 2;
 /// Periods without a comparison after one that found nothing better in either direction.
@@ -125,14 +128,15 @@ impl Depth {
             return;
         }
         self.periods += 1;
-        if self.periods <= SETTLES {
+        let settles = if self.is_others_turn && !self.up { DRAINS } else { SETTLES };
+        if self.periods <= settles {
             return;
         }
         let which = usize::from(self.is_others_turn);
         self.served[which] += served;
         self.span[which] += span;
         self.beyond_reach[which] += u32::from(is_beyond_reach);
-        if self.periods < SETTLES + COUNTS {
+        if self.periods < settles + COUNTS {
             return;
         }
         self.periods = 0;

@@ -15,9 +15,13 @@
 //! its share is a part of what *it* gets alone. Kinds are coarse (reads' part in four steps, the mean size in powers of two),
 //! so what was learnt from one tenant holds for the next.
 //!
+//! A byte of a large IO costs no more than a byte of a small one of the same way: a kind with few IOs, which is hard to price, is bounded by
+//! what is known of smaller IOs.
+//!
 //! A price counts nanoseconds of device time as bytes: those of an SSD of 1 GB/s.
 //!
-//! Holds: a scale is what was measured, or between the scales of what was, and within its bounds (`scales_stay_between_what_was_measured`).
+//! Holds: a scale is what was measured, or between the scales of what was, and within its bounds (`scales_stay_between_what_was_measured`);
+//!        no byte costs more in larger IOs (`a_byte_costs_no_more_in_a_larger_io`).
 
 use crate::IoKind;
 use units::Bytes;
@@ -78,6 +82,15 @@ impl Kind {
 
     fn size(self) -> usize {
         self.index() % SIZES
+    }
+
+    /// What is guessed for 1024 bytes of it, in 64ths of a nanosecond.
+    fn guess_of_kib(self) -> u64 {
+        let length = Bytes(SIZE_MIN << self.size());
+        // The middle of each step of the reads' part, in quarters.
+        let reads = [4, 3, 1, 0][self.way()];
+        let guessed = reads * guess(IoKind::Read, length) + (4 - reads) * guess(IoKind::Write, length);
+        guessed * 1024 * 16 / length.0
     }
 }
 
@@ -174,6 +187,16 @@ impl Prices {
         ratio.clamp(64, 64 << 10) as u32
     }
 
+    /// The highest scale of a kind at which its bytes cost no more than those of smaller IOs of its way, as far as these were measured.
+    fn most(&self, kind: Kind) -> u64 {
+        let smaller = Kind::all().filter(|other| other.way() == kind.way() && other.size() < kind.size());
+        let known = smaller.filter(|other| self.known[other.index()].measured > 0);
+        known
+            .map(|other| self.known[other.index()].scale * other.guess_of_kib() / kind.guess_of_kib())
+            .min()
+            .map_or(SCALE_MAX, |most| most.max(SCALE_MIN))
+    }
+
     /// A kind that was never measured is priced as the known ones nearest to it in size, of its own way if there are any.
     fn fill_in(&mut self) {
         for kind in Kind::all() {
@@ -185,7 +208,8 @@ impl Prices {
                 };
                 known.min_by_key(far).map_or(ONE, |other| self.known[other.index()].scale)
             };
-            self.scales[kind.index()] = if own.measured > 0 { own.scale } else { nearest() };
+            let scale = if own.measured > 0 { own.scale } else { nearest() };
+            self.scales[kind.index()] = scale.min(self.most(kind));
         }
     }
 }
@@ -238,6 +262,20 @@ mod tests {
         assert_eq!((prices.scales[0], prices.measured(READS)), (2 * ONE, 1));
     }
 
+    #[test]
+    fn a_byte_costs_no_more_in_a_larger_io() {
+        let (small, large) = (Kind::of(1, 1, 32 << 10), Kind::of(1, 1, 128 << 10));
+        let mut prices = Prices::new();
+        let of = |prices: &Prices, kib| prices.of(large, IoKind::Read, Bytes::kib(kib)).0;
+        prices.measure(large, 40_000_000, guess(IoKind::Read, Bytes::kib(128)) * 100);
+        assert_eq!(of(&prices, 128), 399_999, "it has only a few IOs");
+        prices.measure(small, 1_000_000, guess(IoKind::Read, Bytes::kib(32)) * 100);
+        assert!((39_500..=40_000).contains(&of(&prices, 128)), "four times 10 µs, not {}", of(&prices, 128));
+        prices.measure(small, 1_000_000, guess(IoKind::Read, Bytes::kib(32)));
+        prices.measure(large, 20_000_000, guess(IoKind::Read, Bytes::kib(128)) * 1000);
+        assert_eq!(of(&prices, 128), 19_999, "a large one may be cheaper");
+    }
+
     proptest! {
         #![proptest_config(crate::random_cases(200))]
 
@@ -252,6 +290,8 @@ mod tests {
             let known = prices.known.iter().filter(|known| known.measured > 0).map(|known| known.scale);
             let (least, most) = (known.clone().min().unwrap_or(ONE), known.max().unwrap_or(ONE));
             prop_assert!((SCALE_MIN..=SCALE_MAX).contains(&least) && most <= SCALE_MAX);
+            // Per byte, the smallest IOs are guessed to take several times as long as the largest.
+            let least = (least / 8).max(SCALE_MIN);
             prop_assert!(prices.scales.iter().all(|scale| (least..=most).contains(scale)));
         }
     }

@@ -14,14 +14,15 @@
 //! - anything that writes: until completions have become slower, because the buffer is full, or many times the buffer is written.
 //!
 //! A kind of work with few tenants may have too few IOs to keep the SSD busy by itself, where all tenants together have enough. So its
-//! probe goes on with half of the IOs in flight. The time per IO is nearly a line over 1 / (IOs in flight), and two points
-//! of it say where it is with as many IOs as if all busy tenants did this kind of work.
+//! probe goes on with half of the IOs in flight. With few IOs the time per IO is a latency over their number, with many it is what the busiest part
+//! of the SSD takes for one; between the two it bends. The square of it is nearly a line over the square of 1 / (IOs in
+//! flight), and two points of that line say where it is with as many IOs as if all busy tenants did this kind of work.
 //!
 //! ```text
-//!   time per IO ▲        ╱ half of the IOs
-//!               │     ╱ all IOs of the kind
-//!               │  ╱  as many as all tenants would have ──► the price
-//!               └──────────────────► 1 / IOs in flight
+//!   time per IO, ▲        ╱ half of the IOs
+//!     squared    │     ╱ all IOs of the kind
+//!                │  ╱  as many as all tenants would have ──► the price
+//!                └──────────────────► 1 / IOs in flight, squared
 //! ```
 //!
 //! How much the buffer holds is learnt in passing: it is what a probe of writes completes before it becomes slower.
@@ -343,8 +344,8 @@ impl Probe {
         let [all, own] = self.tenants;
         // For what was guessed in the deep part: the time with as many IOs as seen, and how much longer it was with half of them.
         let rest = u128::from(shallow.nanos) * u128::from(deep.guessed) / u128::from(shallow.guessed);
-        let slower = u64::try_from(rest).unwrap_or(u64::MAX).saturating_sub(deep.nanos).min(deep.nanos);
-        let nanos = deep.nanos - slower + slower * own / all.max(1);
+        let rest = u64::try_from(rest).unwrap_or(u64::MAX).min(deep.nanos.saturating_mul(2));
+        let nanos = with_all(deep.nanos, rest, own, all.max(1));
         Some(Found { nanos, ..deep })
     }
 
@@ -365,6 +366,15 @@ impl Probe {
         let absorbed = u128::from(before.written).saturating_sub(drained) as u64;
         Some(Found { nanos, guessed, absorbed })
     }
+}
+
+/// The time with as many IOs as `all` tenants would have, from the time with those of `own` tenants, and with half of those.
+fn with_all(own_nanos: u64, half_nanos: u64, own: u64, all: u64) -> u64 {
+    let square = |of: u64| u128::from(of) * u128::from(of);
+    // With half of the IOs, 1 / (IOs in flight) is twice as much, and its square is four times as much.
+    let latency = square(half_nanos).saturating_sub(square(own_nanos)) / 3;
+    let rest = latency * square(own) / square(all);
+    u64::try_from((square(own_nanos) - latency.min(square(own_nanos)) + rest).isqrt()).unwrap_or(u64::MAX)
 }
 
 impl Window {
@@ -513,14 +523,14 @@ mod tests {
         assert!((14 << 20..=17 << 20).contains(&absorbed), "{absorbed} bytes: 16 MiB, less what has drained");
     }
 
-    /// One tenant of four, on an SSD that takes 1 µs for an IO and 8 µs / (IOs in flight) of waiting.
+    /// One tenant of four, on an SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a lone one.
     #[test]
     fn a_kind_with_few_ios_is_priced_as_with_many() {
         for (kind, reads) in [(IoKind::Read, 1), (IoKind::Write, 0)] {
             let mut probe = Probe::new(Instant::ZERO, Kind::of(1, reads, 4096), Nanos::ZERO, 0, [4, 1]);
             let (mut now, mut limit) = (0, Bytes(8));
             let found = loop {
-                now += 1000 + 8000 / limit.0;
+                now += (1000 * 1000 + 8000 * 8000 / (limit.0 * limit.0)).isqrt();
                 match probe.on_completion(Instant(now), true, false, &io(kind), limit) {
                     Step::Continue => {}
                     Step::Limit(half) => {
@@ -532,8 +542,8 @@ mod tests {
             };
             let takes = found.nanos * guess(kind, Bytes::kib(4)) / found.guessed;
             assert!(
-                (1_230..1_270).contains(&takes),
-                "with 32 {kind:?}s in flight it takes 1,250 ns, not {takes}"
+                (1_020..1_040).contains(&takes),
+                "with 32 {kind:?}s in flight it takes 1,031 ns, not {takes}"
             );
         }
     }
