@@ -28,8 +28,8 @@
 
 use units::Bytes;
 
-/// Before anything is known: more than most SSDs need, as bandwidth is promised first.
-const INITIAL: Bytes = Bytes(4_000_000);
+/// Before anything is known: as much as most SSDs need. With more, a tenant with few IOs would have all of them in the SSD at first, and no share.
+const INITIAL: Bytes = Bytes(2_000_000);
 const LEAST: Bytes = Bytes(50_000);
 const MOST: Bytes = Bytes(64_000_000);
 /// Periods at the beginning of a turn that do not count: as long as most buffers take to fill.
@@ -158,7 +158,8 @@ impl Depth {
         self.best = (self.best - forgotten).max(own);
         let enough = |loss: u64| self.best - self.best / loss;
         let better = match (self.up, is_beyond_reach) {
-            (true, _) => other >= own + own / GAIN && !other_is,
+            // A tenant is not to get out of reach for that.
+            (true, _) => other >= own + own / GAIN && (is_beyond_reach || !other_is),
             (false, true) => other >= enough(LOSS_FOR_REACH),
             (false, false) => other >= own - own / LOSS && other >= enough(LOSS_IN_ALL),
         };
