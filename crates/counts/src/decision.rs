@@ -6,7 +6,8 @@
 
 use sched::{
     Calibration, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, Gimbal, GimbalConfig, GimbalFair,
-    GimbalFairConfig, Io, IoId, IoKind, Level, LevelConfig, Mark, Next, Outcome, Policy, Priority, Reflex,
+    GimbalFairConfig, Io, IoId, IoKind, Level, LevelConfig, LevelLearned, Mark, Next, Outcome, Policy,
+    Priority, Reflex,
 };
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -56,8 +57,10 @@ pub enum Scheduler {
     Gimbal,
     /// With this project's repairs.
     GimbalFair,
-    /// Charging device time.
+    /// Charging device time, by a calibration.
     Level,
+    /// Charging device time, as measured.
+    LevelLearned,
     /// ReFlex.
     Reflex,
     /// FlashFQ.
@@ -72,6 +75,7 @@ impl Scheduler {
             Scheduler::Gimbal => "gimbal",
             Scheduler::GimbalFair => "gimbal-fair",
             Scheduler::Level => "level",
+            Scheduler::LevelLearned => "level-learned",
             Scheduler::Reflex => "reflex",
             Scheduler::Flashfq => "flashfq",
         }
@@ -84,6 +88,7 @@ impl Scheduler {
             Scheduler::Gimbal => Box::new(Gimbal::new(GimbalConfig::published(constants))),
             Scheduler::GimbalFair => Box::new(GimbalFair::new(GimbalFairConfig::new(constants))),
             Scheduler::Level => Box::new(Level::new(LevelConfig::new(constants, DeviceCosts::DCT983))),
+            Scheduler::LevelLearned => Box::new(LevelLearned::new()),
             Scheduler::Reflex => {
                 Box::new(Reflex::new(calibration().reflex.expect("ReFlex is calibrated for this SSD")))
             }

@@ -61,7 +61,7 @@ const WIRE_IOS: u32 = 1 << 11;
 const WRITE: Operation = Operation::Write { durable: false };
 
 /// Everything that is counted. The file is sorted by name.
-pub const WORKS: [Work; 27] = [
+pub const WORKS: [Work; 30] = [
     decided("decision.flashfq.backlogged", |ios| decision::run(Scheduler::Flashfq, BACKLOGGED, ios)),
     decided("decision.flashfq.light", |ios| decision::run(Scheduler::Flashfq, LIGHT, ios)),
     decided("decision.gimbal-fair.backlogged", |ios| decision::run(Scheduler::GimbalFair, BACKLOGGED, ios)),
@@ -72,6 +72,11 @@ pub const WORKS: [Work; 27] = [
     decided("decision.gimbal.light", |ios| decision::run(Scheduler::Gimbal, LIGHT, ios)),
     decided("decision.gimbal.mixed", |ios| decision::run(Scheduler::Gimbal, MIXED, ios)),
     decided("decision.gimbal.paced", |ios| decision::run(Scheduler::Gimbal, PACED, ios)),
+    decided("decision.level-learned.backlogged", |ios| {
+        decision::run(Scheduler::LevelLearned, BACKLOGGED, ios)
+    }),
+    decided("decision.level-learned.light", |ios| decision::run(Scheduler::LevelLearned, LIGHT, ios)),
+    decided("decision.level-learned.mixed", |ios| decision::run(Scheduler::LevelLearned, MIXED, ios)),
     decided("decision.level.backlogged", |ios| decision::run(Scheduler::Level, BACKLOGGED, ios)),
     decided("decision.level.light", |ios| decision::run(Scheduler::Level, LIGHT, ios)),
     decided("decision.level.mixed", |ios| decision::run(Scheduler::Level, MIXED, ios)),

@@ -9,8 +9,8 @@
 use crate::input::Input;
 use sched::{
     Backlog, Cost, Credit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig, GimbalFair,
-    GimbalFairConfig, Halvings, InFlightLimits, Io, IoId, IoKind, Level, LevelConfig, Mark, Next, Outcome,
-    Policy, Priority, RoundConfig, Share, Ticket, WriteCostRule,
+    GimbalFairConfig, Halvings, InFlightLimits, Io, IoId, IoKind, Level, LevelConfig, LevelLearned, Mark,
+    Next, Outcome, Policy, Priority, RoundConfig, Share, Ticket, WriteCostRule,
 };
 use std::collections::{BTreeMap, VecDeque};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
@@ -30,7 +30,7 @@ const IDLE_WAKES_MAX: u32 = 20_000;
 /// The target.
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let policy: Box<dyn Policy> = match input.below(8) {
+    let policy: Box<dyn Policy> = match input.below(9) {
         0 => Box::new(Fifo::default()),
         1 => {
             let config = gimbal(&mut input);
@@ -57,7 +57,8 @@ pub(crate) fn run(bytes: &[u8]) {
         }
         5 => Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983))),
         6 => Box::new(GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983))),
-        _ => Box::new(Level::new(LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983))),
+        7 => Box::new(Level::new(LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983))),
+        _ => Box::new(LevelLearned::new()),
     };
     let mut run = Run {
         policy,
@@ -169,7 +170,7 @@ fn any_number(input: &mut Input<'_>, common: u64) -> u64 {
 }
 
 fn any_cost(input: &mut Input<'_>, common: u32) -> Cost {
-    match input.below(8) {
+    match input.below(9) {
         0 => Cost::ratio(u32::from(input.half()) % COST_MAX, 1),
         1 => Cost::ratio(input.half().into(), 1000),
         2 => Cost::ONE,

@@ -69,7 +69,7 @@ fn the_check_and_the_start_refuse_the_same() {
         ),
         (
             "write-cost",
-            emulated("scheduler = { write_cost_best = 9, write_cost_worst = 2 }"),
+            emulated("scheduler = { policy = \"gimbal\", write_cost_best = 9, write_cost_worst = 2 }"),
             "g.toml:5: device[0].scheduler: the constants do not fit together: ",
         ),
         (
@@ -81,7 +81,7 @@ fn the_check_and_the_start_refuse_the_same() {
         ("profile-missing", emulated("profile = \"/nonexistent/p.toml\""), "g.toml:5: device[0].profile: "),
         (
             "profile-of-scheduler",
-            with("scheduler = { profile = \"nothing-like-it\" }"),
+            with("scheduler = { policy = \"gimbal\", profile = \"nothing-like-it\" }"),
             "g.toml:5: device[0].scheduler.profile: ",
         ),
         (

@@ -93,7 +93,7 @@ fn bandwidth(bench: &Bench, contest: Contest) -> Result<Vec<Reading>> {
 }
 
 fn policy_cost(bench: &Bench) -> Result<Vec<Reading>> {
-    const SCHEDULERS: [&str; 3] = ["none", "gimbal-fair", "level"];
+    const SCHEDULERS: [&str; 3] = ["none", "level-learned", "level"];
     let calibration = bench.scratch("calibration.toml", CALIBRATION)?;
     let with = |scheduler| {
         let mut arguments = vec![NULL[0], NULL[1], "--scheduler", scheduler];

@@ -195,6 +195,7 @@ mod tests {
     #[test]
     fn the_largest_numbers_that_a_configuration_may_hold_make_a_scheduler() {
         let mut device = DeviceConfig { name: "ssd".to_owned(), ..device() };
+        device.scheduler.policy = PolicyKind::GimbalFair;
         device.scheduler.overrides = SchedulerOverrides {
             thresh_max: Some(DeviceConstants::THRESHOLD_MAX),
             slots: Some(DeviceConstants::SLOTS_MAX),

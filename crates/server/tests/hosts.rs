@@ -6,7 +6,7 @@ use common::*;
 use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Cqe, Sqe, Status, feature};
-use server::config::{DeviceKind, EmulatedConfig, Speed};
+use server::config::{DeviceKind, EmulatedConfig, PolicyKind, Speed};
 use units::Bytes;
 
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
@@ -73,7 +73,10 @@ fn reserve(client: &mut Client, opcode: u8, dword10: u32, keys: [u64; 2]) -> Sta
 fn after_a_preemption_with_abort_no_io_of_the_preempted_host_is_left() {
     const WRITE_EXCLUSIVE: u32 = 1 << 8;
     const PREEMPT_AND_ABORT: u32 = 2;
-    let server = serve(emulated(1));
+    let mut config = simple(emulated(1), any_port());
+    // It leaves most of these writes in the switch; the default lets a tenant alone have more in the SSD.
+    config.devices[0].scheduler.policy = PolicyKind::GimbalFair;
+    let server = start(config);
     let address = server.addresses()[0];
     let mut loser = Client::connect(address);
     let mut winner = Client::with(address, &Options { host: OTHER, ..Options::default() });

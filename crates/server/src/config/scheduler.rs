@@ -18,15 +18,15 @@ pub struct SchedulerConfig {
 /// The schedulers there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyKind {
-    /// Gimbal with this project's repairs.
+    /// This project's own, without a calibration: it measures the device while it serves.
     #[default]
+    LevelLearned,
+    /// Gimbal with this project's repairs.
     GimbalFair,
     /// Gimbal exactly as published.
     Gimbal,
     /// This project's own: charges what an IO takes of the device. Needs a calibration.
     Level,
-    /// This project's own, without a calibration: it measures the device while it serves.
-    LevelLearned,
     /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
     Reflex,
     /// FlashFQ: equal parts of the device's time. Needs a calibration.
@@ -94,10 +94,10 @@ impl SchedulerOverrides {
 impl PolicyKind {
     /// All, the default first.
     pub const ALL: [PolicyKind; 7] = [
+        PolicyKind::LevelLearned,
         PolicyKind::GimbalFair,
         PolicyKind::Gimbal,
         PolicyKind::Level,
-        PolicyKind::LevelLearned,
         PolicyKind::Reflex,
         PolicyKind::Flashfq,
         PolicyKind::None,

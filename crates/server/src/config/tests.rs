@@ -37,7 +37,7 @@ fn what_a_file_leaves_out_has_its_default() {
     let config = Config::parse(SMALLEST).expect("valid");
     assert_eq!(config.listen, vec![DEFAULT_LISTEN]);
     assert_eq!(config.limits, Limits::default());
-    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::GimbalFair);
+    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::LevelLearned);
     assert_eq!(config.subsystems[0].namespaces[0], NamespaceConfig::whole(1, "a"));
 }
 
@@ -234,7 +234,8 @@ fn a_namespace_ends_within_its_device() {
 fn the_scheduler_is_a_word_or_a_table() {
     let word = SMALLEST.replace("kind = ", "scheduler = \"none\"\nkind = ");
     assert_eq!(Config::parse(&word).expect("valid").devices[0].scheduler.policy, PolicyKind::None);
-    let table = SMALLEST.replace("kind = ", "scheduler = { slots = 16, thresh_max = \"2ms\" }\nkind = ");
+    let table = SMALLEST
+        .replace("kind = ", "scheduler = { policy = \"gimbal\", slots = 16, thresh_max = \"2ms\" }\nkind = ");
     let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
     assert_eq!((overrides.slots, overrides.thresh_max), (Some(16), Some(Nanos::millis(2))));
 }
@@ -244,7 +245,8 @@ fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
     let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
     let word = Config::parse(&with("\"gimbal\"")).expect("valid");
     assert_eq!(word.devices[0].scheduler.policy, PolicyKind::Gimbal);
-    let table = with("{ write_cost_best = 2.5, write_cost_worst = 9, lag_max = \"1M\" }");
+    let table =
+        with("{ policy = \"gimbal-fair\", write_cost_best = 2.5, write_cost_worst = 9, lag_max = \"1M\" }");
     let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
     assert_eq!(overrides.write_cost_best, Some(Cost::ratio(5, 2)));
     assert_eq!(overrides.write_cost_worst, Some(Cost::ratio(9, 1)));
@@ -252,7 +254,7 @@ fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
     for (cost, expected) in
         [("0.5", "costs no less"), ("70000", "a factor such as"), ("2.0001", "a factor such as")]
     {
-        let error = errors(&with(&format!("{{ write_cost_best = {cost} }}")));
+        let error = errors(&with(&format!("{{ policy = \"gimbal\", write_cost_best = {cost} }}")));
         assert!(error.contains(expected), "{cost}: {error}");
     }
 }
@@ -296,10 +298,15 @@ fn a_constant_that_only_some_schedulers_read_is_refused_under_the_others() {
     for (constant, readers) in
         [("slots_factor = 2", "gimbal-fair"), ("lag_max = \"1M\"", "gimbal-fair or level")]
     {
-        let errors = errors(&with(&format!("{{ policy = \"gimbal\", {constant} }}")));
-        let expected = format!("the scheduler \"gimbal\" does not read it; remove it, or choose {readers}");
-        assert!(errors.contains(&expected), "{constant}: {errors}");
-        Config::parse(&with(&format!("{{ {constant} }}"))).expect("the default reads it");
+        let tables = [("gimbal", "policy = \"gimbal\", "), ("level-learned", "")];
+        for (name, policy) in tables {
+            let errors = errors(&with(&format!("{{ {policy}{constant} }}")));
+            let expected =
+                format!("the scheduler \"{name}\" does not read it; remove it, or choose {readers}");
+            assert!(errors.contains(&expected), "{constant}: {errors}");
+        }
+        Config::parse(&with(&format!("{{ policy = \"gimbal-fair\", {constant} }}")))
+            .expect("this one reads it");
     }
 }
 

@@ -80,7 +80,7 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
 
 #[test]
 fn a_host_that_ignores_its_credits_waits_in_its_own_queue() {
-    let server = slowed_with(100, Limits::default());
+    let server = slowed_with(20, Limits::default());
     let address = server.addresses()[0];
     let mut greedy = Client::connect(address);
     let dwords = [u32::from(feature::CREDITS), feature::CREDITS_ENABLED, 0, 0, 0, 0];

@@ -29,7 +29,7 @@ mod violations;
 
 use common::{any_port, simple, start};
 use server::ServerHandle;
-use server::config::{Config, DeviceKind, EmulatedConfig, Limits, Speed};
+use server::config::{Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, Speed};
 use units::Bytes;
 
 /// A second host. Most tests use only the first one.
@@ -47,5 +47,8 @@ fn slowed_with(speed_thousandths: u32, limits: Limits) -> ServerHandle {
     log::capture();
     let speed = Speed::from_thousandths(speed_thousandths).expect("above zero");
     let device = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
-    start(Config { limits, ..simple(device, any_port()) })
+    let mut config = Config { limits, ..simple(device, any_port()) };
+    // On an SSD so slow the default would learn for minutes; this one knows the SSD.
+    config.devices[0].scheduler.policy = PolicyKind::GimbalFair;
+    start(config)
 }

@@ -6,7 +6,9 @@ use crate::raw::Raw;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::{Nqn, Status};
 use server::ServerHandle;
-use server::config::{AllowedHosts, Config, DeviceKind, EmulatedConfig, Limits, Speed, TenantConfig};
+use server::config::{
+    AllowedHosts, Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, Speed, TenantConfig,
+};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -16,6 +18,8 @@ use units::Bytes;
 fn serving(device: DeviceKind, limits: Limits, hosts: AllowedHosts, tenants: &[&str]) -> ServerHandle {
     capture();
     let mut config = Config { limits, ..crate::common::simple(device, common::any_port()) };
+    // On a slow SSD the default would learn for minutes; this one knows the SSD.
+    config.devices[0].scheduler.policy = PolicyKind::GimbalFair;
     config.subsystems[0].hosts = hosts;
     config.tenants = tenants.iter().map(|host| TenantConfig::equal(host)).collect();
     common::start(config)
