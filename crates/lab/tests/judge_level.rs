@@ -1,6 +1,6 @@
 //! What `level-learned` achieves on SSDs that nobody calibrated, so that it does not get worse unseen.
 //!
-//! A few small cases are judged against references (`judge/references.json`) that were made with `Reference::of`: most of a case's
+//! Twenty-four cases are judged against references (`judge/references.json`) that were made with `Reference::of`: most of a case's
 //! time is the runs of its groups alone and under `none` and `gimbal`. A long test makes them again.
 //!
 //! These are cases that the scheduler was tried on while it was changed. The bounds are what is achieved there, not the goals: those are in
@@ -44,7 +44,7 @@ fn level_learned_is_nearly_fair_on_drives_that_nobody_calibrated() {
     });
     let is_bad = |verdict: &&Verdict| {
         !is_at_most(verdict.gap, 0.35)
-            || !is_at_most(verdict.weights, 0.15)
+            || !is_at_most(verdict.weights, 0.25)
             || !is_at_most(verdict.delta_ms, 50.0)
             || !is_at_most(verdict.p99_over_best, 2.2)
             || verdict.time_over_none.is_some_and(|time| time < 0.6)
