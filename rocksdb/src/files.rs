@@ -5,6 +5,7 @@ use crate::volume::Volume;
 use blob::volume::HandleId;
 use blob::{Fault, Outcome, Request};
 use blob_client::Ticket;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,7 +33,8 @@ fn size(volume: &Volume, handle: HandleId) -> Result<u64, Fault> {
 /// A file that is written to. Any thread may sync it while another one appends.
 ///
 /// An append returns while it is on its way: RocksDB flushes after it, and so a small write takes one turn of the volume's thread
-/// instead of two. Whoever is next waits for it. If it failed, that and everything later fails: the file lacks a part.
+/// instead of two. Later operations come behind it. If it failed, all that are asked for when that is known fail as well: the file
+/// lacks a part.
 pub struct Writer {
     volume: Arc<Volume>,
     handle: HandleId,
@@ -40,10 +42,32 @@ pub struct Writer {
     is_closed: AtomicBool,
 }
 
+/// Most appends of a file that nobody has waited for.
+const APPENDS_MAX: usize = 64;
+/// And their bytes, but for the last.
+const APPENDED_MAX: usize = 1 << 20;
+
+/// Appends that nobody has waited for, oldest first, with their lengths.
 #[derive(Default)]
 struct Appends {
-    on_its_way: Option<Ticket>,
+    on_their_way: VecDeque<(Ticket, usize)>,
+    bytes: usize,
     failed: Option<Fault>,
+}
+
+impl Appends {
+    /// Waits for the oldest until at most so many, with so many bytes, are left.
+    fn reduce(&mut self, count: usize, bytes: usize) -> Result<(), Fault> {
+        while self.on_their_way.len() > count
+            || self.bytes > bytes
+            || self.on_their_way.front().is_some_and(|(oldest, _)| oldest.is_done())
+        {
+            let Some((oldest, length)) = self.on_their_way.pop_front() else { break };
+            self.bytes -= length;
+            self.failed = self.failed.or(outcome(oldest).err());
+        }
+        self.failed.map_or(Ok(()), Err)
+    }
 }
 
 impl Writer {
@@ -56,17 +80,17 @@ impl Writer {
     /// Asks for something that comes after all appends, and then waits for both.
     fn done(&self, request: Request) -> Result<(), Fault> {
         let ticket = self.volume.submit(request);
-        let appended = self.appended().map(drop);
+        let appended = self.appended();
         outcome(ticket).and(appended)
     }
 
-    /// Waits for the append that is on its way, and keeps others out.
-    fn appended(&self) -> Result<MutexGuard<'_, Appends>, Fault> {
-        let mut appends = self.appends.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Err(fault)) = appends.on_its_way.take().map(outcome) {
-            appends.failed = Some(fault);
-        }
-        appends.failed.map_or(Ok(appends), Err)
+    fn appends(&self) -> MutexGuard<'_, Appends> {
+        self.appends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for all appends.
+    fn appended(&self) -> Result<(), Fault> {
+        self.appends().reduce(0, 0)
     }
 
     /// Appends bytes. Who reads the file sees them.
@@ -74,9 +98,11 @@ impl Writer {
     /// # Errors
     /// Of an append before.
     pub fn append(&self, bytes: &[u8]) -> Result<(), Fault> {
-        let mut appends = self.appended()?;
+        let mut appends = self.appends();
+        appends.reduce(APPENDS_MAX, APPENDED_MAX)?;
         let request = Request::Append { handle: self.handle, bytes: bytes.to_vec() };
-        appends.on_its_way = Some(self.volume.submit(request));
+        appends.on_their_way.push_back((self.volume.submit(request), bytes.len()));
+        appends.bytes += bytes.len();
         Ok(())
     }
 
@@ -85,18 +111,17 @@ impl Writer {
     /// # Errors
     /// `Invalid` if it ends before.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
-        drop(self.appended()?);
         self.done(Request::WriteAt { handle: self.handle, offset, bytes: bytes.to_vec() })
     }
 
-    /// What was appended survives `kill -9`; in the mode `Buffered`, only errors are looked for.
+    /// What was appended survives `kill -9`; in the mode `Buffered`, nothing happens.
     ///
     /// # Errors
     /// If that cannot be said.
     pub fn flush(&self) -> Result<(), Fault> {
         match self.volume.flush_mode() {
             FlushMode::Wait => self.done(Request::Flush { handle: self.handle }),
-            FlushMode::Buffered => self.appended().map(drop),
+            FlushMode::Buffered => Ok(()),
         }
     }
 
@@ -113,7 +138,6 @@ impl Writer {
     /// # Errors
     /// If that cannot be done.
     pub fn truncate(&self, size: u64) -> Result<(), Fault> {
-        drop(self.appended()?);
         self.done(Request::Truncate { handle: self.handle, size })
     }
 

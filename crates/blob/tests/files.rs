@@ -175,14 +175,16 @@ fn space_of_removed_files_is_used_again() {
 }
 
 #[test]
-fn what_is_asked_for_after_an_append_finds_it_though_it_still_waits_for_room() {
+fn what_is_asked_for_after_appends_finds_them_in_order_though_they_wait_for_room() {
     for (seed, is_sync) in [(20, false), (21, true)] {
         let (mut world, client) = calm(seed);
         let handle = world.create(client, "f");
         let all = bytes(10_000, 7);
-        // More than may be on its way at once, so the second has to wait.
-        let first = world.submit(client, Request::Append { handle, bytes: all[..9000].to_vec() });
-        let second = world.submit(client, Request::Append { handle, bytes: all[9000..].to_vec() });
+        // The first is more than may be on its way at once, so the others have to wait.
+        let cuts = [0, 9000, 9001, 9600, 10_000];
+        let pieces = cuts.windows(2).map(|cut| all[cut[0]..cut[1]].to_vec());
+        let appends: Vec<_> =
+            pieces.map(|bytes| world.submit(client, Request::Append { handle, bytes })).collect();
         let size = world.submit(client, Request::Size { handle });
         let stat = world.submit(client, Request::Stat { path: text("f") });
         let read = world.submit(client, Request::Read { handle, offset: 8990, length: 2000 });
@@ -190,8 +192,9 @@ fn what_is_asked_for_after_an_append_finds_it_though_it_still_waits_for_room() {
         assert_eq!(world.wait(client, size), Outcome::Size(10_000));
         assert!(matches!(world.wait(client, stat), Outcome::Stat(stat) if stat.size == 10_000));
         assert_eq!(world.wait(client, read), Outcome::Bytes(all[8990..].to_vec()));
-        assert_eq!(world.wait(client, first), Outcome::Done);
-        assert_eq!(world.wait(client, second), Outcome::Done);
+        for append in appends {
+            assert_eq!(world.wait(client, append), Outcome::Done);
+        }
         world.kill(client);
         world.run_for(Nanos::secs(10));
         let next = world.add_client(settings("next"));

@@ -88,8 +88,10 @@ pub(crate) struct Live {
     /// A part that was written but never synced is lost.
     pub(crate) is_lost: bool,
     pub(crate) writers: u32,
-    /// Appends that wait for room.
-    pub(crate) appending: u32,
+    /// Appends end in the order in which they were asked for. So many were.
+    pub(crate) appends_asked: u64,
+    /// So many have ended; the others wait for room.
+    pub(crate) appends_ended: u64,
     pub(crate) is_extending: bool,
 }
 

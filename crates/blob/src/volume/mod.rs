@@ -128,8 +128,8 @@ pub enum Request {
         /// Its name.
         path: String,
     },
-    /// Append bytes. They may wait in buffers. What is asked for later finds them, also if this has not ended yet; but two of them,
-    /// or one and a `WriteAt` or `Truncate`, must not overlap.
+    /// Append bytes. They may wait in buffers. What is asked for later comes behind them and finds them, also if this has not ended
+    /// yet.
     Append {
         /// Where.
         handle: HandleId,

@@ -68,20 +68,22 @@ impl Core {
         if self.is_fenced() {
             return Err(Fault::Fenced);
         }
-        self.with_live(file, |live| live.appending += 1)?;
-        let room = self.make_room(file).await;
+        let turn = self.with_live(file, |live| {
+            live.appends_asked += 1;
+            live.appends_asked
+        })?;
+        let room = self.make_room(file, turn - 1).await;
         let taken = room.and_then(|()| self.take_bytes(file, bytes));
-        let _ = self.with_live(file, |live| live.appending -= 1);
+        let _ = self.with_live(file, |live| live.appends_ended = turn);
         self.files.gate.notify();
         taken
     }
 
     /// Appends that were asked for before, and wait for room, go first.
     pub(crate) async fn appended(&self, file: FileId) {
-        self.files
-            .gate
-            .wait(|| (self.with_live(file, |live| live.appending == 0) != Ok(false)).then_some(()))
-            .await;
+        let Ok(asked) = self.with_live(file, |live| live.appends_asked) else { return };
+        let is_before = || self.with_live(file, |live| live.appends_ended < asked) == Ok(true);
+        self.files.gate.wait(|| (!is_before()).then_some(())).await;
     }
 
     fn take_bytes(self: &Rc<Self>, file: FileId, mut bytes: &[u8]) -> Result<(), Fault> {
@@ -112,14 +114,17 @@ impl Core {
         Ok(())
     }
 
-    /// Waits while too much of a file is on its way.
-    async fn make_room(&self, file: FileId) -> Result<(), Fault> {
+    /// Waits while too much of a file is on its way, or fewer than `before` appends have ended.
+    async fn make_room(&self, file: FileId, before: u64) -> Result<(), Fault> {
         let window = self.settings.window.0;
         self.files
             .gate
             .wait(|| {
                 let live = self.files.live.borrow();
                 let Some(live) = live.get(&file) else { return Some(Err(Fault::BadHandle)) };
+                if live.appends_ended < before {
+                    return None;
+                }
                 let failed = live.units.values().find_map(|unit| match unit.state {
                     UnitState::Failed(fault) => Some(fault),
                     _ => None,
@@ -521,6 +526,7 @@ impl Core {
 
     /// Cuts the file. Durable when this returns.
     pub(crate) async fn truncate(self: &Rc<Self>, file: FileId, size: u64) -> Result<(), Fault> {
+        self.appended(file).await;
         let before = self.size(file)?;
         if size > before {
             let zeroes = vec![0; (size - before).min(1 << 20) as usize];
@@ -556,7 +562,8 @@ impl Core {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), Fault> {
-        self.make_room(file).await?;
+        self.appended(file).await;
+        self.make_room(file, 0).await?;
         self.with_live(file, |live| {
             if offset > live.layout.size || offset + (bytes.len() as u64) < live.layout.size {
                 return Err(Fault::Invalid);
