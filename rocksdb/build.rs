@@ -5,7 +5,8 @@ fn main() {
     let rocksdb = pkg_config::Config::new().atleast_version("7.8").probe("rocksdb").unwrap_or_else(|error| {
         panic!("RocksDB's headers and library are needed (Debian: librocksdb-dev, pkg-config): {error}")
     });
-    let sources = ["cpp/file_system.cc", "cpp/readers.cc", "cpp/registration.cc", "cpp/writers.cc"];
+    let sources =
+        ["cpp/file_system.cc", "cpp/logger.cc", "cpp/readers.cc", "cpp/registration.cc", "cpp/writers.cc"];
     cc::Build::new()
         .cpp(true)
         .std("c++17")

@@ -155,6 +155,13 @@ class FileSystem : public rocksdb::FileSystem {
     return IOStatus::OK();
   }
 
+  IOStatus NewLogger(const std::string& path, const IOOptions&, std::shared_ptr<rocksdb::Logger>* result,
+                     IODebugContext*) override {
+    const GimbalOpenedWriter opened = gimbal_create(volume(), ToText(path));
+    *result = opened.writer == nullptr ? nullptr : gimbal::NewLogger(opened.writer, path);
+    return ToStatus(opened.status, path);
+  }
+
   IOStatus GetTestDirectory(const IOOptions& options, std::string* path, IODebugContext* debug) override {
     *path = "/rocksdbtest";
     return CreateDirIfMissing(*path, options, debug);

@@ -15,6 +15,7 @@ std::unique_ptr<rocksdb::FSSequentialFile> NewSequentialFile(GimbalReader* reade
 std::unique_ptr<rocksdb::FSRandomAccessFile> NewRandomAccessFile(GimbalReader* reader, const std::string& path);
 std::unique_ptr<rocksdb::FSWritableFile> NewWritableFile(GimbalWriter* writer, const std::string& path,
                                                          const rocksdb::FileOptions& options);
+std::shared_ptr<rocksdb::Logger> NewLogger(GimbalWriter* writer, const std::string& path);
 
 // The other half of ReadAsync.
 rocksdb::IOStatus Poll(const std::vector<void*>& handles, size_t min_completions);

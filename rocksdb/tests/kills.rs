@@ -61,10 +61,15 @@ impl Database {
     fn start(program: &Program, uri: &str, acknowledged: u64) -> Database {
         let mut command = program.command();
         command.arg(uri).arg(acknowledged.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("it was compiled");
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("it was compiled");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut database = Database { child, lines, acknowledged };
-        let line = database.lines.next().expect("what was acknowledged is not there").expect("readable");
+        let Some(line) = database.lines.next() else {
+            let mut said = String::new();
+            let _ = database.child.stderr.take().expect("piped").read_to_string(&mut said);
+            panic!("{said}");
+        };
+        let line = line.expect("readable");
         let found = line.strip_prefix("verified ").and_then(|found| found.parse().ok());
         database.acknowledged = found.unwrap_or_else(|| panic!("{line}"));
         database
@@ -77,6 +82,19 @@ impl Database {
             let line = self.lines.next().expect("the database ended by itself").expect("readable");
             self.acknowledged = line.parse().expect("a number");
         }
+    }
+
+    /// Waits until an operation fails. It must end by itself then, and say why. Answers the last operation that it has acknowledged.
+    fn fail(mut self) -> u64 {
+        for line in self.lines {
+            self.acknowledged = line.expect("readable").parse().expect("a number");
+        }
+        let mut said = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        let status = self.child.wait().expect("our own child");
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("IO error") && said.contains("neither copy can be reached"), "{said}");
+        self.acknowledged
     }
 
     /// Kills it (SIGKILL). Answers the last operation that it has acknowledged.
@@ -198,4 +216,21 @@ fn a_database_works_on_while_one_target_is_away_and_needs_either_one_after_a_rep
     let output = run("ldb", &[&fs, "--db=/promises", "checkconsistency"]);
     assert!(output.status.code().is_some_and(|code| code > 0), "{}", output.status);
     assert!(printed(&output).contains("neither copy can be reached"), "{}", printed(&output));
+}
+
+#[test]
+fn a_database_without_any_target_gets_errors_and_has_all_that_was_acknowledged_when_they_are_back() {
+    let mut rack = new_rack("rocksdb-no-target");
+    let program = Program::with_plugin("promises");
+    let mut database = Database::start(&program, &uri(&rack), 0);
+    database.work(300);
+    for target in &mut rack.targets {
+        target.kill();
+    }
+    let acknowledged = database.fail();
+    for target in &mut rack.targets {
+        target.restart();
+    }
+    verify(&program, &rack, acknowledged);
+    is_whole_after_a_crash(&rack, DB);
 }

@@ -34,10 +34,8 @@ impl Program {
     /// A program that is linked with the plug-in.
     pub(crate) fn with_plugin(name: &str) -> Program {
         let (mut command, program) = compiler(name);
-        let folder = plugin().parent().expect("it lies in a folder").display().to_string();
-        // Nothing in the program refers to the plug-in.
-        let link = ["-Wl,--no-as-needed", "-lgimbal_rocksdb", &format!("-Wl,-rpath,{folder}")];
-        tool(command.arg(format!("-L{folder}")).args(link).args(rocksdb_flags()));
+        // By its path, so that no other one is found; and though nothing in the program refers to it.
+        tool(command.arg("-Wl,--no-as-needed").arg(plugin()).args(rocksdb_flags()));
         Program(program)
     }
 

@@ -349,6 +349,18 @@ void ALockIsHeldOnce() {
   CHECK_OK(fs->UnlockFile(lock, io, nullptr));
 }
 
+void TheInfoLogIsWritten() {
+  std::shared_ptr<Logger> logger;
+  CHECK_OK(fs->NewLogger("/d/LOG", io, &logger, nullptr));
+  const std::string word(3000, 'w');
+  Log(InfoLogLevel::WARN_LEVEL, logger, "%s of %d bytes", word.c_str(), 3000);
+  Log(logger, "the last line");
+  CHECK(logger->GetLogFileSize() == SizeOf("/d/LOG"));
+  const std::string log = ReadAll("/d/LOG");
+  CHECK(log.find(word + " of 3000 bytes\n") != std::string::npos);
+  CHECK(log.size() > 14 && log.substr(log.size() - 14) == "the last line\n");
+}
+
 void AProcessMountsAVolumeOnce(const std::string& uri) {
   Write("/d/mine", "mine");
   std::shared_ptr<FileSystem> again;
@@ -416,6 +428,7 @@ int main(int count, char** arguments) {
   CLAIM(AReopenedFileIsCutAndGoesOn);
   CLAIM(LinksAreCountedAndTheSameFile);
   CLAIM(ALockIsHeldOnce);
+  CLAIM(TheInfoLogIsWritten);
   CLAIM(AProcessMountsAVolumeOnce, uri);
   CLAIM(AFullVolumeIsSaidToBeAndWorksAgainWhenSpaceIsFreed);
   fs.reset();
