@@ -97,6 +97,29 @@ fn a_simulated_profile_is_probed_and_its_cache_is_found() {
 }
 
 #[test]
+fn a_profile_becomes_an_ssd_that_a_probe_finds_to_be_the_same() {
+    let scratch = Scratch::new("imitate");
+    let (original, _) = scratch.probe(&["simulated:consumer-slc", "--quick"]);
+    let device = scratch.path("out/profile.toml");
+    let ssd = scratch.path("ssd.toml");
+    let output =
+        gimbal().args(["lab", "imitate", &device, "--out", &ssd]).output().expect("the binary was built");
+    let said = text(output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("reads keep beside sequential writes"), "{said}");
+    let (imitation, _) = scratch.probe(&[&ssd, "--quick"]);
+    for number_of in
+        ["/profile/buffer/size_mib", "/profile/buffer/exhausted_mb_per_s", "/profile/limit/2/iops"]
+    {
+        let (wanted, found) = (number(&original, number_of), number(&imitation, number_of));
+        assert!((found / wanted - 1.0).abs() < 0.1, "{number_of}: {found} instead of {wanted}");
+    }
+    let output = gimbal().args(["lab", "imitate", &ssd]).output().expect("the binary was built");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(output.stderr).contains("is not valid"), "an SSD's profile is no device profile");
+}
+
+#[test]
 fn a_profile_in_a_file_is_simulated_and_the_file_stays_as_it_is() {
     let scratch = Scratch::new("own");
     let path = scratch.path("own.toml");

@@ -27,12 +27,15 @@
 //! [`BufferModel`] is fitted to a profile, and [`Predictor`] follows the IOs of a device with it: how much can be written until the buffer is
 //! exhausted, and how long the device must be idle.
 //!
+//! [`imitate`] builds a simulated SSD from a profile.
+//!
 //! What is measured and what the paper leaves open: `docs/probe.md`.
 
 mod buffer_model;
 mod config;
 mod device;
 mod fill;
+mod imitate;
 mod load;
 mod predictor;
 mod prober;
@@ -44,6 +47,7 @@ mod task;
 pub use buffer_model::{BufferModel, Rule};
 pub use config::{Config, ConfigError};
 pub use device::{Completion, Device, Io, IoKind, Step, drive};
+pub use imitate::{ImitateError, Imitation, Likeness, imitate};
 pub use predictor::Predictor;
 pub use prober::{Entry, Prober, Progress, ResumeError};
 pub use profile::{

@@ -3,6 +3,7 @@
 //! The work is the crate `lab`; here is what a terminal sees of it.
 
 mod calibrate;
+mod imitate;
 mod judge;
 mod list;
 mod live;
@@ -29,6 +30,8 @@ pub(crate) struct Args {
 enum Command {
     /// Measure what ReFlex, FlashFQ, PARDA and level must know of an SSD
     Calibrate(calibrate::Args),
+    /// Make a simulated SSD like the device of a profile (`gimbal ssdtest` writes one)
+    Imitate(imitate::Args),
     /// Judge a scheduler on SSDs and mixes drawn at random, without a calibration
     Judge(judge::Args),
     /// Show the experiments there are
@@ -47,6 +50,7 @@ enum Command {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Imitate(args) => imitate::run(&args),
         Command::Judge(args) => judge::run(&args),
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
