@@ -251,6 +251,7 @@ fn a_namespace_of_a_target_is_probed_and_a_lost_target_is_no_lost_probe() {
     let named = format!("{device}/1");
     let arguments = [&[named.as_str(), "--force"], &limits[..]].concat();
     let (mut process, mut log) = Process::start_unheard(&mut scratch.ssdtest(&arguments));
+    log.await_line("it carries an ext2, ext3 or ext4 file system, which is destroyed now, as --force says");
     log.await_line("task 3:");
     target.kill();
     log.await_line("the connection was lost");

@@ -9,30 +9,25 @@ use super::contents::is_ours;
 use super::real::Real;
 use super::signature::{self, HEAD, TAIL};
 use super::tested::{Facts, Storage};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use server::Holes;
 
 /// Blocks that are looked at to see whether a device was ever written.
 const SAMPLES: u64 = 64;
 const BLOCK: usize = 4096;
 
-/// Refuses a device with contents.
-pub(super) fn refuse_contents(device: &mut Real, facts: &Facts, name: &str) -> Result<()> {
+/// What a device carries that would be destroyed: file systems and the like, or a file's contents.
+pub(super) fn contents(device: &mut Real, facts: &Facts) -> Result<Option<String>> {
     let size = facts.size.get();
     let head = device.read(0, HEAD.min(size as usize))?;
     let tail = TAIL.min(size as usize);
     let tail = device.read(size - tail as u64, tail)?;
     let found = signature::found(&head, &tail, size);
     if !found.is_empty() {
-        bail!("{name}: carries {}, which this destroys; to overwrite it: --force", found.join(" and "));
+        return Ok(Some(format!("it carries {}", found.join(" and "))));
     }
     let has_data = matches!(facts.storage, Storage::File(Holes::None | Holes::Some));
-    if has_data && !is_ours(&head) {
-        bail!(
-            "{name}: is a file with contents that no probe wrote; this destroys them; to overwrite it: --force"
-        );
-    }
-    Ok(())
+    Ok((has_data && !is_ours(&head)).then(|| "it is a file with contents that no probe wrote".to_owned()))
 }
 
 /// Why reads may not reach the device's own storage, if most of them find zeros: an SSD answers reads of blocks that were never written,

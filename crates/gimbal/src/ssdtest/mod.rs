@@ -141,9 +141,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     if let Some(real) = device.as_real()
         && config.writes()
-        && !args.force
+        && let Some(contents) = guard::contents(real, &facts)?
     {
-        guard::refuse_contents(real, &facts, &name.shown())?;
+        if !args.force {
+            bail!("{}: {contents}, which this would destroy; to overwrite it: --force", name.shown());
+        }
+        output::note(format_args!("{}: {contents}, which is destroyed now, as --force says", name.shown()));
     }
     let folder = args.out.clone().unwrap_or_else(|| name.folder());
     let files = Files::prepare(&folder)?;
