@@ -40,7 +40,7 @@ use alloc::vec::Vec;
 use books::Books;
 use depth::Depth;
 use prices::{Kind, Prices};
-use probe::{Explorer, Probe, Step};
+use probe::{Explorer, Found, Probe, Step};
 use units::{Bytes, Instant, Nanos, TenantId};
 
 /// How often the scheduler decides which tenants are busy, whether to probe, and whether the limit changes.
@@ -198,7 +198,9 @@ impl LevelLearned {
         let Some(probe) = rules.probe.take() else { return };
         self.seen = false;
         let found = probe.result();
-        if let Some(found) = found {
+        let counts =
+            |found: &Found| !probe.is_again || rules.prices.is_lower(probe.kind, found.nanos, found.guessed);
+        if let Some(found) = found.filter(counts) {
             if rules.prices.measure(probe.kind, found.nanos, found.guessed) {
                 self.depth.forget();
             }

@@ -154,6 +154,11 @@ impl Prices {
         self.known[work.index()].measured
     }
 
+    /// Whether a measurement says less than is believed of this kind.
+    pub(super) fn is_lower(&self, work: Kind, nanos: u64, guessed: u64) -> bool {
+        u128::from(nanos) * u128::from(ONE) < u128::from(guessed) * u128::from(self.known[work.index()].scale)
+    }
+
     /// The SSD took `nanos` for IOs of this kind that were guessed to take `guessed`. Answers whether its price has changed by more
     /// than one in [`CHANGED`].
     pub(super) fn measure(&mut self, work: Kind, nanos: u64, guessed: u64) -> bool {

@@ -25,7 +25,8 @@
 //!                └──────────────────► 1 / IOs in flight, squared
 //! ```
 //!
-//! How much the buffer holds is learnt in passing: it is what a probe of writes completes before it becomes slower.
+//! How much the buffer holds is learnt in passing: it is what a probe of writes completes before it becomes slower. If it takes longer to drain
+//! than probes of reads had waited until then, these are repeated, and a lower price counts.
 //!
 //! What learning may cost is bounded: no probe takes longer than [`LONGEST`], all together take no more than [`BUDGET`] and one part in
 //! [`SHARE`] of the time, and after a kind has been measured [`FIRST`] times a pause of [`SHARE`] times the probe follows. Every kind has
@@ -91,6 +92,8 @@ struct Window {
 pub(super) struct Probe {
     /// The kind of work that has the SSD.
     pub(super) kind: Kind,
+    /// It was measured, but the buffer may still have drained, which makes reads slow, never fast. So only a lower price counts.
+    pub(super) is_again: bool,
     begun: Instant,
     /// The buffer has drained by then.
     drained: Instant,
@@ -151,6 +154,8 @@ pub(super) struct Explorer {
     retries: [Instant; Kind::COUNT],
     /// The highest rate that was ever seen of each kind.
     peaks: [u64; Kind::COUNT],
+    /// How long the last probe of each kind that found something let the buffer drain.
+    drained: [Nanos; Kind::COUNT],
     /// What the buffer of the SSD holds, as far as is known.
     buffer: Option<u64>,
 }
@@ -169,38 +174,45 @@ impl Explorer {
             barren: [0; Kind::COUNT],
             retries: [Instant::ZERO; Kind::COUNT],
             peaks: none,
+            drained: [Nanos::ZERO; Kind::COUNT],
             buffer: None,
         }
     }
 
-    /// Whether to probe now, and what: of the kinds with busy tenants one that is hardly known, reads before writes, or the one that was
-    /// probed longest ago.
+    /// Whether to probe now, and what: of the kinds with busy tenants one that is hardly known, reads before writes, then reads that were
+    /// measured while the buffer may still have drained, as is known by now, or the kind that was probed longest ago.
     pub(super) fn choose(&mut self, now: Instant, present: &Present, prices: &Prices) -> Option<Probe> {
         let earned = now.since(core::mem::replace(&mut self.counted, now)).0 / SHARE;
         self.budget = Nanos(self.budget.0 + earned).min(BUDGET);
         if now < self.soon || self.budget < LONGEST || present.kinds().nth(1).is_none() {
             return None;
         }
+        let drain = self.drain(present, prices);
+        let was_hasty = |kind: Kind| {
+            let waited = self.drained[kind.index()].0;
+            prices.measured(kind) >= FIRST && waited > 0 && drain.0 * 2 > waited * 3
+        };
         let kind = present
             .kinds()
             .filter(|kind| now >= self.retries[kind.index()])
-            .filter(|kind| now >= self.next || prices.measured(*kind) < FIRST)
+            .filter(|kind| now >= self.next || prices.measured(*kind) < FIRST || was_hasty(*kind))
             .min_by_key(|kind| {
                 let turn = self.turns[kind.index()];
                 if prices.measured(*kind) >= FIRST {
-                    return (true, 0, turn);
+                    return (if was_hasty(*kind) { 1 } else { 2 }, 0, turn);
                 }
                 // A probe of writes may leave the SSD with work of its own for seconds, which makes reads seem slow.
                 let tries = if kind.writes() { FIRST } else { self.tries[kind.index()] };
-                (false, tries, turn)
+                (0, tries, turn)
             })?;
+        let is_again = was_hasty(kind);
         self.tries[kind.index()] = (self.tries[kind.index()] + 1).min(FIRST);
         self.turn += 1;
         self.turns[kind.index()] = self.turn;
-        let drain = if kind.writes() { Nanos::ZERO } else { self.drain(present, prices) };
+        let drain = if kind.writes() { Nanos::ZERO } else { drain };
         let all = present.busy.iter().map(|tenants| u64::from(*tenants)).sum();
         let tenants = [all, u64::from(present.busy[kind.index()])];
-        Some(Probe::new(now, kind, drain, self.peaks[kind.index()], tenants))
+        Some(Probe { is_again, ..Probe::new(now, kind, drain, self.peaks[kind.index()], tenants) })
     }
 
     /// How long the buffer may take to drain while others read.
@@ -224,6 +236,9 @@ impl Explorer {
         }
         self.budget = Nanos(self.budget.0.saturating_sub(taken.0));
         self.peaks[probe.kind.index()] = probe.peak;
+        if found.is_some() {
+            self.drained[probe.kind.index()] = probe.drained.since(probe.begun);
+        }
         let barren = &mut self.barren[probe.kind.index()];
         *barren = if found.is_some() { 0 } else { (*barren + 1).min(BARREN_MAX) };
         if *barren > 0 {
@@ -243,6 +258,7 @@ impl Probe {
         let window = Window::default();
         Probe {
             kind,
+            is_again: false,
             begun: now,
             drained: now + drain,
             window_begun: now,
@@ -563,6 +579,36 @@ mod tests {
         let drain = explorer.drain(&present, &prices);
         // 15 MiB at 10 µs per 4 KiB are 38 ms, and half of that because reads slow it down.
         assert!((50..62).contains(&(drain.0 / 1_000_000)), "{drain:?}");
+    }
+
+    #[test]
+    fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
+        let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+        let (reads, writes) = (Kind::of(1, 1, 4096), Kind::of(1, 0, 4096));
+        let mut present = Present::default();
+        (present.busy[reads.index()], present.busy[writes.index()]) = (1, 1);
+        // 24 MiB at 40 µs per 4 KiB drain for 369 ms, with reads beside them.
+        let (slow, absorbed) = (40_000, 24 << 20);
+        let probed: std::vec::Vec<(Kind, bool)> = (1..=6)
+            .map(|n| {
+                let now = Instant::ZERO + Nanos::secs(n);
+                let probe = explorer.choose(now, &present, &prices).expect("there is something to learn");
+                let found = match probe.kind.writes() {
+                    true => Found { nanos: slow, guessed: guess(IoKind::Write, Bytes::kib(4)), absorbed },
+                    false => Found { nanos: 3000, guessed: guess(IoKind::Read, Bytes::kib(4)), absorbed: 0 },
+                };
+                prices.measure(probe.kind, found.nanos, found.guessed);
+                explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
+                explorer.next = Instant(u64::MAX);
+                (probe.kind, probe.is_again)
+            })
+            .take_while(|(kind, is_again)| kind.writes() || !is_again)
+            .collect();
+        assert_eq!(probed, [(reads, false), (reads, false), (writes, false), (writes, false)]);
+        assert!(
+            explorer.choose(Instant::ZERO + Nanos::secs(9), &present, &prices).is_none(),
+            "once is enough"
+        );
     }
 
     #[test]

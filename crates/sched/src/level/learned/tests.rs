@@ -97,8 +97,8 @@ impl Ssd {
 fn a_reader_and_a_writer_have_half_of_the_time_each_whatever_their_ios_take() {
     for (read, write) in [(2_000, 30_000), (20_000, 15_000), (300_000, 900_000)] {
         let mut ssd = Ssd::new(Nanos(read), Nanos(write));
-        // Two probes of each kind take 2 s at most.
-        ssd.run([64, 64], Nanos::secs(3));
+        // Three probes of reads and two of writes take 2.5 s at most.
+        ssd.run([64, 64], Nanos::secs(4));
         ssd.ended = [0; 2];
         ssd.run([0, 0], Nanos::secs(3));
         let [reads, writes] = [ssd.ended[0] * read, ssd.ended[1] * write];
