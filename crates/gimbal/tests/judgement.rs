@@ -108,7 +108,8 @@ fn the_check_and_the_start_refuse_the_same() {
         ("absurd", tenant("reservation = \"100T\""), "tenant[0].reservation: 109951162.8 MB/s is more than"),
         (
             "too-many-promises",
-            tenant("reservation = \"100G\"").replace("\"null\"", "\"emulated\""),
+            // A scheduler that is told the highest rate of the SSD; the default is told nothing.
+            tenant("reservation = \"100G\"").replace("\"null\"", "\"emulated\"\nscheduler = \"gimbal\""),
             "tenant[0].reservation: the reservations on device \"a\" come to 107374.2 MB/s",
         ),
     ] {
