@@ -35,7 +35,6 @@ impl Thread {
     /// Runs until it is told to stop, or the machine does not work. Who still waits is told that nothing is mounted.
     pub(crate) fn run(mut self) {
         while self.turn() {}
-        self.inbox.close();
         self.connections.close_all(&mut self.engine);
     }
 
@@ -106,5 +105,12 @@ impl Thread {
                 }
             }
         }
+    }
+}
+
+/// However the thread ends, also by a panic: nobody waits for it any more.
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.inbox.close();
     }
 }
