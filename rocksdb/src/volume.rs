@@ -58,7 +58,7 @@ impl Volume {
         }
     }
 
-    /// A new file to write to, even if the name exists: who has the old one open keeps it.
+    /// Creates a file to write to. If the name exists, it stands for the new file; readers of the old file keep the old one.
     ///
     /// # Errors
     /// `NotFound` if its directory does not exist.

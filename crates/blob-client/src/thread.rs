@@ -108,7 +108,7 @@ impl Thread {
     }
 }
 
-/// However the thread ends, also by a panic: nobody waits for it any more.
+/// Closes the inbox even if the thread panics, so that no caller waits for ever.
 impl Drop for Thread {
     fn drop(&mut self) {
         self.inbox.close();

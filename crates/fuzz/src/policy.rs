@@ -30,7 +30,7 @@ const IDLE_WAKES_MAX: u32 = 20_000;
 /// The target.
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let policy: Box<dyn Policy> = match input.below(9) {
+    let policy: Box<dyn Policy> = match input.below(8) {
         0 => Box::new(Fifo::default()),
         1 => {
             let config = gimbal(&mut input);
@@ -48,17 +48,17 @@ pub(crate) fn run(bytes: &[u8]) {
             }
             Box::new(GimbalFair::new(config))
         }
-        3 | 4 => {
+        3 => {
             let config = level(&mut input);
             if config.check().is_err() {
                 return;
             }
             Box::new(Level::new(config))
         }
+        4 => Box::new(LevelLearned::new()),
         5 => Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983))),
         6 => Box::new(GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983))),
-        7 => Box::new(Level::new(LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983))),
-        _ => Box::new(LevelLearned::new()),
+        _ => Box::new(Level::new(LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983))),
     };
     let mut run = Run {
         policy,
@@ -170,7 +170,7 @@ fn any_number(input: &mut Input<'_>, common: u64) -> u64 {
 }
 
 fn any_cost(input: &mut Input<'_>, common: u32) -> Cost {
-    match input.below(9) {
+    match input.below(8) {
         0 => Cost::ratio(u32::from(input.half()) % COST_MAX, 1),
         1 => Cost::ratio(input.half().into(), 1000),
         2 => Cost::ONE,

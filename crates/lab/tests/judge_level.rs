@@ -44,7 +44,7 @@ fn level_learned_is_nearly_fair_on_drives_that_nobody_calibrated() {
     });
     let is_bad = |verdict: &&Verdict| {
         !is_at_most(verdict.gap, 0.35)
-            || !is_at_most(verdict.weights, 0.25)
+            || !is_at_most(verdict.weights, 0.15)
             || !is_at_most(verdict.delta_ms, 50.0)
             || !is_at_most(verdict.p99_over_best, 2.2)
             || verdict.time_over_none.is_some_and(|time| time < 0.6)

@@ -42,7 +42,7 @@ impl Facts {
 pub(super) enum Storage {
     /// Nowhere.
     None,
-    /// In a file, and what of it was never written.
+    /// A file; these parts of it were never written.
     File(Holes),
     /// On a device.
     Blocks,

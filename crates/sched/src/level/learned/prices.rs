@@ -268,6 +268,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lower_is_less_than_is_believed() {
+        let mut prices = Prices::new();
+        prices.measure(READS, 200, 100);
+        assert!(prices.is_lower(READS, 199, 100) && prices.is_lower(READS, 398, 200));
+        assert!(!prices.is_lower(READS, 200, 100) && !prices.is_lower(READS, 201, 100));
+    }
+
+    #[test]
     fn a_byte_costs_no_more_in_a_larger_io() {
         let (small, large) = (Kind::of(1, 1, 32 << 10), Kind::of(1, 1, 128 << 10));
         let mut prices = Prices::new();

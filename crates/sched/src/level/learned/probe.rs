@@ -154,7 +154,7 @@ pub(super) struct Explorer {
     retries: [Instant; Kind::COUNT],
     /// The highest rate that was ever seen of each kind.
     peaks: [u64; Kind::COUNT],
-    /// How long the last probe of each kind that found something let the buffer drain.
+    /// How long the buffer could drain in the last successful probe of each kind.
     drained: [Nanos; Kind::COUNT],
     /// What the buffer of the SSD holds, as far as is known.
     buffer: Option<u64>,
