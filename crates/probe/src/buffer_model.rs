@@ -78,9 +78,19 @@ impl BufferModel {
         Some(BufferModel { misfit: misfit / size, ..best })
     }
 
+    /// A buffer of `size` bytes that recovers in a straight line: nothing for `wait_s` seconds, all within the next `span_s`.
+    pub fn steady(size: f64, wait_s: f64, span_s: f64, reads_stop_recovery: bool) -> BufferModel {
+        BufferModel { size, drain: 0.0, rule: Rule::Steady, wait_s, span_s, reads_stop_recovery, misfit: 0.0 }
+    }
+
     /// Its size.
     pub fn size(&self) -> Bytes {
         Bytes(self.size as u64)
+    }
+
+    /// Whether reads keep it from recovering, as writes do.
+    pub fn reads_stop_recovery(&self) -> bool {
+        self.reads_stop_recovery
     }
 
     /// The rule of its recovery.

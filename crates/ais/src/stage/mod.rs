@@ -1,0 +1,538 @@
+//! What happens to an IO.
+//!
+//! ```text
+//!   write ─┬─ diverted: Keep ─► kept, in the order of the records ─► answered      read ─┬─ all of it kept: Serve
+//!          └─ Drive ─► done: what was kept of that range is old                          └─ Drive, and what is kept is put over it
+//! ```
+//!
+//! What is kept is told by a map of ranges to *records*. A record is one diverted write. A write-back of a range and a write of
+//! that range are never on the SSD together: the later one waits.
+//!
+//! Reads are told what is kept at their start. If that goes back to the SSD meanwhile, they still get it.
+//!
+//! Holds: see the crate.
+//! Elsewhere: the decisions are `gate`'s; write-back is in `write_back`; flushes, and what frees a log's space, in `commit`; how a store
+//! is given up, in `failure`.
+
+mod commit;
+mod failure;
+mod step;
+mod write_back;
+
+pub use step::{Counters, HostIo, Notice, Op, Piece, Place, Step, Store};
+
+use crate::format::{BLOCK, Head, RecordHead, RecordKind};
+use crate::gate::Gate;
+use crate::log::{DATA_MAX, FoundRecord, OpenLog};
+use crate::ranges::{Entry, Ranges};
+use crate::space::Space;
+use commit::{Commit, Waiter};
+use failure::Voiding;
+use probe::IoKind;
+use std::collections::{HashMap, VecDeque};
+use units::{Instant, Nanos};
+use write_back::Back;
+
+/// Of a log's space, what is kept for lists of superseded ranges.
+const RESERVE: u64 = 32;
+/// How long after the last IO a log is emptied that has only clean data.
+const RELEASE_AFTER: Nanos = Nanos::millis(100);
+
+/// Which record has the latest data of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    sequence: u64,
+    /// Whether the SSD has it, too.
+    is_clean: bool,
+}
+
+/// A diverted write, or a list of superseded ranges.
+#[derive(Debug)]
+struct Record {
+    /// In the log, counted without going round.
+    at: u64,
+    offset: u64,
+    length: u64,
+    /// Bytes that are the latest data of their place.
+    live: u64,
+    /// Those of them that the SSD does not have.
+    dirty: u64,
+    state: RecordState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RecordState {
+    /// The host waits.
+    Writing(HostIo),
+    /// It is in the store, behind one that is not.
+    Written(HostIo),
+    /// A list of superseded ranges on its way.
+    Listing,
+    /// It counts.
+    Complete,
+    /// It does not, and its memory is free.
+    Dead,
+}
+
+/// A log that works.
+#[derive(Debug)]
+struct LogState {
+    head: Head,
+    space: Space,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Memory,
+    Log(LogState),
+    Failed(Voiding),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Job {
+    Back(Back),
+    FlushDrive,
+    FlushStore,
+    Superseded(u64),
+    Head,
+    Void,
+}
+
+/// The stage of one SSD.
+#[derive(Debug)]
+pub struct Stage {
+    gate: Gate,
+    mode: Mode,
+    /// Bytes of the store.
+    size: u64,
+    latest: Ranges<Kept>,
+    /// The oldest first. The number of the first is `first`.
+    records: VecDeque<Record>,
+    first: u64,
+    /// All records before this one are complete or dead.
+    complete_before: u64,
+    /// Bytes of all records in memory.
+    kept: u64,
+    /// Bytes that the SSD does not have.
+    dirty: u64,
+    /// Host IOs on the SSD.
+    driven: HashMap<u64, HostIo>,
+    /// Those that change it: range by tag.
+    changing: Vec<HostIo>,
+    /// Writes that wait for a write-back of their range.
+    waiting: VecDeque<HostIo>,
+    backs: Vec<(u64, Back)>,
+    /// From here on records were not looked at for write-back.
+    cursor: u64,
+    /// What is to be written back of the record before.
+    queue: VecDeque<Back>,
+    retry_at: Option<Instant>,
+    /// What the log has old data of. Up to which record.
+    superseded: Ranges<u64>,
+    /// Everything before this record is clean: the log's tail may go there.
+    clean_before: u64,
+    flushes: Vec<Waiter>,
+    commit: Option<Commit>,
+    is_short: bool,
+    is_settling: bool,
+    active_at: Instant,
+    jobs: HashMap<u64, Job>,
+    next_job: u64,
+    steps: VecDeque<Step>,
+    notices: Vec<Notice>,
+    counters: Counters,
+}
+
+impl Stage {
+    /// A stage with nothing under way. The caller has taken what was found in a log.
+    pub fn new(gate: Gate, store: Store, now: Instant) -> Stage {
+        let mut stage = Stage {
+            gate,
+            mode: Mode::Memory,
+            size: 0,
+            latest: Ranges::default(),
+            records: VecDeque::new(),
+            first: 0,
+            complete_before: 0,
+            kept: 0,
+            dirty: 0,
+            driven: HashMap::new(),
+            changing: Vec::new(),
+            waiting: VecDeque::new(),
+            backs: Vec::new(),
+            cursor: 0,
+            queue: VecDeque::new(),
+            retry_at: None,
+            superseded: Ranges::default(),
+            clean_before: 0,
+            flushes: Vec::new(),
+            commit: None,
+            is_short: false,
+            is_settling: false,
+            active_at: now,
+            jobs: HashMap::new(),
+            next_job: 0,
+            steps: VecDeque::new(),
+            notices: Vec::new(),
+            counters: Counters::default(),
+        };
+        match store {
+            Store::Memory(size) => stage.size = size,
+            Store::Log(log) => stage.take_over(log),
+        }
+        stage
+    }
+
+    /// Continues with what was found in a log.
+    fn take_over(&mut self, log: OpenLog) {
+        self.size = log.head.size;
+        self.first = log.head.tail_sequence;
+        for FoundRecord { sequence, at, length, offset } in log.records {
+            assert_eq!(sequence, self.first + self.records.len() as u64, "a log's records have no gaps");
+            let state = RecordState::Dead;
+            self.records.push_back(Record { at, offset, length, live: 0, dirty: 0, state });
+        }
+        for Entry { start, end, value: sequence } in log.latest.iter() {
+            let record = self.record(sequence);
+            let is_first = std::mem::replace(&mut record.state, RecordState::Complete) == RecordState::Dead;
+            let length = record.length;
+            record.live += end - start;
+            record.dirty += end - start;
+            self.kept += if is_first { length } else { 0 };
+            self.dirty += end - start;
+            self.latest.insert(start, end, Kept { sequence, is_clean: false });
+        }
+        self.complete_before = log.next_sequence;
+        (self.cursor, self.clean_before) = (self.first, self.first);
+        self.mode = Mode::Log(LogState { head: log.head, space: log.space });
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        Counters { pending_bytes: self.dirty, ..self.counters }
+    }
+
+    /// The decisions and the predictor.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Bytes of memory that records take.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept
+    }
+
+    /// Whether nothing is diverted any more because the store has failed.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.mode, Mode::Failed(_))
+    }
+
+    /// What to do next; `None` if nothing.
+    pub fn next_step(&mut self) -> Option<Step> {
+        self.steps.pop_front()
+    }
+
+    /// What has happened since this was called last.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// The end is near: nothing is diverted from now on, and a flush is over only when the SSD has everything and a log is empty.
+    pub fn settle(&mut self) {
+        self.is_settling = true;
+    }
+
+    /// A host's IO arrives. Its tag must be no other's that is under way.
+    pub fn submit(&mut self, now: Instant, io: HostIo) {
+        self.active_at = now;
+        match io.op {
+            Op::Read => self.read(now, io),
+            Op::Write { .. } => {
+                self.gate.on_host_write(now);
+                // What replaces data in a log is best put there, too: otherwise it has to wait until the log knows that it is old.
+                let replaces = matches!(self.mode, Mode::Log(_)) && self.latest.overlaps(io.offset, io.end());
+                if self.has_room(now, &io, replaces) && (replaces || self.gate.wants(now, io.length)) {
+                    self.divert(io);
+                } else {
+                    self.change(now, io);
+                }
+            }
+            Op::Discard | Op::WriteZeroes => self.change(now, io),
+            Op::Flush => {
+                self.gate.on_host_flush(now);
+                let is_simple = self.latest.is_empty()
+                    && self.superseded.is_empty()
+                    && self.flushes.is_empty()
+                    && self.commit.is_none()
+                    && !self.is_voiding()
+                    && !self.is_settling;
+                if is_simple {
+                    self.drive(io, Vec::new());
+                } else {
+                    self.flushes.push(Waiter { tag: Some(io.tag), needs_drive: true });
+                }
+            }
+        }
+        self.poll(now);
+    }
+
+    /// A host's IO has ended on the SSD.
+    ///
+    /// # Panics
+    /// If it was not there.
+    pub fn on_driven(&mut self, now: Instant, tag: u64, is_ok: bool) {
+        self.active_at = now;
+        let io = self.driven.remove(&tag).expect("an IO that ends on the SSD was there");
+        match io.op {
+            Op::Read => {
+                self.gate.on_done(now, IoKind::Read);
+                self.finish(tag, true);
+            }
+            Op::Flush => self.finish(tag, true),
+            Op::Write { .. } | Op::Discard | Op::WriteZeroes => {
+                self.gate.on_done(now, IoKind::Write);
+                self.changing.retain(|other| other.tag != tag);
+                if is_ok {
+                    self.supersede(&io);
+                }
+                let durable = io.op == (Op::Write { durable: true });
+                if is_ok && (self.superseded.overlaps(io.offset, io.end()) || durable && self.is_voiding()) {
+                    // After a crash, the log would put older data over it.
+                    self.flushes.push(Waiter { tag: Some(tag), needs_drive: true });
+                } else {
+                    self.finish(tag, true);
+                }
+            }
+        }
+        self.poll(now);
+    }
+
+    /// A record is in the store, or could not be put there.
+    pub fn on_kept(&mut self, now: Instant, sequence: u64, is_ok: bool) {
+        self.active_at = now;
+        let record = self.record(sequence);
+        let RecordState::Writing(io) = record.state else { panic!("record {sequence} is {record:?}") };
+        record.state = RecordState::Written(io);
+        if !is_ok {
+            self.kill(sequence);
+            self.fail();
+            self.change(now, io);
+        }
+        self.complete();
+        self.poll(now);
+    }
+
+    /// A step with this job has ended.
+    pub fn on_done(&mut self, now: Instant, job: u64, is_ok: bool) {
+        match self.jobs.remove(&job) {
+            // It belonged to a store that has been given up.
+            None => {}
+            Some(Job::Back(back)) => self.on_returned(now, job, back, is_ok),
+            Some(Job::Void) => self.on_voided(now, is_ok),
+            Some(Job::FlushDrive) => self.on_drive_flushed(is_ok),
+            Some(Job::FlushStore | Job::Head | Job::Superseded(_)) if !is_ok => self.fail(),
+            Some(Job::FlushStore) => self.on_store_flushed(),
+            Some(Job::Superseded(sequence)) => {
+                // It counts, but there is nothing of it to keep.
+                self.record(sequence).state = RecordState::Dead;
+                self.complete();
+            }
+            Some(Job::Head) => self.on_head(),
+        }
+        self.poll(now);
+    }
+
+    /// Does what is due at `now`.
+    pub fn poll(&mut self, now: Instant) {
+        self.void_again(now);
+        self.write_back(now);
+        self.commit(now);
+        // A commit can be what a write-back waits for, and the other way round.
+        self.write_back(now);
+    }
+
+    /// When to call [`Stage::poll`] next, if nothing happens meanwhile.
+    pub fn next_wake(&self, now: Instant) -> Option<Instant> {
+        [self.write_back_at(now), self.commit_at(now), self.void_at()].into_iter().flatten().min()
+    }
+
+    fn read(&mut self, now: Instant, io: HostIo) {
+        let first_of = |sequence: u64| self.records[(sequence - self.first) as usize].offset;
+        let piece = |entry: Entry<Kept>| Piece {
+            sequence: entry.value.sequence,
+            from: entry.start - first_of(entry.value.sequence),
+            to: entry.start - io.offset,
+            length: entry.length(),
+        };
+        let pieces: Vec<Piece> = self.latest.within(io.offset, io.end()).map(piece).collect();
+        if self.latest.covers(io.offset, io.end()) {
+            self.counters.served += 1;
+            self.steps.push_back(Step::Serve { tag: io.tag, pieces });
+        } else {
+            self.gate.on_submit(now, IoKind::Read, io.length);
+            self.drive(io, pieces);
+        }
+    }
+
+    fn drive(&mut self, io: HostIo, over: Vec<Piece>) {
+        assert!(self.driven.insert(io.tag, io).is_none(), "two IOs have the tag {}", io.tag);
+        self.steps.push_back(Step::Drive { tag: io.tag, over });
+    }
+
+    /// A change of the SSD itself, unless a write-back of that range is under way.
+    fn change(&mut self, now: Instant, io: HostIo) {
+        if self.backs.iter().any(|(_, back)| back.overlaps(io.offset, io.end())) {
+            return self.waiting.push_back(io);
+        }
+        let bytes = if matches!(io.op, Op::Write { .. }) { io.length } else { 0 };
+        self.gate.on_submit(now, IoKind::Write, bytes);
+        self.changing.push(io);
+        self.drive(io, Vec::new());
+    }
+
+    /// Whether the store could take a write.
+    fn has_room(&self, now: Instant, io: &HostIo, replaces: bool) -> bool {
+        let fits = io.length > 0
+            && io.length <= DATA_MAX
+            && io.offset.is_multiple_of(BLOCK)
+            && io.length.is_multiple_of(BLOCK);
+        let durable = io.op == (Op::Write { durable: true });
+        fits && !self.is_settling
+            && match &self.mode {
+                Mode::Memory => {
+                    // Each flush has to wait until the memory is empty.
+                    !durable
+                        && self.flushes.is_empty()
+                        && !self.gate.was_flushed_lately(now)
+                        && self.kept + io.length <= self.size
+                }
+                Mode::Log(log) => {
+                    let span = BLOCK + io.length;
+                    let reserve = if replaces { log.reserve() / 2 } else { log.reserve() };
+                    !self.is_short && log.space.needed(span) + reserve <= log.space.free()
+                }
+                Mode::Failed(_) => false,
+            }
+    }
+
+    fn divert(&mut self, io: HostIo) {
+        let sequence = self.first + self.records.len() as u64;
+        let mut at = 0;
+        let place = match &mut self.mode {
+            Mode::Log(log) => {
+                at = log.space.take(BLOCK + io.length);
+                Some(log.place(at, sequence, RecordKind::Data { offset: io.offset }, io.length))
+            }
+            Mode::Memory => None,
+            Mode::Failed(_) => unreachable!("a failed store has no room"),
+        };
+        let (offset, length, state) = (io.offset, io.length, RecordState::Writing(io));
+        self.records.push_back(Record { at, offset, length, live: 0, dirty: 0, state });
+        self.kept += io.length;
+        self.counters.diverted += 1;
+        self.counters.diverted_bytes += io.length;
+        self.steps.push_back(Step::Keep { tag: io.tag, sequence, place });
+    }
+
+    /// Lets records count, in their order.
+    fn complete(&mut self) {
+        while let Some(record) = self.records.get((self.complete_before - self.first) as usize) {
+            let sequence = self.complete_before;
+            match record.state {
+                RecordState::Writing(_) | RecordState::Listing => break,
+                RecordState::Complete | RecordState::Dead => {}
+                RecordState::Written(io) => {
+                    let record = self.record(sequence);
+                    record.state = RecordState::Complete;
+                    (record.live, record.dirty) = (io.length, io.length);
+                    self.dirty += io.length;
+                    self.superseded.remove(io.offset, io.end());
+                    let kept = Kept { sequence, is_clean: false };
+                    for entry in self.latest.insert(io.offset, io.end(), kept) {
+                        self.drop_entry(entry);
+                    }
+                    if io.op == (Op::Write { durable: true }) {
+                        self.flushes.push(Waiter { tag: Some(io.tag), needs_drive: false });
+                    } else {
+                        self.finish(io.tag, true);
+                    }
+                }
+            }
+            self.complete_before += 1;
+        }
+        self.trim();
+    }
+
+    /// The SSD has newer data of this range than the store.
+    fn supersede(&mut self, io: &HostIo) {
+        for entry in self.latest.remove(io.offset, io.end()) {
+            self.drop_entry(entry);
+            if matches!(self.mode, Mode::Log(_)) {
+                self.superseded.insert(entry.start, entry.end, self.complete_before - 1);
+            }
+        }
+        self.trim();
+    }
+
+    /// A range is not the latest data of its record any more.
+    fn drop_entry(&mut self, entry: Entry<Kept>) {
+        let (length, sequence) = (entry.length(), entry.value.sequence);
+        let record = self.record(sequence);
+        record.live -= length;
+        if !entry.value.is_clean {
+            record.dirty -= length;
+            self.dirty -= length;
+        }
+        if self.record(sequence).live == 0 {
+            self.kill(sequence);
+        }
+    }
+
+    /// A record does not count any more.
+    fn kill(&mut self, sequence: u64) {
+        let record = self.record(sequence);
+        record.state = RecordState::Dead;
+        self.kept -= record.length;
+        self.steps.push_back(Step::Forget { sequence });
+    }
+
+    /// Without a log, dead records leave nothing behind. With one, they do until its tail has passed them.
+    fn trim(&mut self) {
+        if matches!(self.mode, Mode::Log(_)) {
+            return;
+        }
+        while self.first < self.complete_before
+            && self.records.front().is_some_and(|record| record.state == RecordState::Dead)
+        {
+            self.records.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn record(&mut self, sequence: u64) -> &mut Record {
+        &mut self.records[(sequence - self.first) as usize]
+    }
+
+    fn finish(&mut self, tag: u64, is_ok: bool) {
+        self.steps.push_back(Step::Finish { tag, is_ok });
+    }
+
+    fn job(&mut self, job: Job) -> u64 {
+        self.next_job += 1;
+        self.jobs.insert(self.next_job, job);
+        self.next_job
+    }
+}
+
+impl LogState {
+    /// What is kept for lists of superseded ranges.
+    fn reserve(&self) -> u64 {
+        self.space.area() / RESERVE
+    }
+
+    fn place(&self, at: u64, sequence: u64, kind: RecordKind, length: u64) -> Place {
+        let Head { log, epoch, .. } = self.head;
+        let stamp = RecordHead { log, epoch, sequence, kind, length, crc: 0 };
+        Place { at: self.space.physical(at), stamp }
+    }
+}

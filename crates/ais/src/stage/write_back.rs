@@ -1,0 +1,141 @@
+//! Diverted data goes to the SSD, the oldest first.
+
+use super::{Job, Kept, Mode, Notice, RecordState, Stage, Step};
+use crate::ranges::Entry;
+use probe::IoKind;
+use units::{Instant, Nanos};
+
+/// How long after the SSD has refused data it is tried again.
+const RETRY_AFTER: Nanos = Nanos::secs(1);
+
+/// A range of a record on its way to the SSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Back {
+    pub(super) sequence: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Back {
+    pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.start < end && start < self.end
+    }
+}
+
+impl Stage {
+    /// Starts what may be started.
+    pub(super) fn write_back(&mut self, now: Instant) {
+        if self.retry_at.is_some_and(|at| at > now) {
+            return;
+        }
+        self.retry_at = None;
+        while let Some(back) = self.next_back() {
+            let overlaps = |start, end| back.overlaps(start, end);
+            let is_busy = self.changing.iter().any(|io| overlaps(io.offset, io.end()))
+                || self.backs.iter().any(|(_, other)| overlaps(other.start, other.end));
+            let (length, under_way) = (back.end - back.start, self.backs.len() as u32);
+            let hurry = self.is_in_a_hurry();
+            if is_busy || !self.gate.returns(now, length, self.dirty, under_way, hurry) {
+                return;
+            }
+            self.queue.pop_front();
+            self.gate.on_submit(now, IoKind::Write, length);
+            let job = self.job(Job::Back(back));
+            self.backs.push((job, back));
+            let Back { sequence, start: offset, .. } = back;
+            let from = offset - self.record(sequence).offset;
+            self.steps.push_back(Step::WriteBack { job, sequence, from, offset, length });
+        }
+    }
+
+    /// Whether somebody waits for the store to be empty.
+    fn is_in_a_hurry(&self) -> bool {
+        let drains = match self.mode {
+            Mode::Memory => !self.flushes.is_empty(),
+            Mode::Log(_) => false,
+            Mode::Failed(_) => true,
+        };
+        drains || self.is_short || self.is_settling
+    }
+
+    /// The next range that the SSD does not have.
+    fn next_back(&mut self) -> Option<Back> {
+        loop {
+            if let Some(back) = self.queue.front().copied() {
+                // Newer data may have taken a part of it since.
+                let is_dirty =
+                    |entry: &Entry<Kept>| entry.value == Kept { sequence: back.sequence, is_clean: false };
+                let first = self.latest.within(back.start, back.end).find(is_dirty);
+                let Some(Entry { start, end, .. }) = first else {
+                    self.queue.pop_front();
+                    continue;
+                };
+                if end < back.end {
+                    self.queue.insert(1, Back { start: end, ..back });
+                }
+                self.queue[0] = Back { start, end, ..back };
+                return self.queue.front().copied();
+            }
+            self.cursor = self.cursor.max(self.first);
+            if self.cursor >= self.complete_before {
+                return None;
+            }
+            let sequence = self.cursor;
+            self.cursor += 1;
+            let record = self.record(sequence);
+            if record.state == RecordState::Complete && record.dirty > 0 {
+                let (start, end) = (record.offset, record.offset + record.length);
+                self.queue.push_back(Back { sequence, start, end });
+            }
+        }
+    }
+
+    /// The SSD has taken data back, or refused it.
+    pub(super) fn on_returned(&mut self, now: Instant, job: u64, back: Back, is_ok: bool) {
+        self.gate.on_done(now, IoKind::Write);
+        self.backs.retain(|(other, _)| *other != job);
+        if is_ok {
+            self.counters.returned_bytes += back.end - back.start;
+            let kept = Kept { sequence: back.sequence, is_clean: false };
+            let returned: Vec<Entry<Kept>> =
+                self.latest.within(back.start, back.end).filter(|entry| entry.value == kept).collect();
+            for Entry { start, end, .. } in returned {
+                self.dirty -= end - start;
+                self.record(back.sequence).dirty -= end - start;
+                let is_clean = true;
+                self.latest.insert(start, end, Kept { is_clean, ..kept });
+                if !matches!(self.mode, Mode::Log(_)) {
+                    self.forget_clean(start, end);
+                }
+            }
+            self.trim();
+        } else {
+            self.notices.push(Notice::NotWrittenBack);
+            self.retry_at = Some(now + RETRY_AFTER);
+            self.queue.clear();
+            self.cursor = self.cursor.min(back.sequence);
+            if !matches!(self.mode, Mode::Log(_)) || self.is_settling {
+                self.end_flushes(false);
+            }
+        }
+        for io in std::mem::take(&mut self.waiting) {
+            self.change(now, io);
+        }
+    }
+
+    /// The store gives up data that the SSD has.
+    pub(super) fn forget_clean(&mut self, start: u64, end: u64) {
+        for entry in self.latest.remove(start, end) {
+            assert!(entry.value.is_clean, "{entry:?} is only in the store");
+            self.drop_entry(entry);
+        }
+    }
+
+    /// When write-back has to be looked at again.
+    pub(super) fn write_back_at(&self, now: Instant) -> Option<Instant> {
+        if self.dirty == 0 || !self.backs.is_empty() {
+            return None;
+        }
+        Some(self.retry_at.unwrap_or_else(|| self.gate.wake_at(now, self.dirty)))
+    }
+}
