@@ -115,7 +115,7 @@ pub(crate) struct Args {
 
 /// The names of schedulers on the command line.
 #[derive(Clone)]
-struct Schedulers;
+pub(crate) struct Schedulers;
 
 impl TypedValueParser for Schedulers {
     type Value = PolicyKind;
@@ -127,7 +127,7 @@ impl TypedValueParser for Schedulers {
         value: &std::ffi::OsStr,
     ) -> Result<PolicyKind, clap::Error> {
         if let Some((old, new)) = value.to_str().and_then(|old| Some((old, sched::renamed(old)?))) {
-            let said = format!("the scheduler {old} is called {new} now: write --scheduler {new}\n");
+            let said = format!("the scheduler {old} is called {new} now: write {new}\n");
             return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, said).with_cmd(command));
         }
         let known = PossibleValuesParser::new(self.possible_values().into_iter().flatten());
@@ -142,7 +142,7 @@ impl TypedValueParser for Schedulers {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum FlashCondition {
+pub(crate) enum FlashCondition {
     Clean,
     Fragmented,
 }
@@ -449,7 +449,7 @@ fn abort_on_panic(log: LogWriter) {
     }));
 }
 
-fn speed(text: &str) -> Result<Speed, String> {
+pub(crate) fn speed(text: &str) -> Result<Speed, String> {
     Speed::parse(text)
         .ok_or_else(|| "not a speed; write 1, 0.1 or 2.5, with at most three decimals".to_owned())
 }

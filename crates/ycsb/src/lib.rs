@@ -16,6 +16,7 @@
 mod choice;
 mod generator;
 mod keys;
+pub mod plan;
 mod properties;
 pub mod record;
 mod text;

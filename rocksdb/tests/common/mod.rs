@@ -3,12 +3,12 @@
 // Each test binary uses a part of this.
 #![allow(dead_code)]
 
+mod built;
 pub(crate) mod program;
 
 use crate::rack::{Rack, VOLUME};
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
 /// Options of a URI for tests: a client that was killed is soon forgotten.
 const OPTIONS: &str = "ttl=1500ms&quarantine=3s&lock_patience=60s&io_timeout=2s&patience=5s";
@@ -20,19 +20,9 @@ pub(crate) fn plugin() -> PathBuf {
     path
 }
 
-/// A rack of two targets with a volume. Cargo does not build the binary of another package for a test, so this does it.
+/// A rack of two targets with a volume.
 pub(crate) fn rack(name: &str) -> Rack {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        let arguments = ["build", "--locked", "--profile", "test", "-p", "gimbal", "--bin", "gimbal"];
-        let built = Command::new(cargo)
-            .args(arguments)
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-            .output();
-        let built = built.expect("cargo runs this test");
-        assert!(built.status.success(), "gimbal was not built: {}", String::from_utf8_lossy(&built.stderr));
-    });
+    built::gimbal();
     let rack = Rack::new(name, 2);
     rack.create();
     rack

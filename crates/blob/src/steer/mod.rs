@@ -1,8 +1,9 @@
-//! Where to read and where to place: one small trait, three policies.
+//! Where to read and where to place: one small trait, four policies.
 //!
 //! - [`Credit`]: the copy whose SSD has more credit. The paper's rule, Gimbal §4.3.
 //! - [`Latency`]: the copy whose SSD is slowed down less, by observed over expected latency.
 //! - [`Isolation`]: some SSDs take most writes for a while, the others serve the reads.
+//! - [`Primary`]: always the primary copy; what the others are compared with.
 //!
 //! Holds: a policy chooses among what can be reached, and the same observations give the same choices
 //!        (`choices_follow_from_observations_alone`).
@@ -10,10 +11,12 @@
 mod credit;
 mod isolation;
 mod latency;
+mod primary;
 
 pub use credit::Credit;
 pub use isolation::Isolation;
 pub use latency::Latency;
+pub use primary::Primary;
 
 use crate::SsdId;
 use units::{Instant, Nanos};
@@ -52,12 +55,18 @@ pub enum Policy {
     Latency,
     /// Reads and writes on different SSDs.
     Isolation,
+    /// No balancing.
+    Primary,
 }
 
 impl Policy {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Policy); 3] =
-        [("credit", Policy::Credit), ("latency", Policy::Latency), ("isolation", Policy::Isolation)];
+    pub const ALL: [(&'static str, Policy); 4] = [
+        ("credit", Policy::Credit),
+        ("latency", Policy::Latency),
+        ("isolation", Policy::Isolation),
+        ("primary", Policy::Primary),
+    ];
 
     /// A policy of this kind.
     pub fn start(self) -> Box<dyn Steering> {
@@ -65,6 +74,7 @@ impl Policy {
             Policy::Credit => Box::new(Credit::default()),
             Policy::Latency => Box::new(Latency::default()),
             Policy::Isolation => Box::new(Isolation::default()),
+            Policy::Primary => Box::new(Primary::default()),
         }
     }
 }

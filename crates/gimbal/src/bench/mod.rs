@@ -1,6 +1,7 @@
-//! `gimbal bench`: the load generator as a command.
+//! `gimbal bench`: the load generator as a command, and `gimbal bench ycsb`.
 
 mod progress;
+mod ycsb;
 
 use crate::address::resolve;
 use crate::output;
@@ -17,8 +18,10 @@ use units::Nanos;
 /// Job options have fio's names and meaning; docs/bench.md lists them and says where they differ. For several tenants in one run,
 /// use a fio job file, or one --job for each. Flags change every job of a file; a --job overrides flags.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// fio job files (INI): [global] and one section per tenant
     #[arg(value_name = "JOBFILE")]
     files: Vec<PathBuf>,
@@ -59,6 +62,13 @@ pub(crate) struct Args {
     flags: Flags,
 }
 
+/// Loads that are not fio's.
+#[derive(clap::Subcommand)]
+enum Other {
+    /// Run the workloads of YCSB on RocksDB databases, on volumes or in local directories
+    Ycsb(Box<ycsb::Args>),
+}
+
 /// The exit code of a run that control-C ended, as in shells.
 const INTERRUPTED: u8 = 130;
 
@@ -93,6 +103,9 @@ impl From<BackendName> for Backend {
 
 /// Runs the command. The exit code is 0 if every IO succeeded, everything verified is right, and every job did IO.
 pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
+    if let Some(Other::Ycsb(args)) = &args.other {
+        return ycsb::run_command(args);
+    }
     let settings = &args.flags.0;
     let files: Vec<PathBuf> = args.files.into_iter().chain(args.config).collect();
     let Collected { jobs, without_effect } = collect(settings, &files, &args.jobs)?;

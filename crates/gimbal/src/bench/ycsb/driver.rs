@@ -1,0 +1,139 @@
+//! The program that drives RocksDB: where it is, and one run of it with its progress. The protocol is `ycsb::plan`.
+//!
+//! Control-C closes the program's standard input: it ends the run, and reports what was done until then.
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+use std::env;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use ycsb::plan::{Message, Phase, Plan, Report};
+
+const NAME: &str = "gimbal-ycsb";
+const VARIABLE: &str = "GIMBAL_YCSB";
+
+/// Whether somebody has pressed control-C.
+pub(super) struct Watch(Arc<AtomicBool>);
+
+impl Watch {
+    /// Begins to watch. The second control-C ends the process at once.
+    pub(super) fn new() -> io::Result<Watch> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
+        flag::register(SIGINT, Arc::clone(&interrupted))?;
+        Ok(Watch(interrupted))
+    }
+
+    /// Whether it was pressed.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The program.
+pub(super) struct Driver(PathBuf);
+
+impl Driver {
+    /// Where a flag says, or the variable, or beside this program.
+    pub(super) fn find(flag: Option<&Path>) -> Result<Driver> {
+        let named = flag.map(Path::to_owned).or_else(|| env::var_os(VARIABLE).map(PathBuf::from));
+        let path = match named {
+            Some(path) => path,
+            None => env::current_exe().context("where this program lies")?.with_file_name(NAME),
+        };
+        ensure!(
+            path.is_file(),
+            "the program {NAME}, which drives RocksDB, is not at {}: build it with `cargo build --release -p {NAME}` (needs \
+             librocksdb-dev, pkg-config and a C++ compiler), or say where it is with --driver or {VARIABLE}",
+            path.display()
+        );
+        Ok(Driver(path))
+    }
+
+    /// Carries a plan out.
+    pub(super) fn run(&self, plan: &Plan, title: &str, watch: &Watch) -> Result<Report> {
+        let about = || format!("{} cannot be started", self.0.display());
+        // In a group of its own, so that control-C reaches this program only.
+        let mut child = Command::new(&self.0)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(about)?;
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut running = Running { child, input: Some(input), bar: Bar::new(title) };
+        let mut line = serde_json::to_string(plan).context("the plan as JSON")?;
+        line.push('\n');
+        // If it ends at once, it says why.
+        let _ = running.input.as_mut().expect("open until the end").write_all(line.as_bytes());
+        for line in output.lines() {
+            let line = line.context("what the driver says")?;
+            let message = serde_json::from_str(&line)
+                .map_err(|error| anyhow!("the driver says what is no message ({error}): {line}"))?;
+            match message {
+                Message::Progress { phase, done, of } => running.bar.show(phase, done, of),
+                Message::Report(report) => return Ok(*report),
+                Message::Failed(why) => bail!(why),
+            }
+            if watch.is_interrupted() {
+                running.input = None;
+            }
+        }
+        let status = running.child.wait().context("the driver's end")?;
+        bail!("{} has ended without a report: {status}", self.0.display())
+    }
+}
+
+/// The program while it runs.
+struct Running {
+    child: Child,
+    input: Option<ChildStdin>,
+    bar: Bar,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.bar.0.finish_and_clear();
+        self.input = None;
+        // It closes its databases and unmounts their volumes.
+        let _ = self.child.wait();
+    }
+}
+
+/// The progress on a terminal; nothing without one.
+struct Bar(ProgressBar, Option<(Phase, Instant)>);
+
+impl Bar {
+    fn new(title: &str) -> Bar {
+        let style = ProgressStyle::with_template("{prefix}: {msg}").expect("the template is a constant");
+        let bar = ProgressBar::new_spinner().with_style(style).with_prefix(title.to_owned());
+        Bar(bar, None)
+    }
+
+    fn show(&mut self, phase: Phase, done: u64, of: Option<u64>) {
+        let begun = match self.1 {
+            Some((same, begun)) if same == phase => begun,
+            _ => {
+                self.1 = Some((phase, Instant::now()));
+                Instant::now()
+            }
+        };
+        let what = match phase {
+            Phase::Opening => "opening databases",
+            Phase::Loading => "loading records",
+            Phase::Ramp => "operations, not measured yet",
+            Phase::Running => "operations",
+        };
+        let of = of.map_or(String::new(), |of| format!(" of {of}"));
+        self.0.set_message(format!("{what} {done}{of}, {} s", begun.elapsed().as_secs()));
+        self.0.tick();
+    }
+}

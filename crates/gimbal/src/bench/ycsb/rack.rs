@@ -1,0 +1,144 @@
+//! A rack for one run: targets in this process, each with an emulated SSD, registered in a store, and a volume for each database.
+//!
+//! Each database has a host NQN of its own, and is so a tenant of its own. What is kept in files goes with the rack.
+
+use super::{Ssds, database};
+use crate::registration::Registration;
+use crate::serve::FlashCondition;
+use anyhow::{Context, Result, anyhow, ensure};
+use blob::Geometry;
+use blob::catalog;
+use blob::store::Store;
+use server::config::{AllowedHosts, Condition, Config, DeviceKind, EmulatedConfig, PolicyKind, RackConfig};
+use server::{Server, ServerHandle, Shutdown};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+use units::{Bytes, MIB};
+
+/// What a volume takes of an SSD at a time. Small, since the SSDs are.
+const MEGA: u64 = 64 * MIB;
+/// How long the targets may take to register themselves.
+const REGISTERED: Duration = Duration::from_secs(20);
+/// Between looks whether they have.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a target may take to finish its outstanding commands.
+const DRAIN_LIMIT: Duration = Duration::from_secs(20);
+
+/// Targets with volumes.
+pub(super) struct Rack {
+    targets: Vec<(Registration, ServerHandle)>,
+    folder: Folder,
+}
+
+/// A directory that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unique = format!("gimbal-ycsb-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(unique);
+        fs::create_dir(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+        Ok(Folder(path))
+    }
+
+    fn store(&self) -> Result<String> {
+        let path = self.0.join("store").into_os_string().into_string();
+        path.map_err(|path| anyhow!("the directory for temporary files is not UTF-8: {}", path.display()))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left over is a small file among temporary ones.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The host NQN of a database.
+fn host(number: u32) -> String {
+    format!("nqn.2025-01.io.gimbal:ycsb:{}", database(number))
+}
+
+impl Rack {
+    /// Starts the targets with a scheduler, and makes a volume for each database.
+    pub(super) fn start(ssds: &Ssds, scheduler: PolicyKind, instances: u32) -> Result<Rack> {
+        let folder = Folder::new()?;
+        let text = folder.store()?;
+        let mut rack = Rack { targets: Vec::new(), folder };
+        for number in 1..=ssds.targets {
+            let server = Server::start(config(ssds, number, scheduler, instances, &text));
+            let server = server.with_context(|| format!("starting target {number}"))?;
+            let registration = Registration::start().context("the thread that registers the SSDs")?;
+            registration.offer(&server);
+            rack.targets.push((registration, server));
+        }
+        let mut store = blob_meta::open(&text).map_err(|reason| anyhow!(reason))?;
+        await_registration(&mut *store, ssds.targets as usize)?;
+        let geometry = Geometry { mega: MEGA, ..Geometry::default() };
+        for number in 1..=instances {
+            let name = database(number);
+            catalog::create(&mut *store, &name, geometry)
+                .with_context(|| format!("volume {name} was not created; is --size large enough?"))?;
+        }
+        Ok(rack)
+    }
+
+    /// The volume of a database, for the plug-in.
+    pub(super) fn uri(&self, number: u32, policy: &str) -> String {
+        let store = self.folder.0.join("store");
+        let (name, host) = (database(number), host(number));
+        format!("gimbal://{name}?store={}&host={host}&policy={policy}", store.display())
+    }
+
+    /// Stops the targets in order.
+    pub(super) fn end(self) -> Result<()> {
+        for (registration, server) in self.targets {
+            registration.stop();
+            let drained = server.shutdown(DRAIN_LIMIT);
+            ensure!(drained == Shutdown::Complete, "a target did not finish within {DRAIN_LIMIT:?}");
+        }
+        Ok(())
+    }
+}
+
+fn config(ssds: &Ssds, number: u32, scheduler: PolicyKind, instances: u32, store: &str) -> Config {
+    let emulated = EmulatedConfig {
+        profile: ssds.profile.clone(),
+        condition: match ssds.condition {
+            FlashCondition::Clean => Condition::Clean,
+            FlashCondition::Fragmented => Condition::Fragmented,
+        },
+        speed: ssds.speed,
+        ..EmulatedConfig::new(ssds.size)
+    };
+    let nqn = format!("nqn.2025-01.io.gimbal:ycsb:target-{number}");
+    let mut config = Config::simple(DeviceKind::Emulated(emulated), ([127, 0, 0, 1], 0).into());
+    config.devices[0].scheduler.policy = scheduler;
+    config.subsystems[0].nqn.clone_from(&nqn);
+    // Named hosts are tenants, however many of them share an address.
+    config.subsystems[0].hosts = AllowedHosts::Only((1..=instances).map(host).collect());
+    let mut rack = RackConfig::new(store, &format!("target-{number}"), &[&nqn]);
+    rack.mega = Bytes(MEGA);
+    config.rack = Some(rack);
+    // The other CPUs are for the databases.
+    config.threads = Some(1);
+    config
+}
+
+fn await_registration(store: &mut dyn Store, targets: usize) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let live = catalog::ssds(store)?.iter().filter(|ssd| ssd.is_live).count();
+        if live >= targets {
+            return Ok(());
+        }
+        ensure!(
+            begun.elapsed() < REGISTERED,
+            "only {live} of {targets} targets have registered within {REGISTERED:?}"
+        );
+        thread::sleep(LOOK);
+    }
+}
