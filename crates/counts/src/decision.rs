@@ -5,9 +5,8 @@
 //! IO is decided on its own: nothing is saved by looking at several at once.
 
 use sched::{
-    Calibration, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, Gimbal, GimbalConfig, GimbalFair,
-    GimbalFairConfig, Io, IoId, IoKind, Level, LevelConfig, LevelLearned, Mark, Next, Outcome, Policy,
-    Priority, Reflex,
+    CalibratedConfig, Calibration, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, Gimbal, GimbalConfig,
+    Io, IoId, IoKind, Level, LevelCalibrated, Mark, Next, Outcome, Policy, Priority, Reflex,
 };
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -55,12 +54,10 @@ pub enum Scheduler {
     None,
     /// As published.
     Gimbal,
-    /// With this project's repairs.
-    GimbalFair,
     /// Charging device time, by a calibration.
-    Level,
+    LevelCalibrated,
     /// Charging device time, as measured.
-    LevelLearned,
+    Level,
     /// ReFlex.
     Reflex,
     /// FlashFQ.
@@ -73,9 +70,8 @@ impl Scheduler {
         match self {
             Scheduler::None => "none",
             Scheduler::Gimbal => "gimbal",
-            Scheduler::GimbalFair => "gimbal-fair",
+            Scheduler::LevelCalibrated => "level-calibrated",
             Scheduler::Level => "level",
-            Scheduler::LevelLearned => "level-learned",
             Scheduler::Reflex => "reflex",
             Scheduler::Flashfq => "flashfq",
         }
@@ -86,9 +82,10 @@ impl Scheduler {
         match self {
             Scheduler::None => Box::new(Fifo::default()),
             Scheduler::Gimbal => Box::new(Gimbal::new(GimbalConfig::published(constants))),
-            Scheduler::GimbalFair => Box::new(GimbalFair::new(GimbalFairConfig::new(constants))),
-            Scheduler::Level => Box::new(Level::new(LevelConfig::new(constants, DeviceCosts::DCT983))),
-            Scheduler::LevelLearned => Box::new(LevelLearned::new()),
+            Scheduler::LevelCalibrated => {
+                Box::new(LevelCalibrated::new(CalibratedConfig::new(constants, DeviceCosts::DCT983)))
+            }
+            Scheduler::Level => Box::new(Level::new()),
             Scheduler::Reflex => {
                 Box::new(Reflex::new(calibration().reflex.expect("ReFlex is calibrated for this SSD")))
             }

@@ -61,26 +61,22 @@ const WIRE_IOS: u32 = 1 << 11;
 const WRITE: Operation = Operation::Write { durable: false };
 
 /// Everything that is counted. The file is sorted by name.
-pub const WORKS: [Work; 30] = [
+pub const WORKS: [Work; 26] = [
     decided("decision.flashfq.backlogged", |ios| decision::run(Scheduler::Flashfq, BACKLOGGED, ios)),
     decided("decision.flashfq.light", |ios| decision::run(Scheduler::Flashfq, LIGHT, ios)),
-    decided("decision.gimbal-fair.backlogged", |ios| decision::run(Scheduler::GimbalFair, BACKLOGGED, ios)),
-    decided("decision.gimbal-fair.light", |ios| decision::run(Scheduler::GimbalFair, LIGHT, ios)),
-    decided("decision.gimbal-fair.mixed", |ios| decision::run(Scheduler::GimbalFair, MIXED, ios)),
-    decided("decision.gimbal-fair.paced", |ios| decision::run(Scheduler::GimbalFair, PACED, ios)),
     decided("decision.gimbal.backlogged", |ios| decision::run(Scheduler::Gimbal, BACKLOGGED, ios)),
     decided("decision.gimbal.light", |ios| decision::run(Scheduler::Gimbal, LIGHT, ios)),
     decided("decision.gimbal.mixed", |ios| decision::run(Scheduler::Gimbal, MIXED, ios)),
     decided("decision.gimbal.paced", |ios| decision::run(Scheduler::Gimbal, PACED, ios)),
-    decided("decision.level-learned.backlogged", |ios| {
-        decision::run(Scheduler::LevelLearned, BACKLOGGED, ios)
+    decided("decision.level-calibrated.backlogged", |ios| {
+        decision::run(Scheduler::LevelCalibrated, BACKLOGGED, ios)
     }),
-    decided("decision.level-learned.light", |ios| decision::run(Scheduler::LevelLearned, LIGHT, ios)),
-    decided("decision.level-learned.mixed", |ios| decision::run(Scheduler::LevelLearned, MIXED, ios)),
+    decided("decision.level-calibrated.light", |ios| decision::run(Scheduler::LevelCalibrated, LIGHT, ios)),
+    decided("decision.level-calibrated.mixed", |ios| decision::run(Scheduler::LevelCalibrated, MIXED, ios)),
+    decided("decision.level-calibrated.paced", |ios| decision::run(Scheduler::LevelCalibrated, PACED, ios)),
     decided("decision.level.backlogged", |ios| decision::run(Scheduler::Level, BACKLOGGED, ios)),
     decided("decision.level.light", |ios| decision::run(Scheduler::Level, LIGHT, ios)),
     decided("decision.level.mixed", |ios| decision::run(Scheduler::Level, MIXED, ios)),
-    decided("decision.level.paced", |ios| decision::run(Scheduler::Level, PACED, ios)),
     decided("decision.none.backlogged", |ios| decision::run(Scheduler::None, BACKLOGGED, ios)),
     decided("decision.none.light", |ios| decision::run(Scheduler::None, LIGHT, ios)),
     decided("decision.reflex.backlogged", |ios| decision::run(Scheduler::Reflex, BACKLOGGED, ios)),

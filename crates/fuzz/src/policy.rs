@@ -8,9 +8,9 @@
 
 use crate::input::Input;
 use sched::{
-    Backlog, Cost, Credit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig, GimbalFair,
-    GimbalFairConfig, Halvings, InFlightLimits, Io, IoId, IoKind, Level, LevelConfig, LevelLearned, Mark,
-    Next, Outcome, Policy, Priority, RoundConfig, Share, Ticket, WriteCostRule,
+    Backlog, CalibratedConfig, Cost, Credit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig,
+    Halvings, InFlightLimits, Io, IoId, IoKind, Level, LevelCalibrated, Mark, Next, Outcome, Policy,
+    Priority, RoundConfig, Share, Ticket, WriteCostRule,
 };
 use std::collections::{BTreeMap, VecDeque};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
@@ -39,26 +39,19 @@ pub(crate) fn run(bytes: &[u8]) {
             }
             Box::new(Gimbal::new(config))
         }
-        2 => {
-            let slots_factor = any_number(&mut input, 4) as u32;
-            let lag_max = Bytes(any_number(&mut input, 1 << 20));
-            let config = GimbalFairConfig { gimbal: gimbal(&mut input), slots_factor, lag_max };
-            if config.check().is_err() {
-                return;
-            }
-            Box::new(GimbalFair::new(config))
-        }
-        3 => {
+        2 | 3 => {
             let config = level(&mut input);
             if config.check().is_err() {
                 return;
             }
-            Box::new(Level::new(config))
+            Box::new(LevelCalibrated::new(config))
         }
-        4 => Box::new(LevelLearned::new()),
+        4 | 6 => Box::new(Level::new()),
         5 => Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983))),
-        6 => Box::new(GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983))),
-        _ => Box::new(Level::new(LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983))),
+        _ => Box::new(LevelCalibrated::new(CalibratedConfig::new(
+            DeviceConstants::DCT983,
+            DeviceCosts::DCT983,
+        ))),
     };
     let mut run = Run {
         policy,
@@ -119,8 +112,8 @@ fn gimbal(input: &mut Input<'_>) -> GimbalConfig {
     }
 }
 
-fn level(input: &mut Input<'_>) -> LevelConfig {
-    LevelConfig {
+fn level(input: &mut Input<'_>) -> CalibratedConfig {
+    CalibratedConfig {
         device: any_device(input),
         costs: any_costs(input),
         in_flight: any_limits(input),

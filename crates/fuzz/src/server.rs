@@ -152,7 +152,7 @@ fn step(server: &ServerHandle, peers: &mut Vec<Peer>, input: &mut Input<'_>) {
             peers[at].is_proper = false;
         }
         _ => {
-            let kind = input.pick(&[PolicyKind::GimbalFair, PolicyKind::Gimbal, PolicyKind::None]);
+            let kind = input.pick(&[PolicyKind::Level, PolicyKind::Gimbal, PolicyKind::None]);
             server.set_policy(0, kind).unwrap_or_else(|error| panic!("{error}"));
         }
     }

@@ -15,6 +15,7 @@ use crate::state_dir;
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use sched::Former;
 use server::config::{
     BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
     LogConfig, LogFormat, PolicyKind, Speed,
@@ -126,8 +127,10 @@ impl TypedValueParser for Schedulers {
         argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
     ) -> Result<PolicyKind, clap::Error> {
-        if let Some((old, new)) = value.to_str().and_then(|old| Some((old, sched::renamed(old)?))) {
-            let said = format!("the scheduler {old} is called {new} now: write {new}\n");
+        if let Some((old, Former { now, what })) =
+            value.to_str().and_then(|old| Some((old, Former::named(old)?)))
+        {
+            let said = format!("the scheduler {old} {what}: write {now}\n");
             return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, said).with_cmd(command));
         }
         let known = PossibleValuesParser::new(self.possible_values().into_iter().flatten());

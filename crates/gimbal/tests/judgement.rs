@@ -74,7 +74,7 @@ fn the_check_and_the_start_refuse_the_same() {
         ),
         (
             "calibration-missing",
-            with("scheduler = { policy = \"level\", calibration = \"/nonexistent/c.toml\" }"),
+            with("scheduler = { policy = \"level-calibrated\", calibration = \"/nonexistent/c.toml\" }"),
             "g.toml:5: device[0].scheduler.calibration: calibration /nonexistent/c.toml cannot be read: ",
         ),
         ("calibration-broken", with(&with_broken), "g.toml:5: device[0].scheduler.calibration: "),

@@ -61,7 +61,7 @@ warm_up = "5ms"
 duration = "20ms"
 interval = "5ms"
 alone = ["2ms", "5ms"]
-schedulers = ["none", "gimbal-fixed", "gimbal-fair"]
+schedulers = ["none", "gimbal-fixed", "level"]
 [[case]]
 name = "clean"
 condition = "clean"
@@ -79,7 +79,7 @@ fn both_sides_of_a_small_experiment_are_printed_run_by_run() {
     let lines = lines(&output);
     let names = |line: &Value| format!("{} {}", line["side"], line["scheduler"]).replace('"', "");
     let told: Vec<String> = lines.iter().map(names).collect();
-    assert_eq!(told, ["simulator none", "product none", "simulator gimbal-fair", "product gimbal-fair"]);
+    assert_eq!(told, ["simulator none", "product none", "simulator level", "product level"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("gimbal-fixed is left out"), "{said}");
     assert!(said.contains("simulator") && said.contains("product") && said.contains("difference"), "{said}");
@@ -146,10 +146,9 @@ const SHARE_DIFFERENCE: f64 = 0.10;
 #[test]
 #[ignore = "two minutes, and for a machine with little else to do"]
 fn live_shares_of_the_bytes_are_near_the_range_of_the_simulators_seeds() {
-    let simulated =
-        lab_run(&["g7a", "--profile", "dct983", "--scheduler", "none,gimbal-fair", "--json", "-"]);
+    let simulated = lab_run(&["g7a", "--profile", "dct983", "--scheduler", "none,level", "--json", "-"]);
     let simulated = lines(&simulated);
-    let both = lab_run(&["g7a", "--quick", "--scheduler", "none,gimbal-fair", "--live", "--json", "-"]);
+    let both = lab_run(&["g7a", "--quick", "--scheduler", "none,level", "--live", "--json", "-"]);
     let share =
         |line: &Value, group: usize| number(&line["groups"][group]["mb_per_s"]) / number(&line["mb_per_s"]);
     let mut seen = 0;

@@ -105,8 +105,7 @@ fn the_scheduler_is_switched_by_a_reload_under_load_with_every_io_answered_once(
     let scratch = Scratch::new("switched");
     let mut target = Target::start(&scratch, Medium::Emulated);
     let mut verifier = Verifier::connect(target.address(), NQN, 6, TENANTS, RetryPolicy::Never);
-    let schedulers =
-        ["none", "gimbal-fair", "gimbal", "none", "gimbal", "gimbal-fair", "none", "gimbal-fair"];
+    let schedulers = ["none", "level", "gimbal", "none", "gimbal", "level", "none", "level"];
     for (index, scheduler) in schedulers.into_iter().enumerate() {
         let ios = verifier.draw(200..1000);
         verifier.run(ios);

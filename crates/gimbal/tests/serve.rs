@@ -89,7 +89,7 @@ fn a_problem_at_the_start_is_one_line_that_says_what_to_do() {
 
 #[test]
 fn an_old_name_of_a_scheduler_is_answered_with_the_new_one() {
-    for (old, new) in [("gimbal-paper", "gimbal"), ("gimbal-next", "level")] {
+    for (old, new) in [("gimbal-paper", "gimbal"), ("gimbal-next", "level-calibrated")] {
         for arguments in [
             ["serve", "--device", "null", "--scheduler", old].as_slice(),
             &["lab", "run", "g7a", "--scheduler", old],
@@ -106,7 +106,7 @@ fn an_old_name_of_a_scheduler_is_answered_with_the_new_one() {
     }
     let unknown = output(&["serve", "--device", "null", "--scheduler", "fifo"]);
     let said = String::from_utf8_lossy(&unknown.stderr);
-    assert!(said.contains("level-learned, gimbal-fair, gimbal, level, reflex, flashfq, none"), "{said}");
+    assert!(said.contains("level, gimbal, level-calibrated, reflex, flashfq, none"), "{said}");
 }
 
 #[test]

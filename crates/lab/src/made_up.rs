@@ -92,9 +92,9 @@ fn time_series(scheduler: Scheduler, size: f64) -> Vec<SchedulerPoint> {
         read_threshold_us: 400.0 - 10.0 * f64::from(n),
         write_ewma_us: None,
         write_threshold_us: 500.0,
-        target_mb_per_s: (scheduler != Scheduler::Level).then_some(1000.0 + f64::from(n)),
+        target_mb_per_s: (scheduler != Scheduler::LevelCalibrated).then_some(1000.0 + f64::from(n)),
         write_cost: 9.0 - f64::from(n) / 2.0,
-        fragmentation: (scheduler == Scheduler::Level).then_some(1.0 - f64::from(n) / 10.0),
+        fragmentation: (scheduler == Scheduler::LevelCalibrated).then_some(1.0 - f64::from(n) / 10.0),
     };
     (0..points).map(point).collect()
 }

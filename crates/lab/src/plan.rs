@@ -10,6 +10,7 @@ use crate::ssds::CalibratedSsd;
 use sim::{Arrival, ClientChoice, TenantSpec, Workload, World};
 use ssd::Condition;
 use std::collections::HashMap;
+use units::{Instant, Nanos};
 
 /// Workers of one kind that measure the most that the device gives that kind.
 const SATURATING_WORKERS: usize = 16;
@@ -180,10 +181,17 @@ impl Planner<'_> {
             policy,
             clients,
             network: self.experiment.network,
+            warm_up: warm_up(scheduler, &tenants, window.warm_up),
             tenants,
-            warm_up: window.warm_up,
             duration: window.duration,
             interval: window.interval,
         }
     }
+}
+
+/// What is left out at the beginning of a run. A scheduler that learns has the time to learn, unless tenants come and go: then what it
+/// does at first is part of the experiment.
+fn warm_up(scheduler: Scheduler, tenants: &[TenantSpec], warm_up: Nanos) -> Nanos {
+    let is_steady = |tenant: &TenantSpec| tenant.start == Instant::ZERO && tenant.stop == Instant::FAR_FUTURE;
+    if tenants.iter().all(is_steady) { warm_up.max(scheduler.learns_for()) } else { warm_up }
 }

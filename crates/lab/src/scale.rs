@@ -97,7 +97,7 @@ mod tests {
 
     fn made(tenants: u32) -> World {
         let ssd = CalibratedSsd::find("dct983", Path::new("")).expect("it is built in");
-        let setup = Scheduler::GimbalFair.setup(&ssd).expect("it needs no calibration");
+        let setup = Scheduler::Level.setup(&ssd).expect("it needs no calibration");
         world(&ssd.profile, &setup, tenants, Nanos::millis(20))
     }
 

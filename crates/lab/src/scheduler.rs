@@ -1,7 +1,7 @@
 //! Schedulers by name: the scheduler before the SSD in a run, and the client's half if there is one, set up for an SSD.
 
 use crate::ssds::{CALIBRATIONS, CalibratedSsd};
-use sched::{Calibration, DeviceConstants, GimbalConfig, GimbalFairConfig, LevelConfig};
+use sched::{CalibratedConfig, Calibration, DeviceConstants, Former, GimbalConfig};
 use sim::LatencyScope;
 use sim::{ClientChoice, PolicyChoice};
 use ssd::Profile;
@@ -23,12 +23,10 @@ pub enum Scheduler {
     GimbalFixed,
     /// Gimbal as published.
     Gimbal,
-    /// Gimbal with this project's repairs.
-    GimbalFair,
-    /// This project's own: charges what an IO takes of the SSD.
+    /// This project's own, before an SSD that was measured beforehand.
+    LevelCalibrated,
+    /// This project's own: finds out what an IO takes of the SSD while it serves.
     Level,
-    /// The same without a calibration: it finds out what an IO takes while it serves.
-    LevelLearned,
 }
 
 /// What a scheduler is in a world.
@@ -73,28 +71,29 @@ pub struct UnknownScheduler {
 
 /// Says the new name of an old one, or which names there are.
 fn unknown(name: &str) -> String {
-    if let Some(new) = sched::renamed(name) {
-        return format!("the scheduler {name} is called {new} now: write {new}");
+    if let Some(Former { now, what }) = Former::named(name) {
+        return format!("the scheduler {name} {what}: write {now}");
     }
     let known: Vec<&str> = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).collect();
     format!("there is no scheduler {name}; the schedulers are {}", known.join(", "))
 }
 
+/// What [`Scheduler::Level`] takes at most to measure two or three kinds of work twice, and to find its limit (docs/level.md).
+const LEARNING: Nanos = Nanos::secs(5);
 /// The fixed threshold of [`Scheduler::GimbalFixed`] (Gimbal, figure 17).
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
 impl Scheduler {
     /// All, the baselines first.
-    pub const ALL: [Scheduler; 9] = [
+    pub const ALL: [Scheduler; 8] = [
         Scheduler::None,
         Scheduler::Reflex,
         Scheduler::Flashfq,
         Scheduler::Parda,
         Scheduler::GimbalFixed,
         Scheduler::Gimbal,
-        Scheduler::GimbalFair,
+        Scheduler::LevelCalibrated,
         Scheduler::Level,
-        Scheduler::LevelLearned,
     ];
 
     /// Its name in experiments, results and `gimbal serve`.
@@ -106,9 +105,8 @@ impl Scheduler {
             Scheduler::Parda => "parda",
             Scheduler::GimbalFixed => "gimbal-fixed",
             Scheduler::Gimbal => "gimbal",
-            Scheduler::GimbalFair => "gimbal-fair",
+            Scheduler::LevelCalibrated => "level-calibrated",
             Scheduler::Level => "level",
-            Scheduler::LevelLearned => "level-learned",
         }
     }
 
@@ -121,9 +119,14 @@ impl Scheduler {
         known.ok_or_else(|| UnknownScheduler { name: name.to_owned() })
     }
 
+    /// How long it must serve a mix before it is what it will be: it measures the SSD meanwhile.
+    pub fn learns_for(self) -> Nanos {
+        if self == Scheduler::Level { LEARNING } else { Nanos::ZERO }
+    }
+
     /// Whether a paper's claims about Gimbal are judged under it.
     pub fn is_gimbal(self) -> bool {
-        matches!(self, Scheduler::Gimbal | Scheduler::GimbalFair | Scheduler::Level | Scheduler::LevelLearned)
+        matches!(self, Scheduler::Gimbal | Scheduler::LevelCalibrated | Scheduler::Level)
     }
 
     /// The scheduler for this SSD.
@@ -159,11 +162,11 @@ impl Scheduler {
                 })
             }
             Scheduler::Gimbal => PolicyChoice::Gimbal(GimbalConfig::published(device)),
-            Scheduler::GimbalFair => PolicyChoice::GimbalFair(GimbalFairConfig::new(device)),
-            Scheduler::LevelLearned => PolicyChoice::LevelLearned,
-            Scheduler::Level => {
-                PolicyChoice::Level(LevelConfig::new(device, calibration.level.ok_or_else(missing)?))
-            }
+            Scheduler::Level => PolicyChoice::Level,
+            Scheduler::LevelCalibrated => PolicyChoice::LevelCalibrated(CalibratedConfig::new(
+                device,
+                calibration.level_calibrated.ok_or_else(missing)?,
+            )),
         };
         Ok(Setup { policy, clients })
     }
@@ -185,11 +188,15 @@ mod tests {
 
     #[test]
     fn an_old_name_is_answered_with_the_new_one() {
-        for (old, new) in [("gimbal-paper", "gimbal"), ("gimbal-next", "level")] {
+        let renamed =
+            [("gimbal-paper", "gimbal"), ("gimbal-next", "level-calibrated"), ("level-learned", "level")];
+        for (old, new) in renamed {
             let said = Scheduler::named(old).expect_err("it was renamed").to_string();
             assert_eq!(said, format!("the scheduler {old} is called {new} now: write {new}"));
             assert_eq!(Scheduler::named(new).map(Scheduler::name), Ok(new));
         }
+        let said = Scheduler::named("gimbal-fair").expect_err("it is gone").to_string();
+        assert!(said.ends_with("is gone; level is fairer and needs no constants: write level"), "{said}");
         let said = Scheduler::named("fifo").expect_err("there is none").to_string();
         assert!(said.starts_with("there is no scheduler fifo; the schedulers are none, reflex"), "{said}");
     }

@@ -1,10 +1,10 @@
-//! What `level-learned` achieves on SSDs that nobody calibrated, so that it does not get worse unseen.
+//! What `level` achieves on SSDs that nobody calibrated, so that it does not get worse unseen.
 //!
 //! Twenty-four cases are judged against references (`judge/references.json`) that were made with `Reference::of`: most of a case's
 //! time is the runs of its groups alone and under `none` and `gimbal`. A long test makes them again.
 //!
 //! These are cases that the scheduler was tried on while it was changed. The bounds are what is achieved there, not the goals: those are in
-//! `Summary`. What it does on cases that nobody had looked at, and which goals it misses, is in `docs/level-learned.md`.
+//! `Summary`. What it does on cases that nobody had looked at, and which goals it misses, is in `docs/level.md`.
 
 use lab::judge::{Case, Reference, Summary, Verdict, judge_against};
 use lab::scheduler::Scheduler;
@@ -32,7 +32,7 @@ fn level_learned_is_nearly_fair_on_drives_that_nobody_calibrated() {
     let (references, next) = (references(), AtomicUsize::new(0));
     let cases: Vec<(&u64, &Reference)> = references.iter().collect();
     let judge = |(seed, reference): &(&u64, &Reference)| {
-        judge_against(Scheduler::LevelLearned, &Case::of(**seed), reference)
+        judge_against(Scheduler::Level, &Case::of(**seed), reference)
             .unwrap_or_else(|error| panic!("{error}"))
     };
     let verdicts: Vec<Verdict> = thread::scope(|scope| {

@@ -14,7 +14,7 @@ warm_up = "10ms"
 duration = "30ms"
 interval = "10ms"
 alone = ["10ms", "30ms"]
-schedulers = ["none", "gimbal", "gimbal-fair"]
+schedulers = ["none", "gimbal", "level"]
 [[case]]
 name = "clean"
 condition = "clean"

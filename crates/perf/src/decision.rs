@@ -1,7 +1,7 @@
 //! The cost of a decision: the scheduler alone, in this process, with a device that costs nothing.
 //!
 //! The driver is the one whose instructions are counted ([`counts::decision`]): "light", where each IO leaves at once, and "backlogged",
-//! where tenants wait for room in the SSD. It is timed for two schedulers: `level-learned`, the default, and `level`. The value is the most
+//! where tenants wait for room in the SSD. It is timed for two schedulers: `level`, the default, and `level-calibrated`. The value is the most
 //! expensive of the four.
 //!
 //! In `decision_scale` 4,096 tenants are known and the same sixteen are active.
@@ -32,7 +32,7 @@ const WARM_UP: u32 = 50_000;
 fn decision(bench: &Bench) -> Result<Vec<Reading>> {
     let mut most_expensive: Option<(Rounds, Rounds)> = None;
     let (mut costs, mut scales) = (Vec::new(), Vec::new());
-    let schedulers = [Scheduler::LevelLearned, Scheduler::Level];
+    let schedulers = [Scheduler::Level, Scheduler::LevelCalibrated];
     for (scheduler, load) in schedulers.into_iter().flat_map(|of| [(of, LIGHT), (of, BACKLOGGED)]) {
         let name = format!("{} {}", scheduler.name(), load.name);
         let (mut few, mut crowd) =

@@ -27,7 +27,7 @@ pub(crate) const REMOTE_COST: Measure = Measure {
 /// The limit of an SSD.
 pub(crate) const SSD_THREAD: Measure = Measure {
     lines: &[Line { name: "ssd_thread_ns", unit: "ns", goal: Goal::AtMost(350.0) }],
-    about: "CPU per 4 KiB read of the SSD's thread, which holds no connection; null device, level-learned",
+    about: "CPU per 4 KiB read of the SSD's thread, which holds no connection; null device, level",
     disturbed: true,
     run: ssd_thread,
 };

@@ -49,7 +49,7 @@ pub(crate) const BULK_WRITE: Measure = Measure {
     run: bulk_write,
 };
 
-/// What `level` must know of a device. A null device has no costs; a fast SSD's never make it wait here.
+/// What `level-calibrated` must know of a device. A null device has no costs; a fast SSD's never make it wait here.
 const CALIBRATION: &str = include_str!("../../../calibrations/dct983.toml");
 
 /// Fairness.
@@ -93,11 +93,11 @@ fn bandwidth(bench: &Bench, contest: Contest) -> Result<Vec<Reading>> {
 }
 
 fn policy_cost(bench: &Bench) -> Result<Vec<Reading>> {
-    const SCHEDULERS: [&str; 3] = ["none", "level-learned", "level"];
+    const SCHEDULERS: [&str; 3] = ["none", "level", "level-calibrated"];
     let calibration = bench.scratch("calibration.toml", CALIBRATION)?;
     let with = |scheduler| {
         let mut arguments = vec![NULL[0], NULL[1], "--scheduler", scheduler];
-        if scheduler == "level" {
+        if scheduler == "level-calibrated" {
             arguments.extend(["--calibration", calibration.path()?]);
         }
         bench.programs.target(bench.cores, &arguments)

@@ -1,13 +1,13 @@
 //! A calibration as a file: what the schedulers that do not measure by themselves must know of a device.
 //!
-//! Level, ReFlex and FlashFQ use a model of the device that was fitted beforehand, and PARDA a latency that suits it. Such a file
+//! level-calibrated, ReFlex and FlashFQ use a model of the device that was fitted beforehand, and PARDA a latency that suits it. Such a file
 //! is made by measuring the device, and belongs to it. Every table is optional; a name that no field has is
 //! an error.
 //!
 //! ```toml
 //! description = "what was measured, and how"
 //!
-//! [level]                                 # costs in bytes of large reads: of IOs of 4, 8, 16, 32, 64, 128 and 256 KiB
+//! [level-calibrated]                      # costs in bytes of large reads: of IOs of 4, 8, 16, 32, 64, 128 and 256 KiB
 //! rate_bytes_per_s = 3_256_000_000        # large reads, clean
 //! clean_reads = [7961, 8373, 16_554, 32_913, 65_632, 131_072, 261_933]
 //! clean_writes = [10_155, 20_318, 40_644, 81_305, 162_599, 325_231, 650_592]
@@ -60,8 +60,8 @@ use units::{ByteRate, Bytes, Nanos};
 pub struct Calibration {
     /// What was measured, and how.
     pub description: String,
-    /// What IOs take of the device, for Level.
-    pub level: Option<DeviceCosts>,
+    /// What IOs take of the device, for level-calibrated.
+    pub level_calibrated: Option<DeviceCosts>,
     /// ReFlex's model. Only costs and supply are written to the file; the rest is [`ReflexConfig::new`]'s.
     pub reflex: Option<ReflexConfig>,
     /// FlashFQ's constants.
@@ -124,19 +124,22 @@ impl Calibration {
             origin: origin(),
             message: source.to_string().trim_end().to_owned(),
         })?;
-        if file.gimbal_next.is_some() {
-            let wrong = "this scheduler is called level now: rename the table to [level]";
-            return Err(CalibrationError::Wrong { origin: origin(), table: "gimbal-next", wrong });
+        for (table, found) in [("gimbal-next", file.gimbal_next), ("level", file.level)] {
+            if found.is_some() {
+                let wrong =
+                    "this scheduler is called level-calibrated now: rename the table to [level-calibrated]";
+                return Err(CalibrationError::Wrong { origin: origin(), table, wrong });
+            }
         }
         let calibration = Calibration {
             description: file.description,
-            level: file.level.map(DeviceCosts::from),
+            level_calibrated: file.level_calibrated.map(DeviceCosts::from),
             reflex: file.reflex.map(ReflexConfig::from),
             flashfq: file.flashfq.map(FlashfqConfig::from),
             parda: file.parda.map(PardaConfig::from),
         };
         let checks = [
-            ("level", calibration.level.as_ref().map(DeviceCosts::check)),
+            ("level-calibrated", calibration.level_calibrated.as_ref().map(DeviceCosts::check)),
             ("reflex", calibration.reflex.as_ref().map(ReflexConfig::check)),
             ("flashfq", calibration.flashfq.as_ref().map(FlashfqConfig::check)),
             ("parda", calibration.parda.as_ref().map(PardaConfig::check)),
@@ -153,8 +156,9 @@ impl Calibration {
     pub fn to_toml(&self) -> String {
         let file = File {
             description: self.description.clone(),
-            level: self.level.as_ref().map(LevelTable::from),
+            level_calibrated: self.level_calibrated.as_ref().map(LevelTable::from),
             gimbal_next: None,
+            level: None,
             reflex: self.reflex.as_ref().map(ReflexTable::from),
             flashfq: self.flashfq.as_ref().map(FlashfqTable::from),
             parda: self.parda.as_ref().map(PardaTable::from),
@@ -174,11 +178,14 @@ struct File {
     flashfq: Option<FlashfqTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parda: Option<PardaTable>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    level: Option<LevelTable>,
-    /// The old name of `level`.
+    #[serde(rename = "level-calibrated", skip_serializing_if = "Option::is_none")]
+    level_calibrated: Option<LevelTable>,
+    /// A former name of `level-calibrated`.
     #[serde(rename = "gimbal-next", skip_serializing)]
     gimbal_next: Option<IgnoredAny>,
+    /// Another one.
+    #[serde(skip_serializing)]
+    level: Option<IgnoredAny>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -351,7 +358,7 @@ mod tests {
 
     const EXAMPLE: &str = r#"
         description = "an example"
-        [level]
+        [level-calibrated]
         rate_bytes_per_s = 3_256_000_000
         clean_reads = [7961, 8373, 16_554, 32_913, 65_632, 131_072, 261_933]
         clean_writes = [10_155, 20_318, 40_644, 81_305, 162_599, 325_231, 650_592]
@@ -383,7 +390,7 @@ mod tests {
         let calibration = Calibration::parse(EXAMPLE, "example").expect("it is valid");
         let again = Calibration::parse(&calibration.to_toml(), "again").expect("it was valid");
         assert_eq!(calibration, again);
-        assert_eq!(calibration.level, Some(DeviceCosts::DCT983));
+        assert_eq!(calibration.level_calibrated, Some(DeviceCosts::DCT983));
         let reflex = calibration.reflex.expect("it has a table");
         assert_eq!(reflex.supply[1].mixed, TokenRate::tokens_per_sec(350_000));
         assert_eq!(calibration.parda.map(|parda| parda.window_max), Some(48));
@@ -398,7 +405,7 @@ mod tests {
     #[test]
     fn constants_that_a_scheduler_refuses_are_refused() {
         for (table, right, wrong) in [
-            ("level", "clean_reads = [7961", "clean_reads = [8961"),
+            ("level-calibrated", "clean_reads = [7961", "clean_reads = [8961"),
             ("flashfq", "depth = 64", "depth = 0"),
             ("reflex", "latency_p95_us = 1000", "latency_p95_us = 400"),
             ("parda", "window_max = 48", "window_max = 0"),
@@ -407,9 +414,11 @@ mod tests {
             let CalibrationError::Wrong { table: found, .. } = error else { panic!("{error}") };
             assert_eq!(found, table);
         }
-        let old_name = Calibration::parse(&EXAMPLE.replace("[level]", "[gimbal-next]"), "example");
-        let said = old_name.expect_err("it was renamed").to_string();
-        assert!(said.contains("[gimbal-next]") && said.contains("rename the table to [level]"), "{said}");
+        for old in ["[gimbal-next]", "[level]"] {
+            let parsed = Calibration::parse(&EXAMPLE.replace("[level-calibrated]", old), "example");
+            let said = parsed.expect_err("it was renamed").to_string();
+            assert!(said.contains(old) && said.contains("rename the table to [level-calibrated]"), "{said}");
+        }
         let unknown = EXAMPLE.replace("depth", "deepness");
         assert!(matches!(Calibration::parse(&unknown, "example"), Err(CalibrationError::Syntax { .. })));
     }

@@ -20,7 +20,6 @@ mod device;
 mod drr;
 mod flashfq;
 mod gimbal;
-mod gimbal_fair;
 mod io;
 mod level;
 mod lines;
@@ -41,22 +40,36 @@ pub use device::DeviceConstants;
 pub use drr::RoundConfig;
 pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{Gimbal, GimbalConfig, Halvings, WriteCostRule};
-pub use gimbal_fair::{GimbalFair, GimbalFairConfig};
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use level::{
-    CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Level, LevelConfig, LevelLearned, StateCosts,
+    CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Level, LevelCalibrated,
+    StateCosts,
 };
 pub use none::Fifo;
 pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
 pub use view::{Congestion, MonitorView, PacingView, SsdView, TenantView, TimeInFlightView};
 
-/// The new name of a scheduler that had this name before.
-pub fn renamed(name: &str) -> Option<&'static str> {
-    match name {
-        "gimbal-paper" => Some("gimbal"),
-        "gimbal-next" => Some("level"),
-        _ => None,
+/// What has become of a scheduler that is not called so any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Former {
+    /// The scheduler to name today.
+    pub now: &'static str,
+    /// What happened, to be read after the old name.
+    pub what: &'static str,
+}
+
+impl Former {
+    /// What has become of the scheduler with this name, if it was one.
+    pub fn named(name: &str) -> Option<Former> {
+        let (now, what) = match name {
+            "gimbal-paper" => ("gimbal", "is called gimbal now"),
+            "gimbal-next" => ("level-calibrated", "is called level-calibrated now"),
+            "level-learned" => ("level", "is called level now"),
+            "gimbal-fair" => ("level", "is gone; level is fairer and needs no constants"),
+            _ => return None,
+        };
+        Some(Former { now, what })
     }
 }
 

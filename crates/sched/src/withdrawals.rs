@@ -4,9 +4,9 @@ extern crate std;
 
 use crate::lines::touched;
 use crate::{
-    DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, GimbalFair,
-    GimbalFairConfig, Io, IoId, IoKind, Level, LevelConfig, LevelLearned, LinearCost, Mark, Millitokens,
-    Next, Outcome, Policy, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
+    CalibratedConfig, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig,
+    Io, IoId, IoKind, Level, LevelCalibrated, LinearCost, Mark, Millitokens, Next, Outcome, Policy, Priority,
+    Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -34,9 +34,11 @@ fn every() -> Vec<(&'static str, Box<dyn Policy>)> {
     vec![
         ("none", Box::new(Fifo::default()) as Box<dyn Policy>),
         ("gimbal", Box::new(Gimbal::new(GimbalConfig::published(device)))),
-        ("gimbal-fair", Box::new(GimbalFair::new(GimbalFairConfig::new(device)))),
-        ("level", Box::new(Level::new(LevelConfig::new(device, DeviceCosts::DCT983)))),
-        ("level-learned", Box::new(LevelLearned::new())),
+        (
+            "level-calibrated",
+            Box::new(LevelCalibrated::new(CalibratedConfig::new(device, DeviceCosts::DCT983))),
+        ),
+        ("level", Box::new(Level::new())),
         ("flashfq", Box::new(Flashfq::new(flashfq))),
         ("reflex", Box::new(Reflex::new(reflex))),
     ]

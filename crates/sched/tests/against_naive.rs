@@ -5,7 +5,7 @@ mod world;
 
 use naive::{Constants, Naive};
 use proptest::prelude::*;
-use sched::{Done, Gimbal, GimbalFair, Level, MonitorView, Next, Outcome, Policy, Share};
+use sched::{Done, Gimbal, LevelCalibrated, MonitorView, Next, Outcome, Policy, Share};
 use units::{Instant, Nanos, TenantId};
 use world::{Config, Dice, Event, Variant, World, is_withdrawn};
 
@@ -13,8 +13,7 @@ use world::{Config, Dice, Event, Variant, World, is_withdrawn};
 fn compare(world: World, weights_differ: bool) {
     match world.config() {
         Config::Gimbal(config) => compare_with(Gimbal::new(config), world, weights_differ),
-        Config::Fair(config) => compare_with(GimbalFair::new(config), world, weights_differ),
-        Config::Level(config) => compare_with(Level::new(config), world, weights_differ),
+        Config::LevelCalibrated(config) => compare_with(LevelCalibrated::new(config), world, weights_differ),
     }
 }
 

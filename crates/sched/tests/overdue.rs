@@ -1,8 +1,8 @@
-//! A tenant whose IOs hang, under Level.
+//! A tenant whose IOs hang, under level-calibrated.
 
 use sched::{
-    DeviceConstants, DeviceCosts, Done, Io, IoId, IoKind, Level, LevelConfig, Mark, Next, Outcome, Policy,
-    Priority,
+    CalibratedConfig, DeviceConstants, DeviceCosts, Done, Io, IoId, IoKind, LevelCalibrated, Mark, Next,
+    Outcome, Policy, Priority,
 };
 use units::{Bytes, Instant, Nanos, TenantId};
 
@@ -12,25 +12,26 @@ const BOB: TenantId = TenantId(1);
 
 #[test]
 fn a_tenant_whose_ios_hang_does_not_keep_the_device_time() {
-    let mut level = Level::new(LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983));
+    let mut level = LevelCalibrated::new(CalibratedConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983));
     let now = Instant(1_000_000_000);
     let mut next_id = 0;
-    let mut arrive = |level: &mut Level, tenant: TenantId, count: u64| {
+    let mut arrive = |level: &mut LevelCalibrated, tenant: TenantId, count: u64| {
         for _ in 0..count {
             next_id += 1;
             let (id, priority, mark) = (IoId(next_id), Priority::default(), Mark::default());
             level.on_arrival(now, Io { id, tenant, priority, kind: IoKind::Read, length: LENGTH, mark });
         }
     };
-    let submit = |level: &mut Level| {
+    let submit = |level: &mut LevelCalibrated| {
         let mut out = Vec::new();
         while let Next::Submit(io) = level.next(now) {
             out.push(io);
         }
         out
     };
-    let time =
-        |level: &Level| level.ssd_view(now).and_then(|view| view.time_in_flight).expect("it is bounded");
+    let time = |level: &LevelCalibrated| {
+        level.ssd_view(now).and_then(|view| view.time_in_flight).expect("it is bounded")
+    };
     arrive(&mut level, ALICE, 1000);
     let hung = submit(&mut level);
     assert!(time(&level).in_flight >= time(&level).limit, "it has all of the device time");

@@ -5,7 +5,7 @@ mod world;
 
 use books::Books;
 use proptest::prelude::*;
-use sched::{Backlog, Done, Gimbal, GimbalFair, Io, Level, Next, Outcome, Policy, Share, TimeInFlightView};
+use sched::{Backlog, Done, Gimbal, Io, LevelCalibrated, Next, Outcome, Policy, Share, TimeInFlightView};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 use world::{Config, Dice, Event, Variant, World};
 
@@ -25,13 +25,7 @@ impl Bounds {
             Config::Gimbal(config) => {
                 Bounds { bucket_depth: config.bucket_depth.0, slots: config.device.slots, ..none }
             }
-            Config::Fair(config) => Bounds {
-                bucket_depth: config.gimbal.bucket_depth.0,
-                slots: config.slots(),
-                lag_max: Some(config.lag_max),
-                ..none
-            },
-            Config::Level(config) => {
+            Config::LevelCalibrated(config) => {
                 Bounds { lag_max: Some(config.lag_max), charge_min: config.in_flight.io_min, ..none }
             }
         }
@@ -211,8 +205,7 @@ impl<P: Policy + Clone> Run<P> {
 fn run(world: World, shares: Vec<Share>) {
     match world.config() {
         Config::Gimbal(config) => run_with(Gimbal::new(config), world, shares),
-        Config::Fair(config) => run_with(GimbalFair::new(config), world, shares),
-        Config::Level(config) => run_with(Level::new(config), world, shares),
+        Config::LevelCalibrated(config) => run_with(LevelCalibrated::new(config), world, shares),
     }
 }
 

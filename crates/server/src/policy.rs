@@ -3,8 +3,8 @@
 use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
 use crate::device::load_profile;
 use sched::{
-    Calibration, CalibrationError, DeviceConstants, DeviceCosts, Fifo, Flashfq, Gimbal, GimbalConfig,
-    GimbalFair, GimbalFairConfig, Level, LevelConfig, LevelLearned, Policy, Reflex,
+    CalibratedConfig, Calibration, CalibrationError, DeviceConstants, DeviceCosts, Fifo, Flashfq, Gimbal,
+    GimbalConfig, Level, LevelCalibrated, Policy, Reflex,
 };
 use ssd::ProfileError;
 use units::ByteRate;
@@ -46,18 +46,13 @@ pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn 
             config.check().map_err(PolicyError::Constants)?;
             Box::new(Gimbal::new(config))
         }
-        PolicyKind::GimbalFair => {
-            let config = gimbal_fair(device)?;
+        PolicyKind::LevelCalibrated => {
+            let costs = calibration(kind, device)?.level_calibrated.ok_or_else(uncalibrated)?;
+            let config = level_calibrated(device, costs)?;
             config.check().map_err(PolicyError::Constants)?;
-            Box::new(GimbalFair::new(config))
+            Box::new(LevelCalibrated::new(config))
         }
-        PolicyKind::Level => {
-            let costs = calibration(kind, device)?.level.ok_or_else(uncalibrated)?;
-            let config = level(device, costs)?;
-            config.check().map_err(PolicyError::Constants)?;
-            Box::new(Level::new(config))
-        }
-        PolicyKind::LevelLearned => Box::new(LevelLearned::new()),
+        PolicyKind::Level => Box::new(Level::new()),
         PolicyKind::Reflex => {
             Box::new(Reflex::new(calibration(kind, device)?.reflex.ok_or_else(uncalibrated)?))
         }
@@ -122,17 +117,8 @@ fn gimbal(device: &DeviceConfig) -> Result<GimbalConfig, PolicyError> {
     Ok(config)
 }
 
-fn gimbal_fair(device: &DeviceConfig) -> Result<GimbalFairConfig, PolicyError> {
-    let Constants { device: constants, rate_start } = constants(device)?;
-    let mut config = GimbalFairConfig::new(constants);
-    config.gimbal.rate_start = rate_start;
-    replace(&mut config.slots_factor, device.scheduler.overrides.slots_factor);
-    replace(&mut config.lag_max, device.scheduler.overrides.lag_max);
-    Ok(config)
-}
-
-fn level(device: &DeviceConfig, costs: DeviceCosts) -> Result<LevelConfig, PolicyError> {
-    let mut config = LevelConfig::new(constants(device)?.device, costs);
+fn level_calibrated(device: &DeviceConfig, costs: DeviceCosts) -> Result<CalibratedConfig, PolicyError> {
+    let mut config = CalibratedConfig::new(constants(device)?.device, costs);
     replace(&mut config.lag_max, device.scheduler.overrides.lag_max);
     Ok(config)
 }
@@ -173,12 +159,10 @@ mod tests {
         let of_profile = DeviceConstants::DCT983;
         let known = "a profile that comes with the model";
         assert_eq!(gimbal(&device).expect(known), GimbalConfig::published(of_profile));
-        assert_eq!(gimbal_fair(&device).expect(known), GimbalFairConfig::new(of_profile));
-        assert_eq!(level(&device, costs).expect(known), LevelConfig::new(of_profile, costs));
+        assert_eq!(level_calibrated(&device, costs).expect(known), CalibratedConfig::new(of_profile, costs));
         device.scheduler.overrides = SchedulerOverrides {
             slots: Some(16),
             write_cost_best: Some(Cost::ratio(3, 1)),
-            slots_factor: Some(2),
             lag_max: Some(Bytes::mib(2)),
             ..SchedulerOverrides::default()
         };
@@ -186,22 +170,18 @@ mod tests {
         let published = GimbalConfig { device: replaced, ..GimbalConfig::published(of_profile) };
         assert_eq!(gimbal(&device).expect(known), published);
         let lag_max = Bytes::mib(2);
-        let fair = GimbalFairConfig { slots_factor: 2, lag_max, ..GimbalFairConfig::new(replaced) };
-        assert_eq!(gimbal_fair(&device).expect(known), fair);
-        let expected = LevelConfig { lag_max, ..LevelConfig::new(replaced, costs) };
-        assert_eq!(level(&device, costs).expect(known), expected);
+        let expected = CalibratedConfig { lag_max, ..CalibratedConfig::new(replaced, costs) };
+        assert_eq!(level_calibrated(&device, costs).expect(known), expected);
     }
 
     #[test]
     fn the_largest_numbers_that_a_configuration_may_hold_make_a_scheduler() {
         let mut device = DeviceConfig { name: "ssd".to_owned(), ..device() };
-        device.scheduler.policy = PolicyKind::GimbalFair;
+        device.scheduler.policy = PolicyKind::Gimbal;
         device.scheduler.overrides = SchedulerOverrides {
             thresh_max: Some(DeviceConstants::THRESHOLD_MAX),
             slots: Some(DeviceConstants::SLOTS_MAX),
-            slots_factor: Some(1),
             write_cost_worst: Some(Cost::ratio(65_535, 1)),
-            lag_max: Some(LevelConfig::LAG_MAX_MAX),
             rate_max: Some(DeviceConstants::RATE_MAX),
             ..SchedulerOverrides::default()
         };
@@ -210,16 +190,14 @@ mod tests {
             ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN)
         };
         config.check().unwrap_or_else(|error| panic!("{error}"));
-        for kind in [PolicyKind::GimbalFair, PolicyKind::Gimbal] {
-            policy(kind, &config.devices[0]).unwrap_or_else(|error| panic!("{error}"));
-        }
+        policy(PolicyKind::Gimbal, &config.devices[0]).unwrap_or_else(|error| panic!("{error}"));
     }
 
     #[test]
     fn a_scheduler_that_measures_needs_to_be_told_nothing() {
         let mut device = device();
-        assert!(policy(PolicyKind::LevelLearned, &device).is_ok());
-        device.scheduler.policy = PolicyKind::LevelLearned;
+        assert!(policy(PolicyKind::Level, &device).is_ok());
+        device.scheduler.policy = PolicyKind::Level;
         assert_eq!(rate_max(&device), None, "it has no limit of its own");
         device.scheduler.overrides.thresh_min = Some(Nanos::micros(1));
         let config = Config {
@@ -227,13 +205,13 @@ mod tests {
             ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN)
         };
         let refused = config.check().expect_err("it reads no constants").to_string();
-        assert!(refused.contains("thresh_min") && refused.contains("level-learned"), "{refused}");
+        assert!(refused.contains("thresh_min") && refused.contains("level"), "{refused}");
     }
 
     #[test]
     fn a_scheduler_with_a_calibration_needs_its_file() {
         let mut device = device();
-        for kind in [PolicyKind::Level, PolicyKind::Reflex, PolicyKind::Flashfq] {
+        for kind in [PolicyKind::LevelCalibrated, PolicyKind::Reflex, PolicyKind::Flashfq] {
             assert!(matches!(policy(kind, &device), Err(PolicyError::Uncalibrated(_))));
             device.scheduler.calibration = Some("/nowhere/calibration.toml".into());
             assert!(matches!(policy(kind, &device), Err(PolicyError::Calibration(_))));
@@ -250,7 +228,7 @@ mod tests {
         std::fs::write(&file, format!("description = \"made up\"\n{table}")).expect("there is room");
         device.scheduler.calibration = Some(file.clone());
         assert!(policy(PolicyKind::Flashfq, &device).is_ok());
-        assert!(matches!(policy(PolicyKind::Level, &device), Err(PolicyError::Uncalibrated(_))));
+        assert!(matches!(policy(PolicyKind::LevelCalibrated, &device), Err(PolicyError::Uncalibrated(_))));
         assert!(matches!(policy(PolicyKind::Reflex, &device), Err(PolicyError::Uncalibrated(_))));
         std::fs::remove_file(file).expect("it was made above");
     }

@@ -20,7 +20,7 @@ fn serve() -> ServerHandle {
         ..FaultConfig::new(FaultKind::Hang(FaultRelease::AtIo(RELEASE_AT)))
     };
     let mut config = two_ssds(BackendChoice::Auto, vec![hang]);
-    config.devices[0].scheduler.policy = PolicyKind::GimbalFair;
+    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
     start(config)
 }
 

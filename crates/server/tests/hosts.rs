@@ -75,7 +75,7 @@ fn after_a_preemption_with_abort_no_io_of_the_preempted_host_is_left() {
     const PREEMPT_AND_ABORT: u32 = 2;
     let mut config = simple(emulated(1), any_port());
     // It leaves most of these writes in the switch; the default lets a tenant alone have more in the SSD.
-    config.devices[0].scheduler.policy = PolicyKind::GimbalFair;
+    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
     let server = start(config);
     let address = server.addresses()[0];
     let mut loser = Client::connect(address);

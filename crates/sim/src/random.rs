@@ -11,8 +11,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
-    DeviceConstants, DeviceCosts, FlashfqConfig, GimbalConfig, GimbalFairConfig, LevelConfig, LinearCost,
-    Millitokens, PardaConfig, Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
+    CalibratedConfig, DeviceConstants, DeviceCosts, FlashfqConfig, GimbalConfig, LinearCost, Millitokens,
+    PardaConfig, Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
 };
 use ssd::{Condition, Profile};
 use units::{ByteRate, Bytes, Instant, Nanos};
@@ -55,7 +55,7 @@ fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
         0 => PolicyChoice::None,
         1 | 2 => PolicyChoice::Reflex(reflex(random)),
         3 | 4 => PolicyChoice::Flashfq(flashfq(random)),
-        8 => PolicyChoice::LevelLearned,
+        8 => PolicyChoice::Level,
         _ => gimbal_or_level(random),
     }
 }
@@ -105,7 +105,7 @@ fn clients(random: &mut Xoshiro256PlusPlus) -> ClientChoice {
     ClientChoice::Parda { config, scope }
 }
 
-/// Any of the three that share the round.
+/// Gimbal or level-calibrated.
 fn gimbal_or_level(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
     let variant = random.random_range(0..8);
     let device = DeviceConstants { slots: random.random_range(1..=16), ..DeviceConstants::DCT983 };
@@ -113,11 +113,7 @@ fn gimbal_or_level(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
     let write_cost_period = Nanos::millis(random.random_range(1..100));
     let varied = |config| GimbalConfig { bucket_depth, write_cost_period, ..config };
     match variant {
-        0 => PolicyChoice::Level(LevelConfig::new(device, DeviceCosts::DCT983)),
-        1 => {
-            let fair = GimbalFairConfig::new(device);
-            PolicyChoice::GimbalFair(GimbalFairConfig { gimbal: varied(fair.gimbal), ..fair })
-        }
+        0 => PolicyChoice::LevelCalibrated(CalibratedConfig::new(device, DeviceCosts::DCT983)),
         _ => PolicyChoice::Gimbal(varied(GimbalConfig::published(device))),
     }
 }

@@ -3,8 +3,8 @@
 use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
-    Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, GimbalFair, GimbalFairConfig, Level, LevelConfig,
-    LevelLearned, PardaConfig, Policy, Reflex, ReflexConfig, Share,
+    CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, Level, LevelCalibrated,
+    PardaConfig, Policy, Reflex, ReflexConfig, Share,
 };
 use ssd::{Condition, Profile};
 use units::{Instant, Nanos};
@@ -48,12 +48,10 @@ pub enum PolicyChoice {
     None,
     /// Gimbal as published, with these constants.
     Gimbal(GimbalConfig),
-    /// The repaired Gimbal with these constants.
-    GimbalFair(GimbalFairConfig),
-    /// Level with these constants and this calibration.
-    Level(LevelConfig),
-    /// Level that learns: no constants, no calibration.
-    LevelLearned,
+    /// level-calibrated with these constants and this calibration.
+    LevelCalibrated(CalibratedConfig),
+    /// Level: no constants, no calibration.
+    Level,
     /// ReFlex with this calibration.
     Reflex(ReflexConfig),
     /// FlashFQ with this calibration.
@@ -66,9 +64,8 @@ impl PolicyChoice {
         match self {
             PolicyChoice::None => Box::new(Fifo::default()),
             PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(*config)),
-            PolicyChoice::GimbalFair(config) => Box::new(GimbalFair::new(*config)),
-            PolicyChoice::Level(config) => Box::new(Level::new(*config)),
-            PolicyChoice::LevelLearned => Box::new(LevelLearned::new()),
+            PolicyChoice::LevelCalibrated(config) => Box::new(LevelCalibrated::new(*config)),
+            PolicyChoice::Level => Box::new(Level::new()),
             PolicyChoice::Reflex(config) => Box::new(Reflex::new(config.clone())),
             PolicyChoice::Flashfq(config) => Box::new(Flashfq::new(*config)),
         }
@@ -79,9 +76,8 @@ impl PolicyChoice {
         match self {
             PolicyChoice::None => "none",
             PolicyChoice::Gimbal(_) => "gimbal",
-            PolicyChoice::GimbalFair(_) => "gimbal-fair",
-            PolicyChoice::Level(_) => "level",
-            PolicyChoice::LevelLearned => "level-learned",
+            PolicyChoice::LevelCalibrated(_) => "level-calibrated",
+            PolicyChoice::Level => "level",
             PolicyChoice::Reflex(_) => "reflex",
             PolicyChoice::Flashfq(_) => "flashfq",
         }

@@ -70,11 +70,12 @@ fn the_points_of_a_series_add_up_to_the_whole() {
         );
         let gimbal = matches!(
             world.policy,
-            sim::PolicyChoice::Gimbal(_)
-                | sim::PolicyChoice::GimbalFair(_)
-                | sim::PolicyChoice::Level(_)
-                | sim::PolicyChoice::LevelLearned
+            sim::PolicyChoice::Gimbal(_) | sim::PolicyChoice::LevelCalibrated(_) | sim::PolicyChoice::Level
         );
-        assert_eq!(shown.len() > 0, gimbal, "world {seed}: only Gimbal and Level report their state");
+        assert_eq!(
+            shown.len() > 0,
+            gimbal,
+            "world {seed}: only Gimbal and LevelCalibrated report their state"
+        );
     }
 }

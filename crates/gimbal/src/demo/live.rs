@@ -8,9 +8,19 @@ use server::config::Config;
 use units::Nanos;
 
 /// Before measuring: queues fill, rates and costs settle.
-pub(super) const RAMP: Nanos = Nanos::secs(5);
+const RAMP: Nanos = Nanos::secs(5);
+/// What Level needs, on the SSD's clock, to measure it.
+const LEARNING: Nanos = Nanos::secs(5);
 /// Length of one point of the plots.
 const INTERVAL: Nanos = Nanos::millis(500);
+
+/// How long the load runs before it is measured.
+pub(super) fn ramp(scheduler: Scheduler, speed: f64) -> Nanos {
+    match scheduler {
+        Scheduler::None | Scheduler::Gimbal => RAMP,
+        Scheduler::Level => RAMP.max(Nanos((LEARNING.0 as f64 / speed) as u64)),
+    }
+}
 
 /// Runs the scenario for `seconds` and answers what each tenant measured.
 pub(super) fn run(
@@ -24,7 +34,7 @@ pub(super) fn run(
         .map_err(|problems| anyhow!("the demo's configuration: {problems:?}"))?;
     let options = Options {
         runtime: Some(Nanos::secs(seconds)),
-        ramp: RAMP,
+        ramp: ramp(scheduler, speed),
         interval: INTERVAL,
         seed,
         ..Options::default()

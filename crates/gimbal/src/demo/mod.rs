@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=3600))]
     seconds: u64,
     /// Speed of the emulated SSD against the real one
-    #[arg(long, default_value_t = 0.05, value_parser = speed)]
+    #[arg(long, default_value_t = 0.1, value_parser = speed)]
     speed: f64,
     /// Where the tenants' random choices come from
     #[arg(long, default_value_t = 1)]
@@ -63,21 +63,23 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
         output::check_writable(path)?;
     }
-    let expected = terminal::expected_seconds(Scheduler::ALL.len(), args.seconds);
+    let expected = terminal::expected_seconds(args.seconds, args.speed);
     output::note(format_args!("{}\nThis takes about {expected:.0} s.", scenario::description()));
     let alone = scenario::standalone();
     let fair: Vec<f64> = alone.iter().map(|rate| rate * args.speed / TENANTS.len() as f64).collect();
-    let window = Window {
-        warm_up: device_time(live::RAMP, args.speed),
-        duration: device_time(Nanos::secs(args.seconds), args.speed),
-    };
     let watch = Watch::start();
     let mut runs = Vec::new();
     for scheduler in Scheduler::ALL {
         let mut bars = Bars::new(scheduler.name(), fair.clone());
         let results = live::run(scheduler, args.speed, args.seconds, args.seed, &mut bars);
         bars.clear();
-        runs.push(figures_of(scheduler, &results?, &fair, &scenario::simulated_shares(scheduler, window)));
+        let ramp = live::ramp(scheduler, args.speed);
+        let window = Window {
+            warm_up: device_time(ramp, args.speed),
+            duration: device_time(Nanos::secs(args.seconds), args.speed),
+        };
+        let simulated = scenario::simulated_shares(scheduler, window);
+        runs.push(figures_of(scheduler, &results?, &fair, &simulated, ramp));
     }
     let others = watch.and_then(|watch| watch.others());
     let promises = promises::judge(&runs[0], &runs[runs.len() - 1]);
@@ -119,7 +121,13 @@ fn show(args: &Args, figures: &Figures) -> Result<()> {
     Ok(())
 }
 
-fn figures_of(scheduler: Scheduler, results: &Results, fair: &[f64], simulated: &[Vec<f64>]) -> Run {
+fn figures_of(
+    scheduler: Scheduler,
+    results: &Results,
+    fair: &[f64],
+    simulated: &[Vec<f64>],
+    ramp: Nanos,
+) -> Run {
     let total = results.bandwidth_total();
     let tenants: Vec<TenantFigures> = TENANTS
         .iter()
@@ -127,7 +135,7 @@ fn figures_of(scheduler: Scheduler, results: &Results, fair: &[f64], simulated: 
         .map(|(n, tenant)| {
             let job = &results.jobs[n];
             let bandwidth = job.bandwidth_total();
-            let ramp = live::RAMP.as_secs_f64();
+            let ramp = ramp.as_secs_f64();
             let measured = |second: &f64| *second > 0.0 && *second <= job.measured.as_secs_f64();
             let series = job
                 .series

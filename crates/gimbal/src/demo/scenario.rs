@@ -9,8 +9,6 @@ use units::{Bytes, Nanos};
 /// The SSD: parameter set B of the model, on which reads get past programs soon. `docs/paper-map.md` has the same tenants on set A,
 /// which fits the measured drive better.
 const PROFILE: &str = "dct983-b";
-/// What a written byte costs this SSD, in bytes read: 3.26 GB/s over 1.33 GB/s (`docs/ssd-model.md`).
-const WRITE_COST: f64 = 2.5;
 /// Workers of one kind that are enough to find what the SSD gives that kind at most.
 const SATURATING_WORKERS: usize = 8;
 /// Measured virtual time when the SSD has one kind of work; it is in steady state after a few milliseconds.
@@ -26,20 +24,20 @@ pub(super) enum Scheduler {
     None,
     /// Gimbal as published.
     Gimbal,
-    /// Gimbal with this project's repairs.
-    GimbalFair,
+    /// The default, which measures the SSD while it serves.
+    Level,
 }
 
 impl Scheduler {
     /// In the order in which they are shown; the first is what the others are compared with.
-    pub(super) const ALL: [Scheduler; 3] = [Scheduler::None, Scheduler::Gimbal, Scheduler::GimbalFair];
+    pub(super) const ALL: [Scheduler; 3] = [Scheduler::None, Scheduler::Gimbal, Scheduler::Level];
 
     /// As the configuration calls it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Scheduler::None => "none",
             Scheduler::Gimbal => "gimbal",
-            Scheduler::GimbalFair => "gimbal-fair",
+            Scheduler::Level => "level",
         }
     }
 }
@@ -132,14 +130,7 @@ pub(super) fn description() -> String {
 
 /// The switch's configuration, as `gimbal serve -c` would read it.
 pub(super) fn switch_config(scheduler: Scheduler, speed: f64) -> String {
-    let overrides = match scheduler {
-        Scheduler::GimbalFair => format!("write_cost_best = {WRITE_COST}\nwrite_cost_worst = {WRITE_COST}"),
-        Scheduler::None | Scheduler::Gimbal => String::new(),
-    };
-    include_str!("switch.toml")
-        .replace("{policy}", scheduler.name())
-        .replace("{speed}", &speed.to_string())
-        .replace("{overrides}", &overrides)
+    include_str!("switch.toml").replace("{policy}", scheduler.name()).replace("{speed}", &speed.to_string())
 }
 
 /// A stretch of the device's time: what is left out, and what is measured after it.
@@ -177,11 +168,7 @@ fn policy(scheduler: Scheduler) -> PolicyChoice {
     match scheduler {
         Scheduler::None => PolicyChoice::None,
         Scheduler::Gimbal => PolicyChoice::Gimbal(sched::GimbalConfig::published(device)),
-        Scheduler::GimbalFair => {
-            let cost = sched::Cost::ratio((WRITE_COST * 10.0) as u32, 10);
-            let device = DeviceConstants { write_cost_best: cost, write_cost_worst: cost, ..device };
-            PolicyChoice::GimbalFair(sched::GimbalFairConfig::new(device))
-        }
+        Scheduler::Level => PolicyChoice::Level,
     }
 }
 

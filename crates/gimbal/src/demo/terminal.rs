@@ -1,8 +1,8 @@
 //! What the demo shows on a terminal: a bar per tenant while a scheduler runs, and the comparison at the end.
 
 use super::figures::{Figures, Run};
-use super::live::RAMP;
-use super::scenario::TENANTS;
+use super::live;
+use super::scenario::{Scheduler, TENANTS};
 use crate::output;
 use comfy_table::{Cell, CellAlignment, Table, TableComponent, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -138,6 +138,7 @@ fn right(text: String) -> Cell {
 }
 
 /// Time that the whole demo takes, for people.
-pub(super) fn expected_seconds(schedulers: usize, seconds: u64) -> f64 {
-    schedulers as f64 * (RAMP.as_secs_f64() + seconds as f64 + 1.0)
+pub(super) fn expected_seconds(seconds: u64, speed: f64) -> f64 {
+    let of = |scheduler| live::ramp(scheduler, speed).as_secs_f64() + seconds as f64 + 1.0;
+    Scheduler::ALL.into_iter().map(of).sum()
 }

@@ -16,7 +16,7 @@ const CASES_MAX: i64 = 100_000;
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The scheduler; one that needs a calibration cannot be judged
-    #[arg(long, value_name = "NAME", default_value = "level-learned")]
+    #[arg(long, value_name = "NAME", default_value = "level")]
     scheduler: String,
     /// How many cases
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=CASES_MAX as u64))]

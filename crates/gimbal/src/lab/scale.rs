@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = TENANTS, value_parser = clap::value_parser!(u32).range(1..=TENANTS_MAX))]
     tenants: Vec<u32>,
     /// The scheduler
-    #[arg(long, value_name = "NAME", default_value = "gimbal-fair")]
+    #[arg(long, value_name = "NAME", default_value = "level")]
     scheduler: String,
     /// The SSD: a profile that comes with gimbal, or the path of one
     #[arg(long, value_name = "NAME|FILE", default_value = "dct983")]

@@ -136,10 +136,10 @@ mod tests {
     #[test]
     fn a_scheduler_that_the_experiment_does_not_run_is_named() {
         let command = Selection::augment_args(clap::Command::new("run"));
-        let matches = command.get_matches_from(["run", "g7a", "--scheduler", "none,level-learned"]);
+        let matches = command.get_matches_from(["run", "g7a", "--scheduler", "none,gimbal-fixed"]);
         let selection = Selection::from_arg_matches(&matches).expect("clap has checked it");
         let experiment = Experiment::named("g7a").expect("it is built in");
-        assert_eq!(selection.unlisted(&experiment), ["level-learned"]);
+        assert_eq!(selection.unlisted(&experiment), ["gimbal-fixed"]);
         assert_eq!(selection.narrow(experiment, &[]).expect("none is left").schedulers, [Scheduler::None]);
     }
 }

@@ -1,4 +1,4 @@
-//! Level's costs: the device time of an IO of each size, on the clean and on the fragmented SSD.
+//! The costs of level-calibrated: the device time of an IO of each size, on the clean and on the fragmented SSD.
 //!
 //! The inverse of what a saturated SSD completes per second, as in f-Util. In the steady state of random overwrites collection
 //! comes in waves, so these probes are longer than others. Writes of a clean SSD go in order, as a clean SSD was written. Where

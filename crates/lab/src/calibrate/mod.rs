@@ -1,5 +1,5 @@
 //! Offline calibration of the schedulers that do not measure the SSD themselves, or not all of it: ReFlex, FlashFQ, PARDA,
-//! Level.
+//! level-calibrated.
 //!
 //! Each is calibrated once per profile. The baselines' models of cost are those of the fragmented SSD, as in the comparison of the Gimbal
 //! paper: a model that is right for the worst state overcharges in the best, which is the price of such a model. Parameters are the
@@ -60,7 +60,7 @@ pub fn calibrate(
         reflex: Some(reflex),
         flashfq: Some(flashfq),
         parda: Some(parda),
-        level: Some(level),
+        level_calibrated: Some(level),
     })
 }
 

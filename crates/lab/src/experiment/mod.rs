@@ -12,7 +12,7 @@
 //! warm_up = "300ms"
 //! duration = "1s"
 //! interval = "50ms"
-//! schedulers = ["none", "gimbal-fair"]
+//! schedulers = ["none", "level"]
 //!
 //! [[case]]
 //! name = "clean"

@@ -9,7 +9,7 @@ seeds = [1]
 warm_up = "10ms"
 duration = "20ms"
 interval = "10ms"
-schedulers = ["none", "gimbal-fair"]
+schedulers = ["none", "level"]
 [[case]]
 name = "clean"
 condition = "clean"
@@ -59,7 +59,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "case clean, group small: bs: 5000 B is not a positive multiple of 4 KiB",
         ),
         ("iodepth = 8", "iodepth = 0", "case clean, group small: iodepth: 0 does not lie between 1 and"),
-        ("\"gimbal-fair\"", "\"bfq\"", "schedulers: there is no scheduler bfq; the schedulers are none, "),
+        ("\"level\"", "\"bfq\"", "schedulers: there is no scheduler bfq; the schedulers are none, "),
         ("[\"dct983\"]", "[\"hal\"]", "profiles: "),
         ("seeds = [1]", "seeds = []", "seeds: there is none"),
         ("interval = \"10ms\"", "interval = \"0s\"", "neither it nor the interval may be zero"),
@@ -85,14 +85,14 @@ paper = 2.0
 
 #[test]
 fn what_no_claim_needs_can_be_left_out() {
-    let text = format!("{SMALL}{CLAIM}").replace("\"gimbal-fair\"]", "\"gimbal-fair\", \"flashfq\"]");
+    let text = format!("{SMALL}{CLAIM}").replace("\"level\"]", "\"level\", \"flashfq\"]");
     let other = SMALL[SMALL.find("[[case]]").expect("a case")..].replace("clean", "other");
     let text = format!("{text}{other}").replace("condition = \"other\"", "condition = \"clean\"");
     let mut experiment = Experiment::parse(&text, "x", "x.toml").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((experiment.cases.len(), experiment.schedulers.len()), (2, 3));
     experiment.keep_claimed();
     let kept: Vec<&str> = experiment.schedulers.iter().map(|scheduler| scheduler.name()).collect();
-    assert_eq!((experiment.cases.len(), kept), (1, vec!["none", "gimbal-fair"]));
+    assert_eq!((experiment.cases.len(), kept), (1, vec!["none", "level"]));
 }
 
 #[test]

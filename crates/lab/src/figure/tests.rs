@@ -14,7 +14,7 @@ seeds = [1, 2, 3]
 warm_up = "10ms"
 duration = "500ms"
 interval = "50ms"
-schedulers = ["none", "gimbal", "gimbal-fair"]
+schedulers = ["none", "gimbal", "level"]
 [[case]]
 name = "steady"
 condition = "clean"
@@ -38,7 +38,7 @@ name = "bars"
 kind = "bars"
 of = "f-util"
 cases = ["steady"]
-marks = [{ group = "writers", scheduler = "gimbal-fair", value = 1.2 }]
+marks = [{ group = "writers", scheduler = "level", value = 1.2 }]
 see = "x"
 
 [[figure]]
@@ -54,7 +54,7 @@ name = "sweep"
 kind = "sweep"
 of = "bandwidth"
 cases = ["mixed"]
-schedulers = ["gimbal-fair"]
+schedulers = ["level"]
 marks = [{ x = 50, value = 300.0 }]
 see = "x"
 
@@ -138,8 +138,7 @@ fn labels_name_units_groups_and_what_lines_mean() {
     for (figure, wanted) in [
         (
             "bars",
-            &["f-Util", "readers & co", "writers", "none", "gimbal-fair", "fair share", "the source's value"]
-                [..],
+            &["f-Util", "readers & co", "writers", "none", "level", "fair share", "the source's value"][..],
         ),
         ("slow", &["p99 latency, µs", "200", "500", "1000"]),
         ("sweep", &["bandwidth, MB/s", "reads, per cent", "mix, reads", "mix, writes", "mix, both"]),
@@ -162,8 +161,8 @@ fn fragmentation_is_drawn_of_the_schedulers_that_look_for_it() {
     let drawn = made_up::findings(Experiment::named("g9").expect("it comes with the lab")).figures();
     let svg = |name: &str| &drawn.iter().find(|drawn| drawn.figure == name).expect("it is drawn").svg;
     let shown = |name: &str, scheduler: &str| texts(svg(name)).iter().any(|text| text == scheduler);
-    assert!(shown("fragmentation", "level") && !shown("fragmentation", "gimbal-fair"));
-    assert!(shown("write-cost", "level") && shown("write-cost", "gimbal-fair"));
+    assert!(shown("fragmentation", "level-calibrated") && !shown("fragmentation", "level"));
+    assert!(shown("write-cost", "level-calibrated") && shown("write-cost", "level"));
 }
 
 #[test]
@@ -242,17 +241,17 @@ fn what_is_wrong_with_a_figure_is_said_with_its_place() {
             "figure bars: groups: case steady has no group them",
         ),
         (
-            "schedulers = [\"gimbal-fair\"]",
+            "schedulers = [\"level\"]",
             "schedulers = [\"parda\"]",
             "figure sweep: schedulers: the experiment does not run parda",
         ),
         ("group = \"writers\"", "group = \"them\"", "figure bars: marks: case steady has no group them"),
         (
-            "scheduler = \"gimbal-fair\",",
+            "scheduler = \"level\",",
             "scheduler = \"bfq\",",
             "figure bars: marks: the experiment does not run bfq",
         ),
-        ("scheduler = \"gimbal-fair\",", "", "figure bars: marks: scheduler is missing"),
+        ("scheduler = \"level\",", "", "figure bars: marks: scheduler is missing"),
         ("{ x = 50, value", "{ value", "figure sweep: marks: a sweep's mark needs x"),
         ("way = \"read\"", "", "figure threshold: way: is missing"),
         ("of = \"f-util\"", "", "figure bars: of: is missing"),

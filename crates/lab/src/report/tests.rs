@@ -13,7 +13,7 @@ seeds = [1, 2]
 warm_up = "10ms"
 duration = "500ms"
 interval = "50ms"
-schedulers = ["none", "gimbal-fair"]
+schedulers = ["none", "level"]
 [[case]]
 name = "a <case>"
 condition = "clean"
@@ -88,10 +88,8 @@ fn the_count_of_verdicts_for_each_scheduler_comes_before_the_rows() {
 
 #[test]
 fn a_cause_is_said_once_however_many_rows_it_explains() {
-    let two = HOSTILE.replace(
-        "schedulers = [\"none\", \"gimbal-fair\"]",
-        "schedulers = [\"none\", \"gimbal\", \"gimbal-fair\"]",
-    );
+    let two = HOSTILE
+        .replace("schedulers = [\"none\", \"level\"]", "schedulers = [\"none\", \"gimbal\", \"level\"]");
     let chapters = chapters(&[&two]);
     let explained = chapters[0].findings.rows().iter().filter(|row| row.why.is_some()).count();
     assert!(explained > 1, "{explained} rows need the cause");

@@ -15,7 +15,7 @@ use units::TenantId;
 
 /// The list that a tenant is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// In the round: backlog, and room in the SSD.
     Active = 0,
     /// Backlog, but no room in the SSD.

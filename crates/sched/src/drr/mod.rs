@@ -1,4 +1,4 @@
-//! Deficit round robin over tenants: which tenant's IO goes to the SSD next. Gimbal and Level share this part.
+//! Deficit round robin over tenants: which tenant's IO goes to the SSD next. The schedulers with rounds share this part.
 //!
 //! ```text
 //!   idle ──arrival──► active ──no room in the SSD──► deferred ──room again──► active ──queue empty──► idle
@@ -79,7 +79,7 @@ impl RoundConfig {
 }
 
 /// What a scheduler decides for itself: how much of a tenant may be in the SSD and, if it limits that, which tenants are ahead of others.
-pub trait Rules: Clone + Debug {
+pub(crate) trait Rules: Clone + Debug {
     /// What one tenant has in the SSD.
     type Held: Clone + Debug + Default;
     /// How much of that it may have.

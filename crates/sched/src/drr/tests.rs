@@ -4,11 +4,8 @@ extern crate std;
 
 use super::*;
 use crate::gimbal::slots::SlotRules;
-use crate::gimbal_fair::FairRules;
 use crate::level::TimeRules;
-use crate::{
-    Cost, DeviceConstants, DeviceCosts, GimbalConfig, GimbalFairConfig, InFlightLimits, IoId, LevelConfig,
-};
+use crate::{CalibratedConfig, Cost, DeviceConstants, DeviceCosts, GimbalConfig, InFlightLimits, IoId};
 use proptest::prelude::*;
 use std::vec::Vec;
 use units::ByteRate;
@@ -17,6 +14,7 @@ const ONE: TenantId = TenantId(0);
 const TWO: TenantId = TenantId(1);
 const NOW: Instant = Instant(1_000_000_000);
 const LAG_MAX: Bytes = Bytes::mib(1);
+const LAG_CATCH_UP: Bytes = Bytes::kib(128);
 
 /// A round whose SSD takes whatever the round gives out: nothing is paced.
 struct Round<R: Rules> {
@@ -42,25 +40,18 @@ impl Round<SlotRules> {
     }
 }
 
-impl Round<FairRules> {
-    /// Out of slots as soon as possible, and held to a bounded service lag.
-    fn with_bounded_lag() -> Round<FairRules> {
-        let config = GimbalFairConfig {
-            slots_factor: 1,
-            lag_max: LAG_MAX,
-            ..GimbalFairConfig::new(DeviceConstants::DCT983)
-        };
-        Round::new(FairRules::new(&config))
-    }
-}
-
 impl Round<TimeRules> {
     /// Held to a bounded service lag, and to 2 MiB in flight for a tenant alone.
-    fn with_device_time() -> Round<TimeRules> {
+    fn with_bounded_lag() -> Round<TimeRules> {
         let (uniform, io_min) = (Bytes::mib(1), Bytes::kib(16));
         let in_flight = InFlightLimits { uniform, mixed: uniform, alone: uniform, io_min };
-        let config = LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983);
-        Round::new(TimeRules::new(&LevelConfig { in_flight, ..config }))
+        let config = CalibratedConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983);
+        Round::new(TimeRules::new(&CalibratedConfig {
+            in_flight,
+            lag_max: LAG_MAX,
+            lag_catch_up: LAG_CATCH_UP,
+            ..config
+        }))
     }
 }
 
@@ -374,7 +365,7 @@ fn forgetting_a_tenant_with_ios_is_a_bug() {
 }
 
 /// Completes what ONE has in flight and submits, `times` over; TWO's IOs never end.
-fn turn_over_slots_of_one(round: &mut Round<impl Rules>, times: usize) -> usize {
+fn turn_over_room_of_one(round: &mut Round<impl Rules>, times: usize) -> usize {
     let mut submitted = 0;
     for _ in 0..times {
         while let Some(index) = round.in_flight.iter().position(|io| io.tenant == ONE) {
@@ -386,19 +377,19 @@ fn turn_over_slots_of_one(round: &mut Round<impl Rules>, times: usize) -> usize 
 }
 
 /// How many IOs the first of two tenants submits, while those of the second never end.
-fn submitted_by_one_beside_a_stuck_tenant(mut round: Round<impl Rules>) -> usize {
+fn submitted_by_one_beside_a_stuck_tenant(mut round: Round<impl Rules>, room: usize) -> usize {
     round.reads(ONE, Bytes::kib(128), 1000);
     round.reads(TWO, Bytes::kib(128), 1000);
     let submitted = round.submit_all(NOW);
-    assert_eq!((count(&submitted, ONE), count(&submitted, TWO)), (4, 4));
-    4 + turn_over_slots_of_one(&mut round, 100)
+    assert_eq!((count(&submitted, ONE), count(&submitted, TWO)), (room, room));
+    room + turn_over_room_of_one(&mut round, 100)
 }
 
 #[test]
-fn a_tenant_whose_slots_come_back_faster_gets_more_unless_the_service_lag_is_bounded() {
-    assert_eq!(submitted_by_one_beside_a_stuck_tenant(Round::published()), 4 + 100 * 4);
-    // TWO has had four IOs; eight more are 1 MiB, and one may begin exactly there.
-    assert_eq!(submitted_by_one_beside_a_stuck_tenant(Round::with_bounded_lag()), 8 + 4 + 1);
+fn a_tenant_whose_room_comes_back_faster_gets_more_unless_the_service_lag_is_bounded() {
+    assert_eq!(submitted_by_one_beside_a_stuck_tenant(Round::published(), 4), 4 + 100 * 4);
+    // TWO has had eight IOs; eight more are 1 MiB, and one may begin exactly there.
+    assert_eq!(submitted_by_one_beside_a_stuck_tenant(Round::with_bounded_lag(), 8), 8 + 8 + 1);
 }
 
 #[test]
@@ -408,7 +399,7 @@ fn a_tenant_ahead_goes_on_as_soon_as_the_others_catch_up_or_leave() {
         round.reads(ONE, Bytes::kib(128), 100);
         round.reads(TWO, Bytes::kib(128), 100);
         round.submit_all(NOW);
-        turn_over_slots_of_one(&mut round, 10);
+        turn_over_room_of_one(&mut round, 10);
         assert_eq!(round.place(ONE), Place::Ahead);
         round
     };
@@ -419,7 +410,13 @@ fn a_tenant_ahead_goes_on_as_soon_as_the_others_catch_up_or_leave() {
 
     let mut round = stuck();
     round.drr.withdraw(TWO, &mut |_| true);
-    assert_eq!(round.submit_all(NOW), [ONE; 4]);
+    assert_eq!(round.submit_all(NOW), [], "a tenant that is full competes without backlog");
+    for _ in 0..5 {
+        let second = round.first_of(TWO);
+        round.complete(second);
+    }
+    let submitted = round.submit_all(NOW);
+    assert!(!submitted.is_empty() && count(&submitted, ONE) == submitted.len(), "{submitted:?}");
 
     let mut round = stuck();
     let second = round.first_of(TWO);
@@ -430,7 +427,7 @@ fn a_tenant_ahead_goes_on_as_soon_as_the_others_catch_up_or_leave() {
     round.complete(second);
     round.submit_all(NOW);
     assert_eq!(round.place(TWO), Place::Limited);
-    assert_eq!(turn_over_slots_of_one(&mut round, 3), 3 * 4, "a limited tenant holds the others back");
+    assert_eq!(turn_over_room_of_one(&mut round, 3), 3 * 8, "a limited tenant holds the others back");
 }
 
 #[test]
@@ -441,10 +438,10 @@ fn a_reservation_goes_before_the_service_lag_and_counts_towards_it() {
     round.share(ONE, Share { reservation: Some(ByteRate(131_072_000)), ..Share::EQUAL });
     round.reads(ONE, Bytes::kib(128), 100);
     round.reads(TWO, Bytes::kib(128), 100);
-    assert_eq!(count(&round.submit_all(NOW), ONE), 8, "up to all slots of the SSD");
-    assert!(turn_over_slots_of_one(&mut round, 5) >= 5 * 4, "the service lag holds the reservation back");
+    assert_eq!(count(&round.submit_all(NOW), ONE), 16, "up to all room in the SSD");
+    assert!(turn_over_room_of_one(&mut round, 5) >= 5 * 8, "the service lag holds the reservation back");
     round.share(ONE, Share::EQUAL);
-    assert_eq!(turn_over_slots_of_one(&mut round, 1), 0, "what the reservation gave was not counted");
+    assert_eq!(turn_over_room_of_one(&mut round, 1), 0, "what the reservation gave was not counted");
     while let Some(index) = round.in_flight.iter().position(|io| io.tenant == TWO) {
         round.complete(index);
     }
@@ -488,8 +485,8 @@ fn served_beside_a_full_tenant(mut round: Round<impl Rules>, full: usize, count:
 
 #[test]
 fn under_level_the_lag_counts_for_a_tenant_that_is_full_until_it_is_excused() {
-    assert_eq!(served_beside_a_full_tenant(Round::with_bounded_lag(), 8, 100), [100, 0]);
-    let [before, after] = served_beside_a_full_tenant(Round::with_device_time(), 16, 100);
+    assert_eq!(served_beside_a_full_tenant(Round::published(), 8, 100), [100, 0]);
+    let [before, after] = served_beside_a_full_tenant(Round::with_bounded_lag(), 16, 100);
     assert!(before < 100, "it competes without backlog");
     assert_eq!(before + after, 100, "nobody waits for IOs that hang");
 }
@@ -512,7 +509,7 @@ fn an_excused_tenant_delays_no_other() {
         served
     };
     let before = run_two(&mut round);
-    assert!(before <= LAG_MAX + Bytes::kib(64), "{before} are more than the bound");
+    assert!(before <= LAG_MAX + LAG_CATCH_UP + Bytes::kib(64), "{before} are more than the bound");
     round.drr.on_overdue(ONE);
     round.drr.on_overdue(ONE);
     let after = run_two(&mut round);
@@ -565,10 +562,10 @@ proptest! {
         }
     }
 
-    /// Tenants with backlog throughout, out of slots or not, whichever other tenants come and go and whichever IO ends when:
+    /// Tenants with backlog throughout, out of room or not, whichever other tenants come and go and whichever IO ends when:
     /// what they were served differs by at most the bound and one of the largest IOs.
     #[test]
-    fn out_of_slots_or_not_tenants_stay_close(
+    fn out_of_room_or_not_tenants_stay_close(
         lengths in prop::collection::vec((1..256u64, any::<bool>()), 2..6),
         steps in prop::collection::vec((0..10u32, any::<prop::sample::Index>(), 1000..9000u32), 1..1500),
     ) {

@@ -63,20 +63,19 @@ impl TargetRate {
         self.completions.on_idle(now);
     }
 
-    /// An IO of `length` completed and left its kind's monitor in `state`. Unless it `may_grow`, the rate does not.
+    /// An IO of `length` completed and left its kind's monitor in `state`.
     #[inline]
-    pub(super) fn on_completion(&mut self, now: Instant, state: Congestion, length: Bytes, may_grow: bool) {
+    pub(super) fn on_completion(&mut self, now: Instant, state: Congestion, length: Bytes) {
         self.completions.on_completion(now, length);
-        let growth = if may_grow { length.0 } else { 0 };
         let rate = match state {
             Congestion::Overloaded => {
                 let known = self.completions.rate.unwrap_or(self.rate);
                 self.rate.min(known).0.saturating_sub(length.0)
             }
             Congestion::Congested => self.rate.0.saturating_sub(length.0),
-            Congestion::Avoidance => self.rate.0.saturating_add(growth),
+            Congestion::Avoidance => self.rate.0.saturating_add(length.0),
             Congestion::Underutilised => {
-                self.rate.0.saturating_add(growth.saturating_mul(self.underutilised_growth))
+                self.rate.0.saturating_add(length.0.saturating_mul(self.underutilised_growth))
             }
         };
         self.rate = ByteRate(rate).clamp(self.rate_min, self.rate_max);
@@ -159,7 +158,7 @@ mod tests {
         let count = published().completion_window.0 / IO.0;
         for i in 1..=count {
             let state = if i % 2 == 0 { Congestion::Congested } else { Congestion::Avoidance };
-            target.on_completion(from + Nanos(span.0 * i / count), state, IO, true);
+            target.on_completion(from + Nanos(span.0 * i / count), state, IO);
         }
     }
 
@@ -173,7 +172,7 @@ mod tests {
             (Congestion::Underutilised, start + 8 * IO.0),
         ] {
             let mut target = target(published());
-            target.on_completion(Instant(1), state, IO, true);
+            target.on_completion(Instant(1), state, IO);
             assert_eq!(target.rate(), ByteRate(rate), "{state:?}");
         }
     }
@@ -186,14 +185,14 @@ mod tests {
         let measured =
             ByteRate::measured(published().completion_window, span).expect("the span is not empty");
         assert_eq!(target.completion_rate(), Some(measured));
-        target.on_completion(Instant::ZERO + span, Congestion::Overloaded, IO, true);
+        target.on_completion(Instant::ZERO + span, Congestion::Overloaded, IO);
         assert_eq!(target.rate(), ByteRate(measured.0 - IO.0));
     }
 
     #[test]
     fn an_overload_before_the_first_window_only_subtracts() {
         let mut target = target(published());
-        target.on_completion(Instant(1), Congestion::Overloaded, IO, true);
+        target.on_completion(Instant(1), Congestion::Overloaded, IO);
         assert_eq!(target.rate(), ByteRate(published().rate_start.0 - IO.0));
     }
 
@@ -245,7 +244,7 @@ mod tests {
                     Congestion::Avoidance,
                     Congestion::Underutilised,
                 ][usize::from(state)];
-                target.on_completion(now, state, Bytes(length), true);
+                target.on_completion(now, state, Bytes(length));
                 prop_assert!(target.rate() >= device.rate_min && target.rate() <= device.rate_max);
             }
         }

@@ -32,7 +32,7 @@ pub(crate) mod write_cost;
 
 pub use config::{GimbalConfig, Halvings, WriteCostRule};
 
-use crate::drr::{Drr, Price, Rules};
+use crate::drr::{Drr, Price};
 use crate::{
     Backlog, Congestion, Credit, Done, Io, IoKind, Next, Outcome, PacingView, Policy, Share, SsdView,
     TenantView, Ticket,
@@ -44,27 +44,11 @@ use slots::SlotRules;
 use units::{Bytes, Instant, Nanos, TenantId};
 use write_cost::WriteCost;
 
-/// What a repaired Gimbal changes in this file. As published: nothing.
-pub trait Repairs: Rules {
-    /// An empty bucket holds the head of the round back.
-    fn on_paced(&mut self, _now: Instant) {}
-
-    /// Whether the completion of an IO that was submitted then may raise the target rate.
-    fn may_grow(&self, _submitted: Instant) -> bool {
-        true
-    }
-}
-
-impl Repairs for SlotRules {}
-
 /// One SSD's Gimbal.
-pub type Gimbal = Switch<SlotRules>;
-
-/// One SSD's Gimbal by these rules.
 #[derive(Clone, Debug)]
-pub struct Switch<R: Rules> {
+pub struct Gimbal {
     config: GimbalConfig,
-    drr: Drr<R>,
+    drr: Drr<SlotRules>,
     bucket: DualBucket,
     read_latency: LatencyMonitor,
     write_latency: LatencyMonitor,
@@ -78,12 +62,6 @@ impl Gimbal {
     /// # Panics
     /// If [`GimbalConfig::check`] finds fault with `config`.
     pub fn new(config: GimbalConfig) -> Gimbal {
-        Switch::with_rules(config, SlotRules::new(&config))
-    }
-}
-
-impl<R: Repairs> Switch<R> {
-    pub(crate) fn with_rules(config: GimbalConfig, rules: R) -> Switch<R> {
         if let Err(wrong) = config.check() {
             panic!("{wrong}: {config:?}");
         }
@@ -91,9 +69,9 @@ impl<R: Repairs> Switch<R> {
         let target = TargetRate::new(&config);
         let write_cost = WriteCost::new(&device, write_cost_step, write_cost_period, write_cost_rule);
         let latency = LatencyMonitor::new(&device, config.latency_weight, config.threshold_weight);
-        Switch {
+        Gimbal {
             config,
-            drr: Drr::new(config.round, rules),
+            drr: Drr::new(config.round, SlotRules::new(&config)),
             bucket: DualBucket::new(
                 config.bucket_depth,
                 Pace { rate: target.rate(), split: write_cost.cost() },
@@ -125,8 +103,7 @@ impl<R: Repairs> Switch<R> {
             IoKind::Management => return,
         };
         let state = monitor.on_latency(latency);
-        let may_grow = self.drr.rules().may_grow(now - latency);
-        self.target.on_completion(now, state, io.length, may_grow);
+        self.target.on_completion(now, state, io.length);
         self.bucket.set_pace(now, Pace { rate: self.target.rate(), split: self.write_cost.cost() });
         if state == Congestion::Overloaded {
             self.bucket.empty(now);
@@ -134,11 +111,7 @@ impl<R: Repairs> Switch<R> {
     }
 }
 
-impl<R: Repairs + Send> Policy for Switch<R>
-where
-    R::Held: Send,
-    R::Room: Send,
-{
+impl Policy for Gimbal {
     fn on_arrival(&mut self, _now: Instant, io: Io) -> Ticket {
         self.drr.on_arrival(io)
     }
@@ -153,7 +126,6 @@ where
             return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
         };
         if let Err(payable) = self.bucket.pay(now, head.kind, head.length) {
-            self.drr.rules_mut().on_paced(now);
             return Next::WakeAt(self.drr.next_timer(now).map_or(payable, |timer| timer.min(payable)));
         }
         if self.drr.backlog().in_flight == 0 {

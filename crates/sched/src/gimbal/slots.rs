@@ -27,7 +27,7 @@ use units::{Bytes, TenantId};
 
 /// The slots of one SSD: what the round asks of Gimbal.
 #[derive(Clone, Copy, Debug)]
-pub struct SlotRules {
+pub(crate) struct SlotRules {
     /// Slots to share out.
     slots: u32,
     /// Weighted size at which one closes.
@@ -99,7 +99,7 @@ struct Slot {
 
 /// The slots of one tenant.
 #[derive(Clone, Debug, Default)]
-pub struct Slots {
+pub(crate) struct Slots {
     slots: Vec<Slot>,
     /// Indices of slots that are neither open nor closed.
     free: Vec<u32>,

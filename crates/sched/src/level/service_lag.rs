@@ -35,7 +35,7 @@
 //! Holds: the virtual time never falls, except when service is counted from it again, so a tenant that is let back is not sent out again before its
 //!        next IO (`the_virtual_time_never_falls_and_no_tenant_lags_by_more_than_the_bound`);
 //!        the service of any two competing tenants differs by at most `max`, `catch_up` and one IO, out of room or not
-//!        (the same test, and `out_of_slots_or_not_tenants_stay_close` in `drr`);
+//!        (the same test, and `out_of_room_or_not_tenants_stay_close` in `drr`);
 //!        a tenant whose IOs hang delays no other tenant once it is excused (`an_excused_tenant_delays_no_other` there);
 //!        the least-served tenant is never kept out, so there is always a tenant that may go or has IOs in flight;
 //!        counting anew changes nothing among the tenants that compete (`counting_anew_changes_nothing`).

@@ -13,7 +13,6 @@ pub(crate) struct Constants {
     pub(super) latency_weight: Halvings,
     pub(super) threshold_weight: Option<Halvings>,
     pub(super) underutilised_growth: u64,
-    pub(super) grows_only_while_paced: bool,
     pub(super) completion_window: Bytes,
     pub(super) completion_idle_max: Nanos,
     pub(super) bucket_depth: Bytes,
@@ -34,13 +33,7 @@ impl Constants {
     pub(crate) fn of(config: &Config) -> Constants {
         match config {
             Config::Gimbal(config) => Constants::of_gimbal(config),
-            Config::Fair(config) => Constants {
-                slots: config.gimbal.device.slots * config.slots_factor,
-                grows_only_while_paced: true,
-                lag_max: Some(config.lag_max),
-                ..Constants::of_gimbal(&config.gimbal)
-            },
-            Config::Level(config) => Constants {
+            Config::LevelCalibrated(config) => Constants {
                 device: config.device,
                 latency_weight: Halvings(4),
                 lag_max: Some(config.lag_max),
@@ -60,7 +53,6 @@ impl Constants {
             latency_weight: config.latency_weight,
             threshold_weight: config.threshold_weight,
             underutilised_growth: config.underutilised_growth,
-            grows_only_while_paced: false,
             completion_window: config.completion_window,
             completion_idle_max: config.completion_idle_max,
             bucket_depth: config.bucket_depth,

@@ -61,7 +61,6 @@ impl Latency {
 struct Rate {
     target: u64,
     /// The last instant at which the bucket delayed a tenant.
-    paced_at: Option<Instant>,
     completed: u128,
     busy: u128,
     idle_since: Instant,
@@ -86,24 +85,20 @@ impl Rate {
         self.idle_since = self.now;
     }
 
-    fn on_completion(&mut self, config: &Constants, io: &Io, latency: Nanos, state: Congestion) {
+    fn on_completion(&mut self, config: &Constants, io: &Io, state: Congestion) {
         self.completed += u128::from(io.length.0);
         if self.completed >= u128::from(config.completion_window.0) && self.busy > 0 {
             self.measured = Some((self.completed * SECOND / self.busy) as u64);
             (self.completed, self.busy) = (0, 0);
         }
-        let submitted = self.now - latency;
-        let may_grow =
-            !config.grows_only_while_paced || self.paced_at.is_some_and(|paced_at| paced_at >= submitted);
-        let growth = if may_grow { io.length.0 } else { 0 };
         let (least, most) = (config.device.rate_min.0, config.device.rate_max.0);
         let target = match state {
             Congestion::Overloaded => {
                 self.target.min(self.measured.unwrap_or(u64::MAX)).saturating_sub(io.length.0)
             }
             Congestion::Congested => self.target.saturating_sub(io.length.0),
-            Congestion::Avoidance => self.target + growth,
-            Congestion::Underutilised => self.target + growth * config.underutilised_growth,
+            Congestion::Avoidance => self.target + io.length.0,
+            Congestion::Underutilised => self.target + io.length.0 * config.underutilised_growth,
         };
         self.target = target.max(least).min(most);
     }
@@ -322,7 +317,6 @@ impl Measures {
             writes: latency,
             rate: Rate {
                 target: config.rate_start.0.clamp(device.rate_min.0, device.rate_max.0),
-                paced_at: None,
                 completed: 0,
                 busy: 0,
                 idle_since: Instant::ZERO,
@@ -358,11 +352,6 @@ impl Measures {
         self.rate.pass(now, in_flight);
     }
 
-    /// The bucket lets the head wait.
-    pub(crate) fn on_paced(&mut self) {
-        self.rate.paced_at = Some(self.rate.now);
-    }
-
     /// The SSD is given work, and had none.
     pub(crate) fn on_busy(&mut self) {
         self.rate.on_busy(&self.config);
@@ -381,7 +370,7 @@ impl Measures {
             self.limit.on_completion(sizes, now, io, charge);
             return false;
         }
-        self.rate.on_completion(config, io, latency, state);
+        self.rate.on_completion(config, io, state);
         state == Congestion::Overloaded
     }
 

@@ -1,4 +1,4 @@
-//! The decisions of Gimbal and Level, done the obvious way: every question is answered by looking at every tenant.
+//! The decisions of Gimbal and level-calibrated, done the obvious way: every question is answered by looking at every tenant.
 //!
 //! Nothing is taken from the switch under test: buckets, slots, device time in flight, round, service lag and priorities are done again
 //! here, what is measured (rate, write cost, fragmentation, the limit on the device time) in `measures`, prices in `costs`.
@@ -227,7 +227,6 @@ impl Naive {
                 return Next::Submit(io);
             }
             if !self.pays(now, &io) {
-                self.measures.on_paced();
                 return Next::WakeAt(self.first_instant_that_pays(now, &io));
             }
             self.buckets = self.buckets.until(now, self.depth());

@@ -6,7 +6,7 @@ use crate::world::{Config, Dice, Event, Variant, World};
 use crate::{flashfq, reflex};
 use proptest::prelude::*;
 use sched::{
-    Backlog, Done, Fifo, Flashfq, Gimbal, GimbalFair, Level, Next, Outcome, Policy, ReadOnlyLoad, Reflex,
+    Backlog, Done, Fifo, Flashfq, Gimbal, LevelCalibrated, Next, Outcome, Policy, ReadOnlyLoad, Reflex,
     ReflexConfig, Share,
 };
 use units::{Instant, Nanos, TenantId};
@@ -117,8 +117,7 @@ proptest! {
     fn gimbal_and_level_are_sound(world in worlds()) {
         match world.config() {
             Config::Gimbal(config) => run(world, Gimbal::new(config)),
-            Config::Fair(config) => run(world, GimbalFair::new(config)),
-            Config::Level(config) => run(world, Level::new(config)),
+            Config::LevelCalibrated(config) => run(world, LevelCalibrated::new(config)),
         }
     }
 

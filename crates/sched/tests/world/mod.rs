@@ -4,8 +4,8 @@
 //! [`World`] as one line of Rust, to be pasted into a test of its own.
 
 use sched::{
-    Cost, DeviceConstants, DeviceCosts, GimbalConfig, GimbalFairConfig, InFlightLimits, Io, IoId, IoKind,
-    LevelConfig, Mark, Priority, WriteCostRule,
+    CalibratedConfig, Cost, DeviceConstants, DeviceCosts, GimbalConfig, Halvings, InFlightLimits, Io, IoId,
+    IoKind, Mark, Priority, WriteCostRule,
 };
 use units::{ByteRate, Bytes, Nanos, TenantId};
 
@@ -24,25 +24,22 @@ pub(crate) struct World {
 pub(crate) enum Variant {
     /// Gimbal as published.
     Gimbal,
-    /// The repaired Gimbal.
-    Fair,
-    /// The repaired Gimbal with other constants than usual, and a bound on the service lag so small that it binds at every turn.
-    TightFair,
-    /// Level, with so little device time in flight and so small a bound on the service lag that they bind.
-    Level,
+    /// Gimbal with other constants than usual.
+    OtherGimbal,
+    /// level-calibrated, with so little device time in flight and so small a bound on the service lag that they bind.
+    LevelCalibrated,
 }
 
 /// The constants of one of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Config {
     Gimbal(GimbalConfig),
-    Fair(GimbalFairConfig),
-    Level(LevelConfig),
+    LevelCalibrated(CalibratedConfig),
 }
 
 impl Variant {
     /// All of them.
-    pub(crate) const ALL: [Variant; 4] = [Variant::Gimbal, Variant::Fair, Variant::TightFair, Variant::Level];
+    pub(crate) const ALL: [Variant; 3] = [Variant::Gimbal, Variant::OtherGimbal, Variant::LevelCalibrated];
 }
 
 /// SplitMix64 (public domain algorithm by S. Vigna): all the randomness a world needs.
@@ -110,21 +107,14 @@ impl World {
         let seen = |config| GimbalConfig { completion_window, completion_idle_max, ..config };
         match self.variant {
             Variant::Gimbal => Config::Gimbal(seen(GimbalConfig::published(device))),
-            Variant::Fair => {
-                let fair = GimbalFairConfig::new(device);
-                Config::Fair(GimbalFairConfig { gimbal: seen(fair.gimbal), ..fair })
-            }
-            Variant::TightFair => {
-                let fair = GimbalFairConfig::new(device);
-                let gimbal = GimbalConfig {
-                    bucket_depth: Bytes::kib(128),
-                    write_cost_step: Cost::ratio(1, 10),
-                    write_cost_rule: WriteCostRule::Slow,
-                    ..seen(fair.gimbal)
-                };
-                Config::Fair(GimbalFairConfig { gimbal, slots_factor: 1, lag_max: Bytes::kib(64) })
-            }
-            Variant::Level => Config::Level(LevelConfig {
+            Variant::OtherGimbal => Config::Gimbal(GimbalConfig {
+                latency_weight: Halvings(4),
+                bucket_depth: Bytes::kib(128),
+                write_cost_step: Cost::ratio(1, 10),
+                write_cost_rule: WriteCostRule::Slow,
+                ..seen(GimbalConfig::published(device))
+            }),
+            Variant::LevelCalibrated => Config::LevelCalibrated(CalibratedConfig {
                 in_flight: InFlightLimits {
                     uniform: Bytes::kib(128 * u64::from(self.slots)),
                     mixed: Bytes::kib(256 * u64::from(self.slots)),
@@ -132,7 +122,7 @@ impl World {
                     io_min: Bytes::kib(16),
                 },
                 lag_max: Bytes::kib(256),
-                ..LevelConfig::new(device, DeviceCosts::DCT983)
+                ..CalibratedConfig::new(device, DeviceCosts::DCT983)
             }),
         }
     }
@@ -159,7 +149,8 @@ impl Events {
         match dice.roll(100) {
             0..30 => {
                 // The fragmentation is judged every 50 ms.
-                let long = if self.world.variant == Variant::Level { 20_000_000 } else { 1_000_000 };
+                let long =
+                    if self.world.variant == Variant::LevelCalibrated { 20_000_000 } else { 1_000_000 };
                 let longest = dice.pick(&[100, 10_000, long]);
                 Event::Wait(Nanos(dice.roll(longest)))
             }

@@ -11,7 +11,7 @@
 
 use super::problem::Problem;
 use super::{Backing, Config, DeviceKind, EmulatedConfig, SchedulerOverrides, Speed};
-use sched::{DeviceConstants, LevelConfig};
+use sched::{CalibratedConfig, DeviceConstants};
 use std::fmt::Display;
 use units::Bytes;
 
@@ -83,9 +83,7 @@ impl Beyond {
         for (name, value) in [("rate_min", overrides.rate_min), ("rate_max", overrides.rate_max)] {
             self.check(field(name), value, DeviceConstants::RATE_MAX);
         }
-        for (name, value) in [("slots", overrides.slots), ("slots_factor", overrides.slots_factor)] {
-            self.check(field(name), value, DeviceConstants::SLOTS_MAX);
-        }
-        self.check(field("lag_max"), overrides.lag_max, LevelConfig::LAG_MAX_MAX);
+        self.check(field("slots"), overrides.slots, DeviceConstants::SLOTS_MAX);
+        self.check(field("lag_max"), overrides.lag_max, CalibratedConfig::LAG_MAX_MAX);
     }
 }

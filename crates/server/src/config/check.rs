@@ -173,6 +173,11 @@ impl Check<'_> {
             let advice = "write calibration = \"FILE\" in [device.scheduler]";
             self.report(format!("device[{index}].scheduler.calibration"), what, advice);
         }
+        if scheduler.policy == PolicyKind::Level && scheduler.calibration.is_some() {
+            let advice = "remove it, or write policy = \"level-calibrated\", which was called level before";
+            let what = "level measures the device by itself and reads no calibration";
+            self.report(format!("device[{index}].scheduler.calibration"), what, advice);
+        }
     }
 
     /// Whoever writes a constant expects it to do something.
@@ -201,10 +206,8 @@ impl Check<'_> {
             let what = format!("{min} is not below rate_max, {max}");
             self.report(field("rate_min"), what, "exchange them?");
         }
-        for (name, value) in [("slots", overrides.slots), ("slots_factor", overrides.slots_factor)] {
-            if value == Some(0) {
-                self.report(field(name), "zero lets nothing through", "write 1 or more");
-            }
+        if overrides.slots == Some(0) {
+            self.report(field("slots"), "zero lets nothing through", "write 1 or more");
         }
         for (name, value) in
             [("write_cost_best", overrides.write_cost_best), ("write_cost_worst", overrides.write_cost_worst)]

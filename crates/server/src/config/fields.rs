@@ -4,7 +4,7 @@
 //! most often misspelt. A value that cannot be read is a problem and counts as absent, so that reading goes on.
 
 use super::problem::{ConfigError, Problem};
-use sched::Cost;
+use sched::{Cost, Former};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -168,19 +168,14 @@ impl<'t, 'i> Fields<'t, 'i> {
         }
     }
 
-    /// The word called `name`, if it is an old one, with the new one.
-    pub(super) fn renamed(
-        &mut self,
-        findings: &mut Findings,
-        name: &'static str,
-        renamed: impl Fn(&str) -> Option<&'static str>,
-    ) -> Option<&'static str> {
-        let value = self.value(name)?;
-        let old = value.get_ref().as_str()?;
-        let new = renamed(old)?;
-        let (what, advice) = (format!("{old:?} is called {new:?} now"), format!("write {new:?}"));
+    /// Reports the word called `name` if it is the former name of a scheduler, and answers whether it is.
+    pub(super) fn is_former_scheduler(&mut self, findings: &mut Findings, name: &'static str) -> bool {
+        let Some(value) = self.value(name) else { return false };
+        let Some(old) = value.get_ref().as_str() else { return false };
+        let Some(Former { now, what }) = Former::named(old) else { return false };
+        let (what, advice) = (format!("{old:?} {what}"), format!("write {now:?}"));
         findings.report(Some(value.span()), Problem::new(self.path_of(name), what, advice));
-        Some(new)
+        true
     }
 
     /// One of a few words.

@@ -258,7 +258,7 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
 
 /// The scheduler of a name; an old name gets an error that says the new one.
 fn policy(table: &mut Fields<'_, '_>, findings: &mut Findings, name: &'static str) -> Option<PolicyKind> {
-    if table.renamed(findings, name, sched::renamed).is_some() {
+    if table.is_former_scheduler(findings, name) {
         return None;
     }
     table.choice(findings, name, &PolicyKind::ALL.map(|kind| (kind.name(), kind)))
@@ -275,6 +275,7 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
     table.former(findings, "latency_max", "it is called thresh_max now", "write thresh_max");
     table.former(findings, "lead_max", "it is called lag_max now", "write lag_max");
     table.former(findings, "io_overhead", "no scheduler charges it any more", "remove it");
+    table.former(findings, "slots_factor", "the scheduler that read it is gone", "remove it");
     let scheduler = SchedulerConfig {
         policy: policy(&mut table, findings, "policy").unwrap_or_default(),
         calibration: table.text(findings, "calibration").map(PathBuf::from),
@@ -285,7 +286,6 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
             write_cost_best: table.cost(findings, "write_cost_best"),
             write_cost_worst: table.cost(findings, "write_cost_worst"),
             slots: table.number(findings, "slots"),
-            slots_factor: table.number(findings, "slots_factor"),
             lag_max: table.size(findings, "lag_max"),
             rate_min: table.rate(findings, "rate_min"),
             rate_max: table.rate(findings, "rate_max"),

@@ -20,13 +20,11 @@ pub struct SchedulerConfig {
 pub enum PolicyKind {
     /// This project's own, without a calibration: it measures the device while it serves.
     #[default]
-    LevelLearned,
-    /// Gimbal with this project's repairs.
-    GimbalFair,
+    Level,
     /// Gimbal exactly as published.
     Gimbal,
     /// This project's own: charges what an IO takes of the device. Needs a calibration.
-    Level,
+    LevelCalibrated,
     /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
     Reflex,
     /// FlashFQ: equal parts of the device's time. Needs a calibration.
@@ -50,8 +48,6 @@ pub struct SchedulerOverrides {
     pub write_cost_worst: Option<Cost>,
     /// Virtual slots that sequential reads need to fill the SSD.
     pub slots: Option<u32>,
-    /// How many times this number is given to the tenants.
-    pub slots_factor: Option<u32>,
     /// How far the least-served tenant may lag behind another one that still goes on.
     pub lag_max: Option<Bytes>,
     /// The lowest target rate.
@@ -70,7 +66,6 @@ impl SchedulerOverrides {
             write_cost_best,
             write_cost_worst,
             slots,
-            slots_factor,
             lag_max,
             rate_min,
             rate_max,
@@ -82,7 +77,6 @@ impl SchedulerOverrides {
             ("write_cost_best", write_cost_best.is_some()),
             ("write_cost_worst", write_cost_worst.is_some()),
             ("slots", slots.is_some()),
-            ("slots_factor", slots_factor.is_some()),
             ("lag_max", lag_max.is_some()),
             ("rate_min", rate_min.is_some()),
             ("rate_max", rate_max.is_some()),
@@ -93,11 +87,10 @@ impl SchedulerOverrides {
 
 impl PolicyKind {
     /// All, the default first.
-    pub const ALL: [PolicyKind; 7] = [
-        PolicyKind::LevelLearned,
-        PolicyKind::GimbalFair,
-        PolicyKind::Gimbal,
+    pub const ALL: [PolicyKind; 6] = [
         PolicyKind::Level,
+        PolicyKind::Gimbal,
+        PolicyKind::LevelCalibrated,
         PolicyKind::Reflex,
         PolicyKind::Flashfq,
         PolicyKind::None,
@@ -106,10 +99,9 @@ impl PolicyKind {
     /// As configurations write it.
     pub const fn name(self) -> &'static str {
         match self {
-            PolicyKind::GimbalFair => "gimbal-fair",
             PolicyKind::Gimbal => "gimbal",
+            PolicyKind::LevelCalibrated => "level-calibrated",
             PolicyKind::Level => "level",
-            PolicyKind::LevelLearned => "level-learned",
             PolicyKind::Reflex => "reflex",
             PolicyKind::Flashfq => "flashfq",
             PolicyKind::None => "none",
@@ -119,12 +111,9 @@ impl PolicyKind {
     /// What it is, in a line.
     pub const fn about(self) -> &'static str {
         match self {
-            PolicyKind::GimbalFair => {
-                "Gimbal with a bounded service lag: shares also hold for tenants that have no free slot"
-            }
             PolicyKind::Gimbal => "Gimbal exactly as published",
-            PolicyKind::Level => "Fair shares of device time, by a calibrated model of the device",
-            PolicyKind::LevelLearned => {
+            PolicyKind::LevelCalibrated => "Fair shares of device time, by a calibrated model of the device",
+            PolicyKind::Level => {
                 "Fair shares of device time on any device: measures it now and then, for up to half a second"
             }
             PolicyKind::Reflex => "ReFlex: tokens, by a calibrated model of the device",
@@ -137,25 +126,24 @@ impl PolicyKind {
 
     /// Whether it has the constants of [`SchedulerOverrides`].
     pub const fn reads_constants(self) -> bool {
-        matches!(self, PolicyKind::GimbalFair | PolicyKind::Gimbal | PolicyKind::Level)
+        matches!(self, PolicyKind::Gimbal | PolicyKind::LevelCalibrated)
     }
 
     /// Whether it keeps reservations.
     pub const fn keeps_reservations(self) -> bool {
-        self.reads_constants() || matches!(self, PolicyKind::LevelLearned)
+        self.reads_constants() || matches!(self, PolicyKind::Level)
     }
 
     /// Whether it reads the constant of this name.
     pub(super) fn reads(self, constant: &str) -> bool {
         match constant {
-            "slots_factor" => self == PolicyKind::GimbalFair,
-            "lag_max" => matches!(self, PolicyKind::GimbalFair | PolicyKind::Level),
+            "lag_max" => self == PolicyKind::LevelCalibrated,
             _ => self.reads_constants(),
         }
     }
 
     /// Whether it needs a calibration of the device.
     pub const fn needs_calibration(self) -> bool {
-        matches!(self, PolicyKind::Level | PolicyKind::Reflex | PolicyKind::Flashfq)
+        matches!(self, PolicyKind::LevelCalibrated | PolicyKind::Reflex | PolicyKind::Flashfq)
     }
 }

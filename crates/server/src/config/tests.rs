@@ -37,7 +37,7 @@ fn what_a_file_leaves_out_has_its_default() {
     let config = Config::parse(SMALLEST).expect("valid");
     assert_eq!(config.listen, vec![DEFAULT_LISTEN]);
     assert_eq!(config.limits, Limits::default());
-    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::LevelLearned);
+    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::Level);
     assert_eq!(config.subsystems[0].namespaces[0], NamespaceConfig::whole(1, "a"));
 }
 
@@ -245,8 +245,9 @@ fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
     let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
     let word = Config::parse(&with("\"gimbal\"")).expect("valid");
     assert_eq!(word.devices[0].scheduler.policy, PolicyKind::Gimbal);
-    let table =
-        with("{ policy = \"gimbal-fair\", write_cost_best = 2.5, write_cost_worst = 9, lag_max = \"1M\" }");
+    let table = with(
+        "{ policy = \"level-calibrated\", calibration = \"c\", write_cost_best = 2.5, write_cost_worst = 9, lag_max = \"1M\" }",
+    );
     let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
     assert_eq!(overrides.write_cost_best, Some(Cost::ratio(5, 2)));
     assert_eq!(overrides.write_cost_worst, Some(Cost::ratio(9, 1)));
@@ -263,14 +264,23 @@ fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
 fn an_old_name_is_answered_with_the_new_one() {
     let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
     for (scheduler, expected) in [
+        ("\"gimbal-paper\"", "device[0].scheduler: \"gimbal-paper\" is called gimbal now; write \"gimbal\""),
         (
-            "\"gimbal-paper\"",
-            "device[0].scheduler: \"gimbal-paper\" is called \"gimbal\" now; write \"gimbal\"",
+            "\"gimbal-fair\"",
+            "device[0].scheduler: \"gimbal-fair\" is gone; level is fairer and needs no constants; write \"level\"",
         ),
-        ("\"gimbal-next\"", "device[0].scheduler: \"gimbal-next\" is called \"level\" now; write \"level\""),
         (
-            "{ policy = \"gimbal-next\" }",
-            "device[0].scheduler.policy: \"gimbal-next\" is called \"level\" now; write \"level\"",
+            "{ policy = \"level-learned\" }",
+            "device[0].scheduler.policy: \"level-learned\" is called level now; write \"level\"",
+        ),
+        (
+            "{ policy = \"level\", calibration = \"c.toml\" }",
+            "device[0].scheduler.calibration: level measures the device by itself and reads no calibration; remove it, or write \
+             policy = \"level-calibrated\", which was called level before",
+        ),
+        (
+            "{ slots_factor = 4 }",
+            "device[0].scheduler.slots_factor: the scheduler that read it is gone; remove it",
         ),
         (
             "{ latency_min = \"1ms\" }",
@@ -295,19 +305,14 @@ fn an_old_name_is_answered_with_the_new_one() {
 #[test]
 fn a_constant_that_only_some_schedulers_read_is_refused_under_the_others() {
     let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
-    for (constant, readers) in
-        [("slots_factor = 2", "gimbal-fair"), ("lag_max = \"1M\"", "gimbal-fair or level")]
-    {
-        let tables = [("gimbal", "policy = \"gimbal\", "), ("level-learned", "")];
-        for (name, policy) in tables {
-            let errors = errors(&with(&format!("{{ {policy}{constant} }}")));
-            let expected =
-                format!("the scheduler \"{name}\" does not read it; remove it, or choose {readers}");
-            assert!(errors.contains(&expected), "{constant}: {errors}");
-        }
-        Config::parse(&with(&format!("{{ policy = \"gimbal-fair\", {constant} }}")))
-            .expect("this one reads it");
+    for (name, policy) in [("gimbal", "policy = \"gimbal\", "), ("level", "")] {
+        let errors = errors(&with(&format!("{{ {policy}lag_max = \"1M\" }}")));
+        let expected =
+            format!("the scheduler \"{name}\" does not read it; remove it, or choose level-calibrated");
+        assert!(errors.contains(&expected), "{errors}");
     }
+    Config::parse(&with("{ policy = \"level-calibrated\", calibration = \"c\", lag_max = \"1M\" }"))
+        .expect("this one reads it");
 }
 
 #[test]
@@ -332,7 +337,6 @@ fn numbers_that_would_overflow_are_refused_by_name() {
             "device[0].scheduler.thresh_max: 3660.00 s is more than",
         ),
         (in_device("scheduler.slots = 65537"), "device[0].scheduler.slots: 65537 is more than 65536"),
-        (in_device("scheduler.slots_factor = 65537"), "device[0].scheduler.slots_factor: 65537 is more than"),
         (
             in_device("scheduler.lag_max = \"2T\""),
             "device[0].scheduler.lag_max: 2048 GiB is more than 1024 GiB",

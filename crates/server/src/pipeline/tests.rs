@@ -15,7 +15,7 @@ use crate::switch::{ByteRange, IoSlot, Work};
 use nvme::spec::Cqe;
 use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
 use reactor::Backend;
-use sched::{DeviceConstants, Fifo, GimbalFair, GimbalFairConfig, Policy, Priority, Share};
+use sched::{DeviceConstants, Fifo, Gimbal, GimbalConfig, Policy, Priority, Share};
 use std::sync::mpsc::channel;
 use units::{Bytes, Lba, TenantId};
 
@@ -66,7 +66,7 @@ fn begin(pipeline: &mut Pipeline, session: Key, nsid: u32) -> Key {
 }
 
 fn policies() -> [Box<dyn Policy>; 2] {
-    [Box::new(Fifo::default()), Box::new(GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983)))]
+    [Box::new(Fifo::default()), Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983)))]
 }
 
 /// Many connections, all of one tenant, end one after the other with a full queue each.

@@ -8,8 +8,8 @@ use crate::device::{DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::steps;
 use reactor::Backend;
 use sched::{
-    DeviceConstants, Fifo, Flashfq, FlashfqConfig, GimbalFair, GimbalFairConfig, LinearCost, Millitokens,
-    Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
+    DeviceConstants, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, LinearCost, Millitokens, Priority,
+    Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
 };
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -563,7 +563,7 @@ fn order_within_a_class_survives_a_change_of_scheduler_and_slots_come_back() {
     const ROUNDS: u32 = 12;
     const ARRIVALS: u32 = 60;
     let gimbal =
-        || -> Box<dyn Policy> { Box::new(GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983))) };
+        || -> Box<dyn Policy> { Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983))) };
     let point = |rate| SupplyPoint { latency_p95: Nanos::millis(1), mixed: rate, read_only: rate };
     let supply = vec![point(TokenRate::tokens_per_sec(100_000_000))];
     let reflex = || -> Box<dyn Policy> {

@@ -49,6 +49,6 @@ fn slowed_with(speed_thousandths: u32, limits: Limits) -> ServerHandle {
     let device = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
     let mut config = Config { limits, ..simple(device, any_port()) };
     // On an SSD so slow the default would learn for minutes; this one knows the SSD.
-    config.devices[0].scheduler.policy = PolicyKind::GimbalFair;
+    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
     start(config)
 }

@@ -92,7 +92,7 @@ impl Bed {
         let speed = Speed::from_thousandths(speed_thousandths).expect("above zero");
         let device = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
         let mut config = Config { limits: limits(), ..simple(device, any_port()) };
-        config.devices[0].scheduler.policy = PolicyKind::GimbalFair;
+        config.devices[0].scheduler.policy = PolicyKind::Gimbal;
         let constants = &mut config.devices[0].scheduler.overrides;
         (constants.rate_min, constants.rate_max) = (Some(RATE), Some(ByteRate(RATE.get() + 1)));
         let server = start(config);

@@ -19,7 +19,7 @@ fn serving(device: DeviceKind, limits: Limits, hosts: AllowedHosts, tenants: &[&
     capture();
     let mut config = Config { limits, ..crate::common::simple(device, common::any_port()) };
     // On a slow SSD the default would learn for minutes; this one knows the SSD.
-    config.devices[0].scheduler.policy = PolicyKind::GimbalFair;
+    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
     config.subsystems[0].hosts = hosts;
     config.tenants = tenants.iter().map(|host| TenantConfig::equal(host)).collect();
     common::start(config)

@@ -271,13 +271,10 @@ fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
         PolicyChoice::Flashfq(config) => {
             Some(Calibration { description, flashfq: Some(*config), ..Calibration::default() })
         }
-        PolicyChoice::Level(config) => {
-            Some(Calibration { description, level: Some(config.costs), ..Calibration::default() })
+        PolicyChoice::LevelCalibrated(config) => {
+            Some(Calibration { description, level_calibrated: Some(config.costs), ..Calibration::default() })
         }
-        PolicyChoice::None
-        | PolicyChoice::Gimbal(_)
-        | PolicyChoice::GimbalFair(_)
-        | PolicyChoice::LevelLearned => None,
+        PolicyChoice::None | PolicyChoice::Gimbal(_) | PolicyChoice::Level => None,
     }
 }
 

@@ -16,7 +16,7 @@ fn clock(thousandths: u32) -> DeviceClock {
 /// How many pages Alice reads in a second of real time in front of a device that ends everything at once, and that she is always
 /// waiting for.
 fn pages_per_second(share: Share, thousandths: u32) -> usize {
-    let gimbal = GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983));
+    let gimbal = Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983));
     let mut world = World::on_clock(Box::new(gimbal), Bytes::mib(4), clock(thousandths));
     world.switch.set_share(BEGIN, ALICE, share).expect("no objective to refuse");
     world.now = BEGIN;
@@ -54,7 +54,7 @@ fn limits_are_in_real_time_whatever_the_devices_clock() {
 
 #[test]
 fn a_limit_survives_a_change_of_scheduler_in_real_time() {
-    let gimbal = || Box::new(GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983)));
+    let gimbal = || Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983)));
     let mut world = World::on_clock(gimbal(), Bytes::mib(4), clock(50));
     world.now = BEGIN;
     let share = Share { limit_iops: Some(1000), ..Share::EQUAL };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::switch::erase::{COST_MIN, Erasure, PIECE_MAX};
+use sched::Level;
 use units::ByteRate;
 
 /// Reads 2 bytes, writes or zeroes 1 byte per nanosecond, one IO after the other.
@@ -74,9 +75,8 @@ impl Device for Serial {
 /// What became of a second in which Alice zeroes 64 MiB at a time, four at once, and Bob reads (or not).
 fn a_second(alice: Share, bob_reads: bool) -> Time {
     let time = Rc::new(RefCell::new(Time::default()));
-    let gimbal = GimbalFair::new(GimbalFairConfig::new(DeviceConstants::DCT983));
     let device = Serial { time: Rc::clone(&time), ..Serial::default() };
-    let mut switch: Switch<u32> = Switch::new(Box::new(gimbal), Box::new(device));
+    let mut switch: Switch<u32> = Switch::new(Box::new(Level::new()), Box::new(device));
     let mut reactor = Reactor::new(Backend::Auto).expect("a reactor");
     let mut pool = BufferPool::new(Bytes::mib(16));
     let begin = Instant(1_000_000_000);

@@ -1,4 +1,4 @@
-//! Level that learns, before an SSD that takes a fixed time for each kind of IO.
+//! Level, before an SSD that takes a fixed time for each kind of IO.
 
 extern crate std;
 use super::*;
@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 /// An SSD that does one IO after the other, as long as the queue allows: the time per IO depends on its way only.
 struct Ssd {
-    policy: LevelLearned,
+    policy: Level,
     now: Instant,
     queue: VecDeque<(Io, Instant)>,
     busy_until: Instant,
@@ -24,7 +24,7 @@ struct Ssd {
 impl Ssd {
     fn new(read: Nanos, write: Nanos) -> Ssd {
         Ssd {
-            policy: LevelLearned::new(),
+            policy: Level::new(),
             now: Instant::ZERO,
             queue: VecDeque::new(),
             busy_until: Instant::ZERO,

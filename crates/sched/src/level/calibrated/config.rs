@@ -1,16 +1,16 @@
-//! Every constant of Level, with its reason. What IOs take of the SSD comes from a calibration ([`DeviceCosts`]).
+//! Every constant of LevelCalibrated, with its reason. What IOs take of the SSD comes from a calibration ([`DeviceCosts`]).
 
 use super::costs::DeviceCosts;
-use super::in_flight::InFlightLimits;
-use super::service_lag::ServiceLag;
 use crate::DeviceConstants;
 use crate::device::first_wrong;
 use crate::drr::RoundConfig;
+use crate::level::in_flight::InFlightLimits;
+use crate::level::service_lag::ServiceLag;
 use units::Bytes;
 
-/// Level's constants.
+/// LevelCalibrated's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LevelConfig {
+pub struct CalibratedConfig {
     /// What is known about the SSD.
     pub device: DeviceConstants,
     /// What IOs take of the SSD.
@@ -29,13 +29,13 @@ pub struct LevelConfig {
     pub round: RoundConfig,
 }
 
-impl LevelConfig {
+impl CalibratedConfig {
     /// The largest bound on the service lag.
     pub const LAG_MAX_MAX: Bytes = ServiceLag::MAX_MAX;
 
     /// The standard values for this device.
-    pub const fn new(device: DeviceConstants, costs: DeviceCosts) -> LevelConfig {
-        LevelConfig {
+    pub const fn new(device: DeviceConstants, costs: DeviceCosts) -> CalibratedConfig {
+        CalibratedConfig {
             device,
             costs,
             in_flight: InFlightLimits::of(costs.rate, device.thresh_min),
@@ -52,8 +52,8 @@ impl LevelConfig {
         self.in_flight.check()?;
         self.round.check()?;
         first_wrong(&[
-            (self.lag_max <= LevelConfig::LAG_MAX_MAX, "lag_max must be at most 1 TiB"),
-            (self.lag_catch_up <= LevelConfig::LAG_MAX_MAX, "lag_catch_up must be at most 1 TiB"),
+            (self.lag_max <= CalibratedConfig::LAG_MAX_MAX, "lag_max must be at most 1 TiB"),
+            (self.lag_catch_up <= CalibratedConfig::LAG_MAX_MAX, "lag_catch_up must be at most 1 TiB"),
         ])
     }
 }
@@ -63,16 +63,16 @@ mod tests {
     use super::*;
     use units::ByteRate;
 
-    const LEVEL: LevelConfig = LevelConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983);
+    const LEVEL: CalibratedConfig = CalibratedConfig::new(DeviceConstants::DCT983, DeviceCosts::DCT983);
 
     #[test]
     fn every_bound_is_the_last_number_that_is_accepted() {
         let most = Bytes::gib(1 << 10);
-        assert_eq!(LevelConfig { lag_max: most, lag_catch_up: most, ..LEVEL }.check(), Ok(()));
+        assert_eq!(CalibratedConfig { lag_max: most, lag_catch_up: most, ..LEVEL }.check(), Ok(()));
         let beyond = most + Bytes(1);
         for (config, word) in [
-            (LevelConfig { lag_max: beyond, ..LEVEL }, "lag_max"),
-            (LevelConfig { lag_catch_up: beyond, ..LEVEL }, "lag_catch_up"),
+            (CalibratedConfig { lag_max: beyond, ..LEVEL }, "lag_max"),
+            (CalibratedConfig { lag_catch_up: beyond, ..LEVEL }, "lag_catch_up"),
         ] {
             assert!(config.check().is_err_and(|said| said.contains(word)), "{config:?}");
         }
@@ -85,10 +85,10 @@ mod tests {
         let device = DeviceConstants { slots: 0, ..DeviceConstants::DCT983 };
         let round = RoundConfig { quantum: Bytes::ZERO, ..RoundConfig::STANDARD };
         for config in [
-            LevelConfig { in_flight: none, ..LEVEL },
-            LevelConfig { costs: worthless, ..LEVEL },
-            LevelConfig { device, ..LEVEL },
-            LevelConfig { round, ..LEVEL },
+            CalibratedConfig { in_flight: none, ..LEVEL },
+            CalibratedConfig { costs: worthless, ..LEVEL },
+            CalibratedConfig { device, ..LEVEL },
+            CalibratedConfig { round, ..LEVEL },
         ] {
             assert!(config.check().is_err(), "{config:?}");
         }

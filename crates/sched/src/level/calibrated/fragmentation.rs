@@ -232,7 +232,7 @@ const PART_MAX: i64 = ONE << 24;
 mod tests {
     extern crate std;
     use super::*;
-    use crate::level::costs::CostCurve;
+    use crate::level::calibrated::costs::CostCurve;
     use crate::{DeviceConstants, IoId, IoKind, Mark, Priority};
     use proptest::prelude::*;
     use units::TenantId;
