@@ -1,7 +1,7 @@
 //! Schedulers by name: the scheduler before the SSD in a run, and the client's half if there is one, set up for an SSD.
 
 use crate::ssds::{CALIBRATIONS, CalibratedSsd};
-use sched::{CalibratedConfig, Calibration, DeviceConstants, Former, GimbalConfig};
+use sched::{CalibratedConfig, Calibration, DeviceConstants, Former, GimbalConfig, Learnt};
 use sim::LatencyScope;
 use sim::{ClientChoice, PolicyChoice};
 use ssd::Profile;
@@ -162,7 +162,7 @@ impl Scheduler {
                 })
             }
             Scheduler::Gimbal => PolicyChoice::Gimbal(GimbalConfig::published(device)),
-            Scheduler::Level => PolicyChoice::Level,
+            Scheduler::Level => PolicyChoice::Level(Learnt::default()),
             Scheduler::LevelCalibrated => PolicyChoice::LevelCalibrated(CalibratedConfig::new(
                 device,
                 calibration.level_calibrated.ok_or_else(missing)?,

@@ -1,10 +1,10 @@
 //! The judge: the same seed gives the same verdict, and an unfair scheduler is found unfair.
 
-use lab::judge::{Case, JudgeError, Summary, judge};
+use lab::judge::{Case, JudgeError, Summary, Told, judge};
 use lab::scheduler::Scheduler;
 
 fn judged(scheduler: Scheduler, seeds: &[u64]) -> Vec<lab::judge::Verdict> {
-    judge(scheduler, seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"))
+    judge(scheduler, Told::Nothing, seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A mix of equal weights, so that it has a gap, on an SSD that is quick to simulate.
@@ -49,7 +49,8 @@ fn first_in_first_out_wastes_nothing_and_is_found_unfair() {
 
 #[test]
 fn what_needs_a_calibration_cannot_be_judged() {
-    let refusal = judge(Scheduler::Reflex, &[1], &|_| ()).expect_err("there is no calibration");
+    let refusal =
+        judge(Scheduler::Reflex, Told::Nothing, &[1], &|_| ()).expect_err("there is no calibration");
     assert!(matches!(refusal, JudgeError::NotCalibrated(_)));
     assert!(refusal.to_string().starts_with("reflex needs a calibration"), "{refusal}");
 }

@@ -6,7 +6,7 @@
 //! These are cases that the scheduler was tried on while it was changed. The bounds are what is achieved there, not the goals: those are in
 //! `Summary`. What it does on cases that nobody had looked at, and which goals it misses, is in `docs/level.md`.
 
-use lab::judge::{Case, Reference, Summary, Verdict, judge_against};
+use lab::judge::{Case, Reference, Summary, Told, Verdict, judge_against};
 use lab::scheduler::Scheduler;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,11 +28,11 @@ fn is_at_most(number: Option<f64>, bound: f64) -> bool {
 }
 
 #[test]
-fn level_learned_is_nearly_fair_on_drives_that_nobody_calibrated() {
+fn level_is_nearly_fair_on_drives_that_nobody_calibrated() {
     let (references, next) = (references(), AtomicUsize::new(0));
     let cases: Vec<(&u64, &Reference)> = references.iter().collect();
     let judge = |(seed, reference): &(&u64, &Reference)| {
-        judge_against(Scheduler::Level, &Case::of(**seed), reference)
+        judge_against(Scheduler::Level, Told::Nothing, &Case::of(**seed), reference)
             .unwrap_or_else(|error| panic!("{error}"))
     };
     let verdicts: Vec<Verdict> = thread::scope(|scope| {

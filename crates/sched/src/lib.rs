@@ -42,8 +42,8 @@ pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{Gimbal, GimbalConfig, Halvings, WriteCostRule};
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use level::{
-    CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Level, LevelCalibrated,
-    StateCosts,
+    CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Learnt, LearntPrice, Level,
+    LevelCalibrated, ReadsPart, StateCosts,
 };
 pub use none::Fifo;
 pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo, Ticket};

@@ -1,6 +1,6 @@
 //! The trait at the centre: one SSD's scheduler.
 
-use crate::{Done, Io, Refused, SsdView, TenantView};
+use crate::{Done, Io, Learnt, Refused, SsdView, TenantView};
 use units::{ByteRate, Instant, Nanos, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
@@ -57,6 +57,11 @@ pub trait Policy: Send {
 
     /// What the scheduler knows about the SSD, for people and monitors; `None` if it measures nothing.
     fn ssd_view(&self, _now: Instant) -> Option<SsdView> {
+        None
+    }
+
+    /// What it has learnt of the SSD, to be told to whoever serves it next; `None` if it learns nothing, or has not yet.
+    fn learnt(&self) -> Option<Learnt> {
         None
     }
 

@@ -149,6 +149,7 @@ impl<'w> Engine<'w> {
             interval: self.world.interval,
             fingerprint: self.fingerprint.finish(),
             ios: self.ios,
+            learnt: self.policy.learnt(),
             views: self.views,
             windows: self.hosts.into_iter().map(Host::into_windows).collect(),
         })

@@ -11,8 +11,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
-    CalibratedConfig, DeviceConstants, DeviceCosts, FlashfqConfig, GimbalConfig, LinearCost, Millitokens,
-    PardaConfig, Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
+    CalibratedConfig, DeviceConstants, DeviceCosts, FlashfqConfig, GimbalConfig, Learnt, LinearCost,
+    Millitokens, PardaConfig, Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
 };
 use ssd::{Condition, Profile};
 use units::{ByteRate, Bytes, Instant, Nanos};
@@ -55,7 +55,7 @@ fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
         0 => PolicyChoice::None,
         1 | 2 => PolicyChoice::Reflex(reflex(random)),
         3 | 4 => PolicyChoice::Flashfq(flashfq(random)),
-        8 => PolicyChoice::Level,
+        8 => PolicyChoice::Level(Learnt::default()),
         _ => gimbal_or_level(random),
     }
 }

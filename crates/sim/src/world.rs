@@ -3,7 +3,7 @@
 use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
-    CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, Level, LevelCalibrated,
+    CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, Learnt, Level, LevelCalibrated,
     PardaConfig, Policy, Reflex, ReflexConfig, Share,
 };
 use ssd::{Condition, Profile};
@@ -50,8 +50,8 @@ pub enum PolicyChoice {
     Gimbal(GimbalConfig),
     /// level-calibrated with these constants and this calibration.
     LevelCalibrated(CalibratedConfig),
-    /// Level: no constants, no calibration.
-    Level,
+    /// Level: no constants, no calibration; it may have been told what was learnt of an SSD.
+    Level(Learnt),
     /// ReFlex with this calibration.
     Reflex(ReflexConfig),
     /// FlashFQ with this calibration.
@@ -65,7 +65,7 @@ impl PolicyChoice {
             PolicyChoice::None => Box::new(Fifo::default()),
             PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(*config)),
             PolicyChoice::LevelCalibrated(config) => Box::new(LevelCalibrated::new(*config)),
-            PolicyChoice::Level => Box::new(Level::new()),
+            PolicyChoice::Level(learnt) => Box::new(Level::told(learnt)),
             PolicyChoice::Reflex(config) => Box::new(Reflex::new(config.clone())),
             PolicyChoice::Flashfq(config) => Box::new(Flashfq::new(*config)),
         }
@@ -77,7 +77,7 @@ impl PolicyChoice {
             PolicyChoice::None => "none",
             PolicyChoice::Gimbal(_) => "gimbal",
             PolicyChoice::LevelCalibrated(_) => "level-calibrated",
-            PolicyChoice::Level => "level",
+            PolicyChoice::Level(_) => "level",
             PolicyChoice::Reflex(_) => "reflex",
             PolicyChoice::Flashfq(_) => "flashfq",
         }

@@ -70,7 +70,9 @@ fn the_points_of_a_series_add_up_to_the_whole() {
         );
         let gimbal = matches!(
             world.policy,
-            sim::PolicyChoice::Gimbal(_) | sim::PolicyChoice::LevelCalibrated(_) | sim::PolicyChoice::Level
+            sim::PolicyChoice::Gimbal(_)
+                | sim::PolicyChoice::LevelCalibrated(_)
+                | sim::PolicyChoice::Level(_)
         );
         assert_eq!(
             shown.len() > 0,

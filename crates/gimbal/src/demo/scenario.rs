@@ -168,7 +168,7 @@ fn policy(scheduler: Scheduler) -> PolicyChoice {
     match scheduler {
         Scheduler::None => PolicyChoice::None,
         Scheduler::Gimbal => PolicyChoice::Gimbal(sched::GimbalConfig::published(device)),
-        Scheduler::Level => PolicyChoice::Level,
+        Scheduler::Level => PolicyChoice::Level(sched::Learnt::default()),
     }
 }
 

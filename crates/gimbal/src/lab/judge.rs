@@ -2,9 +2,10 @@
 
 use super::progress::Bar;
 use crate::output;
-use ::lab::judge::{Summary, Verdict, judge};
+use ::lab::judge::{self, Summary, Verdict};
 use ::lab::scheduler::Scheduler;
 use anyhow::Result;
+use clap::ValueEnum;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use std::process::ExitCode;
@@ -27,9 +28,30 @@ pub(super) struct Args {
     /// Only this case, with all that was measured of it
     #[arg(long, value_name = "SEED", conflicts_with_all = ["cases", "seed"])]
     case: Option<u64>,
+    /// What the scheduler is told of the SSD beforehand: what it learnt of it in an earlier run, or what it learnt of another case's SSD
+    #[arg(long, value_enum, default_value_t)]
+    told: Told,
     /// One JSON object per case, then one with the summary, instead of a table
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Told {
+    #[default]
+    Nothing,
+    Own,
+    Other,
+}
+
+impl Told {
+    fn flag(self) -> &'static str {
+        match self {
+            Told::Nothing => "",
+            Told::Own => " --told own",
+            Told::Other => " --told other",
+        }
+    }
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
@@ -39,7 +61,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         None => (0..args.cases).map(|n| args.seed.wrapping_add(n)).collect(),
     };
     let bar = Bar::new();
-    let verdicts = judge(scheduler, &seeds, &|progress| bar.show(progress))?;
+    let told = match args.told {
+        Told::Nothing => judge::Told::Nothing,
+        Told::Own => judge::Told::Own,
+        Told::Other => judge::Told::Other,
+    };
+    let verdicts = judge::judge(scheduler, told, &seeds, &|progress| bar.show(progress))?;
     drop(bar);
     let summary = Summary::of(&verdicts);
     if args.json {
@@ -52,7 +79,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             verdicts.iter().try_for_each(|verdict| output::line(serde_json::to_string_pretty(verdict)?))?;
         }
         output::line(table(&summary))?;
-        for line in replays(&summary, scheduler, &verdicts) {
+        for line in replays(&summary, args.told, scheduler, &verdicts) {
             output::line(line)?;
         }
     }
@@ -80,14 +107,14 @@ fn table(summary: &Summary) -> Table {
 }
 
 /// The command that runs the worst case of each missed goal again.
-fn replays(summary: &Summary, scheduler: Scheduler, verdicts: &[Verdict]) -> Vec<String> {
+fn replays(summary: &Summary, told: Told, scheduler: Scheduler, verdicts: &[Verdict]) -> Vec<String> {
     let missed = summary.rows.iter().filter(|row| !row.met);
     missed
         .map(|row| {
             let what = verdicts.iter().find(|verdict| verdict.case == row.worst_case);
-            let (name, case) = (scheduler.name(), row.worst_case);
+            let (name, case, told) = (scheduler.name(), row.worst_case, told.flag());
             let what = what.map_or("", |verdict| &verdict.what);
-            format!("gimbal lab judge --scheduler {name} --case {case}  # worst {}: {what}", row.what)
+            format!("gimbal lab judge --scheduler {name} --case {case}{told}  # worst {}: {what}", row.what)
         })
         .collect()
 }

@@ -24,9 +24,9 @@ pub use verdict::{NoneFigures, Verdict};
 
 use crate::runner::{Broken, Progress};
 use crate::scheduler::{NotCalibrated, Scheduler, Setup};
-use sched::Calibration;
+use sched::{Calibration, Learnt};
 use serde::{Deserialize, Serialize};
-use sim::{Results, World};
+use sim::{PolicyChoice, Results, World};
 use ssd::Image;
 use std::num::NonZero;
 use std::sync::OnceLock;
@@ -40,8 +40,22 @@ pub const LEARN: Nanos = Nanos::secs(5);
 pub const MEASURE: Nanos = Nanos::secs(2);
 /// How long a tenant is away after that.
 const AWAY: Nanos = Nanos::millis(400);
+/// From a case to the one that has another SSD.
+const OTHER: u64 = 1 << 32;
 /// How long it is watched after it came back.
 const BACK: Nanos = Nanos::millis(600);
+
+/// What the scheduler was told of the SSD beforehand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What it learnt in an earlier run of the case.
+    Own,
+    /// What it learnt of an SSD of another case, under the same mix: a wrong belief.
+    Other,
+}
 
 /// A case could not be judged.
 #[derive(Debug, thiserror::Error)]
@@ -49,17 +63,21 @@ pub enum JudgeError {
     /// The scheduler needs a calibration: there is none for a random SSD.
     #[error("{} needs a calibration, and there is none for an SSD that is drawn at random", .0.scheduler.name())]
     NotCalibrated(NotCalibrated),
+    /// The scheduler learns nothing that it could be told.
+    #[error("{} learns nothing of an SSD, so it cannot be told anything; judge level", .0.name())]
+    LearnsNothing(Scheduler),
     /// A rule of the simulator was broken.
     #[error(transparent)]
     Broken(Broken),
 }
 
-/// Judges a scheduler by these cases, on all cores. Tells `watch` of every case that ends.
+/// Judges a scheduler that was `told` something by these cases, on all cores. Tells `watch` of every case that ends.
 ///
 /// # Errors
 /// The first case, in the order of `seeds`, that could not be judged.
 pub fn judge(
     scheduler: Scheduler,
+    told: Told,
     seeds: &[u64],
     watch: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Vec<Verdict>, JudgeError> {
@@ -73,7 +91,7 @@ pub fn judge(
                 loop {
                     let mine = next.fetch_add(1, Ordering::Relaxed);
                     let Some(&seed) = seeds.get(mine) else { break };
-                    let first = verdicts[mine].set(judge_one(scheduler, seed)).is_ok();
+                    let first = verdicts[mine].set(judge_one(scheduler, told, seed)).is_ok();
                     assert!(first, "case {seed} was judged twice");
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     watch(Progress { done, all: seeds.len(), label: &format!("case {seed}") });
@@ -84,11 +102,14 @@ pub fn judge(
     verdicts.into_iter().map(|verdict| verdict.into_inner().expect("all cases have been taken")).collect()
 }
 
-fn judge_one(scheduler: Scheduler, seed: u64) -> Result<Verdict, JudgeError> {
+fn judge_one(scheduler: Scheduler, told: Told, seed: u64) -> Result<Verdict, JudgeError> {
     let case = Case::of(seed);
     // A scheduler that cannot be judged is refused before the long runs.
     setup_of(&case, scheduler)?;
-    judge_against(scheduler, &case, &Reference::of(&case)?)
+    if told != Told::Nothing && scheduler != Scheduler::Level {
+        return Err(JudgeError::LearnsNothing(scheduler));
+    }
+    judge_against(scheduler, told, &case, &Reference::of(&case)?)
 }
 
 /// What the runs of a case are compared with: the same for every scheduler.
@@ -131,13 +152,33 @@ impl Reference {
 /// The scheduler needs a calibration, or a rule of the simulator was broken.
 pub fn judge_against(
     scheduler: Scheduler,
+    told: Told,
     case: &Case,
     reference: &Reference,
 ) -> Result<Verdict, JudgeError> {
-    let world = case.world(&setup_of(case, scheduler)?);
+    let mut setup = setup_of(case, scheduler)?;
+    if let Some(learnt) = learnt(scheduler, told, case)? {
+        setup.policy = PolicyChoice::Level(learnt);
+    }
+    let world = case.world(&setup);
     let image = Image::new(&case.profile, case.condition, case.seed);
     let results = run(case, scheduler.name(), &world, &image)?;
     Ok(Verdict::new(case, scheduler, &results, reference))
+}
+
+/// What the scheduler is to be told in this case.
+fn learnt(scheduler: Scheduler, told: Told, case: &Case) -> Result<Option<Learnt>, JudgeError> {
+    let teacher = match told {
+        Told::Nothing => return Ok(None),
+        Told::Own => case.clone(),
+        Told::Other => {
+            let other = Case::of(case.seed.wrapping_add(OTHER));
+            Case { profile: other.profile, condition: other.condition, ..case.clone() }
+        }
+    };
+    let image = Image::new(&teacher.profile, teacher.condition, teacher.seed);
+    let world = teacher.world(&setup_of(&teacher, scheduler)?);
+    Ok(run(&teacher, "to learn", &world, &image)?.learnt)
 }
 
 fn setup_of(case: &Case, scheduler: Scheduler) -> Result<Setup, JudgeError> {

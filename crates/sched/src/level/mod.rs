@@ -27,6 +27,7 @@ mod books;
 mod calibrated;
 mod depth;
 mod in_flight;
+mod learnt;
 mod prices;
 mod probe;
 mod service_lag;
@@ -37,6 +38,7 @@ mod tests;
 pub(crate) use calibrated::TimeRules;
 pub use calibrated::{CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, LevelCalibrated, StateCosts};
 pub use in_flight::InFlightLimits;
+pub use learnt::{Learnt, LearntPrice, ReadsPart};
 
 use crate::drr::{Drr, Place, Price, RoundConfig, Rules};
 use crate::{
@@ -135,6 +137,16 @@ impl Level {
         }
     }
 
+    /// The same before an SSD of which this was learnt. It is not taken as true: see [`Learnt`].
+    pub fn told(learnt: &Learnt) -> Level {
+        let mut level = Level::new();
+        let prices = &mut level.drr.rules_mut().prices;
+        prices.tell(&learnt.prices);
+        level.write_cost = Cost::ratio(prices.write_cost(), 64);
+        level.explorer.tell_buffer(learnt.buffer);
+        level
+    }
+
     #[inline]
     fn learn(&mut self, now: Instant, io: &Io, latency: Nanos) {
         self.served += u64::from(io.mark.0);
@@ -210,8 +222,12 @@ impl Level {
         let counts =
             |found: &Found| !probe.is_again || rules.prices.is_lower(probe.kind, found.nanos, found.guessed);
         if let Some(found) = found.filter(counts) {
-            if rules.prices.measure(probe.kind, found.nanos, found.guessed) {
+            let change = rules.prices.measure(probe.kind, found.nanos, found.guessed);
+            if change.price {
                 self.depth.forget();
+            }
+            if change.told {
+                self.explorer.forget_buffer();
             }
             self.write_cost = Cost::ratio(rules.prices.write_cost(), 64);
         }
@@ -460,6 +476,11 @@ impl Policy for Level {
             fragmentation: None,
             time_in_flight: Some(time),
         })
+    }
+
+    fn learnt(&self) -> Option<Learnt> {
+        let prices = self.drr.rules().prices.learnt(probe::FIRST);
+        (!prices.is_empty()).then(|| Learnt { prices, buffer: self.explorer.buffer() })
     }
 
     fn tenant_view(&self, tenant: TenantId) -> Option<TenantView> {

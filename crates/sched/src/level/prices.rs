@@ -23,8 +23,10 @@
 //! Holds: a scale is what was measured, or between the scales of what was, and within its bounds (`scales_stay_between_what_was_measured`);
 //!        no byte costs more in larger IOs (`a_byte_costs_no_more_in_a_larger_io`).
 
+use super::learnt::{LearntPrice, ReadsPart};
 use crate::IoKind;
-use units::Bytes;
+use alloc::vec::Vec;
+use units::{Bytes, Nanos};
 
 /// A kind of work: how much of it is read, and how large its IOs are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,13 +86,29 @@ impl Kind {
         self.index() % SIZES
     }
 
-    /// What is guessed for 1024 bytes of it, in 64ths of a nanosecond.
-    fn guess_of_kib(self) -> u64 {
-        let length = Bytes(SIZE_MIN << self.size());
+    /// The kind that a price is of, or the nearest there is.
+    fn of_learnt(price: &LearntPrice) -> Kind {
+        let way = ReadsPart::ALL.iter().position(|part| *part == price.reads).expect("all four are there");
+        let size = (price.size.0 / SIZE_MIN).max(1).ilog2().min(SIZES as u32 - 1);
+        Kind((way * SIZES) as u8 + size as u8)
+    }
+
+    /// The size of its IOs.
+    fn length(self) -> Bytes {
+        Bytes(SIZE_MIN << self.size())
+    }
+
+    /// What is guessed for an IO of its size, in 64ths of a nanosecond.
+    fn guess(self) -> u64 {
+        let length = self.length();
         // The middle of each step of the reads' part, in quarters.
         let reads = [4, 3, 1, 0][self.way()];
-        let guessed = reads * guess(IoKind::Read, length) + (4 - reads) * guess(IoKind::Write, length);
-        guessed * 1024 * 16 / length.0
+        (reads * guess(IoKind::Read, length) + (4 - reads) * guess(IoKind::Write, length)) * 16
+    }
+
+    /// What is guessed for 1024 bytes of it, in 64ths of a nanosecond.
+    fn guess_of_kib(self) -> u64 {
+        self.guess() * 1024 / self.length().0
     }
 }
 
@@ -120,6 +138,17 @@ struct Known {
     scale: u64,
     /// How often it was measured since it was last found different; at most [`MEMORY`].
     measured: u32,
+    /// It was told and never measured; told counts as measured once.
+    is_told: bool,
+}
+
+/// What a measurement has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    /// The price of the kind, by more than one in [`CHANGED`].
+    pub(super) price: bool,
+    /// What was told of it was wrong, so all that was told and not measured is forgotten.
+    pub(super) told: bool,
 }
 
 /// The scales of all kinds.
@@ -145,7 +174,7 @@ impl Prices {
 
     /// How long the SSD takes for 1024 bytes that a tenant of this kind writes, ns; `None` if that was never measured.
     pub(super) fn written_byte(&self, work: Kind) -> Option<u64> {
-        let length = Bytes(SIZE_MIN << work.size());
+        let length = work.length();
         (self.measured(work) > 0).then(|| self.of(work, IoKind::Write, length).0 * 1024 / length.0)
     }
 
@@ -159,26 +188,55 @@ impl Prices {
         u128::from(nanos) * u128::from(ONE) < u128::from(guessed) * u128::from(self.known[work.index()].scale)
     }
 
-    /// The SSD took `nanos` for IOs of this kind that were guessed to take `guessed`. Answers whether its price has changed by more
-    /// than one in [`CHANGED`].
-    pub(super) fn measure(&mut self, work: Kind, nanos: u64, guessed: u64) -> bool {
+    /// The SSD took `nanos` for IOs of this kind that were guessed to take `guessed`.
+    pub(super) fn measure(&mut self, work: Kind, nanos: u64, guessed: u64) -> Change {
         if guessed == 0 {
-            return false;
+            return Change::default();
         }
         let before = self.scales[work.index()];
         let scale = u128::from(nanos) * u128::from(ONE) / u128::from(guessed);
         let scale = u64::try_from(scale).unwrap_or(u64::MAX).clamp(SCALE_MIN, SCALE_MAX);
         let known = &mut self.known[work.index()];
         let differs = scale.abs_diff(known.scale) * DIFFERS > known.scale;
+        let told = known.is_told && differs;
         if known.measured == 0 || differs {
-            *known = Known { scale, measured: 1 };
+            *known = Known { scale, measured: 1, is_told: false };
         } else {
+            known.is_told = false;
             known.measured = (known.measured + 1).min(MEMORY);
             let weight = u64::from(known.measured);
             known.scale = (known.scale * (weight - 1) + scale) / weight;
         }
+        if told {
+            self.known.iter_mut().filter(|known| known.is_told).for_each(|known| *known = Known::default());
+        }
         self.fill_in();
-        self.scales[work.index()].abs_diff(before) * CHANGED > before
+        Change { price: self.scales[work.index()].abs_diff(before) * CHANGED > before, told }
+    }
+
+    /// What another Level has learnt of the SSD.
+    pub(super) fn tell(&mut self, prices: &[LearntPrice]) {
+        for price in prices {
+            let kind = Kind::of_learnt(price);
+            let guessed = kind.guess();
+            let scale = (u128::from(price.time.0) << 22) / u128::from(guessed);
+            let scale = u64::try_from(scale).unwrap_or(u64::MAX).clamp(SCALE_MIN, SCALE_MAX);
+            self.known[kind.index()] = Known { scale, measured: 1, is_told: true };
+        }
+        self.fill_in();
+    }
+
+    /// What is worth being told to another Level: what was measured often enough to be known, and what was told and never tried.
+    pub(super) fn learnt(&self, often: u32) -> Vec<LearntPrice> {
+        let is_worth = |kind: &Kind| {
+            let known = &self.known[kind.index()];
+            known.measured >= often || known.is_told
+        };
+        let learnt = |kind: Kind| {
+            let time = (u128::from(self.known[kind.index()].scale) * u128::from(kind.guess())) >> 22;
+            LearntPrice { reads: ReadsPart::ALL[kind.way()], size: kind.length(), time: Nanos(time as u64) }
+        };
+        Kind::all().filter(is_worth).map(learnt).collect()
     }
 
     /// A written byte's price over that of a byte read, in 64ths, as large IOs have it.
@@ -287,6 +345,38 @@ mod tests {
         prices.measure(small, 1_000_000, guess(IoKind::Read, Bytes::kib(32)));
         prices.measure(large, 20_000_000, guess(IoKind::Read, Bytes::kib(128)) * 1000);
         assert_eq!(of(&prices, 128), 19_999, "a large one may be cheaper");
+    }
+
+    #[test]
+    fn what_was_told_is_believed_until_one_of_it_is_found_wrong() {
+        let mut teacher = Prices::new();
+        let writes = Kind::of(1, 0, 128 << 10);
+        for _ in 0..2 {
+            teacher.measure(READS, 3_000, guess(IoKind::Read, Bytes::kib(4)));
+            teacher.measure(writes, 90_000, guess(IoKind::Write, Bytes::kib(128)));
+        }
+        let learnt = teacher.learnt(2);
+        assert_eq!(learnt.len(), 2);
+        assert_eq!((learnt[0].reads, learnt[0].size), (ReadsPart::All, Bytes::kib(4)));
+        assert!(learnt[0].time.0.abs_diff(3_000) <= 1, "{learnt:?}");
+        let told = || {
+            let mut prices = Prices::new();
+            prices.tell(&learnt);
+            prices
+        };
+        let of = |prices: &Prices| prices.of(writes, IoKind::Write, Bytes::kib(128)).0;
+        assert!(of(&told()).abs_diff(90_000) < 50, "{}", of(&told()));
+        // Right: measured once more, it is known, and the rest is still believed.
+        let mut prices = told();
+        let change = prices.measure(READS, 3_100, guess(IoKind::Read, Bytes::kib(4)));
+        assert!(!change.told && prices.measured(READS) == 2 && prices.measured(writes) == 1);
+        assert_eq!(prices.learnt(2).len(), 2, "what was told and not tried is worth telling again");
+        // Wrong: nothing of it is believed.
+        let mut prices = told();
+        let change = prices.measure(READS, 9_000, guess(IoKind::Read, Bytes::kib(4)));
+        assert!(change.told && prices.measured(writes) == 0);
+        // A kind of its own way is priced as its nearest, which is the measured one.
+        assert!(of(&prices) > 300_000, "{}", of(&prices));
     }
 
     proptest! {

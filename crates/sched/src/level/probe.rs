@@ -67,7 +67,7 @@ const DRAIN_UNKNOWN: Nanos = Nanos::millis(100);
 /// The longest that a probe of reads waits for the buffer to drain.
 const DRAIN_MAX: Nanos = Nanos(LONGEST.0 * 3 / 4);
 /// Probes of a kind in quick succession, before it counts as known.
-const FIRST: u32 = 2;
+pub(super) const FIRST: u32 = 2;
 /// The pause between those.
 const FIRST_PAUSE: Nanos = Nanos::millis(30);
 /// After those, the pause is this many times the probe.
@@ -225,6 +225,21 @@ impl Explorer {
             Some(Nanos((u128::from(buffer) * u128::from(per_byte) * 3 / 2 / 1024) as u64).min(DRAIN_MAX))
         };
         writers.map(|kind| drain(kind).unwrap_or(DRAIN_UNKNOWN)).max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// What the buffer of the SSD holds, as far as probes have seen.
+    pub(super) fn buffer(&self) -> Option<Bytes> {
+        self.buffer.map(Bytes)
+    }
+
+    /// What another has seen of the buffer.
+    pub(super) fn tell_buffer(&mut self, buffer: Option<Bytes>) {
+        self.buffer = buffer.map(|buffer| buffer.0.min(BUFFER_MAX));
+    }
+
+    /// What was told of the SSD is wrong.
+    pub(super) fn forget_buffer(&mut self) {
+        self.buffer = None;
     }
 
     /// A probe has ended, and its kind was measured this many times by now.

@@ -274,7 +274,7 @@ fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
         PolicyChoice::LevelCalibrated(config) => {
             Some(Calibration { description, level_calibrated: Some(config.costs), ..Calibration::default() })
         }
-        PolicyChoice::None | PolicyChoice::Gimbal(_) | PolicyChoice::Level => None,
+        PolicyChoice::None | PolicyChoice::Gimbal(_) | PolicyChoice::Level(_) => None,
     }
 }
 

@@ -1,0 +1,45 @@
+//! What Level has learnt of an SSD, in plain numbers: to be kept while nothing serves it, and told to the Level that serves it next.
+//!
+//! It is taken as a belief, not as a truth (`prices`): every price is measured once before it counts as known, and the first that is found
+//! wrong takes all others with it that were not measured yet.
+
+use alloc::vec::Vec;
+use units::{Bytes, Nanos};
+
+/// What was learnt of an SSD.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Learnt {
+    /// The kinds of work whose price is known.
+    pub prices: Vec<LearntPrice>,
+    /// What the write buffer holds, as far as probes of writes have seen.
+    pub buffer: Option<Bytes>,
+}
+
+/// The price of one kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearntPrice {
+    /// Which part of the IOs are reads.
+    pub reads: ReadsPart,
+    /// The mean size of the IOs: a power of two from 4 to 512 KiB.
+    pub size: Bytes,
+    /// The device time of such an IO while the SSD does nothing else.
+    pub time: Nanos,
+}
+
+/// Which part of a tenant's IOs are reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadsPart {
+    /// All of them, but for a few.
+    All,
+    /// Half of them or more.
+    Most,
+    /// Less than half of them.
+    Some,
+    /// None, but for a few.
+    None,
+}
+
+impl ReadsPart {
+    /// All four.
+    pub const ALL: [ReadsPart; 4] = [ReadsPart::All, ReadsPart::Most, ReadsPart::Some, ReadsPart::None];
+}
