@@ -86,7 +86,10 @@ pub(crate) struct Args {
     /// Scheduler: decides which IO goes to the SSD next, and when
     #[arg(long, value_name = "NAME", value_parser = Schedulers, conflicts_with = "config")]
     scheduler: Option<PolicyKind>,
-    /// Calibration of the device, for level, reflex and flashfq (`gimbal lab calibrate` writes one)
+    /// What `gimbal ssdtest` found of the device (its profile.toml), for level: it begins with that instead of with guesses
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    prior: Option<PathBuf>,
+    /// Calibration of the device, for level-calibrated, reflex and flashfq (`gimbal lab calibrate` writes one)
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     calibration: Option<PathBuf>,
     /// State of an emulated SSD's flash at the start
@@ -102,7 +105,7 @@ pub(crate) struct Args {
     /// there is a CPU for each device, else 0us]
     #[arg(long, value_name = "SPAN")]
     pub(crate) spin: Option<Nanos>,
-    /// Directory for reservations that survive a restart [default: $STATE_DIRECTORY, else /var/lib/gimbal for root and
+    /// Directory for reservations and for what was learnt of SSDs, which survive a restart [default: $STATE_DIRECTORY, else /var/lib/gimbal for root and
     /// ~/.local/state/gimbal for other users]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -351,6 +354,7 @@ fn simple(device: &str, args: &Args) -> anyhow::Result<Config> {
         config.devices[0].scheduler.policy = scheduler;
     }
     config.devices[0].scheduler.calibration.clone_from(&args.calibration);
+    config.devices[0].scheduler.prior.clone_from(&args.prior);
     Ok(config)
 }
 

@@ -20,6 +20,11 @@ const FLAGS: &[(&str, &str, Option<&str>)] = &[
         "--calibration",
         Some("give --calibration FILE (gimbal lab calibrate writes one)"),
     ),
+    (
+        "device[0].scheduler.prior",
+        "--prior",
+        Some("give the profile.toml that gimbal ssdtest wrote of the device"),
+    ),
     ("device[0].scheduler", "--scheduler", None),
     ("subsystem[0].nqn", "--nqn", None),
 ];

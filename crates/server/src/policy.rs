@@ -4,7 +4,7 @@ use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
 use crate::device::load_profile;
 use sched::{
     CalibratedConfig, Calibration, CalibrationError, DeviceConstants, DeviceCosts, Fifo, Flashfq, Gimbal,
-    GimbalConfig, Level, LevelCalibrated, Policy, Reflex,
+    GimbalConfig, Learnt, Level, LevelCalibrated, Policy, Reflex,
 };
 use ssd::ProfileError;
 use units::ByteRate;
@@ -28,16 +28,23 @@ pub enum PolicyError {
     #[error("the scheduler {name:?} needs a calibration of the device with a table [{name}]; name its file in \
                  [device.scheduler]: calibration = \"FILE\"", name = .0.name())]
     Uncalibrated(PolicyKind),
+    /// The prior cannot be read.
+    #[error("{0}")]
+    Prior(probe::ProfileError),
     /// The calibration cannot be read.
     #[error("{0}")]
     Calibration(CalibrationError),
 }
 
-/// Makes a scheduler of kind `kind` for `device`.
+/// Makes a scheduler of kind `kind` for `device`. What was `learnt` of the device before counts more than the prior of the configuration.
 ///
 /// # Errors
-/// The profile or the calibration cannot be read, or the constants do not fit together.
-pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn Policy>, PolicyError> {
+/// The profile, the calibration or the prior cannot be read, or the constants do not fit together.
+pub(crate) fn policy(
+    kind: PolicyKind,
+    device: &DeviceConfig,
+    learnt: Option<Learnt>,
+) -> Result<Box<dyn Policy>, PolicyError> {
     let uncalibrated = || PolicyError::Uncalibrated(kind);
     Ok(match kind {
         PolicyKind::None => Box::new(Fifo::default()),
@@ -52,7 +59,10 @@ pub(crate) fn policy(kind: PolicyKind, device: &DeviceConfig) -> Result<Box<dyn 
             config.check().map_err(PolicyError::Constants)?;
             Box::new(LevelCalibrated::new(config))
         }
-        PolicyKind::Level => Box::new(Level::new()),
+        PolicyKind::Level => {
+            let prior = prior(device)?;
+            Box::new(Level::told(&learnt.or(prior).unwrap_or_default()))
+        }
         PolicyKind::Reflex => {
             Box::new(Reflex::new(calibration(kind, device)?.reflex.ok_or_else(uncalibrated)?))
         }
@@ -72,6 +82,13 @@ pub(crate) fn rate_max(device: &DeviceConfig) -> Option<ByteRate> {
     };
     let rate = u128::from(constants.device.rate_max.0) * u128::from(speed.thousandths());
     Some(ByteRate(u64::try_from(rate / u128::from(Speed::REAL_TIME.thousandths())).unwrap_or(u64::MAX)))
+}
+
+/// What the profile that the configuration names says of the device.
+fn prior(device: &DeviceConfig) -> Result<Option<Learnt>, PolicyError> {
+    let Some(file) = &device.scheduler.prior else { return Ok(None) };
+    let profile = probe::Profile::load(file).map_err(PolicyError::Prior)?;
+    Ok(Some(profile.learnt()))
 }
 
 fn calibration(kind: PolicyKind, device: &DeviceConfig) -> Result<Calibration, PolicyError> {
@@ -190,13 +207,13 @@ mod tests {
             ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN)
         };
         config.check().unwrap_or_else(|error| panic!("{error}"));
-        policy(PolicyKind::Gimbal, &config.devices[0]).unwrap_or_else(|error| panic!("{error}"));
+        policy(PolicyKind::Gimbal, &config.devices[0], None).unwrap_or_else(|error| panic!("{error}"));
     }
 
     #[test]
     fn a_scheduler_that_measures_needs_to_be_told_nothing() {
         let mut device = device();
-        assert!(policy(PolicyKind::Level, &device).is_ok());
+        assert!(policy(PolicyKind::Level, &device, None).is_ok());
         device.scheduler.policy = PolicyKind::Level;
         assert_eq!(rate_max(&device), None, "it has no limit of its own");
         device.scheduler.overrides.thresh_min = Some(Nanos::micros(1));
@@ -212,9 +229,9 @@ mod tests {
     fn a_scheduler_with_a_calibration_needs_its_file() {
         let mut device = device();
         for kind in [PolicyKind::LevelCalibrated, PolicyKind::Reflex, PolicyKind::Flashfq] {
-            assert!(matches!(policy(kind, &device), Err(PolicyError::Uncalibrated(_))));
+            assert!(matches!(policy(kind, &device, None), Err(PolicyError::Uncalibrated(_))));
             device.scheduler.calibration = Some("/nowhere/calibration.toml".into());
-            assert!(matches!(policy(kind, &device), Err(PolicyError::Calibration(_))));
+            assert!(matches!(policy(kind, &device, None), Err(PolicyError::Calibration(_))));
             device.scheduler.calibration = None;
         }
     }
@@ -227,9 +244,12 @@ mod tests {
                      write_per_kib_ns = 800\ndepth = 64\nthrottle_us = 1000\nanticipation_us = 200\n";
         std::fs::write(&file, format!("description = \"made up\"\n{table}")).expect("there is room");
         device.scheduler.calibration = Some(file.clone());
-        assert!(policy(PolicyKind::Flashfq, &device).is_ok());
-        assert!(matches!(policy(PolicyKind::LevelCalibrated, &device), Err(PolicyError::Uncalibrated(_))));
-        assert!(matches!(policy(PolicyKind::Reflex, &device), Err(PolicyError::Uncalibrated(_))));
+        assert!(policy(PolicyKind::Flashfq, &device, None).is_ok());
+        assert!(matches!(
+            policy(PolicyKind::LevelCalibrated, &device, None),
+            Err(PolicyError::Uncalibrated(_))
+        ));
+        assert!(matches!(policy(PolicyKind::Reflex, &device, None), Err(PolicyError::Uncalibrated(_))));
         std::fs::remove_file(file).expect("it was made above");
     }
 
@@ -237,7 +257,7 @@ mod tests {
     fn constants_that_contradict_each_other_are_refused() {
         let mut device = device();
         device.scheduler.overrides.thresh_max = Some(Nanos::micros(1));
-        assert!(matches!(policy(PolicyKind::Gimbal, &device), Err(PolicyError::Constants(_))));
-        assert!(policy(PolicyKind::None, &device).is_ok(), "no constants are needed");
+        assert!(matches!(policy(PolicyKind::Gimbal, &device, None), Err(PolicyError::Constants(_))));
+        assert!(policy(PolicyKind::None, &device, None).is_ok(), "no constants are needed");
     }
 }

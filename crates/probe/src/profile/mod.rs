@@ -6,6 +6,7 @@
 //! Holds: what is written is read back the same (`a_profile_survives_its_file`).
 
 mod check;
+mod learnt;
 mod tables;
 
 pub use tables::{

@@ -173,10 +173,16 @@ impl Check<'_> {
             let advice = "write calibration = \"FILE\" in [device.scheduler]";
             self.report(format!("device[{index}].scheduler.calibration"), what, advice);
         }
+        if scheduler.prior.is_some() && !scheduler.policy.learns() {
+            let what = format!("{} learns nothing and reads no prior", scheduler.policy.name());
+            let advice = "remove it, or write policy = \"level\"";
+            self.report(format!("device[{index}].scheduler.prior"), what, advice);
+        }
         if scheduler.policy == PolicyKind::Level && scheduler.calibration.is_some() {
-            let advice = "remove it, or write policy = \"level-calibrated\", which was called level before";
+            let advice =
+                "leave the calibration out, or choose level-calibrated, which was called level before";
             let what = "level measures the device by itself and reads no calibration";
-            self.report(format!("device[{index}].scheduler.calibration"), what, advice);
+            self.report(format!("device[{index}].scheduler"), what, advice);
         }
     }
 

@@ -107,13 +107,16 @@ fn is_same_path(one: &DeviceConfig, other: &DeviceConfig) -> bool {
 /// Why the scheduler of a device cannot be made.
 fn scheduler(field: impl Fn(&str) -> String, device: &DeviceConfig) -> Option<Problem> {
     let scheduler = &device.scheduler;
-    let error = policy::policy(scheduler.policy, device).err()?;
+    let error = policy::policy(scheduler.policy, device, None).err()?;
     let problem = |name: &str, what: String, advice: &str| Some(Problem::new(field(name), what, advice));
     match error {
         PolicyError::Profile(error) => problem("scheduler.profile", error.to_string(), ""),
         PolicyError::Constants(wrong) => {
             let what = format!("the constants do not fit together: {wrong}");
             problem("scheduler", what, "change those of [device.scheduler]; the others are the profile's")
+        }
+        PolicyError::Prior(error) => {
+            problem("scheduler.prior", error.to_string(), "gimbal ssdtest DEVICE writes one")
         }
         PolicyError::Calibration(error) => {
             let advice = "gimbal lab calibrate writes one";

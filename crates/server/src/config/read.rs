@@ -279,6 +279,7 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
     let scheduler = SchedulerConfig {
         policy: policy(&mut table, findings, "policy").unwrap_or_default(),
         calibration: table.text(findings, "calibration").map(PathBuf::from),
+        prior: table.text(findings, "prior").map(PathBuf::from),
         overrides: SchedulerOverrides {
             profile: table.text(findings, "profile"),
             thresh_min: table.span(findings, "thresh_min"),

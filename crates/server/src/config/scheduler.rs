@@ -11,6 +11,8 @@ pub struct SchedulerConfig {
     pub policy: PolicyKind,
     /// What was measured of the device, for the schedulers that do not measure by themselves: the path of a file.
     pub calibration: Option<PathBuf>,
+    /// What `gimbal ssdtest` found of the device, for the scheduler that measures: where it begins. The path of a device profile.
+    pub prior: Option<PathBuf>,
     /// Constants that replace those of the device's profile.
     pub overrides: SchedulerOverrides,
 }
@@ -127,6 +129,11 @@ impl PolicyKind {
     /// Whether it has the constants of [`SchedulerOverrides`].
     pub const fn reads_constants(self) -> bool {
         matches!(self, PolicyKind::Gimbal | PolicyKind::LevelCalibrated)
+    }
+
+    /// Whether it learns what the device takes for an IO, and can be told.
+    pub const fn learns(self) -> bool {
+        matches!(self, PolicyKind::Level)
     }
 
     /// Whether it keeps reservations.

@@ -275,8 +275,12 @@ fn an_old_name_is_answered_with_the_new_one() {
         ),
         (
             "{ policy = \"level\", calibration = \"c.toml\" }",
-            "device[0].scheduler.calibration: level measures the device by itself and reads no calibration; remove it, or write \
-             policy = \"level-calibrated\", which was called level before",
+            "device[0].scheduler: level measures the device by itself and reads no calibration; leave the calibration out, \
+             or choose level-calibrated, which was called level before",
+        ),
+        (
+            "{ policy = \"gimbal\", prior = \"profile.toml\" }",
+            "device[0].scheduler.prior: gimbal learns nothing and reads no prior; remove it, or write policy = \"level\"",
         ),
         (
             "{ slots_factor = 4 }",

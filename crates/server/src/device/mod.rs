@@ -22,6 +22,7 @@ mod flush_guard;
 mod identity;
 mod in_use;
 mod local;
+mod name;
 mod null;
 mod nvme;
 mod offload;
@@ -37,6 +38,7 @@ pub use error::{DeviceError, Shortage};
 pub(crate) use identity::Identity;
 pub use in_use::User;
 pub use local::{Holes, LocalDevice, LocalDone, LocalOp, LocalOptions};
+pub(crate) use name::lasting_name;
 #[cfg(test)]
 pub(crate) use null::NullDevice;
 pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};

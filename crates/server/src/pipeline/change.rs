@@ -141,6 +141,7 @@ impl Pipeline {
                 self.commands.port.set(slot, mailbox);
             }
             Change::Policy(policy) => {
+                self.learning.keep(self.commands.switch.policy());
                 for (tenant, refused) in self.commands.switch.replace_policy(now, policy) {
                     self.say_refused(tenant, refused);
                 }

@@ -39,6 +39,7 @@ impl Pipeline {
 
     /// No time is left for answers: what was written is made to last, if the device still works.
     pub(super) fn finish(&mut self, now: Instant) {
+        self.learning.keep(self.commands.switch.policy());
         if self.phase != Phase::Drained {
             self.log_unanswered();
         }

@@ -5,6 +5,7 @@
 //!    ├─ Tenants      how much memory each may hold, what it has done                       `tenants`
 //!    ├─ Storing      copies of reservations on their way to the state directory            `reservations`
 //!    ├─ Wipes        blocks that are erased for their next owner                           `wipe`
+//!    ├─ Learning     what was learnt of the SSD, on its way to the state directory         `learning`
 //!    ├─ DeviceWatch  IOs that hang, or end late                                            `hang`
 //!    └─ Commands     from a command to its answer                                          `commands`
 //!        ├─ Homes       the subsystems: command ─► reply, or a checked IO                  `homes`
@@ -44,6 +45,7 @@ mod hang;
 mod homes;
 mod host_io;
 mod lanes;
+mod learning;
 pub(crate) mod message;
 mod orphans;
 mod peers;
@@ -81,6 +83,7 @@ use fence::Fences;
 use hang::DeviceWatch;
 use homes::Homes;
 use host_io::{DeviceErrors, HostIo};
+use learning::Learning;
 use message::{Announcement, Report, ToPipeline};
 use nvme::subsystem::QueueKey;
 use orphans::Orphans;
@@ -113,6 +116,8 @@ pub(crate) struct Parts {
     pub(crate) reports: Sender<Report>,
     /// Where reservations that persist are kept.
     pub(crate) keeper: Option<Keeper>,
+    /// The name by which the SSD is known again, if it has one.
+    pub(crate) lasting_name: Option<String>,
     /// Memory.
     pub(crate) memory: Memory,
     /// Bounds.
@@ -160,6 +165,7 @@ pub(crate) struct Pipeline {
     commands: Commands,
     tenants: Tenants,
     storing: Storing,
+    learning: Learning,
     wipes: Wipes,
     watch: DeviceWatch,
     phase: Phase,
@@ -195,7 +201,8 @@ impl Pipeline {
             commands,
             tenants: Tenants::new(memory, &limits),
             limits,
-            storing: Storing::new(parts.keeper),
+            storing: Storing::new(parts.keeper.clone()),
+            learning: Learning::new(parts.lasting_name, parts.keeper),
             wipes: Wipes::new(device),
             watch: DeviceWatch::new(),
             phase: Phase::Running,

@@ -36,6 +36,7 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
         memory: Memory { arrivals: Bytes::mib(32), reads: Bytes::mib(32), replies: Bytes::mib(2) },
         limits: Limits::default(),
         keeper: None,
+        lasting_name: None,
         load: Load::default(),
         others: Vec::new(),
     };

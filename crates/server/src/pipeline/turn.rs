@@ -41,6 +41,7 @@ impl Pipeline {
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }
+            self.learning.look(now, self.commands.switch.policy());
             self.watch.check(now, &self.name, &mut self.commands.switch, self.limits.hang_after);
             let mut waits_over = 0;
             loop {

@@ -217,7 +217,7 @@ impl ServerHandle {
     /// If there is no such device.
     pub fn set_policy(&self, device: usize, kind: PolicyKind) -> Result<(), StartError> {
         let config = &self.config.devices[device];
-        let policy = policy(kind, config)
+        let policy = policy(kind, config, None)
             .map_err(|error| StartError::Policy { device: config.name.clone(), error })?;
         if let Some((slot, _)) = self.topology.ssd(&config.name) {
             self.topology.change_ssd(slot, PipelineChange::Policy(policy));

@@ -17,7 +17,7 @@ use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, Overcommi
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
 use crate::connections::thread::{self, ConnectionThread};
-use crate::device::{self, DeviceError, Facts, OpenDevice, Usage};
+use crate::device::{self, DeviceError, Facts, OpenDevice, Usage, lasting_name};
 use crate::memory::Memory;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::ToPipeline;
@@ -99,7 +99,7 @@ impl Provisioning {
                     resized_devices.push((slot, known.clone()));
                 }
                 if before.scheduler != config.scheduler {
-                    policies.push((slot, policy_of(config)?));
+                    policies.push((slot, policy_of(topology, config)?));
                 }
                 facts.insert(&config.name, (slot, known));
             } else {
@@ -108,7 +108,7 @@ impl Provisioning {
                 info!(device = %config.name, %size, thin, "the device is open");
                 let slot = slots.next().expect("slots never run out");
                 facts.insert(&config.name, (slot, open.facts.clone()));
-                opened.push((slot, config, open, policy_of(config)?));
+                opened.push((slot, config, open, policy_of(topology, config)?));
             }
         }
         if !opened.is_empty() || !resized_devices.is_empty() {
@@ -349,8 +349,19 @@ fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpL
     Ok(bound)
 }
 
-fn policy_of(device: &DeviceConfig) -> Result<Box<dyn Policy>, StartError> {
-    policy(device.scheduler.policy, device)
+/// The scheduler of a device, which is told what is known of the device.
+fn policy_of(topology: &Topology, device: &DeviceConfig) -> Result<Box<dyn Policy>, StartError> {
+    let kept = match (device.scheduler.policy.learns(), topology.keeper(), lasting_name(&device.kind)) {
+        (true, Some(keeper), Some(ssd)) => keeper.load_learnt(ssd).unwrap_or_else(|error| {
+            warn!(device = %device.name, "{error}");
+            None
+        }),
+        _ => None,
+    };
+    if let Some(learnt) = &kept {
+        info!(device = %device.name, prices = learnt.prices.len(), "the scheduler begins with what was learnt of the SSD before");
+    }
+    policy(device.scheduler.policy, device, kept)
         .map_err(|error| StartError::Policy { device: device.name.clone(), error })
 }
 
@@ -384,7 +395,7 @@ fn start_pipeline(
     (topology, keeper): (&Topology, Option<Keeper>),
     memory: Memory,
 ) -> Result<Thread<ToPipeline>, StartError> {
-    let name = device.name.clone();
+    let (name, lasting_name) = (device.name.clone(), lasting_name(&device.kind));
     let limits = config.limits.clone();
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
     let others: Vec<_> =
@@ -401,6 +412,7 @@ fn start_pipeline(
             inbox,
             reports,
             keeper,
+            lasting_name,
             memory,
             limits,
             load,

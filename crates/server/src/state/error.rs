@@ -25,6 +25,14 @@ pub enum StateError {
         /// What is wrong.
         what: String,
     },
+    /// What was learnt of an SSD cannot be read.
+    #[error("what was learnt of an SSD, in {}, is not valid: {what}; it is learnt again, and the file is replaced", .path.display())]
+    NotLearnt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// A file was written by a later version.
     #[error("the stored reservations in {} have format {version}, which this version does not know; use the newer version, or \
                  remove the file: its reservations are then forgotten", .path.display())]

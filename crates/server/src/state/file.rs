@@ -129,7 +129,7 @@ impl StateFile {
     }
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()

@@ -1,4 +1,4 @@
-//! Reservations that persist through power loss, in the target's state directory.
+//! What outlives the target, in its state directory: reservations that persist through power loss, and what was learnt of SSDs (`learnt`).
 //!
 //! ```text
 //!   server  ── load ──►┐                       DIRECTORY/reservations/UUID-HASH.json
@@ -21,6 +21,7 @@
 mod error;
 mod file;
 mod format;
+mod learnt;
 
 pub use error::StateError;
 
@@ -28,6 +29,7 @@ use crate::mailbox::Mailbox;
 use crate::pipeline::message::ToPipeline;
 use file::StateFile;
 use nvme::subsystem::SavedReservations;
+use sched::Learnt;
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -35,10 +37,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tracing::error;
+use tracing::{error, warn};
 
 /// The folder of the reservations in the state directory.
 const RESERVATIONS: &str = "reservations";
+/// That of what was learnt of SSDs.
+const LEARNT: &str = "learnt";
 /// Only the owner may read the keys and names of hosts.
 const DIRECTORY_MODE: u32 = 0o700;
 /// How long to wait for the end of the thread. A thread whose disk hangs never ends.
@@ -72,6 +76,12 @@ pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     if is_new {
         file::sync_directory(directory).map_err(failed("make the directory last", directory))?;
     }
+    let learnt = directory.join(LEARNT);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY_MODE)
+        .create(&learnt)
+        .map_err(failed("make the directory", &learnt))?;
     let probe = reservations.join(format!(".probe-{}", std::process::id()));
     File::create(&probe).map_err(failed("write to the directory", &reservations))?;
     fs::remove_file(&probe).map_err(failed("write to the directory", &reservations))
@@ -81,6 +91,8 @@ enum Request {
     Load { namespace: NamespaceName, answer: Sender<Result<Option<SavedReservations>, StateError>> },
     Store(Box<ToStore>),
     Release(NamespaceName),
+    LoadLearnt { ssd: String, answer: Sender<Result<Option<Learnt>, StateError>> },
+    StoreLearnt { ssd: String, learnt: Learnt },
     Barrier(Sender<()>),
     End,
 }
@@ -123,6 +135,18 @@ impl Keeper {
         drop(self.0.send(Request::Release(namespace)));
     }
 
+    /// What is kept of the SSD of this name.
+    pub(crate) fn load_learnt(&self, ssd: String) -> Result<Option<Learnt>, StateError> {
+        let (answer, answered) = channel();
+        drop(self.0.send(Request::LoadLearnt { ssd, answer }));
+        answered.recv().unwrap_or(Err(StateError::Gone))
+    }
+
+    /// Keeps what was learnt of an SSD. If that fails, the log says so, and it is learnt again.
+    pub(crate) fn store_learnt(&self, ssd: String, learnt: Learnt) {
+        drop(self.0.send(Request::StoreLearnt { ssd, learnt }));
+    }
+
     /// Waits until all earlier requests are done; false at `deadline`.
     pub(crate) fn barrier(&self, deadline: Instant) -> bool {
         let (answer, answered) = channel();
@@ -145,7 +169,13 @@ impl StateThread {
         prepare_state_directory(directory)?;
         let (sender, requests) = channel();
         let (end, ended) = channel();
-        let mut files = Files { directory: directory.join(RESERVATIONS), open: HashMap::new(), failures: 0 };
+        let mut files = Files {
+            directory: directory.join(RESERVATIONS),
+            open: HashMap::new(),
+            failures: 0,
+            learnt: directory.join(LEARNT),
+            unlearnt: 0,
+        };
         let handle = thread::Builder::new().name("state".to_owned()).spawn(move || {
             while let Ok(request) = requests.recv() {
                 if files.serve(request) {
@@ -187,6 +217,9 @@ struct Files {
     directory: PathBuf,
     open: HashMap<NamespaceName, StateFile>,
     failures: u64,
+    /// Where what was learnt of SSDs is kept, and how often that has failed.
+    learnt: PathBuf,
+    unlearnt: u64,
 }
 
 impl Files {
@@ -197,6 +230,8 @@ impl Files {
             Request::Load { namespace, answer } => drop(answer.send(self.load(&namespace))),
             Request::Store(to_store) => self.store(*to_store),
             Request::Release(namespace) => drop(self.open.remove(&namespace)),
+            Request::LoadLearnt { ssd, answer } => drop(answer.send(learnt::load(&self.learnt, &ssd))),
+            Request::StoreLearnt { ssd, learnt } => self.store_learnt(&ssd, &learnt),
             Request::Barrier(answer) => drop(answer.send(())),
             Request::End => return true,
         }
@@ -211,6 +246,16 @@ impl Files {
         let loaded = file.load()?;
         self.open.insert(namespace.clone(), file);
         Ok(loaded)
+    }
+
+    fn store_learnt(&mut self, ssd: &str, learnt: &Learnt) {
+        if let Err(error) = learnt::store(&self.learnt, ssd, learnt) {
+            self.unlearnt += 1;
+            if self.unlearnt.is_power_of_two() {
+                let count = self.unlearnt;
+                warn!(ssd, count, %error, "what was learnt of the SSD cannot be kept: after a restart it is learnt again");
+            }
+        }
     }
 
     fn store(&mut self, to_store: ToStore) {

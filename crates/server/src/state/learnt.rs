@@ -1,0 +1,163 @@
+//! What schedulers have learnt of SSDs, kept over restarts: a file for each SSD, named after a hash of the SSD's name.
+//!
+//! ```text
+//!   ssd = "wwid eui.0025388b01b7a2e5"
+//!   buffer_bytes = 402653184
+//!
+//!   [[price]]
+//!   reads = "all"          # of the tenant's IOs: "all", "most", "some" or "none"
+//!   size = 4096            # mean size of its IOs, bytes
+//!   time_ns = 2410         # device time of such an IO
+//! ```
+//!
+//! Nothing depends on such a file: without it, or with one that cannot be read, the scheduler learns anew. It is taken as a belief
+//! (`sched::Learnt`), so a wrong one does no lasting harm. The last target that serves an SSD writes it.
+//!
+//! Holds: what is written is read back the same, and what is damaged is refused with a reason (`a_damaged_file_is_refused`).
+
+use super::StateError;
+use super::file::{sync_directory, write_new};
+use nvme::pdu::crc32c;
+use sched::{Learnt, LearntPrice, ReadsPart};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use units::{Bytes, Nanos};
+
+/// The longest time of an IO that is believed: an hour.
+const TIME_MAX: u64 = 3_600_000_000_000;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    ssd: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    buffer_bytes: Option<u64>,
+    #[serde(default)]
+    price: Vec<Price>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Price {
+    reads: Part,
+    size: u64,
+    time_ns: u64,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    All,
+    Most,
+    Some,
+    None,
+}
+
+/// In the order of [`ReadsPart::ALL`].
+const PARTS: [Part; 4] = [Part::All, Part::Most, Part::Some, Part::None];
+
+/// The file of the SSD with this name.
+pub(super) fn path_of(directory: &Path, ssd: &str) -> PathBuf {
+    let readable: String =
+        ssd.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(80).collect();
+    directory.join(format!("{readable}-{:08x}.toml", crc32c(ssd.as_bytes())))
+}
+
+/// What is kept of an SSD; `None` if nothing is.
+pub(super) fn load(directory: &Path, ssd: &str) -> Result<Option<Learnt>, StateError> {
+    let path = path_of(directory, ssd);
+    match fs::read_to_string(&path) {
+        Ok(text) => decode(&text, ssd).map(Some).map_err(|what| StateError::NotLearnt { path, what }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StateError::Io { action: "read", path, error }),
+    }
+}
+
+/// Replaces what is kept of an SSD.
+pub(super) fn store(directory: &Path, ssd: &str, learnt: &Learnt) -> Result<(), StateError> {
+    let path = path_of(directory, ssd);
+    let new = path.with_extension("new");
+    let stored = write_new(&new, encode(ssd, learnt).as_bytes())
+        .and_then(|()| fs::rename(&new, &path))
+        .and_then(|()| sync_directory(directory));
+    stored.map_err(|error| {
+        drop(fs::remove_file(&new));
+        StateError::Io { action: "store what was learnt in", path, error }
+    })
+}
+
+fn encode(ssd: &str, learnt: &Learnt) -> String {
+    let part = |reads: ReadsPart| {
+        let place = ReadsPart::ALL.iter().position(|part| *part == reads);
+        PARTS[place.expect("all parts are there")]
+    };
+    let price =
+        |price: &LearntPrice| Price { reads: part(price.reads), size: price.size.0, time_ns: price.time.0 };
+    let document = Document {
+        ssd: ssd.to_owned(),
+        buffer_bytes: learnt.buffer.map(|buffer| buffer.0),
+        price: learnt.prices.iter().map(price).collect(),
+    };
+    toml::to_string(&document).expect("a table of texts and numbers below 2⁶³, which TOML can hold")
+}
+
+fn decode(text: &str, ssd: &str) -> Result<Learnt, String> {
+    let document: Document = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    if document.ssd != ssd {
+        return Err(format!("it is of another SSD, {:?}", document.ssd));
+    }
+    let price = |price: Price| {
+        if !(1..=TIME_MAX).contains(&price.time_ns) || price.size == 0 {
+            return Err(format!("no IO of {} bytes takes {} ns", price.size, price.time_ns));
+        }
+        let reads = ReadsPart::ALL[price.reads as usize];
+        Ok(LearntPrice { reads, size: Bytes(price.size), time: Nanos(price.time_ns) })
+    };
+    let prices = document.price.into_iter().map(price).collect::<Result<_, _>>()?;
+    Ok(Learnt { prices, buffer: document.buffer_bytes.map(Bytes) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learnt() -> Learnt {
+        let price = |reads, kib, time| LearntPrice { reads, size: Bytes::kib(kib), time: Nanos(time) };
+        let prices = vec![price(ReadsPart::All, 4, 2_410), price(ReadsPart::None, 128, 98_000)];
+        Learnt { prices, buffer: Some(Bytes::mib(384)) }
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_and_belongs_to_one_ssd() {
+        let folder = std::env::temp_dir().join(format!("gimbal-learnt-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("temporary files can be written");
+        let (one, other) = ("wwid eui.1/2", "wwid eui.1-2");
+        assert_eq!(load(&folder, one).expect("no file is no error"), None);
+        store(&folder, one, &learnt()).expect("there is room");
+        store(&folder, one, &learnt()).expect("again");
+        assert_eq!(load(&folder, one).expect("it was just stored"), Some(learnt()));
+        assert_eq!(load(&folder, other).expect("its name differs in a character"), None);
+        fs::rename(path_of(&folder, one), path_of(&folder, other)).expect("same folder");
+        let said = load(&folder, other).expect_err("it is of another").to_string();
+        assert!(said.contains("of another SSD"), "{said}");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let text = encode("a", &learnt());
+        assert_eq!(decode(&text, "a"), Ok(learnt()));
+        for (from, to) in [
+            ("reads = \"all\"", "reads = \"every\""),
+            ("time_ns = 2410", "time_ns = 0"),
+            ("time_ns = 2410", "time_ns = 9000000000000"),
+            ("size = 4096", "size = 0"),
+            ("[[price]]", "[[prices]]"),
+        ] {
+            assert!(text.contains(from), "{from} is not in {text}");
+            assert!(decode(&text.replacen(from, to, 1), "a").is_err(), "{to}");
+        }
+    }
+}
