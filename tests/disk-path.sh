@@ -11,7 +11,7 @@ binary=${CARGO_TARGET_DIR:-target}/release/gimbal
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/gimbal-disk-path.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
-options=(-g trixie -c 2 -m 1024 -t 900 -e "SCHEDULER=${1:-gimbal-fair}")
+options=(-g trixie -c 2 -m 1024 -t 900 -e "SCHEDULER=${1:-level}")
 for number in 1 2 3 4; do
 	truncate -s 64M "$folder/$number"
 	options+=(-n "$folder/$number,logical_block_size=4096,physical_block_size=4096")

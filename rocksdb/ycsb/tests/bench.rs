@@ -99,7 +99,7 @@ fn databases_in_a_directory_do_all_operations_and_read_what_they_wrote() {
 fn schedulers_and_read_policies_are_compared_on_volumes() {
     let output = bench(&[
         "--compare",
-        "none,level-learned",
+        "none,level",
         "--policy",
         "credit,primary",
         "--workload",
@@ -131,8 +131,7 @@ fn schedulers_and_read_policies_are_compared_on_volumes() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let runs = runs(&output);
     let which: Vec<(&str, &str)> = runs.iter().map(|(on, reads, _)| (on.as_str(), reads.as_str())).collect();
-    let expected =
-        [("none", "credit"), ("none", "primary"), ("level-learned", "credit"), ("level-learned", "primary")];
+    let expected = [("none", "credit"), ("none", "primary"), ("level", "credit"), ("level", "primary")];
     assert_eq!(which, expected);
     for (_, _, report) in &runs {
         is_whole(report, 4, 150);
@@ -168,7 +167,7 @@ fn a_mistake_is_named() {
         (&["--dir", "x", "--workload", "/absent/workload"], "/absent/workload"),
         (&["--dir", "x", "-p", "readproportion=2"], "readproportion"),
         (&["--dir", "x", "--value-size", "1001"], "--value-size"),
-        (&["--dir", "x", "--compare", "fastest"], "level-learned"),
+        (&["--dir", "x", "--compare", "fastest"], "level"),
         (&["--dir", "x", "--compare", "none", "--policy", "luck"], "primary"),
         (&["--dir", "/proc/x", "--operations", "1"], "/proc/x"),
         (&["--dir", "x", "--operations", "1", "--db-options", "speed=11"], "speed"),

@@ -6,7 +6,7 @@
 use crate::config::{Condition, DeviceKind, EmulatedConfig};
 use crate::device::identity::disk_number;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Where the kernel describes block devices, by number.
 const DEVICES: &str = "/sys/dev/block";
@@ -38,7 +38,7 @@ fn name_of_disk(path: &Path) -> Option<String> {
 }
 
 /// What the folder of a disk says of it.
-fn name_in(disk: &PathBuf) -> Option<String> {
+fn name_in(disk: &Path) -> Option<String> {
     MARKS.into_iter().find_map(|mark| {
         let text = fs::read_to_string(disk.join(mark)).ok()?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -49,6 +49,7 @@ fn name_in(disk: &PathBuf) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
     use units::Bytes;
 
     #[test]
