@@ -1,89 +1,14 @@
 //! An etcd server (Debian's etcd-server) does what every store must do, also after it was killed.
 
+mod server;
+
 use blob::store::conformance::{Bed, run};
 use blob::store::{Commit, Store, Transaction};
 use blob_meta::Etcd;
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use server::Server;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use units::Nanos;
-
-struct Server {
-    child: Child,
-    directory: PathBuf,
-    ports: [u16; 2],
-}
-
-impl Server {
-    fn start(name: &str) -> Server {
-        let directory =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&directory);
-        // etcd does not say which port it got, so free ones are looked up; should another program take one, try others.
-        for _ in 0..20 {
-            let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are free ports"));
-            let ports = listeners.map(|listener| listener.local_addr().expect("bound").port());
-            let mut server =
-                Server { child: Server::spawn(&directory, ports), directory: directory.clone(), ports };
-            if server.is_ready() {
-                return server;
-            }
-        }
-        panic!("etcd does not start; see {}", directory.display());
-    }
-
-    fn spawn(directory: &PathBuf, [client, peer]: [u16; 2]) -> Child {
-        let url = |port| format!("http://127.0.0.1:{port}");
-        std::fs::create_dir_all(directory).expect("made");
-        let log = std::fs::File::create(directory.join("log")).expect("made");
-        Command::new("etcd")
-            .args(["--name", "one", "--data-dir"])
-            .arg(directory.join("data"))
-            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
-            .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
-            .args(["--initial-cluster", &format!("one={}", url(peer))])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("etcd is installed (Debian: etcd-server)")
-    }
-
-    /// Waits until it answers, or has ended.
-    fn is_ready(&mut self) -> bool {
-        let began = Instant::now();
-        let mut store = self.connect();
-        while began.elapsed() < Duration::from_secs(60) {
-            if store.get("ready").is_ok() {
-                return true;
-            }
-            if self.child.try_wait().expect("it is ours").is_some() {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        false
-    }
-
-    fn connect(&self) -> Etcd {
-        Etcd::new(&format!("127.0.0.1:{}", self.ports[0])).expect("a good endpoint")
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
 
 impl Bed for Server {
     fn open(&mut self) -> Box<dyn Store> {
@@ -106,8 +31,7 @@ fn etcd_conforms_and_keeps_what_it_committed_when_it_is_killed() {
     let Ok(Commit::Done(revision)) = store.commit(&put) else { panic!("not committed") };
     server.kill();
     assert!(store.get("kept").is_err(), "a dead server answers");
-    server.child = Server::spawn(&server.directory, server.ports);
-    assert!(server.is_ready(), "etcd does not start again");
+    server.start_again();
     let entry = store.get("kept").expect("it answers").expect("it is there");
     assert_eq!((entry.value.as_slice(), entry.revision), (&b"a"[..], revision));
     assert_eq!(store.renew(lease), Ok(()), "a lease survives a restart");
