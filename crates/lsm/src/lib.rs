@@ -8,7 +8,7 @@
 //! There is no time in it: whoever drives it decides how long a flush or a compaction takes, and says when it is done. Keys are
 //! numbers, and values have one size; of a table the model keeps the keys.
 //!
-//! Follows RocksDB 7.8 with levelled compaction as it is by default. Not modelled: compression, deletions, snapshots, scans, stalls, and
+//! Follows RocksDB 7.8 with levelled compaction as it is by default. Not modelled: compression, deletions, snapshots, scans, writes that are slowed down, and
 //! compactions within L0.
 //!
 //! Holds: bytes and reads agree with those of a real RocksDB within 15 % (`tests/real.rs`).

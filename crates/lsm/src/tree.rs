@@ -13,6 +13,9 @@ use std::num::NonZeroUsize;
 /// Levels, as RocksDB has them by default.
 const LEVELS: usize = 7;
 
+/// `level0_stop_writes_trigger`: with so many tables in L0, writes wait.
+const STOP: usize = 36;
+
 /// A block of a table, to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
@@ -86,6 +89,17 @@ impl Lsm {
             self.rotate();
         }
         self.options.log()
+    }
+
+    /// Memtables that are full and not flushed yet.
+    pub fn full_memtables(&self) -> usize {
+        self.full.len()
+    }
+
+    /// Whether RocksDB would let no more writes in: a memtable is full while another one is being flushed, or there are too many
+    /// tables in L0.
+    pub fn is_stalled(&self) -> bool {
+        self.full.len() > 1 || self.levels[0].len() >= STOP
     }
 
     /// The memtable is full, or somebody wants it to be flushed.

@@ -69,14 +69,6 @@ fn background(lsm: &mut Lsm, counts: &mut Counts) {
     }
 }
 
-/// The database's order of keys is that of their names.
-fn place(workload: &Workload, record: u64) -> u64 {
-    let name = workload.key(record);
-    let digits = name.strip_prefix("user").expect("as YCSB names them");
-    // As a fraction, so that shorter names come where they belong.
-    format!("{digits:0<20}").parse::<u128>().map(|number| (number / 10) as u64).expect("digits")
-}
-
 /// What the model does in each of the runs: load, workload A, workload C.
 fn model(options: Options) -> [Counts; 3] {
     let mut lsm = Lsm::new(options);
@@ -98,7 +90,7 @@ fn run(lsm: &mut Lsm, workload: char, operations: u64) -> Counts {
     let mut counts = Counts::default();
     for _ in 0..operations {
         let operation = generator.next_operation();
-        let key = place(&workload, operation.record);
+        let key = workload.place(operation.record);
         let (is_there, blocks) = lsm.get(key);
         assert!(is_there, "{operation:?}");
         counts.blocks += blocks.len() as u64;
@@ -116,7 +108,7 @@ fn load(lsm: &mut Lsm) -> Counts {
     let workload = Workload::new(&properties).expect("it works");
     let mut counts = Counts::default();
     for record in 0..200_000 {
-        counts.log += lsm.put(place(&workload, record));
+        counts.log += lsm.put(workload.place(record));
         background(lsm, &mut counts);
     }
     lsm.rotate();

@@ -22,6 +22,14 @@ impl Workload {
         format!("user{number:0width$}", width = self.zero_padding)
     }
 
+    /// Where a record comes in the order of keys, as a number.
+    pub fn place(&self, record: u64) -> u64 {
+        let key = self.key(record);
+        // As a fraction, so that shorter numbers come where they belong.
+        let digits = key.bytes().skip(4).chain(std::iter::repeat(b'0')).take(19);
+        digits.fold(0, |place, digit| place * 10 + u64::from(digit - b'0'))
+    }
+
     /// The name of a field.
     pub fn field(&self, field: u32) -> String {
         format!("{}{field}", self.field_prefix)
@@ -74,6 +82,14 @@ mod tests {
         assert!(value.starts_with(format!("{}:field3:", workload.key(7)).as_bytes()));
         assert_eq!(workload.expected(7, 3, 40), value[..40]);
         assert_ne!(workload.expected(8, 3, 60), value);
+    }
+
+    #[test]
+    fn places_are_in_the_order_of_keys() {
+        let workload = Workload::new(&Properties::core('a').expect("a core workload")).expect("it works");
+        let mut by_key: Vec<u64> = (0..1000).collect();
+        by_key.sort_by_key(|record| workload.key(*record));
+        assert!(by_key.windows(2).all(|pair| workload.place(pair[0]) < workload.place(pair[1])));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod list;
 mod live;
 mod progress;
 mod report;
+mod rocksdb;
 mod run;
 mod scale;
 mod select;
@@ -42,6 +43,8 @@ enum Command {
     Claims(run::ClaimsArgs),
     /// Run experiments and write a page with claims, figures and numbers
     Report(report::Args),
+    /// Run databases on the SSDs of a rack in virtual time, as the Gimbal paper does
+    Rocksdb(Box<rocksdb::Args>),
     /// Measure how many IOs are simulated per second, and how that goes on as tenants are added
     Scale(scale::Args),
 }
@@ -56,6 +59,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::Claims(args) => run::claims(&args),
         Command::Report(args) => report::run(&args),
+        Command::Rocksdb(args) => rocksdb::run(&args),
         Command::Scale(args) => scale::run(&args),
     }
 }

@@ -1,0 +1,299 @@
+//! The main loop: take the earliest event, handle it, ask the schedulers, repeat. As in `sim`, with many SSDs.
+//!
+//! Within one instant, devices come first, then messages, then the schedulers.
+
+use crate::database::{Asked, Database};
+use crate::files::{MICRO_SLOTS, SLOT};
+use crate::path::Path;
+use crate::results::Results;
+use crate::world::World;
+use blob::SsdId;
+use sched::{Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy, Priority};
+use sim::ClientChoice;
+use ssd::{Command, CommandKind, Ssd};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use units::{Bytes, Instant, Nanos, TenantId};
+
+/// Processor time of an operation, besides its IOs: about what a read from memory takes in `gimbal bench ycsb --dir`.
+const PROCESSOR: Nanos = Nanos::micros(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A thread of a database begins an operation.
+    Begin(usize, usize),
+    /// An IO reaches its target.
+    Arrive(u64),
+    /// Its completion reaches the client.
+    Answer(u64),
+    /// The end of a PARDA period.
+    Period,
+}
+
+struct Flight {
+    database: usize,
+    asked: Asked,
+    io: Io,
+    sent_at: Instant,
+    submitted_at: Instant,
+    credit: Credit,
+}
+
+struct Side {
+    policy: Box<dyn Policy>,
+    ssd: Ssd,
+    wake_at: Option<Instant>,
+    /// Something has happened since the scheduler was asked.
+    is_touched: bool,
+}
+
+struct Engine<'w> {
+    world: &'w World,
+    now: Instant,
+    events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    order: u64,
+    sides: Vec<Side>,
+    databases: Vec<Database>,
+    flights: Vec<Option<Flight>>,
+    free: Vec<u64>,
+    results: Results,
+}
+
+/// Runs a world, and answers what was measured.
+pub fn run(world: &World) -> Results {
+    let mut engine = Engine::new(world);
+    engine.run();
+    engine.results.copies_read = engine
+        .databases
+        .iter()
+        .fold([0; 2], |[a, b], database| [a + database.copies_read[0], b + database.copies_read[1]]);
+    engine.results
+}
+
+impl<'w> Engine<'w> {
+    fn new(world: &'w World) -> Engine<'w> {
+        let count = world.targets * world.ssds;
+        let side = |_| Side {
+            policy: world.scheduler.build(),
+            ssd: Ssd::from_image(&world.image),
+            wake_at: None,
+            is_touched: false,
+        };
+        let sides: Vec<Side> = (0..count).map(side).collect();
+        let ssds: Vec<(SsdId, String)> =
+            (0..count).map(|ssd| (SsdId(ssd), format!("target-{}", ssd / world.ssds))).collect();
+        let database = |number: u32| {
+            let credit = |side: &Side| side.policy.credit(TenantId(number));
+            let paths = sides.iter().map(|side| Path::new(&world.clients, credit(side))).collect();
+            Database::new(number, world, &ssds, paths)
+        };
+        let databases: Vec<Database> = (0..world.databases).map(database).collect();
+        let results = Results { operations: vec![0; databases.len()], ..Results::default() };
+        let mut engine = Engine {
+            world,
+            now: Instant::ZERO,
+            events: BinaryHeap::new(),
+            order: 0,
+            sides,
+            databases,
+            flights: Vec::new(),
+            free: Vec::new(),
+            results,
+        };
+        if let ClientChoice::Parda { config, .. } = &world.clients {
+            engine.push(Instant::ZERO + config.period, Event::Period);
+        }
+        for database in 0..engine.databases.len() {
+            engine.follow(database);
+        }
+        engine
+    }
+
+    fn push(&mut self, at: Instant, event: Event) {
+        self.events.push(Reverse((at, self.order, event)));
+        self.order += 1;
+    }
+
+    fn run(&mut self) {
+        let end = Instant::ZERO + self.world.warm_up + self.world.duration;
+        let mut completions = Vec::new();
+        loop {
+            self.now = self.next_instant().max(self.now);
+            if self.now >= end {
+                return;
+            }
+            for at in 0..self.sides.len() {
+                let side = &mut self.sides[at];
+                if side.ssd.next_event().is_some_and(|event| event <= self.now) {
+                    side.ssd.advance(self.now, &mut |completion| completions.push(completion));
+                }
+                side.is_touched |= side.wake_at.is_some_and(|wake| wake <= self.now);
+                for completion in completions.drain(..) {
+                    self.on_completed(at, completion.tag, completion.at);
+                }
+            }
+            while self.events.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
+                let Some(Reverse((.., event))) = self.events.pop() else { break };
+                self.on_event(event);
+            }
+            for at in 0..self.sides.len() {
+                self.decide(at);
+            }
+        }
+    }
+
+    fn next_instant(&self) -> Instant {
+        let messages = self.events.peek().map(|Reverse((at, ..))| *at);
+        let sides = self.sides.iter().flat_map(|side| {
+            let device = if side.ssd.outstanding() > 0 { side.ssd.next_event() } else { None };
+            [device, side.wake_at]
+        });
+        sides.chain([messages]).flatten().min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Begin(database, thread) => {
+                let results = Engine::measured(self.world, self.now, &mut self.results);
+                self.databases[database].begin(self.now, thread, results);
+                self.follow(database);
+            }
+            Event::Arrive(id) => {
+                let flight = self.flights[id as usize].as_ref().expect("it is on the way once");
+                let side = &mut self.sides[flight.asked.place.ssd.0 as usize];
+                side.policy.on_arrival(self.now, flight.io);
+                side.is_touched = true;
+            }
+            Event::Answer(id) => self.on_answered(id),
+            Event::Period => self.on_period(),
+        }
+    }
+
+    /// Where results go, while it is measured.
+    fn measured<'r>(world: &World, now: Instant, results: &'r mut Results) -> Option<&'r mut Results> {
+        (now >= Instant::ZERO + world.warm_up).then_some(results)
+    }
+
+    /// Sends what a database has asked for, and lets its threads go on.
+    fn follow(&mut self, number: usize) {
+        let database = &mut self.databases[number];
+        let (asked, idle) = (std::mem::take(&mut database.asked), std::mem::take(&mut database.idle));
+        for thread in idle {
+            self.push(self.now + PROCESSOR, Event::Begin(number, thread));
+        }
+        for asked in asked {
+            let ssd = asked.place.ssd.0 as usize;
+            let id = self.free.pop().unwrap_or(self.flights.len() as u64);
+            let io = Io {
+                id: IoId(id),
+                tenant: TenantId(number as u32),
+                priority: Priority::default(),
+                kind: if asked.is_read { IoKind::Read } else { IoKind::Write },
+                length: Bytes(asked.slots * SLOT),
+                mark: Mark::default(),
+            };
+            let flight = Flight {
+                database: number,
+                asked,
+                io,
+                sent_at: self.now,
+                submitted_at: self.now,
+                credit: Credit(0),
+            };
+            match self.flights.get_mut(id as usize) {
+                Some(place) => *place = Some(flight),
+                None => self.flights.push(Some(flight)),
+            }
+            self.databases[number].paths[ssd].ask(self.now, id);
+            self.send(number, ssd);
+        }
+    }
+
+    fn send(&mut self, database: usize, ssd: usize) {
+        while let Some(id) = self.databases[database].paths[ssd].next() {
+            let flight = self.flights[id as usize].as_mut().expect("it waits");
+            flight.sent_at = self.now;
+            let payload = if flight.asked.is_read { Bytes(0) } else { flight.io.length };
+            let at = self.now + self.delay(payload);
+            self.push(at, Event::Arrive(id));
+        }
+    }
+
+    fn delay(&self, payload: Bytes) -> Nanos {
+        let network = &self.world.network;
+        network.delay + network.rate.time_to_earn(payload).expect("a network carries something")
+    }
+
+    fn decide(&mut self, at: usize) {
+        let side = &mut self.sides[at];
+        if !std::mem::take(&mut side.is_touched) {
+            return;
+        }
+        loop {
+            match side.policy.next(self.now) {
+                Next::Submit(io) => {
+                    let flight = self.flights[io.id.0 as usize].as_mut().expect("it has arrived");
+                    flight.io = io;
+                    flight.submitted_at = self.now;
+                    let Asked { place, first, slots, is_read, .. } = flight.asked;
+                    // The SSD may be smaller than what all databases could have.
+                    let slot = (place.micro * MICRO_SLOTS + first) % u64::from(side.ssd.slots())
+                        / MICRO_SLOTS
+                        * MICRO_SLOTS
+                        + first;
+                    let kind = if is_read { CommandKind::Read } else { CommandKind::Write };
+                    let command = Command { tag: io.id.0, kind, slot: slot as u32, slots: slots as u32 };
+                    side.ssd.submit(self.now, command);
+                }
+                Next::WakeAt(at) => {
+                    side.wake_at = Some(at);
+                    return;
+                }
+                Next::Idle => {
+                    side.wake_at = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn on_completed(&mut self, at: usize, id: u64, when: Instant) {
+        let flight = self.flights[id as usize].as_mut().expect("it was submitted");
+        let latency = when.since(flight.submitted_at);
+        let done = Done { io: flight.io, outcome: Outcome::Success { latency } };
+        let side = &mut self.sides[at];
+        flight.credit = side.policy.on_completion(self.now, done);
+        side.is_touched = true;
+        self.results.ios[usize::from(!flight.asked.is_read)] += 1;
+        let payload = if flight.asked.is_read { flight.io.length } else { Bytes(0) };
+        let answered = when + self.delay(payload);
+        self.push(answered, Event::Answer(id));
+    }
+
+    fn on_answered(&mut self, id: u64) {
+        let Flight { database: number, asked, sent_at, credit, .. } =
+            self.flights[id as usize].take().expect("it is on the way once");
+        self.free.push(id);
+        let (ssd, latency) = (asked.place.ssd.0 as usize, self.now.since(sent_at));
+        let database = &mut self.databases[number];
+        database.paths[ssd].on_answer(self.now, credit, latency);
+        let results = Engine::measured(self.world, self.now, &mut self.results);
+        database.on_io(self.now, &asked, latency, results);
+        self.send(number, ssd);
+        self.follow(number);
+    }
+
+    /// The clients of each SSD exchange their latencies, and set their windows.
+    fn on_period(&mut self) {
+        let ClientChoice::Parda { config, .. } = &self.world.clients else { return };
+        for ssd in 0..self.sides.len() {
+            let samples = self.databases.iter_mut().map(|database| database.paths[ssd].publish());
+            let all = samples.fold(LatencySample::default(), LatencySample::with);
+            for number in 0..self.databases.len() {
+                self.databases[number].paths[ssd].on_period(self.now, all);
+                self.send(number, ssd);
+            }
+        }
+        self.push(self.now + config.period, Event::Period);
+    }
+}

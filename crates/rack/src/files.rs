@@ -1,0 +1,106 @@
+//! Where tables and logs lie: micro blobs in pairs, from the allocator that volumes use.
+
+use blob::pool::{Pool, Reserve};
+use blob::{Geometry, Mega, Place, SsdId};
+use lsm::{Block, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+use units::Instant;
+
+/// Slots of the SSD in a micro blob.
+pub(crate) const MICRO_SLOTS: u64 = 64;
+/// Bytes of a slot.
+pub(crate) const SLOT: u64 = 4096;
+/// Micro blobs of the paper's size; small mega blobs, since the SSDs are small.
+const GEOMETRY: Geometry = Geometry { block: 4096, micro: 256 << 10, mega: 64 << 20, slots: 16 };
+/// Mega blobs that each database has on each SSD.
+const MEGAS: u32 = 4;
+
+/// A micro blob and its copy.
+pub(crate) type Pair = [Place; 2];
+
+/// Consecutive slots of both copies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) pair: Pair,
+    pub(crate) first: u64,
+    pub(crate) slots: u64,
+}
+
+/// Files of one database.
+pub(crate) struct Files {
+    pool: Pool,
+    tables: BTreeMap<TableId, Vec<Pair>>,
+}
+
+impl Files {
+    /// Of database `number`, on these SSDs with their targets.
+    pub(crate) fn new(number: u32, ssds: &[(SsdId, String)]) -> Files {
+        let mut pool = Pool::new(GEOMETRY);
+        for (ssd, target) in ssds {
+            pool.add_ssd(*ssd, target, MEGAS);
+            pool.set_up(*ssd, true);
+            for index in number * MEGAS..(number + 1) * MEGAS {
+                pool.add_mega(Mega { ssd: *ssd, index }, &BTreeSet::new(), Instant::ZERO);
+            }
+            pool.set_exhausted(*ssd, true);
+        }
+        Files { pool, tables: BTreeMap::new() }
+    }
+
+    /// A new pair, on the SSDs that rank highest.
+    pub(crate) fn pair(&mut self, now: Instant, rank: impl Fn(SsdId) -> i64) -> Pair {
+        match self.pool.reserve(now, rank) {
+            Reserve::Pair(primary, shadow) => [primary, shadow],
+            other => panic!("the databases are too large for these SSDs: {other:?}"),
+        }
+    }
+
+    /// Gives a pair back.
+    pub(crate) fn release(&mut self, now: Instant, pair: Pair) {
+        pair.into_iter().for_each(|place| self.pool.release(place, now));
+    }
+
+    /// Makes a table of so many bytes. Answers what has to be written.
+    pub(crate) fn create(
+        &mut self,
+        now: Instant,
+        table: TableId,
+        bytes: u64,
+        rank: impl Fn(SsdId) -> i64,
+    ) -> Vec<Extent> {
+        let pairs: Vec<Pair> =
+            (0..bytes.div_ceil(MICRO_SLOTS * SLOT)).map(|_| self.pair(now, &rank)).collect();
+        self.tables.insert(table, pairs);
+        self.whole(table, bytes)
+    }
+
+    /// All that a table of so many bytes consists of.
+    pub(crate) fn whole(&self, table: TableId, bytes: u64) -> Vec<Extent> {
+        let slots = bytes.div_ceil(SLOT);
+        let pairs = self.tables[&table].iter().enumerate();
+        let extent = |(at, pair): (usize, &Pair)| {
+            let before = at as u64 * MICRO_SLOTS;
+            Extent { pair: *pair, first: 0, slots: (slots - before).min(MICRO_SLOTS) }
+        };
+        pairs.map(extent).collect()
+    }
+
+    /// Where a block of a table lies. One on the border of two micro blobs is taken to lie in the first.
+    /// `None` if the table was removed.
+    pub(crate) fn block(&self, block: Block, bytes: u64) -> Option<Extent> {
+        let pairs = self.tables.get(&block.table)?;
+        let offset = block.number * bytes;
+        let slot = offset / SLOT;
+        let slots = (offset % SLOT + bytes).div_ceil(SLOT);
+        let pair = ((slot / MICRO_SLOTS) as usize).min(pairs.len() - 1);
+        let first = (slot % MICRO_SLOTS).min(MICRO_SLOTS - slots);
+        Some(Extent { pair: pairs[pair], first, slots })
+    }
+
+    /// A table is no longer used.
+    pub(crate) fn remove(&mut self, now: Instant, table: TableId) {
+        for pair in self.tables.remove(&table).into_iter().flatten() {
+            self.release(now, pair);
+        }
+    }
+}

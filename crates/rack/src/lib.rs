@@ -1,0 +1,26 @@
+//! Databases on the SSDs of a rack, in virtual time: the Gimbal paper's experiment with RocksDB (§5.6), at any size.
+//!
+//! ```text
+//!   ycsb ─► lsm ─► files: blob's pool, two copies ─► steering ─► client window ─► delay ─► Policy ─► SSD model
+//!     ▲                                                                                             │
+//!     └───────────────────────────── credit, latency ◄──────────────────────────────────────────────┘
+//! ```
+//!
+//! Real code: the workload, the allocator of micro blobs, the choice of copies, the client's window, the schedulers. Models: RocksDB, the
+//! network, the SSDs. Not modelled: the volume's own metadata and checksums, trims, failures, and the processor, but for a
+//! constant time of each operation.
+//!
+//! Holds: a seed repeats a run; a database never has space twice (the pool asserts it). Tests: `tests`.
+
+mod database;
+mod engine;
+mod files;
+mod path;
+mod results;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use engine::run;
+pub use results::Results;
+pub use world::World;

@@ -1,0 +1,94 @@
+//! Claims about small racks.
+
+use crate::{Results, World, run};
+use blob::steer::Policy;
+use sched::{DeviceConstants, GimbalConfig, Learnt};
+use sim::{ClientChoice, Network, PolicyChoice};
+use ssd::{Condition, Image, Profile};
+use units::{Bytes, Nanos};
+use ycsb::{Kind, Properties, Workload};
+
+fn workload(name: char) -> Workload {
+    let mut properties = Properties::core(name).expect("a core workload");
+    properties.put("recordcount", 5000);
+    properties.put("operationcount", 0);
+    Workload::new(&properties).expect("it works")
+}
+
+fn world(name: char, scheduler: PolicyChoice) -> World {
+    let mut profile = Profile::default();
+    profile.geometry.capacity = Bytes::gib(1);
+    profile.geometry.never_written = Bytes::gib(1);
+    profile.geometry.dies_per_channel = 1;
+    World {
+        seed: 1,
+        image: Image::new(&profile, Condition::Fragmented, 1),
+        targets: 2,
+        ssds: 1,
+        scheduler,
+        clients: ClientChoice::Credits,
+        steering: Policy::Credit,
+        network: Network::RDMA_100G,
+        databases: 3,
+        threads: 8,
+        workload: workload(name),
+        options: lsm::Options {
+            key: 23,
+            value: 1140,
+            write_buffer: 256 << 10,
+            l0_trigger: 4,
+            level_base: 1 << 20,
+            target_file: 256 << 10,
+            block: 4096,
+            cache: 256 << 10,
+            filter_bits: 10,
+        },
+        warm_up: Nanos::millis(20),
+        duration: Nanos::millis(100),
+    }
+}
+
+fn gimbal() -> PolicyChoice {
+    PolicyChoice::Gimbal(GimbalConfig::published(DeviceConstants::from(&Profile::default().switch)))
+}
+
+fn total(results: &Results) -> u64 {
+    results.operations.iter().sum()
+}
+
+#[test]
+fn a_seed_repeats_a_run() {
+    let world = world('a', gimbal());
+    let results = run(&world);
+    assert_eq!(results, run(&world));
+    assert_ne!(results, run(&World { seed: 2, ..world }));
+}
+
+#[test]
+fn every_database_goes_on_with_every_workload_and_scheduler() {
+    for scheduler in [PolicyChoice::None, gimbal(), PolicyChoice::Level(Learnt::default())] {
+        for name in ['a', 'b', 'c', 'd', 'f'] {
+            let results = run(&world(name, scheduler.clone()));
+            let least = results.operations.iter().min().expect("databases");
+            assert!(*least > 50, "{name} {}: {:?}", scheduler.name(), results.operations);
+            assert_eq!(total(&results), results.all().len());
+            assert_eq!(results.ios[1] > 0, name != 'c', "{name}: {:?}", results.ios);
+            assert!(!results.kinds.contains_key(&Kind::Scan));
+        }
+    }
+}
+
+#[test]
+fn without_balancing_only_primaries_are_read() {
+    let balanced = run(&world('c', gimbal()));
+    assert!(balanced.copies_read[0] > 0 && balanced.copies_read[1] > balanced.copies_read[0] / 2);
+    let primary = run(&World { steering: Policy::Primary, ..world('c', gimbal()) });
+    assert!(primary.copies_read[0] > 0 && primary.copies_read[1] == 0);
+}
+
+#[test]
+fn databases_that_share_ssds_are_slower() {
+    let alone = run(&World { databases: 1, threads: 64, ..world('b', PolicyChoice::None) });
+    let shared = run(&World { databases: 6, threads: 64, ..world('b', PolicyChoice::None) });
+    assert!(total(&shared) < 5 * total(&alone), "{} {}", total(&shared), total(&alone));
+}

@@ -1,0 +1,40 @@
+//! What is simulated. Together with its seed it determines all results.
+
+use blob::steer::Policy;
+use sim::{ClientChoice, Network, PolicyChoice};
+use ssd::Image;
+use units::Nanos;
+use ycsb::Workload;
+
+/// Everything that a run depends on.
+#[derive(Clone)]
+pub struct World {
+    /// Of the workloads.
+    pub seed: u64,
+    /// Each SSD at the start.
+    pub image: Image,
+    /// Targets: the two copies of everything lie on different ones.
+    pub targets: u32,
+    /// SSDs of each target.
+    pub ssds: u32,
+    /// The scheduler of each SSD.
+    pub scheduler: PolicyChoice,
+    /// What limits the IOs that a client has outstanding.
+    pub clients: ClientChoice,
+    /// Which copy is read, and where new data goes.
+    pub steering: Policy,
+    /// Between clients and targets. There is no contention for it.
+    pub network: Network,
+    /// Databases, each with a client and a tenant of its own.
+    pub databases: u32,
+    /// Threads of each database: each does one operation after the other.
+    pub threads: u32,
+    /// What they do.
+    pub workload: Workload,
+    /// What a database is set to.
+    pub options: lsm::Options,
+    /// Not measured.
+    pub warm_up: Nanos,
+    /// Measured.
+    pub duration: Nanos,
+}
