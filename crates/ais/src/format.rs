@@ -68,6 +68,13 @@ pub(crate) enum RecordKind {
         /// How many.
         ranges: u32,
     },
+    /// The same, but the SSD may lose its newer data with the power: it counts only while the machine runs on.
+    SupersededSince {
+        /// How many.
+        ranges: u32,
+        /// Names the time since the machine was started.
+        boot: [u8; 16],
+    },
 }
 
 /// The first block of a record.
@@ -171,7 +178,7 @@ impl<'b> Reader<'b> {
         u64::from_le_bytes(self.bytes(8).try_into().expect("eight bytes"))
     }
 
-    fn log(&mut self) -> [u8; 16] {
+    fn name(&mut self) -> [u8; 16] {
         self.bytes(16).try_into().expect("sixteen bytes")
     }
 }
@@ -203,7 +210,7 @@ impl Head {
 
     pub(crate) fn decode(block: &[u8]) -> Result<Head, Refused> {
         let mut reader = Reader::new(block, HEAD_MAGIC)?;
-        let (log, generation, epoch) = (reader.log(), reader.u64(), reader.u64());
+        let (log, generation, epoch) = (reader.name(), reader.u64(), reader.u64());
         let (size, tail, tail_sequence) = (reader.u64(), reader.u64(), reader.u64());
         let (durable_before, is_void) = (reader.u64(), reader.u32() != 0);
         let length = (reader.u32() as usize).min(IDENTITY_MAX);
@@ -214,9 +221,10 @@ impl Head {
 
 impl RecordHead {
     pub(crate) fn encode(&self) -> Box<Block> {
-        let (kind, place) = match self.kind {
-            RecordKind::Data { offset } => (1, offset),
-            RecordKind::Superseded { ranges } => (2, u64::from(ranges)),
+        let (kind, place, boot) = match self.kind {
+            RecordKind::Data { offset } => (1, offset, [0; 16]),
+            RecordKind::Superseded { ranges } => (2, u64::from(ranges), [0; 16]),
+            RecordKind::SupersededSince { ranges, boot } => (3, u64::from(ranges), boot),
         };
         Writer::new(RECORD_MAGIC)
             .bytes(&self.log)
@@ -226,16 +234,18 @@ impl RecordHead {
             .u64(place)
             .u64(self.length)
             .u32(self.crc)
+            .bytes(&boot)
             .sealed()
     }
 
     pub(crate) fn decode(block: &[u8]) -> Result<RecordHead, Refused> {
         let mut reader = Reader::new(block, RECORD_MAGIC)?;
-        let (log, epoch, sequence) = (reader.log(), reader.u64(), reader.u64());
+        let (log, epoch, sequence) = (reader.name(), reader.u64(), reader.u64());
         let (kind, place, length, crc) = (reader.u32(), reader.u64(), reader.u64(), reader.u32());
         let kind = match kind {
             1 => RecordKind::Data { offset: place },
             2 => RecordKind::Superseded { ranges: place as u32 },
+            3 => RecordKind::SupersededSince { ranges: place as u32, boot: reader.name() },
             _ => return Err(Refused::Damaged),
         };
         Ok(RecordHead { log, epoch, sequence, kind, length, crc })

@@ -22,8 +22,9 @@ use units::{Bytes, Instant, Nanos};
 const MARGIN: f64 = 0.02;
 /// Of the buffer's size: what must be back before a rest ends.
 const RESTED: f64 = 0.125;
-/// Of the buffer's size: room for a stretch of write-back, unless there is less to write.
-const STRETCH: f64 = 0.25;
+/// Of the buffer's size: room for a stretch of write-back, unless there is less to write. A stretch interrupts the recovery, and if it began
+/// with less, the SSD would come less far between bursts than without a store (bursts of 0.3 s on `consumer-qlc`).
+const STRETCH: f64 = 0.5;
 /// Writes that wait no longer than this at the exhausted rate are not diverted.
 const PATIENCE: Nanos = Nanos::millis(1);
 /// Hosts that have not written for so long are between bursts.
@@ -195,7 +196,7 @@ impl Gate {
 
     /// Room that a stretch of write-back begins with.
     fn stretch(&self, pending: u64) -> u64 {
-        self.part(MARGIN) + pending.min(self.part(STRETCH))
+        self.part(MARGIN) + (2 * pending).min(self.part(STRETCH))
     }
 
     /// Whether `bytes` of the `pending` ones may go back to the SSD now, beside `under_way` others.
@@ -331,7 +332,7 @@ pub(crate) mod tests {
             at = wake;
         }
         let idle = at.since(now);
-        assert!((Nanos::millis(150)..Nanos::millis(250)).contains(&idle), "a quarter, after {idle:?}");
+        assert!((Nanos::millis(280)..Nanos::millis(340)).contains(&idle), "a half, after {idle:?}");
     }
 
     #[test]

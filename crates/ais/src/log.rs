@@ -13,8 +13,8 @@
 //!
 //! Holds: every changed byte in a durable record is found (`damage_in_a_durable_record_is_found`).
 
-use crate::format::{AREA, BLOCK, Head, RecordHead, RecordKind, Refused, crc32c, decode_ranges};
-use crate::ranges::Ranges;
+use crate::format::{AREA, BLOCK, Head, RecordHead, RecordKind, Refused, Superseded, crc32c, decode_ranges};
+use crate::ranges::{Entry, Ranges};
 use crate::space::{Space, area_of, begin};
 use std::io;
 
@@ -51,6 +51,8 @@ pub struct LogOptions {
     pub device_size: u64,
     /// For a new log: random.
     pub name: [u8; 16],
+    /// Names the time since the machine was started, and so no other; zeros if that is not known.
+    pub boot: [u8; 16],
     /// Make a log in a medium that has something else in it.
     pub overwrite: bool,
 }
@@ -140,6 +142,9 @@ pub struct OpenLog {
     found: Vec<Found>,
     /// The latest data of each byte: number of the record.
     pub(crate) latest: Ranges<u64>,
+    /// What counts as superseded only while the machine runs on: up to which record.
+    pub(crate) superseded: Ranges<u64>,
+    pub(crate) boot: [u8; 16],
 }
 
 impl OpenLog {
@@ -161,7 +166,7 @@ impl OpenLog {
         if found.is_void {
             return OpenLog::make(medium, options);
         }
-        let mut log = OpenLog::scan(medium, found)?;
+        let mut log = OpenLog::scan(medium, found, options.boot)?;
         if log.head.identity != options.identity {
             if !log.latest.is_empty() {
                 let (found, wanted) = (log.head.identity, options.identity.clone());
@@ -204,6 +209,8 @@ impl OpenLog {
             records: Vec::new(),
             found: Vec::new(),
             latest: Ranges::default(),
+            superseded: Ranges::default(),
+            boot: options.boot,
             head,
         };
         // Both places: a head of an earlier log must not be found again.
@@ -218,10 +225,10 @@ impl OpenLog {
     }
 
     /// Reads the records that count.
-    fn scan(medium: &mut dyn Medium, head: Head) -> Result<OpenLog, LogError> {
+    fn scan(medium: &mut dyn Medium, head: Head, boot: [u8; 16]) -> Result<OpenLog, LogError> {
         let area = area_of(head.size);
         let (mut next, mut sequence, mut epoch) = (head.tail, head.tail_sequence, 0);
-        let mut latest = Ranges::default();
+        let (mut latest, mut superseded) = (Ranges::default(), Ranges::default());
         let (mut records, mut found) = (Vec::new(), Vec::new());
         while next - head.tail < area {
             let (at, record, data) = match read_record(medium, &head, (next, sequence, epoch))? {
@@ -239,17 +246,23 @@ impl OpenLog {
                 RecordKind::Data { offset } => {
                     found_record.offset = offset;
                     latest.insert(offset, offset + record.length, sequence);
+                    superseded.remove(offset, offset + record.length);
                     found.push(Found { sequence, offset, bytes: data });
                 }
                 RecordKind::Superseded { ranges } => {
                     for range in decode_ranges(&data, ranges) {
-                        for entry in latest.remove(range.start, range.end) {
-                            if entry.value > range.up_to {
-                                latest.insert(entry.start, entry.end, entry.value);
-                            }
+                        drop_old(&mut latest, range);
+                        drop_old(&mut superseded, range);
+                    }
+                }
+                RecordKind::SupersededSince { ranges, boot: since } if since == boot && boot != [0; 16] => {
+                    for range in decode_ranges(&data, ranges) {
+                        for entry in drop_old(&mut latest, range) {
+                            superseded.insert(entry.start, entry.end, range.up_to);
                         }
                     }
                 }
+                RecordKind::SupersededSince { .. } => {}
             }
             records.push(found_record);
             (next, sequence) = (at + BLOCK + length, sequence + 1);
@@ -257,7 +270,7 @@ impl OpenLog {
         let live: std::collections::HashSet<u64> = latest.iter().map(|entry| entry.value).collect();
         found.retain(|found| live.contains(&found.sequence));
         let space = Space::new(head.size, head.tail, next);
-        Ok(OpenLog { space, next_sequence: sequence, records, found, latest, head })
+        Ok(OpenLog { space, next_sequence: sequence, records, found, latest, superseded, boot, head })
     }
 
     /// Takes the data that the SSD does not have yet. The caller keeps it, by the numbers of its records.
@@ -302,6 +315,16 @@ fn is_blank(medium: &mut dyn Medium) -> Result<bool, LogError> {
     let mut blocks = vec![0; AREA as usize];
     medium.read(0, &mut blocks).map_err(failed("read"))?;
     Ok(blocks.iter().all(|byte| *byte == 0))
+}
+
+/// Takes what is not newer than `range` says out of its place, and returns it.
+fn drop_old(ranges: &mut Ranges<u64>, range: Superseded) -> Vec<Entry<u64>> {
+    let is_old = |entry: &Entry<u64>| entry.value <= range.up_to;
+    let old: Vec<Entry<u64>> = ranges.within(range.start, range.end).filter(is_old).collect();
+    for entry in &old {
+        ranges.remove(entry.start, entry.end);
+    }
+    old
 }
 
 type Read = (u64, RecordHead, Vec<u8>);

@@ -44,6 +44,7 @@ fn group(of: &Group, size: f64) -> GroupRecord {
             p95_us: 200.0 * size * times,
             p99_us: 300.0 * size * times,
             p999_us: 900.0 * size * times,
+            p9999_us: 950.0 * size * times,
         };
         (share > 0.0).then(|| DirectionFigures {
             ios: 500,

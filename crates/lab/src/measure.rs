@@ -71,6 +71,8 @@ pub struct Quantiles {
     pub p99_us: f64,
     /// 99.9th percentile.
     pub p999_us: f64,
+    /// 99.99th percentile.
+    pub p9999_us: f64,
 }
 
 impl Measured {
@@ -175,6 +177,7 @@ impl Quantiles {
             p95_us: micros(0.95),
             p99_us: micros(0.99),
             p999_us: micros(0.999),
+            p9999_us: micros(0.9999),
         }
     }
 }

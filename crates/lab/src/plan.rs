@@ -112,7 +112,7 @@ struct Planner<'e> {
 impl Planner<'_> {
     fn alone(&mut self, ssd: &CalibratedSsd, condition: Condition, workload: &Workload) -> Alone {
         // Without tenants' limits: the device's own.
-        let one = Workload { rate_max: None, ..workload.clone() };
+        let one = Workload { rate_max: None, bursts: None, ..workload.clone() };
         let key = format!("{} {condition:?} {one:?}", ssd.profile.name);
         if let Some(known) = self.known.get(&key) {
             return *known;
@@ -167,7 +167,7 @@ impl Planner<'_> {
         window: Window,
         seed: u64,
     ) -> World {
-        let Setup { policy, mut clients } =
+        let Setup { policy, auxiliary, mut clients } =
             scheduler.setup(ssd).expect("an experiment is refused if a scheduler of it was not calibrated");
         if let (ClientChoice::Parda { config, .. }, Some(threshold)) =
             (&mut clients, self.experiment.parda_threshold)
@@ -179,6 +179,7 @@ impl Planner<'_> {
             profile: ssd.profile.clone(),
             condition,
             policy,
+            auxiliary,
             clients,
             network: self.experiment.network,
             warm_up: warm_up(scheduler, &tenants, window.warm_up),

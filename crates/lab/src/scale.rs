@@ -35,6 +35,7 @@ pub fn world(profile: &Profile, setup: &Setup, tenants: u32, span: Nanos) -> Wor
         profile: profile.clone(),
         condition: Condition::Clean,
         policy: setup.policy.clone(),
+        auxiliary: None,
         clients: setup.clients.clone(),
         network: Network::RDMA_100G,
         tenants: (0..tenants).map(|n| TenantSpec::new(format!("tenant {n}"), work(n))).collect(),

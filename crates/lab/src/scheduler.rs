@@ -3,10 +3,10 @@
 use crate::ssds::{CALIBRATIONS, CalibratedSsd};
 use sched::{CalibratedConfig, Calibration, DeviceConstants, Former, GimbalConfig, Learnt};
 use sim::LatencyScope;
-use sim::{ClientChoice, PolicyChoice};
+use sim::{AuxiliaryChoice, ClientChoice, PolicyChoice};
 use ssd::Profile;
 use std::path::Path;
-use units::Nanos;
+use units::{ByteRate, Bytes, Nanos};
 
 /// A scheduler that experiments can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,13 +27,27 @@ pub enum Scheduler {
     LevelCalibrated,
     /// This project's own: finds out what an IO takes of the SSD while it serves.
     Level,
+    /// First in, first out, and writes that would meet an exhausted buffer go to a store of 64 MiB.
+    Ais64,
+    /// The same with 128 MiB.
+    Ais128,
+    /// The same with 256 MiB.
+    Ais256,
+    /// The same with 512 MiB.
+    Ais512,
 }
+
+/// The auxiliary store of an experiment: a small drive of its own, such as an old one for data centres.
+const STORE_LATENCY: Nanos = Nanos::micros(20);
+const STORE_RATE: ByteRate = ByteRate(2_000_000_000);
 
 /// What a scheduler is in a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Before the SSD.
     pub policy: PolicyChoice,
+    /// Between that and the SSD.
+    pub auxiliary: Option<AuxiliaryChoice>,
     /// In the clients.
     pub clients: ClientChoice,
 }
@@ -85,7 +99,7 @@ const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
 impl Scheduler {
     /// All, the baselines first.
-    pub const ALL: [Scheduler; 8] = [
+    pub const ALL: [Scheduler; 12] = [
         Scheduler::None,
         Scheduler::Reflex,
         Scheduler::Flashfq,
@@ -94,6 +108,10 @@ impl Scheduler {
         Scheduler::Gimbal,
         Scheduler::LevelCalibrated,
         Scheduler::Level,
+        Scheduler::Ais64,
+        Scheduler::Ais128,
+        Scheduler::Ais256,
+        Scheduler::Ais512,
     ];
 
     /// Its name in experiments, results and `gimbal serve`.
@@ -107,6 +125,10 @@ impl Scheduler {
             Scheduler::Gimbal => "gimbal",
             Scheduler::LevelCalibrated => "level-calibrated",
             Scheduler::Level => "level",
+            Scheduler::Ais64 => "ais-64m",
+            Scheduler::Ais128 => "ais-128m",
+            Scheduler::Ais256 => "ais-256m",
+            Scheduler::Ais512 => "ais-512m",
         }
     }
 
@@ -134,7 +156,23 @@ impl Scheduler {
     /// # Errors
     /// It needs a calibration, and there is none for this SSD.
     pub fn setup(self, ssd: &CalibratedSsd) -> Result<Setup, NotCalibrated> {
-        self.setup_with(&ssd.profile, &ssd.calibration)
+        let setup = self.setup_with(&ssd.profile, &ssd.calibration)?;
+        let Some(size) = self.store() else { return Ok(setup) };
+        let missing = || NotCalibrated { scheduler: self, profile: ssd.profile.name.clone() };
+        let drive = ssd.drive.clone().ok_or_else(missing)?;
+        let auxiliary = Some(AuxiliaryChoice { drive, size, latency: STORE_LATENCY, rate: STORE_RATE });
+        Ok(Setup { auxiliary, ..setup })
+    }
+
+    /// The size of its auxiliary store.
+    fn store(self) -> Option<Bytes> {
+        match self {
+            Scheduler::Ais64 => Some(Bytes::mib(64)),
+            Scheduler::Ais128 => Some(Bytes::mib(128)),
+            Scheduler::Ais256 => Some(Bytes::mib(256)),
+            Scheduler::Ais512 => Some(Bytes::mib(512)),
+            _ => None,
+        }
     }
 
     /// The same with another calibration.
@@ -146,7 +184,11 @@ impl Scheduler {
         let missing = || NotCalibrated { scheduler: self, profile: profile.name.clone() };
         let mut clients = ClientChoice::Credits;
         let policy = match self {
-            Scheduler::None => PolicyChoice::None,
+            Scheduler::None
+            | Scheduler::Ais64
+            | Scheduler::Ais128
+            | Scheduler::Ais256
+            | Scheduler::Ais512 => PolicyChoice::None,
             Scheduler::Reflex => PolicyChoice::Reflex(calibration.reflex.clone().ok_or_else(missing)?),
             Scheduler::Flashfq => PolicyChoice::Flashfq(calibration.flashfq.ok_or_else(missing)?),
             Scheduler::Parda => {
@@ -168,7 +210,7 @@ impl Scheduler {
                 calibration.level_calibrated.ok_or_else(missing)?,
             )),
         };
-        Ok(Setup { policy, clients })
+        Ok(Setup { policy, auxiliary: None, clients })
     }
 }
 
@@ -180,7 +222,9 @@ mod tests {
     fn what_an_experiment_can_name_was_calibrated() {
         for name in ["dct983", "dct983-b", "p3600", "consumer-slc"] {
             let ssd = CalibratedSsd::find(name, Path::new("")).expect("a profile that comes with gimbal");
-            for scheduler in Scheduler::ALL {
+            let has_buffer = ssd.drive.is_some();
+            assert_eq!(has_buffer, name == "consumer-slc", "{name}");
+            for scheduler in Scheduler::ALL.into_iter().filter(|one| one.store().is_none() || has_buffer) {
                 scheduler.setup(&ssd).unwrap_or_else(|missing| panic!("{missing}"));
             }
         }

@@ -3,6 +3,7 @@
 //! A calibration belongs to one profile. A file with a built-in profile's name and other numbers is another SSD: it does not get the
 //! calibration that comes with the lab (`a_changed_copy_of_a_built_in_profile_is_not_calibrated`).
 
+use ais::Drive;
 use sched::{Calibration, CalibrationError};
 use ssd::{Profile, ProfileError};
 use std::path::Path;
@@ -16,6 +17,16 @@ pub(crate) const CALIBRATIONS: [(&str, &str); 5] = [
     ("p3600", include_str!("../../../calibrations/p3600.toml")),
 ];
 
+/// What `gimbal ssdtest simulated:NAME --quick` found of the SSDs with a write buffer: made by `make calibrations`.
+const PROBED: [(&str, &str); 6] = [
+    ("consumer-slc", include_str!("../../../calibrations/probed/consumer-slc.toml")),
+    ("consumer-small", include_str!("../../../calibrations/probed/consumer-small.toml")),
+    ("consumer-large", include_str!("../../../calibrations/probed/consumer-large.toml")),
+    ("consumer-qlc", include_str!("../../../calibrations/probed/consumer-qlc.toml")),
+    ("consumer-prompt", include_str!("../../../calibrations/probed/consumer-prompt.toml")),
+    ("consumer-lazy", include_str!("../../../calibrations/probed/consumer-lazy.toml")),
+];
+
 /// An SSD, and what is known of it beforehand.
 #[derive(Clone, Debug)]
 pub struct CalibratedSsd {
@@ -23,6 +34,8 @@ pub struct CalibratedSsd {
     pub profile: Profile,
     /// For schedulers that need one; empty if there is none.
     pub calibration: Calibration,
+    /// What a probe has found of its write buffer; `None` if it was not probed.
+    pub drive: Option<Drive>,
 }
 
 impl CalibratedSsd {
@@ -36,7 +49,12 @@ impl CalibratedSsd {
         let calibration = known.map(|(name, text)| {
             Calibration::parse(text, name).unwrap_or_else(|error| panic!("built in: {error}"))
         });
-        Ok(CalibratedSsd { profile, calibration: calibration.unwrap_or_default() })
+        let probed = PROBED.iter().find(|(probed, _)| *probed == name);
+        let drive = probed.and_then(|(name, text)| {
+            let found = probe::Profile::parse(text, name).unwrap_or_else(|error| panic!("built in: {error}"));
+            Drive::of(&found)
+        });
+        Ok(CalibratedSsd { profile, calibration: calibration.unwrap_or_default(), drive })
     }
 
     /// Takes the calibration in the file at `path`.

@@ -136,6 +136,7 @@ fn simulate(arrival: Arrival) -> Result<Simulated> {
         profile: Profile::default(),
         condition: Condition::Clean,
         policy: PolicyChoice::None,
+        auxiliary: None,
         clients: ClientChoice::Credits,
         // No network.
         network: Network { delay: Nanos::ZERO, jitter: Nanos::ZERO, rate: ByteRate(u64::MAX) },

@@ -56,6 +56,7 @@ impl Client {
     /// When an application that just got an IO back may request the next one.
     pub(crate) fn may_ask_at(&self, now: Instant) -> Instant {
         let at = self.paced_until.max(now);
+        let at = self.spec.workload.bursts.map_or(at, |bursts| bursts.next(self.spec.start, at));
         match self.spec.away {
             Some((from, until)) if (from..until).contains(&at) => until,
             _ => at,

@@ -3,6 +3,7 @@
 //! Within one instant, the device comes first, then messages, then the scheduler. So a completion and an
 //! arrival at the same nanosecond are both known to the decision.
 
+use crate::auxiliary::{Auxiliary, Stored};
 use crate::checkers::{Checkers, Violation};
 use crate::client::Client;
 use crate::host::{Host, hosts};
@@ -10,10 +11,11 @@ use crate::queue::EventQueue;
 use crate::results::{Results, Tally, TenantResults};
 use crate::workload::{Arrival, Request};
 use crate::world::{ClientChoice, LatencyScope, World};
+use ais::{HostIo, Op, Step};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy, SsdView};
-use ssd::{Command, Image, Ssd};
+use ssd::{Command, CommandKind, Image, SLOT_BYTES, Ssd};
 use std::hash::Hasher;
 use units::{Instant, TenantId};
 
@@ -43,7 +45,12 @@ enum Event {
     Look,
     /// The end of a PARDA period.
     Period,
+    /// The auxiliary store has done something.
+    Stored(Stored),
 }
+
+/// Tags of the SSD's commands that are the stage's own.
+const OWN: u64 = 1 << 63;
 
 /// One IO in progress.
 #[derive(Clone, Copy)]
@@ -66,6 +73,7 @@ struct Engine<'w> {
     policy: Box<dyn Policy>,
     wake_at: Option<Instant>,
     ssd: Ssd,
+    auxiliary: Option<Auxiliary>,
     flights: Vec<Option<Flight>>,
     free: Vec<u64>,
     checkers: Checkers,
@@ -111,6 +119,7 @@ impl<'w> Engine<'w> {
             hosts,
             policy,
             wake_at: None,
+            auxiliary: world.auxiliary.as_ref().map(|choice| Auxiliary::new(choice, ssd.capacity())),
             ssd,
             flights: Vec::new(),
             free: Vec::new(),
@@ -129,7 +138,13 @@ impl<'w> Engine<'w> {
             self.now = at;
             self.ssd.advance(at, &mut |completion| completions.push(completion));
             for completion in completions.drain(..) {
-                self.on_completed(IoId(completion.tag), completion.at)?;
+                match &mut self.auxiliary {
+                    None => self.on_completed(IoId(completion.tag), completion.at)?,
+                    Some(auxiliary) if completion.tag & OWN != 0 => {
+                        auxiliary.stage.on_done(at, completion.tag & !OWN, true);
+                    }
+                    Some(auxiliary) => auxiliary.stage.on_driven(at, completion.tag, true),
+                }
             }
             while let Some(event) = self.events.pop_due(self.now) {
                 match event {
@@ -138,7 +153,12 @@ impl<'w> Engine<'w> {
                     Event::Answer(id) => self.on_answered(id)?,
                     Event::Look => self.look(),
                     Event::Period => self.on_period()?,
+                    Event::Stored(stored) => self.on_stored(stored)?,
                 }
+            }
+            if let Some(auxiliary) = &mut self.auxiliary {
+                auxiliary.stage.poll(at);
+                self.carry_out()?;
             }
             self.decide()?;
         }
@@ -164,8 +184,10 @@ impl<'w> Engine<'w> {
         }
         // An idle device still collects garbage. If no IO is outstanding, it need not run.
         let backlog = self.policy.backlog();
-        let device = if backlog.in_flight > 0 { self.ssd.next_event() } else { None };
-        match [messages, self.wake_at, device].into_iter().flatten().min() {
+        let busy = backlog.in_flight > 0 || self.auxiliary.is_some() && self.ssd.outstanding() > 0;
+        let device = if busy { self.ssd.next_event() } else { None };
+        let own = self.auxiliary.as_ref().and_then(|auxiliary| auxiliary.stage.next_wake(self.now));
+        match [messages, self.wake_at, device, own].into_iter().flatten().min() {
             Some(at) => Ok(Some(at.max(self.now))),
             None => Err(Violation::Stuck { now: self.now, backlog }),
         }
@@ -255,7 +277,11 @@ impl<'w> Engine<'w> {
                     flight.submitted_at = self.now;
                     let Request { kind, slot, slots, .. } = flight.request;
                     self.fingerprint.add(&[self.now.0, io.id.0, 0]);
-                    self.ssd.submit(self.now, Command { tag: io.id.0, kind, slot, slots });
+                    if self.auxiliary.is_some() {
+                        self.pass_stage(io.id, kind, (slot, slots))?;
+                    } else {
+                        self.ssd.submit(self.now, Command { tag: io.id.0, kind, slot, slots });
+                    }
                 }
                 Next::WakeAt(at) if at <= self.now => return Err(Violation::LateWake { now: self.now, at }),
                 Next::WakeAt(at) => {
@@ -269,6 +295,71 @@ impl<'w> Engine<'w> {
             }
         }
         self.checkers.on_step(self.policy.backlog())
+    }
+
+    /// An IO that the scheduler has given out goes to the stage before the SSD.
+    fn pass_stage(
+        &mut self,
+        id: IoId,
+        kind: CommandKind,
+        (slot, slots): (u32, u32),
+    ) -> Result<(), Violation> {
+        let op = if kind == CommandKind::Read { Op::Read } else { Op::Write { durable: false } };
+        let (offset, length) = (u64::from(slot) * SLOT_BYTES, u64::from(slots) * SLOT_BYTES);
+        let auxiliary = self.auxiliary.as_mut().expect("asked for only with one");
+        auxiliary.stage.submit(self.now, HostIo { tag: id.0, op, offset, length });
+        self.carry_out()
+    }
+
+    fn on_stored(&mut self, stored: Stored) -> Result<(), Violation> {
+        let stage = &mut self.auxiliary.as_mut().expect("only a store stores").stage;
+        match stored {
+            Stored::Served(tag) => self.on_completed(IoId(tag), self.now)?,
+            Stored::Kept(sequence) => stage.on_kept(self.now, sequence, true),
+            Stored::Job(job) => stage.on_done(self.now, job, true),
+        }
+        self.carry_out()
+    }
+
+    /// Does what the stage wants done.
+    fn carry_out(&mut self) -> Result<(), Violation> {
+        loop {
+            let auxiliary = self.auxiliary.as_mut().expect("asked for only with one");
+            let Some(step) = auxiliary.stage.next_step() else { return Ok(()) };
+            let length = |tag: u64| {
+                let flight = self.flights[tag as usize].as_ref().expect("the IO is in progress");
+                flight.request.length().get()
+            };
+            if let Some((at, stored)) = auxiliary.store(self.now, &step, length) {
+                self.events.push(at, Event::Stored(stored));
+                continue;
+            }
+            let command = match step {
+                Step::Drive { tag, .. } => {
+                    let Request { kind, slot, slots, .. } = self.flight(IoId(tag)).request;
+                    Command { tag, kind, slot, slots }
+                }
+                Step::WriteBack { job, offset, length, .. } => {
+                    let (slot, slots) = ((offset / SLOT_BYTES) as u32, (length / SLOT_BYTES) as u32);
+                    Command { tag: OWN | job, kind: CommandKind::Write, slot, slots }
+                }
+                Step::FlushDrive { job } => {
+                    Command { tag: OWN | job, kind: CommandKind::Flush, slot: 0, slots: 0 }
+                }
+                Step::Finish { tag, .. } => {
+                    self.on_completed(IoId(tag), self.now)?;
+                    continue;
+                }
+                Step::Forget { .. } => continue,
+                Step::Serve { .. }
+                | Step::Keep { .. }
+                | Step::FlushStore { .. }
+                | Step::WriteStore { .. } => {
+                    unreachable!("the store's")
+                }
+            };
+            self.ssd.submit(self.now, command);
+        }
     }
 
     fn on_completed(&mut self, id: IoId, at: Instant) -> Result<(), Violation> {

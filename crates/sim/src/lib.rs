@@ -15,6 +15,7 @@
 //!
 //! Reading order: [`world`] (what is simulated), [`engine`] (the main loop), then the parts.
 
+mod auxiliary;
 pub mod checkers;
 mod client;
 mod engine;
@@ -26,8 +27,9 @@ pub mod results;
 pub mod workload;
 pub mod world;
 
+pub use auxiliary::AuxiliaryChoice;
 pub use engine::{run, run_on, run_with};
 pub use network::Network;
 pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults, WindowPoint, Windows};
-pub use workload::{Arrival, Pattern, SizeMix, Workload};
+pub use workload::{Arrival, Bursts, Pattern, SizeMix, Workload};
 pub use world::{ClientChoice, LatencyScope, PolicyChoice, TenantSpec, World};

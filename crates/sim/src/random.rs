@@ -27,6 +27,7 @@ pub fn world(seed: u64) -> World {
         profile: profile(),
         condition: if random.random_ratio(1, 2) { Condition::Clean } else { Condition::Fragmented },
         policy: policy(&mut random),
+        auxiliary: None,
         clients: clients(&mut random),
         network: Network {
             delay: Nanos::micros(random.random_range(0..100)),
@@ -137,6 +138,7 @@ fn tenant(n: usize, duration: Nanos, random: &mut Xoshiro256PlusPlus) -> TenantS
         priorities: (0..random.random_range(1..=4))
             .map(|_| Priority::new(random.random_range(0..4)).expect("there are four classes"))
             .collect(),
+        bursts: None,
         rate_max: random.random_ratio(1, 4).then(|| ByteRate::mib_per_sec(random.random_range(1..500))),
     };
     let share = match random.random_range(0..5) {

@@ -5,7 +5,7 @@ use rand_distr::{Distribution, Exp};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::Priority;
 use ssd::CommandKind;
-use units::{ByteRate, Bytes, Nanos};
+use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// The unit of addresses and lengths in the SSD model.
 pub(crate) const SLOT: Bytes = Bytes(4096);
@@ -27,6 +27,26 @@ pub struct Workload {
     pub priorities: Vec<Priority>,
     /// The highest rate at which the application requests IOs.
     pub rate_max: Option<ByteRate>,
+    /// It requests IOs for so long, and then none for so long, over and over.
+    pub bursts: Option<Bursts>,
+}
+
+/// An application that is busy now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bursts {
+    /// Length of a burst. Never zero.
+    pub burst: Nanos,
+    /// Pause after each.
+    pub pause: Nanos,
+}
+
+impl Bursts {
+    /// The first moment of a burst from `at` on, for an application that begins at `start`.
+    pub(crate) fn next(self, start: Instant, at: Instant) -> Instant {
+        let period = self.burst + self.pause;
+        let passed = Nanos(at.saturating_since(start).0 % period.0);
+        if passed < self.burst { at } else { at + period.saturating_sub(passed) }
+    }
 }
 
 impl Workload {
@@ -40,6 +60,7 @@ impl Workload {
             region: None,
             priorities: vec![Priority::default()],
             rate_max: None,
+            bursts: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is simulated: a world is plain data. Together with its seed it determines every byte of the results.
 
+use crate::auxiliary::AuxiliaryChoice;
 use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
@@ -20,6 +21,8 @@ pub struct World {
     pub condition: Condition,
     /// The scheduler.
     pub policy: PolicyChoice,
+    /// The stage between it and the SSD, if there is one.
+    pub auxiliary: Option<AuxiliaryChoice>,
     /// How the clients limit their outstanding IOs.
     pub clients: ClientChoice,
     /// The network between the clients and the switch.

@@ -65,11 +65,16 @@ pub struct Profile {
 }
 
 /// The profiles that come with the crate.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("dct983", include_str!("../profiles/dct983.toml")),
     ("dct983-b", include_str!("../profiles/dct983-b.toml")),
     ("p3600", include_str!("../profiles/p3600.toml")),
     ("consumer-slc", include_str!("../profiles/consumer-slc.toml")),
+    ("consumer-small", include_str!("../profiles/consumer-small.toml")),
+    ("consumer-large", include_str!("../profiles/consumer-large.toml")),
+    ("consumer-qlc", include_str!("../profiles/consumer-qlc.toml")),
+    ("consumer-prompt", include_str!("../profiles/consumer-prompt.toml")),
+    ("consumer-lazy", include_str!("../profiles/consumer-lazy.toml")),
     ("array", include_str!("../profiles/array.toml")),
 ];
 

@@ -14,8 +14,9 @@
 //!
 //! A durable write into the log waits for the log only.
 
-use super::{Job, Kept, LogState, Mode, RELEASE_AFTER, Record, RecordState, Stage, Step};
-use crate::format::{BLOCK, RANGES_PER_BLOCK, RecordKind, Superseded, encode_ranges};
+use super::list::list_of;
+use super::{Job, Kept, LogState, Mode, RELEASE_AFTER, RecordState, Stage, Step};
+use crate::format::{BLOCK, RANGES_PER_BLOCK, RecordKind, Superseded};
 use crate::log::DATA_MAX;
 use crate::ranges::Entry;
 use units::Instant;
@@ -111,7 +112,7 @@ impl Stage {
         }
         let with_drive = releases || self.flushes.iter().any(|waiter| waiter.needs_drive);
         if with_drive {
-            let list = self.list();
+            let list = list_of(&self.superseded);
             let has_list = !list.is_empty();
             self.begin(list, (durable_before, self.clean_before));
             self.flush_drive();
@@ -178,26 +179,17 @@ impl Stage {
     }
 
     fn write_list(&mut self) {
-        let list = &self.commit.as_ref().expect("a commit is under way").list;
-        let Mode::Log(log) = &mut self.mode else { unreachable!("only a log has a list") };
-        let data = encode_ranges(list);
-        let (span, length) = (BLOCK + data.len() as u64, data.len() as u64);
-        if log.space.needed(span) > log.space.free() {
+        let list = std::mem::take(&mut self.under_way().list);
+        let Mode::Log(log) = &self.mode else { unreachable!("only a log has a list") };
+        let length = list.len().div_ceil(RANGES_PER_BLOCK) as u64 * BLOCK;
+        if log.space.needed(BLOCK + length) > log.space.free() {
             // Diverted writes have taken the room since: the commit is over, and begins anew when there is some.
             self.is_short = true;
             return self.abandon_commit();
         }
-        let at = log.space.take(span);
-        let sequence = self.first + self.records.len() as u64;
-        let kind = RecordKind::Superseded { ranges: list.len() as u32 };
-        let place = log.place(at, sequence, kind, length);
-        let bytes = [&place.head(&data)[..], &data].concat();
-        let state = RecordState::Listing;
-        self.records.push_back(Record { at, offset: 0, length, live: 0, dirty: 0, state });
+        let sequence = self.write_superseded(RecordKind::Superseded { ranges: list.len() as u32 }, &list);
         let commit = self.under_way();
-        (commit.phase, commit.listed) = (Phase::Listing, sequence);
-        let job = self.job(Job::Superseded(sequence));
-        self.steps.push_back(Step::WriteStore { job, at: place.at, bytes });
+        (commit.list, commit.phase, commit.listed) = (list, Phase::Listing, sequence);
     }
 
     /// The list and all records before it are in the log.
@@ -287,11 +279,6 @@ impl Stage {
         if let Some(commit) = self.commit.take() {
             self.flushes.extend(commit.flushes);
         }
-    }
-
-    fn list(&self) -> Vec<Superseded> {
-        let range = |Entry { start, end, value }| Superseded { start, end, up_to: value };
-        self.superseded.iter().map(range).collect()
     }
 
     fn look_for_clean(&mut self) {

@@ -36,7 +36,7 @@ impl Stage {
         self.mode =
             Mode::Failed(Voiding { head, left: PLACES, has_begun: false, was_tried: false, try_at: None });
         self.notices.push(Notice::StoreFailed);
-        self.superseded = Default::default();
+        self.forget_superseded();
         self.is_short = false;
         self.abandon_commit();
         self.jobs.retain(|_, job| matches!(job, Job::Back(_)));

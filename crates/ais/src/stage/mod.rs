@@ -11,11 +11,12 @@
 //! Reads are told what is kept at their start. If that goes back to the SSD meanwhile, they still get it.
 //!
 //! Holds: see the crate.
-//! Elsewhere: the decisions are `gate`'s; write-back is in `write_back`; flushes, and what frees a log's space, in `commit`; how a store
-//! is given up, in `failure`.
+//! Elsewhere: the decisions are `gate`'s; write-back is in `write_back`; flushes, and what frees a log's space, in `commit`; what a
+//! log is told of newer data on the SSD, in `list`; how a store is given up, in `failure`.
 
 mod commit;
 mod failure;
+mod list;
 mod step;
 mod write_back;
 
@@ -28,6 +29,7 @@ use crate::ranges::{Entry, Ranges};
 use crate::space::Space;
 use commit::{Commit, Waiter};
 use failure::Voiding;
+use list::List;
 use probe::IoKind;
 use std::collections::{HashMap, VecDeque};
 use units::{Instant, Nanos};
@@ -79,6 +81,7 @@ enum RecordState {
 struct LogState {
     head: Head,
     space: Space,
+    boot: [u8; 16],
 }
 
 #[derive(Debug)]
@@ -131,6 +134,11 @@ pub struct Stage {
     superseded: Ranges<u64>,
     /// Everything before this record is clean: the log's tail may go there.
     clean_before: u64,
+    /// The part of it that the log was told nothing of.
+    unlisted: Ranges<u64>,
+    /// Host IOs that are answered when it was.
+    listing: Vec<u64>,
+    list: Option<List>,
     flushes: Vec<Waiter>,
     commit: Option<Commit>,
     is_short: bool,
@@ -164,6 +172,9 @@ impl Stage {
             queue: VecDeque::new(),
             retry_at: None,
             superseded: Ranges::default(),
+            unlisted: Ranges::default(),
+            listing: Vec::new(),
+            list: None,
             clean_before: 0,
             flushes: Vec::new(),
             commit: None,
@@ -204,7 +215,8 @@ impl Stage {
         }
         self.complete_before = log.next_sequence;
         (self.cursor, self.clean_before) = (self.first, self.first);
-        self.mode = Mode::Log(LogState { head: log.head, space: log.space });
+        self.superseded = log.superseded;
+        self.mode = Mode::Log(LogState { head: log.head, space: log.space, boot: log.boot });
     }
 
     /// What was done so far.
@@ -296,9 +308,12 @@ impl Stage {
                     self.supersede(&io);
                 }
                 let durable = io.op == (Op::Write { durable: true });
-                if is_ok && (self.superseded.overlaps(io.offset, io.end()) || durable && self.is_voiding()) {
-                    // After a crash, the log would put older data over it.
+                let is_old_in_log = is_ok && self.superseded.overlaps(io.offset, io.end());
+                if is_ok && durable && (is_old_in_log || self.is_voiding()) {
+                    // After a power failure, the log would put older data over it.
                     self.flushes.push(Waiter { tag: Some(tag), needs_drive: true });
+                } else if is_old_in_log {
+                    self.listing.push(tag);
                 } else {
                     self.finish(tag, true);
                 }
@@ -346,6 +361,7 @@ impl Stage {
     pub fn poll(&mut self, now: Instant) {
         self.void_again(now);
         self.write_back(now);
+        self.list_superseded();
         self.commit(now);
         // A commit can be what a write-back waits for, and the other way round.
         self.write_back(now);
@@ -447,6 +463,7 @@ impl Stage {
                     (record.live, record.dirty) = (io.length, io.length);
                     self.dirty += io.length;
                     self.superseded.remove(io.offset, io.end());
+                    self.unlisted.remove(io.offset, io.end());
                     let kept = Kept { sequence, is_clean: false };
                     for entry in self.latest.insert(io.offset, io.end(), kept) {
                         self.drop_entry(entry);
@@ -469,6 +486,7 @@ impl Stage {
             self.drop_entry(entry);
             if matches!(self.mode, Mode::Log(_)) {
                 self.superseded.insert(entry.start, entry.end, self.complete_before - 1);
+                self.unlisted.insert(entry.start, entry.end, self.complete_before - 1);
             }
         }
         self.trim();

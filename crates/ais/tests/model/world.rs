@@ -81,6 +81,8 @@ pub(crate) struct World {
     next: u64,
     is_failing: bool,
     not_voided: bool,
+    /// The machine's start.
+    boot: [u8; 16],
     /// The read after a crash, and what it has found.
     looking: Option<(u64, Vec<u8>)>,
     pub(crate) seen: Seen,
@@ -105,12 +107,13 @@ fn gate(random: &mut Xoshiro256PlusPlus) -> Gate {
     Gate::new(Drive { buffer, fast: 1e8, slow }, Instant::ZERO)
 }
 
-pub(crate) fn options() -> LogOptions {
+pub(crate) fn options(boot: [u8; 16]) -> LogOptions {
     LogOptions {
         size: SIZE_MIN,
         identity: "the SSD".to_owned(),
         device_size: (SECTORS * SECTOR) as u64,
         name: [7; 16],
+        boot,
         overwrite: false,
     }
 }
@@ -139,6 +142,8 @@ impl World {
             next: 1,
             is_failing: false,
             not_voided: false,
+            // Some machines cannot tell when they were started.
+            boot: if plan.seed.is_multiple_of(7) { [0; 16] } else { [1; 16] },
             looking: None,
             seen: Seen::default(),
         };
@@ -153,7 +158,7 @@ impl World {
         self.hosts.clear();
         (self.is_failing, self.not_voided) = (false, false);
         let store = if self.plan.has_log {
-            let mut log = OpenLog::open(&mut self.store, &options())?;
+            let mut log = OpenLog::open(&mut self.store, &options(self.boot))?;
             for found in log.take_found() {
                 self.seen.replayed += 1;
                 self.kept.insert(found.sequence, Rc::new(found.bytes));
@@ -467,6 +472,7 @@ impl World {
             }
         }
         if with_power {
+            self.boot = self.boot.map(|byte| if byte == 0 { 0 } else { byte + 1 });
             self.drive.fail_power(&to_drive, &mut self.random);
             self.store.fail_power(&to_store, &mut self.random);
         } else {

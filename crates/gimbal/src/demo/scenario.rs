@@ -182,6 +182,7 @@ fn world(policy: PolicyChoice, tenants: Vec<TenantSpec>, window: Window, seed: u
         profile: profile(),
         condition: Condition::Clean,
         policy,
+        auxiliary: None,
         clients: ClientChoice::Credits,
         // Loopback at the demo's speed: a few tens of real microseconds are a few of the device's.
         network: Network { delay: Nanos::micros(3), ..Network::RDMA_100G },

@@ -30,6 +30,7 @@ pub(super) fn calibrate(probe: &Probe<'_>, gauge: &Gauge<'_>) -> Result<(Flashfq
         .map(|(depth, throttle)| FlashfqConfig { reads, writes, depth, throttle, anticipation: ANTICIPATION })
         .collect();
     let setup = |config: &FlashfqConfig| Setup {
+        auxiliary: None,
         policy: PolicyChoice::Flashfq(*config),
         clients: ClientChoice::Credits,
     };

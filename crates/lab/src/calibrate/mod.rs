@@ -69,6 +69,7 @@ fn latency_threshold(gauge: &Gauge<'_>) -> Result<(PardaConfig, Verdict), Broken
     let candidates =
         PARDA_THRESHOLDS_US.map(|threshold| PardaConfig::new(Nanos::micros(threshold), PARDA_PERIOD));
     let settings = candidates.map(|config| Setup {
+        auxiliary: None,
         policy: PolicyChoice::None,
         clients: ClientChoice::Parda { config, scope: LatencyScope::AllHosts },
     });

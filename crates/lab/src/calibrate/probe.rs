@@ -63,7 +63,7 @@ impl Workers {
 impl Work {
     /// These workers without a scheduler and without limits.
     pub(super) fn free(condition: Condition, workers: Workers) -> Work {
-        let setup = Setup { policy: PolicyChoice::None, clients: ClientChoice::Credits };
+        let setup = Setup { policy: PolicyChoice::None, auxiliary: None, clients: ClientChoice::Credits };
         Work { condition, workers: vec![workers], setup }
     }
 }
@@ -103,6 +103,7 @@ impl Probe<'_> {
                 profile: self.profile.clone(),
                 condition: work.condition,
                 policy: work.setup.policy.clone(),
+                auxiliary: None,
                 clients: work.setup.clients.clone(),
                 network: Network::RDMA_100G,
                 tenants: tenants.collect(),

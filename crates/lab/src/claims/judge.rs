@@ -16,6 +16,8 @@ pub enum Compare {
     PercentLess,
     /// Mine over the other's, claimed to be about as much: within a tenth is asked for.
     About,
+    /// Mine over the other's, claimed as a bound: no more than the source's.
+    TimesAtMost,
     /// Mine alone in per cent, claimed as a bound: no more than the source's.
     PercentAtMost,
     /// Mine alone in per cent, above or below 100: "22 % over its equal share".
@@ -93,9 +95,12 @@ impl Compare {
     /// Whether its number is met or not, with nothing in between: what a goal needs.
     pub fn is_met_or_not(self) -> bool {
         match self {
-            Compare::About | Compare::Equal | Compare::PercentAtMost | Compare::AtMost | Compare::AtLeast => {
-                true
-            }
+            Compare::About
+            | Compare::Equal
+            | Compare::TimesAtMost
+            | Compare::PercentAtMost
+            | Compare::AtMost
+            | Compare::AtLeast => true,
             Compare::TimesMore
             | Compare::TimesLess
             | Compare::PercentMore
@@ -107,7 +112,7 @@ impl Compare {
     /// The unit of its result.
     pub fn unit(self) -> &'static str {
         match self {
-            Compare::TimesMore | Compare::TimesLess | Compare::About => "×",
+            Compare::TimesMore | Compare::TimesLess | Compare::About | Compare::TimesAtMost => "×",
             Compare::PercentMore | Compare::PercentLess | Compare::PercentAtMost | Compare::PercentOver => {
                 "%"
             }
@@ -118,7 +123,7 @@ impl Compare {
     /// The result. A ratio to zero is infinite.
     pub(crate) fn apply(self, mine: f64, other: f64) -> f64 {
         match self {
-            Compare::TimesMore | Compare::About => mine / other,
+            Compare::TimesMore | Compare::About | Compare::TimesAtMost => mine / other,
             Compare::TimesLess => other / mine,
             Compare::PercentMore => 100.0 * (mine / other - 1.0),
             Compare::PercentLess => 100.0 * (1.0 - mine / other),
@@ -157,7 +162,7 @@ impl Compare {
                 }
             }
             Compare::About | Compare::Equal => met((ours / paper - 1.0).abs() <= TOLERANCE),
-            Compare::PercentAtMost | Compare::AtMost => met(ours <= paper),
+            Compare::TimesAtMost | Compare::PercentAtMost | Compare::AtMost => met(ours <= paper),
             Compare::AtLeast => met(ours >= paper),
         }
     }

@@ -117,7 +117,7 @@ impl Claim {
 
     fn is_about(&self, scheduler: Scheduler) -> bool {
         match &self.about {
-            Some(name) => scheduler.name() == name,
+            Some(name) => names(name, scheduler),
             None => scheduler.is_gimbal(),
         }
     }
@@ -133,15 +133,18 @@ impl Claim {
             .collect()
     }
 
+    /// Its number in `record`, compared as it says.
+    fn number(&self, findings: &Findings, record: &Record) -> Option<f64> {
+        let (mine, other) = match &self.with {
+            Some(other) => self.quantity.against(record, twin(findings, record, other)?)?,
+            None => (self.quantity.of(record)?, 0.0),
+        };
+        Some(self.compare.apply(mine, other))
+    }
+
     fn row(&self, findings: &Findings, profile: &str, scheduler: &str) -> Row {
-        let ours = Spread::of(findings.of(profile, &self.case, scheduler).filter_map(|record| {
-            let mine = self.quantity.of(record)?;
-            let other = match &self.with {
-                Some(other) => self.quantity.of(twin(findings, record, other)?)?,
-                None => 0.0,
-            };
-            Some(self.compare.apply(mine, other))
-        }));
+        let records = findings.of(profile, &self.case, scheduler);
+        let ours = Spread::of(records.filter_map(|record| self.number(findings, record)));
         let asked = self.asked().expect("checked when the experiment was read");
         let verdict = ours.map_or(Verdict::Unmeasured, |ours| asked.judge(self.compare, ours.median));
         Row {
@@ -157,6 +160,14 @@ impl Claim {
             verdict,
             why: self.why.clone().filter(|_| verdict != Verdict::Holds),
         }
+    }
+}
+
+/// Whether a claim's word means this scheduler. A `*` at its end stands for anything.
+pub(crate) fn names(word: &str, scheduler: Scheduler) -> bool {
+    match word.strip_suffix('*') {
+        Some(beginning) => scheduler.name().starts_with(beginning),
+        None => scheduler.name() == word,
     }
 }
 

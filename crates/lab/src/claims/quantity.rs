@@ -30,6 +30,10 @@ pub enum Quantity {
     FUtilGap(Gap),
     /// A latency in microseconds.
     Latency(Latency),
+    /// The statistic of a group's latency, mean to 99.99th percentile, reads or writes, that is most above the other scheduler's; its
+    /// microseconds. Seen from the network. Alone it is the greatest of all.
+    #[serde(rename = "worst-latency")]
+    WorstLatency {},
     /// A group's mean latency seen from the network in a stretch of the run, microseconds.
     LatencyBetween(Stretch),
     /// A group's mean bandwidth in a stretch of the run, 10^6 bytes per second.
@@ -142,6 +146,8 @@ pub enum Statistic {
     P99,
     /// 99.9th percentile.
     P999,
+    /// 99.99th percentile.
+    P9999,
 }
 
 /// Where latency is measured.
@@ -183,6 +189,7 @@ impl Quantity {
                 };
                 figures.map(|figures| latency.statistic.of(latency.reading.of(figures)))
             }
+            Quantity::WorstLatency {} => latencies(record).max_by(f64::total_cmp),
             Quantity::LatencyBetween(stretch) => {
                 let within = within(&stretch.from, &stretch.to);
                 let points = group(&stretch.group)?.series.iter().filter(|point| within(point.second));
@@ -220,6 +227,17 @@ impl Quantity {
         }
     }
 
+    /// The number in `record`, and the one that it is compared with in `other`, of the same case.
+    pub(crate) fn against(&self, record: &Record, other: &Record) -> Option<(f64, f64)> {
+        match self {
+            Quantity::WorstLatency {} => {
+                let both = latencies(record).zip(latencies(other));
+                both.max_by(|one, two| (one.0 / one.1).total_cmp(&(two.0 / two.1)))
+            }
+            _ => Some((self.of(record)?, self.of(other)?)),
+        }
+    }
+
     /// The groups that it names.
     pub(crate) fn groups(&self) -> Vec<&str> {
         match self {
@@ -237,10 +255,20 @@ impl Quantity {
             | Quantity::TotalIops {}
             | Quantity::MeanLatency {}
             | Quantity::LeastFUtil {}
+            | Quantity::WorstLatency {}
             | Quantity::Utilisation {}
             | Quantity::WriteCostBetween(_) => vec![],
         }
     }
+}
+
+/// All statistics of all latencies, seen from the network, in an order that depends on the case alone.
+fn latencies(record: &Record) -> impl Iterator<Item = f64> + '_ {
+    let of = |figures: &DirectionFigures| {
+        let Quantiles { mean_us, p50_us, p99_us, p999_us, p9999_us, .. } = figures.network;
+        [mean_us, p50_us, p99_us, p999_us, p9999_us]
+    };
+    record.groups.iter().flat_map(|group| [&group.read, &group.write]).flatten().flat_map(of)
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -270,6 +298,7 @@ impl Statistic {
             Statistic::P50 => quantiles.p50_us,
             Statistic::P99 => quantiles.p99_us,
             Statistic::P999 => quantiles.p999_us,
+            Statistic::P9999 => quantiles.p9999_us,
         }
     }
 }

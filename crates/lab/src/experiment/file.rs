@@ -3,13 +3,13 @@
 //! The vocabulary is fio's and that of `gimbal bench`'s job files, where they have a word.
 
 use super::{Case, Experiment, ExperimentError, Group, Parameter, Window};
-use crate::claims::Claim;
+use crate::claims::{Claim, names};
 use crate::figure::{self, Figure};
 use crate::scheduler::Scheduler;
 use crate::ssds::CalibratedSsd;
 use sched::Share;
 use serde::Deserialize;
-use sim::{Arrival, Network, Pattern, Workload};
+use sim::{Arrival, Bursts, Network, Pattern, Workload};
 use ssd::Condition;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -116,6 +116,9 @@ struct GroupSpec {
     rate_max: Option<Bytes>,
     /// An open loop: this many IOs per second at random moments, whether or not earlier ones have completed.
     rate_iops: Option<u32>,
+    /// It asks for so long, and then not at all for `pause`, over and over.
+    burst: Option<Nanos>,
+    pause: Option<Nanos>,
     /// Only this many bytes of the SSD; all of it if absent.
     size: Option<Bytes>,
     /// Where they begin.
@@ -355,6 +358,13 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
         Some(iops) => Arrival::Open { iops },
         None => Arrival::Closed { depth: spec.iodepth },
     };
+    let bursts = match (spec.burst, spec.pause) {
+        (None, None) => None,
+        (Some(burst), Some(pause)) if burst > Nanos::ZERO => Some(Bursts { burst, pause }),
+        (Some(_), Some(_)) => return Err(place.wrong("burst", "no IO would ever come; make it longer")),
+        (Some(_), None) => return Err(place.wrong("pause", "is missing: how long after each burst?")),
+        (None, Some(_)) => return Err(place.wrong("burst", "is missing: how long before each pause?")),
+    };
     let (pattern, read_percent) = match spec.rw {
         Access::Read => (Pattern::Sequential, 100),
         Access::Write => (Pattern::Sequential, 0),
@@ -366,6 +376,7 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
     let workload = Workload {
         arrival,
         region,
+        bursts,
         rate_max: rate("rate_max", spec.rate_max)?,
         ..Workload::closed(spec.iodepth, spec.bs, read_percent, pattern)
     };
@@ -441,7 +452,7 @@ fn check_claim(experiment: &Experiment, claim: &Claim, origin: &str) -> Result<(
         }
     }
     for (field, name) in [("with", &claim.with), ("about", &claim.about)] {
-        let known = |name: &String| experiment.schedulers.iter().any(|scheduler| scheduler.name() == name);
+        let known = |name: &String| experiment.schedulers.iter().any(|scheduler| names(name, *scheduler));
         if let Some(name) = name.as_ref().filter(|name| !known(name)) {
             return Err(place.wrong(field, format!("the experiment does not run {name}")));
         }

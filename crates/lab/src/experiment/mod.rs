@@ -66,6 +66,8 @@ const BUILT_IN: &[(&str, &str)] = experiments![
     "crowd",
     "deaf",
     "devices",
+    "a1",
+    "findings",
 ];
 
 /// The names of all, in the order of the papers, and then those that go beyond them.

@@ -53,6 +53,7 @@ impl Measure {
                     Statistic::P50 => "median",
                     Statistic::P99 => "p99",
                     Statistic::P999 => "p99.9",
+                    Statistic::P9999 => "p99.99",
                 };
                 let place = match reading {
                     Reading::Device => " in the SSD",

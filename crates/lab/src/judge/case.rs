@@ -175,7 +175,7 @@ impl Case {
 
     /// As many tenants as there are in the mix, all of this group's kind, without a scheduler: what the SSD gives that kind at most.
     pub(super) fn alone(&self, group: usize) -> World {
-        let setup = Setup { policy: PolicyChoice::None, clients: ClientChoice::Credits };
+        let setup = Setup { policy: PolicyChoice::None, auxiliary: None, clients: ClientChoice::Credits };
         let workload = &self.groups[group].workload;
         let tenants = (0..self.tenants()).map(|_| TenantSpec::new("alone", workload.clone())).collect();
         self.world_of(&setup, tenants, LEARN, MEASURE)
@@ -208,6 +208,7 @@ impl Case {
             profile: self.profile.clone(),
             condition: self.condition,
             policy: setup.policy.clone(),
+            auxiliary: None,
             clients: setup.clients.clone(),
             network: Network::RDMA_100G,
             tenants,

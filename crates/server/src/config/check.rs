@@ -141,6 +141,17 @@ impl Check<'_> {
             self.calibration(index, &device.scheduler);
             self.unread_constants(index, &device.scheduler);
             self.scheduler(index, &device.scheduler.overrides);
+            if let Some(ais) = &device.ais {
+                self.problems.extend(ais.problems(&device.kind, |name| field(&format!("ais.{name}"))));
+                for (number, fault) in ais.faults.iter().enumerate() {
+                    let field = |name: &str| format!("device[{index}].ais.fault[{number}].{name}");
+                    self.problems.extend(fault.problems(field));
+                }
+                if ais.path().is_some_and(|path| !path.as_os_str().is_empty() && !paths.insert(path)) {
+                    let advice = "give it one of its own";
+                    self.report(field("ais.store"), "something else has this path", advice);
+                }
+            }
             for (number, fault) in device.faults.iter().enumerate() {
                 let field = |name: &str| format!("device[{index}].fault[{number}].{name}");
                 self.problems.extend(fault.problems(field));

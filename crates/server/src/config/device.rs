@@ -1,5 +1,6 @@
 //! A device: what it is, and, of one that is a model, in which state and how fast.
 
+use super::ais::AisConfig;
 use super::fault::FaultConfig;
 use super::scheduler::SchedulerConfig;
 use std::fmt;
@@ -19,6 +20,8 @@ pub struct DeviceConfig {
     pub overcommit: Overcommit,
     /// Who goes to it next, and when.
     pub scheduler: SchedulerConfig,
+    /// An auxiliary store for bursts of writes.
+    pub ais: Option<AisConfig>,
     /// How it misbehaves, for tests; a device in use has none.
     pub faults: Vec<FaultConfig>,
 }
@@ -42,6 +45,7 @@ impl DeviceConfig {
             force: false,
             overcommit: Overcommit::default(),
             scheduler: SchedulerConfig::default(),
+            ais: None,
             faults: Vec::new(),
         }
     }

@@ -14,6 +14,7 @@
 //!            `fault`; the reader of one table `fields`; how large they may be `bounds`; what
 //!            cannot change while a target runs `transition`.
 
+mod ais;
 mod bounds;
 mod check;
 mod device;
@@ -32,6 +33,7 @@ pub(crate) mod transition;
 #[cfg(test)]
 mod tests;
 
+pub use self::ais::{AisConfig, AisStore};
 pub use device::{
     Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Speed,
 };

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut identities: Vec<(&str, Identity)> = Vec::new();
+    let mut stores: Vec<(String, &PathBuf, Identity)> = Vec::new();
     for (index, device) in config.devices.iter().enumerate() {
         let field = |name: &str| format!("device[{index}].{name}");
         if let DeviceKind::Emulated(emulated) = &device.kind
@@ -29,6 +30,18 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
             problems.push(Problem::new(field("profile"), error.to_string(), ""));
         } else {
             problems.extend(scheduler(field, device));
+        }
+        if let Some(ais) = &device.ais {
+            // `check` reports one that is not named.
+            let is_named = !ais.profile.as_os_str().is_empty();
+            if let Some(error) = device::load_drive(&ais.profile).err().filter(|_| is_named) {
+                problems.push(Problem::new(field("ais.profile"), error.to_string(), ""));
+            }
+            if let Some(path) = ais.path()
+                && let Some(identity) = Identity::of(path)
+            {
+                stores.push((field("ais.store"), path, identity));
+            }
         }
         let Some((name, path)) = path_of(&device.kind) else { continue };
         let Some(identity) = Identity::of(path) else { continue };
@@ -40,6 +53,18 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
             problems.push(Problem::new(field(name), what, "share it once, with several namespaces"));
         }
         identities.push((&device.name, identity));
+    }
+    for (position, (field, path, store)) in stores.iter().enumerate() {
+        let device = identities.iter().find(|(_, other)| other.overlaps(store)).map(|(name, _)| *name);
+        let is_shared =
+            stores[..position].iter().any(|(_, other, identity)| other != path && identity.overlaps(store));
+        if device.is_some_and(|name| !has_path(config, name, path)) || is_shared {
+            let what = match device {
+                Some(name) => format!("{} is device {name:?}, or a part of it", path.display()),
+                None => format!("{} is another auxiliary store, too", path.display()),
+            };
+            problems.push(Problem::new(field.clone(), what, "give it a file or device of its own"));
+        }
     }
     problems.extend(promises(config));
     problems
@@ -97,6 +122,12 @@ fn path_of(kind: &DeviceKind) -> Option<(&'static str, &PathBuf)> {
         DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(("backing", path)),
         DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
     }
+}
+
+/// What `check` has found already.
+fn has_path(config: &Config, name: &str, path: &PathBuf) -> bool {
+    let device = config.devices.iter().find(|device| device.name == name);
+    device.and_then(|device| path_of(&device.kind)).is_some_and(|(_, other)| other == path)
 }
 
 /// What `check` has found already.

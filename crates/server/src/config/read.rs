@@ -81,7 +81,7 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
     }
 }
 
-fn each<T>(
+pub(super) fn each<T>(
     parent: &mut Fields<'_, '_>,
     findings: &mut Findings,
     name: &'static str,
@@ -230,6 +230,7 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
         force,
         overcommit,
         scheduler: scheduler(table, findings),
+        ais: table.table(findings, "ais").map(|table| ais::read(table, findings)),
         faults: each(table, findings, "fault", fault::read),
     }
 }
@@ -377,7 +378,7 @@ fn slo(mut table: Fields<'_, '_>, findings: &mut Findings) -> Slo {
     slo
 }
 
-fn required(
+pub(super) fn required(
     table: &mut Fields<'_, '_>,
     findings: &mut Findings,
     name: &'static str,
@@ -391,7 +392,7 @@ fn required(
     text.unwrap_or_default()
 }
 
-fn required_size(table: &mut Fields<'_, '_>, findings: &mut Findings) -> Bytes {
+pub(super) fn required_size(table: &mut Fields<'_, '_>, findings: &mut Findings) -> Bytes {
     let before = findings.problems.len();
     let size = table.size(findings, "size");
     if size.is_none() && findings.problems.len() == before {

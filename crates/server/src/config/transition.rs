@@ -59,6 +59,9 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
             }
             _ => {}
         }
+        if before.ais != device.ais {
+            report(field("ais"), "cannot change while the device is shared".into(), AT_START);
+        }
         if before.faults != device.faults {
             report(field("fault"), "cannot change while the device is shared".into(), AT_START);
         }

@@ -96,6 +96,14 @@ pub enum DeviceError {
         /// Why, and what to do.
         why: String,
     },
+    /// The log of an auxiliary store cannot be used.
+    #[error("{}: {error}", .path.display())]
+    Log {
+        /// Its file or device.
+        path: PathBuf,
+        /// Why.
+        error: ais::LogError,
+    },
     /// The profile of an emulated SSD cannot be read.
     #[error("{0}")]
     Profile(ProfileError),

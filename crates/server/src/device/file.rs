@@ -33,6 +33,9 @@ struct Started {
     fallback: Fallback,
 }
 
+/// A bit of the tags that no key has before a slot has been used 2^31 times.
+const STORE_BIT: u64 = 1 << 63;
+
 /// A file or block device of the reactor.
 pub(crate) struct FileDevice {
     file: Token,
@@ -42,6 +45,8 @@ pub(crate) struct FileDevice {
     started: Slab<Started>,
     refused: VecDeque<(Key, DiskOp)>,
     done: Vec<DeviceDone>,
+    /// Is set in the reactor's tags: zero, or what tells an auxiliary store from the SSD on the same reactor.
+    tag_bit: u64,
     /// For an NVMe namespace: its block device.
     _disk: Option<File>,
 }
@@ -58,6 +63,20 @@ impl FileDevice {
         let shortcuts = Shortcuts::of(&file, false);
         let access = if is_polled { DiskAccess::Polled } else { DiskAccess::File };
         Ok(FileDevice { is_regular: false, ..FileDevice::over(file, access, shortcuts, reactor)? })
+    }
+
+    /// The auxiliary store of another device on this reactor.
+    pub(crate) fn start_store(file: File, is_block: bool, reactor: &mut Reactor) -> io::Result<FileDevice> {
+        let device = match is_block {
+            true => FileDevice::start_disk(file, false, reactor)?,
+            false => FileDevice::start(file, reactor)?,
+        };
+        Ok(FileDevice { tag_bit: STORE_BIT, ..device })
+    }
+
+    /// Whether a disk operation with this tag was an auxiliary store's.
+    pub(crate) fn is_store_tag(tag: u64) -> bool {
+        tag & STORE_BIT != 0
     }
 
     /// A device on an NVMe namespace. Its block device is held open to exclude other users.
@@ -81,7 +100,7 @@ impl FileDevice {
     ) -> io::Result<FileDevice> {
         let file = reactor.add_disk(file.into(), access)?;
         let (started, refused, done) = (Slab::new(), VecDeque::new(), Vec::new());
-        Ok(FileDevice { file, is_regular: true, shortcuts, started, refused, done, _disk: None })
+        Ok(FileDevice { file, is_regular: true, shortcuts, started, refused, done, tag_bit: 0, _disk: None })
     }
 
     fn give(&mut self, reactor: &mut Reactor, key: Key, op: DiskOp) {
@@ -89,7 +108,7 @@ impl FileDevice {
             self.refused.push_back((key, op));
             return;
         }
-        if let Err(refused) = reactor.submit_disk(self.file, key.to_bits(), op) {
+        if let Err(refused) = reactor.submit_disk(self.file, key.to_bits() | self.tag_bit, op) {
             self.refused.push_back((key, refused.item));
         }
     }
@@ -127,7 +146,7 @@ impl Device for FileDevice {
     }
 
     fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
-        let key = Key::from_bits(tag);
+        let key = Key::from_bits(tag & !self.tag_bit);
         let started = self.started.get_mut(key).expect("a disk operation that was started ends once");
         let unsupported = matches!(&result, Err(error) if error.kind() == io::ErrorKind::Unsupported);
         let result = match (unsupported, started.fallback) {
@@ -149,7 +168,7 @@ impl Device for FileDevice {
             warn!("{unregistered}");
         }
         while let Some((key, op)) = self.refused.pop_front() {
-            if let Err(refused) = reactor.submit_disk(self.file, key.to_bits(), op) {
+            if let Err(refused) = reactor.submit_disk(self.file, key.to_bits() | self.tag_bit, op) {
                 self.refused.push_front((key, refused.item));
                 return;
             }

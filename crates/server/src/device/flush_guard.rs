@@ -91,6 +91,10 @@ impl Device for FlushGuard {
         self.inner.next_wake()
     }
 
+    fn settle(&mut self) {
+        self.inner.settle();
+    }
+
     fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
         done.append(&mut self.refused);
         let first = done.len();

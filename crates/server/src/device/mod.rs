@@ -12,6 +12,7 @@
 //! Holds: every submitted IO finishes exactly once, with its buffer.
 
 mod atomic;
+mod auxiliary;
 mod clock;
 mod emulated;
 mod erase;
@@ -32,6 +33,7 @@ mod sparse;
 mod usage;
 
 pub(crate) use atomic::torn_blocks;
+pub(crate) use auxiliary::load_drive;
 pub(crate) use clock::DeviceClock;
 pub(crate) use erase::{Erase, Quote};
 pub use error::{DeviceError, Shortage};
@@ -121,4 +123,7 @@ pub(crate) trait Device {
 
     /// Moves everything that is over to the end of `done`.
     fn take_finished(&mut self, done: &mut Vec<DeviceDone>);
+
+    /// The end is near: the next flush leaves nothing of the device's contents in an auxiliary store.
+    fn settle(&mut self) {}
 }

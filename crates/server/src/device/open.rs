@@ -10,6 +10,7 @@
 //! Holds: each of these rules (`tests/in_use.rs`, `tests/devices.rs`).
 //! Elsewhere: `in_use` finds who uses a disk, `space` checks the room for sparse files, `error` has the texts.
 
+use super::auxiliary::{self, AuxiliaryDevice, OpenAuxiliary};
 use super::emulated::{Contents, EmulatedDevice};
 use super::error::DeviceError;
 use super::faulty::FaultyDevice;
@@ -61,6 +62,7 @@ pub(crate) struct OpenDevice {
     source: Source,
     name: String,
     faults: Vec<FaultConfig>,
+    auxiliary: Option<OpenAuxiliary>,
 }
 
 enum Source {
@@ -128,13 +130,23 @@ impl OpenDevice {
             [] => device,
             faults => Box::new(FaultyDevice::new(now, device, faults)),
         };
+        let device: Box<dyn Device> = match self.auxiliary {
+            None => device,
+            Some(opened) => {
+                let name = self.name.clone();
+                Box::new(AuxiliaryDevice::start(opened, name, device, (now, reactor))?)
+            }
+        };
         Ok(Box::new(FlushGuard::new(device, self.name, is_buffered)))
     }
 }
 
 /// Opens the device that `config` describes.
 pub(crate) fn open(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
-    Ok(OpenDevice { name: config.name.clone(), faults: config.faults.clone(), ..open_sound(config)? })
+    let sound = open_sound(config)?;
+    let open = |ais| auxiliary::open(config, ais, sound.facts.size);
+    let auxiliary = config.ais.as_ref().map(open).transpose()?;
+    Ok(OpenDevice { name: config.name.clone(), faults: config.faults.clone(), auxiliary, ..sound })
 }
 
 /// Opens a device without its name and its configured faults.
@@ -197,7 +209,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             let source = Source::Emulated { model, config: emulated.clone(), backing };
             let (size, block_size_min) = (emulated.size, SECTOR_SIZE);
             let facts = Facts { size, block_size_min, discard_zeroes, thin, allocation };
-            Ok(OpenDevice { facts, source, name: String::new(), faults: Vec::new() })
+            Ok(sound(facts, source))
         }
         DeviceKind::Null { size } => Ok(OpenDevice {
             facts: Facts {
@@ -210,6 +222,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             source: Source::Null,
             name: String::new(),
             faults: Vec::new(),
+            auxiliary: None,
         }),
     }
 }
@@ -284,7 +297,7 @@ pub(super) fn over_local(
 
 /// A device without a name and without faults.
 fn sound(facts: Facts, source: Source) -> OpenDevice {
-    OpenDevice { facts, source, name: String::new(), faults: Vec::new() }
+    OpenDevice { facts, source, name: String::new(), faults: Vec::new(), auxiliary: None }
 }
 
 fn facts_of(

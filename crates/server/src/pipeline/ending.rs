@@ -49,6 +49,7 @@ impl Pipeline {
             return;
         }
         self.phase = Phase::Flushing;
+        self.commands.switch.settle();
         let flush = IoSlot::new(HOUSE, Priority::default(), Work::Flush, Origin::House);
         let io = self.commands.switch.ios.insert(flush);
         self.commands.switch.arrive(now, io);

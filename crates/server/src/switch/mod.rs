@@ -234,6 +234,11 @@ impl<T> Switch<T> {
         }
     }
 
+    /// The end is near: the next flush leaves nothing in an auxiliary store.
+    pub(crate) fn settle(&mut self) {
+        self.device.settle();
+    }
+
     /// Takes back an IO that has not reached the device, and answers whether it has: then it has ended, and is not told by
     /// [`Switch::take_ended`]. One that has reached the device ends by itself.
     ///

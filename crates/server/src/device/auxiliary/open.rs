@@ -1,0 +1,159 @@
+//! Opens the auxiliary store that a configuration describes, and reads its log.
+//!
+//! A log belongs to one SSD. It names the SSD by what the system knows of it: a block device by its world-wide name or serial number, a
+//! file by its path and its number in the file system.
+
+use super::super::error::DeviceError;
+use super::super::identity::disk_number;
+use super::super::open::{Wanted, is_block_device, open_disk, open_file};
+use crate::config::{AisConfig, AisStore, Backing, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
+use ais::{Drive, LogOptions, Medium, OpenLog};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use tracing::info;
+use units::Bytes;
+
+/// A store that is open and not on a reactor yet.
+pub(crate) struct OpenAuxiliary {
+    pub(super) drive: Drive,
+    pub(super) size: Bytes,
+    pub(super) log: Option<OpenedLog>,
+    pub(super) faults: Vec<FaultConfig>,
+}
+
+/// A log and its file or device.
+pub(super) struct OpenedLog {
+    pub(super) log: OpenLog,
+    pub(super) file: File,
+    pub(super) is_block: bool,
+}
+
+/// A file, read and written at once.
+struct Synchronous(File);
+
+impl Medium for Synchronous {
+    fn read(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(into, at)
+    }
+
+    fn write_durably(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, at)?;
+        self.0.sync_data()
+    }
+}
+
+/// Opens the store of `device`, which has `size` bytes.
+pub(crate) fn open(
+    device: &DeviceConfig,
+    config: &AisConfig,
+    size: Bytes,
+) -> Result<OpenAuxiliary, DeviceError> {
+    let drive = load_drive(&config.profile)?;
+    let log = match &config.store {
+        AisStore::Ram => None,
+        AisStore::Log(path) => Some(open_log(device, config, path, size)?),
+    };
+    Ok(OpenAuxiliary { drive, size: config.size, log, faults: config.faults.clone() })
+}
+
+/// What the profile says of the device's write buffer.
+pub(crate) fn load_drive(path: &Path) -> Result<Drive, DeviceError> {
+    let unusable = |why: String| DeviceError::Unusable { path: path.to_owned(), why };
+    let profile = probe::Profile::load(path).map_err(|error| unusable(error.to_string()))?;
+    Drive::of(&profile).ok_or_else(|| {
+        unusable(
+            "says of no write buffer, or not how it recovers: there is nothing to predict. Remove [device.ais], or probe the device \
+             again without --quick"
+                .to_owned(),
+        )
+    })
+}
+
+fn open_log(
+    device: &DeviceConfig,
+    config: &AisConfig,
+    path: &Path,
+    size: Bytes,
+) -> Result<OpenedLog, DeviceError> {
+    let is_block = match is_block_device(path) {
+        Err(DeviceError::Missing { .. }) if config.create => false,
+        is_block => is_block?,
+    };
+    let open = |direct| {
+        if is_block {
+            return open_disk(path, direct, false, true);
+        }
+        let (size, create, force) = (Some(config.size), config.create, false);
+        open_file(path, Wanted { size, create, direct, force, writes: true })
+    };
+    let file = match open(true) {
+        Err(DeviceError::NoDirectIo(_)) => open(false)?,
+        file => file?,
+    };
+    let system = |step| move |error| DeviceError::System { path: path.to_owned(), step, error };
+    let cached = File::options().read(true).write(true).open(path).map_err(system("opened"))?;
+    let length = rustix::fs::seek(&cached, rustix::fs::SeekFrom::End(0)).map_err(io::Error::from);
+    let length = length.map_err(system("measured"))?;
+    if length < config.size.get() {
+        let why = format!("has {length} bytes, fewer than [device.ais] size = {}", config.size);
+        return Err(DeviceError::Unusable { path: path.to_owned(), why });
+    }
+    let options = LogOptions {
+        size: config.size.get(),
+        identity: identity(device),
+        device_size: size.get(),
+        name: random().map_err(system("named"))?,
+        boot: boot(),
+        overwrite: false,
+    };
+    let mut medium = Synchronous(cached);
+    let refused = |error| DeviceError::Log { path: path.to_owned(), error };
+    let log = OpenLog::open(&mut medium, &options).map_err(refused)?;
+    let pending = Bytes(log.pending());
+    info!(device = %device.name, log = %path.display(), %pending, "the auxiliary store is open");
+    Ok(OpenedLog { log, file, is_block })
+}
+
+/// What no other SSD is called.
+fn identity(device: &DeviceConfig) -> String {
+    let of_file = |path: &Path| {
+        let number = fs::metadata(path).map_or(0, |metadata| metadata.ino());
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        format!("file {number} {}", path.display())
+    };
+    let mut identity = match &device.kind {
+        DeviceKind::Block { path, .. } => of_disk(path).unwrap_or_else(|| of_file(path)),
+        DeviceKind::File { path, .. }
+        | DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => of_file(path),
+        DeviceKind::Emulated(_) | DeviceKind::Null { .. } => format!("device {}", device.name),
+    };
+    let most = (0..=ais::IDENTITY_MAX).rev().find(|end| identity.is_char_boundary(*end));
+    identity.truncate(most.expect("zero is one"));
+    identity
+}
+
+/// The world-wide name or serial number of a block device.
+fn of_disk(path: &Path) -> Option<String> {
+    let number = disk_number(&fs::metadata(path).ok()?)?;
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    let folder = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+    // A partition has these of its disk.
+    let names = ["wwid", "../wwid", "device/wwid", "../device/wwid", "device/serial", "../device/serial"];
+    let name = names.iter().find_map(|name| fs::read_to_string(folder.join(name)).ok())?;
+    let partition = fs::read_to_string(folder.join("partition")).unwrap_or_default();
+    Some(format!("disk {} {}", name.trim(), partition.trim()).trim().to_owned())
+}
+
+fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Names the time since the machine was started; zeros if the system does not tell.
+fn boot() -> [u8; 16] {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    crate::identity::parse_uuid(text.trim()).unwrap_or_default()
+}
