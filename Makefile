@@ -18,6 +18,11 @@ calibrations: ## measure anew what ReFlex, FlashFQ, PARDA and Level must know of
 	for profile in dct983 dct983-b p3600 consumer-slc; do \
 		$${CARGO_TARGET_DIR:-target}/release/gimbal lab calibrate --profile $$profile --out calibrations/$$profile.toml || exit; \
 	done
+	for profile in slc small large qlc prompt lazy; do \
+		folder=$$(mktemp -d) && \
+		$${CARGO_TARGET_DIR:-target}/release/gimbal ssdtest simulated:consumer-$$profile --quick --out $$folder && \
+		cp $$folder/profile.toml calibrations/probed/consumer-$$profile.toml && rm -r $$folder || exit; \
+	done
 
 verdicts: ## keep what the quick claims are found to be now: `make test` fails when one turns
 	cargo build --release -p gimbal
