@@ -53,6 +53,12 @@ impl Meter {
         self.remainder = parts % rate;
         self.due += Nanos(u64::try_from(parts / rate).unwrap_or(u64::MAX));
     }
+
+    /// What was served beyond the rate counts for a burst at most. A tenant that once had the SSD to itself would else be without its
+    /// reservation for as long as that was worth.
+    pub(super) fn forgive(&mut self, now: Instant) {
+        self.due = self.due.min(now + self.burst);
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +79,15 @@ mod tests {
             now = meter.due();
         }
         assert_eq!(now.since(start), Nanos::secs(1000), "rounding adds up");
+    }
+
+    #[test]
+    fn what_was_served_beyond_a_reservation_is_forgiven_but_for_a_burst() {
+        let mut meter = Meter::new(1_000_000, SECOND, BURST);
+        let now = Instant(1_000_000_000);
+        meter.charge(now, 100_000_000);
+        meter.forgive(now);
+        assert_eq!(meter.due(), now + BURST, "not a hundred seconds later");
     }
 
     #[test]

@@ -287,7 +287,8 @@ impl<R: Rules> Drr<R> {
         if self.has_timers() {
             self.release_limited(now);
             if let Some(id) = self.behind_reservation(now) {
-                return Some(self.head_of(id, price));
+                // A promise, and bounded by its rate.
+                return Some(Head { goes_first: true, ..self.head_of(id, price) });
             }
         }
         if let Some(id) = self.first_of_all(now) {

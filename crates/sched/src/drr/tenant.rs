@@ -91,15 +91,14 @@ impl<H: Default> Tenant<H> {
     #[inline]
     pub(super) fn charge_meters(&mut self, now: Instant, io: &Io, reserved: Bytes) {
         let Some(meters) = &mut self.meters else { return };
-        let charges = [
-            (&mut meters.limit_ios, 1),
-            (&mut meters.limit_bytes, io.length.0),
-            (&mut meters.reservation, reserved.0),
-        ];
-        for (meter, units) in charges {
+        for (meter, units) in [(&mut meters.limit_ios, 1), (&mut meters.limit_bytes, io.length.0)] {
             if let Some(meter) = meter {
                 meter.charge(now, units);
             }
+        }
+        if let Some(reservation) = &mut meters.reservation {
+            reservation.charge(now, reserved.0);
+            reservation.forgive(now);
         }
     }
 }

@@ -62,11 +62,9 @@ const PERIOD_LATEST: Nanos = Nanos::millis(50);
 const DIFFERS: u32 = 8;
 /// A tenant may have this many of its usual IOs in the SSD, whatever its part of the limit is. With fewer, the latency of an IO would make its share.
 const IOS_LEAST: u64 = 4;
-/// The limit for a tenant that has the SSD to itself, in guessed time: several times what an SSD needs to be busy (1,250 reads of 4 KiB, 30 writes of
+/// The limit for a tenant that has the SSD to itself, and for a kind of work that is probed, in guessed time: several times what an SSD needs to be busy (1,250 reads of 4 KiB, 30 writes of
 /// 128 KiB), and what the next tenant's first IO waits for at most.
 const ALONE_LIMIT: Bytes = Bytes(4_000_000);
-/// The limit during a probe: more than an SSD needs to be busy, even if the price is several times too high so far.
-const PROBE_LIMIT: Bytes = Bytes(64_000_000);
 /// How much more device time a tenant may be served than the least-served one: 1 ms, as a byte is a nanosecond.
 const LAG_MAX: Bytes = Bytes(1_000_000);
 /// How far a tenant that comes back may be behind the least-served one.
@@ -155,7 +153,9 @@ impl Level {
             let (own, is_held) = (rules.books.kind(io.tenant) == kind, rules.is_held(io.tenant));
             let in_flight = rules.time.view().in_flight;
             if let Some(probe) = rules.probe.as_mut() {
-                match probe.on_completion(now, own, is_held, io, in_flight) {
+                // What a reservation lets a tenant do that waits is work like that of tenants that do not wait.
+                let is_left_over = is_held && latency > probe.lasts(now);
+                match probe.on_completion(now, own, is_left_over, io, in_flight) {
                     Step::Continue => {}
                     Step::Limit(limit) => rules.time.set_limit(limit),
                     Step::End => self.seen = true,
@@ -204,7 +204,7 @@ impl Level {
         }
         self.probed = rules.probe.is_some();
         let limit = match (&rules.probe, is_shared) {
-            (Some(_), _) => PROBE_LIMIT,
+            (Some(probe), _) => rules.prices.of_guessed(probe.kind, ALONE_LIMIT),
             (None, true) => self.depth.limit(),
             (None, false) => ALONE_LIMIT,
         };

@@ -172,6 +172,11 @@ impl Prices {
         Bytes(((guess(kind, length) * self.scales[work.index()]) >> 16).max(1))
     }
 
+    /// What is guessed to take this long, at the price of this kind.
+    pub(super) fn of_guessed(&self, work: Kind, guessed: Bytes) -> Bytes {
+        Bytes((u128::from(guessed.0) * u128::from(self.scales[work.index()]) >> 16) as u64)
+    }
+
     /// How long the SSD takes for 1024 bytes that a tenant of this kind writes, ns; `None` if that was never measured.
     pub(super) fn written_byte(&self, work: Kind) -> Option<u64> {
         let length = work.length();

@@ -289,24 +289,29 @@ impl Probe {
         }
     }
 
+    /// How long it has lasted.
+    pub(super) fn lasts(&self, now: Instant) -> Nanos {
+        now.since(self.begun)
+    }
+
     /// When it is over at the latest.
     pub(super) fn ends(&self) -> Instant {
         self.begun + LONGEST
     }
 
-    /// An IO has ended: of the kind that is probed (`own`), of a tenant that waits for the probe (`is_held`), or another one. This much
-    /// device time is in flight with it.
+    /// An IO has ended: of the kind that is probed (`own`), of a tenant that waits for the probe and that was in the SSD before
+    /// (`is_left_over`), or another one. This much device time is in flight with it.
     #[inline]
     pub(super) fn on_completion(
         &mut self,
         now: Instant,
         own: bool,
-        is_held: bool,
+        is_left_over: bool,
         io: &Io,
         in_flight: Bytes,
     ) -> Step {
-        if is_held {
-            // It was in the SSD before the probe began: until all of those have ended there is nothing to see.
+        if is_left_over {
+            // Until all of those have ended there is nothing to see.
             (self.window_begun, self.ended, self.now) = (now, 0, Window::default());
             (self.first, self.written, self.in_flight) = (None, 0, [0; 2]);
             return Step::Continue;

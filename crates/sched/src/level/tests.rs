@@ -5,6 +5,7 @@ use super::*;
 use crate::{IoId, Priority};
 use std::collections::VecDeque;
 use std::vec::Vec;
+use units::ByteRate;
 
 /// An SSD that does one IO after the other, as long as the queue allows: the time per IO depends on its way only.
 struct Ssd {
@@ -165,4 +166,21 @@ fn all_books_are_empty_when_all_has_ended() {
         ssd.policy.forget(now, TenantId(id));
     }
     assert!(ssd.policy.drr.rules().held.is_empty());
+}
+
+/// The reader's share would be a hundredth. Its reservation holds while others wait for probes, and those see enough all the same.
+#[test]
+fn a_reservation_is_kept_whatever_is_in_the_ssd_and_whoever_is_probed() {
+    let mut ssd = Ssd::new(Nanos::micros(3), Nanos::micros(20));
+    let reserved = ByteRate(50_000_000);
+    ssd.policy.set_share(ssd.now, TenantId(0), Share { reservation: Some(reserved), ..Share::EQUAL });
+    ssd.policy.set_share(ssd.now, TenantId(1), Share { weight: 99, ..Share::EQUAL });
+    // Probes of reads give the reader the SSD for a while; what it has then is not held against it.
+    ssd.run([64, 64], Nanos::secs(4));
+    ssd.ended = [0; 2];
+    ssd.run([0, 0], Nanos::secs(3));
+    let rate = ssd.ended[0] * 4096 / 3;
+    assert!(rate >= reserved.0 * 95 / 100, "{rate} bytes per second");
+    let learnt = ssd.policy.learnt().expect("there were probes");
+    assert_eq!(learnt.prices.len(), 2, "{learnt:?}");
 }
