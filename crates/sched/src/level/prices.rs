@@ -174,7 +174,7 @@ impl Prices {
 
     /// What is guessed to take this long, at the price of this kind.
     pub(super) fn of_guessed(&self, work: Kind, guessed: Bytes) -> Bytes {
-        Bytes((u128::from(guessed.0) * u128::from(self.scales[work.index()]) >> 16) as u64)
+        Bytes(((u128::from(guessed.0) * u128::from(self.scales[work.index()])) >> 16) as u64)
     }
 
     /// How long the SSD takes for 1024 bytes that a tenant of this kind writes, ns; `None` if that was never measured.
