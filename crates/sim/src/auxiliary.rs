@@ -66,7 +66,7 @@ impl Auxiliary {
         let log = OpenLog::open(&mut Blank, &options).expect("a blank device takes a log");
         let gate = Gate::new(choice.drive.clone(), Instant::ZERO);
         Auxiliary {
-            stage: Stage::new(gate, Store::Log(log), Instant::ZERO),
+            stage: Stage::new(gate, Store::Log(Box::new(log)), Instant::ZERO),
             latency: choice.latency,
             rate: choice.rate,
             free_at: Instant::ZERO,

@@ -189,7 +189,7 @@ impl Stage {
         };
         match store {
             Store::Memory(size) => stage.size = size,
-            Store::Log(log) => stage.take_over(log),
+            Store::Log(log) => stage.take_over(*log),
         }
         stage
     }

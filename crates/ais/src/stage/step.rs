@@ -175,5 +175,5 @@ pub enum Store {
     /// Memory of this many bytes: gone when the program ends.
     Memory(u64),
     /// A log.
-    Log(OpenLog),
+    Log(Box<OpenLog>),
 }

@@ -163,7 +163,7 @@ impl World {
                 self.seen.replayed += 1;
                 self.kept.insert(found.sequence, Rc::new(found.bytes));
             }
-            Store::Log(log)
+            Store::Log(Box::new(log))
         } else {
             Store::Memory(256 << 10)
         };

@@ -105,7 +105,7 @@ impl AuxiliaryDevice {
                     [] => Box::new(device),
                     faults => Box::new(FaultyDevice::new(now, Box::new(device), faults)),
                 };
-                (Some(device), Store::Log(log))
+                (Some(device), Store::Log(Box::new(log)))
             }
         };
         let device_now = clock.to_device(now);
