@@ -6,6 +6,7 @@
 use crate::auxiliary::{Auxiliary, Stored};
 use crate::checkers::{Checkers, Violation};
 use crate::client::Client;
+use crate::drive::{Change, Drive};
 use crate::host::{Host, hosts};
 use crate::queue::EventQueue;
 use crate::results::{Results, Tally, TenantResults};
@@ -15,7 +16,7 @@ use ais::{HostIo, Op, Step};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy, SsdView};
-use ssd::{Command, CommandKind, Image, SLOT_BYTES, Ssd};
+use ssd::{Command, CommandKind, Image, SLOT_BYTES};
 use std::hash::Hasher;
 use units::{Instant, TenantId};
 
@@ -31,7 +32,17 @@ pub fn run_with(world: &World, policy: Box<dyn Policy>) -> Result<Results, Viola
 
 /// The same on a conditioned SSD. The profile and condition are those of `image`.
 pub fn run_on(world: &World, policy: Box<dyn Policy>, image: &Image) -> Result<Results, Violation> {
-    Engine::new(world, policy, Ssd::from_image(image)).run()
+    run_changing(world, policy, image, &[])
+}
+
+/// The same on an SSD that changes meanwhile.
+pub fn run_changing(
+    world: &World,
+    policy: Box<dyn Policy>,
+    image: &Image,
+    changes: &[Change],
+) -> Result<Results, Violation> {
+    Engine::new(world, policy, Drive::new(image, changes)).run()
 }
 
 enum Event {
@@ -72,7 +83,7 @@ struct Engine<'w> {
     hosts: Vec<Host>,
     policy: Box<dyn Policy>,
     wake_at: Option<Instant>,
-    ssd: Ssd,
+    ssd: Drive<'w>,
     auxiliary: Option<Auxiliary>,
     flights: Vec<Option<Flight>>,
     free: Vec<u64>,
@@ -85,7 +96,7 @@ struct Engine<'w> {
 }
 
 impl<'w> Engine<'w> {
-    fn new(world: &'w World, mut policy: Box<dyn Policy>, ssd: Ssd) -> Engine<'w> {
+    fn new(world: &'w World, mut policy: Box<dyn Policy>, ssd: Drive<'w>) -> Engine<'w> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(world.seed);
         let mut clients = Vec::with_capacity(world.tenants.len());
         let mut events = EventQueue::new();
@@ -184,7 +195,7 @@ impl<'w> Engine<'w> {
         }
         // An idle device still collects garbage. If no IO is outstanding, it need not run.
         let backlog = self.policy.backlog();
-        let busy = backlog.in_flight > 0 || self.auxiliary.is_some() && self.ssd.outstanding() > 0;
+        let busy = backlog.in_flight > 0 || self.auxiliary.is_some() && !self.ssd.is_idle();
         let device = if busy { self.ssd.next_event() } else { None };
         let own = self.auxiliary.as_ref().and_then(|auxiliary| auxiliary.stage.next_wake(self.now));
         match [messages, self.wake_at, device, own].into_iter().flatten().min() {

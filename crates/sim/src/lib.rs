@@ -18,6 +18,7 @@
 mod auxiliary;
 pub mod checkers;
 mod client;
+mod drive;
 mod engine;
 mod host;
 pub mod network;
@@ -28,7 +29,8 @@ pub mod workload;
 pub mod world;
 
 pub use auxiliary::AuxiliaryChoice;
-pub use engine::{run, run_on, run_with};
+pub use drive::Change;
+pub use engine::{run, run_changing, run_on, run_with};
 pub use network::Network;
 pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults, WindowPoint, Windows};
 pub use workload::{Arrival, Bursts, Pattern, SizeMix, Workload};

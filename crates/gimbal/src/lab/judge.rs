@@ -3,6 +3,7 @@
 use super::progress::Bar;
 use crate::output;
 use ::lab::judge::{self, Summary, Verdict};
+use ::lab::runner::Progress;
 use ::lab::scheduler::Scheduler;
 use anyhow::Result;
 use clap::ValueEnum;
@@ -12,6 +13,8 @@ use std::process::ExitCode;
 
 /// The most cases of one call.
 const CASES_MAX: i64 = 100_000;
+/// So many cases for each that has an SSD that changes.
+const CASES_PER_CHANGE: u64 = 4;
 
 /// Arguments of `gimbal lab judge`.
 #[derive(clap::Args)]
@@ -28,6 +31,12 @@ pub(super) struct Args {
     /// Only this case, with all that was measured of it
     #[arg(long, value_name = "SEED", conflicts_with_all = ["cases", "seed"])]
     case: Option<u64>,
+    /// How many cases with an SSD that changes while it is used; a quarter of the others if left out, none with --told or --case
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=CASES_MAX as u64))]
+    changes: Option<u64>,
+    /// Only this case with an SSD that changes
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["cases", "seed", "case", "changes", "told"])]
+    change: Option<u64>,
     /// What the scheduler is told of the SSD beforehand: what it learnt of it in an earlier run, or what it learnt of another case's SSD
     #[arg(long, value_enum, default_value_t)]
     told: Told,
@@ -56,9 +65,18 @@ impl Told {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let scheduler = Scheduler::named(&args.scheduler)?;
-    let seeds: Vec<u64> = match args.case {
+    let from = |cases: u64| (0..cases).map(|n| args.seed.wrapping_add(n)).collect();
+    let is_one = args.case.is_some() || args.change.is_some();
+    let seeds: Vec<u64> = match (args.case, args.change) {
+        (Some(case), _) => vec![case],
+        (None, Some(_)) => Vec::new(),
+        (None, None) => from(args.cases),
+    };
+    let is_told = !matches!(args.told, Told::Nothing);
+    let default = if is_one || is_told { 0 } else { args.cases.div_ceil(CASES_PER_CHANGE) };
+    let changing: Vec<u64> = match args.change {
         Some(case) => vec![case],
-        None => (0..args.cases).map(|n| args.seed.wrapping_add(n)).collect(),
+        None => from(args.changes.unwrap_or(default)),
     };
     let bar = Bar::new();
     let told = match args.told {
@@ -66,20 +84,23 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Told::Own => judge::Told::Own,
         Told::Other => judge::Told::Other,
     };
-    let verdicts = judge::judge(scheduler, told, &seeds, &|progress| bar.show(progress))?;
+    let watch = |progress: Progress<'_>| bar.show(progress);
+    let verdicts = judge::judge(scheduler, told, &seeds, &watch)?;
+    let changed = judge::judge_changing(scheduler, &changing, &watch)?;
     drop(bar);
-    let summary = Summary::of(&verdicts);
+    let all = [verdicts, changed].concat();
+    let summary = Summary::of(&all);
     if args.json {
-        for verdict in &verdicts {
+        for verdict in &all {
             output::line(serde_json::to_string(verdict)?)?;
         }
         output::line(serde_json::to_string(&summary)?)?;
     } else {
-        if args.case.is_some() {
-            verdicts.iter().try_for_each(|verdict| output::line(serde_json::to_string_pretty(verdict)?))?;
+        if is_one {
+            all.iter().try_for_each(|verdict| output::line(serde_json::to_string_pretty(verdict)?))?;
         }
         output::line(table(&summary))?;
-        for line in replays(&summary, args.told, scheduler, &verdicts) {
+        for line in replays(&summary, args.told, scheduler, &all) {
             output::line(line)?;
         }
     }
@@ -111,10 +132,12 @@ fn replays(summary: &Summary, told: Told, scheduler: Scheduler, verdicts: &[Verd
     let missed = summary.rows.iter().filter(|row| !row.met);
     missed
         .map(|row| {
-            let what = verdicts.iter().find(|verdict| verdict.case == row.worst_case);
             let (name, case, told) = (scheduler.name(), row.worst_case, told.flag());
-            let what = what.map_or("", |verdict| &verdict.what);
-            format!("gimbal lab judge --scheduler {name} --case {case}{told}  # worst {}: {what}", row.what)
+            let is_worst =
+                |verdict: &&Verdict| verdict.case == case && verdict.is_changing() == row.is_changing;
+            let what = verdicts.iter().find(is_worst).map_or("", |verdict| &verdict.what);
+            let flag = if row.is_changing { "--change" } else { "--case" };
+            format!("gimbal lab judge --scheduler {name} {flag} {case}{told}  # worst {}: {what}", row.what)
         })
         .collect()
 }

@@ -54,19 +54,28 @@ pub struct Case {
     pub leaver: usize,
 }
 
-struct Dice(Xoshiro256PlusPlus);
+pub(super) struct Dice(Xoshiro256PlusPlus);
 
 impl Dice {
+    pub(super) fn of(seed: u64) -> Dice {
+        Dice(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// A seed for something else.
+    pub(super) fn seed(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
     fn within(&mut self, least: u32, most: u32) -> u32 {
         let span = u64::from(most - least) + 1;
         least + ((u128::from(self.0.next_u64()) * u128::from(span)) >> 64) as u32
     }
 
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.within(0, all.len() as u32 - 1) as usize]
     }
 
-    fn one_in(&mut self, n: u32) -> bool {
+    pub(super) fn one_in(&mut self, n: u32) -> bool {
         self.within(1, n) == 1
     }
 }
@@ -75,7 +84,7 @@ impl Case {
     /// The case of this seed.
     pub fn of(seed: u64) -> Case {
         let profile = Profile::random(seed);
-        let dice = &mut Dice(Xoshiro256PlusPlus::seed_from_u64(seed ^ MIX));
+        let dice = &mut Dice::of(seed ^ MIX);
         let condition = dice.one_of(&[Condition::Clean, Condition::Fragmented]);
         let is_alone = dice.one_in(8);
         let count = if is_alone { 1 } else { dice.one_of(&[2, 2, 3, 3, 4]) };
@@ -219,7 +228,8 @@ impl Case {
     }
 }
 
-fn workload(condition: Condition, dice: &mut Dice) -> Workload {
+/// Work that leaves an SSD in this condition as it is.
+pub(super) fn workload(condition: Condition, dice: &mut Dice) -> Workload {
     let way = dice.one_of(&[100, 100, 100, 0, 0, 70, 30]);
     let kib = match (way, condition) {
         (100, _) => dice.one_of(&[4, 4, 8, 16, 32, 64, 128, 128, 256]),

@@ -12,13 +12,15 @@
 //! bandwidths and latencies are those that the simulated clients see.
 //!
 //! Holds: a case and its verdict follow from the seed alone, and an unfair scheduler is found unfair (`tests/judge.rs`).
-//! Elsewhere: what is drawn is `case`, what is measured is `verdict`, what many cases say together is `summary`.
+//! Elsewhere: what is drawn is `case`, an SSD that changes is `changing`, what is measured is `verdict`, what many cases say together is `summary`.
 
 mod case;
+mod changing;
 mod summary;
 mod verdict;
 
 pub use case::{Case, Group};
+pub use changing::{ChangingCase, ChangingReference, What};
 pub use summary::{Row, Summary, Unit};
 pub use verdict::{NoneFigures, Verdict};
 
@@ -26,7 +28,7 @@ use crate::runner::{Broken, Progress};
 use crate::scheduler::{NotCalibrated, Scheduler, Setup};
 use sched::{Calibration, Learnt};
 use serde::{Deserialize, Serialize};
-use sim::{PolicyChoice, Results, World};
+use sim::{Change, PolicyChoice, Results, World};
 use ssd::Image;
 use std::num::NonZero;
 use std::sync::OnceLock;
@@ -81,6 +83,33 @@ pub fn judge(
     seeds: &[u64],
     watch: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Vec<Verdict>, JudgeError> {
+    each(seeds, &|seed| judge_one(scheduler, told, seed), watch)
+}
+
+/// The same by cases with an SSD that changes.
+///
+/// # Errors
+/// The first case, in the order of `seeds`, that could not be judged.
+pub fn judge_changing(
+    scheduler: Scheduler,
+    seeds: &[u64],
+    watch: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Vec<Verdict>, JudgeError> {
+    let judge = |seed| {
+        let case = ChangingCase::of(seed);
+        // A scheduler that cannot be judged is refused before the long runs.
+        setup_of(&case.case, scheduler)?;
+        case.judge(scheduler, &case.reference()?)
+    };
+    each(seeds, &judge, watch)
+}
+
+/// Judges each seed, on all cores.
+fn each(
+    seeds: &[u64],
+    judge: &(dyn Fn(u64) -> Result<Verdict, JudgeError> + Sync),
+    watch: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Vec<Verdict>, JudgeError> {
     let verdicts: Vec<OnceLock<Result<Verdict, JudgeError>>> =
         seeds.iter().map(|_| OnceLock::new()).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -91,7 +120,7 @@ pub fn judge(
                 loop {
                     let mine = next.fetch_add(1, Ordering::Relaxed);
                     let Some(&seed) = seeds.get(mine) else { break };
-                    let first = verdicts[mine].set(judge_one(scheduler, told, seed)).is_ok();
+                    let first = verdicts[mine].set(judge(seed)).is_ok();
                     assert!(first, "case {seed} was judged twice");
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     watch(Progress { done, all: seeds.len(), label: &format!("case {seed}") });
@@ -186,9 +215,19 @@ fn setup_of(case: &Case, scheduler: Scheduler) -> Result<Setup, JudgeError> {
 }
 
 fn run(case: &Case, what: &str, world: &World, image: &Image) -> Result<Results, JudgeError> {
+    run_changing(case, what, world, image, &[])
+}
+
+fn run_changing(
+    case: &Case,
+    what: &str,
+    world: &World,
+    image: &Image,
+    changes: &[Change],
+) -> Result<Results, JudgeError> {
     let broken = |violation| {
         let (seed, label) = (case.seed, format!("case {}, {what}", case.seed));
         JudgeError::Broken(Broken { label, seed, violation })
     };
-    sim::run_on(world, world.policy.build(), image).map_err(broken)
+    sim::run_changing(world, world.policy.build(), image, changes).map_err(broken)
 }

@@ -62,6 +62,8 @@ pub struct Row {
     pub worst: f64,
     /// The case of the worst.
     pub worst_case: u64,
+    /// Whether that is one with an SSD that changes.
+    pub is_changing: bool,
     /// The part of the cases that meet the bound of the worst case or, without one, of the 95th percentile.
     pub meet: Option<f64>,
     /// Whether all bounds are kept.
@@ -77,7 +79,7 @@ pub struct Summary {
     pub rows: Vec<Row>,
 }
 
-const GOALS: [Goal; 9] = [
+const GOALS: [Goal; 11] = [
     Goal {
         what: "f-Util gap of saturated groups",
         unit: Unit::Percent,
@@ -159,6 +161,24 @@ const GOALS: [Goal; 9] = [
         p95: Some(5.0),
         worst: None,
     },
+    Goal {
+        what: "the SSD changed: time until the gap is at most 15 % for good",
+        unit: Unit::Seconds,
+        of: |verdict| verdict.fair_after_change_s,
+        less_is_better: true,
+        median: None,
+        p95: Some(5.0),
+        worst: None,
+    },
+    Goal {
+        what: "it changed back: the same",
+        unit: Unit::Seconds,
+        of: |verdict| verdict.fair_after_return_s,
+        less_is_better: true,
+        median: None,
+        p95: Some(5.0),
+        worst: None,
+    },
 ];
 
 impl Goal {
@@ -167,8 +187,10 @@ impl Goal {
     }
 
     fn row(&self, verdicts: &[Verdict]) -> Option<Row> {
-        let mut numbers: Vec<(f64, u64)> =
-            verdicts.iter().filter_map(|verdict| Some(((self.of)(verdict)?, verdict.case))).collect();
+        let number = |verdict: &'_ Verdict| Some(((self.of)(verdict)?, verdict.case));
+        let mut numbers: Vec<(f64, u64)> = verdicts.iter().filter_map(number).collect();
+        let is_changing =
+            verdicts.iter().any(|verdict| (self.of)(verdict).is_some() && verdict.is_changing());
         numbers.sort_by(|(one, _), (other, _)| one.total_cmp(other));
         if !self.less_is_better {
             numbers.reverse();
@@ -195,7 +217,7 @@ impl Goal {
                 / numbers.len() as f64
         });
         let (what, unit, cases, asked) = (self.what, self.unit, numbers.len(), words.join(", "));
-        Some(Row { what, unit, cases, median, p95, worst, worst_case, meet, met, asked })
+        Some(Row { what, unit, cases, median, p95, worst, worst_case, is_changing, meet, met, asked })
     }
 }
 
@@ -214,24 +236,11 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheduler::Scheduler;
 
     fn verdict(case: u64, gap: f64) -> Verdict {
-        Verdict {
-            case,
-            scheduler: "none",
-            what: String::new(),
-            f_util: Vec::new(),
-            gap: Some(gap),
-            weights: None,
-            bytes_over_none: Some(1.0 - gap),
-            time_over_none: None,
-            alone_first_second: None,
-            alone_later: None,
-            p99_us: None,
-            p99_over_best: None,
-            delta_ms: None,
-            learnt_after_s: None,
-        }
+        let empty = Verdict::empty(case, Scheduler::None, String::new(), Vec::new());
+        Verdict { gap: Some(gap), bytes_over_none: Some(1.0 - gap), ..empty }
     }
 
     #[test]

@@ -38,6 +38,12 @@ pub struct Verdict {
     pub delta_ms: Option<f64>,
     /// When the gap (or the weights' error) was at most a fifth for good, s; the whole time if never.
     pub learnt_after_s: Option<f64>,
+    /// Of an SSD that changes: how long after that the gap is at most 15 % for good, s; until it changes again if never.
+    pub fair_after_change_s: Option<f64>,
+    /// The same after it has changed back.
+    pub fair_after_return_s: Option<f64>,
+    /// Of an SSD that changes: the gap at the end of each phase (before the change, changed, changed back).
+    pub phase_gaps: Option<[f64; 3]>,
 }
 
 /// What a run under `none` gives.
@@ -75,7 +81,7 @@ fn rate(results: &Results, tenant: usize, from: Nanos, until: Nanos) -> f64 {
 
 impl Case {
     /// Bytes per second of each group.
-    fn rates(&self, results: &Results, from: Nanos, until: Nanos) -> Vec<f64> {
+    pub(super) fn rates(&self, results: &Results, from: Nanos, until: Nanos) -> Vec<f64> {
         let rate = |tenant| rate(results, tenant, from, until);
         self.places().into_iter().map(|members| members.map(rate).sum()).collect()
     }
@@ -102,7 +108,7 @@ impl Case {
     }
 
     /// The f-Util of each group that has these bandwidths.
-    fn f_utils(&self, rates: &[f64], alone: &[f64]) -> Vec<f64> {
+    pub(super) fn f_utils(&self, rates: &[f64], alone: &[f64]) -> Vec<f64> {
         let fair = |group: usize| self.fair_share(group, alone) * f64::from(self.groups[group].tenants);
         rates.iter().enumerate().map(|(group, rate)| rate / fair(group).max(1.0)).collect()
     }
@@ -141,7 +147,7 @@ impl Case {
 }
 
 /// (most − least) / least.
-fn spread(f_utils: &[f64]) -> f64 {
+pub(super) fn spread(f_utils: &[f64]) -> f64 {
     let most = f_utils.iter().copied().fold(0.0, f64::max);
     let least = f_utils.iter().copied().fold(f64::INFINITY, f64::min);
     (most - least) / least.max(1e-3)
@@ -158,6 +164,34 @@ fn deviation(f_utils: &[f64]) -> f64 {
 }
 
 impl Verdict {
+    /// Whether it is of a case with an SSD that changes.
+    pub fn is_changing(&self) -> bool {
+        self.fair_after_change_s.is_some()
+    }
+
+    /// With nothing but the f-Utils.
+    pub(super) fn empty(case: u64, scheduler: Scheduler, what: String, f_util: Vec<f64>) -> Verdict {
+        Verdict {
+            case,
+            scheduler: scheduler.name(),
+            what,
+            f_util,
+            gap: None,
+            weights: None,
+            bytes_over_none: None,
+            time_over_none: None,
+            alone_first_second: None,
+            alone_later: None,
+            p99_us: None,
+            p99_over_best: None,
+            delta_ms: None,
+            learnt_after_s: None,
+            fair_after_change_s: None,
+            fair_after_return_s: None,
+            phase_gaps: None,
+        }
+    }
+
     pub(super) fn new(
         case: &Case,
         scheduler: Scheduler,
@@ -174,9 +208,6 @@ impl Verdict {
         let p99_us = case.light.map(|_| case.light_p99(results));
         let best = none.light_p99_us.into_iter().chain(*gimbal_p99_us).reduce(f64::min);
         Verdict {
-            case: case.seed,
-            scheduler: scheduler.name(),
-            what: case.to_line(),
             gap: (is_mix && !case.is_weighted()).then(|| spread(&f_util)),
             weights: (is_mix && case.is_weighted()).then(|| deviation(&f_util)),
             bytes_over_none: is_mix.then(|| total(&rates) / total(&none.bandwidths)),
@@ -187,7 +218,7 @@ impl Verdict {
             p99_over_best: p99_us.zip(best).map(|(ours, best)| ours / best),
             delta_ms: is_mix.then(|| case.delta(results, alone, &f_util).as_secs_f64() * 1e3),
             learnt_after_s: is_mix.then(|| case.learnt_after(results, alone).as_secs_f64()),
-            f_util,
+            ..Verdict::empty(case.seed, scheduler, case.to_line(), f_util.clone())
         }
     }
 }

@@ -98,6 +98,11 @@ impl Depth {
         if self.rest == 0 && self.is_others_turn { self.other() } else { self.limit }
     }
 
+    /// Whether the limit itself is tried, and not another one.
+    pub(super) fn is_own_turn(&self) -> bool {
+        self.rest > 0 || !self.is_others_turn
+    }
+
     fn other(&self) -> Bytes {
         let other = match (self.up, self.coarse) {
             (true, _) => self.limit.0 * 3 / 2,

@@ -12,6 +12,7 @@
 //! - An IO is charged the device time that its kind of work takes when the SSD does nothing else (`prices`); that is measured now and
 //!   then for some milliseconds, kind by kind (`probe`), wherever more than one kind of work competes (`books`).
 //! - Only as much is in the SSD as keeps it busy; how much that is, is found by trying (`depth`). For one tenant the limit is far above that.
+//! - What is served in all is watched; if it changes for good, the SSD has changed, and the prices are measured again (`watch`).
 //! - No tenant with work to do falls far behind another (`service_lag`). A tenant that comes back after it has asked for less than its
 //!   share goes first, even if the limit is reached: it does not wait for the others.
 //!
@@ -33,6 +34,7 @@ mod probe;
 mod service_lag;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 #[cfg(test)]
 pub(crate) use calibrated::TimeRules;
@@ -53,6 +55,7 @@ use prices::{Kind, Prices};
 use probe::{Explorer, Found, Probe, Step};
 use service_lag::ServiceLag;
 use units::{Bytes, Instant, Nanos, TenantId};
+use watch::Watch;
 
 /// How often the scheduler decides which tenants are busy, whether to probe, and whether the limit changes.
 const PERIOD: Nanos = Nanos::millis(25);
@@ -80,6 +83,7 @@ pub struct Level {
     drr: Drr<LevelRules>,
     explorer: Explorer,
     depth: Depth,
+    watch: Watch,
     /// The busy tenants of each kind in the last period: if they change, other limits may be right.
     kinds: [u32; Kind::COUNT],
     /// Periods in a row in which they were others.
@@ -124,6 +128,7 @@ impl Level {
             drr: Drr::new(round, rules),
             explorer: Explorer::new(),
             depth,
+            watch: Watch::default(),
             kinds: [0; Kind::COUNT],
             differs: 0,
             begun: None,
@@ -190,12 +195,17 @@ impl Level {
         if probed || is_idle {
             // What buffers still hold of the probe is not this mix's.
             self.depth.restart();
+            self.watch.pause();
         } else if is_shared {
             // A tenant that pauses for some periods is no reason to search again.
             self.differs = if self.kinds == present.busy { 0 } else { self.differs + 1 };
             if self.differs >= DIFFERS {
                 (self.kinds, self.differs) = (present.busy, 0);
                 self.depth.forget();
+                self.watch.forget();
+            }
+            if self.depth.is_own_turn() && self.watch.on_period(served, span.0) && self.explorer.doubt(now) {
+                rules.prices.doubt();
             }
             self.depth.on_period(served.saturating_sub(present.excess), span.0, present.is_beyond_reach);
         }
@@ -225,6 +235,7 @@ impl Level {
             let change = rules.prices.measure(probe.kind, found.nanos, found.guessed);
             if change.price {
                 self.depth.forget();
+                self.watch.forget();
             }
             if change.told {
                 self.explorer.forget_buffer();

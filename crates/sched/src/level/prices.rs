@@ -219,6 +219,11 @@ impl Prices {
         Change { price: self.scales[work.index()].abs_diff(before) * CHANGED > before, told }
     }
 
+    /// The SSD may have changed: what is known of each kind counts as measured once.
+    pub(super) fn doubt(&mut self) {
+        self.known.iter_mut().for_each(|known| known.measured = known.measured.min(1));
+    }
+
     /// What another Level has learnt of the SSD.
     pub(super) fn tell(&mut self, prices: &[LearntPrice]) {
         for price in prices {

@@ -28,8 +28,9 @@
 //! How much the buffer holds is learnt in passing: it is what a probe of writes completes before it becomes slower. If it takes longer to drain
 //! than probes of reads had waited until then, these are repeated, and a lower price counts.
 //!
-//! What learning may cost is bounded: no probe takes longer than [`LONGEST`], all together take no more than [`BUDGET`] and one part in
-//! [`SHARE`] of the time, and after a kind has been measured [`FIRST`] times a pause of [`SHARE`] times the probe follows. Every kind has
+//! What learning may cost is bounded: no probe takes longer than [`LONGEST`], all together take no more than [`BUDGET`], [`DOUBT_BUDGET`] for each
+//! change of the SSD that is followed up (at most [`DOUBTS`] in a row, and one more every [`DOUBT_PAUSE`]), and one part in
+//! [`SHARE`] of the time; and after a kind has been measured [`FIRST`] times a pause of [`SHARE`] times the probe follows. Every kind has
 //! its turn. A tenant that was away when the probe began does not wait for it. With one kind of work there is nothing to measure, and
 //! with one tenant nothing to share.
 //!
@@ -75,8 +76,13 @@ const SHARE: u64 = 200;
 /// A probe that found nothing is repeated after twice this, then after four times this, and so on.
 const BARREN_PAUSE: Nanos = Nanos::millis(250);
 const BARREN_MAX: u32 = 8;
-/// What probes may take in a row, on an SSD that is unknown or has changed.
+/// What probes may take in a row, on an SSD that is unknown.
 const BUDGET: Nanos = Nanos::secs(4);
+/// What they may take in addition when the SSD seems to have changed.
+const DOUBT_BUDGET: Nanos = Nanos::millis(2500);
+/// So many changes may be followed up in a row, and one more after this time for each.
+const DOUBTS: u64 = 4;
+const DOUBT_PAUSE: Nanos = Nanos::secs(250);
 
 /// What completed in a span: guesses of the kind's IOs, charges of all others', bytes written by the kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -144,6 +150,8 @@ pub(super) struct Explorer {
     /// What probes may still take, and when that was counted.
     budget: Nanos,
     counted: Instant,
+    /// Until when all changes that were followed up will be paid for.
+    doubts_until: Instant,
     /// When each kind last had its turn.
     turns: [u64; Kind::COUNT],
     /// How often each kind had its turn, up to [`FIRST`].
@@ -168,6 +176,7 @@ impl Explorer {
             next: Instant::ZERO,
             budget: BUDGET,
             counted: Instant::ZERO,
+            doubts_until: Instant::ZERO,
             turns: none,
             tries: [0; Kind::COUNT],
             turn: 0,
@@ -183,7 +192,7 @@ impl Explorer {
     /// measured while the buffer may still have drained, as is known by now, or the kind that was probed longest ago.
     pub(super) fn choose(&mut self, now: Instant, present: &Present, prices: &Prices) -> Option<Probe> {
         let earned = now.since(core::mem::replace(&mut self.counted, now)).0 / SHARE;
-        self.budget = Nanos(self.budget.0 + earned).min(BUDGET);
+        self.budget = self.budget.max(Nanos(self.budget.0 + earned).min(BUDGET));
         if now < self.soon || self.budget < LONGEST || present.kinds().nth(1).is_none() {
             return None;
         }
@@ -213,6 +222,19 @@ impl Explorer {
         let all = present.busy.iter().map(|tenants| u64::from(*tenants)).sum();
         let tenants = [all, u64::from(present.busy[kind.index()])];
         Some(Probe { is_again, ..Probe::new(now, kind, drain, self.peaks[kind.index()], tenants) })
+    }
+
+    /// The SSD seems to have changed. Answers whether everything is to be measured again.
+    pub(super) fn doubt(&mut self, now: Instant) -> bool {
+        let until = self.doubts_until.max(now) + DOUBT_PAUSE;
+        if until > now + Nanos(DOUBT_PAUSE.0 * DOUBTS) {
+            return false;
+        }
+        self.doubts_until = until;
+        self.budget += DOUBT_BUDGET;
+        // What was fast then may never be so again.
+        self.peaks = [0; Kind::COUNT];
+        true
     }
 
     /// How long the buffer may take to drain while others read.
@@ -447,7 +469,7 @@ mod tests {
 
     #[test]
     fn probes_take_their_part_at_most() {
-        for changes in [false, true] {
+        for (changes, doubts) in [(false, false), (true, false), (true, true)] {
             let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
             let mut present = Present::default();
             let kinds: std::vec::Vec<Kind> = Kind::all().step_by(8).collect();
@@ -456,10 +478,14 @@ mod tests {
             }
             let (mut taken, mut probes) = (0, 0);
             let mut turns = [0; Kind::COUNT];
-            let mut now = Instant::ZERO;
+            let (mut now, mut followed) = (Instant::ZERO, 0);
             let span = Nanos::secs(1000);
             while now < Instant::ZERO + span {
                 now += Nanos::millis(5);
+                if doubts && explorer.doubt(now) {
+                    prices.doubt();
+                    followed += 1;
+                }
                 if let Some(probe) = explorer.choose(now, &present, &prices) {
                     turns[probe.kind.index()] += 1;
                     // Of an SSD that is different at every look nothing is ever known.
@@ -471,7 +497,9 @@ mod tests {
                     taken += LONGEST.0;
                 }
             }
-            assert!(taken <= BUDGET.0 + span.0 / SHARE, "{taken} ns of 1000 s");
+            let most = BUDGET.0 + span.0 / SHARE + followed * DOUBT_BUDGET.0;
+            assert!(taken <= most, "{taken} ns of 1000 s");
+            assert_eq!(followed, if doubts { DOUBTS + span.0 / DOUBT_PAUSE.0 - 1 } else { 0 });
             assert!(taken >= BUDGET.0, "{taken} ns of 1000 s");
             let turns: std::vec::Vec<u32> = kinds.iter().map(|kind| turns[kind.index()]).collect();
             assert!(turns.iter().max() <= turns.iter().min().map(|least| least + 2).as_ref(), "{turns:?}");
