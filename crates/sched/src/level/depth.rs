@@ -126,30 +126,32 @@ impl Depth {
     }
 
     /// A period has ended: `served` is the useful device time that was served in `span`; `is_beyond_reach`: a busy tenant had all its IOs
-    /// in the SSD.
-    pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) {
+    /// in the SSD. Answers whether the limit is another one from now on.
+    pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) -> bool {
         if self.rest > 0 {
             self.rest -= 1;
-            return;
+            return false;
         }
         self.periods += 1;
         let settles = if self.is_others_turn && !self.up { DRAINS } else { SETTLES };
         if self.periods <= settles {
-            return;
+            return false;
         }
         let which = usize::from(self.is_others_turn);
         self.served[which] += served;
         self.span[which] += span;
         self.beyond_reach[which] += u32::from(is_beyond_reach);
         if self.periods < settles + COUNTS {
-            return;
+            return false;
         }
         self.periods = 0;
         if !core::mem::replace(&mut self.is_others_turn, true) {
-            return;
+            return false;
         }
+        let before = self.limit;
         self.decide();
         self.restart();
+        self.limit != before
     }
 
     fn decide(&mut self) {

@@ -207,7 +207,9 @@ impl Level {
             if self.depth.is_own_turn() && self.watch.on_period(served, span.0) && self.explorer.doubt(now) {
                 rules.prices.doubt();
             }
-            self.depth.on_period(served.saturating_sub(present.excess), span.0, present.is_beyond_reach);
+            if self.depth.on_period(served.saturating_sub(present.excess), span.0, present.is_beyond_reach) {
+                self.watch.on_limit();
+            }
         }
         if !is_idle && !probed {
             rules.probe = self.explorer.choose(now, &present, &rules.prices);

@@ -6,27 +6,32 @@
 //! what is usual for this mix, for good, the prices are measured again.
 //!
 //! ```text
-//!   served     ▔▔▔▔▔▔▔▔▔▔▔▔▔▔╲              windows of 200 ms
-//!   per time                  ▁▁▁▁▁▁▁        two in a row that differ by a fifth: the SSD is another one
+//!   served     ▔▔▔▔▔▔▔▔▔▔▔▔▔▔╲              windows of 100 ms
+//!   per time                  ▁▁▁▁▁▁▁        three in a row that differ by a seventh: the SSD is another one
 //!              └── usual ──┘     ▲
 //! ```
 //!
-//! Holds: noise of less than a fifth and a single slow window are no change (`what_varies_little_is_no_change`), and a change is seen after two
-//!        windows (`a_change_is_seen_after_two_windows`).
+//! What is served also depends on the limit on what is in the SSD. So with another limit nothing is usual for a while, and only
+//! what differs by half from what was usual before is a change.
+//!
+//! Holds: noise of less than a seventh and two slow windows are no change (`what_varies_little_is_no_change`), nor is what another limit does
+//!        (`what_another_limit_does_is_no_change`); a change is seen after three windows (`a_change_is_seen_after_three_windows`).
 //! Elsewhere: what measuring again may cost is bounded by the `Explorer`.
 
 /// Periods of a window.
-const PERIODS: u32 = 8;
+const PERIODS: u32 = 4;
 /// Periods after a probe that do not count: what buffers still hold of it.
 const SETTLES: u32 = 6;
 /// Windows before anything is usual.
-const LEAST: u32 = 2;
+const LEAST: u32 = 6;
 /// A window differs if it is off by one part in this number.
-const DIFFERS: u64 = 5;
+const DIFFERS: u64 = 7;
+/// The same from what was usual under another limit.
+const DIFFERS_MUCH: u64 = 2;
 /// The SSD has changed if this many windows in a row differ.
-const LASTS: u32 = 2;
+const LASTS: u32 = 3;
 /// A window weighs one part in this number at least.
-const MEMORY: u32 = 8;
+const MEMORY: u32 = 16;
 
 /// What is usual, and what was seen since.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +39,8 @@ pub(super) struct Watch {
     /// The mean of the windows so far, and how many they were.
     usual: u64,
     windows: u32,
+    /// What was usual under the limit before; zero if nothing was.
+    before: u64,
     /// The window that has begun.
     served: u64,
     span: u64,
@@ -48,6 +55,15 @@ impl Watch {
     /// Nothing is usual any more: other tenants, or other prices.
     pub(super) fn forget(&mut self) {
         *self = Watch { skips: SETTLES, ..Watch::default() };
+    }
+
+    /// The limit is another one from now on.
+    pub(super) fn on_limit(&mut self) {
+        // What has begun to differ did so under the limit before.
+        if self.differing == 0 {
+            let before = if self.windows >= LEAST { self.usual } else { self.before };
+            *self = Watch { before, skips: SETTLES, ..Watch::default() };
+        }
     }
 
     /// The SSD did something else.
@@ -67,7 +83,11 @@ impl Watch {
         }
         let rate = ((u128::from(self.served) << 20) / u128::from(self.span.max(1))) as u64;
         (self.served, self.span, self.periods) = (0, 0, 0);
-        if self.windows >= LEAST && rate.abs_diff(self.usual) * DIFFERS > self.usual {
+        let differs = match self.windows >= LEAST {
+            true => rate.abs_diff(self.usual) * DIFFERS > self.usual,
+            false => self.before > 0 && rate.abs_diff(self.before) * DIFFERS_MUCH > self.before,
+        };
+        if differs {
             self.differing += 1;
             if self.differing == LASTS {
                 self.forget();
@@ -94,23 +114,42 @@ mod tests {
 
     fn watching() -> Watch {
         let mut watch = Watch::default();
-        assert_eq!(seen(&mut watch, |_| 1000, 10 * PERIODS), None);
+        assert_eq!(seen(&mut watch, |_| 1000, 40 * PERIODS), None);
         watch
     }
 
     #[test]
-    fn a_change_is_seen_after_two_windows() {
-        for changed in [100, 700, 1300, 5000] {
+    fn a_change_is_seen_after_three_windows() {
+        for changed in [100, 800, 1200, 5000] {
             assert_eq!(seen(&mut watching(), |_| changed, 1000), Some(LASTS * PERIODS), "{changed} ‰");
         }
     }
 
     #[test]
     fn what_varies_little_is_no_change() {
-        assert_eq!(seen(&mut watching(), |period| 1000 + u64::from(period / 8 % 3) * 150, 1000), None);
-        let one_slow_window = |period| if period % (5 * PERIODS) < PERIODS { 300 } else { 1000 };
-        assert_eq!(seen(&mut watching(), one_slow_window, 1000), None);
+        assert_eq!(seen(&mut watching(), |period| 1000 + u64::from(period / 8 % 3) * 100, 1000), None);
+        let two_slow_windows = |period| if (period - 1) % (7 * PERIODS) < 2 * PERIODS { 300 } else { 1000 };
+        assert_eq!(seen(&mut watching(), two_slow_windows, 1000), None);
         assert_eq!(seen(&mut watching(), |period| 1000 - u64::from(period).min(500), 400), None, "slowly");
+    }
+
+    #[test]
+    fn what_another_limit_does_is_no_change() {
+        let mut watch = watching();
+        for per_mille in [800, 1000, 1300, 1500] {
+            watch.on_limit();
+            assert_eq!(seen(&mut watch, |_| per_mille, 40 * PERIODS), None, "{per_mille} ‰");
+        }
+        watch.on_limit();
+        assert_eq!(seen(&mut watch, |_| 700, 1000), Some(SETTLES + LASTS * PERIODS), "less than half");
+    }
+
+    #[test]
+    fn a_limit_that_follows_a_change_does_not_hide_it() {
+        let mut watch = watching();
+        assert_eq!(seen(&mut watch, |_| 600, 2 * PERIODS), None);
+        watch.on_limit();
+        assert_eq!(seen(&mut watch, |_| 600, 1000), Some(PERIODS));
     }
 
     #[test]
