@@ -24,6 +24,7 @@ mod io;
 mod level;
 mod lines;
 mod none;
+mod objective;
 mod policy;
 mod reflex;
 mod view;
@@ -42,13 +43,16 @@ pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{Gimbal, GimbalConfig, Halvings, WriteCostRule};
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use level::{
-    CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Learnt, LearntPrice, Level,
-    LevelCalibrated, ReadsPart, StateCosts,
+    CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Learnt, LearntPrice,
+    LearntReads, Level, LevelCalibrated, ReadsPart, StateCosts,
 };
 pub use none::Fifo;
-pub use policy::{Backlog, Credit, Next, Objective, Policy, Share, Slo, Ticket};
-pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, Refused, SupplyPoint, TokenRate};
-pub use view::{Congestion, MonitorView, PacingView, SsdView, TenantView, TimeInFlightView};
+pub use objective::{Admitted, Objective, Percentile, Refused, Slo};
+pub use policy::{Backlog, Credit, Next, Policy, Share, Ticket};
+pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, SupplyPoint, TokenRate};
+pub use view::{
+    Congestion, MonitorView, ObjectiveState, ObjectiveView, PacingView, SsdView, TenantView, TimeInFlightView,
+};
 
 /// What has become of a scheduler that is not called so any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

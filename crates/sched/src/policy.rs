@@ -1,6 +1,6 @@
 //! The trait at the centre: one SSD's scheduler.
 
-use crate::{Done, Io, Learnt, Refused, SsdView, TenantView};
+use crate::{Admitted, Done, Io, Learnt, Objective, Refused, Slo, SsdView, TenantView};
 use units::{ByteRate, Instant, Nanos, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
@@ -37,12 +37,12 @@ pub trait Policy: Send {
     ///
     /// # Errors
     /// Why not, in numbers.
-    fn admission(&self, _tenant: TenantId, _share: &Share) -> Result<(), Refused> {
-        Ok(())
+    fn admission(&self, _tenant: TenantId, _share: &Share) -> Result<Admitted, Refused> {
+        Ok(Admitted::Promised)
     }
 
     /// Sets a tenant's share; a tenant never named has [`Share::EQUAL`]. An objective that [`Policy::admission`] refuses is
-    /// set aside: the tenant is served as if it had none.
+    /// set aside: the tenant is served as if it had none. What becomes of one that is tried is in [`TenantView::objective`].
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share);
 
     /// The SSD has kept IOs of `tenant` for so long that it may never end them: no other tenant should wait for this one any more.
@@ -114,7 +114,7 @@ pub struct Share {
     /// At least this many (cost-weighted) bytes per second while there is backlog, as long as all reservations together
     /// fit the SSD.
     pub reservation: Option<ByteRate>,
-    /// What a latency-critical tenant of [`Reflex`](crate::Reflex) is promised; no other scheduler looks at it.
+    /// How late its IOs may be. [`Reflex`](crate::Reflex) and [`Level`](crate::Level) keep to it; no other scheduler looks at it.
     pub slo: Option<Slo>,
     /// How long one second of the tenant takes on the clock that the scheduler runs on. Never zero. It is one second unless the
     /// device has a clock of its own: in front of an SSD that is emulated at a twentieth of its speed it is 50 ms.
@@ -134,39 +134,6 @@ impl Share {
 
 /// A second.
 pub(crate) const SECOND: Nanos = Nanos::secs(1);
-
-/// A service-level objective (ReFlex §3.2): IOs per second, and a bound on their latency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slo {
-    /// IOs of 4 KiB per second. Never zero.
-    pub iops: u64,
-    /// Reads, per cent of the IOs.
-    pub read_percent: u8,
-    /// The bound on the 95th percentile of read latency.
-    pub latency_p95: Nanos,
-}
-
-/// A service-level objective and the clock that it is meant on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Objective {
-    /// What is promised, in the tenant's time.
-    pub slo: Slo,
-    /// How long a second of the tenant takes on the scheduler's clock ([`Share::second`]).
-    pub second: Nanos,
-}
-
-impl Objective {
-    /// The bound on the latency, on the scheduler's clock; rounded down, so that the promise is kept.
-    pub fn latency_p95(&self) -> Nanos {
-        scaled(self.slo.latency_p95, self.second, SECOND)
-    }
-
-    /// A span of the scheduler's clock in the tenant's time, rounded up.
-    pub(crate) fn in_tenants_time(&self, span: Nanos) -> Nanos {
-        let nanos = u128::from(span.0) * u128::from(SECOND.0);
-        Nanos(u64::try_from(nanos.div_ceil(u128::from(self.second.0))).unwrap_or(u64::MAX))
-    }
-}
 
 /// `span × numerator / denominator`, rounded down.
 pub(crate) fn scaled(span: Nanos, numerator: Nanos, denominator: Nanos) -> Nanos {

@@ -1,6 +1,6 @@
 //! What a scheduler shows to people and monitors: plain values, copied out, never read back by a decision.
 
-use crate::{Cost, Credit, Fragmentation};
+use crate::{Cost, Credit, Fragmentation, Refused};
 use units::{ByteRate, Bytes, Nanos};
 
 /// How loaded one kind of IO finds the SSD (Gimbal §3.2).
@@ -84,4 +84,46 @@ pub struct TenantView {
     /// How far the least-served tenant with backlog lags behind this one, in weighted bytes / weight. Always zero where the lag is
     /// not bounded.
     pub service_lag: Bytes,
+    /// What becomes of its objective; `None` without one, or if the scheduler keeps no such records.
+    pub objective: Option<ObjectiveView>,
+}
+
+/// What becomes of a tenant's objective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectiveView {
+    /// Whether it is kept.
+    pub state: ObjectiveState,
+    /// The percentile of latency that the objective is about, over the last IOs for which it holds (a thousand at most), in the
+    /// tenant's time; `None` before the first.
+    pub latency: Option<Nanos>,
+    /// IOs of the last five seconds or so for which it holds, and how many of them took longer than the bound.
+    pub ios: u64,
+    /// See `ios`.
+    pub late: u64,
+    /// What tenants without an objective may have of the SSD's time for its sake, per cent: those that read, and those that write. 100
+    /// is all they can get.
+    pub left_to_others: [u8; 2],
+}
+
+/// Whether an objective is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectiveState {
+    /// Too little was seen of the SSD, or of the tenant, to say.
+    Unknown,
+    /// It is kept.
+    Kept,
+    /// It was not, in the last seconds; what others may do is being lowered.
+    Missed,
+    /// It cannot be kept with as little as others may be left, so they are left all again. It is tried again later.
+    Lost,
+    /// It was refused.
+    Refused(Refused),
+}
+
+impl ObjectiveView {
+    /// Of an objective that was refused.
+    pub(crate) fn refused(why: Refused) -> ObjectiveView {
+        let state = ObjectiveState::Refused(why);
+        ObjectiveView { state, latency: None, ios: 0, late: 0, left_to_others: [100; 2] }
+    }
 }

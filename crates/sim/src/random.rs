@@ -12,7 +12,8 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
     CalibratedConfig, DeviceConstants, DeviceCosts, FlashfqConfig, GimbalConfig, Learnt, LinearCost,
-    Millitokens, PardaConfig, Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint, TokenRate,
+    Millitokens, PardaConfig, Percentile, Priority, ReadOnlyLoad, ReflexConfig, Share, Slo, SupplyPoint,
+    TokenRate,
 };
 use ssd::{Condition, Profile};
 use units::{ByteRate, Bytes, Instant, Nanos};
@@ -153,7 +154,8 @@ fn tenant(n: usize, duration: Nanos, random: &mut Xoshiro256PlusPlus) -> TenantS
             slo: Some(Slo {
                 iops: random.random_range(100..20_000),
                 read_percent: random.random_range(0..=100),
-                latency_p95: Nanos::micros(random.random_range(100..3_000)),
+                percentile: if random.random() { Percentile::P95 } else { Percentile::P99 },
+                latency: Nanos::micros(random.random_range(100..3_000)),
             }),
             ..Share::EQUAL
         },

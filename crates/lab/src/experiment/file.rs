@@ -7,7 +7,7 @@ use crate::claims::{Claim, names};
 use crate::figure::{self, Figure};
 use crate::scheduler::Scheduler;
 use crate::ssds::CalibratedSsd;
-use sched::Share;
+use sched::{Percentile, Share, Slo};
 use serde::Deserialize;
 use sim::{Arrival, Bursts, Network, Pattern, Workload};
 use ssd::Condition;
@@ -130,6 +130,8 @@ struct GroupSpec {
     limit: Option<Bytes>,
     /// At least this many bytes per second while there is backlog.
     reservation: Option<Bytes>,
+    /// A bound on latency.
+    slo: Option<SloSpec>,
     #[serde(default = "yes")]
     obeys_credit: bool,
     start: Option<Nanos>,
@@ -137,6 +139,22 @@ struct GroupSpec {
     start_step: Option<Nanos>,
     stop: Option<Nanos>,
     stop_step: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SloSpec {
+    /// As long as it asks for at most this many IOs of 4 KiB per second.
+    iops: u64,
+    /// Per cent of them.
+    #[serde(default = "all")]
+    read_percent: u8,
+    latency_p95: Option<Nanos>,
+    latency_p99: Option<Nanos>,
+}
+
+fn all() -> u8 {
+    100
 }
 
 fn one() -> u32 {
@@ -384,6 +402,7 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
         weight: spec.weight,
         limit_rate: rate("limit", spec.limit)?,
         reservation: rate("reservation", spec.reservation)?,
+        slo: spec.slo.map(|slo| slo_of(&place, slo)).transpose()?,
         ..Share::EQUAL
     };
     let span = |span: Option<Nanos>| span.unwrap_or_default();
@@ -398,6 +417,25 @@ fn group_of(case: &Place<'_>, spec: GroupSpec) -> Result<Group, ExperimentError>
         stop: spec.stop,
         stop_step: span(spec.stop_step),
     })
+}
+
+fn slo_of(place: &Place<'_>, spec: SloSpec) -> Result<Slo, ExperimentError> {
+    let SloSpec { iops, read_percent, latency_p95, latency_p99 } = spec;
+    let (percentile, latency) = match (latency_p95, latency_p99) {
+        (Some(bound), None) => (Percentile::P95, bound),
+        (None, Some(bound)) => (Percentile::P99, bound),
+        (None, None) => return Err(place.wrong("slo", "latency_p99 is missing, for example \"1ms\"")),
+        (Some(_), Some(_)) => {
+            return Err(place.wrong("slo", "an objective has one bound; keep latency_p95 or latency_p99"));
+        }
+    };
+    if iops == 0 || latency == Nanos::ZERO {
+        return Err(place.wrong("slo", "an objective of no IOs, or of no latency, means nothing"));
+    }
+    if read_percent > 100 {
+        return Err(place.wrong("slo.read_percent", "a percentage is at most 100"));
+    }
+    Ok(Slo { iops, read_percent, percentile, latency })
 }
 
 fn grained(place: &Place<'_>, field: &str, size: Bytes) -> Result<(), ExperimentError> {

@@ -51,6 +51,25 @@ fn tenants_of_a_group_come_and_go_one_after_the_other() {
 }
 
 #[test]
+fn a_group_has_the_objective_that_is_written() {
+    let with = |slo: &str| SMALL.replace("iodepth = 8", &format!("iodepth = 8, slo = {slo}"));
+    let text = with("{ iops = 2000, latency_p99 = \"1ms\" }");
+    let experiment = Experiment::parse(&text, "x", "x.toml").unwrap_or_else(|error| panic!("{error}"));
+    let slo = experiment.cases[0].groups[0].share.slo.expect("it has one");
+    assert_eq!((slo.iops, slo.read_percent, slo.percentile), (2000, 100, sched::Percentile::P99));
+    assert_eq!(slo.latency, Nanos::millis(1));
+    for (slo, said) in [
+        ("{ iops = 2000 }", "slo: latency_p99 is missing"),
+        ("{ iops = 2000, latency_p95 = \"1ms\", latency_p99 = \"2ms\" }", "slo: an objective has one bound"),
+        ("{ iops = 0, latency_p99 = \"1ms\" }", "slo: an objective of no IOs"),
+        ("{ iops = 9, latency_p99 = \"1ms\", read_percent = 101 }", "slo.read_percent: a percentage"),
+    ] {
+        let error = error(&with(slo));
+        assert!(error.contains(said), "{slo} says: {error}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_place() {
     for (from, to, said) in [
         (

@@ -24,6 +24,6 @@ impl Profile {
             reads.into_iter().chain(writes)
         });
         let buffer = self.buffer.as_ref().map(|buffer| Bytes((buffer.size_mib * f64::from(1 << 20)) as u64));
-        Learnt { prices: prices.collect(), buffer }
+        Learnt { prices: prices.collect(), buffer, ..Learnt::default() }
     }
 }

@@ -18,7 +18,7 @@ use units::{Instant, Nanos};
 
 /// One rate of one tenant, in any unit per second.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     rate: u64,
     /// Of the tenant's time, on the scheduler's clock.
     second: Nanos,
@@ -32,18 +32,28 @@ pub(super) struct Meter {
 impl Meter {
     /// A meter on which nothing was charged yet; rate and burst are in the tenant's time, of which a second takes `second` here. A
     /// rate of zero counts as one unit per second: a tenant that may never be served would hold its IOs for ever.
-    pub(super) fn new(rate: u64, second: Nanos, burst: Nanos) -> Meter {
+    pub(crate) fn new(rate: u64, second: Nanos, burst: Nanos) -> Meter {
         let burst = scaled(burst, second, SECOND);
         Meter { rate: rate.max(1), second, burst, due: Instant::ZERO, remainder: 0 }
     }
 
+    /// The same with nothing saved up.
+    pub(crate) fn from(self, now: Instant) -> Meter {
+        Meter { due: now, ..self }
+    }
+
+    /// The same after as much as on another one, at another rate.
+    pub(crate) fn at(self, rate: u64) -> Meter {
+        Meter { rate: rate.max(1), remainder: 0, ..self }
+    }
+
     /// When the next IO is due.
-    pub(super) fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         self.due
     }
 
     /// `units` are served now.
-    pub(super) fn charge(&mut self, now: Instant, units: u64) {
+    pub(crate) fn charge(&mut self, now: Instant, units: u64) {
         let saved_up = now - self.burst;
         if self.due < saved_up {
             (self.due, self.remainder) = (saved_up, 0);
@@ -56,7 +66,7 @@ impl Meter {
 
     /// What was served beyond the rate counts for a burst at most. A tenant that once had the SSD to itself would else be without its
     /// reservation for as long as that was worth.
-    pub(super) fn forgive(&mut self, now: Instant) {
+    pub(crate) fn forgive(&mut self, now: Instant) {
         self.due = self.due.min(now + self.burst);
     }
 }

@@ -29,17 +29,19 @@
 //! Paper: Gimbal §3.5. Weight, limit and reservation go beyond it.
 
 mod lists;
-mod meter;
+pub(crate) mod meter;
 mod queue;
 pub(crate) mod ranking;
 mod tenant;
 
 pub(crate) use lists::Place;
+pub(crate) use tenant::ios;
 
 use crate::{Backlog, Credit, Io, IoKind, Mark, Priority, Share, TenantView, Ticket};
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use lists::Lists;
+use meter::Meter;
 use ranking::Ranking;
 use tenant::Tenant;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -129,6 +131,11 @@ pub(crate) trait Rules: Clone + Debug {
         None
     }
 
+    /// Whether a tenant that need not wait any longer goes on with the deficit that it had.
+    fn keeps_deficit(&self, _id: TenantId) -> bool {
+        false
+    }
+
     /// The tenant has backlog, and is in this list now.
     fn on_move(&mut self, _id: TenantId, _place: Place) {}
 
@@ -167,7 +174,16 @@ pub(crate) struct Head {
     pub length: Bytes,
     /// It does not wait for its turn in the round ([`Rules::goes_first`]).
     pub goes_first: bool,
+    /// The same, because of a reservation or an objective.
+    pub is_promised: bool,
     price: Price,
+}
+
+impl Head {
+    /// What it costs.
+    pub(crate) fn cost(&self) -> Bytes {
+        self.price.cost
+    }
 }
 
 /// All tenants of one SSD and the order among them.
@@ -288,7 +304,7 @@ impl<R: Rules> Drr<R> {
             self.release_limited(now);
             if let Some(id) = self.behind_reservation(now) {
                 // A promise, and bounded by its rate.
-                return Some(Head { goes_first: true, ..self.head_of(id, price) });
+                return Some(Head { goes_first: true, is_promised: true, ..self.head_of(id, price) });
             }
         }
         if let Some(id) = self.first_of_all(now) {
@@ -435,6 +451,18 @@ impl<R: Rules> Drr<R> {
         self.weight_changed(weight, share.weight);
     }
 
+    /// Until its share is set again, the tenant's IOs go before the round up to this many of 4 KiB per second of its own.
+    pub(crate) fn promise(&mut self, id: TenantId, meter: Meter) {
+        self.tenants[id.index()].promise(meter);
+        self.settle(id);
+    }
+
+    /// What the tenant has in the SSD, as the scheduler counts it.
+    pub(crate) fn held_mut(&mut self, id: TenantId) -> Option<(&mut R, &mut R::Held)> {
+        let tenant = self.tenants.get_mut(id.index())?;
+        Some((&mut self.rules, &mut tenant.held))
+    }
+
     /// IOs of the tenant may never end. If it waits for them, the others no longer wait for it.
     pub(crate) fn on_overdue(&mut self, id: TenantId) {
         let Some(tenant) = self.tenants.get_mut(id.index()) else { return };
@@ -487,6 +515,7 @@ impl<R: Rules> Drr<R> {
             slots_allotted,
             credit: self.credit(id),
             service_lag: self.rules.service_lag(id),
+            objective: None,
         })
     }
 
@@ -525,7 +554,8 @@ impl<R: Rules> Drr<R> {
     ) -> Head {
         let head = tenant.queue.head();
         let &Io { kind, length, .. } = head.expect("a tenant without backlog is idle");
-        Head { tenant: id, kind, length, goes_first: false, price: price(&self.rules, id, kind, length) }
+        let price = price(&self.rules, id, kind, length);
+        Head { tenant: id, kind, length, goes_first: false, is_promised: false, price }
     }
 
     #[inline]

@@ -140,7 +140,13 @@ impl<R: Rules> Drr<R> {
     #[inline]
     pub(super) fn release_ahead(&mut self) {
         while let Some(id) = self.rules.caught_up() {
+            let kept = self.tenants[id.index()].deficit;
+            let keeps = self.rules.keeps_deficit(id);
             self.rejoin(id);
+            if keeps {
+                let tenant = &mut self.tenants[id.index()];
+                tenant.deficit = tenant.deficit.max(kept);
+            }
             self.settle(id);
         }
     }

@@ -31,6 +31,17 @@ struct Meters {
     limit_ios: Option<Meter>,
     limit_bytes: Option<Meter>,
     reservation: Option<Meter>,
+    /// IOs of [`IO`] that go before the round.
+    promise: Option<Meter>,
+}
+
+/// A larger IO counts as several where IOs are promised.
+const IO: Bytes = Bytes::kib(4);
+
+/// How many IOs this many bytes count as where IOs are promised.
+#[inline]
+pub(crate) fn ios(length: Bytes) -> u64 {
+    length.0.div_ceil(IO.0)
 }
 
 impl<H: Default> Tenant<H> {
@@ -58,8 +69,16 @@ impl<H: Default> Tenant<H> {
                 limit_ios: limit_iops.map(limit),
                 limit_bytes: limit_rate.map(|rate| limit(rate.0)),
                 reservation: reservation.map(|rate| Meter::new(rate.0, second, config.reservation_burst)),
+                promise: None,
             })
         });
+    }
+
+    /// Its IOs go before the round at this rate.
+    pub(super) fn promise(&mut self, meter: Meter) {
+        let none =
+            || Box::new(Meters { limit_ios: None, limit_bytes: None, reservation: None, promise: None });
+        self.meters.get_or_insert_with(none).promise = Some(meter);
     }
 
     /// Backlog, or IOs inside the SSD.
@@ -67,7 +86,7 @@ impl<H: Default> Tenant<H> {
         !self.queue.is_empty() || self.in_flight > 0
     }
 
-    /// Whether it has a limit or a reservation.
+    /// Whether it has a limit, a reservation or a promise.
     #[inline]
     pub(super) fn is_metered(&self) -> bool {
         self.meters.is_some()
@@ -81,10 +100,11 @@ impl<H: Default> Tenant<H> {
         due(&meters.limit_ios).max(due(&meters.limit_bytes))
     }
 
-    /// The instant from which the tenant is behind its reservation.
+    /// The instant from which the tenant is behind its reservation, or behind what was promised.
     #[inline]
     pub(super) fn reservation_due(&self) -> Option<Instant> {
-        self.meters.as_ref()?.reservation.as_ref().map(Meter::due)
+        let meters = self.meters.as_ref()?;
+        [&meters.reservation, &meters.promise].into_iter().flatten().map(Meter::due).min()
     }
 
     /// Charges a submitted IO to the meters, if there are any.
@@ -99,6 +119,10 @@ impl<H: Default> Tenant<H> {
         if let Some(reservation) = &mut meters.reservation {
             reservation.charge(now, reserved.0);
             reservation.forgive(now);
+        }
+        if let Some(promise) = &mut meters.promise {
+            promise.charge(now, ios(io.length));
+            promise.forgive(now);
         }
     }
 }

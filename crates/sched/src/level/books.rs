@@ -106,6 +106,8 @@ pub(super) struct Present {
     pub(super) busy: [u32; Kind::COUNT],
     /// Tenants that were served.
     pub(super) tenants: usize,
+    /// Device time that was served to tenants that write.
+    pub(super) written: u64,
     /// Whether a busy tenant mostly has all its IOs in the SSD: the switch cannot decide its share.
     pub(super) is_beyond_reach: bool,
     /// Device time that was served to kinds of busy tenants in excess of their fair shares of what all of these were served.
@@ -127,6 +129,11 @@ impl Books {
     #[inline]
     pub(super) fn kind(&self, id: TenantId) -> Kind {
         self.books[id.index()].kind
+    }
+
+    /// The mean size of the tenant's IOs, if it has sent enough.
+    pub(super) fn length(&self, id: TenantId) -> Option<Bytes> {
+        self.books.get(id.index()).filter(|book| book.known).map(|book| book.kind.length())
     }
 
     /// Whether the tenant was busy in the last period that was judged. A tenant that was away then is not.
@@ -199,6 +206,9 @@ impl Books {
                     book.seemed.saturating_sub(1)
                 };
                 book.busy_in = if book.seemed >= SEEMED { judged } else { 0 };
+            }
+            if book.kind.writes() {
+                present.written += book.served;
             }
             if book.busy_in > 0 && book.busy_in == judged {
                 let kind = book.kind.index();

@@ -208,6 +208,8 @@ pub(crate) struct TenantTime {
     charged: Bytes,
     /// It does not count for the SSD, until all has ended.
     is_excused: bool,
+    /// It never counts: its IOs go whatever others have in the SSD, so others go whatever it has there.
+    is_promised: bool,
     /// Moving average of what its IOs were charged, times [`MEAN_WEIGHT`]; zero before the first.
     mean: u64,
 }
@@ -252,7 +254,7 @@ impl TenantTime {
     pub(super) fn on_submit(&mut self, time: &mut TimeInFlight, mark: Mark) {
         let charge = charged(mark);
         self.charged += charge;
-        if !self.is_excused {
+        if self.counts() {
             time.in_flight += charge;
         }
         let mean = if self.mean == 0 { charge.0 * MEAN_WEIGHT } else { self.mean };
@@ -265,18 +267,32 @@ impl TenantTime {
         let charge = charged(mark);
         assert!(charge <= self.charged, "an IO of {charge} ended where {} are in flight", self.charged);
         self.charged -= charge;
-        if !self.is_excused {
+        if self.counts() {
             time.in_flight -= charge;
         }
         self.is_excused &= self.charged > Bytes::ZERO;
     }
 
+    /// Whether it counts for the SSD.
+    #[inline]
+    fn counts(&self) -> bool {
+        !(self.is_excused | self.is_promised)
+    }
+
     /// The tenant's IOs may never end.
     pub(super) fn excuse(&mut self, time: &mut TimeInFlight) {
-        if !self.is_excused {
+        if self.counts() {
             time.in_flight -= self.charged;
-            self.is_excused = self.charged > Bytes::ZERO;
         }
+        self.is_excused = self.charged > Bytes::ZERO;
+    }
+
+    /// Whether it is among those whose IOs go whatever others have in the SSD.
+    pub(super) fn promise(&mut self, time: &mut TimeInFlight, is_promised: bool) {
+        let before = if self.counts() { self.charged } else { Bytes::ZERO };
+        self.is_promised = is_promised;
+        let after = if self.counts() { self.charged } else { Bytes::ZERO };
+        time.in_flight = time.in_flight + after - before;
     }
 }
 

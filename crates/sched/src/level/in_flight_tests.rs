@@ -199,7 +199,7 @@ proptest! {
     ) {
         // Half of the cases lie around the bound.
         let part = Bytes(if near { (2 * charged).saturating_add(mean / MEAN_WEIGHT).saturating_sub(part % 64).max(1) } else { part });
-        let tenant = TenantTime { charged: Bytes(charged), is_excused: false, mean };
+        let tenant = TenantTime { charged: Bytes(charged), is_excused: false, is_promised: false, mean };
         let usual = mean.max(MEAN_WEIGHT);
         let credited = part.0 * MEAN_WEIGHT / usual * usual / MEAN_WEIGHT;
         let most = if credited == 0 { part.0 } else { credited };

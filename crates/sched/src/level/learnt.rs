@@ -11,8 +11,23 @@ use units::{Bytes, Nanos};
 pub struct Learnt {
     /// The kinds of work whose price is known.
     pub prices: Vec<LearntPrice>,
+    /// How long reads stayed in the SSD, by what else was in it.
+    pub reads: Vec<LearntReads>,
     /// What the write buffer holds, as far as probes of writes have seen.
     pub buffer: Option<Bytes>,
+}
+
+/// How long reads of a size stayed in the SSD while others did so much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearntReads {
+    /// The most that such a read is long; longer ones are of the last class, 512 KiB.
+    pub size: Bytes,
+    /// The most device time that was in the SSD at once; more than 500 µs are of the last class, 2 ms.
+    pub in_flight: Nanos,
+    /// The largest part of the SSD's time that was tenants' that write, per cent; more than 12 are of the last class, 100.
+    pub written: u8,
+    /// The latencies that one in 2, in 20, in 100 and in 200 took longer than.
+    pub latencies: [Nanos; 4],
 }
 
 /// The price of one kind of work.

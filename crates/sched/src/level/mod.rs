@@ -18,6 +18,8 @@
 //!
 //! Nothing is paced, and no constant is that of one SSD: the constants here say how long to measure, and how much measuring may cost.
 //!
+//! A latency objective squeezes what others do, as far as it must (`objectives`).
+//!
 //! A reservation promises bytes, so it counts a written byte as many times as a large written byte costs more than a read one.
 //!
 //! Holds: no probe keeps a tenant waiting longer than [`probe::LONGEST`], and a probe whose tenants have nothing to do ends at once
@@ -29,6 +31,10 @@ mod calibrated;
 mod depth;
 mod in_flight;
 mod learnt;
+mod load_curve;
+#[cfg(test)]
+mod objective_tests;
+mod objectives;
 mod prices;
 mod probe;
 mod service_lag;
@@ -40,17 +46,20 @@ mod watch;
 pub(crate) use calibrated::TimeRules;
 pub use calibrated::{CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, LevelCalibrated, StateCosts};
 pub use in_flight::InFlightLimits;
-pub use learnt::{Learnt, LearntPrice, ReadsPart};
+pub use learnt::{Learnt, LearntPrice, LearntReads, ReadsPart};
 
-use crate::drr::{Drr, Place, Price, RoundConfig, Rules};
+use crate::drr::{Drr, Head, Place, Price, RoundConfig, Rules};
 use crate::{
-    Backlog, Cost, Credit, Done, Io, IoKind, Mark, MonitorView, Next, Outcome, Policy, Share, SsdView,
-    TenantView, Ticket,
+    Admitted, Backlog, Cost, Credit, Done, Io, IoKind, Mark, MonitorView, Next, Objective, ObjectiveView,
+    Outcome, Policy, Refused, Share, SsdView, TenantView, Ticket,
 };
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use books::Books;
 use depth::Depth;
 use in_flight::{TenantTime, TimeInFlight};
+use load_curve::{Answer, LoadCurve};
+use objectives::{Changed, Objectives, PROMISED_MOST};
 use prices::{Kind, Prices};
 use probe::{Explorer, Found, Probe, Step};
 use service_lag::ServiceLag;
@@ -99,6 +108,15 @@ pub struct Level {
     write_cost: Cost,
     /// For people: moving averages of the latencies of reads and writes, ns.
     latency: [Option<u64>; 2],
+    curve: LoadCurve,
+    /// Reads of this period that are still to be noted in the curve.
+    to_note: u32,
+    /// The part of the SSD's time that was tenants' that write, in the last period, in 1024ths.
+    written: u64,
+    /// `None` if no tenant has one: nearly always.
+    objectives: Option<Box<Objectives>>,
+    /// Objectives that were refused.
+    refused: BTreeMap<TenantId, Refused>,
 }
 
 impl Default for Level {
@@ -121,7 +139,10 @@ impl Level {
             books: Books::default(),
             prices: Prices::new(),
             probe: None,
-            held: Vec::new(),
+            held: Default::default(),
+            closed: [false; 2],
+            is_squeezed: false,
+            unsqueezed: ALONE_LIMIT,
         };
         let round = RoundConfig { quantum: QUANTUM, ..RoundConfig::STANDARD };
         Level {
@@ -137,6 +158,11 @@ impl Level {
             seen: false,
             write_cost: Cost::ONE,
             latency: [None; 2],
+            curve: LoadCurve::new(),
+            to_note: 0,
+            written: 0,
+            objectives: None,
+            refused: BTreeMap::new(),
         }
     }
 
@@ -147,6 +173,7 @@ impl Level {
         prices.tell(&learnt.prices);
         level.write_cost = Cost::ratio(prices.write_cost(), 64);
         level.explorer.tell_buffer(learnt.buffer);
+        level.curve.tell(&learnt.reads);
         level
     }
 
@@ -167,6 +194,11 @@ impl Level {
                 }
             }
         }
+        if self.to_note > 0 && io.kind == IoKind::Read {
+            self.to_note -= 1;
+            let others = self.drr.rules().time.view().in_flight.saturating_sub(Bytes(u64::from(io.mark.0)));
+            self.curve.note(io.length, others, self.written, latency);
+        }
         if io.kind != IoKind::Management {
             let average = &mut self.latency[usize::from(io.kind == IoKind::Write)];
             let old = average.unwrap_or(latency.0);
@@ -186,13 +218,32 @@ impl Level {
         let active = self.drr.active_tenants();
         let rules = self.drr.rules_mut();
         let present = rules.books.on_period(!probed);
+        let written = u128::from(present.written) << 10;
+        self.written = u64::try_from(written / u128::from(span.0.max(1))).unwrap_or(u64::MAX);
+        // A probe is no state that lasts.
+        self.to_note = match (probed || rules.probe.is_some(), rules.is_squeezed) {
+            (true, _) => 0,
+            // It may not last.
+            (false, true) => load_curve::NOTED_SQUEEZED,
+            (false, false) => load_curve::NOTED,
+        };
         if rules.probe.is_some() {
             self.probed = true;
+            if let Some(objectives) = &mut self.objectives {
+                objectives.on_period(now, span, rules.unsqueezed, true);
+            }
             return;
+        }
+        let mut is_squeezed = false;
+        let mut forbids_probes = false;
+        if let Some(objectives) = &mut self.objectives {
+            is_squeezed = objectives.is_squeezing();
+            objectives.on_period(now, span, self.depth.limit(), probed);
+            forbids_probes = objectives.forbids_probes(now);
         }
         // A tenant that was not served may have all its IOs in the SSD.
         let is_shared = present.tenants > 1 || active > 1;
-        if probed || is_idle {
+        if probed || is_idle || is_squeezed {
             // What buffers still hold of the probe is not this mix's.
             self.depth.restart();
             self.watch.pause();
@@ -211,7 +262,7 @@ impl Level {
                 self.watch.on_limit();
             }
         }
-        if !is_idle && !probed {
+        if !is_idle && !probed && !forbids_probes {
             rules.probe = self.explorer.choose(now, &present, &rules.prices);
         }
         self.probed = rules.probe.is_some();
@@ -220,8 +271,113 @@ impl Level {
             (None, true) => self.depth.limit(),
             (None, false) => ALONE_LIMIT,
         };
-        rules.time.set_limit(limit);
+        self.set_limit(limit);
+        self.close_or_open(now);
+    }
+
+    /// Sets the limit on what is in the SSD, which objectives may lower.
+    fn set_limit(&mut self, limit: Bytes) {
+        let rules = self.drr.rules_mut();
+        rules.unsqueezed = limit;
+        let lowered = match (&self.objectives, &rules.probe) {
+            (Some(objectives), None) => objectives.limit(),
+            _ => None,
+        };
+        rules.is_squeezed = lowered.is_some();
+        rules.time.set_limit(lowered.map_or(limit, |lowered| lowered.min(limit)));
         self.drr.on_rooms_changed();
+    }
+
+    /// What objectives let others do now. Answers when they may do more.
+    #[inline]
+    fn close_or_open(&mut self, now: Instant) -> Option<Instant> {
+        let objectives = self.objectives.as_ref()?;
+        let closed = objectives.closed(now);
+        let rules = self.drr.rules_mut();
+        rules.closed = closed.map(|until| until.is_some());
+        let waits = closed.into_iter().zip(&rules.held).filter(|(_, held)| !held.is_empty());
+        waits.filter_map(|(until, _)| until).min()
+    }
+
+    /// A tenant with an objective is back.
+    #[cold]
+    fn wake_objectives(&mut self, now: Instant) {
+        if let Some(objectives) = &mut self.objectives {
+            objectives.wake(now);
+        }
+        let limit = self.drr.rules().unsqueezed;
+        self.set_limit(limit);
+        self.close_or_open(now);
+    }
+
+    /// Whether the objective can be kept, as far as that is known.
+    fn admit(&self, tenant: TenantId, objective: &Objective) -> Result<Admitted, Refused> {
+        let slo = objective.slo;
+        if slo.iops == 0 || slo.read_percent > 100 || slo.latency == Nanos::ZERO {
+            return Err(Refused::Meaningless(slo));
+        }
+        let others = self.objectives.iter().flat_map(|objectives| objectives.others(tenant));
+        let others: u64 = others.map(|other| self.asks_for(other).unwrap_or(0)).sum();
+        let asked = self.asks_for(objective).unwrap_or(0);
+        if asked.saturating_add(others) > PROMISED_MOST * 10 {
+            let [asked, others] = [asked, others].map(|thousandths| thousandths.div_ceil(10));
+            return Err(Refused::TooManyIos { iops: slo.iops, asked, others, most: PROMISED_MOST });
+        }
+        // Before anything was served, somebody may.
+        let writes = self.written > 0 || self.begun.is_none();
+        let reads = (slo.read_percent > 0).then(|| self.reads_of(tenant));
+        let answer =
+            reads.map(|size| (size, self.curve.answer(size, objective.latency(), slo.percentile, writes)));
+        match answer {
+            Some((_, Answer::Kept)) => Ok(Admitted::Promised),
+            Some((size, Answer::Missed { least, late, seen })) => {
+                let least = objective.in_tenants_time(least);
+                Err(Refused::TooSlow { bound: slo.latency, size, least, seen: late, seen_of: seen })
+            }
+            Some((_, Answer::Unknown)) | None => Ok(Admitted::Tried),
+        }
+    }
+
+    /// The size of a tenant's IOs, as far as it is known.
+    fn reads_of(&self, tenant: TenantId) -> Bytes {
+        self.drr.rules().books.length(tenant).unwrap_or(Bytes::kib(4))
+    }
+
+    /// The tenant has this objective from now on, or none; `is_lost`: it is not kept as the SSD is now.
+    fn set_objective(&mut self, now: Instant, tenant: TenantId, objective: Option<Objective>, is_lost: bool) {
+        if objective.is_none() && self.objectives.is_none() {
+            return;
+        }
+        let objectives = self.objectives.get_or_insert_with(|| Box::new(Objectives::new()));
+        objectives.set(now, tenant, objective, is_lost);
+        if objectives.is_empty() {
+            self.objectives = None;
+            self.drr.rules_mut().closed = [false; 2];
+        }
+        if let Some(objective) = &objective {
+            self.drr.promise(tenant, objectives::meter(objective));
+        }
+        if let Some((rules, held)) = self.drr.held_mut(tenant) {
+            held.promise(&mut rules.time, objective.is_some());
+        }
+        let limit = self.drr.rules().unsqueezed;
+        self.set_limit(limit);
+        self.close_or_open(now);
+    }
+
+    /// What an objective's IOs take of the SSD's time, in thousandths; `None` if their prices are not known.
+    fn asks_for(&self, objective: &Objective) -> Option<u64> {
+        let prices = &self.drr.rules().prices;
+        let length = Bytes::kib(4);
+        let reads = u64::from(objective.slo.read_percent.min(100));
+        let time = |kind: IoKind| {
+            let work = Kind::of(1, u32::from(kind == IoKind::Read), length.0);
+            (prices.measured(work) > 0).then(|| prices.of(work, kind, length).0)
+        };
+        let of = |part: u64, kind| if part > 0 { time(kind).map(|time| time * part) } else { Some(0) };
+        let hundred = of(reads, IoKind::Read)? + of(100 - reads, IoKind::Write)?;
+        let all = u128::from(objective.slo.iops) * u128::from(hundred) * 10;
+        Some(u64::try_from(all / u128::from(objective.second.0.max(1))).unwrap_or(u64::MAX))
     }
 
     /// Ends the probe; what it found counts if it had its time.
@@ -246,9 +402,8 @@ impl Level {
         }
         let measured = rules.prices.measured(probe.kind);
         self.explorer.on_end(now, &probe, found, measured);
-        rules.time.set_limit(self.depth.limit());
+        self.set_limit(self.depth.limit());
         self.probed = true;
-        self.drr.on_rooms_changed();
     }
 }
 
@@ -261,8 +416,15 @@ pub(crate) struct LevelRules {
     books: Books,
     prices: Prices,
     probe: Option<Probe>,
-    /// Tenants with backlog that wait until the probe is over.
-    held: Vec<TenantId>,
+    /// Tenants with backlog that wait until the probe is over, or until an objective lets them go on: those that write, and those that only
+    /// read.
+    held: [VecDeque<TenantId>; 2],
+    /// Whether an objective keeps tenants waiting now that write, and that only read.
+    closed: [bool; 2],
+    /// Whether an objective has lowered the limit.
+    is_squeezed: bool,
+    /// The limit without objectives.
+    unsqueezed: Bytes,
 }
 
 impl LevelRules {
@@ -270,14 +432,26 @@ impl LevelRules {
     #[inline]
     fn is_held(&self, id: TenantId) -> bool {
         match &self.probe {
-            None => false,
+            None => self.closed != [false; 2] && self.closed[self.class(id)],
             Some(probe) => self.books.is_busy(id) && self.books.kind(id) != probe.kind,
         }
     }
 
+    /// The place in [`LevelRules::held`].
+    #[inline]
+    fn class(&self, id: TenantId) -> usize {
+        usize::from(!self.books.kind(id).writes())
+    }
+
+    fn is_anybody_held(&self) -> bool {
+        self.held.iter().any(|held| !held.is_empty())
+    }
+
     fn release(&mut self, id: TenantId) {
-        if let Some(place) = self.held.iter().rposition(|held| *held == id) {
-            self.held.swap_remove(place);
+        for held in &mut self.held {
+            if let Some(place) = held.iter().position(|held| *held == id) {
+                held.remove(place);
+            }
         }
     }
 }
@@ -301,7 +475,7 @@ impl Rules for LevelRules {
 
     #[inline]
     fn whole(&self) -> Bytes {
-        self.time.whole()
+        self.time.whole().max(self.unsqueezed)
     }
 
     #[inline]
@@ -344,10 +518,17 @@ impl Rules for LevelRules {
 
     #[inline]
     fn caught_up(&self) -> Option<TenantId> {
-        match (&self.probe, self.held.last()) {
+        let open = |class: usize| self.held[class].front().filter(|_| !self.closed[class]);
+        match (&self.probe, open(0).or(open(1))) {
             (None, Some(held)) => Some(*held),
             _ => self.lag.caught_up(),
         }
+    }
+
+    /// A tenant that is let go on for an IO at a time would never save up for a large one.
+    #[inline]
+    fn keeps_deficit(&self, id: TenantId) -> bool {
+        self.held.iter().any(|held| held.front() == Some(&id))
     }
 
     #[inline]
@@ -357,12 +538,13 @@ impl Rules for LevelRules {
 
     #[inline]
     fn on_move(&mut self, id: TenantId, place: Place) {
-        if !self.held.is_empty() {
+        if self.is_anybody_held() {
             self.release(id);
         }
         if place == Place::Ahead && self.is_held(id) {
             // It does not compete: others are not to wait for it.
-            self.held.push(id);
+            let class = self.class(id);
+            self.held[class].push_back(id);
             self.lag.on_idle(id, false);
         } else {
             self.lag.on_move(id, place);
@@ -372,7 +554,7 @@ impl Rules for LevelRules {
     /// A tenant whose credit holds it back competes without backlog.
     #[inline]
     fn on_idle(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
-        if !self.held.is_empty() {
+        if self.is_anybody_held() {
             self.release(id);
         }
         let is_held_to_credit = held.is_held_to(widened(held, part));
@@ -405,10 +587,15 @@ impl Rules for LevelRules {
 }
 
 impl Policy for Level {
-    fn on_arrival(&mut self, _now: Instant, io: Io) -> Ticket {
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
         let ticket = self.drr.on_arrival(io);
         let others = self.drr.outstanding(io.tenant) - 1;
         self.drr.rules_mut().books.on_arrival(&io, others);
+        if let Some(objectives) = &mut self.objectives
+            && objectives.on_arrival(now, &io) == Changed(true)
+        {
+            self.wake_objectives(now);
+        }
         ticket
     }
 
@@ -416,6 +603,7 @@ impl Policy for Level {
         if self.drr.rules().probe.as_ref().is_some_and(|probe| self.seen || probe.ends() <= now) {
             self.end_probe(now);
         }
+        self.close_or_open(now);
         loop {
             let write_cost = self.write_cost;
             let price = |rules: &LevelRules, id: TenantId, kind: IoKind, length: Bytes| Price {
@@ -423,10 +611,28 @@ impl Policy for Level {
                 reserved: if kind.pays_as_write() { write_cost.of(length) } else { length },
             };
             let head = self.drr.head(now, &price);
-            if let Some(head) = head.filter(|head| head.goes_first || !self.drr.rules().time.is_full()) {
-                return Next::Submit(self.drr.submit(now, head));
+            let may_go = |head: &Head| {
+                let rules = self.drr.rules();
+                head.is_promised || head.goes_first && !rules.is_squeezed || !rules.time.is_full()
+            };
+            if let Some(head) = head.filter(may_go) {
+                let io = self.drr.submit(now, head);
+                if let Some(objectives) = &mut self.objectives
+                    && !objectives.has(io.tenant)
+                    && self.drr.rules().probe.is_none()
+                {
+                    let writes = self.drr.rules().books.kind(io.tenant).writes();
+                    objectives.on_submit(now, writes, head.cost());
+                }
+                return Next::Submit(io);
             }
-            let timer = self.drr.next_timer(now);
+            let opens = self.close_or_open(now);
+            if let Some(objectives) = &mut self.objectives {
+                let rules = self.drr.rules();
+                let is_held = [0, 1].map(|class| rules.closed[class] && !rules.held[class].is_empty());
+                objectives.note_held(head.is_some() && rules.is_squeezed, is_held);
+            }
+            let timer = [self.drr.next_timer(now), opens].into_iter().flatten().min();
             let Some(ends) = self.drr.rules().probe.as_ref().map(Probe::ends) else {
                 return timer.map_or(Next::Idle, Next::WakeAt);
             };
@@ -439,26 +645,68 @@ impl Policy for Level {
     }
 
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit {
+        if let Some(objectives) = &mut self.objectives {
+            let counts = matches!(done.outcome, Outcome::Success { .. });
+            let (io, limit) = ((done.io.tenant, done.io.id), self.depth.limit());
+            if objectives.on_end(now, io, counts, limit) == Changed(true) {
+                let limit = self.drr.rules().unsqueezed;
+                self.set_limit(limit);
+            }
+        }
         if let Outcome::Success { latency } = done.outcome {
             self.learn(now, &done.io, latency);
         }
         self.drr.on_completion(&done.io)
     }
 
-    fn withdraw_one(&mut self, _now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
-        self.drr.withdraw_one(tenant, ticket)
+    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        let io = self.drr.withdraw_one(tenant, ticket);
+        if let Some(objectives) = &mut self.objectives {
+            objectives.on_end(now, (tenant, io.id), false, self.depth.limit());
+        }
+        io
     }
 
-    fn withdraw(&mut self, _now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
-        self.drr.withdraw(tenant, gone);
+    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+        let (objectives, limit) = (&mut self.objectives, self.depth.limit());
+        self.drr.withdraw(tenant, &mut |io| {
+            let is_gone = gone(io);
+            if let Some(objectives) = objectives
+                && is_gone
+            {
+                objectives.on_end(now, (tenant, io.id), false, limit);
+            }
+            is_gone
+        });
     }
 
-    fn forget(&mut self, _now: Instant, tenant: TenantId) {
+    fn forget(&mut self, now: Instant, tenant: TenantId) {
+        self.set_objective(now, tenant, None, false);
         self.drr.forget(tenant);
     }
 
-    fn set_share(&mut self, _now: Instant, tenant: TenantId, share: Share) {
+    fn admission(&self, tenant: TenantId, share: &Share) -> Result<Admitted, Refused> {
+        match share.objective() {
+            None => Ok(Admitted::Promised),
+            Some(objective) => self.admit(tenant, &objective),
+        }
+    }
+
+    fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {
+        self.refused.remove(&tenant);
+        let answer = share.objective().map(|objective| (objective, self.admit(tenant, &objective)));
+        let (objective, is_lost) = match answer {
+            None => (None, false),
+            Some((objective, Ok(_))) => (Some(objective), false),
+            // The SSD may recover.
+            Some((objective, Err(Refused::TooSlow { .. }))) => (Some(objective), true),
+            Some((_, Err(refused))) => {
+                self.refused.insert(tenant, refused);
+                (None, false)
+            }
+        };
         self.drr.set_share(tenant, share);
+        self.set_objective(now, tenant, objective, is_lost);
     }
 
     fn on_overdue(&mut self, _now: Instant, tenant: TenantId) {
@@ -493,10 +741,15 @@ impl Policy for Level {
 
     fn learnt(&self) -> Option<Learnt> {
         let prices = self.drr.rules().prices.learnt(probe::FIRST);
-        (!prices.is_empty()).then(|| Learnt { prices, buffer: self.explorer.buffer() })
+        let reads = self.curve.learnt();
+        let is_any = !prices.is_empty() || !reads.is_empty();
+        is_any.then(|| Learnt { prices, reads, buffer: self.explorer.buffer() })
     }
 
     fn tenant_view(&self, tenant: TenantId) -> Option<TenantView> {
-        self.drr.view(tenant)
+        let view = self.drr.view(tenant)?;
+        let refused = self.refused.get(&tenant).map(|refused| ObjectiveView::refused(*refused));
+        let kept = self.objectives.as_ref().and_then(|objectives| objectives.view(tenant));
+        Some(TenantView { objective: refused.or(kept), ..view })
     }
 }

@@ -94,7 +94,7 @@ impl Kind {
     }
 
     /// The size of its IOs.
-    fn length(self) -> Bytes {
+    pub(super) fn length(self) -> Bytes {
         Bytes(SIZE_MIN << self.size())
     }
 

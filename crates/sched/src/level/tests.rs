@@ -8,14 +8,20 @@ use std::vec::Vec;
 use units::ByteRate;
 
 /// An SSD that does one IO after the other, as long as the queue allows: the time per IO depends on its way only.
-struct Ssd {
-    policy: Level,
-    now: Instant,
-    queue: VecDeque<(Io, Instant)>,
+pub(super) struct Ssd {
+    pub(super) policy: Level,
+    pub(super) now: Instant,
+    queue: VecDeque<(Io, Instant, Instant)>,
     busy_until: Instant,
-    read: Nanos,
-    write: Nanos,
-    ended: [u64; 2],
+    pub(super) read: Nanos,
+    pub(super) write: Nanos,
+    /// Tenant 0 asks so often, and not whenever an IO has ended.
+    pub(super) asks_every: Option<Nanos>,
+    next_ask: Instant,
+    pub(super) ended: [u64; 2],
+    /// How long each IO of tenant 0 took, from the arrival on.
+    pub(super) stays: Vec<Nanos>,
+    arrived: std::collections::HashMap<IoId, Instant>,
     longest_wait: Nanos,
     last_end: [Instant; 2],
     most_in_flight: usize,
@@ -23,7 +29,7 @@ struct Ssd {
 }
 
 impl Ssd {
-    fn new(read: Nanos, write: Nanos) -> Ssd {
+    pub(super) fn new(read: Nanos, write: Nanos) -> Ssd {
         Ssd {
             policy: Level::new(),
             now: Instant::ZERO,
@@ -31,7 +37,11 @@ impl Ssd {
             busy_until: Instant::ZERO,
             read,
             write,
+            asks_every: None,
+            next_ask: Instant::ZERO,
             ended: [0; 2],
+            stays: Vec::new(),
+            arrived: std::collections::HashMap::new(),
             longest_wait: Nanos::ZERO,
             last_end: [Instant::ZERO; 2],
             most_in_flight: 0,
@@ -52,6 +62,9 @@ impl Ssd {
             mark: Mark::default(),
         };
         self.policy.on_arrival(self.now, io);
+        if tenant == 0 {
+            self.arrived.insert(io.id, self.now);
+        }
     }
 
     fn decide(&mut self) -> Next {
@@ -60,7 +73,7 @@ impl Ssd {
                 Next::Submit(io) => {
                     let takes = if io.kind == IoKind::Read { self.read } else { self.write };
                     self.busy_until = self.busy_until.max(self.now) + takes;
-                    self.queue.push_back((io, self.busy_until));
+                    self.queue.push_back((io, self.now, self.busy_until));
                     self.most_in_flight = self.most_in_flight.max(self.queue.len());
                 }
                 other => return other,
@@ -69,26 +82,38 @@ impl Ssd {
     }
 
     /// Closed loops of these depths.
-    fn run(&mut self, depths: [u32; 2], span: Nanos) {
+    pub(super) fn run(&mut self, depths: [u32; 2], span: Nanos) {
         let end = self.now + span;
         for (tenant, depth) in depths.into_iter().enumerate() {
             (0..depth).for_each(|_| self.ask(tenant as u32));
         }
         while self.now < end {
+            if let Some(gap) = self.asks_every
+                && self.next_ask <= self.now
+            {
+                self.ask(0);
+                self.next_ask = self.now + gap;
+            }
             let wake = self.decide();
-            let done = self.queue.front().map(|(_, at)| *at);
+            let done = self.queue.front().map(|(.., at)| *at);
             let wake_at = if let Next::WakeAt(at) = wake { Some(at) } else { None };
-            let at = done.into_iter().chain(wake_at).min().expect("a closed loop never ends");
+            let asks = self.asks_every.map(|_| self.next_ask);
+            let at = done.into_iter().chain(wake_at).chain(asks).min().expect("a closed loop never ends");
             self.now = at.max(self.now);
             if done.is_some_and(|done| done <= self.now) {
-                let (io, _) = self.queue.pop_front().expect("it is in front");
+                let (io, submitted, _) = self.queue.pop_front().expect("it is in front");
                 let tenant = io.tenant.index();
-                let latency = Nanos::micros(100);
+                let latency = self.now.since(submitted);
                 self.policy.on_completion(self.now, Done { io, outcome: Outcome::Success { latency } });
                 self.ended[tenant] += 1;
                 self.longest_wait = self.longest_wait.max(self.now.since(self.last_end[tenant]));
                 self.last_end[tenant] = self.now;
-                self.ask(io.tenant.0);
+                if let Some(came) = self.arrived.remove(&io.id) {
+                    self.stays.push(self.now.since(came));
+                }
+                if tenant != 0 || self.asks_every.is_none() {
+                    self.ask(io.tenant.0);
+                }
             }
         }
     }
@@ -135,7 +160,7 @@ fn a_probe_of_an_idle_kind_ends_at_once() {
     let now = ssd.now;
     let policy = &mut ssd.policy;
     // All that is in flight ends, and all that is queued is taken back; then only the reader has work.
-    for (io, _) in ssd.queue.drain(..) {
+    for (io, ..) in ssd.queue.drain(..) {
         policy.on_completion(now, Done { io, outcome: Outcome::Failed });
     }
     for id in [0, 1] {
@@ -158,14 +183,14 @@ fn all_books_are_empty_when_all_has_ended() {
         ssd.policy.withdraw(now, TenantId(id), &mut |_| true);
     }
     let in_flight: Vec<_> = ssd.queue.drain(..).collect();
-    for (io, _) in in_flight {
+    for (io, ..) in in_flight {
         ssd.policy.on_completion(now, Done { io, outcome: Outcome::Failed });
     }
     assert_eq!(ssd.policy.backlog(), Backlog::default());
     for id in [0, 1] {
         ssd.policy.forget(now, TenantId(id));
     }
-    assert!(ssd.policy.drr.rules().held.is_empty());
+    assert!(!ssd.policy.drr.rules().is_anybody_held());
 }
 
 /// The reader's share would be a hundredth. Its reservation holds while others wait for probes, and those see enough all the same.

@@ -9,40 +9,8 @@
 
 use super::config::{Millitokens, ReflexConfig, SupplyPoint, TokenRate};
 use crate::policy::SECOND;
-use crate::{Objective, Slo};
+use crate::{Objective, Percentile, Refused};
 use units::Nanos;
-
-/// Why an objective cannot be promised. All numbers are in the tenant's own time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// It asks for nothing, or for more reads than IOs.
-    #[error("an objective of {} IOPS with {} % reads means nothing", .0.iops, .0.read_percent)]
-    Meaningless(Slo),
-    /// The SSD was never seen to be so fast.
-    #[error("a bound of {bound} is stricter than {strictest}, the strictest that was calibrated")]
-    TooStrict {
-        /// The bound asked for.
-        bound: Nanos,
-        /// The strictest in the calibration.
-        strictest: Nanos,
-    },
-    /// The reservations would exceed what the SSD can spend at the strictest bound.
-    #[error(
-        "{} tokens/s are asked for, but others have reserved {} of {}", whole(.asked), whole(.reserved), whole(.supply)
-    )]
-    TooMuch {
-        /// Tokens per second asked for.
-        asked: TokenRate,
-        /// Tokens per second that others have reserved.
-        reserved: TokenRate,
-        /// Tokens per second that there are.
-        supply: TokenRate,
-    },
-}
-
-fn whole(rate: &TokenRate) -> u64 {
-    rate.0 / Millitokens::TOKEN.0
-}
 
 impl ReflexConfig {
     /// What an objective costs, in tokens of mixed load per second of the scheduler's clock.
@@ -99,17 +67,20 @@ impl ReflexConfig {
         if slo.iops == 0 || slo.read_percent > 100 {
             return Err(Refused::Meaningless(*slo));
         }
+        if slo.percentile != Percentile::P95 {
+            return Err(Refused::NotCalibrated(slo.percentile));
+        }
         let strictest = self.supply[0].latency_p95;
-        if objective.latency_p95() < strictest {
+        if objective.latency() < strictest {
             let strictest = objective.in_tenants_time(strictest);
-            return Err(Refused::TooStrict { bound: slo.latency_p95, strictest });
+            return Err(Refused::TooStrict { bound: slo.latency, strictest });
         }
         let mut reserved = TokenRate(0);
         let (mut bound, mut is_read_only) =
-            (objective.latency_p95(), !has_best_effort && slo.read_percent == 100);
+            (objective.latency(), !has_best_effort && slo.read_percent == 100);
         for other in admitted {
             reserved = TokenRate(reserved.0.saturating_add(self.reservation(&other).0));
-            bound = bound.min(other.latency_p95());
+            bound = bound.min(other.latency());
             is_read_only &= other.slo.read_percent == 100;
         }
         let (asked, supply) = (self.reservation(objective), self.supply_at(Some(bound), is_read_only));
@@ -122,6 +93,11 @@ impl ReflexConfig {
 }
 
 impl TokenRate {
+    /// Whole tokens per second.
+    pub(crate) fn whole(self) -> u64 {
+        self.0 / Millitokens::TOKEN.0
+    }
+
     /// The same rate, per second of a clock of which one takes `second`; to the nearest thousandth of a token.
     fn per_second_of(self, second: Nanos) -> TokenRate {
         let (tokens, whole) = (u128::from(self.0) * u128::from(second.0), u128::from(SECOND.0));
@@ -132,6 +108,7 @@ impl TokenRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Slo;
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -146,7 +123,8 @@ mod tests {
     }
 
     fn slo(iops: u64, read_percent: u8, micros: u64) -> Objective {
-        let slo = Slo { iops, read_percent, latency_p95: Nanos::micros(micros) };
+        let (percentile, latency) = (Percentile::P95, Nanos::micros(micros));
+        let slo = Slo { iops, read_percent, percentile, latency };
         Objective { slo, second: SECOND }
     }
 
@@ -190,7 +168,7 @@ mod tests {
                 admitted.push(slo);
             }
             let reserved: u64 = admitted.iter().map(|slo| config.reservation(slo).0).sum();
-            let bound = admitted.iter().map(Objective::latency_p95).min();
+            let bound = admitted.iter().map(Objective::latency).min();
             assert!(reserved <= config.supply_at(bound, false).0, "{admitted:?}");
         }
         assert!((2..20).contains(&admitted.len()), "{admitted:?}");
@@ -220,6 +198,9 @@ mod tests {
             config.admit(&slo(1, 100, 499), [].into_iter(), true),
             Err(Refused::TooStrict { bound, strictest })
         );
+        let mut other = slo(1, 100, 500);
+        other.slo.percentile = Percentile::P99;
+        assert_eq!(config.admit(&other, [].into_iter(), true), Err(Refused::NotCalibrated(Percentile::P99)));
         assert!(matches!(
             config.admit(&slo(0, 100, 500), [].into_iter(), true),
             Err(Refused::Meaningless(_))
@@ -233,7 +214,7 @@ mod tests {
         let second = Nanos::millis(50);
         let objective = |iops, micros| Objective { second, ..slo(iops, 100, micros) };
         let first = objective(15_000, 10_000);
-        assert_eq!(first.latency_p95(), Nanos::micros(500));
+        assert_eq!(first.latency(), Nanos::micros(500));
         assert_eq!(config.reservation(&first), TokenRate::tokens_per_sec(300_000));
         assert_eq!(config.admit(&first, [].into_iter(), true), Ok(()));
         let tokens = TokenRate::tokens_per_sec;

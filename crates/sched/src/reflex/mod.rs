@@ -25,11 +25,10 @@ mod amount;
 mod config;
 mod pool;
 
-pub use admission::Refused;
 pub use config::{Millitokens, ReadOnlyLoad, ReflexConfig, SupplyPoint, TokenRate};
 
 use crate::lines::Lines;
-use crate::{Backlog, Credit, Done, Io, IoKind, Next, Objective, Policy, Share, Ticket};
+use crate::{Admitted, Backlog, Credit, Done, Io, IoKind, Next, Objective, Policy, Refused, Share, Ticket};
 use account::Account;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -119,7 +118,7 @@ impl Reflex {
 
     /// Tokens (of mixed load) per second that there are now.
     pub fn supply(&self) -> TokenRate {
-        let bound = self.critical.values().map(|critical| critical.objective.latency_p95()).min();
+        let bound = self.critical.values().map(|critical| critical.objective.latency()).min();
         self.config.supply_at(bound, self.is_read_only)
     }
 
@@ -343,15 +342,16 @@ impl Policy for Reflex {
         self.tenants[tenant.index()] = Tenant::new();
     }
 
-    fn admission(&self, tenant: TenantId, share: &Share) -> Result<(), Refused> {
-        let Some(objective) = share.objective() else { return Ok(()) };
+    fn admission(&self, tenant: TenantId, share: &Share) -> Result<Admitted, Refused> {
+        let Some(objective) = share.objective() else { return Ok(Admitted::Promised) };
         let others = self.critical.iter().filter(|(id, _)| **id != tenant);
         let is_best_effort = self
             .tenants
             .get(tenant.index())
             .is_some_and(|tenant| matches!(tenant.class, Class::Idle | Class::Waiting { .. }));
         let has_best_effort = self.best_effort > usize::from(is_best_effort);
-        self.config.admit(&objective, others.map(|(_, critical)| critical.objective), has_best_effort)
+        let others = others.map(|(_, critical)| critical.objective);
+        self.config.admit(&objective, others, has_best_effort).map(|()| Admitted::Promised)
     }
 
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) {

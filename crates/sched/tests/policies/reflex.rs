@@ -2,8 +2,8 @@
 
 use crate::loads::{Got, Load, reader, serve_by, writer};
 use sched::{
-    Io, IoId, IoKind, Mark, Millitokens, Next, Policy, Priority, ReadOnlyLoad, Reflex, ReflexConfig, Refused,
-    Share, Slo, SupplyPoint, TokenRate,
+    Admitted, Io, IoId, IoKind, Mark, Millitokens, Next, Percentile, Policy, Priority, ReadOnlyLoad, Reflex,
+    ReflexConfig, Refused, Share, Slo, SupplyPoint, TokenRate,
 };
 use units::{Bytes, Instant, Nanos, TenantId};
 
@@ -24,7 +24,8 @@ pub(crate) fn small_device() -> ReflexConfig {
 }
 
 pub(crate) fn slo(iops: u64, read_percent: u8, micros: u64) -> Share {
-    let slo = Slo { iops, read_percent, latency_p95: Nanos::micros(micros) };
+    let (percentile, latency) = (Percentile::P95, Nanos::micros(micros));
+    let slo = Slo { iops, read_percent, percentile, latency };
     Share { slo: Some(slo), ..Share::EQUAL }
 }
 
@@ -128,7 +129,7 @@ fn a_refused_objective_is_best_effort() {
     reflex.set_share(now, TenantId(1), too_much);
     assert_eq!((reflex.reserved(TenantId(0)), reflex.reserved(TenantId(1))), (Some(reserved), None));
     reflex.forget(now, TenantId(0));
-    assert_eq!(reflex.admission(TenantId(1), &too_much), Ok(()), "the other has gone");
+    assert_eq!(reflex.admission(TenantId(1), &too_much), Ok(Admitted::Promised), "the other has gone");
 }
 
 fn io(id: u64, tenant: u32, kind: IoKind, length: Bytes) -> Io {

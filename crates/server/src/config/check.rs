@@ -2,7 +2,7 @@
 
 use super::problem::Problem;
 use super::*;
-use sched::Cost;
+use sched::{Cost, Percentile};
 use std::collections::HashSet;
 
 /// Length of a qualified name (Base specification, NVMe Qualified Names).
@@ -369,6 +369,13 @@ impl Check<'_> {
                 }
                 if slo.read_percent > 100 {
                     self.report(field("slo.read_percent"), "more reads than IOs", "write 100 or less");
+                }
+                if slo.latency == Nanos::ZERO {
+                    let name = match slo.percentile {
+                        Percentile::P95 => "slo.latency_p95",
+                        Percentile::P99 => "slo.latency_p99",
+                    };
+                    self.report(field(name), "no IO takes no time", "write a time such as \"1ms\"");
                 }
             }
         }

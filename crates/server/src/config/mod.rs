@@ -45,7 +45,7 @@ pub use problem::{ConfigError, Problem};
 pub use rack::RackConfig;
 pub use scheduler::{PolicyKind, SchedulerConfig, SchedulerOverrides};
 
-use sched::Slo;
+use sched::{Percentile, Slo};
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -170,7 +170,7 @@ pub struct TenantConfig {
     pub limit_rate: Option<ByteRate>,
     /// At least this many cost-weighted bytes per second on each SSD.
     pub reservation: Option<ByteRate>,
-    /// What it is promised on each SSD whose scheduler is ReFlex.
+    /// What it is promised of latency on each SSD whose scheduler is Level or ReFlex.
     pub slo: Option<Slo>,
 }
 

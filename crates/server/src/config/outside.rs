@@ -101,6 +101,17 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
                 "device {name:?}: {policy} keeps no reservations, and {reserving} are written"
             ));
         }
+        for tenant in config.tenants.iter().filter(|tenant| tenant.slo.is_some()) {
+            let (policy, host) = (scheduler.policy.name(), &tenant.host);
+            let percentile = tenant.slo.map(|slo| slo.percentile);
+            if !scheduler.policy.keeps_objectives() {
+                warnings.push(format!("device {name:?}: {policy} keeps to no objective, and {host} has one"));
+            } else if scheduler.policy == PolicyKind::Reflex && percentile != Some(Percentile::P95) {
+                warnings.push(format!(
+                    "device {name:?}: {policy} keeps to no objective but latency_p95, and {host} has another"
+                ));
+            }
+        }
     }
     warnings.extend(device::torn_blocks(config));
     for (device, shortage) in device::shortages(config) {

@@ -359,20 +359,32 @@ fn tenant(table: &mut Fields<'_, '_>, findings: &mut Findings) -> TenantConfig {
 
 fn slo(mut table: Fields<'_, '_>, findings: &mut Findings) -> Slo {
     let before = findings.problems.len();
-    let (iops, latency) = (table.number(findings, "iops"), table.span(findings, "latency_p95"));
+    let iops = table.number(findings, "iops");
+    let [p99, p95] = ["latency_p99", "latency_p95"].map(|name| table.span(findings, name));
+    let bound = p99.map(|bound| (Percentile::P99, bound)).or(p95.map(|bound| (Percentile::P95, bound)));
     if findings.problems.len() == before {
         for (name, is_missing, expected) in
-            [("iops", iops.is_none(), "20000"), ("latency_p95", latency.is_none(), "\"1ms\"")]
+            [("iops", iops.is_none(), "20000"), ("latency_p99", bound.is_none(), "\"1ms\"")]
         {
             if is_missing {
                 missing(&table, findings, name, expected);
             }
         }
+        if p99.is_some() && p95.is_some() {
+            let advice = "keep the one that matters";
+            let field = table.path_of("latency_p95");
+            let line = findings.lines.of(&field);
+            let problem =
+                Problem::new(field, "an objective has one bound, and latency_p99 is there, too", advice);
+            findings.problems.push(Problem { line, ..problem });
+        }
     }
+    let (percentile, latency) = bound.unwrap_or((Percentile::P99, Nanos::ZERO));
     let slo = Slo {
         iops: iops.unwrap_or_default(),
         read_percent: table.number(findings, "read_percent").unwrap_or(100),
-        latency_p95: latency.unwrap_or_default(),
+        percentile,
+        latency,
     };
     table.finish(findings);
     slo

@@ -141,6 +141,11 @@ impl PolicyKind {
         self.reads_constants() || matches!(self, PolicyKind::Level)
     }
 
+    /// Whether it keeps to objectives of latency.
+    pub const fn keeps_objectives(self) -> bool {
+        matches!(self, PolicyKind::Level | PolicyKind::Reflex)
+    }
+
     /// Whether it reads the constant of this name.
     pub(super) fn reads(self, constant: &str) -> bool {
         match constant {

@@ -241,6 +241,32 @@ fn the_scheduler_is_a_word_or_a_table() {
 }
 
 #[test]
+fn an_objective_has_one_bound() {
+    let with = |slo: &str| {
+        format!("{SMALLEST}[[tenant]]\nhost = \"nqn.2014-08.org.example:a\"\n[tenant.slo]\n{slo}\n")
+    };
+    let slo = |text: &str| {
+        let config = Config::parse(&with(text)).expect("valid");
+        config.tenants[0].slo.expect("it is written")
+    };
+    let p99 = slo("iops = 2000\nlatency_p99 = \"500us\"");
+    assert_eq!((p99.percentile, p99.latency, p99.read_percent), (Percentile::P99, Nanos::micros(500), 100));
+    assert_eq!(slo("iops = 2000\nlatency_p95 = \"1ms\"").percentile, Percentile::P95);
+    for (text, said) in [
+        ("iops = 2000", "tenant[0].slo.latency_p99: is missing; write latency_p99 = \"1ms\""),
+        (
+            "iops = 2000\nlatency_p95 = \"1ms\"\nlatency_p99 = \"1ms\"",
+            "tenant[0].slo.latency_p95: an objective has one bound, and latency_p99 is there, too; keep",
+        ),
+        ("iops = 2000\nlatency_p99 = \"0ms\"", "tenant[0].slo.latency_p99: no IO takes no time; write"),
+        ("iops = 0\nlatency_p99 = \"1ms\"", "tenant[0].slo.iops: zero promises nothing"),
+    ] {
+        let errors = errors(&with(text));
+        assert!(errors.contains(said), "{text}: {errors}");
+    }
+}
+
+#[test]
 fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
     let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
     let word = Config::parse(&with("\"gimbal\"")).expect("valid");

@@ -19,11 +19,11 @@ use crate::replies::ReplyRate;
 use crate::switch::ByteRange;
 use nvme::spec::Status;
 use nvme::subsystem::{HostAccess, NamespaceInfo, SavedReservations};
-use sched::{Policy, Refused, Share};
+use sched::{Policy, Share};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use tracing::{error, warn};
+use tracing::error;
 use units::{Instant, TenantId};
 
 /// One change.
@@ -125,13 +125,9 @@ pub(crate) enum Change {
 impl Pipeline {
     /// Sets what a tenant is promised, as far as the scheduler can keep it.
     pub(super) fn promise(&mut self, now: Instant, tenant: TenantId, share: Share) {
-        if let Err(refused) = self.commands.switch.set_share(now, tenant, share) {
-            self.say_refused(tenant, refused);
-        }
-    }
-
-    fn say_refused(&self, tenant: TenantId, refused: Refused) {
-        warn!(device = %self.name, tenant = tenant.0, %refused, "the tenant's objective cannot be kept; it is served without one");
+        let answer = self.commands.switch.set_share(now, tenant, share);
+        let host = self.tenants.host(tenant);
+        self.objectives.on_share(&self.name, tenant, host, answer, share.slo.is_some());
     }
 
     /// Does what a change says.
@@ -142,8 +138,9 @@ impl Pipeline {
             }
             Change::Policy(policy) => {
                 self.learning.keep(self.commands.switch.policy());
-                for (tenant, refused) in self.commands.switch.replace_policy(now, policy) {
-                    self.say_refused(tenant, refused);
+                for (tenant, answer) in self.commands.switch.replace_policy(now, policy) {
+                    let host = self.tenants.host(tenant);
+                    self.objectives.on_share(&self.name, tenant, host, answer, true);
                 }
             }
             Change::Limits { limits, memory } => {

@@ -55,7 +55,7 @@ mod tests {
 
     fn level(time: u64) -> Level {
         let price = LearntPrice { reads: ReadsPart::All, size: Bytes::kib(4), time: Nanos(time) };
-        Level::told(&Learnt { prices: vec![price], buffer: None })
+        Level::told(&Learnt { prices: vec![price], ..Learnt::default() })
     }
 
     #[test]

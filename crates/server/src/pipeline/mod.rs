@@ -6,6 +6,7 @@
 //!    ├─ Storing      copies of reservations on their way to the state directory            `reservations`
 //!    ├─ Wipes        blocks that are erased for their next owner                           `wipe`
 //!    ├─ Learning     what was learnt of the SSD, on its way to the state directory         `learning`
+//!    ├─ ObjectiveWatch  what becomes of tenants' objectives of latency, in the log         `objectives`
 //!    ├─ DeviceWatch  IOs that hang, or end late                                            `hang`
 //!    └─ Commands     from a command to its answer                                          `commands`
 //!        ├─ Homes       the subsystems: command ─► reply, or a checked IO                  `homes`
@@ -47,6 +48,7 @@ mod host_io;
 mod lanes;
 mod learning;
 pub(crate) mod message;
+mod objectives;
 mod orphans;
 mod peers;
 pub(crate) mod placement;
@@ -86,6 +88,7 @@ use host_io::{DeviceErrors, HostIo};
 use learning::Learning;
 use message::{Announcement, Report, ToPipeline};
 use nvme::subsystem::QueueKey;
+use objectives::ObjectiveWatch;
 use orphans::Orphans;
 use port::Port;
 use reactor::Reactor;
@@ -166,6 +169,7 @@ pub(crate) struct Pipeline {
     tenants: Tenants,
     storing: Storing,
     learning: Learning,
+    objectives: ObjectiveWatch,
     wipes: Wipes,
     watch: DeviceWatch,
     phase: Phase,
@@ -203,6 +207,7 @@ impl Pipeline {
             limits,
             storing: Storing::new(parts.keeper.clone()),
             learning: Learning::new(parts.lasting_name, parts.keeper),
+            objectives: ObjectiveWatch::default(),
             wipes: Wipes::new(device),
             watch: DeviceWatch::new(),
             phase: Phase::Running,
@@ -214,8 +219,9 @@ impl Pipeline {
         if announcement.is_reused {
             self.commands.switch.forget(now, announcement.id);
         }
-        self.promise(now, announcement.id, announcement.share);
+        let (id, share) = (announcement.id, announcement.share);
         self.tenants.announce(announcement, &self.limits);
+        self.promise(now, id, share);
     }
 
     fn report(&self, report: Report) {

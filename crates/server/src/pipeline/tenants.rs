@@ -47,6 +47,11 @@ impl Tenants {
         self.known[id.index()] = Some(Tenant { host, counters: Counters::default(), account });
     }
 
+    /// The NQN of a tenant's host; empty for one that nobody announced.
+    pub(super) fn host(&self, tenant: TenantId) -> &str {
+        self.known.get(tenant.index()).and_then(Option::as_ref).map_or("", |tenant| &*tenant.host)
+    }
+
     /// What a new connection is charged to, which may hold at most `limit`.
     pub(super) fn account(
         &mut self,

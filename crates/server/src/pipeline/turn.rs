@@ -42,6 +42,7 @@ impl Pipeline {
                 self.on_event(now, event);
             }
             self.learning.look(now, self.commands.switch.policy());
+            self.objectives.look(now, &self.name, &self.commands.switch, |tenant| self.tenants.host(tenant));
             self.watch.check(now, &self.name, &mut self.commands.switch, self.limits.hang_after);
             let mut waits_over = 0;
             loop {

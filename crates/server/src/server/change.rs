@@ -206,8 +206,10 @@ fn shown_share(tenant: &TenantConfig) -> String {
     if let Some(rate) = tenant.reservation {
         shown += &format!(", at least {rate}");
     }
-    if let Some(Slo { iops, read_percent, latency_p95 }) = tenant.slo {
-        shown += &format!(", promised {iops} IOPS with {read_percent} % reads below {latency_p95}");
+    if let Some(Slo { iops, read_percent, percentile, latency }) = tenant.slo {
+        shown += &format!(
+            ", {percentile} of latency below {latency} at up to {iops} IOPS with {read_percent} % reads"
+        );
     }
     shown
 }

@@ -8,6 +8,12 @@
 //!   reads = "all"          # of the tenant's IOs: "all", "most", "some" or "none"
 //!   size = 4096            # mean size of its IOs, bytes
 //!   time_ns = 2410         # device time of such an IO
+//!
+//!   [[read]]               # how long reads stayed in the SSD (level.md)
+//!   size = 8192            # reads of at most this many bytes
+//!   in_flight_us = 100     # while the IOs of others in the SSD took at most this much of its time
+//!   written_percent = 3    # and tenants that write had at most this much of it
+//!   latency_ns = [92000, 140000, 260000, 410000]    # one in 2, in 20, in 100, in 200 took longer
 //! ```
 //!
 //! Nothing depends on such a file: without it, or with one that cannot be read, the scheduler learns anew. It is taken as a belief
@@ -18,7 +24,7 @@
 use super::StateError;
 use super::file::{sync_directory, write_new};
 use nvme::pdu::crc32c;
-use sched::{Learnt, LearntPrice, ReadsPart};
+use sched::{Learnt, LearntPrice, LearntReads, ReadsPart};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -36,6 +42,17 @@ struct Document {
     buffer_bytes: Option<u64>,
     #[serde(default)]
     price: Vec<Price>,
+    #[serde(default)]
+    read: Vec<Reads>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reads {
+    size: u64,
+    in_flight_us: u64,
+    written_percent: u8,
+    latency_ns: [u64; 4],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -95,10 +112,17 @@ fn encode(ssd: &str, learnt: &Learnt) -> String {
     };
     let price =
         |price: &LearntPrice| Price { reads: part(price.reads), size: price.size.0, time_ns: price.time.0 };
+    let read = |reads: &LearntReads| Reads {
+        size: reads.size.0,
+        in_flight_us: reads.in_flight.0 / 1000,
+        written_percent: reads.written,
+        latency_ns: reads.latencies.map(|latency| latency.0),
+    };
     let document = Document {
         ssd: ssd.to_owned(),
         buffer_bytes: learnt.buffer.map(|buffer| buffer.0),
         price: learnt.prices.iter().map(price).collect(),
+        read: learnt.reads.iter().map(read).collect(),
     };
     toml::to_string(&document).expect("a table of texts and numbers below 2⁶³, which TOML can hold")
 }
@@ -116,7 +140,23 @@ fn decode(text: &str, ssd: &str) -> Result<Learnt, String> {
         Ok(LearntPrice { reads, size: Bytes(price.size), time: Nanos(price.time_ns) })
     };
     let prices = document.price.into_iter().map(price).collect::<Result<_, _>>()?;
-    Ok(Learnt { prices, buffer: document.buffer_bytes.map(Bytes) })
+    let read = |read: Reads| {
+        let Reads { size, in_flight_us, written_percent, latency_ns } = read;
+        if size == 0 || in_flight_us > TIME_MAX / 1000 || written_percent > 100 {
+            return Err(format!(
+                "no reads are of {size} bytes beside {in_flight_us} us of others and {written_percent} % written"
+            ));
+        }
+        if !latency_ns.is_sorted() || latency_ns[3] > TIME_MAX {
+            return Err(format!(
+                "reads do not take {latency_ns:?} ns: these must not fall, or be beyond an hour"
+            ));
+        }
+        let (size, in_flight) = (Bytes(size), Nanos::micros(in_flight_us));
+        Ok(LearntReads { size, in_flight, written: written_percent, latencies: latency_ns.map(Nanos) })
+    };
+    let reads = document.read.into_iter().map(read).collect::<Result<_, _>>()?;
+    Ok(Learnt { prices, reads, buffer: document.buffer_bytes.map(Bytes) })
 }
 
 #[cfg(test)]
@@ -126,7 +166,13 @@ mod tests {
     fn learnt() -> Learnt {
         let price = |reads, kib, time| LearntPrice { reads, size: Bytes::kib(kib), time: Nanos(time) };
         let prices = vec![price(ReadsPart::All, 4, 2_410), price(ReadsPart::None, 128, 98_000)];
-        Learnt { prices, buffer: Some(Bytes::mib(384)) }
+        let reads = LearntReads {
+            size: Bytes::kib(8),
+            in_flight: Nanos::micros(100),
+            written: 3,
+            latencies: [92_000, 140_000, 260_000, 410_000].map(Nanos),
+        };
+        Learnt { prices, reads: vec![reads], buffer: Some(Bytes::mib(384)) }
     }
 
     #[test]
@@ -155,6 +201,9 @@ mod tests {
             ("time_ns = 2410", "time_ns = 9000000000000"),
             ("size = 4096", "size = 0"),
             ("[[price]]", "[[prices]]"),
+            ("written_percent = 3", "written_percent = 101"),
+            ("140000", "14"),
+            ("in_flight_us = 100", "in_flight_us = 9000000000000"),
         ] {
             assert!(text.contains(from), "{from} is not in {text}");
             assert!(decode(&text.replacen(from, to, 1), "a").is_err(), "{to}");

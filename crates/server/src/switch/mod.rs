@@ -40,7 +40,7 @@ use crate::intrusive_list::{Links, List};
 use crate::slab::{Key, Slab};
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::{Footprint, Regions};
-use sched::{Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share};
+use sched::{Admitted, Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share};
 use std::io;
 use step::After;
 use units::{Instant, Nanos, TenantId};
@@ -118,6 +118,11 @@ impl<T> Switch<T> {
     /// The scheduler, to look at.
     pub(crate) fn policy(&self) -> &dyn Policy {
         &*self.present.policy
+    }
+
+    /// The tenants that are promised something of latency.
+    pub(crate) fn objectives(&self) -> impl Iterator<Item = TenantId> + '_ {
+        self.shares.iter().filter(|(_, share)| share.slo.is_some()).map(|(tenant, _)| *tenant)
     }
 
     /// The device's clock.
@@ -282,7 +287,12 @@ impl<T> Switch<T> {
     ///
     /// # Errors
     /// The scheduler sets the tenant's objective aside, for this reason (in real time, too).
-    pub(crate) fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share) -> Result<(), Refused> {
+    pub(crate) fn set_share(
+        &mut self,
+        now: Instant,
+        tenant: TenantId,
+        share: Share,
+    ) -> Result<Admitted, Refused> {
         self.wants_run = true;
         let share = Share { second: self.clock.second(), ..share };
         self.shares.retain(|(other, _)| *other != tenant);
@@ -294,21 +304,22 @@ impl<T> Switch<T> {
         admission
     }
 
-    /// Puts another scheduler in charge. Queued IOs move over in the order in which they arrived. Answers whose objectives the
-    /// new one sets aside.
+    /// Puts another scheduler in charge. Queued IOs move over in the order in which they arrived. Answers what the new one
+    /// says of objectives.
     pub(crate) fn replace_policy(
         &mut self,
         now: Instant,
         policy: Box<dyn Policy>,
-    ) -> Vec<(TenantId, Refused)> {
+    ) -> Vec<(TenantId, Result<Admitted, Refused>)> {
         let device_now = self.clock.to_device(now);
         self.wants_run = true;
         let number = self.present.number + 1;
         let mut old = std::mem::replace(&mut self.present, Generation { number, policy });
-        let mut refusals = Vec::new();
+        let mut answers = Vec::new();
         for &(tenant, share) in &self.shares {
-            refusals
-                .extend(self.present.policy.admission(tenant, &share).err().map(|refused| (tenant, refused)));
+            if share.slo.is_some() {
+                answers.push((tenant, self.present.policy.admission(tenant, &share)));
+            }
             self.present.policy.set_share(device_now, tenant, share);
         }
         let queued = self.ios.iter().filter(|(_, slot)| matches!(slot.state, State::Queued(_)));
@@ -332,7 +343,7 @@ impl<T> Switch<T> {
         if old.policy.backlog().in_flight > 0 {
             self.retired.push(old);
         }
-        refusals
+        answers
     }
 
     /// The scheduler has given an IO out.

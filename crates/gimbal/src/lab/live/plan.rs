@@ -254,7 +254,7 @@ fn share(number: usize, tenant: &TenantSpec, slow: Slow) -> TenantConfig {
         reservation: share.reservation.map(rate),
         slo: share.slo.map(|slo| Slo {
             iops: slow.rate(slo.iops),
-            latency_p95: slow.stretch(slo.latency_p95),
+            latency: slow.stretch(slo.latency),
             ..slo
         }),
         ..TenantConfig::equal(&host_of(number))

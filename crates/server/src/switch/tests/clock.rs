@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Speed;
-use sched::Slo;
+use sched::{Admitted, Percentile, Slo};
 use units::ByteRate;
 
 /// A hundredth, a twentieth, the real one, and faster.
@@ -81,13 +81,14 @@ fn an_objective_is_refused_in_real_time() {
     let config = ReflexConfig::new(Millitokens::TOKEN, Millitokens::tokens(10), vec![point(1, 100_000)]);
     let mut world = World::on_clock(Box::new(Reflex::new(config)), Bytes::mib(4), clock(50));
     let mut promise = |iops, latency| {
-        let slo = Some(Slo { iops, read_percent: 100, latency_p95: Nanos::millis(latency) });
+        let (percentile, latency) = (Percentile::P95, Nanos::millis(latency));
+        let slo = Some(Slo { iops, read_percent: 100, percentile, latency });
         world
             .switch
             .set_share(BEGIN, ALICE, Share { slo, ..Share::EQUAL })
             .map_err(|refused| refused.to_string())
     };
-    assert_eq!(promise(5_000, 20), Ok(()), "all that the SSD does in a second of real time");
+    assert_eq!(promise(5_000, 20), Ok(Admitted::Promised), "all that the SSD does in a second of real time");
     assert_eq!(
         promise(5_001, 20),
         Err("5001 tokens/s are asked for, but others have reserved 0 of 5000".to_owned())

@@ -1,0 +1,101 @@
+//! What becomes of tenants' objectives of latency, in the log: kept, missed, lost, kept again.
+//!
+//! A scheduler with admission answers at once whether an objective is promised, tried or refused. Whether one that is tried can be kept shows within
+//! seconds, and a promise may be lost when the SSD or the load changes. So the state of every objective is looked at once a second while the
+//! device has IOs; each change is a line.
+//!
+//! Elsewhere: the same for programs is [`crate::TenantStats`]; how an objective is kept to is `sched`'s.
+
+use super::Origin;
+use crate::switch::Switch;
+use sched::{Admitted, ObjectiveState, ObjectiveView, Refused};
+use std::collections::HashMap;
+use tracing::{info, warn};
+use units::{Instant, Nanos, TenantId};
+
+/// How often the states are looked at.
+const INTERVAL: Nanos = Nanos::secs(1);
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct ObjectiveWatch {
+    next: Instant,
+    /// What was said last of each.
+    said: HashMap<TenantId, ObjectiveState>,
+}
+
+impl ObjectiveWatch {
+    /// A tenant's share has been set, and this is what the scheduler says of its objective.
+    pub(super) fn on_share(
+        &mut self,
+        device: &str,
+        tenant: TenantId,
+        host: &str,
+        answer: Result<Admitted, Refused>,
+        has: bool,
+    ) {
+        self.said.remove(&tenant);
+        match answer {
+            Err(refused) => {
+                self.said.insert(tenant, ObjectiveState::Refused(refused));
+                warn!(%device, tenant = tenant.0, %host, %refused, "the tenant's objective cannot be kept; it is served without one");
+            }
+            Ok(Admitted::Tried) => {
+                self.said.insert(tenant, ObjectiveState::Unknown);
+                info!(%device, tenant = tenant.0, %host, "too little is known of the device to promise the tenant's objective; it is tried");
+            }
+            Ok(Admitted::Promised) if has => {
+                info!(%device, tenant = tenant.0, %host, "the tenant's objective is promised")
+            }
+            Ok(Admitted::Promised) => {}
+        }
+    }
+
+    /// Says what has changed, if it is time.
+    #[inline]
+    pub(super) fn look<'h>(
+        &mut self,
+        now: Instant,
+        device: &str,
+        switch: &Switch<Origin>,
+        host_of: impl Fn(TenantId) -> &'h str,
+    ) {
+        if now >= self.next {
+            self.next = now + INTERVAL;
+            self.look_now(device, switch, host_of);
+        }
+    }
+
+    #[cold]
+    fn look_now<'h>(&mut self, device: &str, switch: &Switch<Origin>, host_of: impl Fn(TenantId) -> &'h str) {
+        for tenant in switch.objectives() {
+            let view = switch.policy().tenant_view(tenant).and_then(|view| view.objective);
+            let Some(view) = view else { continue };
+            if self.said.insert(tenant, view.state) != Some(view.state) {
+                say(device, tenant, host_of(tenant), &view);
+            }
+        }
+    }
+}
+
+fn say(device: &str, tenant: TenantId, host: &str, view: &ObjectiveView) {
+    let tenant = tenant.0;
+    let latency = view.latency.map_or_else(|| "unknown".to_owned(), |latency| latency.to_string());
+    let [readers, writers] = view.left_to_others;
+    let (ios, late) = (view.ios, view.late);
+    match view.state {
+        ObjectiveState::Unknown => info!(%device, tenant, %host, "the tenant's objective is tried"),
+        ObjectiveState::Kept => {
+            info!(%device, tenant, %host, %latency, readers, writers, "the tenant's objective is kept; so many per cent of the device are left to readers and writers without one");
+        }
+        ObjectiveState::Missed => {
+            warn!(%device, tenant, %host, %latency, ios, late, "the tenant's objective was missed in the last seconds; others are held back further");
+        }
+        ObjectiveState::Lost => {
+            warn!(%device, tenant, %host, %latency, ios, late, "the tenant's objective cannot be kept, with others held back as far as they may be; they are not held back any more, and it is tried again later");
+        }
+        ObjectiveState::Refused(refused) => {
+            warn!(%device, tenant, %host, %refused, "the tenant's objective cannot be kept; it is served without one");
+        }
+    }
+}
