@@ -11,11 +11,13 @@ use crate::host::{Host, hosts};
 use crate::queue::EventQueue;
 use crate::results::{Results, Tally, TenantResults};
 use crate::workload::{Arrival, Request};
-use crate::world::{ClientChoice, LatencyScope, World};
+use crate::world::{ClientChoice, LatencyScope, TenantSpec, World};
 use ais::{HostIo, Op, Step};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sched::{Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy, SsdView};
+use sched::{
+    Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, ObjectiveView, Outcome, Policy, SsdView,
+};
 use ssd::{Command, CommandKind, Image, SLOT_BYTES};
 use std::hash::Hasher;
 use units::{Instant, TenantId};
@@ -92,6 +94,7 @@ struct Engine<'w> {
     fingerprint: Fnv,
     ios: u64,
     views: Vec<(Instant, SsdView)>,
+    objectives: Vec<(Instant, TenantId, ObjectiveView)>,
     jitter: Xoshiro256PlusPlus,
 }
 
@@ -139,6 +142,7 @@ impl<'w> Engine<'w> {
             fingerprint: Fnv::default(),
             ios: 0,
             views: Vec::new(),
+            objectives: Vec::new(),
             jitter: random,
         }
     }
@@ -182,6 +186,7 @@ impl<'w> Engine<'w> {
             ios: self.ios,
             learnt: self.policy.learnt(),
             views: self.views,
+            objectives: self.objectives,
             windows: self.hosts.into_iter().map(Host::into_windows).collect(),
         })
     }
@@ -263,6 +268,12 @@ impl<'w> Engine<'w> {
     fn look(&mut self) {
         let Some(view) = self.policy.ssd_view(self.now) else { return };
         self.views.push((self.now, view));
+        let with = |(_, spec): &(usize, &TenantSpec)| spec.share.slo.is_some();
+        for (index, _) in self.world.tenants.iter().enumerate().filter(with) {
+            let tenant = TenantId(index as u32);
+            let objective = self.policy.tenant_view(tenant).and_then(|view| view.objective);
+            self.objectives.extend(objective.map(|view| (self.now, tenant, view)));
+        }
         let next = self.now + self.world.interval;
         if next <= self.world.end() {
             self.events.push(next, Event::Look);

@@ -2,7 +2,7 @@
 
 use super::progress::Bar;
 use crate::output;
-use ::lab::judge::{self, Summary, Verdict};
+use ::lab::judge::{self, ObjectiveSummary, ObjectiveVerdict, Said, Summary, Verdict};
 use ::lab::runner::Progress;
 use ::lab::scheduler::Scheduler;
 use anyhow::Result;
@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// What the scheduler is told of the SSD beforehand: what it learnt of it in an earlier run, or what it learnt of another case's SSD
     #[arg(long, value_enum, default_value_t)]
     told: Told,
+    /// Judge objectives of latency instead: whether the scheduler keeps what it says that it keeps
+    #[arg(long, conflicts_with_all = ["told", "change", "changes"])]
+    objectives: bool,
     /// One JSON object per case, then one with the summary, instead of a table
     #[arg(long)]
     json: bool,
@@ -79,6 +82,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         None => from(args.changes.unwrap_or(default)),
     };
     let bar = Bar::new();
+    if args.objectives {
+        return objectives(args, scheduler, &seeds, &bar);
+    }
     let told = match args.told {
         Told::Nothing => judge::Told::Nothing,
         Told::Own => judge::Told::Own,
@@ -106,6 +112,58 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     let is_met = summary.rows.iter().all(|row| row.met);
     Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Of a hundred objectives that are promised, so many are to be kept.
+const KEPT: usize = 95;
+
+fn objectives(args: &Args, scheduler: Scheduler, seeds: &[u64], bar: &Bar) -> Result<ExitCode> {
+    let verdicts = judge::judge_objectives(scheduler, seeds, &|progress| bar.show(progress))?;
+    let summary = ObjectiveSummary::of(&verdicts);
+    if args.json {
+        for verdict in &verdicts {
+            output::line(serde_json::to_string(verdict)?)?;
+        }
+        output::line(serde_json::to_string(&summary)?)?;
+    } else {
+        if args.case.is_some() {
+            verdicts.iter().try_for_each(|verdict| output::line(serde_json::to_string_pretty(verdict)?))?;
+        }
+        let [yes, kept] = summary.yes;
+        let [no, could] = summary.no;
+        let mut table = Table::new();
+        table.load_preset(UTF8_HORIZONTAL_ONLY);
+        table.set_header(["the scheduler says after 10 s", "cases", "what came of it"]);
+        table.add_row(["it is kept", &yes.to_string(), &format!("kept in {kept}")]);
+        table.add_row(["it cannot be kept", &no.to_string(), &format!("could have been kept in {could}")]);
+        table.add_row(["it was missed lately", &summary.missed.to_string(), ""]);
+        table.add_row(["not known yet", &summary.unknown.to_string(), ""]);
+        output::line(table)?;
+        let others = |[median, least]: [f64; 2]| format!("median {median:.2}, least {least:.2}");
+        output::line(format!(
+            "Bytes of others over those without an objective, where it is kept: {}",
+            others(summary.others)
+        ))?;
+        output::line(format!(
+            "The same in the {} of these cases where it would be missed without: {}",
+            summary.needed,
+            others(summary.others_where_needed)
+        ))?;
+        let wrong = |verdict: &&ObjectiveVerdict| match verdict.said {
+            Said::Yes => !verdict.kept,
+            Said::No => verdict.could_be_kept == Some(true),
+            Said::Unknown | Said::Missed => true,
+        };
+        for verdict in verdicts.iter().filter(wrong) {
+            let ObjectiveVerdict { case, what, bound_us, p99_us, said, .. } = verdict;
+            let name = scheduler.name();
+            output::line(format!(
+                "gimbal lab judge --scheduler {name} --objectives --case {case}  # said {said:?}, bound {bound_us:.0} us, p99 {p99_us:.0} us: {what}"
+            ))?;
+        }
+    }
+    let [yes, kept] = summary.yes;
+    Ok(if kept * 100 >= yes * KEPT { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn table(summary: &Summary) -> Table {

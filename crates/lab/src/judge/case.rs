@@ -66,7 +66,7 @@ impl Dice {
         self.0.next_u64()
     }
 
-    fn within(&mut self, least: u32, most: u32) -> u32 {
+    pub(super) fn within(&mut self, least: u32, most: u32) -> u32 {
         let span = u64::from(most - least) + 1;
         least + ((u128::from(self.0.next_u64()) * u128::from(span)) >> 64) as u32
     }
@@ -190,8 +190,8 @@ impl Case {
         self.world_of(&setup, tenants, LEARN, MEASURE)
     }
 
-    /// The tenants. The light one is two, one after the other, so that the latencies of the second are those of the measured time.
-    fn specs(&self) -> Vec<TenantSpec> {
+    /// The tenants of the groups.
+    pub(super) fn group_specs(&self) -> Vec<TenantSpec> {
         let mut tenants = Vec::new();
         for (n, group) in self.groups.iter().enumerate() {
             for _ in 0..group.tenants {
@@ -202,6 +202,12 @@ impl Case {
                 });
             }
         }
+        tenants
+    }
+
+    /// The tenants. The light one is two, one after the other, so that the latencies of the second are those of the measured time.
+    fn specs(&self) -> Vec<TenantSpec> {
+        let mut tenants = self.group_specs();
         let Some(iops) = self.light else { return tenants };
         let small = Workload::closed(1, Bytes::kib(4), 100, Pattern::Random);
         let light = TenantSpec::new("light", Workload { arrival: Arrival::Open { iops }, ..small });
@@ -211,7 +217,14 @@ impl Case {
         tenants
     }
 
-    fn world_of(&self, setup: &Setup, tenants: Vec<TenantSpec>, warm_up: Nanos, duration: Nanos) -> World {
+    /// These tenants on the case's SSD.
+    pub(super) fn world_of(
+        &self,
+        setup: &Setup,
+        tenants: Vec<TenantSpec>,
+        warm_up: Nanos,
+        duration: Nanos,
+    ) -> World {
         World {
             seed: self.seed,
             profile: self.profile.clone(),

@@ -16,11 +16,13 @@
 
 mod case;
 mod changing;
+mod objectives;
 mod summary;
 mod verdict;
 
 pub use case::{Case, Group};
 pub use changing::{ChangingCase, ChangingReference, What};
+pub use objectives::{ObjectiveSummary, ObjectiveVerdict, Said};
 pub use summary::{Row, Summary, Unit};
 pub use verdict::{NoneFigures, Verdict};
 
@@ -104,14 +106,26 @@ pub fn judge_changing(
     each(seeds, &judge, watch)
 }
 
-/// Judges each seed, on all cores.
-fn each(
+/// Judges what the scheduler says of objectives, and what comes of it, by these cases: those with more than one tenant.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_objectives(
+    scheduler: Scheduler,
     seeds: &[u64],
-    judge: &(dyn Fn(u64) -> Result<Verdict, JudgeError> + Sync),
     watch: &(dyn Fn(Progress<'_>) + Sync),
-) -> Result<Vec<Verdict>, JudgeError> {
-    let verdicts: Vec<OnceLock<Result<Verdict, JudgeError>>> =
-        seeds.iter().map(|_| OnceLock::new()).collect();
+) -> Result<Vec<ObjectiveVerdict>, JudgeError> {
+    let verdicts = each(seeds, &|seed| objectives::judge_one(scheduler, seed), watch)?;
+    Ok(verdicts.into_iter().flatten().collect())
+}
+
+/// Judges each seed, on all cores.
+fn each<V: Send + Sync>(
+    seeds: &[u64],
+    judge: &(dyn Fn(u64) -> Result<V, JudgeError> + Sync),
+    watch: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Vec<V>, JudgeError> {
+    let verdicts: Vec<OnceLock<Result<V, JudgeError>>> = seeds.iter().map(|_| OnceLock::new()).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(seeds.len());
     thread::scope(|scope| {
