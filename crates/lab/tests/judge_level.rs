@@ -43,11 +43,11 @@ fn level_is_nearly_fair_on_drives_that_nobody_calibrated() {
         threads.into_iter().flat_map(|thread| thread.join().expect("no rule is broken")).collect()
     });
     let is_bad = |verdict: &&Verdict| {
-        !is_at_most(verdict.gap, 0.35)
+        !is_at_most(verdict.gap, 0.25)
             || !is_at_most(verdict.weights, 0.15)
             || !is_at_most(verdict.delta_ms, 50.0)
             || !is_at_most(verdict.p99_over_best, 2.2)
-            || verdict.time_over_none.is_some_and(|time| time < 0.6)
+            || verdict.time_over_none.is_some_and(|time| time < 0.55)
     };
     let bad: Vec<String> = verdicts.iter().filter(is_bad).map(replay).collect();
     // What a buffer does may still lead the search for the limit astray.

@@ -8,7 +8,7 @@
 //! Holds: a tenant that asks for little is not busy, however many others are (`a_tenant_that_asks_for_little_is_not_busy`), and however
 //!        many IOs it has outstanding (`a_tenant_whose_ios_come_at_random_is_not_busy`).
 
-use super::prices::Kind;
+use super::kind::Kind;
 use crate::{Io, IoKind};
 use alloc::vec::Vec;
 use units::{Bytes, TenantId};

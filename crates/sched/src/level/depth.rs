@@ -125,6 +125,12 @@ impl Depth {
         self.reaches = false;
     }
 
+    /// Goes on from a limit under which so much is served per time, in parts of 2²⁰.
+    pub(super) fn begin_at(&mut self, limit: Bytes, best: u64) {
+        self.forget();
+        (self.limit, self.best, self.coarse) = (limit, best, false);
+    }
+
     /// A period has ended: `served` is the useful device time that was served in `span`; `is_beyond_reach`: a busy tenant had all its IOs
     /// in the SSD. Answers whether the limit is another one from now on.
     pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) -> bool {

@@ -238,10 +238,14 @@ impl TenantTime {
         self.charged > Bytes::ZERO && self.charged.0 * 2 >= most
     }
 
+    pub(super) fn has_any(&self) -> bool {
+        self.charged > Bytes::ZERO
+    }
+
     /// What this many IOs of the tenant's usual charge are charged.
     #[inline]
     pub(super) fn usual(&self, ios: u64) -> Bytes {
-        Bytes(self.mean / MEAN_WEIGHT * ios)
+        Bytes((self.mean * ios).div_ceil(MEAN_WEIGHT))
     }
 
     /// The IOs of the tenant's usual charge that fit `part`, one at least.

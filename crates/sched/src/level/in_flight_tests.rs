@@ -181,6 +181,12 @@ proptest! {
     }
 
     #[test]
+    fn what_so_many_usual_ios_are_charged_lets_in_as_many(mean in 1..1u64 << 40, ios in 1..64u64) {
+        let tenant = TenantTime { charged: Bytes::ZERO, is_excused: false, is_promised: false, mean };
+        prop_assert_eq!(tenant.credit(tenant.usual(ios), &LIMITS), Credit(ios as u32));
+    }
+
+    #[test]
     fn the_limits_of_any_ssd_are_sound(rate in 1..=1u64 << 40, thresh_min in 0..3_600_000_000_000u64) {
         let limits = InFlightLimits::of(ByteRate(rate), Nanos(thresh_min));
         prop_assert_eq!(limits.check(), Ok(()));

@@ -13,8 +13,8 @@
 //!   then for some milliseconds, kind by kind (`probe`), wherever more than one kind of work competes (`books`).
 //! - Only as much is in the SSD as keeps it busy; how much that is, is found by trying (`depth`). For one tenant the limit is far above that.
 //! - What is served in all is watched; if it changes for good, the SSD has changed, and the prices are measured again (`watch`).
-//! - No tenant with work to do falls far behind another (`service_lag`). A tenant that comes back after it has asked for less than its
-//!   share goes first, even if the limit is reached: it does not wait for the others.
+//! - No tenant with work to do falls far behind another (`service_lag`), even if all its IOs are in the SSD, unless that costs too much (`patience`).
+//!   A tenant that comes back after it has asked for less than its share goes first, even if the limit is reached: it does not wait for the others.
 //!
 //! Nothing is paced, and no constant is that of one SSD: the constants here say how long to measure, and how much measuring may cost.
 //!
@@ -30,16 +30,19 @@ mod books;
 mod calibrated;
 mod depth;
 mod in_flight;
+mod kind;
 mod learnt;
 mod load_curve;
 #[cfg(test)]
 mod objective_tests;
 mod objectives;
+mod patience;
 mod prices;
 mod probe;
 mod service_lag;
 #[cfg(test)]
 mod tests;
+mod took;
 mod watch;
 
 #[cfg(test)]
@@ -58,9 +61,11 @@ use alloc::collections::{BTreeMap, VecDeque};
 use books::Books;
 use depth::Depth;
 use in_flight::{TenantTime, TimeInFlight};
+use kind::Kind;
 use load_curve::{Answer, LoadCurve};
 use objectives::{Changed, Objectives, PROMISED_MOST};
-use prices::{Kind, Prices};
+use patience::Patience;
+use prices::Prices;
 use probe::{Explorer, Found, Probe, Step};
 use service_lag::ServiceLag;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -143,6 +148,7 @@ impl Level {
             closed: [false; 2],
             is_squeezed: false,
             unsqueezed: ALONE_LIMIT,
+            patience: Patience::new(),
         };
         let round = RoundConfig { quantum: QUANTUM, ..RoundConfig::STANDARD };
         Level {
@@ -246,19 +252,31 @@ impl Level {
         if probed || is_idle || is_squeezed {
             // What buffers still hold of the probe is not this mix's.
             self.depth.restart();
+            rules.patience.restart();
             self.watch.pause();
         } else if is_shared {
+            let useful = served.saturating_sub(present.excess);
+            if let Some(rate) = rules.patience.on_period(useful, span.0) {
+                self.depth.begin_at(self.depth.limit().max(ALONE_LIMIT), rate);
+                self.watch.on_limit();
+            }
             // A tenant that pauses for some periods is no reason to search again.
             self.differs = if self.kinds == present.busy { 0 } else { self.differs + 1 };
             if self.differs >= DIFFERS {
                 (self.kinds, self.differs) = (present.busy, 0);
                 self.depth.forget();
                 self.watch.forget();
+                rules.patience.forget();
             }
-            if self.depth.is_own_turn() && self.watch.on_period(served, span.0) && self.explorer.doubt(now) {
+            if rules.patience.is_trial() {
+                self.watch.pause();
+            } else if self.depth.is_own_turn()
+                && self.watch.on_period(served, span.0)
+                && self.explorer.doubt(now)
+            {
                 rules.prices.doubt();
             }
-            if self.depth.on_period(served.saturating_sub(present.excess), span.0, present.is_beyond_reach) {
+            if self.depth.on_period(useful, span.0, present.is_beyond_reach) {
                 self.watch.on_limit();
             }
         }
@@ -268,6 +286,7 @@ impl Level {
         self.probed = rules.probe.is_some();
         let limit = match (&rules.probe, is_shared) {
             (Some(probe), _) => rules.prices.of_guessed(probe.kind, ALONE_LIMIT),
+            (None, true) if rules.patience.is_trial() => self.depth.limit().max(ALONE_LIMIT),
             (None, true) => self.depth.limit(),
             (None, false) => ALONE_LIMIT,
         };
@@ -387,13 +406,15 @@ impl Level {
         let Some(probe) = rules.probe.take() else { return };
         self.seen = false;
         let found = probe.result();
-        let counts =
-            |found: &Found| !probe.is_again || rules.prices.is_lower(probe.kind, found.nanos, found.guessed);
+        let counts = |found: &Found| {
+            !probe.is_again || rules.prices.is_lower(probe.kind, found.took.likely, found.guessed)
+        };
         if let Some(found) = found.filter(counts) {
-            let change = rules.prices.measure(probe.kind, found.nanos, found.guessed);
+            let change = rules.prices.measure(probe.kind, found.took, found.guessed);
             if change.price {
                 self.depth.forget();
                 self.watch.forget();
+                rules.patience.forget();
             }
             if change.told {
                 self.explorer.forget_buffer();
@@ -425,6 +446,8 @@ pub(crate) struct LevelRules {
     is_squeezed: bool,
     /// The limit without objectives.
     unsqueezed: Bytes,
+    /// For tenants that have all their IOs in the SSD.
+    patience: Patience,
 }
 
 impl LevelRules {
@@ -445,6 +468,11 @@ impl LevelRules {
 
     fn is_anybody_held(&self) -> bool {
         self.held.iter().any(|held| !held.is_empty())
+    }
+
+    /// Whether the others wait for the tenant, which has nothing in the switch: it would take more than it gets, and its IOs are in the SSD.
+    fn is_waited_for(&mut self, id: TenantId, held: &TenantTime) -> bool {
+        held.has_any() && self.probe.is_none() && self.books.is_busy(id) && self.patience.is_patient()
     }
 
     fn release(&mut self, id: TenantId) {
@@ -561,12 +589,14 @@ impl Rules for LevelRules {
         if !is_held_to_credit {
             self.books.on_emptied(id);
         }
-        self.lag.on_idle(id, is_held_to_credit);
+        let competes = is_held_to_credit || self.is_waited_for(id, held);
+        self.lag.on_idle(id, competes);
     }
 
     #[inline]
     fn on_end_without_backlog(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
-        self.lag.on_idle(id, held.is_held_to(widened(held, part)));
+        let competes = held.is_held_to(widened(held, part)) || self.is_waited_for(id, held);
+        self.lag.on_idle(id, competes);
     }
 
     fn on_overdue(&mut self, id: TenantId, held: &mut TenantTime, waits: bool) {

@@ -193,6 +193,33 @@ fn all_books_are_empty_when_all_has_ended() {
     assert!(!ssd.policy.drr.rules().is_anybody_held());
 }
 
+/// The reader has four IOs, all in the SSD, which does not end them; the writer is not served much more meanwhile.
+#[test]
+fn others_wait_for_a_tenant_whose_ios_are_all_in_the_ssd() {
+    let mut ssd = Ssd::new(Nanos::micros(10), Nanos::micros(10));
+    ssd.run([4, 256], Nanos::secs(4));
+    assert!(ssd.policy.drr.rules().books.is_busy(TenantId(0)) && ssd.policy.drr.rules().probe.is_none());
+    let (mut kept, mut written) = (Vec::new(), Nanos::ZERO);
+    loop {
+        ssd.decide();
+        let Some((io, _, at)) = ssd.queue.pop_front() else { break };
+        ssd.now = ssd.now.max(at);
+        if io.tenant == TenantId(0) {
+            kept.push(io);
+            continue;
+        }
+        written += ssd.write;
+        assert!(written < Nanos::millis(20), "the writer goes on and on");
+        let latency = Nanos::micros(100);
+        ssd.policy.on_completion(ssd.now, Done { io, outcome: Outcome::Success { latency } });
+        ssd.ask(1);
+    }
+    assert_eq!(kept.len(), 4);
+    // The IOs may never end: then nobody waits any longer.
+    ssd.policy.on_overdue(ssd.now, TenantId(0));
+    assert!(matches!(ssd.policy.next(ssd.now), Next::Submit(_)));
+}
+
 /// The reader's share would be a hundredth. Its reservation holds while others wait for probes, and those see enough all the same.
 #[test]
 fn a_reservation_is_kept_whatever_is_in_the_ssd_and_whoever_is_probed() {

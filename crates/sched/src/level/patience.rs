@@ -1,0 +1,228 @@
+//! Patience: whether the others wait for a tenant that has all its IOs in the SSD and is behind.
+//!
+//! A tenant with few IOs outstanding has nothing that waits in the switch, so the order in the switch cannot give it its share. What can is to let
+//! the others wait until it is no longer behind: then its IOs have the SSD nearly to themselves, and end sooner. But a few IOs do not keep an SSD
+//! busy. On most SSDs that costs little; on one whose reads wait for whole programs it may cost half of what it can do.
+//!
+//! So when much less is served than an SSD serves as a rule (a nanosecond of device time in each), it is tried without. Only *useful* device time
+//! counts: what the others are served beyond their fair shares is no reason to give up a tenant's share (`books`).
+//!
+//! ```text
+//!   patient ──less than 7/10 served──► trial without ──a third more──► impatient for 8 s, then for 16 s, …
+//!      ▲                                  │ no more
+//!      └──────────────────────────────────┘ (no further trial for 8 s)
+//! ```
+//!
+//! Holds: it is patient unless a trial serves a third more (`it_is_patient_unless_that_costs_a_quarter`); trials become rare
+//!        (`trials_become_rare`), and there is none where nobody waits (`whoever_never_waits_never_tries`).
+
+/// Fixed point of rates: a nanosecond of device time in each.
+pub(super) const ONE: u64 = 1 << 20;
+/// Served in this many periods decides.
+const PERIODS: u32 = 16;
+/// Periods of a trial; the last half of them counts.
+const TRIAL: u32 = 16;
+/// Less is served than this part of the time: it may be patience that costs so much.
+const LITTLE: [u64; 2] = [7, 10];
+/// It does if a trial without it serves more by one part in this number.
+const GAIN: u64 = 3;
+/// Periods without a trial, or without patience, at first and at most.
+const PAUSE: u32 = 320;
+const PAUSE_MOST: u32 = PAUSE << 6;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Patient,
+    Trial,
+    Impatient,
+}
+
+/// What was served in some periods, and how long these were.
+#[derive(Clone, Copy, Debug, Default)]
+struct Served {
+    time: u64,
+    span: u64,
+}
+
+impl Served {
+    fn add(&mut self, time: u64, span: u64) {
+        (self.time, self.span) = (self.time + time, self.span + span);
+    }
+
+    /// In parts of [`ONE`].
+    fn rate(self) -> u64 {
+        (u128::from(self.time) * u128::from(ONE) / u128::from(self.span.max(1))) as u64
+    }
+}
+
+/// Whether to be patient.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    state: State,
+    /// Periods in this state that counted.
+    periods: u32,
+    served: Served,
+    /// What was served before the trial.
+    patient: u64,
+    /// Periods until the next trial, or of impatience.
+    rest: u32,
+    pause: u32,
+    /// Whether others waited for such a tenant in this period.
+    waited: bool,
+}
+
+impl Patience {
+    pub(super) fn new() -> Patience {
+        Patience {
+            state: State::Patient,
+            periods: 0,
+            served: Served::default(),
+            patient: 0,
+            rest: 0,
+            pause: PAUSE,
+            waited: false,
+        }
+    }
+
+    /// Whether others may be kept waiting. Asked when they might have to.
+    #[inline]
+    pub(super) fn is_patient(&mut self) -> bool {
+        self.waited = true;
+        self.state == State::Patient
+    }
+
+    /// Prices have changed, and with them what counts as served.
+    pub(super) fn forget(&mut self) {
+        *self = Patience { waited: self.waited, ..Patience::new() };
+    }
+
+    /// Something else than the mix was in the SSD.
+    pub(super) fn restart(&mut self) {
+        (self.periods, self.served, self.waited) = (0, Served::default(), false);
+    }
+
+    /// Whether it is tried without; with more in the SSD, as what is in it has become less by being patient.
+    pub(super) fn is_trial(&self) -> bool {
+        self.state == State::Trial
+    }
+
+    /// A period has ended in which this much useful device time was served. If it is impatient from now on, this answers
+    /// what is served per time, in parts of [`ONE`].
+    pub(super) fn on_period(&mut self, served: u64, span: u64) -> Option<u64> {
+        let waited = core::mem::take(&mut self.waited);
+        if self.rest > 0 {
+            self.rest -= 1;
+            if self.rest == 0 && self.state == State::Impatient {
+                self.enter(State::Patient, 0);
+            }
+            return None;
+        }
+        if !waited {
+            self.restart();
+            return None;
+        }
+        self.periods += 1;
+        match self.state {
+            State::Patient => {
+                self.served.add(served, span);
+                if self.periods < PERIODS {
+                    return None;
+                }
+                self.patient = self.served.rate();
+                let is_little = self.patient * LITTLE[1] < ONE * LITTLE[0];
+                self.enter(if is_little { State::Trial } else { State::Patient }, 0);
+            }
+            State::Trial => {
+                if self.periods > TRIAL / 2 {
+                    self.served.add(served, span);
+                }
+                if self.periods < TRIAL {
+                    return None;
+                }
+                let rate = self.served.rate();
+                let costs = rate >= self.patient + self.patient / GAIN;
+                self.enter(if costs { State::Impatient } else { State::Patient }, self.pause);
+                self.pause = (self.pause * 2).min(PAUSE_MOST);
+                return costs.then_some(rate);
+            }
+            State::Impatient => unreachable!("it rests until it is patient again"),
+        }
+        None
+    }
+
+    fn enter(&mut self, state: State, rest: u32) {
+        (self.state, self.rest) = (state, rest);
+        self.restart();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use proptest::prelude::*;
+
+    const SPAN: u64 = 25_000_000;
+
+    /// An SSD that serves these parts of its time, in hundredths, with patience and without; how often it was patient, of so many periods.
+    fn run(patience: &mut Patience, served: [u64; 2], periods: u32) -> [u32; 2] {
+        let mut seen = [0; 2];
+        for _ in 0..periods {
+            let is_patient = patience.is_patient();
+            seen[usize::from(!is_patient)] += 1;
+            patience.on_period(SPAN / 100 * served[usize::from(!is_patient)], SPAN);
+        }
+        seen
+    }
+
+    #[test]
+    fn it_is_patient_unless_that_costs_a_quarter() {
+        for (served, is_patient) in
+            [([90, 150], true), ([60, 75], true), ([60, 85], false), ([30, 60], false)]
+        {
+            let mut patience = Patience::new();
+            run(&mut patience, served, PERIODS + TRIAL);
+            assert_eq!(patience.is_patient(), is_patient, "{served:?}");
+        }
+    }
+
+    #[test]
+    fn trials_become_rare() {
+        for served in [[60, 60], [30, 60]] {
+            let (mut patience, periods) = (Patience::new(), 100_000);
+            let seen = run(&mut patience, served, periods);
+            let wrong = seen[usize::from(served[0] == served[1])];
+            assert!(wrong < periods / 100, "{wrong} of {periods} periods of the wrong kind: {served:?}");
+            assert!(wrong > 0, "it looks again: {served:?}");
+        }
+    }
+
+    #[test]
+    fn a_trial_says_what_is_served_then() {
+        let mut patience = Patience::new();
+        let rates: std::vec::Vec<u64> = (0..PERIODS + TRIAL)
+            .filter_map(|n| {
+                patience.is_patient();
+                patience.on_period(
+                    SPAN * if n < PERIODS { 1 } else { 3 } / 4,
+                    SPAN * if n < PERIODS { 2 } else { 1 },
+                )
+            })
+            .collect();
+        assert_eq!(rates, [ONE * 3 / 4]);
+    }
+
+    proptest! {
+        #![proptest_config(crate::random_cases(200))]
+
+        #[test]
+        fn whoever_never_waits_never_tries(served in prop::collection::vec(0..1u64 << 40, 0..200)) {
+            let mut patience = Patience::new();
+            for served in served {
+                prop_assert_eq!(patience.on_period(served, SPAN), None);
+                prop_assert!(!patience.is_trial());
+            }
+            prop_assert!(patience.is_patient());
+        }
+    }
+}

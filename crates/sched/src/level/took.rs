@@ -1,0 +1,111 @@
+//! How long an SSD would take for work of which it was seen only with few IOs.
+//!
+//! With few IOs the time per IO is a latency over their number, with many it is what the busiest part of the SSD takes for one. What
+//! lies between depends on the SSD. Two laws bound it, each from the time with all IOs of a kind and the time with half of them:
+//!
+//! ```text
+//!   time per IO   most:  the parts of the SSD take turns: its square is a line over the square of 1 / (IOs in flight)
+//!                 least: IOs collide in the parts, however few there are: it is a line over 1 / (IOs in flight)
+//! ```
+//!
+//! The price is likely as far from one as from the other.
+//!
+//! Holds: an SSD that keeps one of the laws is within the bounds, at their ends (`the_laws_are_the_bounds`), and with as many IOs as all
+//!        would have there is nothing to infer (`what_all_do_is_known`).
+
+/// The time that the SSD took, ns. With few IOs it is not known what it would be with many, but between what bounds it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Took {
+    pub(super) least: u64,
+    pub(super) likely: u64,
+    pub(super) most: u64,
+}
+
+impl Took {
+    /// Seen as it is.
+    pub(super) fn exactly(nanos: u64) -> Took {
+        Took { least: nanos, likely: nanos, most: nanos }
+    }
+
+    /// Most likely as many times the least as the most is times it.
+    pub(super) fn between(least: u64, most: u64) -> Took {
+        let likely = u64::try_from((u128::from(least) * u128::from(most)).isqrt()).unwrap_or(u64::MAX);
+        Took { least, likely, most }
+    }
+
+    /// With as many IOs as `all` tenants would have, from the time with those of `own` tenants, and with half of those.
+    pub(super) fn with_all(own_nanos: u64, half_nanos: u64, own: u64, all: u64) -> Took {
+        let square = |of: u64| u128::from(of) * u128::from(of);
+        let own_squared = square(own_nanos);
+        // With half of the IOs, 1 / (IOs in flight) is twice as much, and its square is four times as much.
+        let latency = (square(half_nanos).saturating_sub(own_squared) / 3).min(own_squared);
+        let most = (own_squared - latency + latency * square(own) / square(all)).isqrt() as u64;
+        let collisions = half_nanos.saturating_sub(own_nanos).min(own_nanos);
+        let rest = u128::from(collisions) * u128::from(own) / u128::from(all);
+        let least = own_nanos - collisions + rest as u64;
+        Took::between(least.min(most), most)
+    }
+
+    /// Where `own` of `all` tenants were measured, and what they did says little of what all would do.
+    pub(super) fn less_sure(self, own: u64, all: u64) -> Took {
+        let least = u128::from(self.least).pow(2) * u128::from(2 * own) / u128::from(all.max(1));
+        Took::between(u64::try_from(least.isqrt()).unwrap_or(u64::MAX).min(self.least), self.most)
+    }
+
+    /// The mean of this many times in all, of which `new` is the last and the others have this as theirs.
+    pub(super) fn averaged(self, new: Took, times: u64) -> Took {
+        let average = |old: u64, new: u64| (old * (times - 1) + new) / times;
+        Took {
+            least: average(self.least, new.least),
+            likely: average(self.likely, new.likely),
+            most: average(self.most, new.most),
+        }
+    }
+
+    pub(super) fn map(self, change: impl Fn(u64) -> u64) -> Took {
+        Took { least: change(self.least), likely: change(self.likely), most: change(self.most) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn near(a: u64, b: u64) -> bool {
+        a.abs_diff(b) <= b / 1000 + 2
+    }
+
+    proptest! {
+        #![proptest_config(crate::random_cases(200))]
+
+        #[test]
+        fn the_laws_are_the_bounds(price in 1_000..1u64 << 40, latency in 1_000..1u64 << 40, own in 1..20u64, more in 0..60u64) {
+            let all = own + more;
+            // IOs of a tenant: one. By the law of turns, time² = price² + (latency / IOs)².
+            let turns = |ios: f64| ((price as f64).powi(2) + (latency as f64 / ios).powi(2)).sqrt() as u64;
+            let took = Took::with_all(turns(own as f64), turns(own as f64 / 2.0), own, all);
+            prop_assert!(near(took.most, turns(all as f64)), "{took:?}, not {}", turns(all as f64));
+            prop_assert!(took.least <= took.likely && took.likely <= took.most, "{took:?}");
+            // By that of collisions, time = price + latency / IOs.
+            let collide = |ios: f64| (price as f64 + latency as f64 / ios) as u64;
+            let took = Took::with_all(collide(own as f64), collide(own as f64 / 2.0), own, all);
+            prop_assert!(near(took.least, collide(all as f64)), "{took:?}, not {}", collide(all as f64));
+            prop_assert!(took.least <= took.likely && took.likely <= took.most, "{took:?}");
+        }
+
+        #[test]
+        fn what_all_do_is_known(own_nanos in 0..1u64 << 40, half_nanos in 0..1u64 << 41, tenants in 1..100u64) {
+            let took = Took::with_all(own_nanos, half_nanos, tenants, tenants);
+            prop_assert!(took.most.abs_diff(own_nanos) <= 1 && took.least.abs_diff(own_nanos) <= 1, "{took:?}");
+        }
+    }
+
+    #[test]
+    fn what_says_little_says_less_the_fewer_of_all_were_seen() {
+        let took = Took::exactly(1000);
+        assert_eq!(took.less_sure(1, 8), Took::between(500, 1000));
+        assert_eq!(took.less_sure(1, 2), took);
+        assert_eq!(took.less_sure(7, 8), took, "never more than was seen");
+    }
+}
