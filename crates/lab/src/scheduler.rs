@@ -1,7 +1,7 @@
 //! Schedulers by name: the scheduler before the SSD in a run, and the client's half if there is one, set up for an SSD.
 
 use crate::ssds::{CALIBRATIONS, CalibratedSsd};
-use sched::{CalibratedConfig, Calibration, DeviceConstants, Former, GimbalConfig, Learnt};
+use sched::{CalibratedConfig, Calibration, DeviceConstants, Former, GimbalConfig, Learnt, MclockConfig};
 use sim::LatencyScope;
 use sim::{AuxiliaryChoice, ClientChoice, PolicyChoice};
 use ssd::Profile;
@@ -19,6 +19,10 @@ pub enum Scheduler {
     Flashfq,
     /// PARDA: windows in the hosts, first in, first out before the SSD.
     Parda,
+    /// mClock.
+    Mclock,
+    /// SPDK's limits: the highest rate that the constants name, divided among the tenants.
+    SpdkQos,
     /// Gimbal as published, but with a threshold that does not follow the latency: what the paper's figure 17 argues against.
     GimbalFixed,
     /// Gimbal as published.
@@ -99,11 +103,13 @@ const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
 impl Scheduler {
     /// All, the baselines first.
-    pub const ALL: [Scheduler; 12] = [
+    pub const ALL: [Scheduler; 14] = [
         Scheduler::None,
         Scheduler::Reflex,
         Scheduler::Flashfq,
         Scheduler::Parda,
+        Scheduler::Mclock,
+        Scheduler::SpdkQos,
         Scheduler::GimbalFixed,
         Scheduler::Gimbal,
         Scheduler::LevelCalibrated,
@@ -121,6 +127,8 @@ impl Scheduler {
             Scheduler::Reflex => "reflex",
             Scheduler::Flashfq => "flashfq",
             Scheduler::Parda => "parda",
+            Scheduler::Mclock => "mclock",
+            Scheduler::SpdkQos => "spdk-qos",
             Scheduler::GimbalFixed => "gimbal-fixed",
             Scheduler::Gimbal => "gimbal",
             Scheduler::LevelCalibrated => "level-calibrated",
@@ -196,6 +204,8 @@ impl Scheduler {
                 clients = ClientChoice::Parda { config, scope: LatencyScope::AllHosts };
                 PolicyChoice::None
             }
+            Scheduler::Mclock => PolicyChoice::Mclock(MclockConfig::STANDARD),
+            Scheduler::SpdkQos => PolicyChoice::SpdkQos(Some(device.rate_max)),
             Scheduler::GimbalFixed => {
                 let device = DeviceConstants { thresh_max: FIXED_THRESHOLD, ..device };
                 PolicyChoice::Gimbal(GimbalConfig {

@@ -23,10 +23,13 @@ mod gimbal;
 mod io;
 mod level;
 mod lines;
+mod mclock;
 mod none;
 mod objective;
 mod policy;
+mod queues;
 mod reflex;
+mod spdk_qos;
 mod view;
 #[cfg(test)]
 mod withdrawals;
@@ -46,10 +49,12 @@ pub use level::{
     CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Learnt, LearntPrice,
     LearntReads, Level, LevelCalibrated, ReadsPart, StateCosts,
 };
+pub use mclock::{Mclock, MclockConfig};
 pub use none::Fifo;
 pub use objective::{Admitted, Objective, Percentile, Refused, Slo};
 pub use policy::{Backlog, Credit, Next, Policy, Share, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, SupplyPoint, TokenRate};
+pub use spdk_qos::SpdkQos;
 pub use view::{
     Congestion, MonitorView, ObjectiveState, ObjectiveView, PacingView, SsdView, TenantView, TimeInFlightView,
 };

@@ -101,6 +101,12 @@ impl<const N: usize> Lines<N> {
         }
     }
 
+    /// The first IO of a line and its ticket.
+    #[inline]
+    pub(crate) fn front_ticket(&self, line: usize) -> Option<(Ticket, &Io)> {
+        self.front(line).map(|io| (Ticket(self.ends[line].first), io))
+    }
+
     /// Takes the first IO of a line.
     #[inline]
     pub(crate) fn pop(&mut self, line: usize) -> Option<Io> {

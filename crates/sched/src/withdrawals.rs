@@ -5,8 +5,8 @@ extern crate std;
 use crate::lines::touched;
 use crate::{
     CalibratedConfig, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig,
-    Io, IoId, IoKind, Level, LevelCalibrated, LinearCost, Mark, Millitokens, Next, Outcome, Policy, Priority,
-    Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
+    Io, IoId, IoKind, Level, LevelCalibrated, LinearCost, Mark, Mclock, Millitokens, Next, Outcome, Policy,
+    Priority, Reflex, ReflexConfig, SpdkQos, SupplyPoint, Ticket, TokenRate,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -41,6 +41,8 @@ fn every() -> Vec<(&'static str, Box<dyn Policy>)> {
         ("level", Box::new(Level::new())),
         ("flashfq", Box::new(Flashfq::new(flashfq))),
         ("reflex", Box::new(Reflex::new(reflex))),
+        ("mclock", Box::new(Mclock::default())),
+        ("spdk-qos", Box::new(SpdkQos::new(None))),
     ]
 }
 

@@ -4,7 +4,7 @@ use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
 use crate::device::load_profile;
 use sched::{
     CalibratedConfig, Calibration, CalibrationError, DeviceConstants, DeviceCosts, Fifo, Flashfq, Gimbal,
-    GimbalConfig, Learnt, Level, LevelCalibrated, Policy, Reflex,
+    GimbalConfig, Learnt, Level, LevelCalibrated, Mclock, Policy, Reflex,
 };
 use ssd::ProfileError;
 use units::ByteRate;
@@ -48,6 +48,7 @@ pub(crate) fn policy(
     let uncalibrated = || PolicyError::Uncalibrated(kind);
     Ok(match kind {
         PolicyKind::None => Box::new(Fifo::default()),
+        PolicyKind::Mclock => Box::new(Mclock::default()),
         PolicyKind::Gimbal => {
             let config = gimbal(device)?;
             config.check().map_err(PolicyError::Constants)?;

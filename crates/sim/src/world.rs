@@ -5,10 +5,10 @@ use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
     CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, Learnt, Level, LevelCalibrated,
-    PardaConfig, Policy, Reflex, ReflexConfig, Share,
+    Mclock, MclockConfig, PardaConfig, Policy, Reflex, ReflexConfig, Share, SpdkQos,
 };
 use ssd::{Condition, Profile};
-use units::{Instant, Nanos};
+use units::{ByteRate, Instant, Nanos};
 
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]
@@ -59,6 +59,10 @@ pub enum PolicyChoice {
     Reflex(ReflexConfig),
     /// FlashFQ with this calibration.
     Flashfq(FlashfqConfig),
+    /// mClock with these constants.
+    Mclock(MclockConfig),
+    /// SPDK's limits; tenants without any share this rate.
+    SpdkQos(Option<ByteRate>),
 }
 
 impl PolicyChoice {
@@ -71,6 +75,8 @@ impl PolicyChoice {
             PolicyChoice::Level(learnt) => Box::new(Level::told(learnt)),
             PolicyChoice::Reflex(config) => Box::new(Reflex::new(config.clone())),
             PolicyChoice::Flashfq(config) => Box::new(Flashfq::new(*config)),
+            PolicyChoice::Mclock(config) => Box::new(Mclock::new(*config)),
+            PolicyChoice::SpdkQos(rate) => Box::new(SpdkQos::new(*rate)),
         }
     }
 
@@ -83,6 +89,8 @@ impl PolicyChoice {
             PolicyChoice::Level(_) => "level",
             PolicyChoice::Reflex(_) => "reflex",
             PolicyChoice::Flashfq(_) => "flashfq",
+            PolicyChoice::Mclock(_) => "mclock",
+            PolicyChoice::SpdkQos(_) => "spdk-qos",
         }
     }
 }

@@ -3,13 +3,13 @@
 
 use crate::books::Books;
 use crate::world::{Config, Dice, Event, Variant, World};
-use crate::{flashfq, reflex};
+use crate::{flashfq, peers, reflex};
 use proptest::prelude::*;
 use sched::{
-    Backlog, Done, Fifo, Flashfq, Gimbal, LevelCalibrated, Next, Outcome, Policy, ReadOnlyLoad, Reflex,
-    ReflexConfig, Share,
+    Backlog, Done, Fifo, Flashfq, Gimbal, LevelCalibrated, Mclock, MclockConfig, Next, Outcome, Policy,
+    ReadOnlyLoad, Reflex, ReflexConfig, Share, SpdkQos,
 };
-use units::{Instant, Nanos, TenantId};
+use units::{ByteRate, Instant, Nanos, TenantId};
 
 /// A scheduler, and the expected state of every IO ever given to it.
 struct Run<P> {
@@ -125,6 +125,17 @@ proptest! {
     fn flashfq_is_sound(world in worlds(), depth in 1..40u32, throttle in 0..2000u64, anticipation in 0..2000u64) {
         let config = flashfq::small_device(depth, Nanos::micros(throttle), Nanos::micros(anticipation));
         run(world, Flashfq::new(config));
+    }
+
+    #[test]
+    fn mclock_is_sound(world in worlds(), depth in 1..40u32) {
+        run(world, peers::with_shares(Mclock::new(MclockConfig { depth, ..MclockConfig::STANDARD }), &world));
+    }
+
+    #[test]
+    fn spdk_qos_is_sound(world in worlds(), megabytes in 0..500u64) {
+        let rate = (megabytes > 0).then(|| ByteRate(megabytes * 1_000_000));
+        run(world, peers::with_shares(SpdkQos::new(rate), &world));
     }
 
     #[test]

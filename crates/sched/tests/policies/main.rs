@@ -11,5 +11,8 @@ mod world;
 mod every;
 mod flashfq;
 mod flashfq_naive;
+mod mclock_naive;
+mod peers;
 mod reflex;
 mod reflex_naive;
+mod spdk_qos_naive;

@@ -31,6 +31,8 @@ pub enum PolicyKind {
     Reflex,
     /// FlashFQ: equal parts of the device's time. Needs a calibration.
     Flashfq,
+    /// mClock: reservations, limits and weights.
+    Mclock,
     /// First in, first out: what other targets do.
     None,
 }
@@ -89,12 +91,13 @@ impl SchedulerOverrides {
 
 impl PolicyKind {
     /// All, the default first.
-    pub const ALL: [PolicyKind; 6] = [
+    pub const ALL: [PolicyKind; 7] = [
         PolicyKind::Level,
         PolicyKind::Gimbal,
         PolicyKind::LevelCalibrated,
         PolicyKind::Reflex,
         PolicyKind::Flashfq,
+        PolicyKind::Mclock,
         PolicyKind::None,
     ];
 
@@ -106,6 +109,7 @@ impl PolicyKind {
             PolicyKind::Level => "level",
             PolicyKind::Reflex => "reflex",
             PolicyKind::Flashfq => "flashfq",
+            PolicyKind::Mclock => "mclock",
             PolicyKind::None => "none",
         }
     }
@@ -122,6 +126,7 @@ impl PolicyKind {
             PolicyKind::Flashfq => {
                 "FlashFQ: equal shares of device time, by a calibrated model of the device"
             }
+            PolicyKind::Mclock => "mClock: reservations, limits and weights of IOs, by tags",
             PolicyKind::None => "First in, first out",
         }
     }
@@ -138,7 +143,7 @@ impl PolicyKind {
 
     /// Whether it keeps reservations.
     pub const fn keeps_reservations(self) -> bool {
-        self.reads_constants() || matches!(self, PolicyKind::Level)
+        self.reads_constants() || matches!(self, PolicyKind::Level | PolicyKind::Mclock)
     }
 
     /// Whether it keeps to objectives of latency.

@@ -274,7 +274,11 @@ fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
         PolicyChoice::LevelCalibrated(config) => {
             Some(Calibration { description, level_calibrated: Some(config.costs), ..Calibration::default() })
         }
-        PolicyChoice::None | PolicyChoice::Gimbal(_) | PolicyChoice::Level(_) => None,
+        PolicyChoice::None
+        | PolicyChoice::Gimbal(_)
+        | PolicyChoice::Level(_)
+        | PolicyChoice::Mclock(_)
+        | PolicyChoice::SpdkQos(_) => None,
     }
 }
 
