@@ -19,6 +19,8 @@ struct Tenant {
     reservation: i128,
     limit: i128,
     weight: i128,
+    /// The weight tag of the first IO that is queued, as it was when it became the first, and as it was shifted since.
+    first: Option<i128>,
 }
 
 struct Naive {
@@ -46,8 +48,7 @@ impl Naive {
     fn tags(&self, index: usize) -> Option<Tags> {
         let tenant = &self.tenants[index];
         let (io, arrival) = tenant.queue.front()?;
-        let (arrival, length, base) =
-            (parts(*arrival), i128::from(io.length.0), i128::from(self.config.size_base.0));
+        let (arrival, length) = (parts(*arrival), i128::from(io.length.0));
         let by_rate = |rate: u64| up(SECOND * length, i128::from(rate));
         let spacing = tenant.share.reservation.map(|rate| by_rate(rate.0));
         let by_ios = tenant.share.limit_iops.map(|iops| up(SECOND, i128::from(iops)));
@@ -56,8 +57,7 @@ impl Naive {
             reservation: spacing.map(|spacing| arrival.max(tenant.reservation + spacing)),
             spacing: spacing.unwrap_or(0),
             limit: apart.map_or(0, |apart| arrival.max(tenant.limit + apart)),
-            weight: arrival
-                .max(tenant.weight + up(SECOND * (base + length), base * i128::from(tenant.share.weight))),
+            weight: tenant.first.expect("the first IO has its tag"),
         })
     }
 
@@ -70,21 +70,33 @@ impl Naive {
         let is_idle = own.queue.is_empty() && own.in_flight == 0;
         let least = self.all().map(|(_, tags)| tags.weight).min();
         if let Some(least) = least.filter(|_| is_idle) {
-            // So that the smallest is now. Those of queued IOs follow from those of the last ones.
-            let shift = least - parts(now);
-            for index in 0..self.tenants.len() {
-                let first = self.tags(index).map(|tags| tags.weight - shift);
-                let tenant = &mut self.tenants[index];
-                tenant.weight -= shift;
-                if let (Some(first), Some((io, _))) = (first, tenant.queue.front()) {
-                    let base = i128::from(self.config.size_base.0);
-                    let cost =
-                        up(SECOND * (base + i128::from(io.length.0)), base * i128::from(tenant.share.weight));
-                    tenant.weight = first - cost;
-                }
+            // So that the smallest is now.
+            for tenant in &mut self.tenants {
+                tenant.weight -= least - parts(now);
+                tenant.first = tenant.first.map(|first| first - (least - parts(now)));
             }
         }
         self.tenants[io.tenant.index()].queue.push_back((io, now));
+        self.give(io.tenant.index());
+    }
+
+    /// Gives the first IO of a tenant its weight tag, if it has none.
+    fn give(&mut self, index: usize) {
+        let base = i128::from(self.config.size_base.0);
+        let tenant = &mut self.tenants[index];
+        let Some((io, arrival)) = tenant.queue.front() else { return tenant.first = None };
+        let cost = up(SECOND * (base + i128::from(io.length.0)), base * i128::from(tenant.share.weight));
+        tenant.first = tenant.first.or(Some(parts(*arrival).max(tenant.weight + cost)));
+    }
+
+    fn withdraw(&mut self, index: usize) {
+        let queue = &mut self.tenants[index].queue;
+        let head = queue.front().copied();
+        queue.retain(|(io, _)| !is_withdrawn(io));
+        if queue.front().copied() != head {
+            self.tenants[index].first = None;
+        }
+        self.give(index);
     }
 
     fn next(&mut self, now: Instant) -> Next {
@@ -103,7 +115,10 @@ impl Naive {
             tenant.reservation = tags.reservation.map_or(tenant.reservation, |tag| tag - moved);
             (tenant.limit, tenant.weight) = (tags.limit, tags.weight);
             tenant.in_flight += 1;
-            return Next::Submit(tenant.queue.pop_front().expect("it has an IO").0);
+            let (io, _) = tenant.queue.pop_front().expect("it has an IO");
+            tenant.first = None;
+            self.give(index);
+            return Next::Submit(io);
         }
         let limits = self.all().map(|(_, tags)| tags.limit);
         let first = limits.chain(reserved.map(|(tag, _)| tag)).min();
@@ -115,8 +130,15 @@ impl Naive {
 fn compare(world: World, depth: u32) {
     let config = MclockConfig { depth, ..MclockConfig::STANDARD };
     let mut mclock = crate::peers::with_shares(Mclock::new(config), &world);
-    let tenant =
-        |share| Tenant { share, queue: VecDeque::new(), in_flight: 0, reservation: 0, limit: 0, weight: 0 };
+    let tenant = |share| Tenant {
+        share,
+        queue: VecDeque::new(),
+        in_flight: 0,
+        reservation: 0,
+        limit: 0,
+        weight: 0,
+        first: None,
+    };
     let mut naive = Naive { config, tenants: shares(&world).into_iter().map(tenant).collect() };
     let mut events = world.events();
     let (mut now, mut in_flight) = (Instant::ZERO, Vec::new());
@@ -129,7 +151,7 @@ fn compare(world: World, depth: u32) {
             }
             Event::Withdraw(TenantId(tenant)) => {
                 mclock.withdraw(now, TenantId(tenant), &mut is_withdrawn);
-                naive.tenants[tenant as usize].queue.retain(|(io, _)| !is_withdrawn(io));
+                naive.withdraw(tenant as usize);
             }
             Event::Completion { index, latency } => {
                 let io: Io = in_flight.swap_remove(index);
