@@ -102,14 +102,12 @@ const LEARNING: Nanos = Nanos::secs(5);
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
 impl Scheduler {
-    /// All, the baselines first.
+    /// All; the looks of the first ones in figures differ.
     pub const ALL: [Scheduler; 14] = [
         Scheduler::None,
         Scheduler::Reflex,
         Scheduler::Flashfq,
         Scheduler::Parda,
-        Scheduler::Mclock,
-        Scheduler::SpdkQos,
         Scheduler::GimbalFixed,
         Scheduler::Gimbal,
         Scheduler::LevelCalibrated,
@@ -118,6 +116,8 @@ impl Scheduler {
         Scheduler::Ais128,
         Scheduler::Ais256,
         Scheduler::Ais512,
+        Scheduler::Mclock,
+        Scheduler::SpdkQos,
     ];
 
     /// Its name in experiments, results and `gimbal serve`.
