@@ -29,6 +29,7 @@
 mod books;
 mod calibrated;
 mod depth;
+mod held;
 mod in_flight;
 mod kind;
 mod learnt;
@@ -57,9 +58,10 @@ use crate::{
     Outcome, Policy, Refused, Share, SsdView, TenantView, Ticket,
 };
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use books::Books;
 use depth::Depth;
+use held::Held;
 use in_flight::{TenantTime, TimeInFlight};
 use kind::Kind;
 use load_curve::{Answer, LoadCurve};
@@ -144,7 +146,7 @@ impl Level {
             books: Books::default(),
             prices: Prices::new(),
             probe: None,
-            held: Default::default(),
+            held: Held::default(),
             closed: [false; 2],
             is_squeezed: false,
             unsqueezed: ALONE_LIMIT,
@@ -308,14 +310,13 @@ impl Level {
     }
 
     /// What objectives let others do now. Answers when they may do more.
-    #[inline]
     fn close_or_open(&mut self, now: Instant) -> Option<Instant> {
         let objectives = self.objectives.as_ref()?;
         let closed = objectives.closed(now);
         let rules = self.drr.rules_mut();
         rules.closed = closed.map(|until| until.is_some());
-        let waits = closed.into_iter().zip(&rules.held).filter(|(_, held)| !held.is_empty());
-        waits.filter_map(|(until, _)| until).min()
+        let waits = closed.into_iter().enumerate().filter(|(class, _)| rules.held.waits(*class));
+        waits.filter_map(|(_, until)| until).min()
     }
 
     /// A tenant with an objective is back.
@@ -437,9 +438,7 @@ pub(crate) struct LevelRules {
     books: Books,
     prices: Prices,
     probe: Option<Probe>,
-    /// Tenants with backlog that wait until the probe is over, or until an objective lets them go on: those that write, and those that only
-    /// read.
-    held: [VecDeque<TenantId>; 2],
+    held: Held,
     /// Whether an objective keeps tenants waiting now that write, and that only read.
     closed: [bool; 2],
     /// Whether an objective has lowered the limit.
@@ -460,27 +459,15 @@ impl LevelRules {
         }
     }
 
-    /// The place in [`LevelRules::held`].
+    /// Its class in [`LevelRules::held`].
     #[inline]
     fn class(&self, id: TenantId) -> usize {
         usize::from(!self.books.kind(id).writes())
     }
 
-    fn is_anybody_held(&self) -> bool {
-        self.held.iter().any(|held| !held.is_empty())
-    }
-
     /// Whether the others wait for the tenant, which has nothing in the switch: it would take more than it gets, and its IOs are in the SSD.
     fn is_waited_for(&mut self, id: TenantId, held: &TenantTime) -> bool {
         held.has_any() && self.probe.is_none() && self.books.is_busy(id) && self.patience.is_patient()
-    }
-
-    fn release(&mut self, id: TenantId) {
-        for held in &mut self.held {
-            if let Some(place) = held.iter().position(|held| *held == id) {
-                held.remove(place);
-            }
-        }
     }
 }
 
@@ -536,6 +523,7 @@ impl Rules for LevelRules {
 
     fn grow(&mut self, tenants: usize) {
         self.lag.grow(tenants);
+        self.held.grow(tenants);
         self.books.grow(tenants);
     }
 
@@ -546,9 +534,8 @@ impl Rules for LevelRules {
 
     #[inline]
     fn caught_up(&self) -> Option<TenantId> {
-        let open = |class: usize| self.held[class].front().filter(|_| !self.closed[class]);
-        match (&self.probe, open(0).or(open(1))) {
-            (None, Some(held)) => Some(*held),
+        match (&self.probe, self.held.first(self.closed)) {
+            (None, Some(held)) => Some(held),
             _ => self.lag.caught_up(),
         }
     }
@@ -556,7 +543,7 @@ impl Rules for LevelRules {
     /// A tenant that is let go on for an IO at a time would never save up for a large one.
     #[inline]
     fn keeps_deficit(&self, id: TenantId) -> bool {
-        self.held.iter().any(|held| held.front() == Some(&id))
+        self.held.contains(id)
     }
 
     #[inline]
@@ -566,13 +553,11 @@ impl Rules for LevelRules {
 
     #[inline]
     fn on_move(&mut self, id: TenantId, place: Place) {
-        if self.is_anybody_held() {
-            self.release(id);
-        }
+        self.held.release(id);
         if place == Place::Ahead && self.is_held(id) {
             // It does not compete: others are not to wait for it.
             let class = self.class(id);
-            self.held[class].push_back(id);
+            self.held.push(class, id);
             self.lag.on_idle(id, false);
         } else {
             self.lag.on_move(id, place);
@@ -582,9 +567,7 @@ impl Rules for LevelRules {
     /// A tenant whose credit holds it back competes without backlog.
     #[inline]
     fn on_idle(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
-        if self.is_anybody_held() {
-            self.release(id);
-        }
+        self.held.release(id);
         let is_held_to_credit = held.is_held_to(widened(held, part));
         if !is_held_to_credit {
             self.books.on_emptied(id);
@@ -633,7 +616,9 @@ impl Policy for Level {
         if self.drr.rules().probe.as_ref().is_some_and(|probe| self.seen || probe.ends() <= now) {
             self.end_probe(now);
         }
-        self.close_or_open(now);
+        if self.objectives.is_some() {
+            self.close_or_open(now);
+        }
         loop {
             let write_cost = self.write_cost;
             let price = |rules: &LevelRules, id: TenantId, kind: IoKind, length: Bytes| Price {
@@ -656,10 +641,10 @@ impl Policy for Level {
                 }
                 return Next::Submit(io);
             }
-            let opens = self.close_or_open(now);
+            let opens = if self.objectives.is_some() { self.close_or_open(now) } else { None };
             if let Some(objectives) = &mut self.objectives {
                 let rules = self.drr.rules();
-                let is_held = [0, 1].map(|class| rules.closed[class] && !rules.held[class].is_empty());
+                let is_held = [0, 1].map(|class| rules.closed[class] && rules.held.waits(class));
                 objectives.note_held(head.is_some() && rules.is_squeezed, is_held);
             }
             let timer = [self.drr.next_timer(now), opens].into_iter().flatten().min();

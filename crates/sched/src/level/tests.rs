@@ -190,7 +190,7 @@ fn all_books_are_empty_when_all_has_ended() {
     for id in [0, 1] {
         ssd.policy.forget(now, TenantId(id));
     }
-    assert!(!ssd.policy.drr.rules().is_anybody_held());
+    assert!(ssd.policy.drr.rules().held.is_empty());
 }
 
 /// The reader has four IOs, all in the SSD, which does not end them; the writer is not served much more meanwhile.
