@@ -151,6 +151,7 @@ impl Level {
             is_squeezed: false,
             unsqueezed: ALONE_LIMIT,
             patience: Patience::new(),
+            is_shared: false,
         };
         let round = RoundConfig { quantum: QUANTUM, ..RoundConfig::STANDARD };
         Level {
@@ -251,6 +252,7 @@ impl Level {
         }
         // A tenant that was not served may have all its IOs in the SSD.
         let is_shared = present.tenants > 1 || active > 1;
+        rules.is_shared = is_shared;
         if probed || is_idle || is_squeezed {
             // What buffers still hold of the probe is not this mix's.
             self.depth.restart();
@@ -447,6 +449,8 @@ pub(crate) struct LevelRules {
     unsqueezed: Bytes,
     /// For tenants that have all their IOs in the SSD.
     patience: Patience,
+    /// Whether several tenants were served in the last period.
+    is_shared: bool,
 }
 
 impl LevelRules {
@@ -467,7 +471,11 @@ impl LevelRules {
 
     /// Whether the others wait for the tenant, which has nothing in the switch: it would take more than it gets, and its IOs are in the SSD.
     fn is_waited_for(&mut self, id: TenantId, held: &TenantTime) -> bool {
-        held.has_any() && self.probe.is_none() && self.books.is_busy(id) && self.patience.is_patient()
+        self.is_shared
+            && held.has_any()
+            && self.probe.is_none()
+            && self.books.is_busy(id)
+            && self.patience.is_patient()
     }
 }
 

@@ -55,6 +55,8 @@ const LEAST: usize = 4;
 const LEAST_WRITING: usize = 16;
 /// The largest buffer that SSDs have, bytes.
 const BUFFER_MAX: u64 = 32 << 20;
+/// What is absorbed less than this says nothing of the buffer: it was full already when the probe began.
+const BUFFER_LEAST: u64 = 2 << 20;
 /// After this many bytes written, a buffer that still fills makes little difference.
 const BUFFER_PASSED: u64 = 6 * BUFFER_MAX;
 /// The buffer was full when the rate has fallen by one part in this number.
@@ -286,7 +288,7 @@ impl Explorer {
             self.retries[probe.kind.index()] = now + Nanos(BARREN_PAUSE.0 << *barren);
         }
         let absorbed = found.map_or(0, |found| found.absorbed);
-        if absorbed > 0 {
+        if absorbed >= BUFFER_LEAST {
             self.buffer = Some(self.buffer.unwrap_or(0).max(absorbed).min(BUFFER_MAX));
         }
     }
