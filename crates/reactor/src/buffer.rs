@@ -15,43 +15,55 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One heap allocation of a power-of-two size, aligned for O_DIRECT, zeroed when it was made.
-pub(crate) struct Memory {
+///
+/// What is known of it is on the heap too, so a buffer that passes through many hands is two words.
+pub(crate) struct Memory(Box<Allocation>);
+
+struct Allocation {
     start: NonNull<u8>,
     size_log2: u32,
     /// Dropped with the memory: code that remembers the memory by its address can tell that it has another owner now.
     life: Arc<()>,
     was_used: AtomicBool,
+    /// Where it goes when it is dropped.
+    home: Arc<Home>,
 }
 
 impl Memory {
-    pub(crate) fn allocate(size_log2: u32) -> Memory {
+    pub(crate) fn allocate(size_log2: u32, home: Arc<Home>) -> Memory {
         let layout = Memory::layout(size_log2);
         // SAFETY: the layout's size is a power of two of at least one page, so not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Memory { start, size_log2, life: Arc::default(), was_used: AtomicBool::new(false) }
+        let (life, was_used) = (Arc::default(), AtomicBool::new(false));
+        Memory(Box::new(Allocation { start, size_log2, life, was_used, home }))
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
-        self.start
+        self.0.start
     }
 
     /// What lives as long as the memory.
     pub(crate) fn life(&self) -> &Arc<()> {
-        &self.life
+        &self.0.life
     }
 
     /// Whether it was asked this before.
     pub(crate) fn was_used_before(&self) -> bool {
-        self.was_used.swap(true, Ordering::Relaxed)
+        self.0.was_used.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn size_log2(&self) -> u32 {
-        self.size_log2
+        self.0.size_log2
     }
 
     pub(crate) fn size(&self) -> usize {
-        1 << self.size_log2
+        1 << self.0.size_log2
+    }
+
+    /// Where dropped buffers of its pool wait.
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.0.home
     }
 
     fn layout(size_log2: u32) -> Layout {
@@ -60,17 +72,17 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for Allocation {
     fn drop(&mut self) {
         // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed only here.
         unsafe { dealloc(self.start.as_ptr(), Memory::layout(self.size_log2)) }
     }
 }
 
-// SAFETY: `Memory` is the only owner of its allocation, as a Vec<u8> is.
-unsafe impl Send for Memory {}
+// SAFETY: `Allocation` is the only owner of its allocation, as a Vec<u8> is.
+unsafe impl Send for Allocation {}
 // SAFETY: shared access only reads (through `Deref` of IoBuffer).
-unsafe impl Sync for Memory {}
+unsafe impl Sync for Allocation {}
 
 /// Bytes for one IO, aligned to [`IoBuffer::ALIGNMENT`].
 ///
@@ -79,16 +91,15 @@ pub struct IoBuffer {
     /// Present until dropped.
     memory: Option<Memory>,
     length: usize,
-    home: Arc<Home>,
 }
 
 impl IoBuffer {
     /// What every buffer's address is a multiple of: a page, which suits every block size O_DIRECT knows.
     pub const ALIGNMENT: usize = 4096;
 
-    pub(crate) fn new(memory: Memory, length: usize, home: Arc<Home>) -> IoBuffer {
+    pub(crate) fn new(memory: Memory, length: usize) -> IoBuffer {
         assert!(length <= memory.size(), "a buffer of {length} bytes in {} bytes of memory", memory.size());
-        IoBuffer { memory: Some(memory), length, home }
+        IoBuffer { memory: Some(memory), length }
     }
 
     /// Bytes in the buffer: what was asked of the pool.
@@ -103,20 +114,20 @@ impl IoBuffer {
 
     /// Makes the buffer shorter or longer, within the power of two (a page at least) that it was taken for. Its contents stay.
     pub fn set_len(&mut self, length: usize) {
-        let size = self.memory.as_ref().expect("memory is present until drop").size();
+        let size = self.memory().size();
         assert!(length <= size, "a buffer of {length} bytes in {size} bytes of memory");
         self.length = length;
     }
 
     /// Takes the memory out for the pool `home`, or nothing if it belongs to another.
     pub(crate) fn into_memory_of(mut self, home: &Arc<Home>) -> Option<Memory> {
-        if Arc::ptr_eq(&self.home, home) { self.memory.take() } else { None }
+        if Arc::ptr_eq(self.memory().home(), home) { self.memory.take() } else { None }
     }
 
     /// Where the bytes begin, for the kernel to read from or write to. Valid while the buffer is neither dropped nor given
     /// back; moving the buffer does not move the bytes.
     pub(crate) fn start(&self) -> *mut u8 {
-        self.memory().start.as_ptr()
+        self.memory().start().as_ptr()
     }
 
     /// The memory that the bytes are in.
@@ -144,7 +155,7 @@ impl DerefMut for IoBuffer {
 impl Drop for IoBuffer {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.home.put_back(memory);
+            Home::put_back(memory);
         }
     }
 }

@@ -7,11 +7,12 @@
 //!   drop(buffer)   from any thread: onto a shared list under a lock, which `take` empties when its own list runs dry
 //! ```
 //!
-//! Holds: memory that is out or on a list never exceeds the limit (`a_pool_never_exceeds_its_limit`).
+//! Holds: memory that is out or on a list never exceeds the limit (`a_pool_never_exceeds_its_limit`); none outlives both its buffer and
+//!        its pool (`no_memory_outlives_its_buffer_and_its_pool`).
 
 use crate::buffer::{IoBuffer, Memory};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use units::Bytes;
 
 /// log2 of the smallest allocation: one page.
@@ -21,19 +22,42 @@ const SIZE_LOG2_MAX: u32 = 26;
 const SIZES: usize = (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1) as usize;
 
 /// Where dropped buffers wait for their pool.
-#[derive(Default)]
 pub(crate) struct Home {
-    returned: Mutex<Vec<Memory>>,
+    /// `None` once the pool is gone: then nothing waits, as memory that waited here would keep this home, which would keep the memory.
+    returned: Mutex<Option<Vec<Memory>>>,
     /// Length of `returned`, so that `take` can pass by without the lock. A stale value only postpones a pick-up.
     returned_count: AtomicUsize,
 }
 
 impl Home {
-    pub(crate) fn put_back(&self, memory: Memory) {
+    pub(crate) fn new() -> Arc<Home> {
+        Arc::new(Home { returned: Mutex::new(Some(Vec::new())), returned_count: AtomicUsize::new(0) })
+    }
+
+    fn returned(&self) -> MutexGuard<'_, Option<Vec<Memory>>> {
         // A panic while the lock is held can only be a failed push; the list is whole either way.
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        returned.push(memory);
-        self.returned_count.store(returned.len(), Ordering::Relaxed);
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves memory for its pool, or frees it if the pool is gone.
+    pub(crate) fn put_back(memory: Memory) {
+        let home = Arc::clone(memory.home());
+        // Behind the lock, so that memory is not freed under it.
+        let _freed = match &mut *home.returned() {
+            Some(returned) => {
+                returned.push(memory);
+                home.returned_count.store(returned.len(), Ordering::Relaxed);
+                None
+            }
+            None => Some(memory),
+        };
+    }
+
+    /// Takes what waits. `stays` is what waits from now on.
+    fn replace(&self, stays: Option<Vec<Memory>>) -> Vec<Memory> {
+        let mut returned = self.returned();
+        self.returned_count.store(0, Ordering::Relaxed);
+        std::mem::replace(&mut *returned, stays).unwrap_or_default()
     }
 }
 
@@ -52,7 +76,7 @@ impl BufferPool {
     /// A pool that allocates at most `limit` in all, counted in whole power-of-two allocations.
     pub fn new(limit: Bytes) -> BufferPool {
         let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
-        BufferPool { free: [const { Vec::new() }; SIZES], home: Arc::default(), allocated: 0, limit }
+        BufferPool { free: [const { Vec::new() }; SIZES], home: Home::new(), allocated: 0, limit }
     }
 
     /// A buffer of exactly `length` bytes, or `None` while the limit does not allow for it: ask again once a buffer has come
@@ -68,7 +92,7 @@ impl BufferPool {
         );
         let size_log2 = length.max(IoBuffer::ALIGNMENT).next_power_of_two().ilog2();
         let memory = self.find(size_log2)?;
-        Some(IoBuffer::new(memory, length, Arc::clone(&self.home)))
+        Some(IoBuffer::new(memory, length))
     }
 
     /// Gives a buffer back the quick way. A buffer of another pool goes home to that one.
@@ -114,16 +138,11 @@ impl BufferPool {
             self.allocated -= memory.size();
         }
         self.allocated += size;
-        Some(Memory::allocate(size_log2))
+        Some(Memory::allocate(size_log2, Arc::clone(&self.home)))
     }
 
     fn collect(&mut self) {
-        let returned = {
-            let mut returned = self.home.returned.lock().unwrap_or_else(PoisonError::into_inner);
-            self.home.returned_count.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *returned)
-        };
-        for memory in returned {
+        for memory in self.home.replace(Some(Vec::new())) {
             self.shelve(memory);
         }
     }
@@ -134,6 +153,12 @@ impl BufferPool {
             return;
         }
         self.free[shelf_of(memory.size_log2())].push(memory);
+    }
+}
+
+impl Drop for BufferPool {
+    fn drop(&mut self) {
+        drop(self.home.replace(None));
     }
 }
 
@@ -195,5 +220,20 @@ mod tests {
         buffer.fill(7);
         assert_eq!(&buffer[..], [7; 10]);
         assert_eq!(buffer.as_ptr() as usize % IoBuffer::ALIGNMENT, 0);
+    }
+
+    #[test]
+    fn no_memory_outlives_its_buffer_and_its_pool() {
+        let mut pool = BufferPool::new(Bytes::kib(12));
+        let buffers = [(); 3].map(|()| pool.take(1).expect("three pages are free"));
+        let lives = buffers.each_ref().map(|buffer| Arc::downgrade(buffer.memory().life()));
+        let [given, dropped, kept] = buffers;
+        pool.give(given);
+        drop(dropped);
+        assert!(lives.iter().all(|life| life.strong_count() == 1));
+        drop(pool);
+        assert_eq!(lives.each_ref().map(|life| life.strong_count()), [0, 0, 1]);
+        drop(kept);
+        assert_eq!(lives[2].strong_count(), 0);
     }
 }

@@ -253,12 +253,13 @@ impl Hasher for AddressHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Home;
     use std::cell::RefCell;
 
     const PAGE_LOG2: u32 = 12;
 
     fn used_memory() -> Memory {
-        let memory = Memory::allocate(PAGE_LOG2);
+        let memory = Memory::allocate(PAGE_LOG2, Home::new());
         assert!(!memory.was_used_before(), "it is new");
         memory
     }
@@ -297,7 +298,7 @@ mod tests {
     fn memory_that_is_used_once_is_not_registered() {
         let mut buffers = Buffers::default();
         buffers.open(2);
-        let memory = Memory::allocate(PAGE_LOG2);
+        let memory = Memory::allocate(PAGE_LOG2, Home::new());
         let refuse = |_, _, _| -> io::Result<()> { panic!("nothing is to be registered") };
         assert_eq!(buffers.take(&memory, refuse).expect("no error"), None);
         assert_eq!(buffers.take(&memory, |_, _, _| Ok(())).expect("taken"), Some(0), "the second time");
