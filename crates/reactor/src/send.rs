@@ -105,6 +105,11 @@ impl SendBatch {
         self.pieces.len()
     }
 
+    /// How many buffers it holds.
+    pub fn buffers(&self) -> usize {
+        self.buffers.len()
+    }
+
     /// Empties the batch and hands out the buffers that it held, in the order in which they were pushed.
     pub fn drain_buffers(&mut self) -> impl Iterator<Item = IoBuffer> + '_ {
         self.bytes.clear();

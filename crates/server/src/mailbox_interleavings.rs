@@ -296,7 +296,7 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
             outboxes.flush(|slot, message| {
                 lost.extend(message.numbers().into_iter().map(|number| (slot, number)))
             });
-            assert!(!outboxes.is_filled());
+            assert!(!outboxes.is_due());
         }
         let taken = other.join().expect("no thread panics");
         // Messages that were accepted and not taken are dropped with the mailbox.
@@ -304,6 +304,41 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
         assert_eq!(taken, expected, "in order");
         assert!(lost.iter().all(|(slot, number)| *slot == 1 && *number >= taken.len()), "{taken:?} {lost:?}");
         assert!(taken.len() >= 2);
+    });
+}
+
+/// A message that can wait goes with the next one, or when it is told to: there is no other wake-up for it.
+#[test]
+fn what_can_wait_goes_with_the_next_batch_in_order() {
+    explore(3, || {
+        let (mailbox, mut owner) = Owner::<Parcel>::new();
+        let other = thread::spawn(move || {
+            let mut taken = Vec::new();
+            while taken.len() < 4 {
+                let batches: Vec<Vec<usize>> = owner.await_some().into_iter().map(Parcel::numbers).collect();
+                assert!(
+                    batches.iter().all(|batch| batch[..] == [0, 1] || batch[..] == [2, 3]),
+                    "{batches:?}"
+                );
+                taken.extend(batches.concat());
+            }
+            taken
+        });
+        let mut outboxes: Outboxes<Parcel, Explored> = Outboxes::new();
+        outboxes.set(1, Some(mailbox));
+        let flush = |outboxes: &mut Outboxes<Parcel, Explored>| {
+            outboxes.flush(|_, _| unreachable!("the owner waits"));
+        };
+        outboxes.tell_later(1, Parcel::One(0));
+        assert!(!outboxes.is_due());
+        flush(&mut outboxes);
+        outboxes.tell(1, Parcel::One(1));
+        flush(&mut outboxes);
+        (2..4).for_each(|number| outboxes.tell_later(1, Parcel::One(number)));
+        outboxes.send_what_waits();
+        assert!(outboxes.is_due());
+        flush(&mut outboxes);
+        assert_eq!(other.join().expect("no thread panics"), [0, 1, 2, 3]);
     });
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   push ─► outbox of the other thread ──flush, once per turn──► one message, one wake-up ─► mailbox
+//!   tell_later ─┘ waits there for a push
 //! ```
 //!
 //! A batch is one message of the mailbox, and all other messages to that thread use the same mailbox. So the order is kept: a tenant is
@@ -27,25 +28,31 @@ struct Outbox<M, L: Channel<M>> {
     /// `None`: there is no thread in this slot.
     mailbox: Option<Mailbox<M, L>>,
     messages: Vec<M>,
+    /// Whether they are sent by the next flush. Otherwise all of them can wait for more.
+    is_due: bool,
 }
 
 /// The outboxes of one thread, one for each slot of the other threads.
 pub(crate) struct Outboxes<M: Batched, L: Channel<M> = SystemChannel> {
     outboxes: Vec<Outbox<M, L>>,
-    /// Slots with messages.
-    filled: Vec<usize>,
+    /// Slots with messages to be sent by the next flush.
+    due: Vec<usize>,
 }
 
 impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
     /// No outboxes yet.
     pub(crate) fn new() -> Outboxes<M, L> {
-        Outboxes { outboxes: Vec::new(), filled: Vec::new() }
+        Outboxes { outboxes: Vec::new(), due: Vec::new() }
     }
 
     /// A thread was started in a slot, or has ended.
     pub(crate) fn set(&mut self, slot: usize, mailbox: Option<Mailbox<M, L>>) {
         if self.outboxes.len() <= slot {
-            self.outboxes.resize_with(slot + 1, || Outbox { mailbox: None, messages: Vec::new() });
+            self.outboxes.resize_with(slot + 1, || Outbox {
+                mailbox: None,
+                messages: Vec::new(),
+                is_due: false,
+            });
         }
         self.outboxes[slot].mailbox = mailbox;
     }
@@ -66,16 +73,35 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
     }
 
     /// Adds a message to the next batch for a thread. Returns it if there is no such thread.
+    #[inline]
     pub(crate) fn push(&mut self, slot: usize, message: M) -> Result<(), M> {
         match self.outboxes.get_mut(slot) {
             Some(outbox) if outbox.mailbox.is_some() => {
-                if outbox.messages.is_empty() {
-                    self.filled.push(slot);
-                }
                 outbox.messages.push(message);
+                if !outbox.is_due {
+                    outbox.is_due = true;
+                    self.due.push(slot);
+                }
                 Ok(())
             }
             _ => Err(message),
+        }
+    }
+
+    /// As [`Outboxes::tell`], but the message waits for the next one that does not, or for [`Outboxes::send_what_waits`].
+    pub(crate) fn tell_later(&mut self, slot: usize, message: M) {
+        if let Some(outbox) = self.outboxes.get_mut(slot).filter(|outbox| outbox.mailbox.is_some()) {
+            outbox.messages.push(message);
+        }
+    }
+
+    /// Has the next flush send what waits, too.
+    pub(crate) fn send_what_waits(&mut self) {
+        for (slot, outbox) in self.outboxes.iter_mut().enumerate() {
+            if !outbox.messages.is_empty() && !outbox.is_due {
+                outbox.is_due = true;
+                self.due.push(slot);
+            }
         }
     }
 
@@ -86,8 +112,9 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
 
     /// Sends all batches. Messages to a thread that is gone go to `lost`.
     pub(crate) fn flush(&mut self, mut lost: impl FnMut(usize, M)) {
-        for slot in self.filled.drain(..) {
+        for slot in self.due.drain(..) {
             let outbox = &mut self.outboxes[slot];
+            outbox.is_due = false;
             // The next batch is probably as long as this one.
             let next = Vec::with_capacity(outbox.messages.len());
             let messages = std::mem::replace(&mut outbox.messages, next);
@@ -105,12 +132,15 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
 
     /// Removes the messages that wait for one thread.
     pub(crate) fn take_back(&mut self, slot: usize) -> Vec<M> {
-        self.filled.retain(|filled| *filled != slot);
-        self.outboxes.get_mut(slot).map_or(Vec::new(), |outbox| std::mem::take(&mut outbox.messages))
+        self.due.retain(|due| *due != slot);
+        self.outboxes.get_mut(slot).map_or(Vec::new(), |outbox| {
+            outbox.is_due = false;
+            std::mem::take(&mut outbox.messages)
+        })
     }
 
     /// Whether there is something to flush.
-    pub(crate) fn is_filled(&self) -> bool {
-        !self.filled.is_empty()
+    pub(crate) fn is_due(&self) -> bool {
+        !self.due.is_empty()
     }
 }

@@ -88,29 +88,32 @@ impl Intakes {
     }
 }
 
-/// The data of one command, with the permit to hold it.
+/// The data of one command.
 #[derive(Debug)]
 pub(crate) enum Payload {
-    /// In a buffer of a pool: data of IO commands, and everything that arrives.
+    /// In a buffer of a pool, with the permit to hold it: data that arrived.
     Pooled(IoBuffer, Permit),
-    /// On the heap: data of the controller itself, without the zeroes at its end.
+    /// In a buffer of a pool: data that was read for a session, which has the permit (`pipeline::lent`).
+    Lent(IoBuffer),
+    /// On the heap, with the permit to hold it: data of the controller itself, without the zeroes at its end.
     Page(Vec<u8>, Permit),
 }
 
 impl Payload {
-    /// The pool's buffer, if there is one.
+    /// The buffer and the permit of data that arrived.
     pub(crate) fn into_pooled(self) -> Option<(IoBuffer, Permit)> {
         match self {
             Payload::Pooled(buffer, permit) => Some((buffer, permit)),
-            Payload::Page(..) => None,
+            Payload::Lent(_) | Payload::Page(..) => None,
         }
     }
 
-    /// The pool's buffer, if there is one, and the permit.
-    pub(crate) fn into_parts(self) -> (Option<IoBuffer>, Permit) {
+    /// The pool's buffer and the permit, as far as it has them.
+    pub(crate) fn into_parts(self) -> (Option<IoBuffer>, Option<Permit>) {
         match self {
-            Payload::Pooled(buffer, permit) => (Some(buffer), permit),
-            Payload::Page(_, permit) => (None, permit),
+            Payload::Pooled(buffer, permit) => (Some(buffer), Some(permit)),
+            Payload::Lent(buffer) => (Some(buffer), None),
+            Payload::Page(_, permit) => (None, Some(permit)),
         }
     }
 }
@@ -118,14 +121,14 @@ impl Payload {
 impl Buffer for Payload {
     fn bytes(&self) -> &[u8] {
         match self {
-            Payload::Pooled(buffer, _) => buffer,
+            Payload::Pooled(buffer, _) | Payload::Lent(buffer) => buffer,
             Payload::Page(bytes, _) => bytes,
         }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Payload::Pooled(buffer, _) => buffer,
+            Payload::Pooled(buffer, _) | Payload::Lent(buffer) => buffer,
             Payload::Page(bytes, _) => bytes,
         }
     }
@@ -165,20 +168,8 @@ impl BufferSource for Intake<'_> {
 /// The batch that a connection writes its PDUs into.
 pub(crate) struct Outlet<'a> {
     pub(crate) batch: &'a mut SendBatch,
-    /// Permits for the data in the batch, to be dropped when it was sent.
+    /// Permits for the pages in the batch, to be dropped when it was sent.
     pub(crate) permits: &'a mut Vec<Permit>,
-}
-
-impl Outlet<'_> {
-    /// Keeps a permit until the batch was sent. Permits of one kind are merged, so a batch of reads returns them at once.
-    #[inline]
-    fn keep(&mut self, permit: Permit) {
-        let kept = match self.permits.last_mut() {
-            Some(last) => last.absorb(permit),
-            None => Err(permit),
-        };
-        self.permits.extend(kept.err());
-    }
 }
 
 impl Outgoing<Payload> for Outlet<'_> {
@@ -189,14 +180,12 @@ impl Outgoing<Payload> for Outlet<'_> {
     #[inline]
     fn payload(&mut self, buffer: Payload, range: Range<usize>) {
         match buffer {
-            Payload::Pooled(buffer, permit) => {
-                self.batch.push_buffer(buffer, range);
-                self.keep(permit);
-            }
+            Payload::Lent(buffer) => self.batch.push_buffer(buffer, range),
             Payload::Page(bytes, permit) => {
                 self.batch.push_bytes(&bytes[range]);
-                self.keep(permit);
+                self.permits.push(permit);
             }
+            Payload::Pooled(..) => unreachable!("what has arrived is not sent"),
         }
     }
 

@@ -133,6 +133,11 @@ impl Deferred {
         }
     }
 
+    /// Whether there are any.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
     /// When to call `serve` at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.at

@@ -61,11 +61,18 @@ impl<T> Slab<T> {
     /// Puts a value in.
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> Key {
+        self.insert_with(|_| value)
+    }
+
+    /// Puts in the value that `make` makes of its key. It is made where it stays, as far as the compiler can do that.
+    #[inline]
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
+        let key = Key::new(index, slot.generation);
         // The slot is free: said so that the compiler has no old value to drop.
-        slot.value.get_or_insert(value);
-        Key::new(index, slot.generation)
+        slot.value.get_or_insert_with(|| make(key));
+        key
     }
 
     #[cold]

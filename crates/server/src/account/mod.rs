@@ -179,6 +179,17 @@ impl Permit {
         self.give(back);
     }
 
+    /// Gives back so many bytes of it.
+    pub(crate) fn give_back(&mut self, size: u64) {
+        self.shrink_to(self.size - size);
+    }
+
+    /// Takes the right to hold so many bytes out of it.
+    pub(crate) fn split(&mut self, size: u64) -> Permit {
+        self.size -= size;
+        Permit { connection: Arc::clone(&self.connection), account: self.account, size }
+    }
+
     /// What it is for.
     pub(crate) fn account(&self) -> Account {
         self.account

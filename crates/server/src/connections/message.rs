@@ -11,6 +11,7 @@
 use super::{Owner, SocketEnd};
 use crate::account::Permit;
 use crate::config::Limits;
+use crate::connection::Events;
 use crate::mailbox::Mailbox;
 use crate::outbox::Batched;
 use crate::payload::Payload;
@@ -18,7 +19,7 @@ use crate::pipeline::message::ToPipeline;
 use crate::slab::Key;
 use crate::stats::ThreadStats;
 use nvme::connection::{Cancel, Fatal, TargetConnection};
-use nvme::spec::{Cqe, Sqe, Status};
+use nvme::spec::{Cqe, Status};
 use reactor::IoBuffer;
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpStream};
@@ -76,13 +77,20 @@ pub(crate) enum ToConnections {
         /// Whether completions carry credits.
         is_enabled: bool,
     },
+    /// What was sent is to come back at once, as somebody waits for memory; or it may wait for other news again.
+    Hurry {
+        /// The pipeline whose memory it is.
+        pipeline: usize,
+        /// At once.
+        is_wanted: bool,
+    },
     /// Close it, and say [`News::Ended`].
     Close {
         /// The connection.
         connection: Key,
     },
     /// Something changes.
-    Change(Change),
+    Change(Box<Change>),
     /// A pipeline's reactor has failed: its connections are closed.
     PipelineFailed {
         /// Its slot.
@@ -147,30 +155,12 @@ pub(crate) enum News {
         /// The connection.
         connection: Key,
     },
-    /// A command has come, with its data.
-    Command {
+    /// What its bytes say: commands with their data, and others that the transport has answered by itself.
+    Events {
         /// The session.
         session: Key,
-        /// The command.
-        sqe: Sqe,
-        /// Its data.
-        data: Option<Payload>,
-    },
-    /// Two fused commands have come.
-    Fused {
-        /// The session.
-        session: Key,
-        /// Each with its data.
-        halves: Box<[(Sqe, Option<Payload>); 2]>,
-    },
-    /// The transport has answered a command by itself.
-    Refused {
-        /// The session.
-        session: Key,
-        /// The command.
-        sqe: Sqe,
-        /// What it was answered.
-        status: Status,
+        /// In order.
+        events: Events,
     },
     /// The host has broken the protocol: the connection ends when it was told so.
     Violated {
@@ -180,7 +170,7 @@ pub(crate) enum News {
         fatal: Fatal,
     },
     /// Data was sent that the pipeline had given, or will never be.
-    Returned(Option<IoBuffer>, Option<Permit>),
+    Returned(Returned),
     /// What became of a command that was given up.
     Cancelled {
         /// The ticket of the request.
@@ -200,6 +190,35 @@ pub(crate) enum News {
         /// Its number.
         thread: usize,
     },
+}
+
+/// What a pipeline gets back.
+#[derive(Default)]
+pub(crate) struct Returned {
+    /// The session that the memory was lent by, unless its connection was closed before.
+    pub(crate) session: Option<Key>,
+    /// What was read.
+    pub(crate) buffers: Vec<IoBuffer>,
+    /// For what controllers have said.
+    pub(crate) permits: Vec<Permit>,
+}
+
+impl Returned {
+    /// Nothing yet, with room for so many buffers.
+    pub(crate) fn with_capacity(buffers: usize) -> Returned {
+        Returned { buffers: Vec::with_capacity(buffers), ..Returned::default() }
+    }
+
+    /// Adds memory, or a permit, or both.
+    pub(crate) fn add(&mut self, buffer: Option<IoBuffer>, permit: Option<Permit>) {
+        self.buffers.extend(buffer);
+        self.permits.extend(permit);
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffers.is_empty() && self.permits.is_empty()
+    }
 }
 
 impl Batched for ToConnections {

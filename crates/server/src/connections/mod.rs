@@ -357,11 +357,11 @@ impl Connections {
         &mut self,
         key: Key,
         batch: SendBatch,
-        mut give: impl FnMut(Owner, Option<IoBuffer>, Option<Permit>),
+        give: impl FnMut(Option<IoBuffer>, Option<Permit>),
     ) -> Option<Sent> {
         let entry = self.table.get_mut(key)?;
         let owner = entry.owner;
-        entry.connection.on_sent(batch, |buffer, permit| give(owner, buffer, permit));
+        entry.connection.on_sent(batch, give);
         let has_room = entry.connection.waits_for_memory || entry.connection.waits_for_transmit();
         // Commands that the transport refused by itself have dropped their buffers; their answers were sent now.
         self.memory_came_back = true;
@@ -407,9 +407,9 @@ impl Connections {
         let (intakes, mut permits) = (&mut self.intakes, Vec::new());
         let payload = |payload: Payload| {
             let (buffer, permit) = payload.into_parts();
-            match buffer {
-                Some(buffer) if permit.is_of_arrival() => intakes.give(buffer, permit.account()),
-                buffer => give(buffer, Some(permit)),
+            match (buffer, permit) {
+                (Some(buffer), Some(permit)) => intakes.give(buffer, permit.account()),
+                (buffer, permit) => give(buffer, permit),
             }
         };
         connection.into_parts(payload, |permit| permits.push(permit));

@@ -7,14 +7,17 @@
 //!   Drain ─► reads no more ─► Quiet ─► Finish, when pipelines have answered all ─► all sent ─► Drained ─► Stop
 //! ```
 //!
+//! Memory of data that was sent goes back to its pipeline with the next commands for it, so that no pipeline is woken for that alone. It
+//! goes at once where somebody waits for memory (`Hurry`), and after a moment if no commands come.
+//!
 //! Holds: every command that was parsed reaches its pipeline before `Quiet`, every answer its host before `Drained`
 //!        (`tests/threads.rs`); a thread that fails takes its own connections with it and nobody else's.
 
-use super::message::{Carry, Change, News, ToConnections};
-use super::{Connections, Owner, Parsed, SocketEnd};
-use crate::account::{Accounts, ConnectionAccount, HostAccount, Permit};
+use super::message::{Carry, Change, News, Returned, ToConnections};
+use super::{Connections, Owner, Parsed, Sent, SocketEnd};
+use crate::account::{Accounts, ConnectionAccount, HostAccount};
 use crate::config::Limits;
-use crate::connection::Connection;
+use crate::connection::{Connection, Events};
 use crate::mailbox::Inbox;
 use crate::memory::Memory;
 use crate::outbox::Outboxes;
@@ -23,13 +26,13 @@ use crate::pipeline::message::{Report, ToPipeline};
 use crate::slab::Key;
 use crate::stats::ThreadStats;
 use nvme::connection::{Fatal, TargetEvent};
-use reactor::{Clock, Event, IoBuffer, Reactor};
+use reactor::{Clock, Event, Reactor};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use tracing::{debug, error};
-use units::Instant;
+use units::{Instant, Nanos};
 
 /// Hosts that are remembered at least, whether they have connections or not.
 const HOSTS_MIN: usize = 64;
@@ -49,6 +52,9 @@ pub(crate) struct Parts {
     /// Memory.
     pub(crate) memory: Memory,
 }
+
+/// So long what was sent waits for commands with which it can go back.
+const RETURN_AFTER: Nanos = Nanos::millis(10);
 
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +81,10 @@ pub(crate) struct ConnectionThread {
     hosts: HashMap<Arc<str>, Weak<HostAccount>>,
     hosts_max: usize,
     pipelines: Outboxes<ToPipeline>,
+    /// Pipelines that want back at once what was sent.
+    hurried: Vec<usize>,
+    /// When to give back what waits for commands.
+    give_back_at: Option<Instant>,
     phase: Phase,
 }
 
@@ -93,6 +103,8 @@ impl ConnectionThread {
             hosts: HashMap::new(),
             hosts_max: HOSTS_MIN,
             pipelines: Outboxes::new(),
+            hurried: Vec::new(),
+            give_back_at: None,
             phase: Phase::Running,
         }
     }
@@ -116,7 +128,8 @@ impl ConnectionThread {
 
     fn take_turns(&mut self) -> io::Result<()> {
         while self.phase != Phase::Ended {
-            self.reactor.wait(self.connections.deadline())?;
+            let deadlines = [self.connections.deadline(), self.give_back_at];
+            self.reactor.wait(deadlines.into_iter().flatten().min())?;
             let now = Clock.now();
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
@@ -131,6 +144,10 @@ impl ConnectionThread {
             }
             for key in self.connections.flush(now, &mut self.reactor) {
                 self.close(key, SocketEnd::Refused);
+            }
+            if self.give_back_at.is_some_and(|at| at <= now) {
+                self.give_back_at = None;
+                self.pipelines.send_what_waits();
             }
             // A pipeline that is gone has closed its connections, or failed, which it has told.
             self.pipelines.flush(|_, message| drop(message));
@@ -155,10 +172,11 @@ impl ConnectionThread {
             }
             Event::Sent { token, batch, result } => {
                 let Some(key) = self.connections.find(token) else { return };
-                let pipelines = &mut self.pipelines;
-                let sent = self.connections.on_sent(key, batch, |owner, buffer, permit| {
-                    return_to(pipelines, owner.pipeline, buffer, permit);
-                });
+                let mut back = Returned::with_capacity(batch.buffers());
+                let sent = self.connections.on_sent(key, batch, |buffer, permit| back.add(buffer, permit));
+                if let Some(Sent { owner: Owner { pipeline, session }, .. }) = sent {
+                    self.give_back(now, pipeline, Returned { session: Some(session), ..back });
+                }
                 if let Err(error) = result {
                     self.close(key, SocketEnd::Broken(error));
                 } else if self.phase == Phase::Running && sent.is_some_and(|sent| sent.has_room) {
@@ -205,8 +223,10 @@ impl ConnectionThread {
             }
             ToConnections::Data { connection, cqe, data, length, from } => {
                 if let Some(data) = self.connections.reply_with_data(connection, cqe, data, length) {
+                    let mut back = Returned::default();
                     let (buffer, permit) = data.into_parts();
-                    return_to(&mut self.pipelines, from, buffer, Some(permit));
+                    back.add(buffer, permit);
+                    self.give_back(now, from, back);
                 }
             }
             ToConnections::Back(buffer, permit) => self.connections.give(buffer, Some(permit)),
@@ -219,9 +239,16 @@ impl ConnectionThread {
                     connection.transport.set_success_without_response(!is_enabled);
                 }
             }
+            ToConnections::Hurry { pipeline, is_wanted } => {
+                self.hurried.retain(|other| *other != pipeline);
+                if is_wanted {
+                    self.hurried.push(pipeline);
+                    self.pipelines.send_what_waits();
+                }
+            }
             // If it is gone, that was told.
             ToConnections::Close { connection } => self.close(connection, SocketEnd::AsTold),
-            ToConnections::Change(change) => self.on_change(change),
+            ToConnections::Change(change) => self.on_change(*change),
             ToConnections::PipelineFailed { slot } => {
                 self.pipelines.set(slot, None);
                 for key in self.connections.of_pipeline(slot) {
@@ -249,7 +276,12 @@ impl ConnectionThread {
 
     fn on_change(&mut self, change: Change) {
         match change {
-            Change::Pipeline { slot, mailbox } => self.pipelines.set(slot, mailbox),
+            Change::Pipeline { slot, mailbox } => {
+                // What still waits for a pipeline that was here before goes home by itself.
+                drop(self.pipelines.take_back(slot));
+                self.hurried.retain(|other| *other != slot);
+                self.pipelines.set(slot, mailbox);
+            }
             Change::Named(hosts) => self.accounts.set_named(hosts),
             Change::Limits { limits, memory } => {
                 self.memory.arrivals = memory;
@@ -307,22 +339,19 @@ impl ConnectionThread {
 
     /// What came out of bytes, to the session.
     fn pass_on(&mut self, parsed: Option<Parsed>) {
-        let Some(Parsed { owner: Owner { pipeline, session }, key, mut events, fatal }) = parsed else {
+        let Some(Parsed { owner: Owner { pipeline, session }, key, events, fatal }) = parsed else {
             return;
         };
-        for event in events.drain(..) {
-            let news = match event {
-                TargetEvent::Command { sqe, data } => News::Command { session, sqe, data },
-                TargetEvent::Fused { halves } => News::Fused { session, halves },
-                TargetEvent::Refused { sqe, status } => News::Refused { session, sqe, status },
-                // Of admin queues, which stay with their pipeline.
-                TargetEvent::GivenUp { .. } | TargetEvent::Initialized { .. } => continue,
-            };
-            if let Err(ToPipeline::News(news)) = self.pipelines.push(pipeline, ToPipeline::News(news)) {
-                self.keep_from(news);
+        if events.is_empty() {
+            self.connections.recycle(events);
+        } else {
+            // The next ones are probably as many.
+            self.connections.recycle(Vec::with_capacity(events.len()));
+            let news = ToPipeline::News(News::Events { session, events });
+            if let Err(ToPipeline::News(News::Events { events, .. })) = self.pipelines.push(pipeline, news) {
+                self.keep(events);
             }
         }
-        self.connections.recycle(events);
         match fatal {
             Some(fatal @ Fatal::Violation(_)) => self.tell(pipeline, News::Violated { session, fatal }),
             Some(fatal @ Fatal::Terminated { .. }) => self.close(key, SocketEnd::Terminated(fatal)),
@@ -330,27 +359,41 @@ impl ConnectionThread {
         }
     }
 
-    /// A command whose pipeline is gone: its data is nobody's.
-    fn keep_from(&mut self, news: News) {
-        let payloads = match news {
-            News::Command { data, .. } => [data, None],
-            News::Fused { halves, .. } => halves.map(|(_, data)| data),
-            _ => [None, None],
-        };
-        for (buffer, permit) in payloads.into_iter().flatten().map(Payload::into_parts) {
-            self.connections.give(buffer, Some(permit));
+    /// Commands whose pipeline is gone: their data is nobody's.
+    fn keep(&mut self, events: Events) {
+        for event in events {
+            let payloads = match event {
+                TargetEvent::Command { data, .. } => [data, None],
+                TargetEvent::Fused { halves } => halves.map(|(_, data)| data),
+                _ => [None, None],
+            };
+            for (buffer, permit) in payloads.into_iter().flatten().map(Payload::into_parts) {
+                self.connections.give(buffer, permit);
+            }
         }
     }
 
     fn close(&mut self, key: Key, end: SocketEnd) {
-        let mut back = Vec::new();
-        let closed =
-            self.connections.close(key, end, &mut self.reactor, |buffer, permit| back.push((buffer, permit)));
+        let mut back = Returned::default();
+        let give = |buffer, permit| back.add(buffer, permit);
+        let closed = self.connections.close(key, end, &mut self.reactor, give);
         let Some((Owner { pipeline, session }, end)) = closed else { return };
-        for (buffer, permit) in back {
-            return_to(&mut self.pipelines, pipeline, buffer, permit);
+        if !back.is_empty() {
+            self.tell(pipeline, News::Returned(back));
         }
         self.tell(pipeline, News::Ended { session, end });
+    }
+
+    /// Gives a pipeline back what is its own.
+    fn give_back(&mut self, now: Instant, pipeline: usize, back: Returned) {
+        if back.is_empty() {
+            return;
+        }
+        if self.hurried.contains(&pipeline) {
+            return self.tell(pipeline, News::Returned(back));
+        }
+        self.pipelines.tell_later(pipeline, ToPipeline::News(News::Returned(back)));
+        self.give_back_at.get_or_insert(now + RETURN_AFTER);
     }
 
     fn tell(&mut self, pipeline: usize, news: News) {
@@ -362,14 +405,4 @@ impl ConnectionThread {
             debug!(thread = self.index, ?report, "nobody waits for this report");
         }
     }
-}
-
-/// Gives a pipeline back what is its own.
-fn return_to(
-    pipelines: &mut Outboxes<ToPipeline>,
-    pipeline: usize,
-    buffer: Option<IoBuffer>,
-    permit: Option<Permit>,
-) {
-    pipelines.tell(pipeline, ToPipeline::News(News::Returned(buffer, permit)));
 }

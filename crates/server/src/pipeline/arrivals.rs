@@ -7,10 +7,11 @@ use super::closing::Ending;
 use super::commands::Commands;
 use super::queue_of;
 use super::wires::Wire;
-use crate::account::Permit;
-use crate::connections::message::{News, ToConnections};
+use crate::connection::Events;
+use crate::connections::message::{News, Returned, ToConnections};
 use crate::connections::{Owner, Parsed, Sent, SocketEnd};
 use crate::log_throttle::Subject;
+use crate::payload::footprint;
 use crate::slab::Key;
 use nvme::connection::{Fatal, TargetEvent};
 use nvme::spec::{Sqe, Status};
@@ -25,8 +26,20 @@ impl Commands {
         let Some(Parsed { owner: Owner { session: key, .. }, mut events, fatal, .. }) = parsed else {
             return;
         };
-        // Where they are: an event is as large as the largest of them.
-        for event in &mut events {
+        self.on_events(now, key, &mut events);
+        self.wires.here.recycle(events);
+        match fatal {
+            Some(fatal @ Fatal::Violation(_)) => self.on_violated(now, key, &fatal),
+            Some(fatal @ Fatal::Terminated { .. }) => {
+                self.close_session(now, key, Ending::Socket(SocketEnd::Terminated(fatal)), reactor);
+            }
+            None => {}
+        }
+    }
+
+    /// Carries out commands where they are: an event is as large as the largest of them.
+    fn on_events(&mut self, now: Instant, key: Key, events: &mut Events) {
+        for event in events {
             match event {
                 TargetEvent::Command { sqe, data } => self.on_command(now, key, sqe, data.take()),
                 TargetEvent::Fused { halves } => {
@@ -38,25 +51,15 @@ impl Commands {
                 TargetEvent::Initialized { .. } => {}
             }
         }
-        self.wires.here.recycle(events);
-        match fatal {
-            Some(fatal @ Fatal::Violation(_)) => self.on_violated(now, key, &fatal),
-            Some(fatal @ Fatal::Terminated { .. }) => {
-                self.close_session(now, key, Ending::Socket(SocketEnd::Terminated(fatal)), reactor);
-            }
-            None => {}
-        }
     }
 
     /// News of a session whose connection another thread carries.
     pub(super) fn on_news(&mut self, now: Instant, news: News) {
         match news {
             News::Opened { session, connection } => self.on_opened(session, connection),
-            News::Command { session, sqe, data } => self.on_command(now, session, &sqe, data),
-            News::Fused { session, halves } => self.on_fused(now, session, *halves),
-            News::Refused { session, sqe, status } => self.on_refused_command(now, session, &sqe, status),
+            News::Events { session, mut events } => self.on_events(now, session, &mut events),
             News::Violated { session, fatal } => self.on_violated(now, session, &fatal),
-            News::Returned(buffer, permit) => self.take_back(now, buffer, permit),
+            News::Returned(returned) => self.take_back(now, returned),
             News::Cancelled { ticket, cancel } => self.on_cancelled(now, ticket, cancel),
             News::Ended { session, end } => self.on_ended(now, session, Ending::Socket(end)),
             News::ThreadFailed { thread } => self.on_thread_failed(now, thread),
@@ -111,9 +114,14 @@ impl Commands {
         (batch, result): (SendBatch, io::Result<()>),
         reactor: &mut Reactor,
     ) {
-        let give = |_, buffer, permit| self.reads.give(buffer, permit);
+        let mut bytes = 0;
+        let give = |buffer: Option<IoBuffer>, permit| {
+            bytes += buffer.as_ref().map_or(0, |buffer| footprint(buffer.len()));
+            self.reads.give(buffer, permit);
+        };
         let sent = self.wires.here.on_sent(connection, batch, give);
         let Some(Sent { owner: Owner { session: key, .. }, has_room }) = sent else { return };
+        self.return_bytes(key, bytes);
         if let Err(error) = result {
             return self.close_session(now, key, Ending::Socket(SocketEnd::Broken(error)), reactor);
         }
@@ -127,13 +135,44 @@ impl Commands {
     }
 
     /// What was read, or said by a controller, has been sent by another thread, or never will be.
-    fn take_back(&mut self, now: Instant, buffer: Option<IoBuffer>, permit: Option<Permit>) {
-        self.reads.give(buffer, permit);
+    fn take_back(&mut self, now: Instant, Returned { session, buffers, permits }: Returned) {
+        let bytes = buffers.iter().map(|buffer| footprint(buffer.len())).sum();
+        buffers.into_iter().for_each(|buffer| self.reads.give(Some(buffer), None));
+        permits.into_iter().for_each(|permit| self.reads.give(None, Some(permit)));
+        if let Some(key) = session {
+            self.return_bytes(key, bytes);
+        }
         self.deferred.wake(now);
+    }
+
+    /// What was read for a session has been sent.
+    fn return_bytes(&mut self, key: Key, bytes: u64) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && session.lent.return_bytes(bytes)
+        {
+            self.reads.settle_later(key);
+        }
+    }
+
+    /// What has come back in this turn, and was not had again, goes to the accounts.
+    fn settle_returned(&mut self) {
+        while let Some(key) = self.reads.next_to_settle() {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.lent.settle();
+            }
+        }
+    }
+
+    /// Has other threads give memory back at once while anybody waits for it.
+    pub(super) fn note_shortage(&mut self, now: Instant) {
+        let is_short =
+            self.reads.waiting() > 0 || self.switch.waits_for_memory() || self.deferred.is_waiting();
+        self.wires.note_shortage(now, is_short);
     }
 
     /// Lets connections and sessions that were refused memory go on, in turn, once some came back.
     pub(super) fn serve_waiting_for_memory(&mut self, now: Instant, reactor: &mut Reactor) {
+        self.settle_returned();
         if self.reads.take_came_back() {
             self.wires.here.note_memory();
         }

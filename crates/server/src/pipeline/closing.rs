@@ -95,7 +95,11 @@ impl Commands {
             self.log_ending(now, key, &ending);
         }
         let wire = self.wires.close(route, reactor, &mut self.reads);
-        self.sessions.get_mut(key).expect("found above").wire = wire;
+        let session = self.sessions.get_mut(key).expect("found above");
+        session.wire = wire;
+        if wire == Wire::Gone {
+            session.lent.close();
+        }
         self.leave(now, key);
     }
 
@@ -104,6 +108,7 @@ impl Commands {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_open = session.wire.is_open();
         session.wire = Wire::Gone;
+        session.lent.close();
         if was_open {
             self.log_ending(now, key, &ending);
             self.leave(now, key);

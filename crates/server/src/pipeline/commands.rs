@@ -23,7 +23,7 @@ use super::reads::ReadMemory;
 use super::sessions::{Session, Sessions};
 use super::wires::{Wire, Wires};
 use super::{Origin, key_of, queue_of};
-use crate::account::{Account, Permit};
+use crate::account::Permit;
 use crate::connection::Connection;
 use crate::log_throttle::LogThrottle;
 use crate::payload::{Payload, footprint};
@@ -161,24 +161,24 @@ impl Commands {
         (device, work): (usize, Work),
         first: Option<Box<FirstHalf>>,
     ) {
-        let (tenant, lane, sequence) = self.sessions.next_io(key, command.nsid);
-        let priority = priority_of(&command);
-        let if_withdrawn = Status::ABORT_REQUESTED;
-        let host_io = HostIo {
-            session: key,
-            cid,
-            command,
-            device,
-            permit,
-            if_withdrawn,
-            first,
-            sequence,
-            lane,
-            is_orphan: false,
-        };
-        let slot = IoSlot::new(tenant, priority, work, Origin::Local(host_io));
-        let io = self.switch.ios.insert(slot);
-        self.sessions.begin_io(key, lane, io);
+        let (priority, if_withdrawn) = (priority_of(&command), Status::ABORT_REQUESTED);
+        let sessions = &mut self.sessions;
+        let io = self.switch.ios.insert_with(|io| {
+            let (tenant, lane, sequence) = sessions.begin_io(key, command.nsid, io);
+            let host_io = HostIo {
+                session: key,
+                cid,
+                command,
+                device,
+                permit,
+                if_withdrawn,
+                first,
+                sequence,
+                lane,
+                is_orphan: false,
+            };
+            IoSlot::new(tenant, priority, work, Origin::Local(host_io))
+        });
         if !self.waits_for_orphans(now, io) {
             self.admit(now, io);
         }
@@ -194,7 +194,7 @@ impl Commands {
             let key = host_io.session;
             let session = self.sessions.get_mut(key).expect("a session outlives its IOs");
             let is_next = !session.has_waiting();
-            let permit = is_next.then(|| session.account.take(Account::Read, footprint(length))).flatten();
+            let permit = is_next.then(|| session.permit_read(footprint(length))).flatten();
             if permit.is_none() {
                 slot.state = State::WaitingForMemory;
                 let session = self.sessions.push_waiting(key, io);
@@ -210,7 +210,7 @@ impl Commands {
         while let Some((session, io)) = self.sessions.first_waiting(key) {
             let slot = self.switch.ios.get_mut(io).expect("a waiting IO has not ended");
             let length = footprint(slot.work.read_length());
-            let Some(permit) = session.account.take(Account::Read, length) else {
+            let Some(permit) = session.permit_read(length) else {
                 // What is missing may be held by another connection, or another host.
                 return self.reads.wait(key, session);
             };
@@ -239,7 +239,7 @@ impl Commands {
         let result = slot.take_result();
         let host_io = slot.host_io_mut();
         let (key, cid, nsid) = (host_io.session, host_io.cid, host_io.command.nsid);
-        let (permit, first, is_orphan) = (host_io.permit.take(), host_io.first.take(), host_io.is_orphan);
+        let (mut permit, first, is_orphan) = (host_io.permit.take(), host_io.first.take(), host_io.is_orphan);
         let Statuses { of_first, status, dword } = match result {
             Ok(()) => Statuses::SUCCESS,
             Err(failure) => host_io.statuses(first.as_deref(), failure, &mut self.device_errors),
@@ -256,6 +256,12 @@ impl Commands {
             }
         }
         let (route, credits) = (session.route(), session.credits);
+        if read.is_some()
+            && route.wire.is_open()
+            && let Some(permit) = permit.take()
+        {
+            session.lent.lend(permit);
+        }
         let has_waiting = session.has_waiting();
         let host = (session.tenant, session.subsystem, nsid);
         let may_be_over = session.ios == 0 && session.wire == Wire::Gone;
@@ -264,13 +270,13 @@ impl Commands {
         if credits && status.is_success() {
             cqe = cqe.with_dw0(credit.0);
         }
-        match (read, permit) {
-            (Some(buffer), Some(permit)) => {
+        match read {
+            Some(buffer) if route.wire.is_open() => {
                 // Its memory comes back when it was sent.
                 let length = buffer.len() as u32;
-                self.wires.send_data(route, cqe, (Payload::Pooled(buffer, permit), length), &mut self.reads);
+                self.wires.send_data(route, cqe, (Payload::Lent(buffer), length), &mut self.reads);
             }
-            (read, permit) => {
+            read => {
                 read.into_iter().for_each(|buffer| self.reads.give(Some(buffer), None));
                 let (of_compare, spent) = match spent {
                     Spent::Nothing => (None, None),

@@ -47,6 +47,7 @@ mod homes;
 mod host_io;
 mod lanes;
 mod learning;
+mod lent;
 pub(crate) mod message;
 mod objectives;
 mod orphans;

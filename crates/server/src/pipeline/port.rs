@@ -162,7 +162,7 @@ impl Port {
 
     /// Sends all batches. Answers what pipelines that have ended did not take, and `None` if there was nothing to send.
     pub(super) fn flush(&mut self) -> Option<Vec<(usize, ToPipeline)>> {
-        if !self.peers.is_filled() {
+        if !self.peers.is_due() {
             return None;
         }
         let mut lost = Vec::new();

@@ -1,6 +1,6 @@
 //! Memory for data that is read, and for replies of controllers; and the sessions whose reads wait for it.
 //!
-//! The right to hold it is a permit (`account`), which comes back when it is dropped. What is noted here is that some came back, so that
+//! The right to hold it is a permit (`account`), which comes back when it is dropped; of what was read, the session keeps it (`lent`). What is noted here is that some came back, so that
 //! those who wait are served once a turn, and not for every buffer.
 
 use super::sessions::Session;
@@ -15,13 +15,20 @@ pub(super) struct ReadMemory {
     pool: BufferPool,
     /// Sessions whose reads wait, longest waiting first.
     waiting: VecDeque<Key>,
+    /// Sessions to which something has come back in this turn.
+    unsettled: Vec<Key>,
     /// Whether memory has come back since those were last served.
     came_back: bool,
 }
 
 impl ReadMemory {
     pub(super) fn new(limit: Bytes) -> ReadMemory {
-        ReadMemory { pool: BufferPool::new(limit), waiting: VecDeque::new(), came_back: false }
+        ReadMemory {
+            pool: BufferPool::new(limit),
+            waiting: VecDeque::new(),
+            unsettled: Vec::new(),
+            came_back: false,
+        }
     }
 
     /// Changes the limit.
@@ -48,6 +55,16 @@ impl ReadMemory {
         }
         drop(permit);
         self.came_back = true;
+    }
+
+    /// Something has come back to a session, to be settled in this turn.
+    pub(super) fn settle_later(&mut self, key: Key) {
+        self.unsettled.push(key);
+    }
+
+    /// Takes one of these sessions out of their list.
+    pub(super) fn next_to_settle(&mut self) -> Option<Key> {
+        self.unsettled.pop()
     }
 
     /// Memory has come back to its account.

@@ -8,8 +8,9 @@
 
 use super::admission::Admission;
 use super::lanes::{Lane, Lanes};
+use super::lent::Lent;
 use super::wires::{Route, Wire};
-use crate::account::ConnectionAccount;
+use crate::account::{Account, ConnectionAccount, Permit};
 use crate::connections::load::Burden;
 use crate::intrusive_list::{Links, List};
 use crate::replies::Backlog;
@@ -50,6 +51,8 @@ pub(super) struct Session {
     waiting: List,
     /// Whether it is in the list of those whose reads wait for memory.
     pub(super) waits_for_memory: bool,
+    /// What was read and is with the connection.
+    pub(super) lent: Lent,
     /// Aborts from it that wait for word of another thread.
     pub(super) aborts: usize,
     /// What it adds to the loads of threads.
@@ -79,6 +82,7 @@ impl Session {
             lanes: Lanes::default(),
             waiting: List::default(),
             waits_for_memory: false,
+            lent: Lent::default(),
             aborts: 0,
             burdens: Vec::new(),
         }
@@ -88,6 +92,12 @@ impl Session {
     #[inline]
     pub(super) fn route(&self) -> Route {
         Route { wire: self.wire, thread: self.thread }
+    }
+
+    /// The right to hold so many bytes that are going to be read for it.
+    #[inline]
+    pub(super) fn permit_read(&mut self, size: u64) -> Option<Permit> {
+        self.lent.take(size).or_else(|| self.account.take(Account::Read, size))
     }
 
     /// Whether reads of it wait for memory.
@@ -179,26 +189,20 @@ impl Sessions {
         Some(session)
     }
 
-    /// An IO of a session is about to start in a namespace: answers its tenant, the place of its lane, and how many IOs have started before
-    /// it. [`Sessions::begin_io`] has to follow.
+    /// An IO of a session starts in a namespace: answers its tenant, the place of its lane, and how many IOs have started before it.
     #[inline]
-    pub(super) fn next_io(&mut self, key: Key, nsid: u32) -> (TenantId, usize, u64) {
+    pub(super) fn begin_io(&mut self, key: Key, nsid: u32, io: Key) -> (TenantId, usize, u64) {
         let session = self.table.get_mut(key).expect("its command has just come");
-        (session.tenant, session.lanes.place_of(nsid), self.started)
-    }
-
-    /// An IO has its slot.
-    #[inline]
-    pub(super) fn begin_io(&mut self, key: Key, lane: usize, io: Key) {
-        let session = self.table.get_mut(key).expect("it was just asked");
+        let (place, sequence) = (session.lanes.place_of(nsid), self.started);
         self.started += 1;
         session.ios += 1;
-        self.lane_links.push(&mut session.lanes.at(lane).ios, io);
+        self.lane_links.push(&mut session.lanes.at(place).ios, io);
+        (session.tenant, place, sequence)
     }
 
     /// An IO of a session has ended: answers the session, and whether fences wait in its lane.
     #[inline]
-    pub(super) fn end_io(&mut self, key: Key, lane: usize, io: Key) -> (&Session, bool) {
+    pub(super) fn end_io(&mut self, key: Key, lane: usize, io: Key) -> (&mut Session, bool) {
         let session = self.table.get_mut(key).expect("a session outlives its IOs");
         session.ios -= 1;
         let lane = session.lanes.at(lane);

@@ -62,6 +62,7 @@ impl Pipeline {
             }
             self.check_stalls(now);
             self.tell_untold(now);
+            self.commands.note_shortage(now);
             self.flush(now);
             self.check_drained();
         }
@@ -170,21 +171,20 @@ impl Pipeline {
                 self.watch.note_late(slot.late());
             }
             self.tenants.count(now, slot);
-            self.on_done(now, io);
+            match slot.owner {
+                Origin::Local(_) => self.commands.answer(now, io),
+                _ => self.on_other_done(now, io),
+            }
         }
         self.ended = ended;
     }
 
-    /// An IO of the switch is over.
-    fn on_done(&mut self, now: Instant, io: Key) {
+    /// An IO of the switch is over that is not of a session here.
+    fn on_other_done(&mut self, now: Instant, io: Key) {
         let commands = &mut self.commands;
-        let slot = commands.switch.ios.get(io).expect("what is over has its slot until it is answered");
-        if matches!(slot.owner, Origin::Local(_)) {
-            return commands.answer(now, io);
-        }
         let mut slot = commands.switch.ios.remove(io).expect("just found");
         match slot.owner {
-            Origin::Local(_) => unreachable!("looked at above"),
+            Origin::Local(_) => unreachable!("it would have been answered"),
             Origin::Remote { from, io } => commands.port.answer(from, io, slot),
             Origin::House => self.on_flushed(slot.take_result()),
             Origin::Wipe(wipe) => {

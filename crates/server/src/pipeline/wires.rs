@@ -18,7 +18,7 @@ use crate::payload::Payload;
 use crate::slab::Key;
 use nvme::spec::Cqe;
 use reactor::{IoBuffer, Reactor};
-use units::Bytes;
+use units::{Bytes, Instant, Nanos};
 
 /// The way to a session's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,12 @@ pub(super) struct Wires {
     /// What this thread has to do, and what those have.
     load: Load,
     loads: Vec<Load>,
+    /// When somebody last waited for memory, while other threads are told to give it back at once.
+    short_at: Option<Instant>,
 }
+
+/// So long nobody has waited for memory before other threads may take their time again: each change is a message to all of them.
+const SHORT_FOR_MIN: Nanos = Nanos::secs(1);
 
 impl Wires {
     /// No connections yet, with so much memory for what arrives by those that this thread is going to carry.
@@ -78,7 +83,7 @@ impl Wires {
             threads.set(thread, Some(mailbox));
             loads.push(load);
         }
-        Wires { pipeline, here: Connections::new(memory), threads, load, loads }
+        Wires { pipeline, here: Connections::new(memory), threads, load, loads, short_at: None }
     }
 
     /// The name of a session on all threads.
@@ -155,14 +160,14 @@ impl Wires {
             _ => Some(data),
         };
         if let Some((buffer, permit)) = left.map(Payload::into_parts) {
-            reads.give(buffer, Some(permit));
+            reads.give(buffer, permit);
         }
     }
 
     /// The data of a command that needs no device, or none any more, goes back to the thread that it came from.
     pub(super) fn give_back(&mut self, thread: Option<usize>, payload: Option<Payload>) {
         if let Some((buffer, permit)) = payload.map(Payload::into_parts) {
-            self.give_arrival(thread, buffer, Some(permit));
+            self.give_arrival(thread, buffer, permit);
         }
     }
 
@@ -191,6 +196,23 @@ impl Wires {
                 self.threads.tell(thread, ToConnections::Credits { connection, is_enabled });
             }
             _ => {}
+        }
+    }
+
+    /// Tells other threads to give back at once what they have sent while somebody waits for memory here.
+    pub(super) fn note_shortage(&mut self, now: Instant, is_short: bool) {
+        let was_told = self.short_at.is_some();
+        if is_short {
+            self.short_at = Some(now);
+        } else if self.short_at.is_some_and(|at| now.saturating_since(at) >= SHORT_FOR_MIN) {
+            self.short_at = None;
+        }
+        let is_wanted = self.short_at.is_some();
+        if is_wanted == was_told {
+            return;
+        }
+        for thread in 0..self.threads.slots() {
+            self.threads.tell(thread, ToConnections::Hurry { pipeline: self.pipeline, is_wanted });
         }
     }
 

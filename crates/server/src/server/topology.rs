@@ -157,7 +157,7 @@ impl Topology {
     /// Sends a change to every thread without an SSD.
     pub(super) fn change_others(&self, change: impl Fn() -> message::Change) {
         for other in &self.others {
-            other.thread.mailbox.tell(ToConnections::Change(change()));
+            other.thread.mailbox.tell(ToConnections::Change(Box::new(change())));
         }
     }
 
@@ -198,7 +198,7 @@ impl Topology {
             .collect();
         for other in &self.others {
             let (done, is_done) = channel();
-            other.thread.mailbox.tell(ToConnections::Change(message::Change::Barrier(done)));
+            other.thread.mailbox.tell(ToConnections::Change(Box::new(message::Change::Barrier(done))));
             asked.push(("none", is_done));
         }
         let deadline = Instant::now() + CHANGE_GRACE;

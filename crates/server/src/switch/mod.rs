@@ -217,6 +217,11 @@ impl<T> Switch<T> {
         [self.wake_at, self.device.next_wake(), self.retry_at].into_iter().flatten().min()
     }
 
+    /// Whether dispatched IOs wait for a buffer.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        !self.waiting_for_memory.is_empty()
+    }
+
     /// Whether there is any IO, queued or on the device.
     pub(crate) fn is_empty(&self) -> bool {
         self.under_way == 0

@@ -64,6 +64,7 @@ pub(crate) struct IoSlot<T> {
 
 impl<T> IoSlot<T> {
     /// An IO of `tenant` that has just come.
+    #[inline]
     pub(crate) fn new(tenant: TenantId, priority: Priority, work: Work, owner: T) -> IoSlot<T> {
         // Its identifier and its price are known when it arrives at the scheduler.
         let (id, kind, length, mark) = (IoId(0), IoKind::Management, Bytes::ZERO, Mark::default());
