@@ -90,7 +90,12 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 struct Cost {
     instructions: u64,
     calls: u64,
+    /// Whether it was in functions of an SSD's pipeline.
+    is_of_ssd: bool,
 }
+
+/// What the names of functions have that only the thread of an SSD runs.
+const OF_SSD: &str = "server::pipeline::Pipeline";
 
 /// What each thread of a run took.
 struct Threads(Vec<Cost>);
@@ -109,20 +114,22 @@ impl Threads {
     fn of(&self, side: Side) -> Cost {
         let (host, target) = self.0.split_at(1);
         let counted = match side {
-            Side::All => &self.0,
+            Side::All | Side::Ssd => &self.0,
             Side::Host => host,
             Side::Target => target,
         };
-        counted.iter().fold(Cost::default(), |sum, cost| Cost {
+        let counted = counted.iter().filter(|cost| side != Side::Ssd || cost.is_of_ssd);
+        counted.fold(Cost::default(), |sum, cost| Cost {
             instructions: sum.instructions + cost.instructions,
             calls: sum.calls + cost.calls,
+            is_of_ssd: sum.is_of_ssd || cost.is_of_ssd,
         })
     }
 }
 
 /// What the object `program` took, as the file `text` says.
 fn cost_of(text: &str, program: &str) -> Result<Cost> {
-    let mut objects = HashMap::new();
+    let (mut objects, mut functions) = (HashMap::new(), HashMap::new());
     let mut cost = Cost::default();
     let (mut is_ours, mut callee_is_ours) = (false, None);
     let mut lines = text.lines();
@@ -131,6 +138,10 @@ fn cost_of(text: &str, program: &str) -> Result<Cost> {
             is_ours = name_of(name, &mut objects)? == program;
         } else if let Some(name) = line.strip_prefix("cob=") {
             callee_is_ours = Some(name_of(name, &mut objects)? == program);
+        } else if let Some(name) = line.strip_prefix("fn=") {
+            cost.is_of_ssd |= name_of(name, &mut functions)?.contains(OF_SSD);
+        } else if let Some(name) = line.strip_prefix("cfn=") {
+            name_of(name, &mut functions)?;
         } else if let Some(call) = line.strip_prefix("calls=") {
             let times: u64 = number(call.split(' ').next())?;
             // A callee without an object is in that of the caller.
@@ -207,8 +218,23 @@ totals: 185
 
     #[test]
     fn only_the_programs_own_instructions_count_and_its_calls_of_others() {
-        assert_eq!(cost_of(FILE, "/bin/counts").unwrap(), Cost { instructions: 125, calls: 3 });
-        assert_eq!(cost_of(FILE, "/lib/libc.so").unwrap(), Cost { instructions: 60, calls: 1 });
+        assert_eq!(
+            cost_of(FILE, "/bin/counts").unwrap(),
+            Cost { instructions: 125, calls: 3, is_of_ssd: false }
+        );
+        let of_libc = Cost { instructions: 60, calls: 1, is_of_ssd: false };
+        assert_eq!(cost_of(FILE, "/lib/libc.so").unwrap(), of_libc);
+    }
+
+    #[test]
+    fn the_thread_of_an_ssd_is_known_by_what_it_runs() {
+        let file =
+            FILE.replace("work", "server::pipeline::turn::<impl server::pipeline::Pipeline>::take_turns");
+        let other = cost_of(FILE, "/bin/counts").unwrap();
+        let ssd = cost_of(&file, "/bin/counts").unwrap();
+        let threads = Threads(vec![other, other, ssd]);
+        assert_eq!(threads.of(Side::Ssd), ssd);
+        assert_eq!(threads.of(Side::Target).instructions, 250);
     }
 
     #[test]

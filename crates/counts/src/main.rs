@@ -107,7 +107,7 @@ fn advice(kept_with: &str) -> String {
              any other change, and commit the file alone."
         );
     }
-    "What is it that costs more? `target/release/counts --profile NAME` (NAME without .host or .target) leaves callgrind's\n\
+    "What is it that costs more? `target/release/counts --profile NAME` (NAME without .host, .target or .ssd) leaves callgrind's\n\
      files; run it on the commit before, too. If it is meant, or if a count shrank: run `make counts`, commit\n\
      the file with the change, and say in the commit what the instructions are spent on."
         .to_owned()

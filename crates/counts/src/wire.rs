@@ -4,6 +4,8 @@
 //! ended; the target sleeps until the burst is there. A burst, and what answers it, is one segment, so each side does the same
 //! turns of its loop whatever the machine does meanwhile. The device is a null device, so nothing else ends on its own time.
 //! The host runs on the calling thread and the target on its own, which is how their instructions are told apart.
+//!
+//! The connection is on the thread of its SSD, or on another one: then a burst and its answer cross the threads as one batch each.
 
 use host::{
     Backend, ControllerId, ControllerOptions, Engine, Event, HostId, IoBuffer, Nqn, Operation, Request,
@@ -18,17 +20,37 @@ const BLOCK: usize = 4096;
 const DEVICE: Bytes = Bytes::gib(1);
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
 
+/// Which thread of the target carries the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// That of the SSD.
+    Ssd,
+    /// One that has no SSD.
+    Other,
+}
+
+impl Carrier {
+    /// The number of threads, and of controllers that connect one after the other, for the last one's IO queue to be there: the first one's
+    /// stays with the SSD.
+    fn threads(self) -> u32 {
+        match self {
+            Carrier::Ssd => 1,
+            Carrier::Other => 2,
+        }
+    }
+}
+
 /// `ios` of one block each, in bursts of `burst`.
-pub(crate) fn run(operation: Operation, burst: u32, ios: u32) {
+pub(crate) fn run(operation: Operation, carrier: Carrier, burst: u32, ios: u32) {
     let mut config = Config::simple(DeviceKind::Null { size: DEVICE }, (Ipv4Addr::LOCALHOST, 0).into());
     config.backend = BackendChoice::Epoll;
     config.spin = Some(Nanos::ZERO);
     // On every machine the same.
-    config.threads = Some(1);
+    config.threads = Some(carrier.threads());
     // What a decision takes is counted apart, in virtual time: here it would depend on how fast the machine is.
     config.devices[0].scheduler.policy = PolicyKind::None;
     let server = Server::start(config).expect("a target on loopback starts");
-    let mut host = Host::connect(&server);
+    let mut host = Host::connect(&server, carrier);
     let mut buffers: Vec<IoBuffer> =
         (0..burst).map(|_| host.engine.take_buffer(BLOCK).expect("memory is enough")).collect();
     for first in (0..ios).step_by(burst as usize) {
@@ -40,12 +62,13 @@ pub(crate) fn run(operation: Operation, burst: u32, ios: u32) {
 
 struct Host {
     engine: Engine,
-    controller: ControllerId,
+    /// Of these it uses the last.
+    controllers: Vec<ControllerId>,
 }
 
 impl Host {
-    fn connect(server: &server::ServerHandle) -> Host {
-        let mut engine = Engine::new(Backend::Epoll, Bytes::mib(1)).expect("epoll is always there");
+    fn connect(server: &server::ServerHandle, carrier: Carrier) -> Host {
+        let engine = Engine::new(Backend::Epoll, Bytes::mib(1)).expect("epoll is always there");
         let subsystem = Nqn::new(DEFAULT_NQN).expect("the name is in order");
         let name = Nqn::new(HOST).expect("the name is in order");
         let options = ControllerOptions {
@@ -53,12 +76,15 @@ impl Host {
             connect_timeout: Nanos::secs(60),
             ..ControllerOptions::new(server.addresses()[0], subsystem, name, HostId([1; 16]))
         };
-        let controller = engine.connect(options);
-        let mut host = Host { engine, controller };
-        match host.next_event() {
-            Event::Ready { .. } => host,
-            other => panic!("the host does not get its controller: {other:?}"),
+        let mut host = Host { engine, controllers: Vec::new() };
+        for _ in 0..carrier.threads() {
+            host.controllers.push(host.engine.connect(options.clone()));
+            match host.next_event() {
+                Event::Ready { .. } => {}
+                other => panic!("the host does not get its controller: {other:?}"),
+            }
         }
+        host
     }
 
     fn next_event(&mut self) -> Event {
@@ -73,10 +99,11 @@ impl Host {
     /// Submits an IO with each of `buffers`, from block `first` on; waits until all have ended.
     fn burst(&mut self, operation: Operation, first: u32, buffers: &mut Vec<IoBuffer>) {
         let wanted = buffers.len();
+        let controller = *self.controllers.last().expect("one at least is connected");
         for (n, buffer) in buffers.drain(..).enumerate() {
             let tag = u64::from(first) + n as u64;
             let request = Request::new(tag, 1, operation, Lba(tag), 1).with_buffer(buffer);
-            self.engine.submit(self.controller, request).expect("there is room for a burst");
+            self.engine.submit(controller, request).expect("there is room for a burst");
         }
         while buffers.len() < wanted {
             match self.next_event() {
@@ -90,7 +117,9 @@ impl Host {
     }
 
     fn close(mut self) {
-        self.engine.close(self.controller);
-        assert!(matches!(self.next_event(), Event::Closed { .. }), "the host takes leave");
+        for controller in std::mem::take(&mut self.controllers) {
+            self.engine.close(controller);
+            assert!(matches!(self.next_event(), Event::Closed { .. }), "the host takes leave");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The list of what is counted.
 
 use crate::decision::{BACKLOGGED, LIGHT, MIXED, PACED, Scheduler};
+use crate::wire::Carrier;
 use crate::{decision, pdu, simulated, wire};
 use host::Operation;
 
@@ -26,6 +27,8 @@ pub enum Side {
     Host,
     /// The target: all other threads.
     Target,
+    /// Of these, the thread of the SSD.
+    Ssd,
 }
 
 impl Side {
@@ -35,6 +38,7 @@ impl Side {
             Side::All => "",
             Side::Host => ".host",
             Side::Target => ".target",
+            Side::Ssd => ".ssd",
         }
     }
 }
@@ -52,6 +56,11 @@ impl Work {
     const fn over_the_wire(name: &'static str, run: fn(u32), about: &'static str) -> Work {
         Work { name, about, units: WIRE_IOS, sides: &[Side::Host, Side::Target], run }
     }
+
+    /// The host does what it does when all is on one thread.
+    const fn across_threads(name: &'static str, run: fn(u32), about: &'static str) -> Work {
+        Work { name, about, units: WIRE_IOS, sides: &[Side::Target, Side::Ssd], run }
+    }
 }
 
 const DECISIONS: u32 = 1 << 14;
@@ -61,7 +70,7 @@ const WIRE_IOS: u32 = 1 << 11;
 const WRITE: Operation = Operation::Write { durable: false };
 
 /// Everything that is counted. The file is sorted by name.
-pub const WORKS: [Work; 26] = [
+pub const WORKS: [Work; 28] = [
     decided("decision.flashfq.backlogged", |ios| decision::run(Scheduler::Flashfq, BACKLOGGED, ios)),
     decided("decision.flashfq.light", |ios| decision::run(Scheduler::Flashfq, LIGHT, ios)),
     decided("decision.gimbal.backlogged", |ios| decision::run(Scheduler::Gimbal, BACKLOGGED, ios)),
@@ -108,16 +117,34 @@ pub const WORKS: [Work; 26] = [
     Work::on_one_thread("ssd.read", SIMULATED, simulated::reads, "a simulated 4 KiB random read, QD 32"),
     Work::over_the_wire(
         "wire.read.qd1",
-        |ios| wire::run(Operation::Read, 1, ios),
+        |ios| wire::run(Operation::Read, Carrier::Ssd, 1, ios),
         "a 4 KiB read, one at a time",
     ),
     Work::over_the_wire(
         "wire.read.qd8",
-        |ios| wire::run(Operation::Read, 8, ios),
+        |ios| wire::run(Operation::Read, Carrier::Ssd, 8, ios),
         "a 4 KiB read, eight at a time",
     ),
-    Work::over_the_wire("wire.write.qd1", |ios| wire::run(WRITE, 1, ios), "a 4 KiB write, one at a time"),
-    Work::over_the_wire("wire.write.qd8", |ios| wire::run(WRITE, 8, ios), "a 4 KiB write, eight at a time"),
+    Work::across_threads(
+        "wire.read.qd8.apart",
+        |ios| wire::run(Operation::Read, Carrier::Other, 8, ios),
+        "a 4 KiB read, eight at a time, connection and SSD on two threads",
+    ),
+    Work::over_the_wire(
+        "wire.write.qd1",
+        |ios| wire::run(WRITE, Carrier::Ssd, 1, ios),
+        "a 4 KiB write, one at a time",
+    ),
+    Work::over_the_wire(
+        "wire.write.qd8",
+        |ios| wire::run(WRITE, Carrier::Ssd, 8, ios),
+        "a 4 KiB write, eight at a time",
+    ),
+    Work::across_threads(
+        "wire.write.qd8.apart",
+        |ios| wire::run(WRITE, Carrier::Other, 8, ios),
+        "a 4 KiB write, eight at a time, connection and SSD on two threads",
+    ),
 ];
 
 const fn decided(name: &'static str, run: fn(u32)) -> Work {
