@@ -1,9 +1,10 @@
 //! FlashFQ's decisions, done the obvious way: every question is answered by looking at every tenant, in exact fractions.
 
 use crate::flashfq::small_device;
-use crate::world::{Dice, Event, World, is_withdrawn};
+use crate::model::{self, Model};
+use crate::world::{Dice, World, is_withdrawn};
 use proptest::prelude::*;
-use sched::{Done, Flashfq, FlashfqConfig, Io, Next, Outcome, Policy, Share};
+use sched::{Flashfq, FlashfqConfig, Io, Next, Policy, Share};
 use std::collections::VecDeque;
 use units::{Instant, Nanos, TenantId};
 
@@ -78,7 +79,9 @@ impl Naive {
         self.turns += 1;
         self.turns
     }
+}
 
+impl Model for Naive {
     fn on_arrival(&mut self, now: Instant, io: Io) {
         self.settle(now);
         let index = io.tenant.index();
@@ -152,7 +155,7 @@ impl Naive {
     }
 }
 
-/// Runs both through the same world and compares every answer.
+/// Runs both through the same world, with tenants of different weights.
 fn compare(world: World, config: FlashfqConfig) {
     let mut dice = Dice::new(!world.seed);
     let mut flashfq = Flashfq::new(config);
@@ -162,38 +165,7 @@ fn compare(world: World, config: FlashfqConfig) {
         flashfq.set_share(Instant::ZERO, TenantId(tenant), Share { weight, ..Share::EQUAL });
         naive.tenants.push(Tenant { weight: i128::from(weight), ..Tenant::default() });
     }
-    let mut events = world.events();
-    let (mut now, mut in_flight) = (Instant::ZERO, Vec::new());
-    for step in 0..world.steps {
-        if dice.roll(50) == 0 {
-            let tenant = TenantId(dice.roll(u64::from(world.tenants)) as u32);
-            flashfq.on_overdue(now, tenant);
-            naive.on_overdue(tenant);
-        }
-        match events.next(in_flight.len()) {
-            Event::Wait(span) => now += span,
-            Event::Arrival(io) => {
-                flashfq.on_arrival(now, io);
-                naive.on_arrival(now, io);
-            }
-            Event::Withdraw(tenant) => {
-                flashfq.withdraw(now, tenant, &mut is_withdrawn);
-                naive.withdraw(tenant);
-            }
-            Event::Completion { index, latency } => {
-                let io: Io = in_flight.swap_remove(index);
-                let outcome = latency.map_or(Outcome::Failed, |latency| Outcome::Success { latency });
-                flashfq.on_completion(now, Done { io, outcome });
-                naive.on_completion(now, &io);
-            }
-        }
-        loop {
-            let (ours, theirs) = (flashfq.next(now), naive.next(now));
-            assert_eq!(ours, theirs, "at step {step}");
-            let Next::Submit(io) = ours else { break };
-            in_flight.push(io);
-        }
-    }
+    model::compare(world, flashfq, naive);
 }
 
 proptest! {

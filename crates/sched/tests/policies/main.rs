@@ -12,6 +12,7 @@ mod every;
 mod flashfq;
 mod flashfq_naive;
 mod mclock_naive;
+mod model;
 mod peers;
 mod reflex;
 mod reflex_naive;

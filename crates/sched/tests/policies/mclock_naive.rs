@@ -1,11 +1,12 @@
 //! mClock's decisions, done the obvious way: every question is answered by looking at every tenant.
 
+use crate::model::{self, Model};
 use crate::peers::shares;
-use crate::world::{Event, World, is_withdrawn};
+use crate::world::{World, is_withdrawn};
 use proptest::prelude::*;
-use sched::{Done, Io, Mclock, MclockConfig, Next, Outcome, Policy, Share};
+use sched::{Io, Mclock, MclockConfig, Next, Share};
 use std::collections::VecDeque;
-use units::{Instant, Nanos, TenantId};
+use units::{Instant, TenantId};
 
 /// Parts of a nanosecond.
 const PARTS: i128 = 1 << 16;
@@ -65,6 +66,17 @@ impl Naive {
         (0..self.tenants.len()).filter_map(|index| Some((index, self.tags(index)?)))
     }
 
+    /// Gives the first IO of a tenant its weight tag, if it has none.
+    fn give(&mut self, index: usize) {
+        let base = i128::from(self.config.size_base.0);
+        let tenant = &mut self.tenants[index];
+        let Some((io, arrival)) = tenant.queue.front() else { return tenant.first = None };
+        let cost = up(SECOND * (base + i128::from(io.length.0)), base * i128::from(tenant.share.weight));
+        tenant.first = tenant.first.or(Some(parts(*arrival).max(tenant.weight + cost)));
+    }
+}
+
+impl Model for Naive {
     fn on_arrival(&mut self, now: Instant, io: Io) {
         let own = &self.tenants[io.tenant.index()];
         let is_idle = own.queue.is_empty() && own.in_flight == 0;
@@ -80,24 +92,22 @@ impl Naive {
         self.give(io.tenant.index());
     }
 
-    /// Gives the first IO of a tenant its weight tag, if it has none.
-    fn give(&mut self, index: usize) {
-        let base = i128::from(self.config.size_base.0);
-        let tenant = &mut self.tenants[index];
-        let Some((io, arrival)) = tenant.queue.front() else { return tenant.first = None };
-        let cost = up(SECOND * (base + i128::from(io.length.0)), base * i128::from(tenant.share.weight));
-        tenant.first = tenant.first.or(Some(parts(*arrival).max(tenant.weight + cost)));
+    fn on_completion(&mut self, _now: Instant, io: &Io) {
+        self.tenants[io.tenant.index()].in_flight -= 1;
     }
 
-    fn withdraw(&mut self, index: usize) {
-        let queue = &mut self.tenants[index].queue;
+    fn withdraw(&mut self, tenant: TenantId) {
+        let queue = &mut self.tenants[tenant.index()].queue;
         let head = queue.front().copied();
         queue.retain(|(io, _)| !is_withdrawn(io));
         if queue.front().copied() != head {
-            self.tenants[index].first = None;
+            self.tenants[tenant.index()].first = None;
         }
-        self.give(index);
+        self.give(tenant.index());
     }
+
+    /// An IO counts until it ends, however late.
+    fn on_overdue(&mut self, _tenant: TenantId) {}
 
     fn next(&mut self, now: Instant) -> Next {
         let inside: usize = self.tenants.iter().map(|tenant| tenant.in_flight).sum();
@@ -126,10 +136,10 @@ impl Naive {
     }
 }
 
-/// Runs both through the same world and compares every answer.
+/// Runs both through the same world.
 fn compare(world: World, depth: u32) {
     let config = MclockConfig { depth, ..MclockConfig::STANDARD };
-    let mut mclock = crate::peers::with_shares(Mclock::new(config), &world);
+    let mclock = crate::peers::with_shares(Mclock::new(config), &world);
     let tenant = |share| Tenant {
         share,
         queue: VecDeque::new(),
@@ -139,34 +149,8 @@ fn compare(world: World, depth: u32) {
         weight: 0,
         first: None,
     };
-    let mut naive = Naive { config, tenants: shares(&world).into_iter().map(tenant).collect() };
-    let mut events = world.events();
-    let (mut now, mut in_flight) = (Instant::ZERO, Vec::new());
-    for step in 0..world.steps {
-        match events.next(in_flight.len()) {
-            Event::Wait(span) => now += span,
-            Event::Arrival(io) => {
-                mclock.on_arrival(now, io);
-                naive.on_arrival(now, io);
-            }
-            Event::Withdraw(TenantId(tenant)) => {
-                mclock.withdraw(now, TenantId(tenant), &mut is_withdrawn);
-                naive.withdraw(tenant as usize);
-            }
-            Event::Completion { index, latency } => {
-                let io: Io = in_flight.swap_remove(index);
-                let outcome = latency.map_or(Outcome::Failed, |latency: Nanos| Outcome::Success { latency });
-                mclock.on_completion(now, Done { io, outcome });
-                naive.tenants[io.tenant.index()].in_flight -= 1;
-            }
-        }
-        loop {
-            let (ours, theirs) = (mclock.next(now), naive.next(now));
-            assert_eq!(ours, theirs, "at step {step}");
-            let Next::Submit(io) = ours else { break };
-            in_flight.push(io);
-        }
-    }
+    let naive = Naive { config, tenants: shares(&world).into_iter().map(tenant).collect() };
+    model::compare(world, mclock, naive);
 }
 
 proptest! {

@@ -62,11 +62,11 @@ fn mclock_keeps_reservations_and_limits() {
     let got = mclock(&loads);
     assert!(got[0].bytes >= 79_000_000, "{got:?}");
     assert_near(got[1].ios, 20_000, 1);
-    assert!(got[2].ios > 3 * got[1].ios, "who has no limit gets what is left: {got:?}");
+    assert!(got[2].ios > 3 * got[1].ios, "the tenant without a limit gets the rest: {got:?}");
 }
 
 #[test]
-fn mclock_does_not_punish_who_comes_back() {
+fn mclock_does_not_punish_a_tenant_that_comes_back() {
     let thinks = Load { think: Nanos::micros(20), ..reader(Bytes::kib(4), 1) };
     let alone = mclock(&[thinks])[0].ios;
     let beside = mclock(&[thinks, reader(Bytes::kib(4), 64)])[0].ios;

@@ -1,11 +1,12 @@
 //! SPDK's limits, done tick by tick.
 
+use crate::model::{self, Model};
 use crate::peers::shares;
-use crate::world::{Event, World, is_withdrawn};
+use crate::world::{World, is_withdrawn};
 use proptest::prelude::*;
-use sched::{Done, Io, Next, Outcome, Policy, SpdkQos};
+use sched::{Io, Next, SpdkQos};
 use std::collections::VecDeque;
-use units::{ByteRate, Instant, Nanos, TenantId};
+use units::{ByteRate, Instant, TenantId};
 
 const TICK: u64 = 1_000_000;
 /// Of an IO or byte.
@@ -63,6 +64,21 @@ impl Naive {
         });
         Naive { tenants: tenants.collect(), queues: vec![VecDeque::new(); shares.len()], ticks: 0, turn: 0 }
     }
+}
+
+impl Model for Naive {
+    fn on_arrival(&mut self, _now: Instant, io: Io) {
+        self.queues[io.tenant.index()].push_back(io);
+    }
+
+    /// Only what begins is limited.
+    fn on_completion(&mut self, _now: Instant, _io: &Io) {}
+
+    fn withdraw(&mut self, tenant: TenantId) {
+        self.queues[tenant.index()].retain(|io| !is_withdrawn(io));
+    }
+
+    fn on_overdue(&mut self, _tenant: TenantId) {}
 
     fn next(&mut self, now: Instant) -> Next {
         while self.ticks < now.0 / TICK {
@@ -92,43 +108,14 @@ impl Naive {
     }
 }
 
-/// Runs both through the same world and compares every answer.
-fn compare(world: World, rate: Option<ByteRate>) {
-    let mut qos = crate::peers::with_shares(SpdkQos::new(rate), &world);
-    let mut naive = Naive::new(&world, rate);
-    let mut events = world.events();
-    let (mut now, mut in_flight) = (Instant::ZERO, Vec::new());
-    for step in 0..world.steps {
-        match events.next(in_flight.len()) {
-            Event::Wait(span) => now += span,
-            Event::Arrival(io) => {
-                qos.on_arrival(now, io);
-                naive.queues[io.tenant.index()].push_back(io);
-            }
-            Event::Withdraw(TenantId(tenant)) => {
-                qos.withdraw(now, TenantId(tenant), &mut is_withdrawn);
-                naive.queues[tenant as usize].retain(|io| !is_withdrawn(io));
-            }
-            Event::Completion { index, latency } => {
-                let io: Io = in_flight.swap_remove(index);
-                let outcome = latency.map_or(Outcome::Failed, |latency: Nanos| Outcome::Success { latency });
-                qos.on_completion(now, Done { io, outcome });
-            }
-        }
-        loop {
-            let (ours, theirs) = (qos.next(now), naive.next(now));
-            assert_eq!(ours, theirs, "at step {step}");
-            let Next::Submit(io) = ours else { break };
-            in_flight.push(io);
-        }
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
     #[test]
     fn every_decision_is_the_naive_models(world in crate::every::worlds(), megabytes in 0..300u64) {
-        compare(world, (megabytes > 0).then(|| ByteRate(megabytes * 1_000_000)));
+        let rate = (megabytes > 0).then(|| ByteRate(megabytes * 1_000_000));
+        let qos = crate::peers::with_shares(SpdkQos::new(rate), &world);
+        let naive = Naive::new(&world, rate);
+        model::compare(world, qos, naive);
     }
 }
