@@ -1,6 +1,6 @@
 //! Tenants with backlog that wait until a probe is over, or until an objective lets them go on: first come, first let go.
 //!
-//! Those that write and those that only read wait apart, as an objective may let the ones go on and not the others.
+//! Those that write and those that only read wait apart, as an objective may let one of these classes go on while it holds back the other.
 //!
 //! Cost: that a tenant does not wait, or that none does, is one look.
 

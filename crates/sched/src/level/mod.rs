@@ -260,6 +260,7 @@ impl Level {
             self.watch.pause();
         } else if is_shared {
             let useful = served.saturating_sub(present.excess);
+            let was_trial = rules.patience.is_trial();
             if let Some(rate) = rules.patience.on_period(useful, span.0) {
                 self.depth.begin_at(self.depth.limit().max(ALONE_LIMIT), rate);
                 self.watch.on_limit();
@@ -272,16 +273,18 @@ impl Level {
                 self.watch.forget();
                 rules.patience.forget();
             }
-            if rules.patience.is_trial() {
+            if was_trial || rules.patience.is_trial() {
+                // A trial has a limit of its own.
+                self.depth.restart();
                 self.watch.pause();
-            } else if self.depth.is_own_turn()
-                && self.watch.on_period(served, span.0)
-                && self.explorer.doubt(now)
-            {
-                rules.prices.doubt();
-            }
-            if self.depth.on_period(useful, span.0, present.is_beyond_reach) {
-                self.watch.on_limit();
+            } else {
+                let is_own_turn = self.depth.is_own_turn();
+                if is_own_turn && self.watch.on_period(served, span.0) && self.explorer.doubt(now) {
+                    rules.prices.doubt();
+                }
+                if self.depth.on_period(useful, span.0, present.is_beyond_reach) {
+                    self.watch.on_limit();
+                }
             }
         }
         if !is_idle && !probed && !forbids_probes {

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Holds: it is patient unless a trial serves a third more (`it_is_patient_unless_that_costs_a_quarter`); trials become rare
-//!        (`trials_become_rare`), and there is none where nobody waits (`whoever_never_waits_never_tries`).
+//!        (`trials_become_rare`), and as long as no tenant has to wait there are none (`there_is_no_trial_while_no_tenant_waits`).
 
 /// Fixed point of rates: a nanosecond of device time in each.
 pub(super) const ONE: u64 = 1 << 20;
@@ -216,7 +216,7 @@ mod tests {
         #![proptest_config(crate::random_cases(200))]
 
         #[test]
-        fn whoever_never_waits_never_tries(served in prop::collection::vec(0..1u64 << 40, 0..200)) {
+        fn there_is_no_trial_while_no_tenant_waits(served in prop::collection::vec(0..1u64 << 40, 0..200)) {
             let mut patience = Patience::new();
             for served in served {
                 prop_assert_eq!(patience.on_period(served, SPAN), None);

@@ -215,7 +215,7 @@ fn others_wait_for_a_tenant_whose_ios_are_all_in_the_ssd() {
         ssd.ask(1);
     }
     assert_eq!(kept.len(), 4);
-    // The IOs may never end: then nobody waits any longer.
+    // The IOs may never end. Once they are overdue, the others go on.
     ssd.policy.on_overdue(ssd.now, TenantId(0));
     assert!(matches!(ssd.policy.next(ssd.now), Next::Submit(_)));
 }
