@@ -102,35 +102,45 @@ impl ServiceLag {
     #[inline]
     pub(crate) fn on_move(&mut self, id: TenantId, place: Place) {
         let competes = matches!(place, Place::Active | Place::Deferred | Place::Ahead);
-        self.compete(id, competes);
+        let has_changed = self.compete(id, competes);
         if place == Place::Ahead {
             self.ahead.set(id, self.services[id.index()].bytes);
         } else {
             self.ahead.clear(id);
         }
-        self.raise_virtual_time();
+        if has_changed {
+            self.raise_virtual_time();
+        }
     }
 
     /// The tenant has no backlog, but may compete all the same.
     #[inline]
     pub(crate) fn on_idle(&mut self, id: TenantId, competes: bool) {
-        self.compete(id, competes);
+        let has_changed = self.compete(id, competes);
         self.ahead.clear(id);
-        self.raise_virtual_time();
+        if has_changed {
+            self.raise_virtual_time();
+        }
     }
 
+    /// Answers whether that is new.
     #[inline]
-    fn compete(&mut self, id: TenantId, competes: bool) {
-        if !competes {
-            return self.competing.clear(id);
+    fn compete(&mut self, id: TenantId, competes: bool) -> bool {
+        // While it competes, its key is its service.
+        if self.competing.contains(id) == competes {
+            return false;
         }
-        let least = self.virtual_time.saturating_sub(self.catch_up);
-        let service = &mut self.services[id.index()];
-        if service.bytes < least && !self.competing.contains(id) {
-            *service = Service { bytes: least, remainder: 0 };
+        if competes {
+            let least = self.virtual_time.saturating_sub(self.catch_up);
+            let service = &mut self.services[id.index()];
+            if service.bytes < least {
+                *service = Service { bytes: least, remainder: 0 };
+            }
+            self.competing.set(id, service.bytes);
+        } else {
+            self.competing.clear(id);
         }
-        let bytes = service.bytes;
-        self.competing.set(id, bytes);
+        true
     }
 
     /// Others no longer wait for the tenant, until it moves or is given an IO.
