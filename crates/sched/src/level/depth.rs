@@ -26,6 +26,7 @@
 //!        (`the_knee_is_found_from_above_and_from_below`), whatever a buffer hides (`what_an_ssd_does_right_after_a_change_does_not_count`); what it costs to bring a tenant's IOs into the switch is bounded
 //!        (`a_tenant_beyond_reach_costs_a_seventh_at_most`).
 
+use core::cmp::Ordering;
 use units::Bytes;
 
 /// Before anything is known: as much as most SSDs need. With more, a tenant with few IOs would have all of them in the SSD at first, and no share.
@@ -132,32 +133,32 @@ impl Depth {
     }
 
     /// A period has ended: `served` is the useful device time that was served in `span`; `is_beyond_reach`: a busy tenant had all its IOs
-    /// in the SSD. Answers whether the limit is another one from now on.
-    pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) -> bool {
+    /// in the SSD. Answers whether the limit is higher or lower from now on.
+    pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) -> Option<Ordering> {
         if self.rest > 0 {
             self.rest -= 1;
-            return false;
+            return None;
         }
         self.periods += 1;
         let settles = if self.is_others_turn && !self.up { DRAINS } else { SETTLES };
         if self.periods <= settles {
-            return false;
+            return None;
         }
         let which = usize::from(self.is_others_turn);
         self.served[which] += served;
         self.span[which] += span;
         self.beyond_reach[which] += u32::from(is_beyond_reach);
         if self.periods < settles + COUNTS {
-            return false;
+            return None;
         }
         self.periods = 0;
         if !core::mem::replace(&mut self.is_others_turn, true) {
-            return false;
+            return None;
         }
         let before = self.limit;
         self.decide();
         self.restart();
-        self.limit != before
+        Some(self.limit.cmp(&before)).filter(|direction| direction.is_ne())
     }
 
     fn decide(&mut self) {

@@ -60,6 +60,7 @@ use crate::{
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use books::Books;
+use core::cmp::Ordering;
 use depth::Depth;
 use held::Held;
 use in_flight::{TenantTime, TimeInFlight};
@@ -263,7 +264,7 @@ impl Level {
             let was_trial = rules.patience.is_trial();
             if let Some(rate) = rules.patience.on_period(useful, span.0) {
                 self.depth.begin_at(self.depth.limit().max(ALONE_LIMIT), rate);
-                self.watch.on_limit();
+                self.watch.forget();
             }
             // A tenant that pauses for some periods is no reason to search again.
             self.differs = if self.kinds == present.busy { 0 } else { self.differs + 1 };
@@ -282,8 +283,8 @@ impl Level {
                 if is_own_turn && self.watch.on_period(served, span.0) && self.explorer.doubt(now) {
                     rules.prices.doubt();
                 }
-                if self.depth.on_period(useful, span.0, present.is_beyond_reach) {
-                    self.watch.on_limit();
+                if let Some(direction) = self.depth.on_period(useful, span.0, present.is_beyond_reach) {
+                    self.watch.on_limit(direction == Ordering::Greater);
                 }
             }
         }

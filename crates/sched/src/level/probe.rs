@@ -240,6 +240,8 @@ impl Explorer {
         self.budget += DOUBT_BUDGET;
         // What was fast then may never be so again.
         self.peaks = [0; Kind::COUNT];
+        // Reads come before writes again.
+        self.tries = [0; Kind::COUNT];
         true
     }
 
@@ -538,7 +540,12 @@ mod tests {
             assert_eq!(followed, if doubts { DOUBTS + span.0 / DOUBT_PAUSE.0 - 1 } else { 0 });
             assert!(taken >= BUDGET.0, "{taken} ns of 1000 s");
             let turns: std::vec::Vec<u32> = kinds.iter().map(|kind| turns[kind.index()]).collect();
-            assert!(turns.iter().max() <= turns.iter().min().map(|least| least + 2).as_ref(), "{turns:?}");
+            // After a change reads come first.
+            let apart = 2 + FIRST * followed as u32;
+            assert!(
+                turns.iter().max() <= turns.iter().min().map(|least| least + apart).as_ref(),
+                "{turns:?}"
+            );
         }
     }
 
@@ -566,16 +573,23 @@ mod tests {
         let kinds = [Kind::of(1, 0, 4096), Kind::of(1, 1, 4096), Kind::of(1, 1, 65536)];
         let mut present = Present::default();
         kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
-        let probed: std::vec::Vec<Kind> = (1..=6)
-            .map(|n| {
-                let now = Instant::ZERO + Nanos::secs(n);
-                let probe = explorer.choose(now, &present, &prices).expect("nothing is known twice");
+        let mut now = Instant::ZERO;
+        let mut probed = |explorer: &mut Explorer, prices: &mut Prices, times: u32| -> std::vec::Vec<Kind> {
+            let one = |_| {
+                now += Nanos::secs(1);
+                let probe = explorer.choose(now, &present, prices).expect("nothing is known twice");
                 prices.measure(probe.kind, Took::exactly(100), 100);
                 explorer.on_end(now, &probe, None, 1);
                 probe.kind
-            })
-            .collect();
-        assert_eq!(probed, [kinds[1], kinds[2], kinds[1], kinds[2], kinds[0], kinds[0]]);
+            };
+            (0..times).map(one).collect()
+        };
+        let first = probed(&mut explorer, &mut prices, 6);
+        assert_eq!(first, [kinds[1], kinds[2], kinds[1], kinds[2], kinds[0], kinds[0]]);
+        assert!(explorer.doubt(Instant::ZERO + Nanos::secs(7)));
+        prices.doubt();
+        let again = probed(&mut explorer, &mut prices, 3);
+        assert_eq!(again, [kinds[1], kinds[2], kinds[0]], "also when the SSD has changed");
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //!              └── usual ──┘     ▲
 //! ```
 //!
-//! What is served also depends on the limit on what is in the SSD. So with another limit nothing is usual for a while, and only
-//! what differs by half from what was usual before is a change.
+//! What is served also depends on the limit on what is in the SSD. So with another limit nothing is usual for a while. But the search for
+//! the limit takes no limit that serves much less, and a lower one does not serve more (`depth`). So what differs by a quarter from what was usual
+//! before is a change; after a higher limit, half as much again.
 //!
 //! Holds: noise of less than a seventh and two slow windows are no change (`what_varies_little_is_no_change`), nor is what another limit does
 //!        (`what_another_limit_does_is_no_change`); a change is seen after three windows (`a_change_is_seen_after_three_windows`).
@@ -26,8 +27,9 @@ const SETTLES: u32 = 6;
 const LEAST: u32 = 6;
 /// A window differs if it is off by one part in this number.
 const DIFFERS: u64 = 7;
-/// The same from what was usual under another limit.
-const DIFFERS_MUCH: u64 = 2;
+/// The same from what was usual under another limit, and above what was usual under a lower one.
+const DIFFERS_MUCH: u64 = 4;
+const RISES: u64 = 2;
 /// The SSD has changed if this many windows in a row differ.
 const LASTS: u32 = 3;
 /// A window weighs one part in this number at least.
@@ -39,8 +41,9 @@ pub(super) struct Watch {
     /// The mean of the windows so far, and how many they were.
     usual: u64,
     windows: u32,
-    /// What was usual under the limit before; zero if nothing was.
+    /// What was usual under the limit before; zero if nothing was. And whether that limit was lower.
     before: u64,
+    was_lower: bool,
     /// The window that has begun.
     served: u64,
     span: u64,
@@ -58,11 +61,14 @@ impl Watch {
     }
 
     /// The limit is another one from now on.
-    pub(super) fn on_limit(&mut self) {
+    pub(super) fn on_limit(&mut self, is_higher: bool) {
         // What has begun to differ did so under the limit before.
         if self.differing == 0 {
-            let before = if self.windows >= LEAST { self.usual } else { self.before };
-            *self = Watch { before, skips: SETTLES, ..Watch::default() };
+            let (before, was_lower) = match self.windows >= LEAST {
+                true => (self.usual, is_higher),
+                false => (self.before, self.was_lower | is_higher),
+            };
+            *self = Watch { before, was_lower, skips: SETTLES, ..Watch::default() };
         }
     }
 
@@ -81,11 +87,14 @@ impl Watch {
         if self.periods < PERIODS {
             return false;
         }
-        let rate = ((u128::from(self.served) << 20) / u128::from(self.span.max(1))) as u64;
+        let rate = rate(self.served, self.span);
         (self.served, self.span, self.periods) = (0, 0, 0);
         let differs = match self.windows >= LEAST {
             true => rate.abs_diff(self.usual) * DIFFERS > self.usual,
-            false => self.before > 0 && rate.abs_diff(self.before) * DIFFERS_MUCH > self.before,
+            false => {
+                let parts = if self.was_lower && rate > self.before { RISES } else { DIFFERS_MUCH };
+                self.before > 0 && rate.abs_diff(self.before) * parts > self.before
+            }
         };
         if differs {
             self.differing += 1;
@@ -101,6 +110,11 @@ impl Watch {
         self.usual = (self.usual * (weight - 1) + rate) / weight;
         false
     }
+}
+
+/// Served per time, in parts of 2²⁰.
+fn rate(served: u64, span: u64) -> u64 {
+    ((u128::from(served) << 20) / u128::from(span.max(1))) as u64
 }
 
 #[cfg(test)]
@@ -136,19 +150,35 @@ mod tests {
     #[test]
     fn what_another_limit_does_is_no_change() {
         let mut watch = watching();
-        for per_mille in [800, 1000, 1300, 1500] {
-            watch.on_limit();
+        for (is_higher, per_mille) in [(false, 800), (true, 1000), (true, 1400), (false, 1200), (true, 1700)]
+        {
+            watch.on_limit(is_higher);
             assert_eq!(seen(&mut watch, |_| per_mille, 40 * PERIODS), None, "{per_mille} ‰");
         }
-        watch.on_limit();
-        assert_eq!(seen(&mut watch, |_| 700, 1000), Some(SETTLES + LASTS * PERIODS), "less than half");
+        for (is_higher, changed) in [(false, 1300), (false, 700), (true, 700), (true, 1550)] {
+            let mut watch = watching();
+            watch.on_limit(is_higher);
+            assert_eq!(seen(&mut watch, |_| changed, 1000), Some(SETTLES + LASTS * PERIODS), "{changed} ‰");
+        }
+    }
+
+    /// The search goes up and down before anything is usual.
+    #[test]
+    fn limits_that_follow_one_another_do_not_hide_a_change() {
+        for changed in [700, 1550] {
+            let mut watch = watching();
+            watch.on_limit(true);
+            assert_eq!(seen(&mut watch, |_| 1000, 3 * PERIODS), None);
+            watch.on_limit(false);
+            assert_eq!(seen(&mut watch, |_| changed, 1000), Some(SETTLES + LASTS * PERIODS), "{changed} ‰");
+        }
     }
 
     #[test]
     fn a_limit_that_follows_a_change_does_not_hide_it() {
         let mut watch = watching();
         assert_eq!(seen(&mut watch, |_| 600, 2 * PERIODS), None);
-        watch.on_limit();
+        watch.on_limit(true);
         assert_eq!(seen(&mut watch, |_| 600, 1000), Some(PERIODS));
     }
 
