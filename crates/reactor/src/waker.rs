@@ -36,7 +36,7 @@ impl Waker {
     /// Wakes the reactor. After the reactor is gone this does nothing.
     pub fn wake(&self) {
         if self.shared.word.wake() {
-            // An eventfd of ours that the reactor empties after each sleep neither fills up nor fails.
+            // An eventfd of ours does not fail, and is full after 2^64 sleeps, if nobody empties it.
             let _ = (&self.shared.eventfd).write(&1u64.to_ne_bytes());
         }
     }

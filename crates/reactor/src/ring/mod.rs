@@ -5,7 +5,7 @@
 //!   socket     multishot recv into provided buffers      one request, a completion per arrival
 //!              sendmsg (MSG_WAITALL), one at a time
 //!   file       read · write · fsync · fallocate · discard command
-//!   waker      read of an eventfd
+//!   waker      multishot poll of an eventfd
 //! ```
 //!
 //! Devices that are polled, or that get NVMe commands, have rings of their own (`device`).
@@ -46,7 +46,6 @@ use std::io;
 use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::ptr;
 use std::rc::Rc;
 use units::{Instant, Nanos};
 
@@ -79,8 +78,6 @@ pub(crate) struct RingDriver {
     disk_pushed: usize,
     /// Sockets whose reception stopped for want of a buffer, in the order in which they will get one.
     starved: VecDeque<Token>,
-    /// Where the eventfd's counter is read to; its value is of no interest.
-    wake_count: Box<u64>,
     waker: Waker,
     /// Scratch space for `collect`.
     completions: Vec<cqueue::Entry>,
@@ -104,7 +101,6 @@ impl RingDriver {
             disk_depth: options.disk_depth,
             disk_pushed: 0,
             starved: VecDeque::new(),
-            wake_count: Box::new(0),
             waker,
             completions: Vec::new(),
         };
@@ -112,12 +108,11 @@ impl RingDriver {
         Ok(driver)
     }
 
+    /// Every wake-up is a completion from now on. The eventfd's counter is never read: what counts is that it is written to.
     fn watch_waker(&mut self) {
-        let to = ptr::from_mut(&mut *self.wake_count).cast();
-        let read = opcode::Read::new(types::Fd(self.waker.fd()), to, mem::size_of::<u64>() as u32).build();
-        // SAFETY: `wake_count` is on the heap and, like the eventfd, lives as long as the driver, whose drop waits for the
-        // request's completion.
-        unsafe { self.queue.push(read, Request { kind: Kind::Wake, index: 0 }) };
+        let poll = opcode::PollAdd::new(types::Fd(self.waker.fd()), libc::POLLIN as u32).multi(true).build();
+        // SAFETY: the eventfd lives as long as the driver, whose drop waits for the request's last completion.
+        unsafe { self.queue.push(poll, Request { kind: Kind::Wake, index: 0 }) };
     }
 
     /// Gives sockets that wait for memory another try, up to the number of free buffers.
@@ -176,7 +171,8 @@ impl RingDriver {
         let result = result_of(completion);
         let is_last = !cqueue::more(completion.flags());
         match request.kind {
-            Kind::Wake => self.watch_waker(),
+            Kind::Wake if is_last => self.watch_waker(),
+            Kind::Wake => {}
             Kind::Accept => self.on_accept(request.index, result, is_last, events),
             Kind::Connect => self.on_connect(request.index, result, events),
             Kind::Receive => {
@@ -354,7 +350,6 @@ impl Drop for RingDriver {
             mem::forget(Rc::clone(&self.pool));
             mem::forget(mem::replace(&mut self.sources, Slab::new()));
             mem::forget(mem::replace(&mut self.flights, Slab::new()));
-            mem::forget(mem::take(&mut self.wake_count));
             mem::forget(self.zeroes.take());
             mem::forget(mem::take(&mut self.devices));
         }
