@@ -106,6 +106,7 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
     }
 
     /// As [`Outboxes::push`], but drops the message if there is no such thread.
+    #[inline]
     pub(crate) fn tell(&mut self, slot: usize, message: M) {
         drop(self.push(slot, message));
     }

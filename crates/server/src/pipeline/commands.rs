@@ -120,16 +120,15 @@ impl Commands {
             Action::Io(command) => {
                 let placement = home.placement(command.nsid);
                 let (buffer, permit) = payload.and_then(Payload::into_pooled).unzip();
-                let work = placement.work(&command, buffer);
-                let what = (placement.device, work);
-                return self.start(now, key, sqe.cid(), (command, permit), what, None);
+                let work = |command: &IoCommand| placement.work(command, buffer);
+                return self.start(now, key, sqe.cid(), (command, permit), (placement.device, work), None);
             }
             Action::Reply { cqe, data } => match data.zip(permit) {
                 Some((page, mut permit)) => {
                     // What the page lacks is zeroes, which need no memory.
                     permit.shrink_to(page.capacity() as u64);
-                    let page = (Payload::Page(page, permit), sqe.sgl_length());
-                    self.wires.send_data(route, cqe, page, &mut self.reads);
+                    let length = sqe.sgl_length();
+                    self.wires.send_page(route, cqe, (page, permit), length, &mut self.reads);
                 }
                 None => self.wires.send(route, cqe),
             },
@@ -151,20 +150,22 @@ impl Commands {
         self.wires.give_back(route.thread, payload);
     }
 
-    /// An IO begins, and is dispatched if there is room for what it reads.
+    /// An IO begins, and is dispatched if there is room for what it reads. What its command asks of the device is made in its slot.
+    #[inline]
     pub(super) fn start(
         &mut self,
         now: Instant,
         key: Key,
         cid: u16,
         (command, permit): (IoCommand, Option<Permit>),
-        (device, work): (usize, Work),
+        (device, work): (usize, impl FnOnce(&IoCommand) -> Work),
         first: Option<Box<FirstHalf>>,
     ) {
         let (priority, if_withdrawn) = (priority_of(&command), Status::ABORT_REQUESTED);
         let sessions = &mut self.sessions;
         let io = self.switch.ios.insert_with(|io| {
             let (tenant, lane, sequence) = sessions.begin_io(key, command.nsid, io);
+            let work = work(&command);
             let host_io = HostIo {
                 session: key,
                 cid,
@@ -273,8 +274,7 @@ impl Commands {
         match read {
             Some(buffer) if route.wire.is_open() => {
                 // Its memory comes back when it was sent.
-                let length = buffer.len() as u32;
-                self.wires.send_data(route, cqe, (Payload::Lent(buffer), length), &mut self.reads);
+                self.wires.send_read(route, cqe, buffer, &mut self.reads);
             }
             read => {
                 read.into_iter().for_each(|buffer| self.reads.give(Some(buffer), None));

@@ -12,7 +12,7 @@ use crate::payload::Payload;
 use crate::slab::Key;
 use nvme::buffer::Buffer;
 use nvme::spec::{Sqe, Status};
-use nvme::subsystem::FusedAction;
+use nvme::subsystem::{FusedAction, IoCommand};
 use units::Instant;
 
 /// The first of two fused commands.
@@ -46,7 +46,7 @@ impl Commands {
                 let (expected, permit_of_first) = pooled(compared).expect("a checked compare has its data");
                 let (written, permit) = pooled(written).expect("a checked write has its data");
                 let placement = home.placement(command.nsid);
-                let work = placement.compare_and_write(&command, [expected, written]);
+                let work = |command: &IoCommand| placement.compare_and_write(command, [expected, written]);
                 let first = FirstHalf { cid: first.cid(), permit: permit_of_first, if_withdrawn: None };
                 let device = placement.device;
                 self.start(

@@ -29,6 +29,7 @@ impl Placement {
     ///
     /// # Panics
     /// If a write or compare comes without data in a pool's buffer: the transport delivers every one with it.
+    #[inline]
     pub(crate) fn work(self, command: &IoCommand, buffer: Option<IoBuffer>) -> Work {
         let range = self.range(command.lba, command.blocks);
         match &command.op {

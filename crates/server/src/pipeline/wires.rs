@@ -141,15 +141,27 @@ impl Wires {
         self.send(route, cqe);
     }
 
-    /// Sends data and its completion. If nobody is there to have it, it is taken back.
+    /// Sends what was read and its completion. If nobody is there to have it, it is taken back.
     #[inline]
-    pub(super) fn send_data(
+    pub(super) fn send_read(&mut self, route: Route, cqe: Cqe, buffer: IoBuffer, reads: &mut ReadMemory) {
+        let length = buffer.len() as u32;
+        self.send_data(route, cqe, Payload::Lent(buffer), length, reads);
+    }
+
+    /// Sends a page of a controller, `length` bytes long, and its completion. If nobody is there to have it, it is taken back.
+    pub(super) fn send_page(
         &mut self,
         route: Route,
         cqe: Cqe,
-        (data, length): (Payload, u32),
+        (page, permit): (Vec<u8>, Permit),
+        length: u32,
         reads: &mut ReadMemory,
     ) {
+        self.send_data(route, cqe, Payload::Page(page, permit), length, reads);
+    }
+
+    #[inline]
+    fn send_data(&mut self, route: Route, cqe: Cqe, data: Payload, length: u32, reads: &mut ReadMemory) {
         let left = match (route.wire, route.thread) {
             (Wire::Here(connection), _) => self.here.reply_with_data(connection, cqe, data, length),
             (Wire::There(connection), Some(thread)) => {

@@ -15,8 +15,8 @@ const VERIFY_PIECE: u64 = 128 << 10;
 pub(super) struct Progress {
     /// Steps that have ended; for a verify, bytes.
     done: u64,
-    /// How far a write zeroes or a deallocate has come.
-    erasure: Erasure,
+    /// How far a write zeroes or a deallocate has come. Boxed, as they are rare and every IO has room for it.
+    erasure: Option<Box<Erasure>>,
     /// The longest step, which is the whole of most IOs.
     pub(super) latency: Nanos,
     /// How late the latest step was known to be over, on the device's clock.
@@ -30,7 +30,7 @@ pub(super) struct Progress {
 impl Default for Progress {
     fn default() -> Progress {
         let (latency, late) = (Nanos::ZERO, Nanos::ZERO);
-        Progress { done: 0, erasure: Erasure::default(), latency, late, result: Ok(()), read: None }
+        Progress { done: 0, erasure: None, latency, late, result: Ok(()), read: None }
     }
 }
 
@@ -52,8 +52,9 @@ impl Progress {
     /// every range at least.
     pub(super) fn price(&mut self, work: &Work, device: &dyn Device) -> (IoKind, Bytes) {
         if let Some((erase, ranges)) = work.erases() {
-            let cost = self.erasure.plan(device, erase, ranges);
-            let flushes = work.is_durable_erasure() && self.erasure.is_last_piece(ranges);
+            let erasure = self.erasure.get_or_insert_default();
+            let cost = erasure.plan(device, erase, ranges);
+            let flushes = work.is_durable_erasure() && erasure.is_last_piece(ranges);
             return (IoKind::Management, if flushes { cost + COST_MIN } else { cost });
         }
         match work {
@@ -74,7 +75,8 @@ impl Progress {
     pub(super) fn next(&self, work: &mut Work, tag: u64, pool: &mut BufferPool) -> Option<DeviceIo> {
         let whole = ByteRange { offset: 0, length: 0 };
         if let Some((erase, ranges)) = work.erases()
-            && let Some(ByteRange { offset, length }) = self.erasure.step(ranges)
+            && let Some(erasure) = &self.erasure
+            && let Some(ByteRange { offset, length }) = erasure.step(ranges)
         {
             let op = match erase {
                 Erase::Zero => DeviceOp::WriteZeroes,
@@ -213,13 +215,14 @@ impl Progress {
     /// A step of an erasure has ended, or the flush after it.
     fn on_erased(&mut self, work: &Work) -> After {
         let (_, ranges) = work.erases().expect("asked of erasures only");
-        if self.erasure.step(ranges).is_none() {
+        let erasure = self.erasure.as_mut().expect("an erasure is planned before its first step");
+        if erasure.step(ranges).is_none() {
             return After::End;
         }
-        self.erasure.on_step(ranges);
-        if self.erasure.step(ranges).is_some() {
+        erasure.on_step(ranges);
+        if erasure.step(ranges).is_some() {
             After::Step
-        } else if !self.erasure.is_last_piece(ranges) {
+        } else if !erasure.is_last_piece(ranges) {
             After::Piece
         } else if work.is_durable_erasure() {
             After::Step
