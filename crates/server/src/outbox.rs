@@ -105,6 +105,11 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
         }
     }
 
+    /// Whether messages wait that no flush sent.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.outboxes.iter().any(|outbox| !outbox.messages.is_empty())
+    }
+
     /// As [`Outboxes::push`], but drops the message if there is no such thread.
     #[inline]
     pub(crate) fn tell(&mut self, slot: usize, message: M) {

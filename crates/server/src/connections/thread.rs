@@ -53,8 +53,8 @@ pub(crate) struct Parts {
     pub(crate) memory: Memory,
 }
 
-/// So long what was sent waits for commands with which it can go back.
-const RETURN_AFTER: Nanos = Nanos::millis(10);
+/// So long what was sent waits for commands to go back with. Who needs it before that says so (`Hurry`), so it may be long.
+const RETURN_AFTER: Nanos = Nanos::millis(100);
 
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,9 @@ impl ConnectionThread {
             }
             // A pipeline that is gone has closed its connections, or failed, which it has told.
             self.pipelines.flush(|_, message| drop(message));
+            if self.give_back_at.is_some() && !self.pipelines.holds_back() {
+                self.give_back_at = None;
+            }
             if self.phase == Phase::Sending && self.connections.all_sent() {
                 self.phase = Phase::Quiet;
                 self.report(Report::Drained);
