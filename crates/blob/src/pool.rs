@@ -1,8 +1,9 @@
 //! The local allocator: micro blobs out of the mega blobs that the volume owns.
 //!
 //! Primary and shadow are reserved together, on SSDs of two domains (targets). Of those that qualify, the ones that the
-//! steering ranks highest get them: with the paper's rule those with the most credit. When a chosen SSD has no free micro
-//! blob left, the answer is which mega blobs to ask the store for.
+//! steering ranks highest get them: with the paper's rule those with the most credit. SSDs of equal rank take turns in an order that differs
+//! from volume to volume; else all volumes of a rack would begin on the same two SSDs. When a chosen SSD has no free micro blob left, the
+//! answer is which mega blobs to ask the store for.
 //!
 //! ```text
 //!   reserve ──► Pair(primary, shadow)          release ──► free at once, or after a quarantine
@@ -12,7 +13,7 @@
 //! ```
 //!
 //! Holds: no micro blob is handed out twice (`a_place_has_one_user`); copies never share a domain
-//!        (`copies_lie_in_two_domains`).
+//!        (`copies_lie_in_two_domains`); equal SSDs get equally much (`ssds_of_equal_rank_get_equally_much`).
 //! Paper: Gimbal §4.3 (the local agent). The rule for one reachable domain and the quarantine are ours.
 
 use crate::{Geometry, Mega, Place, SsdId};
@@ -35,6 +36,10 @@ struct Ssd {
 #[derive(Debug)]
 pub struct Pool {
     geometry: Geometry,
+    /// Differs from volume to volume.
+    seed: u64,
+    /// Micro blobs handed out so far.
+    turn: u64,
     ssds: BTreeMap<SsdId, Ssd>,
     used: BTreeSet<Place>,
     megas: BTreeSet<Mega>,
@@ -57,9 +62,9 @@ pub enum Reserve {
 }
 
 impl Pool {
-    /// An empty pool.
-    pub fn new(geometry: Geometry) -> Pool {
-        Pool { geometry, ssds: BTreeMap::new(), used: BTreeSet::new(), megas: BTreeSet::new() }
+    /// An empty pool. `seed`: the volume, or whatever else tells it from others.
+    pub fn new(geometry: Geometry, seed: u64) -> Pool {
+        Pool { geometry, seed, turn: 0, ssds: BTreeMap::new(), used: BTreeSet::new(), megas: BTreeSet::new() }
     }
 
     /// There is such an SSD.
@@ -133,19 +138,12 @@ impl Pool {
     /// Reserves a primary and a shadow. `rank`: the higher, the better.
     pub fn reserve(&mut self, now: Instant, rank: impl Fn(SsdId) -> i64) -> Reserve {
         self.end_quarantine(now);
-        let mut able: Vec<(i64, SsdId)> = Vec::new();
-        for (&id, ssd) in &self.ssds {
-            if ssd.is_up && !(ssd.free.is_empty() && ssd.is_exhausted) {
-                able.push((rank(id), id));
-            }
-        }
-        able.sort_by_key(|&(rank, id)| (std::cmp::Reverse(rank), id));
+        let able = self.able(rank);
         let domain = |id: SsdId| &self.ssds[&id].domain;
         let up: BTreeSet<&String> =
             self.ssds.values().filter(|ssd| ssd.is_up).map(|ssd| &ssd.domain).collect();
-        let primary = able.first().map(|&(_, id)| id);
-        let shadow =
-            primary.and_then(|first| able.iter().map(|&(_, id)| id).find(|&id| domain(id) != domain(first)));
+        let primary = able.first().copied();
+        let shadow = primary.and_then(|first| able.iter().copied().find(|&id| domain(id) != domain(first)));
         let chosen: Vec<SsdId> = match (primary, shadow) {
             (Some(primary), Some(shadow)) => vec![primary, shadow],
             (Some(primary), None) if up.len() == 1 => vec![primary],
@@ -172,11 +170,7 @@ impl Pool {
     ) -> Reserve {
         self.end_quarantine(now);
         let avoided = other.and_then(|id| self.ssds.get(&id)).map(|ssd| ssd.domain.clone());
-        let able = self.ssds.iter().filter(|(_, ssd)| {
-            let is_able = ssd.is_up && !(ssd.free.is_empty() && ssd.is_exhausted);
-            is_able && Some(&ssd.domain) != avoided.as_ref()
-        });
-        let best = able.map(|(&id, _)| id).max_by_key(|&id| (rank(id), std::cmp::Reverse(id)));
+        let best = self.able(rank).into_iter().find(|id| Some(&self.ssds[id].domain) != avoided.as_ref());
         match best {
             None => Reserve::Full { until: self.next_release() },
             Some(id) => match self.take(id) {
@@ -186,10 +180,22 @@ impl Pool {
         }
     }
 
+    /// The SSDs that have space or may get some, the best first.
+    fn able(&self, rank: impl Fn(SsdId) -> i64) -> Vec<SsdId> {
+        let order = |id: SsdId| scattered(scattered(self.seed ^ self.turn << 32) ^ u64::from(id.0));
+        let is_able = |ssd: &Ssd| ssd.is_up && !(ssd.free.is_empty() && ssd.is_exhausted);
+        let able = self.ssds.iter().filter(|(_, ssd)| is_able(ssd)).map(|(&id, _)| (rank(id), id));
+        let mut able: Vec<(i64, SsdId)> = able.collect();
+        able.sort_by_cached_key(|&(rank, id)| (std::cmp::Reverse(rank), order(id)));
+        able.into_iter().map(|(_, id)| id).collect()
+    }
+
     fn take(&mut self, id: SsdId) -> Option<Place> {
         let micro = self.ssds.get_mut(&id)?.free.pop_front()?;
         let place = Place { ssd: id, micro };
         assert!(self.used.insert(place), "{place:?} is handed out twice");
+        // Only now: who asks again after it has taken mega blobs gets what they were taken for.
+        self.turn += 1;
         Some(place)
     }
 
@@ -242,6 +248,13 @@ impl Pool {
     }
 }
 
+/// Scatters the bits of a number.
+fn scattered(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,7 +262,7 @@ mod tests {
     const GEOMETRY: Geometry = Geometry { block: 512, micro: 1024, mega: 32_768, slots: 4 };
 
     fn pool() -> Pool {
-        let mut pool = Pool::new(GEOMETRY);
+        let mut pool = Pool::new(GEOMETRY, 7);
         for id in 0..4 {
             pool.add_ssd(SsdId(id), &format!("target-{}", id / 2), 4);
             pool.set_up(SsdId(id), true);
@@ -285,6 +298,28 @@ mod tests {
     }
 
     #[test]
+    fn ssds_of_equal_rank_get_equally_much() {
+        let mut counts = [[0; 4]; 2];
+        let mut firsts = BTreeSet::new();
+        for seed in 0..20 {
+            let mut pool = Pool { seed, ..pool() };
+            fill(&mut pool);
+            for pair in 0..16 {
+                let Reserve::Pair(primary, shadow) = pool.reserve(Instant::ZERO, |_| 0) else {
+                    panic!("there is space")
+                };
+                counts[0][primary.ssd.0 as usize] += 1;
+                counts[1][shadow.ssd.0 as usize] += 1;
+                if pair == 0 {
+                    firsts.insert((primary.ssd, shadow.ssd));
+                }
+            }
+        }
+        assert!(counts.iter().flatten().all(|count| (50..110).contains(count)), "of 80 each: {counts:?}");
+        assert!(firsts.len() > 4, "all volumes begin in the same place: {firsts:?}");
+    }
+
+    #[test]
     fn a_place_has_one_user() {
         let mut pool = pool();
         fill(&mut pool);
@@ -309,7 +344,8 @@ mod tests {
     fn only_wholly_free_mega_blobs_are_idle() {
         let mut pool = pool();
         fill(&mut pool);
-        let Reserve::Pair(primary, shadow) = pool.reserve(Instant::ZERO, |_| 0) else {
+        let lowest = |ssd: SsdId| -i64::from(ssd.0);
+        let Reserve::Pair(primary, shadow) = pool.reserve(Instant::ZERO, lowest) else {
             panic!("there is space")
         };
         let idle = pool.take_idle(Instant::ZERO, 0);
@@ -327,9 +363,7 @@ mod tests {
         fill(&mut pool);
         pool.set_up(SsdId(0), false);
         pool.set_up(SsdId(1), false);
-        assert!(
-            matches!(pool.reserve(Instant::ZERO, |_| 0), Reserve::Single(place) if place.ssd == SsdId(2))
-        );
+        assert!(matches!(pool.reserve(Instant::ZERO, |_| 0), Reserve::Single(place) if place.ssd.0 >= 2));
         assert!(matches!(pool.reserve_copy(Instant::ZERO, Some(SsdId(3)), |_| 0), Reserve::Full { .. }));
     }
 

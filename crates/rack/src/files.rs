@@ -35,7 +35,7 @@ pub(crate) struct Files {
 impl Files {
     /// Of database `number`, on these SSDs with their targets.
     pub(crate) fn new(number: u32, ssds: &[(SsdId, String)]) -> Files {
-        let mut pool = Pool::new(GEOMETRY);
+        let mut pool = Pool::new(GEOMETRY, u64::from(number));
         for (ssd, target) in ssds {
             pool.add_ssd(*ssd, target, MEGAS);
             pool.set_up(*ssd, true);

@@ -90,7 +90,7 @@ impl Core {
             disks: RefCell::default(),
             disk_gate: Gate::default(),
             state: RefCell::default(),
-            pool: RefCell::new(Pool::new(Geometry::default())),
+            pool: RefCell::new(Pool::new(Geometry::default(), 0)),
             lease: LeaseState::default(),
             journal: JournalState::default(),
             space: SpaceState::default(),

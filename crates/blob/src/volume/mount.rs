@@ -48,7 +48,7 @@ impl Core {
         let (lock, record) = (&acquired.lock, &acquired.record);
         let identity = Identity { volume: record.id, geometry: record.geometry, generation: lock.generation };
         self.identity.set(Some(identity));
-        *self.pool.borrow_mut() = Pool::new(record.geometry);
+        *self.pool.borrow_mut() = Pool::new(record.geometry, record.id.0);
         self.spawner.spawn(Rc::clone(self).keep_lease());
         self.meet_ssds(&acquired).await;
         if record.meta_generation.0 != 0 {
