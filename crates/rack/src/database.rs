@@ -47,6 +47,13 @@ pub(crate) struct Asked {
     pub(crate) task: Task,
 }
 
+impl Asked {
+    /// Bytes to be written.
+    pub(crate) fn written(&self) -> u64 {
+        if self.is_read { 0 } else { self.slots * SLOT }
+    }
+}
+
 struct Thread {
     operation: Operation,
     begun: Instant,

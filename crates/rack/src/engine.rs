@@ -204,7 +204,7 @@ impl<'w> Engine<'w> {
                 Some(place) => *place = Some(flight),
                 None => self.flights.push(Some(flight)),
             }
-            self.databases[number].paths[ssd].ask(self.now, id);
+            self.databases[number].paths[ssd].ask(self.now, id, asked.written());
             self.send(number, ssd);
         }
     }
@@ -276,7 +276,7 @@ impl<'w> Engine<'w> {
         self.free.push(id);
         let (ssd, latency) = (asked.place.ssd.0 as usize, self.now.since(sent_at));
         let database = &mut self.databases[number];
-        database.paths[ssd].on_answer(self.now, credit, latency);
+        database.paths[ssd].on_answer(self.now, credit, latency, asked.written());
         let results = Engine::measured(self.world, self.now, &mut self.results);
         database.on_io(self.now, &asked, latency, results);
         self.send(number, ssd);

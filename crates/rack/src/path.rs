@@ -13,6 +13,8 @@ pub(crate) struct Path {
     shares: VmShares,
     waiting: VecDeque<u64>,
     has_credit: bool,
+    /// Bytes of the writes that have not ended.
+    writing: u64,
 }
 
 impl Path {
@@ -23,11 +25,18 @@ impl Path {
         };
         // A scheduler without credits gives all that a number can be.
         let has_credit = matches!(choice, ClientChoice::Credits) && credit.0 < u32::MAX;
-        Path { window, shares: VmShares::new(Instant::ZERO, &[1]), waiting: VecDeque::new(), has_credit }
+        Path {
+            window,
+            shares: VmShares::new(Instant::ZERO, &[1]),
+            waiting: VecDeque::new(),
+            has_credit,
+            writing: 0,
+        }
     }
 
     /// The client wants this IO to be done.
-    pub(crate) fn ask(&mut self, now: Instant, io: u64) {
+    pub(crate) fn ask(&mut self, now: Instant, io: u64, written: u64) {
+        self.writing += written;
         self.shares.on_ask(now, 0);
         self.waiting.push_back(io);
     }
@@ -41,7 +50,8 @@ impl Path {
     }
 
     /// An IO has ended.
-    pub(crate) fn on_answer(&mut self, now: Instant, credit: Credit, latency: Nanos) {
+    pub(crate) fn on_answer(&mut self, now: Instant, credit: Credit, latency: Nanos, written: u64) {
+        self.writing -= written;
         _ = self.window.on_completion(Some(credit), Some(latency));
         self.shares.on_end(now, 0);
     }
@@ -49,7 +59,7 @@ impl Path {
     /// What a steering policy may know.
     pub(crate) fn load(&self) -> Load {
         let in_flight = self.window.in_flight() + self.waiting.len() as u32;
-        Load { credit: self.has_credit.then(|| self.window.limit()), in_flight }
+        Load { credit: self.has_credit.then(|| self.window.limit()), in_flight, writing: self.writing }
     }
 
     /// The latencies of a period.

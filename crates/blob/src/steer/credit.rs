@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn more_credit_wins() {
         let mut policy = Credit::default();
-        let copy = |credit, in_flight| (SsdId(0), Load { credit: Some(credit), in_flight });
+        let copy = |credit, in_flight| (SsdId(0), Load { credit: Some(credit), in_flight, writing: 0 });
         assert_eq!(policy.read(Instant::ZERO, [copy(10, 0), copy(11, 9)]), 1);
         assert_eq!(policy.read(Instant::ZERO, [copy(10, 3), copy(10, 4)]), 0);
         let turns: usize = (0..10).map(|_| policy.read(Instant::ZERO, [copy(10, 3), copy(10, 3)])).sum();

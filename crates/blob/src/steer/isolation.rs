@@ -1,20 +1,21 @@
 //! Isolation: for a period, some SSDs take most of the writes and the others serve the reads.
 //!
 //! An SSD that is written to answers reads late. So in each period a part of the SSDs is the *writing* part: new data goes
-//! there, and a read goes to the copy that is not there, if there is one. The parts rotate, so that all SSDs wear alike
-//! and hold alike. Between copies of the same part, credit decides.
+//! there, and a read goes to the copy that is not there. Both within limits: when the client has more than [`SPILL`] waiting to be written
+//! there, or the other copy's expected wait is [`PENALTY`] times as long, the load decides, as in `latency`. (Without these limits a rack whose
+//! SSDs are busy writing loses more than half of its throughput.) The parts rotate, so that all SSDs wear alike and hold alike.
 //!
 //! In turn t, domain d (a target) writes to its SSD number t + d·(t / n) mod n, where n is the number of SSDs that the second
 //! largest domain has. So both copies of new data go to writing SSDs, but those that were written together are seldom
 //! writing together again: once in n² turns. With fewer than two SSDs in the second domain there is nothing to separate,
-//! and credit alone decides.
+//! and the load alone decides.
 //!
 //! Holds: `reads_avoid_ssds_that_are_written_to`, `every_ssd_writes_in_its_turn`,
-//!        `copies_written_together_are_seldom_busy_together`.
+//!        `copies_written_together_are_seldom_busy_together`, `what_is_too_busy_is_not_kept_to`.
 //! Like read/write isolation in Sandook (NSDI '26); parts by a fixed rotation without a central controller are ours, so
 //! that all clients of a rack agree when their clocks do.
 
-use super::credit::{Credit, credit};
+use super::latency::{Latency, work};
 use super::{Load, Steering};
 use crate::SsdId;
 use std::collections::BTreeMap;
@@ -22,8 +23,10 @@ use units::{Instant, Nanos};
 
 /// How long a part is the writing one.
 const PERIOD: Nanos = Nanos::millis(500);
-/// Better than any credit.
-const WRITING: i64 = 1 << 40;
+/// So much more work of its own than elsewhere a client has in the writing part, in reads (`latency`).
+const SPILL: i64 = 3;
+/// So many times longer a wait is borne before the writing part is read.
+const PENALTY: u64 = 3;
 
 /// Separates reads from writes.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +35,7 @@ pub struct Isolation {
     places: BTreeMap<SsdId, (u64, u64)>,
     /// Turns until a domain writes to the same SSD again; 0 if nothing can be separated.
     count: u64,
-    credit: Credit,
+    load: Latency,
 }
 
 impl Isolation {
@@ -49,15 +52,22 @@ impl Isolation {
 impl Steering for Isolation {
     fn read(&mut self, now: Instant, copies: [(SsdId, Load); 2]) -> usize {
         let [one, other] = copies.map(|(ssd, _)| self.writes(now, ssd));
-        if one == other { self.credit.read(now, copies) } else { usize::from(one) }
+        if one == other {
+            return self.load.read(now, copies);
+        }
+        let [quiet, writing] = [usize::from(one), usize::from(other)];
+        let score = |copy: usize| self.load.score(now, copies[copy].0, copies[copy].1);
+        if score(quiet) > score(writing) * PENALTY { writing } else { quiet }
     }
 
     fn rank(&self, now: Instant, ssd: SsdId, load: Load) -> i64 {
-        let part = if self.writes(now, ssd) { WRITING } else { 0 };
-        part + i64::from(credit(load)) * 1024 - i64::from(load.in_flight.min(1023))
+        let part = if self.writes(now, ssd) { SPILL } else { 0 };
+        part - work(load) as i64
     }
 
-    fn on_completion(&mut self, _: Instant, _: SsdId, _: bool, _: u64, _: Nanos) {}
+    fn on_completion(&mut self, now: Instant, ssd: SsdId, is_read: bool, bytes: u64, latency: Nanos) {
+        self.load.on_completion(now, ssd, is_read, bytes, latency);
+    }
 
     fn on_ssds(&mut self, ssds: &[(SsdId, String)]) {
         let mut domains: BTreeMap<&str, Vec<SsdId>> = BTreeMap::new();
@@ -92,13 +102,27 @@ mod tests {
     #[test]
     fn reads_avoid_ssds_that_are_written_to() {
         let (mut policy, ssds) = rack();
-        let load = Load { credit: Some(1), in_flight: 0 };
-        let rich = Load { credit: Some(100), in_flight: 0 };
+        let load = Load::default();
         let best = ssds.iter().copied().max_by_key(|ssd| policy.rank(Instant::ZERO, *ssd, load)).expect("12");
         let quiet = ssds.iter().copied().find(|ssd| !policy.writes(Instant::ZERO, *ssd)).expect("most");
         assert!(policy.writes(Instant::ZERO, best));
-        assert_eq!(policy.read(Instant::ZERO, [(best, rich), (quiet, load)]), 1);
-        assert_eq!(policy.read(Instant::ZERO, [(quiet, load), (best, rich)]), 0);
+        assert_eq!(policy.read(Instant::ZERO, [(best, load), (quiet, load)]), 1);
+        assert_eq!(policy.read(Instant::ZERO, [(quiet, load), (best, load)]), 0);
+    }
+
+    #[test]
+    fn what_is_too_busy_is_not_kept_to() {
+        let (mut policy, ssds) = rack();
+        let writing = ssds.iter().copied().find(|ssd| policy.writes(Instant::ZERO, *ssd)).expect("some");
+        let quiet = ssds.iter().copied().find(|ssd| !policy.writes(Instant::ZERO, *ssd)).expect("most");
+        let idle = Load::default();
+        let behind = Load { in_flight: 16, writing: 4 << 20, ..idle };
+        assert!(
+            policy.rank(Instant::ZERO, writing, behind) < policy.rank(Instant::ZERO, quiet, idle),
+            "writes spill"
+        );
+        let crowded = Load { in_flight: 60, ..idle };
+        assert_eq!(policy.read(Instant::ZERO, [(writing, idle), (quiet, crowded)]), 0, "so do reads");
     }
 
     #[test]

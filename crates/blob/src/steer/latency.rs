@@ -1,11 +1,15 @@
-//! By latency: the copy whose SSD is slowed down less.
+//! By latency: the copy from which a read is expected to come sooner, for the kind of SSD that it is.
 //!
-//! An SSD's *expected* latency is the least that was seen lately; its *observed* latency is a moving average. Their ratio
-//! says how busy it is, whatever its kind. IOs of our own that are outstanding count as well, since their latency is not
-//! known yet. An observation fades when it is not renewed, so an SSD that was slow once is tried again.
+//! An SSD's *expected* latency is the least that was seen lately; its *observed* latency is a moving average. Their ratio, the *slowdown*,
+//! says how busy others keep it, whatever its kind. What this client has outstanding there says how busy it keeps it itself, at once: a
+//! latency is known only when it is over. So the score of a copy is the slowdown × the client's own *work* there, where a written byte counts for
+//! several: a read queues behind the same tenant's writes, in the client's window, in the scheduler and in the dies.
 //!
-//! Holds: `the_less_slowed_down_ssd_is_read`, `a_slow_ssd_is_tried_again`.
-//! Like Sandook's (NSDI '26) steering by the load of an SSD; the ratio and its fading are ours.
+//! No herd: the work differs from client to client and changes with every read. An observation fades when it is not renewed, so an SSD that was
+//! slow once is tried again. New data goes where the client has the least work; SSDs that are equal take turns (`pool`).
+//!
+//! Holds: `the_less_slowed_down_ssd_is_read`, `own_work_counts_at_once`, `a_slow_ssd_is_tried_again`.
+//! Like Sandook's (NSDI '26) steering by the load of an SSD; the ratio, its fading and the work are ours.
 
 use super::{Load, Steering};
 use crate::SsdId;
@@ -20,6 +24,14 @@ const RISE: Nanos = Nanos::millis(100);
 const FADE: Nanos = Nanos::millis(20);
 /// A ratio of 1.
 const ONE: u64 = 1024;
+/// Beyond this much slower it does not matter how much.
+const SLOWDOWN_MAX: u64 = 64 * ONE;
+/// Reads above this many bytes say more of their own length than of the SSD.
+const SMALL: u64 = 16 << 10;
+/// So many reads outstanding double the score.
+const READS: u64 = 4;
+/// So many bytes of writes outstanding count as one read.
+const WRITTEN: u64 = 16 << 10;
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -29,11 +41,16 @@ struct Seen {
     raised: Instant,
 }
 
-/// Chooses by observed over expected latency.
+/// Chooses by observed over expected latency and own work.
 #[derive(Clone, Debug, Default)]
 pub struct Latency {
     reads: BTreeMap<SsdId, Seen>,
     turn: usize,
+}
+
+/// What the client has outstanding, in reads.
+pub(super) fn work(load: Load) -> u64 {
+    u64::from(load.in_flight) + load.writing / WRITTEN
 }
 
 impl Latency {
@@ -42,12 +59,11 @@ impl Latency {
         let Some(seen) = self.reads.get(&ssd) else { return ONE };
         let ratio = seen.observed.saturating_mul(ONE) / seen.expected.max(1);
         let halvings = now.saturating_since(seen.at).0 / FADE.0;
-        ONE + (ratio.saturating_sub(ONE) >> halvings.min(63))
+        ONE + ((ratio.clamp(ONE, SLOWDOWN_MAX) - ONE) >> halvings.min(63))
     }
 
-    fn score(&self, now: Instant, ssd: SsdId, load: Load) -> u64 {
-        // Each IO of our own that is outstanding adds an eighth of an unloaded read.
-        self.slowdown(now, ssd) + u64::from(load.in_flight) * (ONE / 8)
+    pub(super) fn score(&self, now: Instant, ssd: SsdId, load: Load) -> u64 {
+        self.slowdown(now, ssd) * (READS + work(load))
     }
 }
 
@@ -61,19 +77,18 @@ impl Steering for Latency {
         usize::from(other < one)
     }
 
-    fn rank(&self, now: Instant, ssd: SsdId, load: Load) -> i64 {
-        -(self.score(now, ssd, load).min(1 << 40) as i64)
+    fn rank(&self, _: Instant, _: SsdId, load: Load) -> i64 {
+        -(work(load) as i64)
     }
 
     fn on_completion(&mut self, now: Instant, ssd: SsdId, is_read: bool, bytes: u64, latency: Nanos) {
-        if !is_read {
+        if !is_read || bytes > SMALL {
             return;
         }
-        // Longer reads take longer: compare what a read of 4 KiB would have taken.
-        let latency = latency.0.saturating_mul(2) / (1 + bytes.div_ceil(4096));
+        let latency = latency.0.max(1);
         let seen = self.reads.entry(ssd).or_insert(Seen {
             observed: latency,
-            expected: latency.max(1),
+            expected: latency,
             at: now,
             raised: now,
         });
@@ -82,7 +97,7 @@ impl Steering for Latency {
             seen.expected += (seen.expected >> 6).max(1);
             seen.raised = now;
         }
-        seen.expected = seen.expected.min(latency.max(1));
+        seen.expected = seen.expected.min(latency);
         seen.at = now;
     }
 
@@ -93,8 +108,8 @@ impl Steering for Latency {
 mod tests {
     use super::*;
 
-    const COPIES: [(SsdId, Load); 2] =
-        [(SsdId(0), Load { credit: None, in_flight: 0 }), (SsdId(1), Load { credit: None, in_flight: 0 })];
+    const IDLE: Load = Load { credit: None, in_flight: 0, writing: 0 };
+    const COPIES: [(SsdId, Load); 2] = [(SsdId(0), IDLE), (SsdId(1), IDLE)];
 
     fn slowed() -> (Latency, Instant) {
         let mut policy = Latency::default();
@@ -102,7 +117,7 @@ mod tests {
         for io in 0..200 {
             now += Nanos::micros(100);
             // SSD 0 is the faster kind, but loaded now.
-            let first = Nanos::micros(if io < 100 { 80 } else { 400 });
+            let first = Nanos::micros(if io < 100 { 80 } else { 250 });
             policy.on_completion(now, SsdId(0), true, 4096, first);
             policy.on_completion(now, SsdId(1), true, 4096, Nanos::micros(300));
         }
@@ -112,9 +127,20 @@ mod tests {
     #[test]
     fn the_less_slowed_down_ssd_is_read() {
         let (mut policy, now) = slowed();
-        assert_eq!(policy.read(now, COPIES), 1);
-        let busy = [COPIES[0], (SsdId(1), Load { credit: None, in_flight: 60 })];
-        assert_eq!(policy.read(now, busy), 0, "our own IOs count");
+        assert_eq!(policy.read(now, COPIES), 1, "though the other one is as fast even now");
+    }
+
+    #[test]
+    fn own_work_counts_at_once() {
+        let (mut policy, now) = slowed();
+        let with = |in_flight, writing| [COPIES[0], (SsdId(1), Load { in_flight, writing, ..IDLE })];
+        assert_eq!(policy.read(now, with(60, 0)), 0, "reads");
+        assert_eq!(policy.read(now, with(2, 256 << 10)), 0, "a few large writes");
+        assert_eq!(policy.read(now, with(2, 8 << 10)), 1, "a few small writes");
+        let rank = |load| policy.rank(now, SsdId(0), load);
+        assert!(
+            rank(Load { in_flight: 4, ..IDLE }) > rank(Load { in_flight: 1, writing: 128 << 10, ..IDLE })
+        );
     }
 
     #[test]

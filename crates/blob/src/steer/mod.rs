@@ -1,7 +1,7 @@
 //! Where to read and where to place: one small trait, four policies.
 //!
 //! - [`Credit`]: the copy whose SSD has more credit. The paper's rule, Gimbal §4.3.
-//! - [`Latency`]: the copy whose SSD is slowed down less, by observed over expected latency.
+//! - [`Latency`]: the copy from which the read is expected sooner, by observed over expected latency and own work. The default.
 //! - [`Isolation`]: some SSDs take most writes for a while, the others serve the reads.
 //! - [`Primary`]: always the primary copy; what the others are compared with.
 //!
@@ -28,6 +28,8 @@ pub struct Load {
     pub credit: Option<u32>,
     /// IOs outstanding.
     pub in_flight: u32,
+    /// Bytes of the writes among them.
+    pub writing: u64,
 }
 
 /// Decides where to read and where to place.
@@ -49,9 +51,9 @@ pub trait Steering {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// The paper's rule.
-    #[default]
     Credit,
-    /// By observed over expected latency.
+    /// By observed over expected latency and own work.
+    #[default]
     Latency,
     /// Reads and writes on different SSDs.
     Isolation,
@@ -92,8 +94,11 @@ mod tests {
                 let mut choices = Vec::new();
                 for step in 0..500u64 {
                     let now = Instant(step * 1_000_000);
-                    let load =
-                        |of| Load { credit: Some(20 + (step * of % 7) as u32), in_flight: (step % 5) as u32 };
+                    let load = |of| Load {
+                        credit: Some(20 + (step * of % 7) as u32),
+                        in_flight: (step % 5) as u32,
+                        writing: step % 3 * 4096,
+                    };
                     let side = steering.read(now, [(SsdId(0), load(3)), (SsdId(1), load(5))]);
                     assert!(side < 2, "{name} chose copy {side}");
                     let latency = Nanos::micros(100 + step * 13 % 50);

@@ -159,11 +159,16 @@ impl Core {
         };
         let (id, answer) = (IoId(self.take_id()), Answer::new());
         self.ios.borrow_mut().insert(id, answer.clone());
-        self.with_disk(ssd, |disk| disk.in_flight += 1);
+        let writing = if is_read == Some(false) { bytes } else { 0 };
+        self.with_disk(ssd, |disk| {
+            disk.in_flight += 1;
+            disk.writing += writing;
+        });
         self.actions.borrow_mut().push_back(Action::Io(Io { id, ssd, kind }));
         let end = answer.await;
         self.with_disk(ssd, |disk| {
             disk.in_flight -= 1;
+            disk.writing -= writing;
             disk.on_epoch(end.epoch);
         });
         if end.result.is_err() && is_read != Some(true) {
@@ -183,7 +188,9 @@ impl Core {
     }
 
     pub(crate) fn load(&self, ssd: SsdId) -> Load {
-        self.with_disk(ssd, |disk| Load { credit: disk.credit, in_flight: disk.in_flight })
+        let load =
+            |disk: &mut Disk| Load { credit: disk.credit, in_flight: disk.in_flight, writing: disk.writing };
+        self.with_disk(ssd, load)
     }
 
     /// Reads bytes of an SSD.

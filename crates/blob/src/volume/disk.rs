@@ -16,6 +16,8 @@ pub(crate) struct Disk {
     pub(crate) is_up: bool,
     pub(crate) epoch: u64,
     pub(crate) in_flight: u32,
+    /// Bytes of the writes among them.
+    pub(crate) writing: u64,
     pub(crate) credit: Option<u32>,
     /// Completed writes.
     pub(crate) written: Sequence,
