@@ -74,6 +74,11 @@ impl Options {
         self.key + TRAILER + self.value + LINKS
     }
 
+    /// Records that fill a memtable.
+    pub fn puts_of_memtable(&self) -> u64 {
+        self.write_buffer.div_ceil(self.in_memory())
+    }
+
     /// Bytes of a table of so many records.
     pub(crate) fn table(&self, records: u64) -> u64 {
         let blocks = records.div_ceil(self.block_entries());

@@ -9,13 +9,15 @@
 //! It asks for IOs (`asked`) and is told when one has ended. When a memtable is full and another one still waits for its flush, writes
 //! stall, as in RocksDB.
 
-use crate::files::{Extent, Files, MICRO_SLOTS, Pair, SLOT};
+use crate::asked::{Asked, Task};
+use crate::files::{Extent, Files, MICRO_SLOTS, Pair, Piece, SLOT};
 use crate::path::Path;
 use crate::results::Results;
 use crate::world::World;
+use blob::SsdId;
 use blob::steer::Steering;
-use blob::{Place, SsdId};
 use lsm::{Block, Job, JobKind, Lsm};
+use sched::IoKind;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use units::{Instant, Nanos};
@@ -26,33 +28,11 @@ const CHUNK: u64 = 32;
 /// IOs of a flush or compaction that are on their way.
 const DEPTH: u32 = 8;
 
-/// What an IO is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
-    /// A read of this thread.
-    Read(usize),
-    /// A group of the log.
-    Log,
-    /// A flush (0) or compaction (1).
-    Job(usize),
-}
+/// IOs of a buffered log that may be outstanding before writers wait.
+const LOG_DEPTH: u32 = 32;
 
-/// An IO that a database asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    pub(crate) place: Place,
-    pub(crate) first: u64,
-    pub(crate) slots: u64,
-    pub(crate) is_read: bool,
-    pub(crate) task: Task,
-}
-
-impl Asked {
-    /// Bytes to be written.
-    pub(crate) fn written(&self) -> u64 {
-        if self.is_read { 0 } else { self.slots * SLOT }
-    }
-}
+/// How often the cache is filled before a run begins.
+const CACHE_ROUNDS: u64 = 4;
 
 struct Thread {
     operation: Operation,
@@ -64,6 +44,8 @@ struct Thread {
 struct Log {
     waiting: VecDeque<usize>,
     group: Vec<usize>,
+    /// Not written yet.
+    bytes: u64,
     outstanding: u32,
     /// Pairs of each memtable's log, the newest last.
     segments: VecDeque<Vec<Pair>>,
@@ -74,7 +56,7 @@ struct Log {
 struct Running {
     job: Job,
     reads: VecDeque<Extent>,
-    writes: VecDeque<Extent>,
+    writes: VecDeque<Piece>,
     outstanding: u32,
 }
 
@@ -85,6 +67,9 @@ pub(crate) struct Database {
     /// Threads that may begin their next operation.
     pub(crate) idle: Vec<usize>,
     pub(crate) copies_read: [u64; 2],
+    /// Threads whose writes are in the buffer of the log.
+    logged: Vec<usize>,
+    is_log_buffered: bool,
     number: usize,
     steering: Box<dyn Steering>,
     workload: Arc<Workload>,
@@ -111,6 +96,8 @@ impl Database {
             asked: Vec::new(),
             idle: (0..world.threads as usize).collect(),
             copies_read: [0; 2],
+            logged: Vec::new(),
+            is_log_buffered: world.is_log_buffered,
             number: number as usize,
             steering,
             workload,
@@ -124,62 +111,99 @@ impl Database {
             jobs: [None, None],
         };
         database.load();
+        database.age(world.databases, &world.options);
         database
     }
 
     fn load(&mut self) {
         while let Some(record) = self.keys.next_load() {
-            self.lsm.put(self.workload.place(record));
-            self.settle();
+            self.put(self.workload.place(record));
         }
         self.lsm.rotate();
         self.settle();
+    }
+
+    /// A write without IO.
+    fn put(&mut self, key: u64) {
+        self.lsm.put(key);
+        if self.lsm.full_memtables() > 0 {
+            self.settle();
+        }
+    }
+
+    /// Operations without IO, as if the database had run for a while: its cache is warm, and it is so far in the cycle of its flushes and
+    /// compactions of L0 as its number says. Else all databases would flush at the same time.
+    fn age(&mut self, databases: u32, options: &lsm::Options) {
+        let cycle = options.l0_trigger as u64 * options.puts_of_memtable();
+        let mut puts = cycle * self.number as u64 / u64::from(databases);
+        let mut gets = options.cache / self.block * CACHE_ROUNDS;
+        let is_writing = self.workload.mix.read + self.workload.mix.scan < 1.0;
+        while gets > 0 || is_writing && puts > 0 {
+            let operation = self.generator.next_operation();
+            let place = self.workload.place(operation.record);
+            let (reads, writes) = match operation.kind {
+                Kind::Read | Kind::Scan => (true, false),
+                Kind::Update | Kind::ReadModifyWrite => (true, true),
+                Kind::Insert => (false, true),
+            };
+            if reads && gets > 0 {
+                gets -= 1;
+                self.lsm.get(place);
+            }
+            if writes && puts > 0 {
+                puts -= 1;
+                self.put(place);
+            }
+            if operation.kind == Kind::Insert {
+                self.keys.acknowledge(operation.record);
+            }
+        }
         self.log.segments.push_back(Vec::new());
     }
 
     /// Does all jobs at once, without IO.
     fn settle(&mut self) {
         while let Some(job) = self.lsm.next_flush().or_else(|| self.lsm.next_compaction()) {
-            // Nothing is loaded yet: all SSDs are alike, and tables go round.
-            let Database { files, paths, .. } = &mut *self;
-            let count = paths.len() as u64;
+            // Nothing is loaded yet, so all SSDs are alike.
             for &(table, bytes) in &job.writes {
-                files.create(Instant::ZERO, table, bytes, |ssd| {
-                    ((u64::from(ssd.0) + table.0 * 5) % count) as i64
-                });
+                for piece in Files::pieces(table, bytes, MICRO_SLOTS) {
+                    self.files.place(Instant::ZERO, piece, |_| 0);
+                }
             }
             for table in self.lsm.finish(job) {
-                self.files.remove(Instant::ZERO, table);
+                for place in self.files.remove(table).into_iter().flatten() {
+                    self.files.release(Instant::ZERO, place);
+                }
             }
         }
     }
 
-    fn ask(&mut self, extent: Extent, copy: usize, is_read: bool, task: Task) {
-        let Extent { pair, first, slots } = extent;
-        self.asked.push(Asked { place: pair[copy], first, slots, is_read, task });
-    }
-
     fn read(&mut self, now: Instant, extent: Extent, task: Task) {
-        let loads = extent.pair.map(|place| (place.ssd, self.paths[place.ssd.0 as usize].load()));
-        let copy = self.steering.read(now, loads);
+        let Extent { pair, first, slots } = extent;
+        let copies = pair.map(|place| (place.ssd, self.paths[place.ssd.0 as usize].load()));
+        let copy = self.steering.read(now, copies);
         self.copies_read[copy] += 1;
-        self.ask(extent, copy, true, task);
+        let [(_, read), (other, left)] = [copies[copy], copies[1 - copy]];
+        let instead = Some((other, [read, left]));
+        self.asked.push(Asked { place: pair[copy], first, slots, kind: IoKind::Read, task, instead });
     }
 
     fn write(&mut self, extent: Extent, task: Task) {
-        self.ask(extent, 0, false, task);
-        self.ask(extent, 1, false, task);
+        let Extent { pair, first, slots } = extent;
+        let ask = |place| Asked { place, first, slots, kind: IoKind::Write, task, instead: None };
+        self.asked.extend(pair.map(ask));
     }
 
     /// A thread begins its next operation.
-    pub(crate) fn begin(&mut self, now: Instant, thread: usize, results: Option<&mut Results>) {
+    pub(crate) fn begin(&mut self, now: Instant, thread: usize, mut results: Option<&mut Results>) {
         let operation = self.generator.next_operation();
         let reads = match operation.kind {
             Kind::Insert => Vec::new(),
             _ => self.lsm.get(self.workload.place(operation.record)).1,
         };
         self.threads[thread] = Some(Thread { operation, begun: now, reads: reads.into() });
-        self.go_on(now, thread, results);
+        self.go_on(now, thread, results.as_deref_mut());
+        self.end_logged(now, results);
     }
 
     /// The next step of a thread's operation.
@@ -212,21 +236,38 @@ impl Database {
 
     /// Writes the next group of the log, if the last one is done and writes do not stall.
     fn append(&mut self, now: Instant) {
-        if !self.log.group.is_empty() || self.log.waiting.is_empty() || self.lsm.is_stalled() {
+        let is_full = self.log.outstanding > if self.is_log_buffered { LOG_DEPTH } else { 0 };
+        if is_full || self.log.waiting.is_empty() || self.lsm.is_stalled() {
             return;
         }
-        self.log.group = self.log.waiting.drain(..).collect();
-        let mut bytes = 0;
-        for at in self.log.group.clone() {
-            let record = self.threads[at].as_ref().expect("it writes").operation.record;
+        let group: Vec<usize> = self.log.waiting.drain(..).collect();
+        for at in &group {
+            let record = self.threads[*at].as_ref().expect("it writes").operation.record;
             let full = self.lsm.full_memtables();
-            bytes += self.lsm.put(self.workload.place(record));
+            self.log.bytes += self.lsm.put(self.workload.place(record));
             if self.lsm.full_memtables() > full {
+                self.write_log(now, 1);
                 self.log.segments.push_back(Vec::new());
                 self.log.used = MICRO_SLOTS;
             }
         }
-        let mut slots = bytes.div_ceil(SLOT);
+        if self.is_log_buffered {
+            self.write_log(now, CHUNK);
+            self.logged.extend(group);
+        } else {
+            self.write_log(now, 1);
+            self.log.group = group;
+        }
+        self.start_jobs(now);
+    }
+
+    /// Writes what the log has, unless it is less than so many slots.
+    fn write_log(&mut self, now: Instant, least: u64) {
+        let mut slots = self.log.bytes.div_ceil(SLOT);
+        if slots < least {
+            return;
+        }
+        self.log.bytes = 0;
         while slots > 0 {
             let segment = self.log.segments.back().expect("there is a log");
             if segment.is_empty() || self.log.used >= MICRO_SLOTS {
@@ -235,13 +276,32 @@ impl Database {
                 self.log.used = 0;
             }
             let pair = *self.log.segments.back().and_then(|pairs| pairs.last()).expect("a pair");
-            let now_slots = slots.min(MICRO_SLOTS - self.log.used);
+            let now_slots = slots.min(MICRO_SLOTS - self.log.used).min(CHUNK);
             self.write(Extent { pair, first: self.log.used, slots: now_slots }, Task::Log);
             self.log.outstanding += 2;
             self.log.used += now_slots;
             slots -= now_slots;
         }
-        self.start_jobs(now);
+    }
+
+    /// Ends the operations that need not wait for the log.
+    fn end_logged(&mut self, now: Instant, mut results: Option<&mut Results>) {
+        for at in std::mem::take(&mut self.logged) {
+            self.end(now, at, results.as_deref_mut());
+        }
+    }
+
+    /// As in a volume, what is not used any more is trimmed, and only then handed out again.
+    fn trim(&mut self, freed: Vec<Pair>) {
+        let ask = |place| Asked {
+            place,
+            first: 0,
+            slots: MICRO_SLOTS,
+            kind: IoKind::Management,
+            task: Task::Trim,
+            instead: None,
+        };
+        self.asked.extend(freed.into_iter().flatten().map(ask));
     }
 
     fn new_pair(&mut self, now: Instant) -> Pair {
@@ -252,15 +312,11 @@ impl Database {
     /// Begins what is due in the background.
     fn start_jobs(&mut self, now: Instant) {
         while let Some((at, job)) = self.next_job() {
-            let chunks =
-                |extents: Vec<Extent>| -> VecDeque<Extent> { extents.iter().flat_map(cut).collect() };
-            let reads =
-                job.reads.iter().flat_map(|(table, bytes)| self.files.whole(*table, *bytes)).collect();
-            let Database { files, paths, steering, .. } = &mut *self;
-            let rank = |ssd: SsdId| steering.rank(now, ssd, paths[ssd.0 as usize].load());
-            let writes = job.writes.iter().flat_map(|(table, bytes)| files.create(now, *table, *bytes, rank));
-            let writes = chunks(writes.collect());
-            self.jobs[at] = Some(Running { job, reads: chunks(reads), writes, outstanding: 0 });
+            let reads = job.reads.iter().flat_map(|(table, bytes)| self.files.whole(*table, *bytes));
+            let reads = reads.collect::<Vec<_>>().iter().flat_map(cut).collect();
+            let writes =
+                job.writes.iter().flat_map(|(table, bytes)| Files::pieces(*table, *bytes, CHUNK)).collect();
+            self.jobs[at] = Some(Running { job, reads, writes, outstanding: 0 });
             self.work(now, at);
         }
     }
@@ -279,30 +335,29 @@ impl Database {
             }
             // What is written comes from what was read: both go on in proportion.
             let is_read = running.reads.len() >= running.writes.len();
-            let extent = if is_read { running.reads.pop_front() } else { running.writes.pop_front() };
-            match extent {
-                Some(extent) if is_read => {
-                    running.outstanding += 1;
-                    self.read(now, extent, Task::Job(at));
-                }
-                Some(extent) => {
-                    running.outstanding += 2;
-                    self.write(extent, Task::Job(at));
-                }
-                None if running.outstanding > 0 => return,
-                None => break,
+            if is_read && let Some(extent) = running.reads.pop_front() {
+                running.outstanding += 1;
+                self.read(now, extent, Task::Job(at));
+            } else if let Some(piece) = running.writes.pop_front() {
+                running.outstanding += 2;
+                let Database { files, paths, steering, .. } = &mut *self;
+                let rank = |ssd: SsdId| steering.rank(now, ssd, paths[ssd.0 as usize].load());
+                let extent = files.place(now, piece, rank);
+                self.write(extent, Task::Job(at));
+            } else if running.outstanding > 0 {
+                return;
+            } else {
+                break;
             }
         }
         let Running { job, .. } = self.jobs[at].take().expect("it runs");
         let is_flush = job.kind == JobKind::Flush;
-        for table in self.lsm.finish(job) {
-            self.files.remove(now, table);
-        }
+        let mut freed: Vec<Pair> =
+            self.lsm.finish(job).into_iter().flat_map(|table| self.files.remove(table)).collect();
         if is_flush {
-            for pair in self.log.segments.pop_front().into_iter().flatten() {
-                self.files.release(now, pair);
-            }
+            freed.extend(self.log.segments.pop_front().into_iter().flatten());
         }
+        self.trim(freed);
         self.append(now);
     }
 
@@ -314,24 +369,29 @@ impl Database {
         latency: Nanos,
         mut results: Option<&mut Results>,
     ) {
-        self.steering.on_completion(now, asked.place.ssd, asked.is_read, asked.slots * SLOT, latency);
+        if asked.kind != IoKind::Management {
+            let is_read = asked.kind == IoKind::Read;
+            self.steering.on_completion(now, asked.place.ssd, is_read, asked.slots * SLOT, latency);
+        }
         match asked.task {
-            Task::Read(at) => self.go_on(now, at, results),
+            Task::Read(at) => self.go_on(now, at, results.as_deref_mut()),
             Task::Log => {
                 self.log.outstanding -= 1;
                 if self.log.outstanding == 0 {
                     for at in std::mem::take(&mut self.log.group) {
                         self.end(now, at, results.as_deref_mut());
                     }
-                    self.append(now);
                 }
+                self.append(now);
             }
+            Task::Trim => self.files.release(now, asked.place),
             Task::Job(at) => {
                 self.jobs[at].as_mut().expect("it has IOs").outstanding -= 1;
                 self.work(now, at);
             }
         }
         self.start_jobs(now);
+        self.end_logged(now, results);
     }
 }
 

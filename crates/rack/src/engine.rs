@@ -2,7 +2,8 @@
 //!
 //! Within one instant, devices come first, then messages, then the schedulers.
 
-use crate::database::{Asked, Database};
+use crate::asked::Asked;
+use crate::database::Database;
 use crate::files::{MICRO_SLOTS, SLOT};
 use crate::path::Path;
 use crate::results::Results;
@@ -17,6 +18,11 @@ use units::{Bytes, Instant, Nanos, TenantId};
 
 /// Processor time of an operation, besides its IOs: about what a read from memory takes in `gimbal bench ycsb --dir`.
 const PROCESSOR: Nanos = Nanos::micros(10);
+
+/// What a target charges for a trim, whatever its length.
+const TRIM_COST: Bytes = Bytes(SLOT);
+/// Slots of the largest read that is one of a block.
+const SMALL: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -34,7 +40,9 @@ struct Flight {
     database: usize,
     asked: Asked,
     io: Io,
+    asked_at: Instant,
     sent_at: Instant,
+    arrived_at: Instant,
     submitted_at: Instant,
     credit: Credit,
 }
@@ -45,6 +53,8 @@ struct Side {
     wake_at: Option<Instant>,
     /// Something has happened since the scheduler was asked.
     is_touched: bool,
+    /// How long small reads of all clients took lately: a moving average of weight 1/16.
+    truth: Nanos,
 }
 
 struct Engine<'w> {
@@ -63,6 +73,7 @@ struct Engine<'w> {
 pub fn run(world: &World) -> Results {
     let mut engine = Engine::new(world);
     engine.run();
+    engine.results.learnt = engine.sides[0].policy.learnt();
     engine.results.copies_read = engine
         .databases
         .iter()
@@ -78,6 +89,7 @@ impl<'w> Engine<'w> {
             ssd: Ssd::from_image(&world.image),
             wake_at: None,
             is_touched: false,
+            truth: Nanos::ZERO,
         };
         let sides: Vec<Side> = (0..count).map(side).collect();
         let ssds: Vec<(SsdId, String)> =
@@ -88,7 +100,7 @@ impl<'w> Engine<'w> {
             Database::new(number, world, &ssds, paths)
         };
         let databases: Vec<Database> = (0..world.databases).map(database).collect();
-        let results = Results { operations: vec![0; databases.len()], ..Results::default() };
+        let results = Results::new(databases.len(), sides.len());
         let mut engine = Engine {
             world,
             now: Instant::ZERO,
@@ -159,7 +171,13 @@ impl<'w> Engine<'w> {
                 self.follow(database);
             }
             Event::Arrive(id) => {
-                let flight = self.flights[id as usize].as_ref().expect("it is on the way once");
+                let flight = self.flights[id as usize].as_mut().expect("it is on the way once");
+                flight.arrived_at = self.now;
+                let is_read = flight.asked.kind == IoKind::Read;
+                let is_small = is_read && flight.asked.slots <= SMALL;
+                if is_small && self.now >= Instant::ZERO + self.world.warm_up {
+                    self.results.choices.arrived(self.now, flight.asked.place.ssd.0 as usize);
+                }
                 let side = &mut self.sides[flight.asked.place.ssd.0 as usize];
                 side.policy.on_arrival(self.now, flight.io);
                 side.is_touched = true;
@@ -183,20 +201,30 @@ impl<'w> Engine<'w> {
         }
         for asked in asked {
             let ssd = asked.place.ssd.0 as usize;
+            if let Some((other, loads)) = asked.instead.filter(|_| asked.slots <= SMALL)
+                && self.now >= Instant::ZERO + self.world.warm_up
+            {
+                let both = [ssd, other.0 as usize];
+                let truths = both.map(|at| self.sides[at].truth);
+                let ages = both.map(|at| self.now.since(self.databases[number].paths[at].heard_at()));
+                self.results.choices.chose(truths, loads, ages);
+            }
             let id = self.free.pop().unwrap_or(self.flights.len() as u64);
             let io = Io {
                 id: IoId(id),
                 tenant: TenantId(number as u32),
                 priority: Priority::default(),
-                kind: if asked.is_read { IoKind::Read } else { IoKind::Write },
-                length: Bytes(asked.slots * SLOT),
+                kind: asked.kind,
+                length: if asked.kind == IoKind::Management { TRIM_COST } else { Bytes(asked.slots * SLOT) },
                 mark: Mark::default(),
             };
             let flight = Flight {
                 database: number,
                 asked,
                 io,
+                asked_at: self.now,
                 sent_at: self.now,
+                arrived_at: self.now,
                 submitted_at: self.now,
                 credit: Credit(0),
             };
@@ -213,7 +241,7 @@ impl<'w> Engine<'w> {
         while let Some(id) = self.databases[database].paths[ssd].next() {
             let flight = self.flights[id as usize].as_mut().expect("it waits");
             flight.sent_at = self.now;
-            let payload = if flight.asked.is_read { Bytes(0) } else { flight.io.length };
+            let payload = Bytes(flight.asked.written());
             let at = self.now + self.delay(payload);
             self.push(at, Event::Arrive(id));
         }
@@ -235,13 +263,17 @@ impl<'w> Engine<'w> {
                     let flight = self.flights[io.id.0 as usize].as_mut().expect("it has arrived");
                     flight.io = io;
                     flight.submitted_at = self.now;
-                    let Asked { place, first, slots, is_read, .. } = flight.asked;
+                    let Asked { place, first, slots, kind, .. } = flight.asked;
                     // The SSD may be smaller than what all databases could have.
                     let slot = (place.micro * MICRO_SLOTS + first) % u64::from(side.ssd.slots())
                         / MICRO_SLOTS
                         * MICRO_SLOTS
                         + first;
-                    let kind = if is_read { CommandKind::Read } else { CommandKind::Write };
+                    let kind = match kind {
+                        IoKind::Read => CommandKind::Read,
+                        IoKind::Write => CommandKind::Write,
+                        IoKind::Management => CommandKind::Deallocate,
+                    };
                     let command = Command { tag: io.id.0, kind, slot: slot as u32, slots: slots as u32 };
                     side.ssd.submit(self.now, command);
                 }
@@ -264,21 +296,39 @@ impl<'w> Engine<'w> {
         let side = &mut self.sides[at];
         flight.credit = side.policy.on_completion(self.now, done);
         side.is_touched = true;
-        self.results.ios[usize::from(!flight.asked.is_read)] += 1;
-        let payload = if flight.asked.is_read { flight.io.length } else { Bytes(0) };
+        let is_read = flight.asked.kind == IoKind::Read;
+        let is_small = is_read && flight.asked.slots <= SMALL;
+        if is_small {
+            side.truth = Nanos(side.truth.0 - side.truth.0 / 16 + when.since(flight.arrived_at).0 / 16);
+        }
+        if self.now >= Instant::ZERO + self.world.warm_up {
+            let stay = self.results.stays.entry(flight.asked.purpose()).or_default();
+            stay.ios += 1;
+            stay.client += flight.sent_at.since(flight.asked_at);
+            stay.switch += flight.submitted_at.since(flight.arrived_at);
+            stay.ssd += latency;
+            self.results.reads_of[at] += u64::from(is_small);
+        }
+        match flight.asked.kind {
+            IoKind::Read => self.results.ios[0] += 1,
+            IoKind::Write => self.results.ios[1] += 1,
+            IoKind::Management => {}
+        }
+        let payload = if is_read { flight.io.length } else { Bytes(0) };
         let answered = when + self.delay(payload);
         self.push(answered, Event::Answer(id));
     }
 
     fn on_answered(&mut self, id: u64) {
-        let Flight { database: number, asked, sent_at, credit, .. } =
+        let Flight { database: number, asked, asked_at, sent_at, credit, .. } =
             self.flights[id as usize].take().expect("it is on the way once");
         self.free.push(id);
-        let (ssd, latency) = (asked.place.ssd.0 as usize, self.now.since(sent_at));
+        let ssd = asked.place.ssd.0 as usize;
         let database = &mut self.databases[number];
-        database.paths[ssd].on_answer(self.now, credit, latency, asked.written());
+        database.paths[ssd].on_answer(self.now, credit, self.now.since(sent_at), asked.written());
         let results = Engine::measured(self.world, self.now, &mut self.results);
-        database.on_io(self.now, &asked, latency, results);
+        // What a volume knows of an IO includes the wait for credit.
+        database.on_io(self.now, &asked, self.now.since(asked_at), results);
         self.send(number, ssd);
         self.follow(number);
     }

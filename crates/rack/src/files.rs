@@ -26,6 +26,15 @@ pub(crate) struct Extent {
     pub(crate) slots: u64,
 }
 
+/// Consecutive slots of a table that is being written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    table: TableId,
+    micro: usize,
+    first: u64,
+    slots: u64,
+}
+
 /// Files of one database.
 pub(crate) struct Files {
     pool: Pool,
@@ -55,23 +64,32 @@ impl Files {
         }
     }
 
-    /// Gives a pair back.
-    pub(crate) fn release(&mut self, now: Instant, pair: Pair) {
-        pair.into_iter().for_each(|place| self.pool.release(place, now));
+    /// A micro blob may be handed out again.
+    pub(crate) fn release(&mut self, now: Instant, place: Place) {
+        self.pool.release(place, now);
     }
 
-    /// Makes a table of so many bytes. Answers what has to be written.
-    pub(crate) fn create(
-        &mut self,
-        now: Instant,
-        table: TableId,
-        bytes: u64,
-        rank: impl Fn(SsdId) -> i64,
-    ) -> Vec<Extent> {
-        let pairs: Vec<Pair> =
-            (0..bytes.div_ceil(MICRO_SLOTS * SLOT)).map(|_| self.pair(now, &rank)).collect();
-        self.tables.insert(table, pairs);
-        self.whole(table, bytes)
+    /// What has to be written of a table of so many bytes, in pieces of at most `largest` slots.
+    pub(crate) fn pieces(table: TableId, bytes: u64, largest: u64) -> impl Iterator<Item = Piece> {
+        let slots = bytes.div_ceil(SLOT);
+        (0..slots).step_by(MICRO_SLOTS as usize).flat_map(move |micro| {
+            let end = slots.min(micro + MICRO_SLOTS);
+            (micro..end).step_by(largest as usize).map(move |at| Piece {
+                table,
+                micro: (at / MICRO_SLOTS) as usize,
+                first: at % MICRO_SLOTS,
+                slots: largest.min(end - at),
+            })
+        })
+    }
+
+    /// Where a piece goes. As a volume does, each micro blob is placed when the file reaches it.
+    pub(crate) fn place(&mut self, now: Instant, piece: Piece, rank: impl Fn(SsdId) -> i64) -> Extent {
+        if self.tables.get(&piece.table).map_or(0, Vec::len) <= piece.micro {
+            let pair = self.pair(now, rank);
+            self.tables.entry(piece.table).or_default().push(pair);
+        }
+        Extent { pair: self.tables[&piece.table][piece.micro], first: piece.first, slots: piece.slots }
     }
 
     /// All that a table of so many bytes consists of.
@@ -97,10 +115,8 @@ impl Files {
         Some(Extent { pair: pairs[pair], first, slots })
     }
 
-    /// A table is no longer used.
-    pub(crate) fn remove(&mut self, now: Instant, table: TableId) {
-        for pair in self.tables.remove(&table).into_iter().flatten() {
-            self.release(now, pair);
-        }
+    /// A table is no longer used. Answers what it consisted of.
+    pub(crate) fn remove(&mut self, table: TableId) -> Vec<Pair> {
+        self.tables.remove(&table).unwrap_or_default()
     }
 }

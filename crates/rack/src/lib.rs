@@ -7,11 +7,16 @@
 //! ```
 //!
 //! Real code: the workload, the allocator of micro blobs, the choice of copies, the client's window, the schedulers. Models: RocksDB, the
-//! network, the SSDs. Not modelled: the volume's own metadata and checksums, trims, failures, and the processor, but for a
+//! network, the SSDs. Not modelled: the volume's own metadata and checksums, failures, and the processor, but for a
 //! constant time of each operation.
 //!
+//! A run begins as if the databases had run for a while: loaded without IO, their caches warm, each at another point between two compactions.
+//!
 //! Holds: a seed repeats a run; a database never has space twice (the pool asserts it). Tests: `tests`.
+//! Reading order: `database` (what is asked for), `engine` (what becomes of it), `choices` (what steering was worth).
 
+mod asked;
+mod choices;
 mod database;
 mod engine;
 mod files;
@@ -21,6 +26,7 @@ mod results;
 mod tests;
 mod world;
 
+pub use choices::Choices;
 pub use engine::run;
-pub use results::Results;
+pub use results::{Purpose, Results, Stay};
 pub use world::World;

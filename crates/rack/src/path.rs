@@ -15,6 +15,8 @@ pub(crate) struct Path {
     has_credit: bool,
     /// Bytes of the writes that have not ended.
     writing: u64,
+    /// When the switch last said something.
+    heard_at: Instant,
 }
 
 impl Path {
@@ -31,6 +33,7 @@ impl Path {
             waiting: VecDeque::new(),
             has_credit,
             writing: 0,
+            heard_at: Instant::ZERO,
         }
     }
 
@@ -52,6 +55,7 @@ impl Path {
     /// An IO has ended.
     pub(crate) fn on_answer(&mut self, now: Instant, credit: Credit, latency: Nanos, written: u64) {
         self.writing -= written;
+        self.heard_at = now;
         _ = self.window.on_completion(Some(credit), Some(latency));
         self.shares.on_end(now, 0);
     }
@@ -60,6 +64,11 @@ impl Path {
     pub(crate) fn load(&self) -> Load {
         let in_flight = self.window.in_flight() + self.waiting.len() as u32;
         Load { credit: self.has_credit.then(|| self.window.limit()), in_flight, writing: self.writing }
+    }
+
+    /// When the switch last said something.
+    pub(crate) fn heard_at(&self) -> Instant {
+        self.heard_at
     }
 
     /// The latencies of a period.

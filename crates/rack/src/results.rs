@@ -1,12 +1,14 @@
 //! What was measured.
 
+use crate::choices::Choices;
 use hdrhistogram::Histogram;
+use sched::Learnt;
 use std::collections::BTreeMap;
 use units::Nanos;
 use ycsb::Kind;
 
 /// What was measured, over all databases.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Results {
     /// Latencies in nanoseconds by kind of operation, of all that have ended while it was measured.
     pub kinds: BTreeMap<Kind, Histogram<u64>>,
@@ -16,9 +18,58 @@ pub struct Results {
     pub ios: [u64; 2],
     /// Reads that went to the primary copy and to the other one, from the start.
     pub copies_read: [u64; 2],
+    /// Where the time of IOs went, by what they are for, while it was measured.
+    pub stays: BTreeMap<Purpose, Stay>,
+    /// What choosing a copy was worth, while it was measured.
+    pub choices: Choices,
+    /// Small reads of each SSD, while it was measured.
+    pub reads_of: Vec<u64>,
+    /// What the first SSD's scheduler has learnt.
+    pub learnt: Option<Learnt>,
+}
+
+/// What an IO is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// A block that an operation needs.
+    Get,
+    /// The log.
+    Log,
+    /// Read by a compaction.
+    Merge,
+    /// Written by a flush or compaction.
+    Table,
+    /// Given back to the SSD.
+    Trim,
+}
+
+/// Where the time of IOs went: sums over IOs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stay {
+    /// How many.
+    pub ios: u64,
+    /// Waiting in the client, for credit.
+    pub client: Nanos,
+    /// Waiting in the scheduler.
+    pub switch: Nanos,
+    /// In the SSD.
+    pub ssd: Nanos,
 }
 
 impl Results {
+    pub(crate) fn new(databases: usize, ssds: usize) -> Results {
+        Results {
+            kinds: BTreeMap::new(),
+            operations: vec![0; databases],
+            ios: [0; 2],
+            copies_read: [0; 2],
+            stays: BTreeMap::new(),
+            choices: Choices::new(ssds),
+            reads_of: vec![0; ssds],
+            learnt: None,
+        }
+    }
+
     pub(crate) fn record(&mut self, database: usize, kind: Kind, latency: Nanos) {
         let latencies = self.kinds.entry(kind).or_insert_with(histogram);
         latencies.record(latency.0.max(1)).expect("histograms grow");

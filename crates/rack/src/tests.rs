@@ -43,6 +43,7 @@ fn world(name: char, scheduler: PolicyChoice) -> World {
             cache: 256 << 10,
             filter_bits: 10,
         },
+        is_log_buffered: false,
         warm_up: Nanos::millis(20),
         duration: Nanos::millis(100),
     }

@@ -33,6 +33,8 @@ pub struct World {
     pub workload: Workload,
     /// What a database is set to.
     pub options: lsm::Options,
+    /// A write ends when it is in the client's buffer of the log, not when both copies of the log have it. The buffer is written by 128 KiB.
+    pub is_log_buffered: bool,
     /// Not measured.
     pub warm_up: Nanos,
     /// Measured.

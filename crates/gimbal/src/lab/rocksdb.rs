@@ -130,6 +130,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                         threads: args.threads,
                         workload: workload.clone(),
                         options: OPTIONS,
+                        is_log_buffered: false,
                         warm_up: args.warm_up.max(scheduler.learns_for()),
                         duration: args.duration,
                     };

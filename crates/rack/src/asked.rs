@@ -1,0 +1,49 @@
+//! An IO that a database asks for, and what it is for.
+
+use crate::files::SLOT;
+use crate::results::Purpose;
+use blob::steer::Load;
+use blob::{Place, SsdId};
+use sched::IoKind;
+
+/// What an IO is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// A read of this thread.
+    Read(usize),
+    /// A group of the log.
+    Log,
+    /// A flush (0) or compaction (1).
+    Job(usize),
+    /// A micro blob that is not used any more.
+    Trim,
+}
+
+/// An IO that a database asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) place: Place,
+    pub(crate) first: u64,
+    pub(crate) slots: u64,
+    pub(crate) kind: IoKind,
+    pub(crate) task: Task,
+    /// The copy that could have been read as well, and what was known of both.
+    pub(crate) instead: Option<(SsdId, [Load; 2])>,
+}
+
+impl Asked {
+    /// Bytes to be written.
+    pub(crate) fn written(&self) -> u64 {
+        if self.kind == IoKind::Write { self.slots * SLOT } else { 0 }
+    }
+
+    pub(crate) fn purpose(&self) -> Purpose {
+        match self.task {
+            Task::Read(_) => Purpose::Get,
+            Task::Log => Purpose::Log,
+            Task::Job(_) if self.kind == IoKind::Read => Purpose::Merge,
+            Task::Job(_) => Purpose::Table,
+            Task::Trim => Purpose::Trim,
+        }
+    }
+}
