@@ -8,7 +8,7 @@ use std::process::Output;
 
 fn lab(arguments: &[&str]) -> Output {
     let small =
-        ["--targets", "2", "--ssds", "1", "--records", "1000", "--warm-up", "2ms", "--duration", "10ms"];
+        ["--targets", "2", "--ssds", "1", "--records", "20000", "--warm-up", "2ms", "--duration", "10ms"];
     gimbal().args(["lab", "rocksdb"]).args(small).args(arguments).output().expect("the binary was built")
 }
 
@@ -39,6 +39,19 @@ fn each_scheduler_and_policy_is_a_run_that_a_seed_repeats() {
         assert!(run["p50"].as_f64() <= run["p999"].as_f64(), "{run}");
     }
     assert_eq!(text(&lab(&arguments).stdout), printed);
+}
+
+#[test]
+fn the_throughput_at_a_bound_is_shown() {
+    let arguments = ["--scheduler", "gimbal", "--workload", "C", "--databases", "2", "--threads", "1,8"];
+    let printed = |p99: &str| {
+        let output = lab(&[&arguments[..], &["--policy", "credit,latency", "--p99", p99]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let far = printed("1s");
+    assert!(far.contains("kops/s at p99 1.00 s of reads") && far.contains("×1.00"), "{far}");
+    assert!(!printed("1us").contains("×1.00"), "no thread is below that");
 }
 
 #[test]

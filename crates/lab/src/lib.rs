@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`experiment`] (what is run), [`plan`] (the worlds it needs), [`runner`], [`measure`] (what is kept of a
 //! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (the drawings),
-//! [`report`] (everything on one page); [`judge`] draws SSDs and mixes at random.
+//! [`report`] (everything on one page); [`judge`] draws SSDs and mixes at random; [`racks`] has databases on many SSDs.
 
 pub mod calibrate;
 pub mod claims;
@@ -23,6 +23,7 @@ pub mod judge;
 mod made_up;
 pub mod measure;
 pub mod plan;
+pub mod racks;
 pub mod record;
 pub mod report;
 pub mod runner;

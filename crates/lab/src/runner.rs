@@ -71,24 +71,34 @@ pub fn run_all(
     images: &Images,
     watch: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Vec<Measured>, Broken> {
-    let results: Vec<OnceLock<Result<Measured, Broken>>> = runs.iter().map(|_| OnceLock::new()).collect();
+    let labels: Vec<String> = runs.iter().map(|run| run.label.clone()).collect();
+    on_all_cores(&labels, watch, |mine| run_one(&runs[mine], images)).into_iter().collect()
+}
+
+/// Does `work` for each label's index, on as many threads as there are cores. The results are in their order.
+pub(crate) fn on_all_cores<T: Send + Sync>(
+    labels: &[String],
+    watch: &(dyn Fn(Progress<'_>) + Sync),
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let results: Vec<OnceLock<T>> = labels.iter().map(|_| OnceLock::new()).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(runs.len());
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(labels.len());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let mine = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(run) = runs.get(mine) else { break };
-                    let first = results[mine].set(run_one(run, images)).is_ok();
+                    let Some(label) = labels.get(mine) else { break };
+                    let first = results[mine].set(work(mine)).is_ok();
                     assert!(first, "run {mine} was done twice");
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    watch(Progress { done, all: runs.len(), label: &run.label });
+                    watch(Progress { done, all: labels.len(), label });
                 }
             });
         }
     });
-    results.into_iter().map(|result| result.into_inner().expect("all runs have been taken")).collect()
+    results.into_iter().map(|result| result.into_inner().expect("all have been taken")).collect()
 }
 
 fn run_one(run: &Run, images: &Images) -> Result<Measured, Broken> {

@@ -2,6 +2,7 @@
 
 use crate::output;
 use ::lab::Experiment;
+use ::lab::racks::RackExperiment;
 use anyhow::Result;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -26,7 +27,7 @@ struct Listed {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let listed = ::lab::experiment::names()
+    let mut listed = ::lab::experiment::names()
         .map(|name| {
             let experiment = Experiment::named(name)?;
             Ok(Listed {
@@ -38,6 +39,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             })
         })
         .collect::<Result<Vec<_>>>()?;
+    for name in RackExperiment::names() {
+        let rack = RackExperiment::named(name)?;
+        listed.push(Listed {
+            cases: rack.workloads.len() * rack.databases.len(),
+            claims: rack.claims.len(),
+            name: rack.name,
+            title: rack.title,
+            source: rack.source,
+        });
+    }
     if args.json {
         output::line(serde_json::to_string_pretty(&listed)?)?;
         return Ok(ExitCode::SUCCESS);

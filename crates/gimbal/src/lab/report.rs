@@ -28,6 +28,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    args.selection.refuse_racks()?;
     let experiments = args.selection.experiments()?;
     let mut folder = Folder::open(&args.out)?;
     let images = Images::default();

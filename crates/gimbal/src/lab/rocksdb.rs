@@ -1,10 +1,10 @@
 //! `gimbal lab rocksdb`: databases on the SSDs of a rack in virtual time, as in the Gimbal paper's §5.6 (`rack`).
 //!
-//! Not an experiment file: those have one SSD.
+//! The paper's claims about it are experiments of their own (`gimbal lab claims g10 g11`); here everything can be set.
 
 use super::progress::Bar;
 use crate::output;
-use ::lab::runner::Progress;
+use ::lab::racks::{self, OPTIONS, Point, RackRecord, RackRun};
 use ::lab::scheduler::Scheduler;
 use ::lab::ssds::CalibratedSsd;
 use anyhow::{Context, Result, ensure};
@@ -13,13 +13,12 @@ use clap::ValueEnum;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use rack::World;
-use serde::Serialize;
 use sim::Network;
 use ssd::Image;
 use std::path::Path;
 use std::process::ExitCode;
 use units::Nanos;
-use ycsb::{Properties, Workload};
+use ycsb::Workload;
 
 /// Runs databases on the SSDs of several targets in virtual time, under each scheduler: YCSB's workloads, a model of RocksDB, two copies of
 /// everything, reads balanced. Shows throughput and latency, and against the first scheduler what the Gimbal paper says.
@@ -34,9 +33,15 @@ pub(super) struct Args {
     /// How many databases: a run for each number
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [24], value_parser = clap::value_parser!(u32).range(1..=48))]
     databases: Vec<u32>,
-    /// Threads of each database
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: u32,
+    /// Threads of each database: a run for each number
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [16], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Vec<u32>,
+    /// Show the throughput at which the 99th percentile of reads is this, between the numbers of threads
+    #[arg(long, value_name = "TIME")]
+    p99: Option<Nanos>,
+    /// When a write ends: `flushed` when both copies of the log have it, `buffered` when the client's buffer has it, as the plug-in's `flush` option
+    #[arg(long, value_enum, default_value = "flushed")]
+    log: LogMode,
     /// Records of each database, of 1140 bytes
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1000..=100_000))]
     records: u64,
@@ -69,28 +74,16 @@ pub(super) struct Args {
     json: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogMode {
+    Flushed,
+    Buffered,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Condition {
     Clean,
     Fragmented,
-}
-
-/// One run.
-#[derive(Serialize)]
-struct Line {
-    workload: char,
-    databases: u32,
-    scheduler: &'static str,
-    policy: &'static str,
-    /// Operations per second of virtual time.
-    throughput: f64,
-    /// In microseconds.
-    mean: f64,
-    p50: f64,
-    p99: f64,
-    p999: f64,
-    /// Operations of the slowest database over those of the fastest.
-    evenness: f64,
 }
 
 /// What the Gimbal paper says of Gimbal against these: throughput times, average and p99.9 latency less by so many percent.
@@ -105,19 +98,21 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Condition::Fragmented => ssd::Condition::Fragmented,
     };
     let image = Image::new(&ssd.profile, condition, args.seed);
-    let mut worlds = Vec::new();
-    for &name in &args.workload {
-        let workload = workload(name, args.records)?;
-        for &databases in &args.databases {
-            for scheduler in &args.scheduler {
-                let scheduler = Scheduler::named(scheduler)?;
-                let setup = scheduler.setup(&ssd)?;
-                for policy in &args.policy {
-                    let &(policy, steering) =
-                        Policy::ALL.iter().find(|(known, _)| known == policy).with_context(|| {
-                            format!("--policy: there is no policy {policy}; there are {}", policies())
-                        })?;
-                    let world = World {
+    let policies = args.policy.iter().map(|name| policy(name)).collect::<Result<Vec<_>>>()?;
+    let mut runs = Vec::new();
+    for scheduler in &args.scheduler {
+        let scheduler = Scheduler::named(scheduler)?;
+        let setup = scheduler.setup(&ssd)?;
+        let mut learnt = None;
+        for &name in &args.workload {
+            let workload = workload(name, args.records)?;
+            for &databases in &args.databases {
+                for (&threads, &(policy, steering)) in args
+                    .threads
+                    .iter()
+                    .flat_map(|threads| policies.iter().map(move |policy| (threads, policy)))
+                {
+                    let mut world = World {
                         seed: args.seed,
                         image: image.clone(),
                         targets: args.targets,
@@ -127,81 +122,50 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                         steering,
                         network: Network::RDMA_100G,
                         databases,
-                        threads: args.threads,
+                        threads,
                         workload: workload.clone(),
                         options: OPTIONS,
-                        is_log_buffered: false,
-                        warm_up: args.warm_up.max(scheduler.learns_for()),
+                        is_log_buffered: args.log == LogMode::Buffered,
+                        warm_up: args.warm_up,
                         duration: args.duration,
                     };
-                    worlds.push((name, scheduler.name(), policy, world));
+                    if scheduler == Scheduler::Level {
+                        world.scheduler = learnt.get_or_insert_with(|| racks::learn(&world)).clone();
+                    }
+                    let (scheduler, profile) = (scheduler.name(), args.profile.clone());
+                    runs.push(RackRun { workload: name, scheduler, policy, profile, world });
                 }
             }
         }
     }
-    let lines = measure(&worlds);
+    let bar = Bar::new();
+    let records = racks::measure(&runs, &|progress| bar.show(progress));
+    drop(bar);
     if args.json {
-        for line in &lines {
-            output::line(serde_json::to_string(line).context("a line of JSON")?)?;
+        for record in &records {
+            output::line(serde_json::to_string(record).context("a line of JSON")?)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    output::line(table(&lines))?;
-    output::line(against_paper(&lines))?;
+    output::line(table(&records))?;
+    if let Some(p99) = args.p99 {
+        output::line(knees(&records, p99))?;
+    }
+    output::line(against_paper(&records))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// As `gimbal bench ycsb` sets RocksDB by default.
-const OPTIONS: lsm::Options = lsm::Options {
-    key: 23,
-    value: 1140,
-    write_buffer: 8 << 20,
-    l0_trigger: 4,
-    level_base: 32 << 20,
-    target_file: 8 << 20,
-    block: 4096,
-    cache: 8 << 20,
-    filter_bits: 10,
-};
-
-fn policies() -> String {
-    Policy::ALL.map(|(name, _)| name).join(", ")
+fn policy(name: &str) -> Result<(&'static str, Policy)> {
+    racks::policy(name).with_context(|| {
+        let known = Policy::ALL.map(|(name, _)| name).join(", ");
+        format!("--policy: there is no policy {name}; there are {known}")
+    })
 }
 
 fn workload(name: char, records: u64) -> Result<Workload> {
-    let mut properties = Properties::core(name)?;
-    properties.put("recordcount", records);
-    // The time ends it.
-    properties.put("operationcount", 0);
-    let workload = Workload::new(&properties)?;
+    let workload = racks::workload(name, records)?;
     ensure!(workload.mix.scan <= 0.0, "workload {name} scans, which the model of RocksDB does not");
     Ok(workload)
-}
-
-fn measure(worlds: &[(char, &'static str, &'static str, World)]) -> Vec<Line> {
-    let bar = Bar::new();
-    let mut lines = Vec::new();
-    for (done, (workload, scheduler, policy, world)) in worlds.iter().enumerate() {
-        let label = format!("workload {workload}, {} databases, {scheduler}", world.databases);
-        bar.show(Progress { done, all: worlds.len(), label: &label });
-        let results = rack::run(world);
-        let all = results.all();
-        let micros = |quantile| all.value_at_quantile(quantile) as f64 / 1e3;
-        let (least, most) = (results.operations.iter().min(), results.operations.iter().max());
-        lines.push(Line {
-            workload: *workload,
-            databases: world.databases,
-            scheduler,
-            policy,
-            throughput: all.len() as f64 / world.duration.as_secs_f64(),
-            mean: all.mean() / 1e3,
-            p50: micros(0.5),
-            p99: micros(0.99),
-            p999: micros(0.999),
-            evenness: least.zip(most).map_or(0.0, |(least, most)| *least as f64 / (*most).max(1) as f64),
-        });
-    }
-    lines
 }
 
 fn new_table<const N: usize>(header: [&str; N], texts: usize) -> Table {
@@ -213,44 +177,87 @@ fn new_table<const N: usize>(header: [&str; N], texts: usize) -> Table {
     table
 }
 
-fn table(lines: &[Line]) -> Table {
+fn table(records: &[RackRecord]) -> Table {
     let header = [
         "workload",
         "scheduler",
         "reads",
         "databases",
+        "threads",
         "kops/s",
         "avg µs",
         "p50",
         "p99",
         "p99.9",
+        "reads p99",
+        "p99.9",
         "slowest / fastest",
     ];
     let mut table = new_table(header, 3);
-    for line in lines {
+    for record in records {
+        let micros = |value: f64| format!("{value:.0}");
         table.add_row([
-            line.workload.to_string(),
-            line.scheduler.to_owned(),
-            line.policy.to_owned(),
-            line.databases.to_string(),
-            format!("{:.1}", line.throughput / 1e3),
-            format!("{:.0}", line.mean),
-            format!("{:.0}", line.p50),
-            format!("{:.0}", line.p99),
-            format!("{:.0}", line.p999),
-            format!("{:.2}", line.evenness),
+            record.workload.to_string(),
+            record.scheduler.to_owned(),
+            record.policy.to_owned(),
+            record.databases.to_string(),
+            record.threads.to_string(),
+            format!("{:.1}", record.throughput / 1e3),
+            micros(record.all.mean),
+            micros(record.all.p50),
+            micros(record.all.p99),
+            micros(record.all.p999),
+            micros(record.reads.p99),
+            micros(record.reads.p999),
+            format!("{:.2}", record.evenness),
+        ]);
+    }
+    table
+}
+
+/// The throughput at a bound on the 99th percentile of reads, and against that of the first policy.
+fn knees(records: &[RackRecord], p99: Nanos) -> Table {
+    let title = format!("kops/s at p99 {p99} of reads");
+    let mut table = new_table(["workload", "scheduler", "reads", "databases", &title, "times"], 3);
+    let mut seen: Vec<(&RackRecord, Option<f64>)> = Vec::new();
+    for record in records {
+        let is_same = |other: &RackRecord| {
+            (other.workload, other.scheduler, other.databases)
+                == (record.workload, record.scheduler, record.databases)
+        };
+        if seen.iter().any(|(other, _)| is_same(other) && other.policy == record.policy) {
+            continue;
+        }
+        let mut line: Vec<&RackRecord> =
+            records.iter().filter(|other| is_same(other) && other.policy == record.policy).collect();
+        line.sort_by_key(|record| record.threads);
+        let points: Vec<Point> = line
+            .iter()
+            .map(|record| Point { throughput: record.throughput, latency: record.reads.p99.max(1e-3) })
+            .collect();
+        let found = racks::knee(&points, p99.0 as f64 / 1e3);
+        let first = seen.iter().find(|(other, _)| is_same(other)).map_or(found, |(_, first)| *first);
+        seen.push((record, found));
+        table.add_row([
+            record.workload.to_string(),
+            record.scheduler.to_owned(),
+            record.policy.to_owned(),
+            record.databases.to_string(),
+            found.map_or("–".to_owned(), |found| format!("{:.1}", found / 1e3)),
+            found.zip(first).map_or("–".to_owned(), |(found, first)| format!("×{:.2}", found / first)),
         ]);
     }
     table
 }
 
 /// The first scheduler against the others, averaged over workloads, numbers of databases and policies; and what the paper says of Gimbal.
-fn against_paper(lines: &[Line]) -> Table {
+fn against_paper(lines: &[RackRecord]) -> Table {
     let header = ["against", "throughput", "paper", "average latency", "paper", "p99.9 latency", "paper"];
     let mut table = new_table(header, 1);
     let first = lines[0].scheduler;
-    let same =
-        |a: &Line, b: &Line| (a.workload, a.databases, a.policy) == (b.workload, b.databases, b.policy);
+    let same = |a: &RackRecord, b: &RackRecord| {
+        (a.workload, a.databases, a.threads, a.policy) == (b.workload, b.databases, b.threads, b.policy)
+    };
     let mut seen = vec![first];
     for line in lines {
         if seen.contains(&line.scheduler) {
@@ -258,12 +265,12 @@ fn against_paper(lines: &[Line]) -> Table {
         }
         seen.push(line.scheduler);
         let others = lines.iter().filter(|other| other.scheduler == line.scheduler);
-        let pairs: Vec<(&Line, &Line)> = others
+        let pairs: Vec<(&RackRecord, &RackRecord)> = others
             .filter_map(|other| {
                 Some((lines.iter().find(|own| own.scheduler == first && same(own, other))?, other))
             })
             .collect();
-        let average = |of: &dyn Fn(&Line, &Line) -> f64| {
+        let average = |of: &dyn Fn(&RackRecord, &RackRecord) -> f64| {
             pairs.iter().map(|(own, other)| of(own, other)).sum::<f64>() / pairs.len().max(1) as f64
         };
         let less = |own: f64, other: f64| 100.0 * (1.0 - own / other);
@@ -273,9 +280,9 @@ fn against_paper(lines: &[Line]) -> Table {
             line.scheduler.to_owned(),
             format!("×{:.2}", average(&|own, other| own.throughput / other.throughput)),
             said(|(_, times, ..)| format!("×{times}")),
-            format!("−{:.1} %", average(&|own, other| less(own.mean, other.mean))).replace("−-", "+"),
+            format!("−{:.1} %", average(&|own, other| less(own.all.mean, other.all.mean))).replace("−-", "+"),
             said(|(_, _, mean, _)| format!("−{mean} %")),
-            format!("−{:.1} %", average(&|own, other| less(own.p999, other.p999))).replace("−-", "+"),
+            format!("−{:.1} %", average(&|own, other| less(own.all.p999, other.all.p999))).replace("−-", "+"),
             said(|(.., tail)| format!("−{tail} %")),
         ]);
     }

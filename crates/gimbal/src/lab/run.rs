@@ -46,6 +46,7 @@ pub(super) struct ClaimsArgs {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    args.selection.refuse_racks()?;
     let experiments = args.selection.experiments()?;
     let mut lines = args.json.as_deref().map(Destination::create).transpose()?;
     let on_stdout = args.json.as_deref().is_some_and(output::is_stdout);
@@ -93,6 +94,11 @@ pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode> {
         experiment.keep_claimed();
         names.push(experiment.name.clone());
         rows.extend(conduct(experiment, &images)?.rows());
+    }
+    for rack in args.selection.racks()? {
+        names.push(rack.name.clone());
+        let bar = Bar::new();
+        rows.extend(rack.run(&|progress| bar.show(progress)).rows());
     }
     if args.json {
         for row in &rows {

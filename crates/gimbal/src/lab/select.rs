@@ -2,6 +2,7 @@
 
 use crate::output;
 use ::lab::Experiment;
+use ::lab::racks::RackExperiment;
 use ::lab::scheduler::Scheduler;
 use ::lab::ssds::CalibratedSsd;
 use anyhow::{Result, bail};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// What every subcommand that runs experiments takes.
 #[derive(clap::Args)]
 pub(super) struct Selection {
-    /// Experiments by name, or paths to an experiment.toml [default: all that come with the lab]
+    /// Experiments by name, or paths to an experiment.toml [default: all that come with the lab; `run` and `report` leave out those on racks, g10 and g11]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Only these schedulers
@@ -42,10 +43,51 @@ impl Selection {
         }
         let names: Vec<&str> = match &self.experiments[..] {
             [] => ::lab::experiment::names().collect(),
-            named => named.iter().map(String::as_str).collect(),
+            named => named.iter().map(String::as_str).filter(|name| !is_rack(name)).collect(),
         };
         let own = self.own_ssds()?;
         names.into_iter().map(|name| self.narrow(open(name)?, &own)).collect()
+    }
+
+    /// The experiments with databases on a rack. One whose SSDs, workloads or schedulers are all left out is not among them.
+    pub(super) fn racks(&self) -> Result<Vec<RackExperiment>> {
+        let is_named =
+            |name: &&str| self.experiments.is_empty() || self.experiments.iter().any(|one| one == name);
+        let mut racks = Vec::new();
+        for name in RackExperiment::names().filter(is_named) {
+            let mut rack = RackExperiment::named(name)?;
+            if self.quick {
+                rack.hurry();
+            }
+            if !self.seed.is_empty() {
+                rack.seeds.clone_from(&self.seed);
+            }
+            if !self.scheduler.is_empty() {
+                rack.schedulers
+                    .retain(|scheduler| self.scheduler.iter().any(|name| name == scheduler.name()));
+            }
+            let is_left = self.case.is_empty()
+                && (self.profile.is_empty() || self.profile.contains(&rack.ssd.profile.name))
+                && !rack.schedulers.is_empty();
+            if is_left {
+                racks.push(rack);
+            } else if !self.experiments.is_empty() {
+                bail!(
+                    "nothing of {name} is left to run with --profile, --scheduler and --case as given; it has no cases"
+                );
+            }
+        }
+        Ok(racks)
+    }
+
+    /// Fails if an experiment on a rack is named: for commands that know only those with one SSD.
+    pub(super) fn refuse_racks(&self) -> Result<()> {
+        match self.experiments.iter().find(|name| is_rack(name)) {
+            Some(name) => bail!(
+                "{name} has many SSDs: `gimbal lab claims {name}` shows what is claimed of it, `gimbal lab rocksdb` runs it in any size"
+            ),
+            None => Ok(()),
+        }
     }
 
     /// The SSDs that are not built in.
@@ -119,6 +161,10 @@ impl Selection {
         }
         Ok(experiment)
     }
+}
+
+fn is_rack(name: &str) -> bool {
+    RackExperiment::names().any(|known| known == name)
 }
 
 /// A name if there is one of it, else a path.
