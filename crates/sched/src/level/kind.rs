@@ -16,6 +16,8 @@ pub(super) const SIZES: usize = 8;
 /// Steps of the reads' part: all, most, less than half, none.
 const WAYS: usize = 4;
 const SIZE_MIN: u64 = 4096;
+/// From this size on, an SSD reads or writes as many bytes per second, however large the IOs are, if there are enough of them.
+const LARGE: Bytes = Bytes::kib(64);
 
 impl Kind {
     pub(super) const COUNT: usize = SIZES * WAYS;
@@ -86,6 +88,11 @@ impl Kind {
 
     pub(super) fn is_mixed(self) -> bool {
         (1..WAYS - 1).contains(&self.way())
+    }
+
+    /// Whether its IOs are so large that bytes, not IOs, keep the SSD busy.
+    pub(super) fn is_large(self) -> bool {
+        self.length() >= LARGE
     }
 
     /// The size of its IOs.

@@ -660,13 +660,15 @@ impl Policy for Level {
                 objectives.note_held(head.is_some() && rules.is_squeezed, is_held);
             }
             let timer = [self.drr.next_timer(now), opens].into_iter().flatten().min();
-            let Some(ends) = self.drr.rules().probe.as_ref().map(Probe::ends) else {
+            let is_quiet = self.drr.backlog().in_flight == 0;
+            let Some(probe) = self.drr.rules_mut().probe.as_mut() else {
                 return timer.map_or(Next::Idle, Next::WakeAt);
             };
-            if self.drr.backlog().in_flight > 0 {
+            let ends = if is_quiet { probe.ends_if_quiet(now) } else { probe.ends() };
+            if now < ends {
                 return Next::WakeAt(timer.map_or(ends, |at| at.min(ends)));
             }
-            // Only tenants that wait for the probe have anything to do.
+            // Only tenants that wait for the probe have anything to do, and have had for a while.
             self.end_probe(now);
         }
     }

@@ -15,7 +15,9 @@
 //! its share is a part of what *it* gets alone.
 //!
 //! A kind with few IOs is known only between bounds (`took`). Other kinds narrow them: a byte of a large IO costs no more than a byte of a small one of
-//! the same way, and a kind that reads and writes takes no less time than the longer of its parts, and no more than both together.
+//! the same way, and from 64 KiB on hardly less; a kind that reads and writes takes no less time than the longer of its parts, and no more
+//! than both together; and reads take no longer than a kind of which they are a part, or than writes of 64 KiB and more. The last is
+//! what tells of one tenant that reads in sequence: its IOs may all wait for one part of the SSD, and those of several would not.
 //!
 //! Nothing makes reads faster than they are, but the SSD's own work after writes makes them slower, for seconds. So reads that seem slow are not believed
 //! at once.
@@ -48,6 +50,8 @@ const DIFFERS: u64 = 3;
 const SLOW_TIMES: u32 = 4;
 /// The parts of a kind that reads and writes may take an eighth more together than one after the other, or an eighth less than the longer one alone.
 const PARTS_DIFFER: u128 = 8;
+/// What other kinds say of a kind is wrong by a quarter at most.
+const KINDS_DIFFER: u64 = 4;
 /// A price that changed by less is the same price.
 const CHANGED: u64 = 32;
 
@@ -65,8 +69,7 @@ struct Known {
 }
 
 impl Known {
-    const NOTHING: Known =
-        Known { took: Took { least: 0, likely: 0, most: 0 }, measured: 0, is_told: false, slow: 0 };
+    const NOTHING: Known = Known { took: Took::exactly(0), measured: 0, is_told: false, slow: 0 };
 }
 
 /// What a measurement has changed.
@@ -199,8 +202,8 @@ impl Prices {
         ratio.clamp(64, 64 << 10) as u32
     }
 
-    /// A byte of a large IO costs no more than one of a small IO of the same way: the lowest and the highest scale of a kind, as far as
-    /// others of its way were measured.
+    /// A byte of a large IO costs no more than one of a small IO of the same way, and hardly less if both are large: the lowest and the
+    /// highest scale of a kind, as far as others of its way were measured.
     fn of_other_sizes(&self, kind: Kind) -> [u64; 2] {
         let [mut least, mut most] = [SCALE_MIN, SCALE_MAX];
         for other in Kind::all().filter(|other| other.way() == kind.way()) {
@@ -208,9 +211,21 @@ impl Prices {
             let scaled = |scale: u64| scale * other.guess_of_kib() / kind.guess_of_kib();
             match other.size().cmp(&kind.size()) {
                 _ if known.measured == 0 => {}
-                Ordering::Less => most = most.min(scaled(known.took.most).max(SCALE_MIN)),
+                Ordering::Less => {
+                    most = most.min(scaled(known.took.most).max(SCALE_MIN));
+                    if other.is_large() {
+                        let lowest = scaled(known.took.least);
+                        least = least.max(lowest - lowest / KINDS_DIFFER);
+                    }
+                }
                 Ordering::Equal => {}
-                Ordering::Greater => least = least.max(scaled(known.took.least)),
+                Ordering::Greater => {
+                    least = least.max(scaled(known.took.least));
+                    if kind.is_large() {
+                        let highest = scaled(known.took.most);
+                        most = most.min((highest + highest / KINDS_DIFFER).max(SCALE_MIN));
+                    }
+                }
             }
         }
         [least, most]
@@ -240,6 +255,22 @@ impl Prices {
         [least, sum.map_or(SCALE_MAX, |both| scale(both + both / PARTS_DIFFER))]
     }
 
+    /// The more of it is written, the longer it takes: the highest scale of a kind, as far as kinds of which more is written were
+    /// measured. Reads alone may take as long as beside writes, as data goes both ways at once; and small ones longer than writes.
+    fn of_more_written(&self, kind: Kind) -> u64 {
+        let others = Kind::all().filter(|other| {
+            let are_large = kind.is_large() && other.is_large();
+            let are_alike = are_large || kind.size() == other.size() && (kind.writes() || other.is_mixed());
+            other.way() > kind.way() && are_alike && self.known[other.index()].measured > 0
+        });
+        let bound = |other: Kind| {
+            let quarters = if kind.writes() || other.is_written() { 4 } else { other.reads() };
+            let time = self.known[other.index()].took.most * other.guess_of_kib() / quarters * 4;
+            ((time + time / KINDS_DIFFER) / kind.guess_of_kib()).max(SCALE_MIN)
+        };
+        others.map(bound).min().unwrap_or(SCALE_MAX)
+    }
+
     /// A kind that was never measured is priced as the known ones nearest to it in size, of its own way if there are any.
     fn fill_in(&mut self) {
         for kind in Kind::all() {
@@ -260,11 +291,14 @@ impl Prices {
 
     /// The scale of a kind that was measured, by what was measured of it and by its bounds.
     fn priced(&self, kind: Kind, [least, most]: [u64; 2]) -> u64 {
-        let Took { least: from, most: to, .. } = self.known[kind.index()].took;
+        let Took { lowest, least: from, most: to, .. } = self.known[kind.index()].took;
         let [smallest, largest] = self.of_other_sizes(kind);
-        let from = from.max(least).max(smallest).min(to);
-        let to = to.min(most).max(from);
-        Took::between(from, to).likely.min(largest)
+        let possible = if from < to { to.min(self.of_more_written(kind)) } else { to };
+        // If it cannot take so long, its IOs got in each other's way, and those of several tenants would not.
+        let [from, to] = [if possible < from { lowest } else { from }, possible];
+        let from = from.max(least).max(smallest).min(to).min(largest);
+        let to = to.min(most).min(largest).max(from);
+        Took::between(from, to).likely
     }
 }
 
@@ -275,163 +309,5 @@ fn scale(time: u64, guessed: u64, bits: u32) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const READS: Kind = Kind::SMALL_READS;
-
-    #[test]
-    fn a_price_is_what_was_measured() {
-        let mut prices = Prices::new();
-        let guessed = guess(IoKind::Read, Bytes::kib(4));
-        prices.measure(READS, Took::exactly(1_000_000), guessed * 400);
-        let price = prices.of(READS, IoKind::Read, Bytes::kib(4)).0;
-        assert!((2499..=2500).contains(&price), "400 IOs in a millisecond: {price} ns");
-    }
-
-    #[test]
-    fn what_differs_much_is_a_new_truth_and_what_differs_little_is_averaged() {
-        let mut prices = Prices::new();
-        prices.measure(READS, Took::exactly(100), 100);
-        prices.measure(READS, Took::exactly(110), 100);
-        assert_eq!(prices.scales[0], (ONE + ONE * 11 / 10) / 2);
-        prices.measure(READS, Took::exactly(50), 100);
-        assert_eq!((prices.scales[0], prices.measured(READS)), (ONE / 2, 1));
-    }
-
-    #[test]
-    fn what_is_lower_is_less_than_is_believed() {
-        let mut prices = Prices::new();
-        prices.measure(READS, Took::exactly(200), 100);
-        assert!(prices.is_lower(READS, 199, 100) && prices.is_lower(READS, 398, 200));
-        assert!(!prices.is_lower(READS, 200, 100) && !prices.is_lower(READS, 201, 100));
-    }
-
-    #[test]
-    fn a_byte_costs_no_more_in_a_larger_io() {
-        let (small, large) = (Kind::of(1, 1, 32 << 10), Kind::of(1, 1, 128 << 10));
-        let mut prices = Prices::new();
-        let of = |prices: &Prices, kib| prices.of(large, IoKind::Read, Bytes::kib(kib)).0;
-        prices.measure(large, Took::exactly(40_000_000), guess(IoKind::Read, Bytes::kib(128)) * 100);
-        assert_eq!(of(&prices, 128), 399_999, "it has only a few IOs");
-        prices.measure(small, Took::exactly(1_000_000), guess(IoKind::Read, Bytes::kib(32)) * 100);
-        assert!((39_500..=40_000).contains(&of(&prices, 128)), "four times 10 µs, not {}", of(&prices, 128));
-        prices.measure(small, Took::exactly(1_000_000), guess(IoKind::Read, Bytes::kib(32)));
-        prices.measure(large, Took::exactly(20_000_000), guess(IoKind::Read, Bytes::kib(128)) * 1000);
-        assert_eq!(of(&prices, 128), 19_999, "a large one may be cheaper");
-    }
-
-    #[test]
-    fn a_small_io_costs_no_less_per_byte_than_a_large_one() {
-        let (small, large) = (Kind::of(1, 1, 64 << 10), Kind::of(1, 1, 256 << 10));
-        let mut prices = Prices::new();
-        let of = |prices: &Prices| prices.of(small, IoKind::Read, Bytes::kib(64)).0;
-        // Between 10 and 40 µs.
-        let guessed = guess(IoKind::Read, Bytes::kib(64));
-        prices.measure(small, Took::between(10_000_000, 40_000_000), guessed * 1000);
-        assert!((19_900..=20_000).contains(&of(&prices)), "{}", of(&prices));
-        prices.measure(large, Took::exactly(160_000_000), guess(IoKind::Read, Bytes::kib(256)) * 1000);
-        assert!((39_900..=40_000).contains(&of(&prices)), "{}", of(&prices));
-    }
-
-    #[test]
-    fn a_mix_is_priced_between_its_parts() {
-        let [reads, writes] = [1, 0].map(|reads| Kind::of(1, reads, 64 << 10));
-        let mix = Kind::of(4, 3, 4 * (64 << 10));
-        let length = Bytes::kib(64);
-        let time = |prices: &Prices| {
-            let [reads, writes] = [IoKind::Read, IoKind::Write].map(|kind| prices.of(mix, kind, length).0);
-            (3 * reads + writes) / 4
-        };
-        let guessed = 3 * guess(IoKind::Read, length) + guess(IoKind::Write, length);
-        for (wide, expected) in [
-            // Anything between 1 and 400 µs; its parts say: between 30 × 7/8 and 50 × 9/8 µs.
-            (Took::between(4_000_000, 1_600_000_000), 38_425),
-            // Known: then its parts say nothing.
-            (Took::exactly(400_000_000), 100_000),
-            (Took::exactly(40_000_000), 10_000),
-        ] {
-            let mut prices = Prices::new();
-            prices.measure(mix, wide, guessed * 1000);
-            prices.measure(reads, Took::exactly(40_000_000), guess(IoKind::Read, length) * 1000);
-            prices.measure(writes, Took::exactly(80_000_000), guess(IoKind::Write, length) * 1000);
-            assert!(
-                time(&prices).abs_diff(expected) <= expected / 500,
-                "{} ns, not {expected}",
-                time(&prices)
-            );
-        }
-    }
-
-    #[test]
-    fn slow_reads_are_believed_in_the_end() {
-        let guessed = guess(IoKind::Read, Bytes::kib(4));
-        let of = |prices: &Prices| prices.of(READS, IoKind::Read, Bytes::kib(4)).0;
-        let mut prices = Prices::new();
-        prices.measure(READS, Took::exactly(3_000), guessed);
-        for _ in 1..SLOW_TIMES {
-            prices.measure(READS, Took::exactly(9_000), guessed);
-            assert!(of(&prices) <= 3_000 && prices.seem_slow(READS), "it may be the SSD's own work");
-        }
-        prices.measure(READS, Took::exactly(9_000), guessed);
-        assert!(of(&prices) >= 8_999 && !prices.seem_slow(READS));
-        // Faster reads are believed at once, and end a doubt.
-        prices.measure(READS, Took::exactly(20_000), guessed);
-        prices.measure(READS, Took::exactly(3_000), guessed);
-        assert!(of(&prices) <= 3_000 && !prices.seem_slow(READS));
-    }
-
-    #[test]
-    fn what_was_told_is_believed_until_one_of_it_is_found_wrong() {
-        let mut teacher = Prices::new();
-        let writes = Kind::of(1, 0, 128 << 10);
-        for _ in 0..2 {
-            teacher.measure(READS, Took::exactly(3_000), guess(IoKind::Read, Bytes::kib(4)));
-            teacher.measure(writes, Took::exactly(90_000), guess(IoKind::Write, Bytes::kib(128)));
-        }
-        let learnt = teacher.learnt(2);
-        assert_eq!(learnt.len(), 2);
-        assert_eq!((learnt[0].reads, learnt[0].size), (ReadsPart::All, Bytes::kib(4)));
-        assert!(learnt[0].time.0.abs_diff(3_000) <= 1, "{learnt:?}");
-        let told = || {
-            let mut prices = Prices::new();
-            prices.tell(&learnt);
-            prices
-        };
-        let of = |prices: &Prices| prices.of(writes, IoKind::Write, Bytes::kib(128)).0;
-        assert!(of(&told()).abs_diff(90_000) < 50, "{}", of(&told()));
-        // Right: measured once more, it is known, and the rest is still believed.
-        let mut prices = told();
-        let change = prices.measure(READS, Took::exactly(3_100), guess(IoKind::Read, Bytes::kib(4)));
-        assert!(!change.told && prices.measured(READS) == 2 && prices.measured(writes) == 1);
-        assert_eq!(prices.learnt(2).len(), 2, "what was told and not tried is worth telling again");
-        // Wrong: nothing of it is believed.
-        let mut prices = told();
-        let change = prices.measure(READS, Took::exactly(9_000), guess(IoKind::Read, Bytes::kib(4)));
-        assert!(change.told && prices.measured(writes) == 0);
-        // A kind of its own way is priced as its nearest, which is the measured one.
-        assert!(of(&prices) > 300_000, "{}", of(&prices));
-    }
-
-    proptest! {
-        #![proptest_config(crate::random_cases(200))]
-
-        #[test]
-        fn scales_stay_between_what_was_measured(
-            samples in prop::collection::vec((0..Kind::COUNT, 1..1u64 << 40, 0..1u64 << 40), 1..40),
-        ) {
-            let mut prices = Prices::new();
-            for (kind, nanos, guessed) in samples {
-                let kind = Kind::all().nth(kind).expect("there are so many");
-                prices.measure(kind, Took::exactly(nanos), guessed);
-            }
-            let known = prices.known.iter().filter(|known| known.measured > 0).map(|known| known.took.likely);
-            let (least, most) = (known.clone().min().unwrap_or(ONE), known.max().unwrap_or(ONE));
-            prop_assert!((SCALE_MIN..=SCALE_MAX).contains(&least) && most <= SCALE_MAX);
-            // Per byte, the smallest IOs are guessed to take several times as long as the largest.
-            let least = (least / 8).max(SCALE_MIN);
-            prop_assert!(prices.scales.iter().all(|scale| (least..=most).contains(scale)));
-        }
-    }
-}
+#[path = "prices_tests.rs"]
+mod tests;

@@ -154,7 +154,7 @@ fn one_tenant_may_have_more_in_the_ssd_than_it_needs() {
 }
 
 #[test]
-fn a_probe_of_an_idle_kind_ends_at_once() {
+fn a_probe_of_an_idle_kind_ends_soon() {
     let mut ssd = Ssd::new(Nanos::micros(3), Nanos::micros(20));
     ssd.run([64, 64], Nanos::secs(1));
     let now = ssd.now;
@@ -170,7 +170,10 @@ fn a_probe_of_an_idle_kind_ends_at_once() {
     let rules = ssd.policy.drr.rules_mut();
     assert!(rules.books.is_busy(TenantId(0)), "else it would not have to wait for a probe");
     rules.probe = Some(Probe::new(now, rules.books.kind(TenantId(1)), Nanos::ZERO, 0, [2, 1]));
-    assert!(matches!(ssd.policy.next(now), Next::Submit(_)), "nobody else has anything to do");
+    let soon = now + probe::QUIET;
+    assert_eq!(ssd.policy.next(now), Next::WakeAt(soon), "its IOs may be on their way");
+    assert_eq!(ssd.policy.next(now + Nanos(probe::QUIET.0 / 2)), Next::WakeAt(soon));
+    assert!(matches!(ssd.policy.next(soon), Next::Submit(_)), "nobody else has anything to do");
     assert!(ssd.policy.drr.rules().probe.is_none());
 }
 

@@ -4,18 +4,26 @@
 //! lies between depends on the SSD. Two laws bound it, each from the time with all IOs of a kind and the time with half of them:
 //!
 //! ```text
-//!   time per IO   most:  the parts of the SSD take turns: its square is a line over the square of 1 / (IOs in flight)
+//!   time per IO   most:  the SSD turns from one to the other at once: its fourth power is a line over that of 1 / (IOs in flight)
 //!                 least: IOs collide in the parts, however few there are: it is a line over 1 / (IOs in flight)
 //! ```
 //!
-//! The price is likely as far from one as from the other.
+//! The price is likely as far from one as from the other. (Simulated SSDs lie between the laws with the powers 1 and 3 or 4.)
+//!
+//! Neither law holds where IOs of one tenant wait for each other, as those that it reads in sequence may, and IOs of several tenants
+//! would not. What is seen then looks like an SSD that has enough to do. Only what other kinds take can tell.
 //!
 //! Holds: an SSD that keeps one of the laws is within the bounds, at their ends (`the_laws_are_the_bounds`), and with as many IOs as all
 //!        would have there is nothing to infer (`what_all_do_is_known`).
 
+/// Fixed point of ratios: 32 fractional bits.
+const ONE: u128 = 1 << 32;
+
 /// The time that the SSD took, ns. With few IOs it is not known what it would be with many, but between what bounds it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Took {
+    /// If the IOs that were seen got in each other's way, as those of a tenant that reads in sequence may, and others would not.
+    pub(super) lowest: u64,
     pub(super) least: u64,
     pub(super) likely: u64,
     pub(super) most: u64,
@@ -23,39 +31,46 @@ pub(super) struct Took {
 
 impl Took {
     /// Seen as it is.
-    pub(super) fn exactly(nanos: u64) -> Took {
-        Took { least: nanos, likely: nanos, most: nanos }
+    pub(super) const fn exactly(nanos: u64) -> Took {
+        Took { lowest: nanos, least: nanos, likely: nanos, most: nanos }
     }
 
     /// Most likely as many times the least as the most is times it.
     pub(super) fn between(least: u64, most: u64) -> Took {
         let likely = u64::try_from((u128::from(least) * u128::from(most)).isqrt()).unwrap_or(u64::MAX);
-        Took { least, likely, most }
+        Took { lowest: least, least, likely, most }
     }
 
     /// With as many IOs as `all` tenants would have, from the time with those of `own` tenants, and with half of those.
     pub(super) fn with_all(own_nanos: u64, half_nanos: u64, own: u64, all: u64) -> Took {
-        let square = |of: u64| u128::from(of) * u128::from(of);
-        let own_squared = square(own_nanos);
-        // With half of the IOs, 1 / (IOs in flight) is twice as much, and its square is four times as much.
-        let latency = (square(half_nanos).saturating_sub(own_squared) / 3).min(own_squared);
-        let most = (own_squared - latency + latency * square(own) / square(all)).isqrt() as u64;
+        let fourth = |ratio: u128| {
+            let square = ratio * ratio / ONE;
+            square * square / ONE
+        };
+        let half = (u128::from(half_nanos) * ONE / u128::from(own_nanos.max(1))).clamp(ONE, 2 * ONE);
+        // With half of the IOs, 1 / (IOs in flight) is twice as much, and its fourth power is 16 times as much.
+        let latency = (fourth(half) - ONE) / 15;
+        let power = ONE - latency + latency * fourth(u128::from(own) * ONE / u128::from(all)) / ONE;
+        let most = (u128::from(own_nanos) * fourth_root(power) / ONE) as u64;
         let collisions = half_nanos.saturating_sub(own_nanos).min(own_nanos);
         let rest = u128::from(collisions) * u128::from(own) / u128::from(all);
         let least = own_nanos - collisions + rest as u64;
-        Took::between(least.min(most), most)
+        let lowest = (u128::from(own_nanos) * u128::from(own) / u128::from(all)) as u64;
+        Took { lowest: lowest.min(least), ..Took::between(least.min(most), most) }
     }
 
     /// Where `own` of `all` tenants were measured, and what they did says little of what all would do.
     pub(super) fn less_sure(self, own: u64, all: u64) -> Took {
-        let least = u128::from(self.least).pow(2) * u128::from(2 * own) / u128::from(all.max(1));
-        Took::between(u64::try_from(least.isqrt()).unwrap_or(u64::MAX).min(self.least), self.most)
+        let part = (u128::from(2 * own) * ONE / u128::from(all.max(1))).min(ONE);
+        let least = (u128::from(self.least) * fourth_root(part) / ONE) as u64;
+        Took { lowest: self.lowest.min(least), ..Took::between(least, self.most) }
     }
 
     /// The mean of this many times in all, of which `new` is the last and the others have this as theirs.
     pub(super) fn averaged(self, new: Took, times: u64) -> Took {
         let average = |old: u64, new: u64| (old * (times - 1) + new) / times;
         Took {
+            lowest: average(self.lowest, new.lowest),
             least: average(self.least, new.least),
             likely: average(self.likely, new.likely),
             most: average(self.most, new.most),
@@ -63,8 +78,18 @@ impl Took {
     }
 
     pub(super) fn map(self, change: impl Fn(u64) -> u64) -> Took {
-        Took { least: change(self.least), likely: change(self.likely), most: change(self.most) }
+        Took {
+            lowest: change(self.lowest),
+            least: change(self.least),
+            likely: change(self.likely),
+            most: change(self.most),
+        }
     }
+}
+
+/// Of a ratio.
+fn fourth_root(ratio: u128) -> u128 {
+    ((ratio * ONE).isqrt() * ONE).isqrt()
 }
 
 #[cfg(test)]
@@ -82,8 +107,8 @@ mod tests {
         #[test]
         fn the_laws_are_the_bounds(price in 1_000..1u64 << 40, latency in 1_000..1u64 << 40, own in 1..20u64, more in 0..60u64) {
             let all = own + more;
-            // IOs of a tenant: one. By the law of turns, time² = price² + (latency / IOs)².
-            let turns = |ios: f64| ((price as f64).powi(2) + (latency as f64 / ios).powi(2)).sqrt() as u64;
+            // IOs of a tenant: one. An SSD that turns at once: time⁴ = price⁴ + (latency / IOs)⁴.
+            let turns = |ios: f64| ((price as f64).powi(4) + (latency as f64 / ios).powi(4)).powf(0.25) as u64;
             let took = Took::with_all(turns(own as f64), turns(own as f64 / 2.0), own, all);
             prop_assert!(near(took.most, turns(all as f64)), "{took:?}, not {}", turns(all as f64));
             prop_assert!(took.least <= took.likely && took.likely <= took.most, "{took:?}");
@@ -102,9 +127,15 @@ mod tests {
     }
 
     #[test]
+    fn ios_in_each_others_way_say_little_of_others() {
+        let took = Took::with_all(1000, 1000, 1, 8);
+        assert_eq!((took.lowest, took.least, took.most), (125, 1000, 1000));
+    }
+
+    #[test]
     fn what_says_little_says_less_the_fewer_of_all_were_seen() {
         let took = Took::exactly(1000);
-        assert_eq!(took.less_sure(1, 8), Took::between(500, 1000));
+        assert_eq!(took.less_sure(1, 32), Took { lowest: 500, ..Took::between(500, 1000) });
         assert_eq!(took.less_sure(1, 2), took);
         assert_eq!(took.less_sure(7, 8), took, "never more than was seen");
     }

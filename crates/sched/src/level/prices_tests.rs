@@ -1,0 +1,197 @@
+use super::*;
+use proptest::prelude::*;
+
+const READS: Kind = Kind::SMALL_READS;
+
+#[test]
+fn a_price_is_what_was_measured() {
+    let mut prices = Prices::new();
+    let guessed = guess(IoKind::Read, Bytes::kib(4));
+    prices.measure(READS, Took::exactly(1_000_000), guessed * 400);
+    let price = prices.of(READS, IoKind::Read, Bytes::kib(4)).0;
+    assert!((2499..=2500).contains(&price), "400 IOs in a millisecond: {price} ns");
+}
+
+#[test]
+fn what_differs_much_is_a_new_truth_and_what_differs_little_is_averaged() {
+    let mut prices = Prices::new();
+    prices.measure(READS, Took::exactly(100), 100);
+    prices.measure(READS, Took::exactly(110), 100);
+    assert_eq!(prices.scales[0], (ONE + ONE * 11 / 10) / 2);
+    prices.measure(READS, Took::exactly(50), 100);
+    assert_eq!((prices.scales[0], prices.measured(READS)), (ONE / 2, 1));
+}
+
+#[test]
+fn what_is_lower_is_less_than_is_believed() {
+    let mut prices = Prices::new();
+    prices.measure(READS, Took::exactly(200), 100);
+    assert!(prices.is_lower(READS, 199, 100) && prices.is_lower(READS, 398, 200));
+    assert!(!prices.is_lower(READS, 200, 100) && !prices.is_lower(READS, 201, 100));
+}
+
+#[test]
+fn a_byte_costs_no_more_in_a_larger_io() {
+    let (small, large) = (Kind::of(1, 1, 32 << 10), Kind::of(1, 1, 128 << 10));
+    let mut prices = Prices::new();
+    let of = |prices: &Prices, kib| prices.of(large, IoKind::Read, Bytes::kib(kib)).0;
+    prices.measure(large, Took::exactly(40_000_000), guess(IoKind::Read, Bytes::kib(128)) * 100);
+    assert_eq!(of(&prices, 128), 399_999, "it has only a few IOs");
+    prices.measure(small, Took::exactly(1_000_000), guess(IoKind::Read, Bytes::kib(32)) * 100);
+    assert!((39_500..=40_000).contains(&of(&prices, 128)), "four times 10 µs, not {}", of(&prices, 128));
+    prices.measure(small, Took::exactly(1_000_000), guess(IoKind::Read, Bytes::kib(32)));
+    prices.measure(large, Took::exactly(20_000_000), guess(IoKind::Read, Bytes::kib(128)) * 1000);
+    assert_eq!(of(&prices, 128), 19_999, "a large one may be cheaper");
+}
+
+#[test]
+fn a_small_io_costs_no_less_per_byte_than_a_large_one() {
+    let (small, large) = (Kind::of(1, 1, 64 << 10), Kind::of(1, 1, 256 << 10));
+    let mut prices = Prices::new();
+    let of = |prices: &Prices| prices.of(small, IoKind::Read, Bytes::kib(64)).0;
+    // Between 10 and 40 µs.
+    let guessed = guess(IoKind::Read, Bytes::kib(64));
+    prices.measure(small, Took::between(10_000_000, 40_000_000), guessed * 1000);
+    assert!((19_900..=20_000).contains(&of(&prices)), "{}", of(&prices));
+    prices.measure(large, Took::exactly(160_000_000), guess(IoKind::Read, Bytes::kib(256)) * 1000);
+    assert!((39_900..=40_000).contains(&of(&prices)), "{}", of(&prices));
+}
+
+#[test]
+fn a_mix_is_priced_between_its_parts() {
+    let [reads, writes] = [1, 0].map(|reads| Kind::of(1, reads, 64 << 10));
+    let mix = Kind::of(4, 3, 4 * (64 << 10));
+    let length = Bytes::kib(64);
+    let time = |prices: &Prices| {
+        let [reads, writes] = [IoKind::Read, IoKind::Write].map(|kind| prices.of(mix, kind, length).0);
+        (3 * reads + writes) / 4
+    };
+    let guessed = 3 * guess(IoKind::Read, length) + guess(IoKind::Write, length);
+    for (wide, expected) in [
+        // Anything between 1 and 400 µs; its parts say: between 30 × 7/8 and 50 × 9/8 µs.
+        (Took::between(4_000_000, 1_600_000_000), 38_425),
+        // Known: then its parts say nothing.
+        (Took::exactly(400_000_000), 100_000),
+        (Took::exactly(40_000_000), 10_000),
+    ] {
+        let mut prices = Prices::new();
+        prices.measure(mix, wide, guessed * 1000);
+        prices.measure(reads, Took::exactly(40_000_000), guess(IoKind::Read, length) * 1000);
+        prices.measure(writes, Took::exactly(80_000_000), guess(IoKind::Write, length) * 1000);
+        assert!(time(&prices).abs_diff(expected) <= expected / 500, "{} ns, not {expected}", time(&prices));
+    }
+}
+
+#[test]
+fn a_byte_of_large_ios_costs_nearly_the_same_in_all_sizes() {
+    let [middle, large] = [64, 256].map(|kib| (Kind::of(4, 3, 4 * (kib << 10)), Bytes::kib(kib)));
+    let measure = |prices: &mut Prices, (kind, _): (Kind, Bytes), nanos: Took| {
+        prices.measure(kind, nanos.map(|nanos| nanos * 1000), kind.guess() / 64 * 1000);
+    };
+    let price = |prices: &Prices, (kind, _): (Kind, Bytes)| {
+        ((u128::from(prices.scales[kind.index()]) * u128::from(kind.guess())) >> 22) as u64
+    };
+    // 64 KiB take 20 µs, so 256 KiB take 60 to 80, and the other way round: 80 µs say 20 to 25.
+    for (known, few, expected) in [(middle, large, 69_282), (large, middle, 22_360)] {
+        let mut prices = Prices::new();
+        let nanos = known.1.0 * 20_000 / (64 << 10);
+        measure(&mut prices, known, Took::exactly(nanos));
+        measure(&mut prices, few, Took::between(1_000, 1_000_000));
+        let price = price(&prices, few);
+        assert!(price.abs_diff(expected) <= expected / 200, "{price} ns, not {expected}");
+    }
+}
+
+#[test]
+fn reads_that_seem_slower_than_writes_got_in_each_others_way() {
+    let [reads, writes] = [1, 0].map(|reads| Kind::of(1, reads, 64 << 10));
+    let price = |prices: &Prices| prices.of(reads, IoKind::Read, Bytes::kib(64)).0;
+    let measure = |seen: Took, written: u64| {
+        let mut prices = Prices::new();
+        prices.measure(reads, seen.map(|nanos| nanos * 1000), reads.guess() / 64 * 1000);
+        prices.measure(writes, Took::exactly(written * 1000), writes.guess() / 64 * 1000);
+        price(&prices)
+    };
+    // One of four tenants, with 40 µs, or 44 with half of its IOs: 37 to 40 µs with all, unless its own are in each other's way. Then 10.
+    let seen = Took::with_all(40_000, 44_000, 1, 4);
+    assert!((36_900..40_000).contains(&measure(seen, 60_000)), "{}", measure(seen, 60_000));
+    let expected = 14_142;
+    assert!(
+        measure(seen, 16_000).abs_diff(expected) < 100,
+        "between 10 and 20 µs: {}",
+        measure(seen, 16_000)
+    );
+    // What is known is known: a write that is lost in the SSD's cache does not change it.
+    assert!(measure(Took::exactly(40_000), 16_000).abs_diff(40_000) < 10);
+}
+
+#[test]
+fn slow_reads_are_believed_in_the_end() {
+    let guessed = guess(IoKind::Read, Bytes::kib(4));
+    let of = |prices: &Prices| prices.of(READS, IoKind::Read, Bytes::kib(4)).0;
+    let mut prices = Prices::new();
+    prices.measure(READS, Took::exactly(3_000), guessed);
+    for _ in 1..SLOW_TIMES {
+        prices.measure(READS, Took::exactly(9_000), guessed);
+        assert!(of(&prices) <= 3_000 && prices.seem_slow(READS), "it may be the SSD's own work");
+    }
+    prices.measure(READS, Took::exactly(9_000), guessed);
+    assert!(of(&prices) >= 8_999 && !prices.seem_slow(READS));
+    // Faster reads are believed at once, and end a doubt.
+    prices.measure(READS, Took::exactly(20_000), guessed);
+    prices.measure(READS, Took::exactly(3_000), guessed);
+    assert!(of(&prices) <= 3_000 && !prices.seem_slow(READS));
+}
+
+#[test]
+fn what_was_told_is_believed_until_one_of_it_is_found_wrong() {
+    let mut teacher = Prices::new();
+    let writes = Kind::of(1, 0, 128 << 10);
+    for _ in 0..2 {
+        teacher.measure(READS, Took::exactly(3_000), guess(IoKind::Read, Bytes::kib(4)));
+        teacher.measure(writes, Took::exactly(90_000), guess(IoKind::Write, Bytes::kib(128)));
+    }
+    let learnt = teacher.learnt(2);
+    assert_eq!(learnt.len(), 2);
+    assert_eq!((learnt[0].reads, learnt[0].size), (ReadsPart::All, Bytes::kib(4)));
+    assert!(learnt[0].time.0.abs_diff(3_000) <= 1, "{learnt:?}");
+    let told = || {
+        let mut prices = Prices::new();
+        prices.tell(&learnt);
+        prices
+    };
+    let of = |prices: &Prices| prices.of(writes, IoKind::Write, Bytes::kib(128)).0;
+    assert!(of(&told()).abs_diff(90_000) < 50, "{}", of(&told()));
+    // Right: measured once more, it is known, and the rest is still believed.
+    let mut prices = told();
+    let change = prices.measure(READS, Took::exactly(3_100), guess(IoKind::Read, Bytes::kib(4)));
+    assert!(!change.told && prices.measured(READS) == 2 && prices.measured(writes) == 1);
+    assert_eq!(prices.learnt(2).len(), 2, "what was told and not tried is worth telling again");
+    // Wrong: nothing of it is believed.
+    let mut prices = told();
+    let change = prices.measure(READS, Took::exactly(9_000), guess(IoKind::Read, Bytes::kib(4)));
+    assert!(change.told && prices.measured(writes) == 0);
+    // A kind of its own way is priced as its nearest, which is the measured one.
+    assert!(of(&prices) > 300_000, "{}", of(&prices));
+}
+
+proptest! {
+    #![proptest_config(crate::random_cases(200))]
+
+    #[test]
+    fn scales_stay_between_what_was_measured(
+        samples in prop::collection::vec((0..Kind::COUNT, 1..1u64 << 40, 0..1u64 << 40), 1..40),
+    ) {
+        let mut prices = Prices::new();
+        for (kind, nanos, guessed) in samples {
+            let kind = Kind::all().nth(kind).expect("there are so many");
+            prices.measure(kind, Took::exactly(nanos), guessed);
+        }
+        let known = prices.known.iter().filter(|known| known.measured > 0).map(|known| known.took.likely);
+        let (least, most) = (known.clone().min().unwrap_or(ONE), known.max().unwrap_or(ONE));
+        prop_assert!((SCALE_MIN..=SCALE_MAX).contains(&least) && most <= SCALE_MAX);
+        // Per byte, the smallest IOs are guessed to take several times as long as the largest.
+        let least = (least / 8).max(SCALE_MIN);
+        prop_assert!(prices.scales.iter().all(|scale| (least..=most).contains(scale)));
+    }
+}
