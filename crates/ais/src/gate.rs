@@ -10,8 +10,9 @@
 //! the exhausted SSD writes, all writes are diverted, and the SSD rests (the paper's *active idleness*) until an eighth of its buffer is back.
 //! Otherwise the SSD gets what it can take at its exhausted rate, and only the rest is diverted.
 //!
-//! Data goes back to the SSD when its buffer has room for it, at the rate that the SSD has left over. If reads keep the buffer from recovering,
-//! it goes back between bursts at the exhausted rate.
+//! Data goes back after a burst. If the exhausted SSD writes it sooner than rest would make room for it, that is at once, and as fast as the SSD
+//! can: as without a store, where hosts would still wait for these writes. So the rest begins as soon, and reads meet no more of them. The same goes if
+//! reads keep the buffer from recovering. Otherwise data goes back when the buffer has room for it.
 //!
 //! Elsewhere: the predictor is `probe::Predictor`. Which numbers are assumptions says `docs/ais.md`.
 
@@ -84,9 +85,20 @@ impl Backlog {
         self.at = now;
     }
 
-    fn empty_at(&self) -> Instant {
-        self.at + Nanos((self.level / self.rate * 1e9) as u64)
+    fn at_level(&self, level: f64) -> Instant {
+        self.at + Nanos(((self.level - level).max(0.0) / self.rate * 1e9) as u64)
     }
+}
+
+/// How urgent write-back is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Somebody waits for it.
+    Hurry,
+    /// Hosts have writes on the SSD.
+    HostsWait,
+    /// They have none.
+    HostsDone,
 }
 
 /// Decides.
@@ -96,6 +108,8 @@ pub struct Gate {
     predictor: Predictor,
     slow: Backlog,
     fast: Backlog,
+    /// What hosts wrote to the exhausted SSD or into the store: without a store, it would still have so much of it to do.
+    owed: Backlog,
     is_resting: bool,
     is_returning: bool,
     wrote_at: Option<Instant>,
@@ -106,11 +120,11 @@ pub struct Gate {
 impl Gate {
     /// For an SSD whose buffer is whole at `now`.
     pub fn new(drive: Drive, now: Instant) -> Gate {
-        let patience = drive.slow * PATIENCE.as_secs_f64();
         Gate {
             predictor: Predictor::new(drive.buffer.clone(), now),
-            slow: Backlog::new(drive.slow, 2.0 * patience, now),
+            slow: Backlog::new(drive.slow, 2.0 * drive.slow * PATIENCE.as_secs_f64(), now),
             fast: Backlog::new(drive.fast, drive.fast, now),
+            owed: Backlog::new(drive.slow, f64::INFINITY, now),
             is_resting: false,
             is_returning: false,
             wrote_at: None,
@@ -134,7 +148,14 @@ impl Gate {
         (self.drive.buffer.size().get() as f64 * share) as u64
     }
 
-    pub(crate) fn on_host_write(&mut self, now: Instant) {
+    pub(crate) fn on_host_write(&mut self, now: Instant, bytes: u64) {
+        self.wrote_at = Some(now);
+        if self.is_exhausted(now, bytes) {
+            self.owed.add(now, bytes as f64);
+        }
+    }
+
+    pub(crate) fn on_host_done(&mut self, now: Instant) {
         self.wrote_at = Some(now);
     }
 
@@ -163,26 +184,35 @@ impl Gate {
         self.predictor.on_done(now, kind);
     }
 
-    /// Whether a host's write is better off in the store, which has room for it.
-    pub(crate) fn wants(&mut self, now: Instant, bytes: u64) -> bool {
+    /// Whether a host's write is better off in the store, which has room for it, and of which the share `used` has none.
+    pub(crate) fn wants(&mut self, now: Instant, bytes: u64, used: f64) -> bool {
         if self.is_resting {
             self.is_resting = self.is_exhausted(now, bytes + self.part(RESTED));
         }
         if self.is_resting {
             return true;
         }
-        if !self.is_exhausted(now, bytes) || self.slow.level(now) + bytes as f64 <= self.slow.most / 2.0 {
+        if !self.is_exhausted(now, bytes) || self.slow.level(now) + bytes as f64 <= self.patience() {
             return false;
         }
         self.is_resting = self.rest_pays(now);
         // One that is larger than the SSD's patience goes to an SSD that has nothing to do.
-        self.is_resting || self.slow.level(now) > 0.0
+        self.is_resting || self.slow.level(now) > 0.0 && self.is_worth_it(used)
+    }
+
+    /// Whether enough writes wait. The fuller the store, the more have to: so hosts do not all meet the SSD at once when it is full.
+    fn is_worth_it(&self, used: f64) -> bool {
+        self.predictor.writing().get() as f64 * (1.0 - used) >= self.patience() * used
+    }
+
+    /// Bytes that may wait at the exhausted rate.
+    fn patience(&self) -> f64 {
+        self.drive.slow * PATIENCE.as_secs_f64()
     }
 
     /// Whether resting brings back more than the exhausted SSD could write.
     fn rest_pays(&self, now: Instant) -> bool {
-        let rested = self.drive.buffer.recovered(REST).get() as f64 / REST.as_secs_f64();
-        rested > self.drive.slow && !self.reads_hold_it_up(now)
+        self.rested() > self.drive.slow && !self.reads_hold_it_up(now)
     }
 
     fn reads_hold_it_up(&self, now: Instant) -> bool {
@@ -206,10 +236,10 @@ impl Gate {
         bytes: u64,
         pending: u64,
         under_way: u32,
-        hurry: bool,
+        pace: Pace,
     ) -> bool {
         let [in_a_hurry, between, beside] = UNDER_WAY;
-        if hurry {
+        if pace == Pace::Hurry {
             return under_way < in_a_hurry;
         }
         let remaining = self.remaining(now).get();
@@ -222,7 +252,28 @@ impl Gate {
             let most = if self.is_quiet(now) { between } else { beside };
             return under_way < most && self.fast.level(now) <= f64::from(under_way) * bytes as f64;
         }
-        self.is_hopeless(now, pending) && self.is_quiet(now) && under_way == 0 && self.slow.level(now) == 0.0
+        let is_due = pace == Pace::HostsDone && self.is_quiet(now) || self.owed.level(now) > 0.0;
+        let writing = self.predictor.writing().get();
+        is_due
+            && self.goes_at_once(now, pending)
+            && under_way < between
+            && self.slow.level(now) <= self.patience() / 2.0
+            && (writing == 0 || (writing + bytes) as f64 <= self.patience())
+    }
+
+    /// Whether data goes back without room for it.
+    fn goes_at_once(&self, now: Instant, pending: u64) -> bool {
+        self.is_hopeless(now, pending) || self.rest_takes_longer() && self.is_exhausted(now, 0)
+    }
+
+    /// Whether the exhausted SSD writes data sooner than it makes room for it and fills that.
+    fn rest_takes_longer(&self) -> bool {
+        1.0 / self.drive.slow <= 1.0 / self.rested() + 1.0 / self.drive.fast
+    }
+
+    /// Bytes per second that rest brings back.
+    fn rested(&self) -> f64 {
+        self.drive.buffer.recovered(REST).get() as f64 / REST.as_secs_f64()
     }
 
     /// Whether waiting brings no room.
@@ -231,18 +282,24 @@ impl Gate {
     }
 
     /// When to ask about write-back again, if nothing happens meanwhile.
-    pub(crate) fn wake_at(&self, now: Instant, pending: u64) -> Instant {
+    pub(crate) fn wake_at(&self, now: Instant, pending: u64, pace: Pace) -> Instant {
         let soon = now + LOOK_AGAIN;
         if self.is_returning {
-            return self.fast.empty_at().max(now + SOONEST).min(soon);
+            return self.fast.at_level(0.0).max(now + SOONEST).min(soon);
         }
         let quiet = self.wrote_at.map_or(soon, |at| at + QUIET);
         let needed = self.predictor.idle_needed(now, Bytes(self.stretch(pending)));
         let rested = needed.map_or(Instant::FAR_FUTURE, |needed| now + needed);
         let reads = self.read_at.map_or(soon, |at| at + READS_LAST);
-        let hopeless = quiet.max(self.slow.empty_at());
-        let at = if self.is_hopeless(now, pending) { hopeless } else { rested.min(reads.max(hopeless)) };
-        at.max(soon)
+        let free = self.slow.at_level(self.patience() / 2.0);
+        if !self.goes_at_once(now, pending) {
+            return rested.min(reads.max(quiet).max(free)).max(soon);
+        }
+        match pace {
+            _ if self.owed.level(now) > 0.0 => free.max(now + SOONEST),
+            Pace::HostsDone => quiet.max(free).max(now + SOONEST),
+            _ => soon,
+        }
     }
 }
 
@@ -257,7 +314,7 @@ pub(crate) mod tests {
     }
 
     fn write(gate: &mut Gate, now: Instant, bytes: u64) {
-        gate.on_host_write(now);
+        gate.on_host_write(now, bytes);
         gate.on_submit(now, IoKind::Write, bytes);
         gate.on_done(now, IoKind::Write);
     }
@@ -267,7 +324,7 @@ pub(crate) mod tests {
         let mut gate = Gate::new(drive(slow), Instant::ZERO);
         let mut now = Instant::ZERO;
         for _ in 0..64 {
-            assert!(!gate.wants(now, 64 << 10), "at {now:?}");
+            assert!(!gate.wants(now, 64 << 10, 0.0), "at {now:?}");
             write(&mut gate, now, 1 << 20);
             now += Nanos::millis(1);
             if gate.is_exhausted(now, 64 << 10) {
@@ -282,7 +339,7 @@ pub(crate) mod tests {
         let (mut gate, mut now) = exhausted(100e6);
         now += Nanos::millis(20);
         for _ in 0..1000 {
-            assert!(!gate.wants(now, 64 << 10), "at {now:?}");
+            assert!(!gate.wants(now, 64 << 10, 0.0), "at {now:?}");
             write(&mut gate, now, 64 << 10);
             now += Nanos::millis(1);
         }
@@ -294,8 +351,8 @@ pub(crate) mod tests {
         let (mut diverted, mut all) = (0, 0);
         for _ in 0..1000 {
             all += 1;
-            if gate.wants(now, 64 << 10) {
-                gate.on_host_write(now);
+            if gate.wants(now, 64 << 10, 0.0) {
+                gate.on_host_write(now, 64 << 10);
                 diverted += 1;
             } else {
                 write(&mut gate, now, 64 << 10);
@@ -309,8 +366,8 @@ pub(crate) mod tests {
     fn the_ssd_rests_if_rest_brings_more_and_is_used_again_afterwards() {
         let (mut gate, from) = exhausted(20e6);
         let mut now = from;
-        while gate.wants(now, 64 << 10) {
-            gate.on_host_write(now);
+        while gate.wants(now, 64 << 10, 0.0) {
+            gate.on_host_write(now, 64 << 10);
             now += Nanos::millis(1);
         }
         // 50 ms, and then an eighth (and the margin) of 64 MiB at 128 MiB/s.
@@ -323,16 +380,42 @@ pub(crate) mod tests {
     fn data_goes_back_when_there_is_room_and_not_before() {
         let (mut gate, now) = exhausted(20e6);
         let pending = 32 << 20;
-        assert!(!gate.returns(now, 128 << 10, pending, 0, false));
-        assert!(gate.returns(now, 128 << 10, pending, 0, true), "in a hurry");
+        assert!(!gate.returns(now, 128 << 10, pending, 0, Pace::HostsDone));
+        assert!(gate.returns(now, 128 << 10, pending, 0, Pace::Hurry), "in a hurry");
         let mut at = now;
-        while !gate.returns(at, 128 << 10, pending, 0, false) {
-            let wake = gate.wake_at(at, pending);
+        while !gate.returns(at, 128 << 10, pending, 0, Pace::HostsDone) {
+            let wake = gate.wake_at(at, pending, Pace::HostsDone);
             assert!(wake > at && wake < at + Nanos::secs(1), "{wake:?} after {at:?}");
             at = wake;
         }
         let idle = at.since(now);
         assert!((Nanos::millis(280)..Nanos::millis(340)).contains(&idle), "a half, after {idle:?}");
+    }
+
+    #[test]
+    fn data_goes_back_at_once_if_rest_takes_longer() {
+        let (mut gate, now) = exhausted(200e6);
+        let (bytes, pending) = (128 << 10, 32 << 20);
+        assert!(gate.owed.level(now) > 0.0, "hosts would still wait for it");
+        assert!(gate.wake_at(now, pending, Pace::HostsWait) < now + LOOK_AGAIN);
+        // What hosts wrote last would be on the SSD by then.
+        let late = now + Nanos::millis(20);
+        assert!(gate.is_exhausted(late, bytes) && gate.owed.level(late) == 0.0);
+        assert!(!gate.returns(late, bytes, pending, 0, Pace::HostsWait));
+        assert!(gate.returns(late, bytes, pending, 0, Pace::HostsDone));
+        gate.on_submit(late, IoKind::Write, 1 << 20);
+        assert!(!gate.returns(late, bytes, pending, 1, Pace::HostsDone), "the SSD has enough to do");
+    }
+
+    #[test]
+    fn the_fuller_the_store_the_more_writes_wait_on_the_ssd() {
+        let (mut gate, now) = exhausted(200e6);
+        gate.on_submit(now, IoKind::Write, 400_000);
+        // 1 ms at 200 MB/s are 200 KB: twice that is worth it up to two thirds.
+        assert!(gate.wants(now, 64 << 10, 0.0) && gate.wants(now, 64 << 10, 0.66));
+        assert!(!gate.wants(now, 64 << 10, 0.67));
+        gate.on_submit(now, IoKind::Write, 400_000);
+        assert!(gate.wants(now, 64 << 10, 0.67));
     }
 
     #[test]
@@ -342,7 +425,7 @@ pub(crate) mod tests {
             gate.on_submit(now, IoKind::Read, 4096);
             now += Nanos::millis(1);
             gate.on_done(now, IoKind::Read);
-            if gate.returns(now, 128 << 10, 32 << 20, 0, false) {
+            if gate.returns(now, 128 << 10, 32 << 20, 0, Pace::HostsDone) {
                 return;
             }
         }

@@ -87,6 +87,11 @@ impl Predictor {
         Bytes((self.model.size - self.used_at(now)).max(0.0) as u64)
     }
 
+    /// Bytes of writes under way.
+    pub fn writing(&self) -> Bytes {
+        Bytes(self.writing as u64)
+    }
+
     /// Whether writing this much at `now` exhausts the buffer.
     pub fn will_exhaust(&self, now: Instant, bytes: Bytes) -> bool {
         bytes > self.remaining(now)

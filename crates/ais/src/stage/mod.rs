@@ -37,8 +37,8 @@ use write_back::Back;
 
 /// Of a log's space, what is kept for lists of superseded ranges.
 const RESERVE: u64 = 32;
-/// How long after the last IO a log is emptied that has only clean data.
-const RELEASE_AFTER: Nanos = Nanos::millis(100);
+/// How long after the last IO a log is emptied that has only clean data: before the SSD has begun to rest.
+const RELEASE_AFTER: Nanos = Nanos::millis(2);
 
 /// Which record has the latest data of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,10 +260,12 @@ impl Stage {
         match io.op {
             Op::Read => self.read(now, io),
             Op::Write { .. } => {
-                self.gate.on_host_write(now);
+                self.gate.on_host_write(now, io.length);
                 // What replaces data in a log is best put there, too: otherwise it has to wait until the log knows that it is old.
                 let replaces = matches!(self.mode, Mode::Log(_)) && self.latest.overlaps(io.offset, io.end());
-                if self.has_room(now, &io, replaces) && (replaces || self.gate.wants(now, io.length)) {
+                if self.has_room(now, &io, replaces)
+                    && (replaces || self.gate.wants(now, io.length, self.used()))
+                {
                     self.divert(io);
                 } else {
                     self.change(now, io);
@@ -303,6 +305,7 @@ impl Stage {
             Op::Flush => self.finish(tag, true),
             Op::Write { .. } | Op::Discard | Op::WriteZeroes => {
                 self.gate.on_done(now, IoKind::Write);
+                self.gate.on_host_done(now);
                 self.changing.retain(|other| other.tag != tag);
                 if is_ok {
                     self.supersede(&io);
@@ -404,6 +407,15 @@ impl Stage {
         self.gate.on_submit(now, IoKind::Write, bytes);
         self.changing.push(io);
         self.drive(io, Vec::new());
+    }
+
+    /// The share of the store that is in use.
+    fn used(&self) -> f64 {
+        match &self.mode {
+            Mode::Memory => self.kept as f64 / self.size as f64,
+            Mode::Log(log) => 1.0 - log.space.free() as f64 / log.space.area() as f64,
+            Mode::Failed(_) => 1.0,
+        }
     }
 
     /// Whether the store could take a write.

@@ -1,6 +1,7 @@
 //! Diverted data goes to the SSD, the oldest first.
 
 use super::{Job, Kept, Mode, Notice, RecordState, Stage, Step};
+use crate::gate::Pace;
 use crate::ranges::Entry;
 use probe::IoKind;
 use units::{Instant, Nanos};
@@ -34,8 +35,8 @@ impl Stage {
             let is_busy = self.changing.iter().any(|io| overlaps(io.offset, io.end()))
                 || self.backs.iter().any(|(_, other)| overlaps(other.start, other.end));
             let (length, under_way) = (back.end - back.start, self.backs.len() as u32);
-            let hurry = self.is_in_a_hurry();
-            if is_busy || !self.gate.returns(now, length, self.dirty, under_way, hurry) {
+            let pace = self.pace();
+            if is_busy || !self.gate.returns(now, length, self.dirty, under_way, pace) {
                 return;
             }
             self.queue.pop_front();
@@ -48,14 +49,20 @@ impl Stage {
         }
     }
 
-    /// Whether somebody waits for the store to be empty.
-    fn is_in_a_hurry(&self) -> bool {
+    /// How urgent it is.
+    fn pace(&self) -> Pace {
         let drains = match self.mode {
             Mode::Memory => !self.flushes.is_empty(),
             Mode::Log(_) => false,
             Mode::Failed(_) => true,
         };
-        drains || self.is_short || self.is_settling
+        if drains || self.is_short || self.is_settling {
+            Pace::Hurry
+        } else if self.changing.is_empty() {
+            Pace::HostsDone
+        } else {
+            Pace::HostsWait
+        }
     }
 
     /// The next range that the SSD does not have.
@@ -136,6 +143,6 @@ impl Stage {
         if self.dirty == 0 || !self.backs.is_empty() {
             return None;
         }
-        Some(self.retry_at.unwrap_or_else(|| self.gate.wake_at(now, self.dirty)))
+        Some(self.retry_at.unwrap_or_else(|| self.gate.wake_at(now, self.dirty, self.pace())))
     }
 }
