@@ -367,7 +367,7 @@ void AProcessMountsAVolumeOnce(const std::string& uri) {
   CHECK_OK(FileSystem::CreateFromString(ConfigOptions(), uri, &again));
   CHECK_OK(again->FileExists("/d/mine", io, nullptr));
   std::shared_ptr<FileSystem> other;
-  const Status status = FileSystem::CreateFromString(ConfigOptions(), uri + "&policy=latency", &other);
+  const Status status = FileSystem::CreateFromString(ConfigOptions(), uri + "&policy=primary", &other);
   CHECK(status.IsInvalidArgument() && status.ToString().find("with other options") != std::string::npos);
   Env* env = nullptr;
   Env* twice = nullptr;
