@@ -248,6 +248,7 @@ impl Stage {
             let listed: Vec<_> = self.superseded.within(range.start, range.end).filter(is_listed).collect();
             for entry in listed {
                 self.superseded.remove(entry.start, entry.end);
+                self.unlisted.remove(entry.start, entry.end);
             }
         }
         self.answer(commit.flushes, true);

@@ -40,11 +40,12 @@ impl Stage {
         let boot = log.boot;
         let length = self.unlisted.len().div_ceil(RANGES_PER_BLOCK) as u64 * BLOCK;
         let has_room = length <= DATA_MAX && log.space.needed(BLOCK + length) <= log.space.free();
-        let list = list_of(&std::mem::take(&mut self.unlisted));
         if boot == [0; 16] || !has_room {
+            // The ranges stay unlisted until the commit has listed them: later writes of them have to wait, too.
             let waits = |tag| Waiter { tag: Some(tag), needs_drive: true };
             return self.flushes.extend(tags.into_iter().map(waits));
         }
+        let list = list_of(&std::mem::take(&mut self.unlisted));
         let ranges = list.len() as u32;
         let sequence = self.write_superseded(RecordKind::SupersededSince { ranges, boot }, &list);
         self.list = Some(List { sequence, tags });
