@@ -1,10 +1,11 @@
 //! When a write is diverted, and when diverted data goes to the SSD.
 //!
-//! A write is diverted if both hold:
+//! A write is diverted if all of this holds:
 //!
 //! - the predictor says that it meets an exhausted buffer;
-//! - it would wait there: more was written lately than the SSD takes at its exhausted rate. So a host that writes slower than that is
-//!   never diverted, because it loses nothing.
+//! - it would wait there: so much is under way on the SSD that it takes a while at the exhausted rate. So a host that writes slower than
+//!   that is never diverted, because it loses nothing, and neither is one before an SSD that is faster than predicted;
+//! - it gains by it: hosts that wait for their writes would only write more (`pressure`).
 //!
 //! From then on there are two ways, and the profile says which serves more of a burst. If idleness brings back more per second than
 //! the exhausted SSD writes, all writes are diverted, and the SSD rests (the paper's *active idleness*) until an eighth of its buffer is back.
@@ -16,6 +17,7 @@
 //!
 //! Elsewhere: the predictor is `probe::Predictor`. Which numbers are assumptions says `docs/ais.md`.
 
+use crate::pressure::{Found, Pressure};
 use probe::{BufferModel, IoKind, Predictor, Profile};
 use units::{Bytes, Instant, Nanos};
 
@@ -110,6 +112,7 @@ pub struct Gate {
     fast: Backlog,
     /// What hosts wrote to the exhausted SSD or into the store: without a store, it would still have so much of it to do.
     owed: Backlog,
+    pressure: Pressure,
     is_resting: bool,
     is_returning: bool,
     wrote_at: Option<Instant>,
@@ -125,6 +128,7 @@ impl Gate {
             slow: Backlog::new(drive.slow, 2.0 * drive.slow * PATIENCE.as_secs_f64(), now),
             fast: Backlog::new(drive.fast, drive.fast, now),
             owed: Backlog::new(drive.slow, f64::INFINITY, now),
+            pressure: Pressure::new(drive.fast, now),
             is_resting: false,
             is_returning: false,
             wrote_at: None,
@@ -149,10 +153,19 @@ impl Gate {
     }
 
     pub(crate) fn on_host_write(&mut self, now: Instant, bytes: u64) {
-        self.wrote_at = Some(now);
-        if self.is_exhausted(now, bytes) {
+        let is_exhausted = self.is_exhausted(now, bytes);
+        if is_exhausted {
             self.owed.add(now, bytes as f64);
         }
+        let found = Found {
+            bytes,
+            is_exhausted,
+            is_whole: self.remaining(now).get() + self.part(MARGIN) >= self.drive.buffer.size().get(),
+            writing: self.predictor.writing(),
+            is_first: self.is_quiet(now),
+        };
+        self.pressure.on_write(now, found);
+        self.wrote_at = Some(now);
     }
 
     pub(crate) fn on_host_done(&mut self, now: Instant) {
@@ -192,17 +205,23 @@ impl Gate {
         if self.is_resting {
             return true;
         }
-        if !self.is_exhausted(now, bytes) || self.slow.level(now) + bytes as f64 <= self.patience() {
+        if !self.is_exhausted(now, bytes) || self.is_pointless(used) || !self.is_worth_it(used) {
             return false;
         }
         self.is_resting = self.rest_pays(now);
-        // One that is larger than the SSD's patience goes to an SSD that has nothing to do.
-        self.is_resting || self.slow.level(now) > 0.0 && self.is_worth_it(used)
+        true
     }
 
-    /// Whether enough writes wait. The fuller the store, the more have to: so hosts do not all meet the SSD at once when it is full.
+    /// Whether enough writes wait on the SSD. The fuller the store, the more have to: so hosts do not all meet the SSD at once when it is full.
     fn is_worth_it(&self, used: f64) -> bool {
-        self.predictor.writing().get() as f64 * (1.0 - used) >= self.patience() * used
+        let writing = self.predictor.writing().get() as f64;
+        // One that is larger than the SSD's patience goes to an SSD that has nothing to do.
+        writing > 0.0 && writing >= self.patience() * (used / (1.0 - used)).max(1.0)
+    }
+
+    /// Whether hosts would only write more: then nothing is diverted.
+    pub(crate) fn is_pointless(&mut self, used: f64) -> bool {
+        self.pressure.is_pointless(used)
     }
 
     /// Bytes that may wait at the exhausted rate.
@@ -306,6 +325,7 @@ impl Gate {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use std::collections::VecDeque;
 
     /// 64 MiB of buffer that come back in half a second, after 50 ms.
     pub(crate) fn drive(slow: f64) -> Drive {
@@ -345,26 +365,45 @@ pub(crate) mod tests {
         }
     }
 
-    #[test]
-    fn what_the_exhausted_ssd_takes_is_not_diverted_if_rest_brings_less() {
+    /// A second of writes at 400 MB/s to an exhausted SSD that takes so much: the share that was diverted.
+    fn diverted(taken: f64) -> f64 {
         let (mut gate, mut now) = exhausted(200e6);
-        let (mut diverted, mut all) = (0, 0);
-        for _ in 0..1000 {
-            all += 1;
-            if gate.wants(now, 64 << 10, 0.0) {
-                gate.on_host_write(now, 64 << 10);
+        let (mut diverted, mut free_at, mut under_way) = (0, now, VecDeque::new());
+        for _ in 0..6100 {
+            while under_way.pop_front_if(|done: &mut Instant| *done <= now).is_some() {
+                gate.on_done(now, IoKind::Write);
+            }
+            let is_diverted = gate.wants(now, 64 << 10, 0.0);
+            gate.on_host_write(now, 64 << 10);
+            if is_diverted {
                 diverted += 1;
             } else {
-                write(&mut gate, now, 64 << 10);
+                gate.on_submit(now, IoKind::Write, 64 << 10);
+                free_at = free_at.max(now) + Nanos((65536.0 / taken * 1e9) as u64);
+                under_way.push_back(free_at);
             }
-            now += Nanos::micros(164); // 400 MB/s
+            now += Nanos::micros(164);
         }
-        assert!((0.4..0.6).contains(&(f64::from(diverted) / f64::from(all))), "{diverted} of {all}");
+        f64::from(diverted) / 6100.0
+    }
+
+    #[test]
+    fn what_the_exhausted_ssd_takes_is_not_diverted_if_rest_brings_less() {
+        let share = diverted(200e6);
+        assert!((0.4..0.6).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn nothing_is_diverted_from_an_ssd_that_is_faster_than_predicted() {
+        assert_eq!(diverted(500e6), 0.0);
     }
 
     #[test]
     fn the_ssd_rests_if_rest_brings_more_and_is_used_again_afterwards() {
         let (mut gate, from) = exhausted(20e6);
+        gate.on_submit(from, IoKind::Write, 64 << 10);
+        assert!(gate.wants(from, 64 << 10, 0.0));
+        gate.on_done(from, IoKind::Write);
         let mut now = from;
         while gate.wants(now, 64 << 10, 0.0) {
             gate.on_host_write(now, 64 << 10);

@@ -18,12 +18,13 @@
 //! The idea is that of "AIS: An Active Idleness I/O Scheduler to Reduce Buffer-Exhausted Degradation of Solid-State Drives" (ACM TACO
 //! 2024), of which we had the abstract; how it is done here is our design (`docs/ais.md`).
 //!
-//! Reading order: `gate` (when to divert, when to write back), `stage` (what happens to an IO), `stage/commit` (what makes it
+//! Reading order: `gate` (when to divert, when to write back), `pressure` (hosts that wait), `stage` (what happens to an IO), `stage/commit` (what makes it
 //! durable), `format` and `log` (the bytes of a log, and what is found in them).
 
 mod format;
 mod gate;
 mod log;
+mod pressure;
 mod ranges;
 mod space;
 mod stage;

@@ -263,9 +263,9 @@ impl Stage {
                 self.gate.on_host_write(now, io.length);
                 // What replaces data in a log is best put there, too: otherwise it has to wait until the log knows that it is old.
                 let replaces = matches!(self.mode, Mode::Log(_)) && self.latest.overlaps(io.offset, io.end());
-                if self.has_room(now, &io, replaces)
-                    && (replaces || self.gate.wants(now, io.length, self.used()))
-                {
+                let used = self.used();
+                let replaces = replaces && !self.gate.is_pointless(used);
+                if self.has_room(now, &io, replaces) && (replaces || self.gate.wants(now, io.length, used)) {
                     self.divert(io);
                 } else {
                     self.change(now, io);

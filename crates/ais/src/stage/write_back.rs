@@ -31,12 +31,10 @@ impl Stage {
         }
         self.retry_at = None;
         while let Some(back) = self.next_back() {
-            let overlaps = |start, end| back.overlaps(start, end);
-            let is_busy = self.changing.iter().any(|io| overlaps(io.offset, io.end()))
-                || self.backs.iter().any(|(_, other)| overlaps(other.start, other.end));
             let (length, under_way) = (back.end - back.start, self.backs.len() as u32);
             let pace = self.pace();
-            if is_busy || !self.gate.returns(now, length, self.dirty, under_way, pace) {
+            // In this order, because many writes may be under way.
+            if !self.gate.returns(now, length, self.dirty, under_way, pace) || self.is_busy(back) {
                 return;
             }
             self.queue.pop_front();
@@ -47,6 +45,12 @@ impl Stage {
             let from = offset - self.record(sequence).offset;
             self.steps.push_back(Step::WriteBack { job, sequence, from, offset, length });
         }
+    }
+
+    /// Whether something else changes a part of the range.
+    fn is_busy(&self, range: Back) -> bool {
+        self.changing.iter().any(|io| range.overlaps(io.offset, io.end()))
+            || self.backs.iter().any(|(_, other)| range.overlaps(other.start, other.end))
     }
 
     /// How urgent it is.
