@@ -17,6 +17,7 @@
 //!
 //! Elsewhere: the predictor is `probe::Predictor`. Which numbers are assumptions says `docs/ais.md`.
 
+use crate::foresight::{Comparison, Foresight};
 use crate::pressure::{Found, Pressure};
 use probe::{BufferModel, IoKind, Predictor, Profile};
 use units::{Bytes, Instant, Nanos};
@@ -113,6 +114,7 @@ pub struct Gate {
     /// What hosts wrote to the exhausted SSD or into the store: without a store, it would still have so much of it to do.
     owed: Backlog,
     pressure: Pressure,
+    comparison: Comparison,
     is_resting: bool,
     is_returning: bool,
     wrote_at: Option<Instant>,
@@ -129,6 +131,7 @@ impl Gate {
             fast: Backlog::new(drive.fast, drive.fast, now),
             owed: Backlog::new(drive.slow, f64::INFINITY, now),
             pressure: Pressure::new(drive.fast, now),
+            comparison: Comparison::new(drive.fast, drive.slow),
             is_resting: false,
             is_returning: false,
             wrote_at: None,
@@ -141,6 +144,11 @@ impl Gate {
     /// What the SSD can still take fast.
     pub fn remaining(&self, now: Instant) -> Bytes {
         self.predictor.remaining(now)
+    }
+
+    /// How often the prediction was right.
+    pub fn foresight(&self) -> Foresight {
+        self.comparison.foresight
     }
 
     /// Whether a write of this length would meet an exhausted buffer: the busy period that others may want to know of.
@@ -182,13 +190,18 @@ impl Gate {
 
     /// An IO goes to the SSD.
     pub(crate) fn on_submit(&mut self, now: Instant, kind: IoKind, bytes: u64) {
+        let (writing, is_exhausted) = (self.predictor.writing(), self.is_exhausted(now, bytes));
         self.predictor.on_submit(now, kind, u32::try_from(bytes).unwrap_or(u32::MAX));
         match kind {
             IoKind::Write => {
+                self.comparison.on_write(now, bytes, writing, is_exhausted);
                 self.slow.add(now, bytes as f64);
                 self.fast.add(now, bytes as f64);
             }
-            IoKind::Read => self.read_at = Some(now),
+            IoKind::Read => {
+                self.comparison.on_read();
+                self.read_at = Some(now);
+            }
         }
     }
 

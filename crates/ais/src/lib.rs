@@ -21,6 +21,7 @@
 //! Reading order: `gate` (when to divert, when to write back), `pressure` (hosts that wait), `stage` (what happens to an IO), `stage/commit` (what makes it
 //! durable), `format` and `log` (the bytes of a log, and what is found in them).
 
+mod foresight;
 mod format;
 mod gate;
 mod log;
@@ -29,6 +30,7 @@ mod ranges;
 mod space;
 mod stage;
 
+pub use foresight::Foresight;
 pub use format::{BLOCK, Block, IDENTITY_MAX};
 pub use gate::{Drive, Gate};
 pub use log::{DATA_MAX, Found, LogError, LogOptions, Medium, OpenLog, SIZE_MAX, SIZE_MIN};

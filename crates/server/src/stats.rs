@@ -44,8 +44,25 @@ pub struct SsdStats {
     pub connections: usize,
     /// Memory in use of its thread: for data that was read, and for data that arrives by its own connections.
     pub memory: Bytes,
+    /// Its auxiliary store; `None` if it has none.
+    pub auxiliary: Option<AuxiliaryStats>,
     /// All tenants that have used it, in no particular order.
     pub tenants: Vec<TenantStats>,
+}
+
+/// The auxiliary store of an SSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuxiliaryStats {
+    /// What it has done, and what it has that the SSD does not have.
+    pub counters: ais::Counters,
+    /// Whether its device has failed: then nothing is diverted any more.
+    pub has_failed: bool,
+    /// What the SSD's write buffer is predicted to take fast.
+    pub room: Bytes,
+    /// Whether the next 128 KiB are predicted to meet an exhausted buffer.
+    pub is_exhausted: bool,
+    /// How often such predictions were right.
+    pub foresight: ais::Foresight,
 }
 
 /// One tenant of one SSD. Counters only grow.

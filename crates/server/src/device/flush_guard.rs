@@ -13,6 +13,7 @@
 //!        (`after_a_failed_flush_all_flushes_fail_until_the_device_is_opened_again` in `tests/bad_devices`).
 
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
+use crate::stats::AuxiliaryStats;
 use reactor::{IoBuffer, Reactor};
 use std::collections::HashMap;
 use std::io;
@@ -93,6 +94,10 @@ impl Device for FlushGuard {
 
     fn settle(&mut self) {
         self.inner.settle();
+    }
+
+    fn auxiliary(&self) -> Option<AuxiliaryStats> {
+        self.inner.auxiliary()
     }
 
     fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {

@@ -47,6 +47,7 @@ pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};
 pub(crate) use space::shortages;
 pub(crate) use usage::{Survey, Usage};
 
+use crate::stats::AuxiliaryStats;
 use reactor::{IoBuffer, Reactor};
 use std::io;
 use units::{Bytes, Instant, Nanos};
@@ -126,4 +127,9 @@ pub(crate) trait Device {
 
     /// The end is near: the next flush leaves nothing of the device's contents in an auxiliary store.
     fn settle(&mut self) {}
+
+    /// Its auxiliary store, if it has one.
+    fn auxiliary(&self) -> Option<AuxiliaryStats> {
+        None
+    }
 }

@@ -244,6 +244,7 @@ impl Pipeline {
             in_flight: backlog.in_flight,
             hung: self.watch.hung(),
             late: self.watch.late().clone(),
+            auxiliary: switch.auxiliary(),
             connections: sessions.iter().filter(|session| session.wire != Wire::Gone).count(),
             tenants: self.tenants.stats(policy),
             memory: wires.here.memory() + reads.lent(),

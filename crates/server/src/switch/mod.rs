@@ -38,6 +38,7 @@ pub(crate) use work::{ByteRange, Failure, Halves, Spent, Work};
 use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo};
 use crate::intrusive_list::{Links, List};
 use crate::slab::{Key, Slab};
+use crate::stats::AuxiliaryStats;
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::{Footprint, Regions};
 use sched::{Admitted, Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share};
@@ -247,6 +248,11 @@ impl<T> Switch<T> {
     /// The end is near: the next flush leaves nothing in an auxiliary store.
     pub(crate) fn settle(&mut self) {
         self.device.settle();
+    }
+
+    /// The device's auxiliary store, if it has one.
+    pub(crate) fn auxiliary(&self) -> Option<AuxiliaryStats> {
+        self.device.auxiliary()
     }
 
     /// Takes back an IO that has not reached the device, and answers whether it has: then it has ended, and is not told by

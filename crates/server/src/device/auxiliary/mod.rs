@@ -18,6 +18,7 @@ pub(crate) use open::{OpenAuxiliary, load_drive, open};
 use super::faulty::FaultyDevice;
 use super::file::FileDevice;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
+use crate::stats::AuxiliaryStats;
 use ais::{Gate, HostIo, Notice, Op, Piece, Stage, Step, Store};
 use open::OpenedLog;
 use reactor::{BufferPool, IoBuffer, Reactor};
@@ -417,5 +418,16 @@ impl Device for AuxiliaryDevice {
 
     fn settle(&mut self) {
         self.stage.settle();
+    }
+
+    fn auxiliary(&self) -> Option<AuxiliaryStats> {
+        let gate = self.stage.gate();
+        Some(AuxiliaryStats {
+            counters: self.stage.counters(),
+            has_failed: self.stage.has_failed(),
+            room: gate.remaining(self.now),
+            is_exhausted: gate.is_exhausted(self.now, 128 << 10),
+            foresight: gate.foresight(),
+        })
     }
 }
