@@ -133,18 +133,20 @@ impl Claim {
             .collect()
     }
 
-    /// Its number in `record`, compared as it says.
-    fn number(&self, findings: &Findings, record: &Record) -> Option<f64> {
-        let (mine, other) = match &self.with {
-            Some(other) => self.quantity.against(record, twin(findings, record, other)?)?,
-            None => (self.quantity.of(record)?, 0.0),
+    /// Its numbers in `record`, compared as it says: one, or all of which the worst counts.
+    fn numbers(&self, findings: &Findings, record: &Record) -> Vec<Option<f64>> {
+        let Some(other) = &self.with else {
+            return vec![self.quantity.of(record).map(|mine| self.compare.apply(mine, 0.0))];
         };
-        Some(self.compare.apply(mine, other))
+        let Some(twin) = twin(findings, record, other) else { return Vec::new() };
+        let pairs = self.quantity.against(record, twin).into_iter();
+        pairs.map(|pair| pair.map(|(mine, other)| self.compare.apply(mine, other))).collect()
     }
 
     fn row(&self, findings: &Findings, profile: &str, scheduler: &str) -> Row {
         let records = findings.of(profile, &self.case, scheduler);
-        let ours = Spread::of(records.filter_map(|record| self.number(findings, record)));
+        let numbers: Vec<Vec<Option<f64>>> = records.map(|record| self.numbers(findings, record)).collect();
+        let ours = worst(&numbers);
         let asked = self.asked().expect("checked when the experiment was read");
         let verdict = ours.map_or(Verdict::Unmeasured, |ours| asked.judge(self.compare, ours.median));
         Row {
@@ -161,6 +163,15 @@ impl Claim {
             why: self.why.clone().filter(|_| verdict != Verdict::Holds),
         }
     }
+}
+
+/// Of each number, that of all seeds; of these, the one with the greatest median.
+fn worst(numbers: &[Vec<Option<f64>>]) -> Option<Spread> {
+    let kinds = numbers.iter().map(Vec::len).max()?;
+    let of_kind =
+        |kind: usize| numbers.iter().filter_map(move |of_seed| of_seed.get(kind).copied().flatten());
+    let spreads = (0..kinds).filter_map(|kind| Spread::of(of_kind(kind)));
+    spreads.max_by(|one, two| one.median.total_cmp(&two.median))
 }
 
 /// Whether a claim's word means this scheduler. A `*` at its end stands for anything.

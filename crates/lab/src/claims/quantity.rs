@@ -30,8 +30,9 @@ pub enum Quantity {
     FUtilGap(Gap),
     /// A latency in microseconds.
     Latency(Latency),
-    /// The statistic of a group's latency, mean to 99.99th percentile, reads or writes, that is most above the other scheduler's; its
-    /// microseconds. Seen from the network. Alone it is the greatest of all.
+    /// The statistic of a group's latency, mean to 99.99th percentile, reads or writes, that is most above the other scheduler's (the median
+    /// over the seeds); its microseconds. Seen from the network. Alone it is the greatest of all. A percentile counts only if 20 IOs or more
+    /// lie beyond it.
     #[serde(rename = "worst-latency")]
     WorstLatency {},
     /// A group's mean latency seen from the network in a stretch of the run, microseconds.
@@ -189,7 +190,7 @@ impl Quantity {
                 };
                 figures.map(|figures| latency.statistic.of(latency.reading.of(figures)))
             }
-            Quantity::WorstLatency {} => latencies(record).max_by(f64::total_cmp),
+            Quantity::WorstLatency {} => latencies(record).into_iter().flatten().max_by(f64::total_cmp),
             Quantity::LatencyBetween(stretch) => {
                 let within = within(&stretch.from, &stretch.to);
                 let points = group(&stretch.group)?.series.iter().filter(|point| within(point.second));
@@ -227,14 +228,15 @@ impl Quantity {
         }
     }
 
-    /// The number in `record`, and the one that it is compared with in `other`, of the same case.
-    pub(crate) fn against(&self, record: &Record, other: &Record) -> Option<(f64, f64)> {
+    /// The number in `record`, and the one that it is compared with in `other`, of the same case. If it stands for the worst of several
+    /// numbers, all of them, in an order that depends on the case alone.
+    pub(crate) fn against(&self, record: &Record, other: &Record) -> Vec<Option<(f64, f64)>> {
         match self {
             Quantity::WorstLatency {} => {
-                let both = latencies(record).zip(latencies(other));
-                both.max_by(|one, two| (one.0 / one.1).total_cmp(&(two.0 / two.1)))
+                let both = latencies(record).into_iter().zip(latencies(other));
+                both.map(|(mine, other)| mine.zip(other)).collect()
             }
-            _ => Some((self.of(record)?, self.of(other)?)),
+            _ => vec![self.of(record).zip(self.of(other))],
         }
     }
 
@@ -262,13 +264,18 @@ impl Quantity {
     }
 }
 
-/// All statistics of all latencies, seen from the network, in an order that depends on the case alone.
-fn latencies(record: &Record) -> impl Iterator<Item = f64> + '_ {
+/// IOs beyond a percentile: with fewer, one of them more or less changes it by several per cent.
+const BEYOND: f64 = 20.0;
+
+/// All statistics of all latencies, seen from the network, in an order that depends on the case alone; none for those of too few IOs.
+fn latencies(record: &Record) -> Vec<Option<f64>> {
     let of = |figures: &DirectionFigures| {
         let Quantiles { mean_us, p50_us, p99_us, p999_us, p9999_us, .. } = figures.network;
-        [mean_us, p50_us, p99_us, p999_us, p9999_us]
+        let beyond = |share: f64| figures.ios as f64 * share >= BEYOND;
+        let all = [(mean_us, 1.0), (p50_us, 0.5), (p99_us, 1e-2), (p999_us, 1e-3), (p9999_us, 1e-4)];
+        all.map(|(statistic, share)| beyond(share).then_some(statistic))
     };
-    record.groups.iter().flat_map(|group| [&group.read, &group.write]).flatten().flat_map(of)
+    record.groups.iter().flat_map(|group| [&group.read, &group.write]).flatten().flat_map(of).collect()
 }
 
 fn mean(values: &[f64]) -> Option<f64> {

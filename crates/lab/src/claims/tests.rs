@@ -45,3 +45,14 @@ fn a_bound_is_kept_or_not() {
 fn nothing_over_something_is_no_verdict_in_favour() {
     assert_eq!(Compare::TimesMore.judge(Compare::TimesMore.apply(0.0, 5.0), 2.0), Verdict::Differs);
 }
+
+#[test]
+fn the_worst_of_several_numbers_is_that_with_the_greatest_median_over_the_seeds() {
+    let numbers = [
+        vec![Some(1.0), Some(1.1), None],
+        vec![Some(1.9), Some(1.2), None],
+        vec![Some(1.0), Some(1.3), None],
+    ];
+    assert_eq!(worst(&numbers), Some(Spread { median: 1.2, least: 1.1, greatest: 1.3 }));
+    assert_eq!(worst(&[vec![None]]), None);
+}
