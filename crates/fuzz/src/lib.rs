@@ -19,6 +19,7 @@ pub mod generate;
 mod host_session;
 mod input;
 mod pdu;
+mod peers;
 mod policy;
 mod pool;
 mod server;

@@ -7,10 +7,11 @@
 //!        end, all slots are free, and nothing is left.
 
 use crate::input::Input;
+use crate::peers;
 use sched::{
-    Backlog, CalibratedConfig, Cost, Credit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal, GimbalConfig,
-    Halvings, InFlightLimits, Io, IoId, IoKind, Level, LevelCalibrated, Mark, Next, Outcome, Policy,
-    Priority, RoundConfig, Share, Ticket, WriteCostRule,
+    Backlog, Bfq, CalibratedConfig, Cost, Credit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal,
+    GimbalConfig, Halvings, InFlightLimits, Io, IoCost, IoId, IoKind, Kyber, Level, LevelCalibrated, Mark,
+    MqDeadline, Next, Outcome, Policy, Priority, RoundConfig, Share, Ticket, WriteCostRule,
 };
 use std::collections::{BTreeMap, VecDeque};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
@@ -23,14 +24,14 @@ const LENGTH_MAX: u64 = 16 << 20;
 const COST_MAX: u32 = 64;
 const QUANTUM_MIN: u64 = 32 << 10;
 /// Latencies are at most an hour, because no device is waited for longer.
-const LATENCY_MAX: u64 = 3_600_000_000_000;
+pub(crate) const LATENCY_MAX: u64 = 3_600_000_000_000;
 /// Most wake-ups without anything to submit, before all IOs must have ended.
 const IDLE_WAKES_MAX: u32 = 20_000;
 
 /// The target.
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let policy: Box<dyn Policy> = match input.below(8) {
+    let policy: Box<dyn Policy> = match input.below(12) {
         0 => Box::new(Fifo::default()),
         1 => {
             let config = gimbal(&mut input);
@@ -48,6 +49,10 @@ pub(crate) fn run(bytes: &[u8]) {
         }
         4 | 6 => Box::new(Level::new()),
         5 => Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983))),
+        8 => Box::new(IoCost::new(peers::io_cost(&mut input))),
+        9 => Box::new(MqDeadline::new(peers::mq_deadline(&mut input))),
+        11 => Box::new(Bfq::new(peers::bfq(&mut input))),
+        10 => Box::new(Kyber::new(peers::kyber(&mut input))),
         _ => Box::new(LevelCalibrated::new(CalibratedConfig::new(
             DeviceConstants::DCT983,
             DeviceCosts::DCT983,
@@ -150,7 +155,7 @@ fn any_costs(input: &mut Input<'_>) -> DeviceCosts {
 }
 
 /// `common`, a related number, a very small one, or any number.
-fn any_number(input: &mut Input<'_>, common: u64) -> u64 {
+pub(crate) fn any_number(input: &mut Input<'_>, common: u64) -> u64 {
     match input.below(16) {
         0 => 1,
         1 => u64::from(input.byte()),
@@ -163,7 +168,7 @@ fn any_number(input: &mut Input<'_>, common: u64) -> u64 {
 }
 
 fn any_cost(input: &mut Input<'_>, common: u32) -> Cost {
-    match input.below(8) {
+    match input.below(11) {
         0 => Cost::ratio(u32::from(input.half()) % COST_MAX, 1),
         1 => Cost::ratio(input.half().into(), 1000),
         2 => Cost::ONE,
@@ -175,7 +180,7 @@ fn any_cost(input: &mut Input<'_>, common: u32) -> Cost {
 struct Run {
     policy: Box<dyn Policy>,
     now: Instant,
-    /// Arrived and not submitted, by tenant and class, in order.
+    /// Arrived and not submitted, by tenant and line, in order.
     queued: BTreeMap<(TenantId, usize), VecDeque<Io>>,
     tickets: BTreeMap<IoId, Ticket>,
     in_flight: Vec<Io>,
@@ -224,7 +229,7 @@ impl Run {
                 length: Bytes(length),
                 mark: Mark::default(),
             };
-            self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io);
+            self.queued.entry((io.tenant, self.policy.order().line(&io))).or_default().push_back(io);
             let ticket = self.policy.on_arrival(self.now, io);
             self.tickets.insert(io.id, ticket);
         }
@@ -257,7 +262,7 @@ impl Run {
         if modulus == 3 {
             return self.withdraw_one_by_one(tenant, |io| all || io.id.0.is_multiple_of(modulus));
         }
-        let (queued, ended) = (&mut self.queued, &mut self.ended);
+        let (order, queued, ended) = (self.policy.order(), &mut self.queued, &mut self.ended);
         let mut seen = Vec::new();
         self.policy.withdraw(self.now, tenant, &mut |io| {
             assert_eq!(io.tenant, tenant, "{io:?} belongs to another tenant");
@@ -265,7 +270,7 @@ impl Run {
             seen.push(io.id);
             let gone = all || io.id.0.is_multiple_of(modulus);
             if gone {
-                let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");
+                let queue = queued.get_mut(&(tenant, order.line(io))).expect("it had arrived");
                 let place = queue.iter().position(|other| other.id == io.id).expect("it was queued");
                 queue.remove(place);
                 *ended += 1;
@@ -321,7 +326,7 @@ impl Run {
     }
 
     fn on_submit(&mut self, io: Io) {
-        let queue = self.queued.get_mut(&(io.tenant, io.priority.index()));
+        let queue = self.queued.get_mut(&(io.tenant, self.policy.order().line(&io)));
         let first = queue.and_then(VecDeque::pop_front);
         assert_eq!(
             first,

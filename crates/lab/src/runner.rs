@@ -103,7 +103,7 @@ pub(crate) fn on_all_cores<T: Send + Sync>(
 
 fn run_one(run: &Run, images: &Images) -> Result<Measured, Broken> {
     let image = images.of(run);
-    match sim::run_on(&run.world, run.world.policy.build(), &image) {
+    match run.world.policy.build(&image).and_then(|policy| sim::run_on(&run.world, policy, &image)) {
         Ok(results) => Ok(Measured::new(&results, &run.counts)),
         Err(violation) => Err(Broken { label: run.label.clone(), seed: run.world.seed, violation }),
     }

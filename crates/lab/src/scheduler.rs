@@ -1,7 +1,10 @@
 //! Schedulers by name: the scheduler before the SSD in a run, and the client's half if there is one, set up for an SSD.
 
 use crate::ssds::{CALIBRATIONS, CalibratedSsd};
-use sched::{CalibratedConfig, Calibration, DeviceConstants, Former, GimbalConfig, Learnt, MclockConfig};
+use sched::{
+    BfqConfig, CalibratedConfig, Calibration, DeviceConstants, Former, GimbalConfig, KyberConfig, Learnt,
+    MclockConfig, MqDeadlineConfig,
+};
 use sim::LatencyScope;
 use sim::{AuxiliaryChoice, ClientChoice, PolicyChoice};
 use ssd::Profile;
@@ -23,6 +26,18 @@ pub enum Scheduler {
     Mclock,
     /// SPDK's limits: the highest rate that the constants name, divided among the tenants.
     SpdkQos,
+    /// Linux's io.cost, told of the SSD as its tool measures it.
+    IoCost,
+    /// Linux's mq-deadline before an NVMe drive.
+    MqDeadline,
+    /// The same before a drive that takes 32 IOs at a time, as a SATA drive does.
+    MqDeadline32,
+    /// Linux's BFQ before an NVMe drive.
+    Bfq,
+    /// The same before a drive that takes 32 IOs at a time.
+    Bfq32,
+    /// Linux's Kyber.
+    Kyber,
     /// Gimbal as published, but with a threshold that does not follow the latency: what the paper's figure 17 argues against.
     GimbalFixed,
     /// Gimbal as published.
@@ -103,7 +118,7 @@ const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
 impl Scheduler {
     /// All; the looks of the first ones in figures differ.
-    pub const ALL: [Scheduler; 14] = [
+    pub const ALL: [Scheduler; 20] = [
         Scheduler::None,
         Scheduler::Reflex,
         Scheduler::Flashfq,
@@ -118,6 +133,12 @@ impl Scheduler {
         Scheduler::Ais512,
         Scheduler::Mclock,
         Scheduler::SpdkQos,
+        Scheduler::IoCost,
+        Scheduler::MqDeadline,
+        Scheduler::MqDeadline32,
+        Scheduler::Kyber,
+        Scheduler::Bfq,
+        Scheduler::Bfq32,
     ];
 
     /// Its name in experiments, results and `gimbal serve`.
@@ -129,6 +150,12 @@ impl Scheduler {
             Scheduler::Parda => "parda",
             Scheduler::Mclock => "mclock",
             Scheduler::SpdkQos => "spdk-qos",
+            Scheduler::IoCost => "io-cost",
+            Scheduler::MqDeadline => "mq-deadline",
+            Scheduler::MqDeadline32 => "mq-deadline-32",
+            Scheduler::Kyber => "kyber",
+            Scheduler::Bfq => "bfq",
+            Scheduler::Bfq32 => "bfq-32",
             Scheduler::GimbalFixed => "gimbal-fixed",
             Scheduler::Gimbal => "gimbal",
             Scheduler::LevelCalibrated => "level-calibrated",
@@ -206,6 +233,12 @@ impl Scheduler {
             }
             Scheduler::Mclock => PolicyChoice::Mclock(MclockConfig::STANDARD),
             Scheduler::SpdkQos => PolicyChoice::SpdkQos(Some(device.rate_max)),
+            Scheduler::IoCost => PolicyChoice::IoCost,
+            Scheduler::MqDeadline => PolicyChoice::MqDeadline(MqDeadlineConfig::NVME),
+            Scheduler::MqDeadline32 => PolicyChoice::MqDeadline(MqDeadlineConfig::SATA),
+            Scheduler::Bfq => PolicyChoice::Bfq(BfqConfig::NVME.for_rate(device.rate_max)),
+            Scheduler::Bfq32 => PolicyChoice::Bfq(BfqConfig::SATA.for_rate(device.rate_max)),
+            Scheduler::Kyber => PolicyChoice::Kyber(KyberConfig::NVME),
             Scheduler::GimbalFixed => {
                 let device = DeviceConstants { thresh_max: FIXED_THRESHOLD, ..device };
                 PolicyChoice::Gimbal(GimbalConfig {

@@ -85,7 +85,10 @@ impl<'w> Engine<'w> {
     fn new(world: &'w World) -> Engine<'w> {
         let count = world.targets * world.ssds;
         let side = |_| Side {
-            policy: world.scheduler.build(),
+            policy: world
+                .scheduler
+                .build(&world.image)
+                .expect("a scheduler is measured without breaking a rule of the simulator"),
             ssd: Ssd::from_image(&world.image),
             wake_at: None,
             is_touched: false,

@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod bfq;
 mod calibration;
 mod client;
 mod cost;
@@ -21,19 +22,25 @@ mod drr;
 mod flashfq;
 mod gimbal;
 mod io;
+mod io_cost;
+mod kyber;
 mod level;
 mod lines;
+mod marks;
 mod mclock;
+mod mq_deadline;
 mod none;
 mod objective;
 mod policy;
 mod queues;
 mod reflex;
+mod requests;
 mod spdk_qos;
 mod view;
 #[cfg(test)]
 mod withdrawals;
 
+pub use bfq::{Bfq, BfqConfig};
 pub use calibration::{Calibration, CalibrationError};
 pub use client::{
     ClientWindow, CreditWindow, Fixed, LatencySample, LocalQueue, PardaConfig, PardaWindow, VirtualView,
@@ -45,14 +52,17 @@ pub use drr::RoundConfig;
 pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{Gimbal, GimbalConfig, Halvings, WriteCostRule};
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
+pub use io_cost::{IoCost, IoCostConfig, IoCostQos, IoCostRates};
+pub use kyber::{Kyber, KyberConfig};
 pub use level::{
     CalibratedConfig, CostCurve, DeviceCosts, Fragmentation, InFlightLimits, Learnt, LearntPrice,
     LearntReads, Level, LevelCalibrated, ReadsPart, StateCosts,
 };
 pub use mclock::{Mclock, MclockConfig};
+pub use mq_deadline::{MqDeadline, MqDeadlineConfig};
 pub use none::Fifo;
 pub use objective::{Admitted, Objective, Percentile, Refused, Slo};
-pub use policy::{Backlog, Credit, Next, Policy, Share, Ticket};
+pub use policy::{Backlog, Credit, Next, Order, Policy, Share, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, SupplyPoint, TokenRate};
 pub use spdk_qos::SpdkQos;
 pub use view::{

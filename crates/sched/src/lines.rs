@@ -173,6 +173,21 @@ impl<const N: usize> Lines<N> {
         }
     }
 
+    /// The tickets of those IOs of a line for which `wanted` answers true, asking from the first to the last.
+    pub(crate) fn tickets(&self, line: usize, mut wanted: impl FnMut(&Io) -> bool) -> Vec<Ticket> {
+        let mut tickets = Vec::new();
+        let mut next = self.ends[line].first;
+        while next != NONE {
+            let own = next;
+            let spot = &self.spots[own as usize];
+            next = spot.next;
+            if spot.io.as_ref().is_some_and(&mut wanted) {
+                tickets.push(Ticket(own));
+            }
+        }
+        tickets
+    }
+
     #[inline]
     fn spot(&mut self, spot: u32) -> &mut Spot {
         #[cfg(test)]

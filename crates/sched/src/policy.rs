@@ -1,6 +1,6 @@
 //! The trait at the centre: one SSD's scheduler.
 
-use crate::{Admitted, Done, Io, Learnt, Objective, Refused, Slo, SsdView, TenantView};
+use crate::{Admitted, Done, Io, Learnt, Objective, Priority, Refused, Slo, SsdView, TenantView};
 use units::{ByteRate, Instant, Nanos, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
@@ -49,6 +49,11 @@ pub trait Policy: Send {
     /// The next IO of the tenant that ends cancels it; until then it may be called repeatedly.
     fn on_overdue(&mut self, _now: Instant, _tenant: TenantId) {}
 
+    /// Which IOs of a tenant keep their order.
+    fn order(&self) -> Order {
+        Order::Class
+    }
+
     /// How many IOs `tenant` may have outstanding now: the credit of its last completion, or of one now.
     fn credit(&self, tenant: TenantId) -> Credit;
 
@@ -84,6 +89,27 @@ pub enum Next {
     WakeAt(Instant),
     /// Nothing may go until something arrives or completes.
     Idle,
+}
+
+/// Which IOs of a tenant are given out in the order in which they came. (NVMe promises no order between commands.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Those of a class.
+    #[default]
+    Class,
+    /// Those of a class that ask the same of the SSD: a read may overtake a write.
+    Kind,
+}
+
+impl Order {
+    /// IOs of one tenant with the same answer keep their order. Below [`Order::LINES`].
+    pub fn line(self, io: &Io) -> usize {
+        let kind = if self == Order::Kind { io.kind as usize } else { 0 };
+        kind * Priority::CLASSES + io.priority.index()
+    }
+
+    /// The most lines of a tenant.
+    pub const LINES: usize = 3 * Priority::CLASSES;
 }
 
 /// The number of IOs that a client may have outstanding (Gimbal §3.6).

@@ -4,16 +4,17 @@ extern crate std;
 
 use crate::lines::touched;
 use crate::{
-    CalibratedConfig, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig,
-    Io, IoId, IoKind, Level, LevelCalibrated, LinearCost, Mark, Mclock, Millitokens, Next, Outcome, Policy,
-    Priority, Reflex, ReflexConfig, SpdkQos, SupplyPoint, Ticket, TokenRate,
+    Bfq, BfqConfig, CalibratedConfig, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, FlashfqConfig,
+    Gimbal, GimbalConfig, Io, IoCost, IoCostConfig, IoCostRates, IoId, IoKind, Kyber, Level, LevelCalibrated,
+    LinearCost, Mark, Mclock, Millitokens, MqDeadline, MqDeadlineConfig, Next, Outcome, Policy, Priority,
+    Reflex, ReflexConfig, SpdkQos, SupplyPoint, Ticket, TokenRate,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
-use units::{Bytes, Instant, Nanos, TenantId};
+use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
 const TENANTS: u64 = 3;
 
@@ -31,6 +32,7 @@ fn every() -> Vec<(&'static str, Box<dyn Policy>)> {
     let rate = TokenRate::tokens_per_sec(100_000);
     let point = SupplyPoint { latency_p95: Nanos::micros(500), mixed: rate, read_only: rate };
     let reflex = ReflexConfig::new(Millitokens::TOKEN, Millitokens::tokens(10), vec![point]);
+    let rates = IoCostRates { rate: ByteRate(1_000_000_000), random_iops: 200_000 };
     vec![
         ("none", Box::new(Fifo::default()) as Box<dyn Policy>),
         ("gimbal", Box::new(Gimbal::new(GimbalConfig::published(device)))),
@@ -43,6 +45,10 @@ fn every() -> Vec<(&'static str, Box<dyn Policy>)> {
         ("reflex", Box::new(Reflex::new(reflex))),
         ("mclock", Box::new(Mclock::default())),
         ("spdk-qos", Box::new(SpdkQos::new(None))),
+        ("io-cost", Box::new(IoCost::new(IoCostConfig::new(rates, rates)))),
+        ("mq-deadline", Box::new(MqDeadline::new(MqDeadlineConfig::SATA))),
+        ("bfq", Box::new(Bfq::new(BfqConfig::SATA))),
+        ("kyber", Box::new(Kyber::default())),
     ]
 }
 

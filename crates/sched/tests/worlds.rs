@@ -5,7 +5,9 @@ mod world;
 
 use books::Books;
 use proptest::prelude::*;
-use sched::{Backlog, Done, Gimbal, Io, LevelCalibrated, Next, Outcome, Policy, Share, TimeInFlightView};
+use sched::{
+    Backlog, Done, Gimbal, Io, LevelCalibrated, Next, Order, Outcome, Policy, Share, TimeInFlightView,
+};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 use world::{Config, Dice, Event, Variant, World};
 
@@ -59,7 +61,7 @@ impl<P: Policy + Clone> Run<P> {
             now: Instant::ZERO,
             slots_busy: vec![0; shares.len()],
             shares,
-            books: Books::default(),
+            books: Books::keeping(Order::Class),
             supplied: 0,
             submitted: 0,
             length_max: 0,

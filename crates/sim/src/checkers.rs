@@ -3,14 +3,14 @@
 //! The checkers are outside the scheduler and the device, and have their own records:
 //!
 //! * an IO passes each station once and in order, so none is lost and none is done twice;
-//! * within a tenant's class, IOs are submitted in order of arrival;
+//! * within a tenant's class, IOs are submitted in order of arrival (those of one kind, if the scheduler says so);
 //! * a client sends only within its credit;
 //! * the scheduler's count of queued and submitted IOs is correct at every step, and zero at the end;
 //! * bytes are conserved: what arrived is what was answered;
 //! * the scheduler never asks to be woken in the past.
 
 use crate::workload::Request;
-use sched::{Backlog, Io, IoId, Mark, Priority};
+use sched::{Backlog, Io, IoId, Mark, Order};
 use std::collections::VecDeque;
 use std::fmt;
 use units::{Bytes, Instant, TenantId};
@@ -97,17 +97,19 @@ impl std::error::Error for Violation {}
 /// The records.
 pub(crate) struct Checkers {
     stations: Vec<Option<Station>>,
-    order: Vec<[VecDeque<IoId>; Priority::CLASSES]>,
+    order: Order,
+    lines: Vec<[VecDeque<IoId>; Order::LINES]>,
     truth: Backlog,
     arrived: Bytes,
     answered: Bytes,
 }
 
 impl Checkers {
-    pub(crate) fn new(tenants: usize) -> Checkers {
+    pub(crate) fn new(tenants: usize, order: Order) -> Checkers {
         Checkers {
             stations: Vec::new(),
-            order: (0..tenants).map(|_| Default::default()).collect(),
+            order,
+            lines: (0..tenants).map(|_| Default::default()).collect(),
             truth: Backlog::default(),
             arrived: Bytes::ZERO,
             answered: Bytes::ZERO,
@@ -141,7 +143,7 @@ impl Checkers {
 
     pub(crate) fn on_arrived(&mut self, io: &Io) -> Result<(), Violation> {
         self.turn(io.id, Station::Arrived)?;
-        self.order[io.tenant.index()][io.priority.index()].push_back(io.id);
+        self.lines[io.tenant.index()][self.order.line(io)].push_back(io.id);
         self.truth.queued += 1;
         self.arrived += io.length;
         Ok(())
@@ -153,7 +155,7 @@ impl Checkers {
         if arrived_as != Some(&unmarked) {
             return Err(Violation::Altered { io: *io });
         }
-        let expected = self.order[io.tenant.index()][io.priority.index()].pop_front();
+        let expected = self.lines[io.tenant.index()][self.order.line(io)].pop_front();
         if expected != Some(io.id) {
             return Err(Violation::Overtaken { tenant: io.tenant, submitted: io.id, expected });
         }

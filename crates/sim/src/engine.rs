@@ -24,7 +24,8 @@ use units::{Instant, TenantId};
 
 /// Runs a world to its end: everything requested is answered, or a checker reports a violation.
 pub fn run(world: &World) -> Result<Results, Violation> {
-    run_with(world, world.policy.build())
+    let image = Image::new(&world.profile, world.condition, world.seed);
+    run_on(world, world.policy.build(&image)?, &image)
 }
 
 /// The same with a given scheduler instead of the world's.
@@ -125,6 +126,7 @@ impl<'w> Engine<'w> {
             events.push(Instant::ZERO + config.period, Event::Period);
         }
         let points = world.duration.0.div_ceil(world.interval.0) as usize;
+        let order = policy.order();
         Engine {
             world,
             now: Instant::ZERO,
@@ -137,7 +139,7 @@ impl<'w> Engine<'w> {
             ssd,
             flights: Vec::new(),
             free: Vec::new(),
-            checkers: Checkers::new(world.tenants.len()),
+            checkers: Checkers::new(world.tenants.len(), order),
             tenants: world.tenants.iter().map(|spec| TenantResults::new(spec.name.clone(), points)).collect(),
             fingerprint: Fnv::default(),
             ios: 0,

@@ -1,13 +1,16 @@
 //! What is simulated: a world is plain data. Together with its seed it determines every byte of the results.
 
 use crate::auxiliary::AuxiliaryChoice;
+use crate::checkers::Violation;
+use crate::io_cost::io_cost_model;
 use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
-    CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, Learnt, Level, LevelCalibrated,
-    Mclock, MclockConfig, PardaConfig, Policy, Reflex, ReflexConfig, Share, SpdkQos,
+    Bfq, BfqConfig, CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, IoCost, Kyber,
+    KyberConfig, Learnt, Level, LevelCalibrated, Mclock, MclockConfig, MqDeadline, MqDeadlineConfig,
+    PardaConfig, Policy, Reflex, ReflexConfig, Share, SpdkQos,
 };
-use ssd::{Condition, Profile};
+use ssd::{Condition, Image, Profile};
 use units::{ByteRate, Instant, Nanos};
 
 /// Everything that a run depends on.
@@ -63,12 +66,23 @@ pub enum PolicyChoice {
     Mclock(MclockConfig),
     /// SPDK's limits; tenants without any share this rate.
     SpdkQos(Option<ByteRate>),
+    /// Linux's io.cost. Its cost model is measured on the world's SSD ([`io_cost_model`]).
+    IoCost,
+    /// Linux's mq-deadline with these constants.
+    MqDeadline(MqDeadlineConfig),
+    /// Linux's BFQ with these constants.
+    Bfq(BfqConfig),
+    /// Linux's Kyber with these constants.
+    Kyber(KyberConfig),
 }
 
 impl PolicyChoice {
-    /// The scheduler itself.
-    pub fn build(&self) -> Box<dyn Policy> {
-        match self {
+    /// The scheduler itself, for this SSD.
+    ///
+    /// # Errors
+    /// Something must be measured of the SSD first, and that broke a rule of the simulator.
+    pub fn build(&self, image: &Image) -> Result<Box<dyn Policy>, Violation> {
+        Ok(match self {
             PolicyChoice::None => Box::new(Fifo::default()),
             PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(*config)),
             PolicyChoice::LevelCalibrated(config) => Box::new(LevelCalibrated::new(*config)),
@@ -77,7 +91,11 @@ impl PolicyChoice {
             PolicyChoice::Flashfq(config) => Box::new(Flashfq::new(*config)),
             PolicyChoice::Mclock(config) => Box::new(Mclock::new(*config)),
             PolicyChoice::SpdkQos(rate) => Box::new(SpdkQos::new(*rate)),
-        }
+            PolicyChoice::IoCost => Box::new(IoCost::new(io_cost_model(image)?)),
+            PolicyChoice::MqDeadline(config) => Box::new(MqDeadline::new(*config)),
+            PolicyChoice::Bfq(config) => Box::new(Bfq::new(*config)),
+            PolicyChoice::Kyber(config) => Box::new(Kyber::new(*config)),
+        })
     }
 
     /// Its name in reports.
@@ -91,6 +109,10 @@ impl PolicyChoice {
             PolicyChoice::Flashfq(_) => "flashfq",
             PolicyChoice::Mclock(_) => "mclock",
             PolicyChoice::SpdkQos(_) => "spdk-qos",
+            PolicyChoice::IoCost => "io-cost",
+            PolicyChoice::MqDeadline(_) => "mq-deadline",
+            PolicyChoice::Bfq(_) => "bfq",
+            PolicyChoice::Kyber(_) => "kyber",
         }
     }
 }

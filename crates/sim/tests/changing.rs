@@ -44,8 +44,9 @@ fn changing() -> Results {
         image: image(condition),
     };
     let changes = [change(1, Condition::Fragmented), change(2, Condition::Clean)];
-    sim::run_changing(&world, world.policy.build(), &image(Condition::Clean), &changes)
-        .unwrap_or_else(|violation| panic!("{violation}"))
+    let image = image(Condition::Clean);
+    let scheduler = world.policy.build(&image).expect("nothing is measured");
+    sim::run_changing(&world, scheduler, &image, &changes).unwrap_or_else(|violation| panic!("{violation}"))
 }
 
 #[test]

@@ -116,7 +116,8 @@ fn paces(worlds: &[World], rounds: u32) -> Result<Vec<Pace>> {
     for round in 0..rounds as usize {
         for (n, (world, pace)) in worlds.iter().zip(&mut paces).enumerate() {
             let (began, busy) = (Instant::now(), thread_time());
-            let results = sim::run_on(world, world.policy.build(), &image).map_err(|violation| {
+            let results = world.policy.build(&image).and_then(|policy| sim::run_on(world, policy, &image));
+            let results = results.map_err(|violation| {
                 anyhow!("{} tenants broke a rule of the simulator: {violation}", pace.tenants)
             })?;
             let processor = (thread_time() - busy).as_secs_f64();

@@ -243,5 +243,7 @@ fn run_changing(
         let (seed, label) = (case.seed, format!("case {}, {what}", case.seed));
         JudgeError::Broken(Broken { label, seed, violation })
     };
-    sim::run_changing(world, world.policy.build(), image, changes).map_err(broken)
+    let results =
+        world.policy.build(image).and_then(|policy| sim::run_changing(world, policy, image, changes));
+    results.map_err(broken)
 }

@@ -1,13 +1,15 @@
 //! What every IO ever given to a scheduler should be doing, kept apart from the scheduler.
 
 use crate::world::is_withdrawn;
-use sched::{Backlog, Io, IoId, Policy};
+use sched::{Backlog, Io, IoId, Order, Policy};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use units::{Instant, TenantId};
 
-/// The books: each IO waits in its tenant's class, is in flight, or has ended.
+/// The books: each IO waits in a line of its tenant, is in flight, or has ended.
 #[derive(Default)]
 pub(crate) struct Books {
+    /// Which IOs are in one line.
+    order: Order,
     /// In order of arrival.
     queued: BTreeMap<(TenantId, usize), VecDeque<IoId>>,
     /// Submitted and not yet ended.
@@ -17,19 +19,24 @@ pub(crate) struct Books {
 }
 
 impl Books {
+    /// Of a scheduler that keeps this order.
+    pub(crate) fn keeping(order: Order) -> Books {
+        Books { order, ..Books::default() }
+    }
+
     pub(crate) fn on_arrival(&mut self, io: &Io) {
         self.arrived += 1;
-        self.queued.entry((io.tenant, io.priority.index())).or_default().push_back(io.id);
+        self.queued.entry((io.tenant, self.order.line(io))).or_default().push_back(io.id);
     }
 
     /// Takes back what the world wants back of a tenant's queued IOs.
     pub(crate) fn withdraw(&mut self, policy: &mut impl Policy, now: Instant, tenant: TenantId) {
-        let (queued, ended) = (&mut self.queued, &mut self.ended);
+        let (order, queued, ended) = (self.order, &mut self.queued, &mut self.ended);
         policy.withdraw(now, tenant, &mut |io| {
             assert_eq!(io.tenant, tenant, "{io:?} belongs to another tenant");
             let gone = is_withdrawn(io);
             if gone {
-                let queue = queued.get_mut(&(tenant, io.priority.index())).expect("it had arrived");
+                let queue = queued.get_mut(&(tenant, order.line(io))).expect("it had arrived");
                 let place = queue.iter().position(|&id| id == io.id).expect("it was queued");
                 queue.remove(place);
                 assert!(ended.insert(io.id), "{io:?} ended twice");
@@ -38,11 +45,11 @@ impl Books {
         });
     }
 
-    /// The scheduler has given out `io`: it must be the first of its class.
+    /// The scheduler has given out `io`: it must be the first of its line.
     pub(crate) fn on_submit(&mut self, io: Io) {
-        let queue = self.queued.get_mut(&(io.tenant, io.priority.index()));
+        let queue = self.queued.get_mut(&(io.tenant, self.order.line(&io)));
         let first = queue.and_then(VecDeque::pop_front);
-        assert_eq!(first, Some(io.id), "lost, repeated or out of order within its class");
+        assert_eq!(first, Some(io.id), "lost, repeated or out of order within its line");
         self.in_flight.push(io);
     }
 
@@ -53,7 +60,7 @@ impl Books {
         io
     }
 
-    /// Tenants with something queued; one that has it in several classes comes several times.
+    /// Tenants with something queued; one that has it in several lines comes several times.
     pub(crate) fn backlogged(&self) -> impl Iterator<Item = TenantId> {
         self.queued.iter().filter(|(_, queue)| !queue.is_empty()).map(|((tenant, _), _)| *tenant)
     }

@@ -9,7 +9,7 @@ use units::{Bytes, Instant, Nanos, TenantId};
 const UNITS: usize = 8;
 
 /// One tenant's load.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub kind: IoKind,
     pub length: Bytes,

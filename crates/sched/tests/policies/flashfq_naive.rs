@@ -97,7 +97,7 @@ impl Model for Naive {
         tenant.queue.push_back(io);
     }
 
-    fn on_completion(&mut self, now: Instant, io: &Io) {
+    fn on_completion(&mut self, now: Instant, io: &Io, _latency: Option<Nanos>) {
         self.settle(now);
         let time = self.virtual_time(now);
         let tenant = &mut self.tenants[io.tenant.index()];

@@ -8,11 +8,16 @@ mod loads;
 #[path = "../world/mod.rs"]
 mod world;
 
+mod bfq;
+mod elevators;
 mod every;
 mod flashfq;
 mod flashfq_naive;
+mod io_cost;
+mod kyber_naive;
 mod mclock_naive;
 mod model;
+mod mq_deadline_naive;
 mod peers;
 mod reflex;
 mod reflex_naive;

@@ -6,7 +6,7 @@ use crate::world::{World, is_withdrawn};
 use proptest::prelude::*;
 use sched::{Io, Mclock, MclockConfig, Next, Share};
 use std::collections::VecDeque;
-use units::{Instant, TenantId};
+use units::{Instant, Nanos, TenantId};
 
 /// Parts of a nanosecond.
 const PARTS: i128 = 1 << 16;
@@ -92,7 +92,7 @@ impl Model for Naive {
         self.give(io.tenant.index());
     }
 
-    fn on_completion(&mut self, _now: Instant, io: &Io) {
+    fn on_completion(&mut self, _now: Instant, io: &Io, _latency: Option<Nanos>) {
         self.tenants[io.tenant.index()].in_flight -= 1;
     }
 

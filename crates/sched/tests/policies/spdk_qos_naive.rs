@@ -6,7 +6,7 @@ use crate::world::{World, is_withdrawn};
 use proptest::prelude::*;
 use sched::{Io, Next, SpdkQos};
 use std::collections::VecDeque;
-use units::{ByteRate, Instant, TenantId};
+use units::{ByteRate, Instant, Nanos, TenantId};
 
 const TICK: u64 = 1_000_000;
 /// Of an IO or byte.
@@ -72,7 +72,7 @@ impl Model for Naive {
     }
 
     /// Only what begins is limited.
-    fn on_completion(&mut self, _now: Instant, _io: &Io) {}
+    fn on_completion(&mut self, _now: Instant, _io: &Io, _latency: Option<Nanos>) {}
 
     fn withdraw(&mut self, tenant: TenantId) {
         self.queues[tenant.index()].retain(|io| !is_withdrawn(io));

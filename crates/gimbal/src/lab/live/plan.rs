@@ -278,7 +278,11 @@ fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
         | PolicyChoice::Gimbal(_)
         | PolicyChoice::Level(_)
         | PolicyChoice::Mclock(_)
-        | PolicyChoice::SpdkQos(_) => None,
+        | PolicyChoice::SpdkQos(_)
+        | PolicyChoice::IoCost
+        | PolicyChoice::MqDeadline(_)
+        | PolicyChoice::Bfq(_)
+        | PolicyChoice::Kyber(_) => None,
     }
 }
 
