@@ -42,6 +42,16 @@ fn built_in_drives_are_imitated() {
 }
 
 #[test]
+#[ignore = "long; five more built-in drives"]
+fn other_built_in_drives_are_imitated() {
+    // Not `consumer-qlc` and `array`, of which one number each is missed (`docs/probe.md`).
+    for name in ["dct983-b", "consumer-small", "consumer-large", "consumer-lazy", "consumer-prompt"] {
+        let made = imitation(&ssd::Profile::named(name).expect("built in"));
+        assert!(made.misfit() < PROMISE, "{name}: {}", made.misfit());
+    }
+}
+
+#[test]
 fn drives_that_nobody_tuned_this_for_are_imitated() {
     for seed in 900..903 {
         let made = imitation(&ssd::Profile::random(seed));
