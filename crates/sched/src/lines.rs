@@ -8,6 +8,8 @@
 //!   spots:   [ io, ◄3, 2► │ free ─► … │ io, ◄0, ─ │ io, ─, 0► ]      ends of line 0: 3 … 2
 //! ```
 //!
+//! An IO that is *lifted* has left its line, but keeps its spot, and so its ticket, until it is taken.
+//!
 //! Holds: lines keep their order when any IO is taken out (`lines_keep_their_order_whatever_is_taken_out`); no operation on one IO
 //!        touches more than four spots (`a_withdrawal_costs_no_more_the_more_are_queued`).
 
@@ -16,6 +18,8 @@ use alloc::vec::Vec;
 
 /// No spot.
 const NONE: u32 = u32::MAX;
+/// The previous one of an IO that was lifted; its next one is its number.
+const LIFTED: u32 = u32::MAX - 1;
 
 #[derive(Clone, Debug)]
 struct Spot {
@@ -127,12 +131,56 @@ impl<const N: usize> Lines<N> {
         io
     }
 
+    /// Takes the first IO of a line out of it, but leaves it its ticket. Until [`Lines::take_lifted`] it has this `number`.
+    pub(crate) fn lift(&mut self, line: usize, number: u32) -> Option<(Ticket, Io)> {
+        let first = self.ends[line].first;
+        if first == NONE {
+            return None;
+        }
+        let spot = self.spot(first);
+        let io = spot.io.expect("spots in lines are taken");
+        let next = core::mem::replace(&mut spot.next, number);
+        spot.previous = LIFTED;
+        self.ends[line].first = next;
+        match next {
+            NONE => self.ends[line].last = NONE,
+            next => self.spot(next).previous = NONE,
+        }
+        self.len -= 1;
+        Some((Ticket(first), io))
+    }
+
+    /// The number of the IO with this ticket, if it was lifted.
+    pub(crate) fn lifted(&self, ticket: Ticket) -> Option<u32> {
+        let spot = self.spots.get(ticket.0 as usize).filter(|spot| spot.io.is_some())?;
+        (spot.previous == LIFTED).then_some(spot.next)
+    }
+
+    /// Takes an IO that was lifted.
+    ///
+    /// # Panics
+    /// If it was not.
+    pub(crate) fn take_lifted(&mut self, ticket: Ticket) -> Io {
+        assert!(self.lifted(ticket).is_some(), "{ticket:?} was not lifted");
+        let free = core::mem::replace(&mut self.free, ticket.0);
+        let spot = self.spot(ticket.0);
+        spot.next = free;
+        spot.previous = NONE;
+        spot.io.take().expect("it was looked at")
+    }
+
     /// The IO with this ticket.
     ///
     /// # Panics
     /// If it is in no line: the caller's bug.
     pub(crate) fn get(&self, ticket: Ticket) -> &Io {
         let spot = self.spots.get(ticket.0 as usize).and_then(|spot| spot.io.as_ref());
+        spot.unwrap_or_else(|| panic!("{ticket:?} is not queued"))
+    }
+
+    /// As [`Lines::get`].
+    pub(crate) fn get_mut(&mut self, ticket: Ticket) -> &mut Io {
+        let spot = self.spots.get_mut(ticket.0 as usize).and_then(|spot| spot.io.as_mut());
         spot.unwrap_or_else(|| panic!("{ticket:?} is not queued"))
     }
 
@@ -288,6 +336,26 @@ mod tests {
             }
             prop_assert!(lines.spots.len() <= 200, "spots are not used again");
         }
+    }
+
+    #[test]
+    fn what_was_lifted_keeps_its_ticket() {
+        let mut lines = Lines::<2>::default();
+        let tickets = [0, 1, 2].map(|id| lines.push(0, io(id)));
+        let lifted = lines.lift(0, 7).expect("three are there");
+        assert_eq!((lifted.0, lifted.1.id), (tickets[0], IoId(0)));
+        assert_eq!(tickets.map(|ticket| lines.lifted(ticket)), [Some(7), None, None]);
+        assert_eq!((lines.len(), lines.front(0).map(|io| io.id)), (2, Some(IoId(1))));
+        assert_ne!(lines.push(1, io(3)), tickets[0], "the ticket is still in use");
+        assert_eq!(lines.get(tickets[0]).id, IoId(0));
+        assert_eq!(lines.take_lifted(tickets[0]).id, IoId(0));
+        assert_eq!(lines.lifted(tickets[0]), None);
+        assert_eq!(lines.push(1, io(4)), tickets[0], "the spot is used again");
+        assert_eq!(
+            (lines.pop(0).map(|io| io.id), lines.lift(1, 0).map(|(_, io)| io.id)),
+            (Some(IoId(1)), Some(IoId(3)))
+        );
+        assert_eq!((lines.lift(0, 1).map(|(_, io)| io.id), lines.lift(0, 2)), (Some(IoId(2)), None));
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub enum Order {
     Class,
     /// Those of a class that ask the same of the SSD: a read may overtake a write.
     Kind,
+    /// None.
+    None,
 }
 
 impl Order {

@@ -5,9 +5,7 @@ mod world;
 
 use books::Books;
 use proptest::prelude::*;
-use sched::{
-    Backlog, Done, Gimbal, Io, LevelCalibrated, Next, Order, Outcome, Policy, Share, TimeInFlightView,
-};
+use sched::{Backlog, Done, Gimbal, Io, LevelCalibrated, Next, Outcome, Policy, Share, TimeInFlightView};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 use world::{Config, Dice, Event, Variant, World};
 
@@ -54,6 +52,7 @@ impl<P: Policy + Clone> Run<P> {
         for (tenant, &share) in shares.iter().enumerate() {
             switch.set_share(Instant::ZERO, TenantId(tenant as u32), share);
         }
+        let books = Books::keeping(switch.order());
         Run {
             world,
             bounds: Bounds::of(&world.config()),
@@ -61,7 +60,7 @@ impl<P: Policy + Clone> Run<P> {
             now: Instant::ZERO,
             slots_busy: vec![0; shares.len()],
             shares,
-            books: Books::keeping(Order::Class),
+            books,
             supplied: 0,
             submitted: 0,
             length_max: 0,
@@ -94,7 +93,8 @@ impl<P: Policy + Clone> Run<P> {
         let credit = self.switch.on_completion(self.now, Done { io, outcome });
         assert!(credit.0 > 0, "{} is told to have nothing outstanding", io.tenant);
         assert_eq!(credit, self.switch.credit(io.tenant));
-        self.slots_busy[io.tenant.index()] = self.busy_and_allotted(io.tenant).0;
+        self.slots_busy[io.tenant.index()] =
+            self.switch.tenant_view(io.tenant).map_or(0, |view| view.slots_busy);
     }
 
     fn submit_all(&mut self) {
@@ -106,6 +106,8 @@ impl<P: Policy + Clone> Run<P> {
             }
         }
         assert_eq!(self.switch.backlog(), self.books.backlog());
+        // What waits for tokens outside its queue has its slot.
+        (0..self.world.tenants).for_each(|tenant| self.check_slots(TenantId(tenant)));
     }
 
     fn on_submit(&mut self, io: Io) {
@@ -121,24 +123,22 @@ impl<P: Policy + Clone> Run<P> {
         } else {
             assert!(self.submitted <= bound, "{} submitted, bound {bound}", self.submitted);
         }
-        let before = self.slots_busy[io.tenant.index()];
-        let (busy, allotted) = self.busy_and_allotted(io.tenant);
-        let bound = if self.shares[io.tenant.index()].reservation.is_some() {
-            allotted.max(self.bounds.slots)
-        } else {
-            allotted
-        };
-        assert!(busy <= bound.max(before), "{}: {before} slots busy, now {busy} of {bound}", io.tenant);
-        self.slots_busy[io.tenant.index()] = busy;
+        self.check_slots(io.tenant);
+    }
+
+    /// No slot more becomes busy than the tenant may have.
+    fn check_slots(&mut self, tenant: TenantId) {
+        let Some(view) = self.switch.tenant_view(tenant) else { return };
+        let (before, busy, allotted) =
+            (self.slots_busy[tenant.index()], view.slots_busy, view.slots_allotted);
+        let is_reserved = self.shares[tenant.index()].reservation.is_some();
+        let bound = if is_reserved { allotted.max(self.bounds.slots) } else { allotted };
+        assert!(busy <= bound.max(before), "{tenant}: {before} slots busy, now {busy} of {bound}");
+        self.slots_busy[tenant.index()] = busy;
     }
 
     fn time_in_flight(&self) -> Option<TimeInFlightView> {
         self.switch.ssd_view(self.now).expect("it measures the SSD").time_in_flight
-    }
-
-    fn busy_and_allotted(&self, tenant: TenantId) -> (u32, u32) {
-        let view = self.switch.tenant_view(tenant).expect("the tenant has been seen");
-        (view.slots_busy, view.slots_allotted)
     }
 
     /// A named instant is the first at which anything can go; only a share may make it a mere change of the order.

@@ -4,7 +4,7 @@ use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
 use crate::device::load_profile;
 use sched::{
     CalibratedConfig, Calibration, CalibrationError, DeviceConstants, DeviceCosts, Fifo, Flashfq, Gimbal,
-    GimbalConfig, Learnt, Level, LevelCalibrated, Mclock, Policy, Reflex,
+    GimbalConfig, GimbalOrder, Learnt, Level, LevelCalibrated, Mclock, Policy, Reflex,
 };
 use ssd::ProfileError;
 use units::ByteRate;
@@ -49,8 +49,9 @@ pub(crate) fn policy(
     Ok(match kind {
         PolicyKind::None => Box::new(Fifo::default()),
         PolicyKind::Mclock => Box::new(Mclock::default()),
-        PolicyKind::Gimbal => {
-            let config = gimbal(device)?;
+        PolicyKind::Gimbal | PolicyKind::GimbalText => {
+            let order = if kind == PolicyKind::Gimbal { GimbalOrder::Release } else { GimbalOrder::Text };
+            let config = GimbalConfig { order, ..gimbal(device)? };
             config.check().map_err(PolicyError::Constants)?;
             Box::new(Gimbal::new(config))
         }

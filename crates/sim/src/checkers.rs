@@ -3,7 +3,7 @@
 //! The checkers are outside the scheduler and the device, and have their own records:
 //!
 //! * an IO passes each station once and in order, so none is lost and none is done twice;
-//! * within a tenant's class, IOs are submitted in order of arrival (those of one kind, if the scheduler says so);
+//! * within a tenant's class, IOs are submitted in order of arrival (those of one kind, or in any, if the scheduler says so);
 //! * a client sends only within its credit;
 //! * the scheduler's count of queued and submitted IOs is correct at every step, and zero at the end;
 //! * bytes are conserved: what arrived is what was answered;
@@ -155,10 +155,16 @@ impl Checkers {
         if arrived_as != Some(&unmarked) {
             return Err(Violation::Altered { io: *io });
         }
-        let expected = self.lines[io.tenant.index()][self.order.line(io)].pop_front();
-        if expected != Some(io.id) {
+        let line = &mut self.lines[io.tenant.index()][self.order.line(io)];
+        let place = match self.order {
+            Order::None => line.iter().position(|&id| id == io.id),
+            Order::Class | Order::Kind => (line.front() == Some(&io.id)).then_some(0),
+        };
+        let Some(place) = place else {
+            let expected = line.front().copied();
             return Err(Violation::Overtaken { tenant: io.tenant, submitted: io.id, expected });
-        }
+        };
+        line.remove(place);
         self.truth.queued -= 1;
         self.truth.in_flight += 1;
         Ok(())

@@ -116,6 +116,7 @@ fn gimbal_or_level(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
     let varied = |config| GimbalConfig { bucket_depth, write_cost_period, ..config };
     match variant {
         0 => PolicyChoice::LevelCalibrated(CalibratedConfig::new(device, DeviceCosts::DCT983)),
+        1..4 => PolicyChoice::Gimbal(varied(GimbalConfig::as_written(device))),
         _ => PolicyChoice::Gimbal(varied(GimbalConfig::published(device))),
     }
 }

@@ -6,9 +6,9 @@ use crate::io_cost::io_cost_model;
 use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
-    Bfq, BfqConfig, CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, IoCost, Kyber,
-    KyberConfig, Learnt, Level, LevelCalibrated, Mclock, MclockConfig, MqDeadline, MqDeadlineConfig,
-    PardaConfig, Policy, Reflex, ReflexConfig, Share, SpdkQos,
+    Bfq, BfqConfig, CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, GimbalOrder,
+    IoCost, Kyber, KyberConfig, Learnt, Level, LevelCalibrated, Mclock, MclockConfig, MqDeadline,
+    MqDeadlineConfig, PardaConfig, Policy, Reflex, ReflexConfig, Share, SpdkQos,
 };
 use ssd::{Condition, Image, Profile};
 use units::{ByteRate, Instant, Nanos};
@@ -102,7 +102,8 @@ impl PolicyChoice {
     pub fn name(&self) -> &'static str {
         match self {
             PolicyChoice::None => "none",
-            PolicyChoice::Gimbal(_) => "gimbal",
+            PolicyChoice::Gimbal(GimbalConfig { order: GimbalOrder::Release, .. }) => "gimbal",
+            PolicyChoice::Gimbal(_) => "gimbal-text",
             PolicyChoice::LevelCalibrated(_) => "level-calibrated",
             PolicyChoice::Level(_) => "level",
             PolicyChoice::Reflex(_) => "reflex",

@@ -368,21 +368,29 @@ impl<R: Rules> Drr<R> {
         let id = head.tenant;
         let tenant = &mut self.tenants[id.index()];
         let mut io = tenant.queue.pop(&self.config.class_quotas).expect("the head is queued");
+        self.backlog.queued -= 1;
+        self.backlog.in_flight += 1;
+        io.mark = self.charge(now, &head, &io);
+        io
+    }
+
+    /// An IO that has left its tenant's queue is charged, and has its room in the SSD.
+    #[inline]
+    fn charge(&mut self, now: Instant, head: &Head, io: &Io) -> Mark {
         assert_eq!(io.length, head.length, "the head changed between the decision and the submission");
-        io.mark = self.rules.on_submit(id, &mut tenant.held, head.price.cost, tenant.weight);
+        let id = head.tenant;
+        let tenant = &mut self.tenants[id.index()];
+        let mark = self.rules.on_submit(id, &mut tenant.held, head.price.cost, tenant.weight);
         tenant.in_flight += 1;
         // Saturates for a tenant that went before the round because of its reservation.
         tenant.deficit = tenant.deficit.saturating_sub(head.price.cost);
-        tenant.charge_meters(now, &io, head.price.reserved);
-        let has_backlog = !tenant.queue.is_empty();
-        self.backlog.queued -= 1;
-        self.backlog.in_flight += 1;
-        if has_backlog {
-            self.settle_backlogged(id);
-        } else {
+        tenant.charge_meters(now, io, head.price.reserved);
+        if tenant.queue.is_empty() {
             self.leave(id);
+        } else {
+            self.settle_backlogged(id);
         }
-        io
+        mark
     }
 
     /// A submitted IO has ended. Answers the tenant's credit.
@@ -390,10 +398,18 @@ impl<R: Rules> Drr<R> {
     pub(crate) fn on_completion(&mut self, io: &Io) -> Credit {
         let id = io.tenant;
         let known = self.tenants.get_mut(id.index()).filter(|tenant| tenant.in_flight > 0);
-        let tenant = known.unwrap_or_else(|| panic!("{io:?} ended, but none of its tenant is in flight"));
-        tenant.in_flight -= 1;
-        self.rules.on_end(&mut tenant.held, io.mark);
+        assert!(known.is_some(), "{io:?} ended, but none of its tenant is in flight");
         self.backlog.in_flight -= 1;
+        self.free(id, io.mark);
+        self.credit_of(&self.tenants[id.index()])
+    }
+
+    /// An IO gives back its room in the SSD.
+    #[inline]
+    fn free(&mut self, id: TenantId, mark: Mark) {
+        let tenant = &mut self.tenants[id.index()];
+        tenant.in_flight -= 1;
+        self.rules.on_end(&mut tenant.held, mark);
         if !tenant.queue.is_empty() {
             self.settle_backlogged(id);
         } else {
@@ -404,7 +420,6 @@ impl<R: Rules> Drr<R> {
             let room = self.active.room(&self.rules, tenant);
             self.rules.on_end_without_backlog(id, &tenant.held, room);
         }
-        self.credit_of(&self.tenants[id.index()])
     }
 
     pub(crate) fn withdraw_one(&mut self, id: TenantId, ticket: Ticket) -> Io {
@@ -565,6 +580,7 @@ impl<R: Rules> Drr<R> {
 }
 
 mod moves;
+mod parking;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@
 //! Paper: Gimbal §3.5; quotas 16/4/2/1 from the authors' release.
 
 use crate::lines::Lines;
-use crate::{Io, Priority, Ticket};
+use crate::{Io, Mark, Priority, Ticket};
 
 /// The IOs of one tenant that wait for submission.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +50,43 @@ impl ClassQueues {
 
     #[inline]
     pub(super) fn pop(&mut self, quotas: &[u32; Priority::CLASSES]) -> Option<Io> {
+        let class = self.take_turn(quotas)?;
+        let io = self.classes.pop(class);
+        self.look_at(class);
+        io
+    }
+
+    /// As [`ClassQueues::pop`], but the IO stays under its ticket, with this `number`, until [`ClassQueues::take_lifted`].
+    pub(super) fn lift(&mut self, quotas: &[u32; Priority::CLASSES], number: u32) -> Option<(Ticket, Io)> {
+        let class = self.take_turn(quotas)?;
+        let lifted = self.classes.lift(class, number);
+        self.look_at(class);
+        lifted
+    }
+
+    /// The number of the IO with this ticket, if it was lifted.
+    pub(super) fn lifted(&self, ticket: Ticket) -> Option<u32> {
+        self.classes.lifted(ticket)
+    }
+
+    /// The IO with this ticket.
+    pub(super) fn get(&self, ticket: Ticket) -> &Io {
+        self.classes.get(ticket)
+    }
+
+    /// Gives an IO that was lifted its mark.
+    pub(super) fn mark(&mut self, ticket: Ticket, mark: Mark) {
+        self.classes.get_mut(ticket).mark = mark;
+    }
+
+    /// Takes an IO that was lifted.
+    pub(super) fn take_lifted(&mut self, ticket: Ticket) -> Io {
+        self.classes.take_lifted(ticket)
+    }
+
+    /// The class whose IO is next; that counts against its quota.
+    #[inline]
+    fn take_turn(&mut self, quotas: &[u32; Priority::CLASSES]) -> Option<usize> {
         let class = match self.backlogged.without(self.spent).first() {
             Some(class) => class,
             None => {
@@ -62,20 +99,22 @@ impl ClassQueues {
         if self.served[class] >= quotas[class] {
             self.spent.add(class);
         }
-        let io = self.classes.pop(class);
+        Some(class)
+    }
+
+    /// An IO of this class has left the queue.
+    #[inline]
+    fn look_at(&mut self, class: usize) {
         if self.classes.is_line_empty(class) {
             self.backlogged.remove(class);
         }
-        io
     }
 
     /// Takes out one IO, wherever it is in the queue.
     pub(super) fn withdraw_one(&mut self, ticket: Ticket) -> Io {
         let class = self.classes.get(ticket).priority.index();
         let io = self.classes.take(class, ticket);
-        if self.classes.is_line_empty(class) {
-            self.backlogged.remove(class);
-        }
+        self.look_at(class);
         io
     }
 
@@ -83,9 +122,7 @@ impl ClassQueues {
     pub(super) fn withdraw(&mut self, gone: &mut dyn FnMut(&Io) -> bool) {
         for class in 0..Priority::CLASSES {
             self.classes.take_all(class, &mut *gone);
-            if self.classes.is_line_empty(class) {
-                self.backlogged.remove(class);
-            }
+            self.look_at(class);
         }
     }
 }
@@ -118,7 +155,7 @@ impl Classes {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::{IoId, IoKind, Mark};
+    use crate::{IoId, IoKind};
     use std::vec::Vec;
     use units::{Bytes, TenantId};
 

@@ -13,33 +13,37 @@
 //!  on_completion ─┴──────────────────────────┘
 //! ```
 //!
-//! The order is strict: if the head's bucket cannot pay, all others wait with it (paper §3.3).
+//! If the head's bucket cannot pay, all others wait with it in the order of the paper's text (§3.3). In that of the release the head waits
+//! aside (`parked`), and others may overtake it.
 //!
 //! The round (`drr`) is shared with another scheduler; what is Gimbal's of it are the `slots`.
 //!
 //! Holds, for every run: it is idle only with nothing queued, with every tenant that has backlog out of slots or limited, or until the
-//!        very instant at which the head can pay; no IO is lost, repeated or reordered within its class; all books are empty when all
-//!        IOs have ended (`tests/against_naive.rs`, `tests/worlds.rs`).
+//!        very instant at which the head, or the first that waits aside, can pay; no IO is lost or repeated, or, in the order of the text,
+//!        reordered within its class; all books are empty when all IOs have ended (`tests/against_naive.rs`, `tests/worlds.rs`).
 //! Paper: Gimbal (Min, Liu et al., SIGCOMM 2021) §3. Constants and their sources: `config`. Deviations: `docs/paper-map.md`.
 
 mod bucket;
 mod config;
 mod congestion;
 pub(crate) mod latency;
+mod parked;
 mod reciprocal;
 pub(crate) mod slots;
 pub(crate) mod write_cost;
 
-pub use config::{GimbalConfig, Halvings, WriteCostRule};
+pub use config::{GimbalConfig, GimbalOrder, Halvings, WriteCostRule};
 
 use crate::drr::{Drr, Price};
 use crate::{
-    Backlog, Congestion, Credit, Done, Io, IoKind, Next, Outcome, PacingView, Policy, Share, SsdView,
+    Backlog, Congestion, Credit, Done, Io, IoKind, Next, Order, Outcome, PacingView, Policy, Share, SsdView,
     TenantView, Ticket,
 };
+use alloc::vec::Vec;
 use bucket::{DualBucket, Pace};
 use congestion::TargetRate;
 use latency::LatencyMonitor;
+use parked::Parked;
 use slots::SlotRules;
 use units::{Bytes, Instant, Nanos, TenantId};
 use write_cost::WriteCost;
@@ -50,6 +54,7 @@ pub struct Gimbal {
     config: GimbalConfig,
     drr: Drr<SlotRules>,
     bucket: DualBucket,
+    parked: Parked,
     read_latency: LatencyMonitor,
     write_latency: LatencyMonitor,
     target: TargetRate,
@@ -76,6 +81,7 @@ impl Gimbal {
                 config.bucket_depth,
                 Pace { rate: target.rate(), split: write_cost.cost() },
             ),
+            parked: Parked::new(),
             read_latency: latency,
             write_latency: latency,
             target,
@@ -86,6 +92,14 @@ impl Gimbal {
     /// The constants it runs with.
     pub fn config(&self) -> &GimbalConfig {
         &self.config
+    }
+
+    /// An IO goes to the SSD.
+    #[inline]
+    fn note_busy(&mut self, now: Instant) {
+        if self.drr.backlog().in_flight == 0 {
+            self.target.on_busy(now);
+        }
     }
 
     /// Learns from a completed read or write: congestion, rate, write cost, and from these the pace of the buckets.
@@ -113,6 +127,7 @@ impl Gimbal {
 
 impl Policy for Gimbal {
     fn on_arrival(&mut self, _now: Instant, io: Io) -> Ticket {
+        self.parked.step();
         self.drr.on_arrival(io)
     }
 
@@ -122,19 +137,45 @@ impl Policy for Gimbal {
             let cost = if kind.pays_as_write() { write_cost.of(length) } else { length };
             Price { cost, reserved: cost }
         };
-        let Some(head) = self.drr.head(now, &price) else {
-            return self.drr.next_timer(now).map_or(Next::Idle, Next::WakeAt);
+        self.parked.step_if_due(now);
+        let mut payable = None;
+        if let Some((id, ticket)) = self.parked.front() {
+            let &Io { kind, length, .. } = self.drr.parked(id, ticket);
+            match self.bucket.pay(now, kind, length) {
+                Ok(()) => {
+                    self.note_busy(now);
+                    self.parked.pop();
+                    return Next::Submit(self.drr.submit_parked(id, ticket));
+                }
+                Err(at) => payable = Some(at),
+            }
+        }
+        if (payable.is_none() || self.parked.is_open())
+            && let Some(head) = self.drr.head(now, &price)
+        {
+            match self.bucket.pay(now, head.kind, head.length) {
+                Ok(()) => {
+                    self.note_busy(now);
+                    return Next::Submit(self.drr.submit(now, head));
+                }
+                Err(at) => {
+                    payable = payable.or(Some(at));
+                    if self.config.order == GimbalOrder::Release {
+                        let ticket = self.drr.park(now, &head, self.parked.number());
+                        self.parked.push(head.tenant, ticket);
+                    }
+                }
+            }
+        }
+        let Some(at) = [payable, self.drr.next_timer(now)].into_iter().flatten().min() else {
+            return Next::Idle;
         };
-        if let Err(payable) = self.bucket.pay(now, head.kind, head.length) {
-            return Next::WakeAt(self.drr.next_timer(now).map_or(payable, |timer| timer.min(payable)));
-        }
-        if self.drr.backlog().in_flight == 0 {
-            self.target.on_busy(now);
-        }
-        Next::Submit(self.drr.submit(now, head))
+        self.parked.ask_for(at);
+        Next::WakeAt(at)
     }
 
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit {
+        self.parked.step();
         if let Outcome::Success { latency } = done.outcome {
             self.learn(now, &done.io, latency);
         }
@@ -146,10 +187,22 @@ impl Policy for Gimbal {
     }
 
     fn withdraw_one(&mut self, _now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
-        self.drr.withdraw_one(tenant, ticket)
+        match self.drr.parked_number(tenant, ticket) {
+            Some(number) => {
+                self.parked.remove(number);
+                self.drr.withdraw_parked(tenant, ticket)
+            }
+            None => self.drr.withdraw_one(tenant, ticket),
+        }
     }
 
-    fn withdraw(&mut self, _now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+        let parked: Vec<Ticket> = self.parked.of(tenant).collect();
+        for ticket in parked {
+            if gone(self.drr.parked(tenant, ticket)) {
+                self.withdraw_one(now, tenant, ticket);
+            }
+        }
         self.drr.withdraw(tenant, gone);
     }
 
@@ -163,6 +216,13 @@ impl Policy for Gimbal {
 
     fn on_overdue(&mut self, _now: Instant, tenant: TenantId) {
         self.drr.on_overdue(tenant);
+    }
+
+    fn order(&self) -> Order {
+        match self.config.order {
+            GimbalOrder::Text => Order::Class,
+            GimbalOrder::Release => Order::None,
+        }
     }
 
     fn credit(&self, tenant: TenantId) -> Credit {
@@ -193,6 +253,8 @@ impl Policy for Gimbal {
     }
 
     fn tenant_view(&self, tenant: TenantId) -> Option<TenantView> {
-        self.drr.view(tenant)
+        let view = self.drr.view(tenant)?;
+        let parked = self.parked.of(tenant).count();
+        Some(TenantView { queued: view.queued + parked, in_flight: view.in_flight - parked, ..view })
     }
 }

@@ -48,8 +48,10 @@ impl Books {
     /// The scheduler has given out `io`: it must be the first of its line.
     pub(crate) fn on_submit(&mut self, io: Io) {
         let queue = self.queued.get_mut(&(io.tenant, self.order.line(&io)));
-        let first = queue.and_then(VecDeque::pop_front);
-        assert_eq!(first, Some(io.id), "lost, repeated or out of order within its line");
+        let place = queue.as_ref().and_then(|queue| queue.iter().position(|&id| id == io.id));
+        let place = place.unwrap_or_else(|| panic!("{io:?} is lost or repeated"));
+        assert!(place == 0 || self.order == Order::None, "{io:?} is out of order within its line");
+        queue.and_then(|queue| queue.remove(place));
         self.in_flight.push(io);
     }
 

@@ -2,7 +2,8 @@
 
 use crate::world::Config;
 use sched::{
-    Cost, DeviceConstants, DeviceCosts, GimbalConfig, Halvings, InFlightLimits, RoundConfig, WriteCostRule,
+    Cost, DeviceConstants, DeviceCosts, GimbalConfig, GimbalOrder, Halvings, InFlightLimits, RoundConfig,
+    WriteCostRule,
 };
 use units::{ByteRate, Bytes, Nanos};
 
@@ -15,6 +16,7 @@ pub(crate) struct Constants {
     pub(super) underutilised_growth: u64,
     pub(super) completion_window: Bytes,
     pub(super) completion_idle_max: Nanos,
+    pub(super) order: GimbalOrder,
     pub(super) bucket_depth: Bytes,
     pub(super) write_cost_step: Cost,
     pub(super) write_cost_period: Nanos,
@@ -36,6 +38,7 @@ impl Constants {
             Config::LevelCalibrated(config) => Constants {
                 device: config.device,
                 latency_weight: Halvings(4),
+                write_cost_rule: WriteCostRule::SlowBesideReads,
                 lag_max: Some(config.lag_max),
                 lag_catch_up: config.lag_catch_up,
                 in_flight: Some(config.in_flight),
@@ -55,6 +58,7 @@ impl Constants {
             underutilised_growth: config.underutilised_growth,
             completion_window: config.completion_window,
             completion_idle_max: config.completion_idle_max,
+            order: config.order,
             bucket_depth: config.bucket_depth,
             write_cost_step: config.write_cost_step,
             write_cost_period: config.write_cost_period,

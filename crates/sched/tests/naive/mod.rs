@@ -1,7 +1,7 @@
 //! The decisions of Gimbal and level-calibrated, done the obvious way: every question is answered by looking at every tenant.
 //!
 //! Nothing is taken from the switch under test: buckets, slots, device time in flight, round, service lag and priorities are done again
-//! here, what is measured (rate, write cost, fragmentation, the limit on the device time) in `measures`, prices in `costs`.
+//! here, as is the line in which IOs wait aside in the order of Gimbal's release; what is measured (rate, write cost, fragmentation, the limit on the device time) in `measures`, prices in `costs`.
 
 mod constants;
 mod costs;
@@ -10,7 +10,7 @@ mod measures;
 pub(crate) use constants::Constants;
 
 use measures::Measures;
-use sched::{Cost, Io, IoId, IoKind, Next};
+use sched::{Cost, GimbalOrder, Io, IoId, IoKind, Next};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, Nanos};
 
@@ -127,6 +127,12 @@ pub(crate) struct Naive {
     /// The most that the least-served tenant with backlog ever had (`service`).
     virtual_time: u64,
     buckets: Buckets,
+    /// They wait aside: their turn is over, and their bucket could not pay.
+    aside: Vec<Io>,
+    /// Whether one more may in this step.
+    is_open: bool,
+    /// When the next step begins, if nothing happens before.
+    asked_for: Option<Instant>,
     pub(crate) measures: Measures,
 }
 
@@ -151,6 +157,9 @@ impl Naive {
                 rate: i128::from(config.rate_start.0),
                 split: i128::from(config.device.write_cost_worst.fixed()),
             },
+            aside: Vec::new(),
+            is_open: true,
+            asked_for: None,
             measures: Measures::new(config),
         }
     }
@@ -160,8 +169,9 @@ impl Naive {
         self.measures.pass(now, self.in_flight());
     }
 
+    /// IOs in the SSD. What waits aside is in slots already.
     fn in_flight(&self) -> usize {
-        self.tenants.values().map(Tenant::in_flight).sum()
+        self.tenants.values().map(Tenant::in_flight).sum::<usize>() - self.aside.len()
     }
 
     /// The device time in flight.
@@ -182,6 +192,7 @@ impl Naive {
 
     pub(crate) fn on_arrival(&mut self, now: Instant, io: Io) {
         self.pass(now);
+        self.is_open = true;
         let missed = self.missed(io.tenant.0);
         let tenant = self.tenant(io.tenant.0);
         let was_empty = tenant.queued() == 0;
@@ -195,8 +206,36 @@ impl Naive {
         self.raise_virtual_time();
     }
 
+    /// One after the other: those who wait aside, as long as the first of them can be paid; then the round, until one more must wait.
     pub(crate) fn next(&mut self, now: Instant) -> Next {
         self.pass(now);
+        if self.asked_for.is_some_and(|at| at <= now) {
+            self.is_open = true;
+            self.asked_for = None;
+        }
+        if let Some(&first) = self.aside.first()
+            && self.pays(now, &first)
+        {
+            self.pay(now, &first);
+            if self.in_flight() == 0 {
+                self.measures.on_busy();
+            }
+            self.aside.remove(0);
+            return Next::Submit(first);
+        }
+        let next = if self.aside.is_empty() || self.is_open { self.next_of_round(now) } else { Next::Idle };
+        let next = match (next, self.aside.first()) {
+            (Next::Submit(io), _) => return Next::Submit(io),
+            (_, Some(first)) => Next::WakeAt(self.first_instant_that_pays(now, first)),
+            (next, None) => next,
+        };
+        if let Next::WakeAt(at) = next {
+            self.asked_for = Some(at);
+        }
+        next
+    }
+
+    fn next_of_round(&mut self, now: Instant) -> Next {
         loop {
             self.let_back_whoever_was_ahead();
             let Some(&id) = self.active.first() else { return Next::Idle };
@@ -227,18 +266,28 @@ impl Naive {
                 return Next::Submit(io);
             }
             if !self.pays(now, &io) {
+                if self.config.order == GimbalOrder::Release {
+                    self.take_turn(id, class, weighted);
+                    self.aside.push(io);
+                    self.is_open = false;
+                }
                 return Next::WakeAt(self.first_instant_that_pays(now, &io));
             }
-            self.buckets = self.buckets.until(now, self.depth());
-            *self.buckets.of(io.kind) -= i128::from(io.length.0) * NANO;
+            self.pay(now, &io);
             self.submit(id, class, weighted);
             return Next::Submit(io);
         }
     }
 
+    fn pay(&mut self, now: Instant, io: &Io) {
+        self.buckets = self.buckets.until(now, self.depth());
+        *self.buckets.of(io.kind) -= i128::from(io.length.0) * NANO;
+    }
+
     /// An IO ended; without a latency it failed.
     pub(crate) fn on_completion(&mut self, now: Instant, io: &Io, latency: Option<Nanos>) {
         self.pass(now);
+        self.is_open = true;
         if let Some(latency) = latency
             && io.kind != IoKind::Management
         {
@@ -251,12 +300,7 @@ impl Naive {
                 self.buckets.write = self.buckets.write.min(0);
             }
         }
-        let tenant = self.tenant(io.tenant.0);
-        for slot in &mut tenant.slots {
-            slot.in_flight.retain(|&(id, _)| id != io.id);
-        }
-        tenant.slots.retain(|slot| slot.open || !slot.in_flight.is_empty());
-        tenant.charges.remove(&io.id);
+        self.give_back(io);
         if self.active.contains(&io.tenant.0) && !self.may_submit(io.tenant.0) {
             self.defer(io.tenant.0);
         }
@@ -267,8 +311,27 @@ impl Naive {
         self.raise_virtual_time();
     }
 
+    /// The IO leaves its slot and what was in flight of it.
+    fn give_back(&mut self, io: &Io) {
+        let tenant = self.tenant(io.tenant.0);
+        for slot in &mut tenant.slots {
+            slot.in_flight.retain(|&(id, _)| id != io.id);
+        }
+        tenant.slots.retain(|slot| slot.open || !slot.in_flight.is_empty());
+        tenant.charges.remove(&io.id);
+    }
+
+    /// What waits aside leaves its slot as if it had ended.
     pub(crate) fn withdraw(&mut self, now: Instant, id: u32, gone: impl Fn(&Io) -> bool) {
         self.pass(now);
+        for io in self.aside.clone().into_iter().filter(|io| io.tenant.0 == id && gone(io)) {
+            self.aside.retain(|other| other.id != io.id);
+            self.give_back(&io);
+            if self.active.contains(&id) && !self.may_submit(id) {
+                self.defer(id);
+            }
+            self.undefer(id);
+        }
         let tenant = self.tenant(id);
         let had_backlog = tenant.queued() > 0;
         for queue in &mut tenant.queues {
@@ -314,11 +377,16 @@ impl Naive {
     }
 
     fn submit(&mut self, id: u32, class: usize, weighted: u64) {
-        let (quota, size) = (self.config.round.class_quotas[class], self.config.slot_size.0);
-        let in_flight = self.config.in_flight;
         if self.in_flight() == 0 {
             self.measures.on_busy();
         }
+        self.take_turn(id, class, weighted);
+    }
+
+    /// The tenant's turn is over: the IO is charged, and in a slot.
+    fn take_turn(&mut self, id: u32, class: usize, weighted: u64) {
+        let (quota, size) = (self.config.round.class_quotas[class], self.config.slot_size.0);
+        let in_flight = self.config.in_flight;
         self.tenant(id).served_bytes += weighted;
         self.raise_virtual_time(); // even if it was the tenant's last IO
         let tenant = self.tenant(id);

@@ -4,8 +4,8 @@
 //! [`World`] as one line of Rust, to be pasted into a test of its own.
 
 use sched::{
-    CalibratedConfig, Cost, DeviceConstants, DeviceCosts, GimbalConfig, Halvings, InFlightLimits, Io, IoId,
-    IoKind, Mark, Priority, WriteCostRule,
+    CalibratedConfig, Cost, DeviceConstants, DeviceCosts, GimbalConfig, GimbalOrder, Halvings,
+    InFlightLimits, Io, IoId, IoKind, Mark, Priority, WriteCostRule,
 };
 use units::{ByteRate, Bytes, Nanos, TenantId};
 
@@ -24,7 +24,7 @@ pub(crate) struct World {
 pub(crate) enum Variant {
     /// Gimbal as published.
     Gimbal,
-    /// Gimbal with other constants than usual.
+    /// Gimbal in the order of the paper's text, with other constants than usual.
     OtherGimbal,
     /// level-calibrated, with so little device time in flight and so small a bound on the service lag that they bind.
     LevelCalibrated,
@@ -111,7 +111,8 @@ impl World {
                 latency_weight: Halvings(4),
                 bucket_depth: Bytes::kib(128),
                 write_cost_step: Cost::ratio(1, 10),
-                write_cost_rule: WriteCostRule::Slow,
+                write_cost_rule: WriteCostRule::SlowBesideReads,
+                order: GimbalOrder::Text,
                 ..seen(GimbalConfig::published(device))
             }),
             Variant::LevelCalibrated => Config::LevelCalibrated(CalibratedConfig {

@@ -23,8 +23,10 @@ pub enum PolicyKind {
     /// This project's own, without a calibration: it measures the device while it serves.
     #[default]
     Level,
-    /// Gimbal exactly as published.
+    /// Gimbal as published, in the order of the authors' release.
     Gimbal,
+    /// Gimbal in the order of the paper's text.
+    GimbalText,
     /// This project's own: charges what an IO takes of the device. Needs a calibration.
     LevelCalibrated,
     /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
@@ -91,9 +93,10 @@ impl SchedulerOverrides {
 
 impl PolicyKind {
     /// All, the default first.
-    pub const ALL: [PolicyKind; 7] = [
+    pub const ALL: [PolicyKind; 8] = [
         PolicyKind::Level,
         PolicyKind::Gimbal,
+        PolicyKind::GimbalText,
         PolicyKind::LevelCalibrated,
         PolicyKind::Reflex,
         PolicyKind::Flashfq,
@@ -105,6 +108,7 @@ impl PolicyKind {
     pub const fn name(self) -> &'static str {
         match self {
             PolicyKind::Gimbal => "gimbal",
+            PolicyKind::GimbalText => "gimbal-text",
             PolicyKind::LevelCalibrated => "level-calibrated",
             PolicyKind::Level => "level",
             PolicyKind::Reflex => "reflex",
@@ -117,7 +121,8 @@ impl PolicyKind {
     /// What it is, in a line.
     pub const fn about(self) -> &'static str {
         match self {
-            PolicyKind::Gimbal => "Gimbal exactly as published",
+            PolicyKind::Gimbal => "Gimbal as published: IOs that the token buckets cannot pay wait aside",
+            PolicyKind::GimbalText => "Gimbal as its paper's text has it: all wait behind such an IO",
             PolicyKind::LevelCalibrated => "Fair shares of device time, by a calibrated model of the device",
             PolicyKind::Level => {
                 "Fair shares of device time on any device: measures it now and then, for up to half a second"
@@ -133,7 +138,7 @@ impl PolicyKind {
 
     /// Whether it has the constants of [`SchedulerOverrides`].
     pub const fn reads_constants(self) -> bool {
-        matches!(self, PolicyKind::Gimbal | PolicyKind::LevelCalibrated)
+        matches!(self, PolicyKind::Gimbal | PolicyKind::GimbalText | PolicyKind::LevelCalibrated)
     }
 
     /// Whether it learns what the device takes for an IO, and can be told.
