@@ -11,6 +11,8 @@ use units::Nanos;
 pub enum Quantity {
     /// A group's bandwidth, 10^6 bytes per second.
     Bandwidth(String),
+    /// What a tenant of a group has on average, 10^6 bytes per second.
+    TenantBandwidth(String),
     /// All tenants' bandwidth, 10^6 bytes per second.
     #[serde(rename = "total")]
     Total {},
@@ -35,7 +37,7 @@ pub enum Quantity {
     /// lie beyond it.
     #[serde(rename = "worst-latency")]
     WorstLatency {},
-    /// A group's mean latency seen from the network in a stretch of the run, microseconds.
+    /// A group's mean latency in a stretch of the run, microseconds.
     LatencyBetween(Stretch),
     /// A group's mean bandwidth in a stretch of the run, 10^6 bytes per second.
     BandwidthBetween(GroupStretch),
@@ -71,10 +73,24 @@ pub struct Stretch {
     pub group: String,
     /// Of its reads or its writes.
     pub way: Way,
+    /// Where it is measured.
+    #[serde(default)]
+    pub reading: StretchReading,
     /// Where the stretch begins, after the warm-up.
     pub from: Nanos,
     /// Where it ends.
     pub to: Nanos,
+}
+
+/// Where the latency of a stretch is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StretchReading {
+    /// Inside the SSD.
+    Device,
+    /// At the client, from sending to completion.
+    #[default]
+    Network,
 }
 
 /// A group in a stretch of the run.
@@ -170,6 +186,9 @@ impl Quantity {
         let group = |name: &str| record.group(name);
         match self {
             Quantity::Bandwidth(name) => group(name).map(|group| group.mb_per_s),
+            Quantity::TenantBandwidth(name) => {
+                group(name).map(|group| group.mb_per_s / f64::from(group.tenants))
+            }
             Quantity::Total {} => Some(record.mb_per_s),
             Quantity::Iops(name) => group(name).map(GroupRecord::iops),
             Quantity::FUtil(name) => group(name).map(|group| group.f_util),
@@ -195,9 +214,11 @@ impl Quantity {
                 let within = within(&stretch.from, &stretch.to);
                 let points = group(&stretch.group)?.series.iter().filter(|point| within(point.second));
                 let latencies: Vec<f64> = points
-                    .filter_map(|point| match stretch.way {
-                        Way::Read => point.read_us,
-                        Way::Write => point.write_us,
+                    .filter_map(|point| match (stretch.way, stretch.reading) {
+                        (Way::Read, StretchReading::Network) => point.read_us,
+                        (Way::Write, StretchReading::Network) => point.write_us,
+                        (Way::Read, StretchReading::Device) => point.read_device_us,
+                        (Way::Write, StretchReading::Device) => point.write_device_us,
                     })
                     .collect();
                 mean(&latencies)
@@ -244,6 +265,7 @@ impl Quantity {
     pub(crate) fn groups(&self) -> Vec<&str> {
         match self {
             Quantity::Bandwidth(name)
+            | Quantity::TenantBandwidth(name)
             | Quantity::Iops(name)
             | Quantity::FUtil(name)
             | Quantity::Deviation(name)

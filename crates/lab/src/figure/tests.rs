@@ -1,6 +1,7 @@
 use super::*;
 use crate::experiment::{Experiment, names};
 use crate::made_up;
+use crate::scheduler::Scheduler;
 use resvg::tiny_skia::Pixmap;
 use resvg::usvg::roxmltree::Document;
 
@@ -203,6 +204,18 @@ fn schedulers_look_different_without_colours() {
             let told_apart = one.hatch != other.hatch || (grey(&one) - grey(other)).abs() > 80.0;
             assert!(told_apart, "bars {one:?} and {other:?}");
             assert!(one.dash != other.dash && one.marker != other.marker, "lines {one:?} and {other:?}");
+        }
+    }
+}
+
+#[test]
+fn schedulers_of_one_experiment_look_different() {
+    for name in names() {
+        let experiment = Experiment::named(name).unwrap_or_else(|error| panic!("{error}"));
+        for (n, scheduler) in experiment.schedulers.iter().enumerate() {
+            let alike = |other: &&Scheduler| view::look(**other).colour == view::look(*scheduler).colour;
+            let other = experiment.schedulers[..n].iter().find(alike);
+            assert_eq!(other, None, "{name}: {} looks the same", scheduler.name());
         }
     }
 }
