@@ -10,7 +10,7 @@
 //!
 //! Holds: an IO that is taken back leaves no hole that anybody waits for (`the_line_keeps_its_order`).
 //! Elsewhere: their IOs are in the queues of their tenants (`drr/parking.rs`).
-//! From the authors' release, whose text says otherwise (`GimbalOrder`). It polls every millisecond; here every wait names its instant.
+//! From the authors' release; the paper's text has it otherwise (`GimbalOrder`). It polls every millisecond; here every wait names its instant.
 
 use crate::Ticket;
 use alloc::collections::VecDeque;
