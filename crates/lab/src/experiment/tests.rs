@@ -78,7 +78,11 @@ fn what_is_wrong_is_said_with_its_place() {
             "case clean, group small: bs: 5000 B is not a positive multiple of 4 KiB",
         ),
         ("iodepth = 8", "iodepth = 0", "case clean, group small: iodepth: 0 does not lie between 1 and"),
-        ("\"level\"", "\"elevator\"", "schedulers: there is no scheduler elevator; the schedulers are none, "),
+        (
+            "\"level\"",
+            "\"elevator\"",
+            "schedulers: there is no scheduler elevator; the schedulers are none, ",
+        ),
         ("[\"dct983\"]", "[\"hal\"]", "profiles: "),
         ("seeds = [1]", "seeds = []", "seeds: there is none"),
         ("interval = \"10ms\"", "interval = \"0s\"", "neither it nor the interval may be zero"),

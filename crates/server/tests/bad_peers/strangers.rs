@@ -18,8 +18,9 @@ use units::Bytes;
 fn serving(device: DeviceKind, limits: Limits, hosts: AllowedHosts, tenants: &[&str]) -> ServerHandle {
     capture();
     let mut config = Config { limits, ..crate::common::simple(device, common::any_port()) };
-    // On a slow SSD the default would learn for minutes; this one knows the SSD.
-    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
+    // On a slow SSD the default would learn for minutes; this one knows the SSD. In the other order of Gimbal a tenant has a slot of the eight at
+    // least, whatever its weight.
+    config.devices[0].scheduler.policy = PolicyKind::GimbalText;
     config.subsystems[0].hosts = hosts;
     config.tenants = tenants.iter().map(|host| TenantConfig::equal(host)).collect();
     common::start(config)
