@@ -170,7 +170,7 @@ pub(crate) fn any_number(input: &mut Input<'_>, common: u64) -> u64 {
 }
 
 fn any_cost(input: &mut Input<'_>, common: u32) -> Cost {
-    match input.below(11) {
+    match input.below(8) {
         0 => Cost::ratio(u32::from(input.half()) % COST_MAX, 1),
         1 => Cost::ratio(input.half().into(), 1000),
         2 => Cost::ONE,

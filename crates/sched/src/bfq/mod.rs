@@ -6,8 +6,8 @@
 //!     └── with a new budget: four times as much, twice as much, or what it used ◄──┘        1/32 to all of `budget_max`
 //! ```
 //!
-//! *Idling.* Who has no IO left gives the SSD away at once, while all busy tenants have the same weight: that is how BFQ treats SSDs that queue. If weights differ, its
-//! share would be lost with its turn. So the SSD is kept for it until its IOs have ended and 8 ms more.
+//! *Idling.* If all busy tenants have the same weight, a tenant without IOs left loses the SSD at once: so BFQ treats SSDs that queue. If weights
+//! differ, it would lose its share with its turn. So the SSD stays its own until its IOs have ended, and 8 ms more.
 //!
 //! Service is counted in bytes, and a byte written is a byte read (Linux triples asynchronous writes; a target's are synchronous).
 //!

@@ -16,8 +16,8 @@ pub struct Halvings(pub u32);
 pub enum WriteCostRule {
     /// Mean above `thresh_min`, whether or not there are reads (the paper's text, §3.4).
     Slow,
-    /// Mean above `thresh_max`, or above `thresh_min` in a period that also completed reads (release). With it fragmented writes alone take 11.7 ms,
-    /// where the paper's own ratios imply 1.3 ms; `Slow` gives 1.65 ms. So Gimbal as published has `Slow`.
+    /// Mean above `thresh_max`, or above `thresh_min` in a period that also completed reads (release). With it fragmented writes alone take six
+    /// times as long as with `Slow`, which is near what the paper's own ratios imply (docs/paper-map.md). So Gimbal as published has `Slow`.
     SlowBesideReads,
 }
 

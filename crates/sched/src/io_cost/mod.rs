@@ -220,7 +220,7 @@ impl IoCost {
         }
     }
 
-    /// Looks at what each has used: how many have too little, who has too much, and how many have old IOs in the SSD.
+    /// Looks at what each tenant has used. Answers how many have too little, who has too much, and how many have old IOs in the SSD.
     fn take_stock(&mut self, device: i128) -> (usize, Vec<TenantId>, usize) {
         let passed = device - self.device;
         let least = device - self.of_period(BUDGET_PER_CENT);
