@@ -26,7 +26,11 @@ pub(super) fn of(profile: &Profile) -> Vec<Plot> {
     vec![
         Plot {
             chart: limits(profile, "Bandwidth by size and depth", "MB/s", Scale::Linear, bandwidth),
-            see: "Each kind of IO alone. Writes are with room in the write buffer.",
+            see: if profile.buffer.is_some() {
+                "Each kind of IO alone. Writes are with room in the write buffer."
+            } else {
+                "Each kind of IO alone."
+            },
         },
         Plot {
             chart: limits(profile, "Mean latency by size and depth", "µs", Scale::Log, mean),

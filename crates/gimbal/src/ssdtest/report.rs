@@ -60,7 +60,12 @@ fn costs(body: &mut String, profile: &Profile) {
     if profile.cost.is_empty() {
         return;
     }
-    body.push_str("<h2>What an IO costs</h2><p>Device time of an IO when the device is saturated: one second over the most IOs per second of any depth. Writes are with room in the write buffer.</p>");
+    body.push_str("<h2>What an IO costs</h2><p>Device time of an IO when the device is saturated: one second over the most IOs per second of any depth.");
+    body.push_str(if profile.buffer.is_some() {
+        " Writes are with room in the write buffer.</p>"
+    } else {
+        "</p>"
+    });
     let rows = profile.cost.iter().map(|cost| {
         vec![
             cost.kind.to_string(),

@@ -42,19 +42,24 @@ pub(crate) struct Walk {
 impl Walk {
     /// The walk `tests/guest/walks/NAME.sh`, over the subsystem `nqn` at `address` on this machine's loopback.
     pub(crate) fn new(kernel: Kernel, name: &str, address: SocketAddr, nqn: &str) -> Walk {
-        assert!(address.ip().is_loopback(), "a guest reaches this machine's loopback only, not {address}");
+        Walk::named(kernel, name).target(address, nqn)
+    }
+
+    fn named(kernel: Kernel, name: &str) -> Walk {
         let walks = guest_folder().join("walks");
         Walk { kernel, script: walks.join(name).with_extension("sh"), arguments: Vec::new() }
             .file(&walks.join("lib.sh"), "/walks/lib.sh")
-            .variable("PORT", address.port())
-            .variable("NQN", nqn)
     }
 
-    /// A walk that serves by itself, in the guest, with the binary under test: `/gimbal/run serve ...`.
+    /// Names the subsystem `nqn` at `address` on this machine's loopback.
+    pub(crate) fn target(self, address: SocketAddr, nqn: &str) -> Walk {
+        assert!(address.ip().is_loopback(), "a guest reaches this machine's loopback only, not {address}");
+        self.variable("PORT", address.port()).variable("NQN", nqn)
+    }
+
+    /// A walk that runs the binary under test in the guest: `/gimbal/gimbal`, which `$LOADER` loads.
     pub(crate) fn serving(kernel: Kernel, name: &str, scratch: &Scratch) -> Walk {
-        let walks = guest_folder().join("walks");
-        let mut walk = Walk { kernel, script: walks.join(name).with_extension("sh"), arguments: Vec::new() }
-            .file(&walks.join("lib.sh"), "/walks/lib.sh");
+        let mut walk = Walk::named(kernel, name);
         // The guest's C library may be older than that of this machine, so the binary comes with its own.
         let binary = scratch.file("gimbal");
         let stripped =
@@ -90,6 +95,12 @@ impl Walk {
     /// Puts a file into the guest.
     pub(crate) fn file(mut self, from: &Path, to: &str) -> Walk {
         self.arguments.extend(["-x".into(), format!("{}:{to}", from.display())]);
+        self
+    }
+
+    /// Gives the guest one more virtio disk: vda, vdb, ...
+    pub(crate) fn disk(mut self, file: &Path) -> Walk {
+        self.arguments.extend(["-d".into(), file.display().to_string()]);
         self
     }
 
