@@ -3,12 +3,11 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod linux;
-mod process;
 
 use linux::Kernel::{Linux6_1, Linux6_12};
+use linux::process::{Process, serve};
 use linux::{Guest, Kernel, Scratch, Walk};
 use probe::{Kind, Profile};
-use process::{Process, serve};
 use std::fs::File;
 
 const SIZE: u64 = 256 << 20;

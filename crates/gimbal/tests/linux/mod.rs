@@ -14,7 +14,7 @@
 
 mod guest;
 #[path = "../process/mod.rs"]
-mod process;
+pub(crate) mod process;
 mod scratch;
 mod target;
 

@@ -135,6 +135,7 @@ fn fit(
     observe: &mut impl FnMut(f64),
 ) -> Result<Imitation, ImitateError> {
     let mut best: Option<Imitation> = None;
+    let knobs = knobs(device);
     for _ in 0..ROUNDS {
         ssd.check(&ssd.name)?;
         let found = probe(&ssd);
@@ -147,7 +148,7 @@ fn fit(
         if misfit < CLOSE {
             break;
         }
-        for (quantity, knob) in FITTED.iter().zip(knobs(device)) {
+        for (quantity, knob) in FITTED.iter().zip(&knobs) {
             if let (Some(wanted), Some(found)) = ((quantity.of)(device), (quantity.of)(&found)) {
                 knob(&mut ssd, wanted, found);
             }
@@ -165,9 +166,18 @@ fn knobs(device: &Profile) -> [Knob; 8] {
         Some(_) => |ssd, wanted, found| turn_rate(&mut ssd.link.write_rate, wanted / found),
         None => |ssd, wanted, found| turn_time(&mut ssd.flash.program, found / wanted, 1000),
     };
+    let small_reads: Knob = if dies_limit(device) {
+        |ssd, wanted, found| {
+            let turned =
+                ssd.flash.sense.iter().map(|&sense| (f64::from(sense) * turn(found / wanted)) as u32);
+            ssd.flash.sense = turned.map(|sense| sense.max(1)).collect();
+        }
+    } else {
+        |ssd, wanted, found| turn_time(&mut ssd.firmware.read_operation, found / wanted, 1)
+    };
     [
         |ssd, wanted, found| add_micros(&mut ssd.firmware.read_latency, wanted - found),
-        |ssd, wanted, found| turn_time(&mut ssd.firmware.read_operation, found / wanted, 1),
+        small_reads,
         |ssd, wanted, found| turn_rate(&mut ssd.link.read_rate, wanted / found),
         |ssd, wanted, found| {
             add_micros(&mut ssd.firmware.write_latency, wanted - found);
@@ -181,6 +191,12 @@ fn knobs(device: &Profile) -> [Knob; 8] {
         },
         |ssd, wanted, found| turn_time(&mut ssd.flash.program, found / wanted, 1000),
     ]
+}
+
+/// Whether the dies limit small reads, and not the firmware: it would limit large reads to as many pages.
+fn dies_limit(device: &Profile) -> bool {
+    let [_, iops, mb, ..] = FITTED.map(|quantity| (quantity.of)(device).unwrap_or(0.0));
+    mb * 1e6 / PAGE > iops
 }
 
 fn turn(ratio: f64) -> f64 {
@@ -213,8 +229,12 @@ fn guess(device: &Profile) -> Result<ssd::Profile, ImitateError> {
     ssd.memory = None;
     let sense_ns = SENSE_PART * read_us * 1e3;
     ssd.flash.sense = vec![(sense_ns.max(1.0)) as u32; ssd.flash.sense.len()];
-    // As many dies as the reads need, in whole stripes.
-    let dies = (HEADROOM * read_iops * sense_ns / 1e9).max(16.0);
+    // As many dies as the reads need, in whole stripes, and firmware for as many pages: one of the two with headroom.
+    let (dies, pages) = match dies_limit(device) {
+        true => (read_iops, HEADROOM * read_mb * 1e6 / PAGE),
+        false => (HEADROOM * read_iops, read_iops),
+    };
+    let dies = (dies * sense_ns / 1e9).max(16.0);
     let geometry = &mut ssd.geometry;
     geometry.channels = geometry.stripe_dies;
     geometry.dies_per_channel = ((dies / f64::from(geometry.channels)).ceil() as u32).clamp(1, 256);
@@ -224,7 +244,7 @@ fn guess(device: &Profile) -> Result<ssd::Profile, ImitateError> {
     let unit = PAGE * f64::from(geometry.planes) * ssd.flash.sense.len() as f64;
     let program = |bytes: f64, mb: f64| Nanos(((dies * bytes / mb * 1e3) as u64).max(1000) / 1000 * 1000);
     ssd.flash.program = program(unit, if exhausted_mb > 0.0 { exhausted_mb } else { write_mb });
-    ssd.firmware.read_operation = Nanos((1e9 / read_iops) as u64).max(Nanos(100));
+    ssd.firmware.read_operation = Nanos((1e9 / pages) as u64).max(Nanos(100));
     ssd.firmware.read_latency = Nanos::micros((read_us * 0.15) as u64);
     ssd.firmware.write_latency = Nanos((write_us * 0.7e3) as u64);
     ssd.variation.write_spread = ssd.variation.write_spread.min(ssd.firmware.write_latency);

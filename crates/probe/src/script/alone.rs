@@ -14,6 +14,10 @@ const DEPTHS: [u32; 3] = [1, 8, 64];
 const DEPTHS_THOROUGH: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// A cell writes at most this much.
 const CELL_WRITES: u64 = 256 << 20;
+/// A cell may write this much, however slow the device is.
+const CELL_WRITES_LEAST: u64 = 64 << 20;
+/// No kind of writes is faster than long sequential ones by more than this factor.
+const FASTER_MOST: f64 = 1.5;
 /// With a write buffer, at most this part of it.
 const CELL_PART: u64 = 4;
 /// Gimbal's lower latency threshold on its SSD is about three times what a lone 4 KiB read takes, and the upper one six times that.
@@ -72,11 +76,13 @@ fn grid(asker: &mut Asker<'_>, kind: Kind, write_rate: Option<f64>) -> Result<Ve
 /// Makes a load that writes end before it exhausts the write buffer, and sooner than it is warm.
 pub(super) fn bound_writes(asker: &Asker<'_>, load: &mut Load, rate: f64) {
     let most = asker.rest.as_ref().map_or(CELL_WRITES, |rest| CELL_WRITES.min(rest.size_bytes / CELL_PART));
-    load.writes_most_bytes = most;
     // At the full rate, the load may write for this long.
     let span_ns = (most as f64 / rate.max(1.0) * 1e9) as u64;
     load.span_ns = load.span_ns.min(span_ns);
     load.warm_up_ns = load.span_ns / 4;
+    // What it will hardly exceed, so that no more rests are planned than it needs.
+    let expected = (FASTER_MOST * rate * load.span_ns as f64 / 1e9) as u64;
+    load.writes_most_bytes = most.min(expected.max(CELL_WRITES_LEAST));
 }
 
 fn limit(kind: Kind, size_kib: u32, depth: u32, result: &ActResult) -> Option<Limit> {

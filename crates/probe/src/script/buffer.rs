@@ -126,6 +126,7 @@ pub(super) fn find(asker: &mut Asker<'_>) -> Result<Found, Stop> {
     asker.rest = curve.full_ns.map(|span_ns| Rest {
         size_bytes: knee.bytes as u64,
         span_ns,
+        part: curve.points.iter().map(|&(idle_ns, back)| (idle_ns, back as u64)).collect(),
         used_bytes: knee.bytes as u64,
     });
     Ok(found)

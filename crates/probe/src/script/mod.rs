@@ -30,6 +30,11 @@ const BUFFER_TIME_PERCENT: u64 = 65;
 /// The share of what may be written that the write buffer may take.
 const BUFFER_WRITES_PERCENT: u64 = 80;
 
+/// A rest must fit this often into the time that is left.
+const REST_TIMES: u64 = 2;
+/// There is room for a load if there is room for this part of it more.
+const ROOM_MARGIN: u64 = 4;
+
 /// What the script wants after this journal.
 pub(crate) enum Answer {
     /// This task's results.
@@ -63,8 +68,43 @@ struct Rest {
     size_bytes: u64,
     /// Idle time after which it is whole again.
     span_ns: u64,
-    /// Written since it was whole.
+    /// Shorter idle times, and what each was seen to bring back, by time.
+    part: Vec<(u64, u64)>,
+    /// Written since it was whole, less what came back since.
     used_bytes: u64,
+}
+
+/// What a load needs before it begins.
+enum Need {
+    Nothing,
+    /// Idle time, and what of the buffer is used after it.
+    Rest {
+        span_ns: u64,
+        used_bytes: u64,
+    },
+    /// A rest for which there is no time.
+    TimeForRest,
+}
+
+impl Rest {
+    /// Before a load that writes this much: while there is time, the buffer is made whole when half of it is used. Otherwise it rests
+    /// only when there is no room, and no longer than it takes until there is.
+    fn before(&self, writes: u64, time_left: u64) -> Need {
+        let affordable = |span_ns: u64| time_left > REST_TIMES * span_ns;
+        if self.used_bytes + writes > self.size_bytes / 2 && affordable(self.span_ns) {
+            return Need::Rest { span_ns: self.span_ns, used_bytes: 0 };
+        }
+        let room = writes + writes / ROOM_MARGIN;
+        if self.used_bytes + room <= self.size_bytes {
+            return Need::Nothing;
+        }
+        match self.part.iter().find(|(_, back)| *back >= room) {
+            Some(&(span_ns, back)) if affordable(span_ns) => {
+                Need::Rest { span_ns, used_bytes: self.size_bytes.saturating_sub(back) }
+            }
+            _ => Need::TimeForRest,
+        }
+    }
 }
 
 pub(crate) fn next(config: &Config, journal: &[Entry]) -> Answer {
@@ -136,20 +176,22 @@ impl<'a> Asker<'a> {
 
     /// The result of one load while the write buffer is whole: rests before if the load might exhaust it.
     fn ask_fresh(&mut self, title: String, load: Load) -> Result<&'a ActResult, Stop> {
-        let needed = load.writes_most_bytes;
-        let time_left = self.time_left();
+        let writes = load.writes_most_bytes;
         let mut acts = vec![Act::Load(load)];
-        if let Some(rest) = &mut self.rest
-            && needed > 0
-            && rest.used_bytes + needed > rest.size_bytes / 2
-        {
-            let span_ns = rest.span_ns;
-            if time_left > 2 * span_ns {
-                rest.used_bytes = 0;
+        let need = match &self.rest {
+            Some(rest) if writes > 0 => rest.before(writes, self.time_left()),
+            _ => Need::Nothing,
+        };
+        match (need, &mut self.rest) {
+            (Need::Rest { span_ns, used_bytes }, Some(rest)) => {
+                rest.used_bytes = used_bytes;
                 acts.insert(0, Act::Idle { span_ns });
-            } else {
-                self.note("the time was too short for rests: some writes were measured with an exhausted write buffer".to_owned());
             }
+            (Need::TimeForRest, _) => self.note(
+                "the time was too short for rests: some writes were measured with an exhausted write buffer"
+                    .to_owned(),
+            ),
+            _ => {}
         }
         let results = self.ask(title, acts)?;
         Ok(results.last().expect("the load has a result"))

@@ -41,7 +41,7 @@ const READS: [u64; 3] = [1, 100, 5000];
 /// Trials so far.
 pub(super) struct Curve {
     /// Idle time in nanoseconds and bytes that had recovered, by time.
-    points: Vec<(u64, f64)>,
+    pub(super) points: Vec<(u64, f64)>,
     /// Idle time after which all of it is back, if that was found.
     pub(super) full_ns: Option<u64>,
 }
