@@ -3,12 +3,15 @@
 //! A *stretch* is 16 MiB of writes that keep the SSD busy all the time, and beside which nobody reads: so its rate is the SSD's. It is slow or
 //! fast, whichever of the two rates of the profile is nearer (by ratio). If the same was predicted all the time, it is compared with that.
 //!
-//! Nothing is corrected by it: a stretch may be slow because the SSD collects garbage. What is diverted needs writes that wait anyway.
+//! Stretches that are not far slower than the exhausted SSD (as one is that collects garbage) go to the predictor, which learns from them.
 
+use probe::Stretch;
 use units::{Bytes, Instant};
 
 /// Bytes of a stretch.
 const STRETCH: u64 = 16 << 20;
+/// Below this share of the exhausted SSD's rate, a stretch is slow for another reason.
+const EXHAUSTED_LEAST: f64 = 0.6;
 
 /// Stretches of writes by what was predicted of them. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +24,9 @@ pub struct Foresight {
     pub needless: u64,
 }
 
+/// A stretch that is not complete.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct Begun {
     since: Instant,
     /// Submitted since, with what was under way then.
     bytes: u64,
@@ -34,34 +38,51 @@ struct Stretch {
 pub(crate) struct Comparison {
     /// Bytes per second: above is fast.
     middle: f64,
-    stretch: Option<Stretch>,
+    /// Below, it is slow for another reason.
+    least: f64,
+    stretch: Option<Begun>,
     pub(crate) foresight: Foresight,
 }
 
 impl Comparison {
     pub(crate) fn new(fast: f64, slow: f64) -> Comparison {
-        Comparison { middle: (fast * slow).sqrt(), stretch: None, foresight: Foresight::default() }
+        Comparison {
+            middle: (fast * slow).sqrt(),
+            least: EXHAUSTED_LEAST * slow,
+            stretch: None,
+            foresight: Foresight::default(),
+        }
     }
 
-    /// A write goes to an SSD that has so much of writes under way.
-    pub(crate) fn on_write(&mut self, now: Instant, bytes: u64, writing: Bytes, is_exhausted: bool) {
-        let same = |stretch: &Stretch| writing > Bytes::ZERO && stretch.is_exhausted == is_exhausted;
+    /// A write goes to an SSD that has so much of writes under way. Returns a stretch that is complete and says something of the buffer.
+    pub(crate) fn on_write(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        writing: Bytes,
+        is_exhausted: bool,
+    ) -> Option<Stretch> {
+        let same = |stretch: &Begun| writing > Bytes::ZERO && stretch.is_exhausted == is_exhausted;
         let Some(stretch) = self.stretch.as_mut().filter(|stretch| same(stretch)) else {
-            self.stretch = Some(Stretch { since: now, bytes: writing.get() + bytes, is_exhausted });
-            return;
+            self.stretch = Some(Begun { since: now, bytes: writing.get() + bytes, is_exhausted });
+            return None;
         };
         let done = stretch.bytes.saturating_sub(writing.get());
         stretch.bytes += bytes;
         if done < STRETCH {
-            return;
+            return None;
         }
-        let is_slow = (done as f64) < self.middle * now.saturating_since(stretch.since).as_secs_f64();
+        let since = stretch.since;
+        self.stretch = None;
+        let taken = now.saturating_since(since).as_secs_f64();
+        let is_slow = (done as f64) < self.middle * taken;
         match (is_exhausted, is_slow) {
             (false, true) => self.foresight.unforeseen += 1,
             (true, false) => self.foresight.needless += 1,
             (true, true) | (false, false) => self.foresight.right += 1,
         }
-        self.stretch = None;
+        let says = done as f64 >= self.least * taken;
+        says.then_some(Stretch { since, until: now, bytes: done, is_slow })
     }
 
     /// A read goes to the SSD: what is slow now may be so because of it.

@@ -157,7 +157,12 @@ impl Gate {
     }
 
     fn part(&self, share: f64) -> u64 {
-        (self.drive.buffer.size().get() as f64 * share) as u64
+        (self.buffer().size().get() as f64 * share) as u64
+    }
+
+    /// The buffer, with what was learnt.
+    fn buffer(&self) -> &BufferModel {
+        self.predictor.model()
     }
 
     pub(crate) fn on_host_write(&mut self, now: Instant, bytes: u64) {
@@ -168,7 +173,7 @@ impl Gate {
         let found = Found {
             bytes,
             is_exhausted,
-            is_whole: self.remaining(now).get() + self.part(MARGIN) >= self.drive.buffer.size().get(),
+            is_whole: self.remaining(now).get() + self.part(MARGIN) >= self.buffer().size().get(),
             writing: self.predictor.writing(),
             is_first: self.is_quiet(now),
         };
@@ -194,7 +199,9 @@ impl Gate {
         self.predictor.on_submit(now, kind, u32::try_from(bytes).unwrap_or(u32::MAX));
         match kind {
             IoKind::Write => {
-                self.comparison.on_write(now, bytes, writing, is_exhausted);
+                if let Some(seen) = self.comparison.on_write(now, bytes, writing, is_exhausted) {
+                    self.predictor.on_stretch(seen);
+                }
                 self.slow.add(now, bytes as f64);
                 self.fast.add(now, bytes as f64);
             }
@@ -249,7 +256,7 @@ impl Gate {
 
     fn reads_hold_it_up(&self, now: Instant) -> bool {
         let lately = self.read_at.is_some_and(|at| now.saturating_since(at) < READS_LAST);
-        lately && self.drive.buffer.reads_stop_recovery()
+        lately && self.buffer().reads_stop_recovery()
     }
 
     fn is_quiet(&self, now: Instant) -> bool {
@@ -305,7 +312,7 @@ impl Gate {
 
     /// Bytes per second that rest brings back.
     fn rested(&self) -> f64 {
-        self.drive.buffer.recovered(REST).get() as f64 / REST.as_secs_f64()
+        self.buffer().recovered(REST).get() as f64 / REST.as_secs_f64()
     }
 
     /// Whether waiting brings no room.

@@ -21,6 +21,8 @@
 //! Reading order: `gate` (when to divert, when to write back), `pressure` (hosts that wait), `stage` (what happens to an IO), `stage/commit` (what makes it
 //! durable), `format` and `log` (the bytes of a log, and what is found in them).
 
+#[cfg(test)]
+mod drift;
 mod foresight;
 mod format;
 mod gate;

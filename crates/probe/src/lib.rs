@@ -48,7 +48,7 @@ pub use buffer_model::{BufferModel, Rule};
 pub use config::{Config, ConfigError};
 pub use device::{Completion, Device, Io, IoKind, Step, drive};
 pub use imitate::{ImitateError, Imitation, Likeness, imitate};
-pub use predictor::Predictor;
+pub use predictor::{Predictor, Stretch};
 pub use prober::{Entry, Prober, Progress, ResumeError};
 pub use profile::{
     BufferTable, Cost, DegradedLatency, DeviceTable, Interference, Kind, Limit, LoadPoint, MetricsTable,
