@@ -23,6 +23,7 @@ mod serve;
 mod serve_flags;
 mod ssdtest;
 mod state_dir;
+mod statistics;
 mod targets;
 mod volume;
 

@@ -1,7 +1,8 @@
 //! `gimbal serve`: runs the target until a signal stops it.
 //!
 //! Prints `listening on ADDRESS` on stdout for each address when hosts may connect. Everything else goes to the log on stderr.
-//! The first SIGTERM or SIGINT stops the target in order, the second one at once. SIGHUP reloads the configuration file.
+//! The first SIGTERM or SIGINT stops the target in order, the second one at once. SIGHUP reloads the configuration file, SIGUSR1 writes
+//! statistics to the log.
 //!
 //! Holds: stdout and stderr never delay or stop the target, even if nobody reads them (`tests/log_trouble.rs`).
 //! Elsewhere: how the log is written is `log_writer`.
@@ -11,7 +12,7 @@ use crate::notify::{State, notify};
 use crate::output;
 use crate::registration::Registration;
 use crate::serve_flags::{explain_config, explain_start};
-use crate::state_dir;
+use crate::{state_dir, statistics};
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -21,7 +22,7 @@ use server::config::{
     LogConfig, LogFormat, PolicyKind, Speed,
 };
 use server::{EscapedLines, ReloadError, Server, ServerHandle, Shutdown};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -60,6 +61,7 @@ const EMULATED_SIZE: Bytes = Bytes::gib(16);
 
 Signals:
   SIGHUP           reload the configuration file; hosts stay connected (run `gimbal config check FILE` first)
+  SIGUSR1          write statistics to the log, one line of JSON for each SSD
   SIGTERM, SIGINT  stop: answer outstanding commands, flush, close; a second signal stops at once")]
 pub(crate) struct Args {
     /// Configuration file (check it with `gimbal config check FILE`)
@@ -194,7 +196,8 @@ fn serve(
 ) -> anyhow::Result<ExitCode> {
     let set_filter = start_log(&config.log, log.clone())?;
     abort_on_panic(log.clone());
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot install signal handlers")?;
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).context("cannot install signal handlers")?;
     if let Some(why) = stateless {
         warn!(
             "reservations do not persist, and a host that asks for persistence (Linux's own calls do) is refused: {why}; give --state-dir"
@@ -206,18 +209,24 @@ fn serve(
     announce(server.addresses());
     notify(State::Ready);
 
-    while signals.forever().next() == Some(SIGHUP) {
-        notify(State::Reloading);
-        reload(&mut server, args, &set_filter);
-        registration.offer(&server);
-        notify(State::Ready);
+    loop {
+        match signals.forever().next() {
+            Some(SIGHUP) => {
+                notify(State::Reloading);
+                reload(&mut server, args, &set_filter);
+                registration.offer(&server);
+                notify(State::Ready);
+            }
+            Some(SIGUSR1) => statistics::log(&server, log),
+            _ => break,
+        }
     }
     notify(State::Stopping);
     let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
     info!(?limit, "stopping: outstanding commands are answered; a second signal stops at once");
     let stopper = server.stopper();
     thread::spawn(move || {
-        signals.forever().find(|signal| *signal != SIGHUP);
+        signals.forever().find(|signal| [SIGTERM, SIGINT].contains(signal));
         stopper.stop();
     });
     // First of all: no new volume is to choose these SSDs.

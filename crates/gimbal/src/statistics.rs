@@ -1,0 +1,99 @@
+//! `kill -USR1`: statistics of the running target in its log, one line of JSON for each SSD.
+//!
+//! The system lets only root and the user that runs the target send it signals, so no host can ask. A line shows the tenants with the most
+//! bytes, so its length is bounded, whoever connects; the sums are those of all.
+//!
+//! Elsewhere: what the numbers mean is `server::SsdStats`; docs/operations.md lists the fields.
+
+use crate::log_writer::LogWriter;
+use serde_json::{Value, json};
+use server::{AuxiliaryStats, Counters, ServerHandle, SsdStats, TenantStats, Transferred};
+use std::cmp::Reverse;
+use units::Nanos;
+
+/// Tenants of an SSD that are shown by name.
+const TENANTS_SHOWN: usize = 20;
+
+/// Writes the lines.
+pub(crate) fn log(server: &ServerHandle, log: &LogWriter) {
+    for ssd in server.stats().ssds {
+        log.say("INFO", &format!("statistics {}", of_ssd(&ssd)));
+    }
+}
+
+fn of_ssd(ssd: &SsdStats) -> Value {
+    let mut sum = Counters::default();
+    for tenant in &ssd.tenants {
+        add(&mut sum.reads, &tenant.counters.reads);
+        add(&mut sum.writes, &tenant.counters.writes);
+        sum.others += tenant.counters.others;
+        sum.errors += tenant.counters.errors;
+    }
+    let mut busiest: Vec<&TenantStats> = ssd.tenants.iter().collect();
+    busiest.sort_by_key(|tenant| Reverse(tenant.counters.reads.bytes + tenant.counters.writes.bytes));
+    let shown: Vec<Value> = busiest.iter().take(TENANTS_SHOWN).map(|tenant| of_tenant(tenant)).collect();
+    json!({
+        "device": ssd.device,
+        "queued": ssd.queued,
+        "in_flight": ssd.in_flight,
+        "hung": ssd.hung,
+        "connections": ssd.connections,
+        "memory_bytes": ssd.memory.get(),
+        "all": of_counters(&sum),
+        "tenants": ssd.tenants.len(),
+        "busiest": shown,
+        "auxiliary": ssd.auxiliary.as_ref().map(of_auxiliary),
+    })
+}
+
+fn of_tenant(tenant: &TenantStats) -> Value {
+    let mut value = of_counters(&tenant.counters);
+    value["host"] = json!(tenant.host);
+    value
+}
+
+fn add(sum: &mut Transferred, other: &Transferred) {
+    sum.ios += other.ios;
+    sum.bytes += other.bytes;
+    sum.device_latency.add(&other.device_latency);
+    sum.total_latency.add(&other.total_latency);
+}
+
+fn of_counters(counters: &Counters) -> Value {
+    json!({
+        "reads": of_transferred(&counters.reads),
+        "writes": of_transferred(&counters.writes),
+        "others": counters.others,
+        "errors": counters.errors,
+    })
+}
+
+fn of_transferred(transferred: &Transferred) -> Value {
+    let latency = &transferred.total_latency;
+    let micros = |time: Option<Nanos>| time.map(|time| time.get() / 1000);
+    json!({
+        "ios": transferred.ios,
+        "bytes": transferred.bytes,
+        "mean_us": micros(latency.mean()),
+        "p50_us": micros(latency.quantile(500)),
+        "p99_us": micros(latency.quantile(990)),
+        "p999_us": micros(latency.quantile(999)),
+    })
+}
+
+fn of_auxiliary(store: &AuxiliaryStats) -> Value {
+    let (counters, foresight) = (&store.counters, &store.foresight);
+    json!({
+        "diverted": counters.diverted,
+        "diverted_bytes": counters.diverted_bytes,
+        "returned_bytes": counters.returned_bytes,
+        "served": counters.served,
+        "pending_bytes": counters.pending_bytes,
+        "has_failed": store.has_failed,
+        "room_bytes": store.room.get(),
+        "is_exhausted": store.is_exhausted,
+        "foreseen": foresight.right,
+        "unforeseen": foresight.unforeseen,
+        "needless": foresight.needless,
+    })
+}
