@@ -10,7 +10,7 @@ use crate::results::Results;
 use crate::world::World;
 use blob::SsdId;
 use sched::{Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy, Priority};
-use sim::ClientChoice;
+use sim::{ClientChoice, LatencyScope};
 use ssd::{Command, CommandKind, Ssd};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -336,14 +336,19 @@ impl<'w> Engine<'w> {
         self.follow(number);
     }
 
-    /// The clients of each SSD exchange their latencies, and set their windows.
+    /// The clients of each SSD exchange their latencies, if they do, and set their windows.
     fn on_period(&mut self) {
-        let ClientChoice::Parda { config, .. } = &self.world.clients else { return };
+        let ClientChoice::Parda { config, scope } = &self.world.clients else { return };
         for ssd in 0..self.sides.len() {
-            let samples = self.databases.iter_mut().map(|database| database.paths[ssd].publish());
-            let all = samples.fold(LatencySample::default(), LatencySample::with);
-            for number in 0..self.databases.len() {
-                self.databases[number].paths[ssd].on_period(self.now, all);
+            let samples: Vec<LatencySample> =
+                self.databases.iter_mut().map(|database| database.paths[ssd].publish()).collect();
+            let all = samples.iter().copied().fold(LatencySample::default(), LatencySample::with);
+            for (number, own) in samples.into_iter().enumerate() {
+                let seen = match scope {
+                    LatencyScope::AllHosts => all,
+                    LatencyScope::OwnHost => own,
+                };
+                self.databases[number].paths[ssd].on_period(self.now, seen);
                 self.send(number, ssd);
             }
         }
