@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p ssd --example facts
+//! cargo run --release -p ssd --example facts -- plausible 60     # which facts each of 60 plausible SSDs misses (`Profile::plausible`)
 //! ```
 
 #[path = "../tests/model/driver.rs"]
@@ -17,6 +18,27 @@ use ssd::{Condition, Profile};
 const READ_PERCENTS: [u32; 11] = [0, 5, 10, 20, 30, 50, 70, 80, 90, 95, 100];
 
 fn main() {
+    let mut words = std::env::args().skip(1);
+    match (words.next().as_deref(), words.next().map(|count| count.parse())) {
+        (None, _) => sets(),
+        (Some("plausible"), Some(Ok(count))) => (1..=count).for_each(plausible),
+        _ => panic!("the arguments are none, or `plausible` and how many"),
+    }
+}
+
+/// Prints which facts an SSD misses, of those that set A meets.
+fn plausible(seed: u64) {
+    let bench = Bench::new(&Profile::plausible(seed));
+    let facts: Vec<_> = FACTS.iter().filter(|fact| fact.met_by_a).collect();
+    let values = facts.iter().map(|fact| (fact, (fact.measure)(&bench)));
+    let missed: Vec<_> = values.filter(|(fact, value)| !fact.holds(*value)).collect();
+    println!("{seed:>4}: {} of {} facts hold", facts.len() - missed.len(), facts.len());
+    for (fact, value) in missed {
+        println!("      {}: {}, here {value:.2}", fact.about, fact.target);
+    }
+}
+
+fn sets() {
     let [set_a, set_b] = ["dct983", "dct983-b"].map(|name| {
         let profile = Profile::named(name).expect("built in");
         Bench::new(&profile)

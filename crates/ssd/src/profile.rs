@@ -15,6 +15,7 @@
 mod constants;
 mod error;
 mod limits;
+mod plausible;
 mod random;
 mod tables;
 #[cfg(test)]

@@ -59,34 +59,38 @@ impl Class {
 }
 
 /// Dice.
-struct Dice(Xoshiro256PlusPlus);
+pub(super) struct Dice(Xoshiro256PlusPlus);
 
 impl Dice {
+    pub(super) fn of(seed: u64) -> Dice {
+        Dice(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
     /// From `least` to `most`.
-    fn within(&mut self, least: u64, most: u64) -> u64 {
+    pub(super) fn within(&mut self, least: u64, most: u64) -> u64 {
         let span = most - least + 1;
         least + ((u128::from(self.0.next_u64()) * u128::from(span)) >> 64) as u64
     }
 
-    fn micros(&mut self, least: u64, most: u64) -> Nanos {
+    pub(super) fn micros(&mut self, least: u64, most: u64) -> Nanos {
         Nanos::micros(self.within(least, most))
     }
 
-    fn megabytes(&mut self, least: u64, most: u64) -> ByteRate {
+    pub(super) fn megabytes(&mut self, least: u64, most: u64) -> ByteRate {
         ByteRate(self.within(least, most) * MB)
     }
 
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.within(0, all.len() as u64 - 1) as usize]
     }
 
-    fn percent(&mut self, of: u64) -> bool {
+    pub(super) fn percent(&mut self, of: u64) -> bool {
         self.within(0, 99) < of
     }
 }
 
 const MB: u64 = 1_000_000;
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 const PAGE: u64 = 16 << 10;
 /// The block of a real drive in program units, of which a real erase takes as long as it is drawn.
 const REAL_UNITS_PER_BLOCK: u64 = 250;
@@ -99,7 +103,7 @@ const WRITTEN_CLEAN_SECS: u64 = 12;
 impl Profile {
     /// A drive of a known class, drawn by this seed.
     pub fn random(seed: u64) -> Profile {
-        let mut dice = Dice(Xoshiro256PlusPlus::seed_from_u64(seed));
+        let mut dice = Dice::of(seed);
         let mut at = dice.within(0, 99) as u32;
         let mut class = Class::Gen3;
         for (candidate, often) in Class::DRAWN {
