@@ -22,6 +22,12 @@ pub enum Scheduler {
     Flashfq,
     /// PARDA: windows in the hosts, first in, first out before the SSD.
     Parda,
+    /// ReFlex as the Gimbal paper compared with it.
+    ReflexCompared,
+    /// FlashFQ as the Gimbal paper compared with it.
+    FlashfqCompared,
+    /// PARDA as the Gimbal paper compared with it: each host knows its own latency only.
+    PardaCompared,
     /// mClock.
     Mclock,
     /// SPDK's limits: the highest rate that the constants name, divided among the tenants.
@@ -76,15 +82,24 @@ pub struct Setup {
 /// A scheduler needs a calibration that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} has no calibration for {profile}. Make one with `gimbal lab calibrate --profile FILE --out CALIBRATION` and name it with \
-     --calibration, or with calibrations in the experiment; or leave {} out. The lab has its calibrations for {}",
-    .scheduler.name(), .scheduler.name(), calibrated(*.scheduler)
+    "{name} has no calibration for {profile}. {remedy}or leave {name} out. The lab has its calibrations for {}",
+    calibrated(*.scheduler), name = .scheduler.name(), remedy = remedy(*.scheduler)
 )]
 pub struct NotCalibrated {
     /// Which.
     pub scheduler: Scheduler,
     /// For this profile.
     pub profile: String,
+}
+
+/// How to come by a calibration.
+fn remedy(scheduler: Scheduler) -> &'static str {
+    if scheduler.is_as_compared() {
+        "It is a setting for the drive of the Gimbal paper, and there is none for others: choose another profile, "
+    } else {
+        "Make one with `gimbal lab calibrate --profile FILE --out CALIBRATION` and name it with --calibration, or with calibrations in \
+         the experiment; "
+    }
 }
 
 /// The profiles that a scheduler is calibrated for.
@@ -119,22 +134,25 @@ const LEARNING: Nanos = Nanos::secs(5);
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
 impl Scheduler {
-    /// All, so that those of one experiment look different in figures: there are nine looks, taken in turns.
-    pub const ALL: [Scheduler; 21] = [
+    /// All, so that those of one experiment look different in figures: there are twelve looks, taken in turns.
+    pub const ALL: [Scheduler; 24] = [
         Scheduler::None,
         Scheduler::Reflex,
         Scheduler::Flashfq,
         Scheduler::Parda,
-        Scheduler::GimbalFixed,
+        Scheduler::GimbalText,
         Scheduler::Gimbal,
         Scheduler::LevelCalibrated,
         Scheduler::Level,
         Scheduler::Ais64,
+        Scheduler::ReflexCompared,
+        Scheduler::FlashfqCompared,
+        Scheduler::PardaCompared,
         Scheduler::Mclock,
         Scheduler::Ais128,
         Scheduler::Ais256,
         Scheduler::Ais512,
-        Scheduler::GimbalText,
+        Scheduler::GimbalFixed,
         Scheduler::SpdkQos,
         Scheduler::IoCost,
         Scheduler::MqDeadline,
@@ -151,6 +169,9 @@ impl Scheduler {
             Scheduler::Reflex => "reflex",
             Scheduler::Flashfq => "flashfq",
             Scheduler::Parda => "parda",
+            Scheduler::ReflexCompared => "reflex-compared",
+            Scheduler::FlashfqCompared => "flashfq-compared",
+            Scheduler::PardaCompared => "parda-compared",
             Scheduler::Mclock => "mclock",
             Scheduler::SpdkQos => "spdk-qos",
             Scheduler::IoCost => "io-cost",
@@ -196,12 +217,18 @@ impl Scheduler {
     /// # Errors
     /// It needs a calibration, and there is none for this SSD.
     pub fn setup(self, ssd: &CalibratedSsd) -> Result<Setup, NotCalibrated> {
-        let setup = self.setup_with(&ssd.profile, &ssd.calibration)?;
+        let calibration = if self.is_as_compared() { &ssd.compared } else { &ssd.calibration };
+        let setup = self.setup_with(&ssd.profile, calibration)?;
         let Some(size) = self.store() else { return Ok(setup) };
         let missing = || NotCalibrated { scheduler: self, profile: ssd.profile.name.clone() };
         let drive = ssd.drive.clone().ok_or_else(missing)?;
         let auxiliary = Some(AuxiliaryChoice { drive, size, latency: STORE_LATENCY, rate: STORE_RATE });
         Ok(Setup { auxiliary, ..setup })
+    }
+
+    /// Whether it is a baseline as the Gimbal paper compared with it. Such a setting was never made but for one drive.
+    fn is_as_compared(self) -> bool {
+        matches!(self, Scheduler::ReflexCompared | Scheduler::FlashfqCompared | Scheduler::PardaCompared)
     }
 
     /// The size of its auxiliary store.
@@ -229,11 +256,17 @@ impl Scheduler {
             | Scheduler::Ais128
             | Scheduler::Ais256
             | Scheduler::Ais512 => PolicyChoice::None,
-            Scheduler::Reflex => PolicyChoice::Reflex(calibration.reflex.clone().ok_or_else(missing)?),
-            Scheduler::Flashfq => PolicyChoice::Flashfq(calibration.flashfq.ok_or_else(missing)?),
-            Scheduler::Parda => {
+            Scheduler::Reflex | Scheduler::ReflexCompared => {
+                PolicyChoice::Reflex(calibration.reflex.clone().ok_or_else(missing)?)
+            }
+            Scheduler::Flashfq | Scheduler::FlashfqCompared => {
+                PolicyChoice::Flashfq(calibration.flashfq.ok_or_else(missing)?)
+            }
+            Scheduler::Parda | Scheduler::PardaCompared => {
                 let config = calibration.parda.ok_or_else(missing)?;
-                clients = ClientChoice::Parda { config, scope: LatencyScope::AllHosts };
+                let scope =
+                    if self == Scheduler::Parda { LatencyScope::AllHosts } else { LatencyScope::OwnHost };
+                clients = ClientChoice::Parda { config, scope };
                 PolicyChoice::None
             }
             Scheduler::Mclock => PolicyChoice::Mclock(MclockConfig::STANDARD),
@@ -273,7 +306,11 @@ mod tests {
             let ssd = CalibratedSsd::find(name, Path::new("")).expect("a profile that comes with gimbal");
             let has_buffer = ssd.drive.is_some();
             assert_eq!(has_buffer, name == "consumer-slc", "{name}");
-            for scheduler in Scheduler::ALL.into_iter().filter(|one| one.store().is_none() || has_buffer) {
+            let is_papers = name.starts_with("dct983");
+            let can = |one: &Scheduler| {
+                (one.store().is_none() || has_buffer) && (!one.is_as_compared() || is_papers)
+            };
+            for scheduler in Scheduler::ALL.into_iter().filter(can) {
                 scheduler.setup(&ssd).unwrap_or_else(|missing| panic!("{missing}"));
             }
         }
@@ -318,6 +355,9 @@ mod tests {
         );
         assert!(said.ends_with("for consumer-slc, dct983, dct983-b, p3600"), "{said}");
         assert!(error(Scheduler::Parda).ends_with("for array, consumer-slc, dct983, dct983-b, p3600"));
+        let said = error(Scheduler::PardaCompared);
+        assert!(said.contains("choose another profile, or leave parda-compared out"), "{said}");
+        assert!(said.ends_with("for dct983, dct983-b"), "{said}");
         assert!(Scheduler::Gimbal.setup(&ssd).is_ok(), "it measures by itself");
     }
 }

@@ -17,6 +17,14 @@ pub(crate) const CALIBRATIONS: [(&str, &str); 5] = [
     ("p3600", include_str!("../../../calibrations/p3600.toml")),
 ];
 
+/// The baselines as the Gimbal paper compared with them, for both models of its drive. Written by hand.
+const COMPARED: &str = include_str!("../../../calibrations/compared/dct983.toml");
+
+/// Whether this profile models the drive of the Gimbal paper.
+pub(crate) fn is_papers(profile: &str) -> bool {
+    ["dct983", "dct983-b"].contains(&profile)
+}
+
 /// What `gimbal ssdtest simulated:NAME --quick` found of the SSDs with a write buffer: made by `make calibrations`.
 const PROBED: [(&str, &str); 6] = [
     ("consumer-slc", include_str!("../../../calibrations/probed/consumer-slc.toml")),
@@ -34,6 +42,8 @@ pub struct CalibratedSsd {
     pub profile: Profile,
     /// For schedulers that need one; empty if there is none.
     pub calibration: Calibration,
+    /// For the baselines as the Gimbal paper compared with them; empty unless it is that paper's drive.
+    pub compared: Calibration,
     /// What a probe has found of its write buffer; `None` if it was not probed.
     pub drive: Option<Drive>,
 }
@@ -54,7 +64,8 @@ impl CalibratedSsd {
             let found = probe::Profile::parse(text, name).unwrap_or_else(|error| panic!("built in: {error}"));
             Drive::of(&found)
         });
-        Ok(CalibratedSsd { profile, calibration: calibration.unwrap_or_default(), drive })
+        let compared = if is_papers(name) { compared() } else { Calibration::default() };
+        Ok(CalibratedSsd { profile, calibration: calibration.unwrap_or_default(), compared, drive })
     }
 
     /// Takes the calibration in the file at `path`.
@@ -65,4 +76,8 @@ impl CalibratedSsd {
         self.calibration = Calibration::load(path)?;
         Ok(())
     }
+}
+
+fn compared() -> Calibration {
+    Calibration::parse(COMPARED, "compared").unwrap_or_else(|error| panic!("built in: {error}"))
 }

@@ -66,7 +66,7 @@ pub(super) enum Marker {
     None,
 }
 
-const LOOKS: [Look; 9] = [
+const LOOKS: [Look; 12] = [
     look((150, 150, 150), Hatch::Plain, Some((3.0, 8.0)), Marker::Ring),
     look((230, 159, 0), Hatch::Rising, Some((26.0, 10.0)), Marker::Square),
     look((86, 180, 233), Hatch::Falling, Some((14.0, 8.0)), Marker::Triangle),
@@ -76,6 +76,9 @@ const LOOKS: [Look; 9] = [
     look((213, 94, 0), Hatch::Upright, Some((18.0, 18.0)), Marker::Cross),
     look((150, 105, 60), Hatch::Grid, Some((5.0, 5.0)), Marker::Plus),
     look((110, 70, 160), Hatch::Rising, Some((30.0, 4.0)), Marker::Disc),
+    look((245, 205, 110), Hatch::Falling, Some((26.0, 4.0)), Marker::Ring),
+    look((160, 210, 240), Hatch::Crossed, Some((14.0, 3.0)), Marker::Ring),
+    look((225, 180, 205), Hatch::Upright, Some((8.0, 3.0)), Marker::Ring),
 ];
 
 const fn look(colour: (u8, u8, u8), hatch: Hatch, dash: Option<(f64, f64)>, marker: Marker) -> Look {
@@ -90,7 +93,7 @@ impl Look {
 
     /// The look of the n-th of several lines that are not schedulers: the plainest first.
     pub(super) fn line(n: usize) -> Look {
-        const ORDER: [usize; LOOKS.len()] = [3, 6, 5, 1, 4, 2, 0, 7, 8];
+        const ORDER: [usize; LOOKS.len()] = [3, 6, 5, 1, 4, 2, 0, 7, 8, 9, 10, 11];
         LOOKS[ORDER[n % LOOKS.len()]]
     }
 

@@ -56,9 +56,9 @@ fn a_claim_is_averaged_over_the_workloads() {
     };
     findings.records = vec![
         record('A', "gimbal", 300.0, 8),
-        record('A', "reflex", 100.0, 8),
+        record('A', "reflex-compared", 100.0, 8),
         record('B', "gimbal", 200.0, 8),
-        record('B', "reflex", 200.0, 8),
+        record('B', "reflex-compared", 200.0, 8),
         record('B', "gimbal", 250.0, 16),
     ];
     let rows = findings.rows();
