@@ -29,6 +29,7 @@ pub mod report;
 pub mod runner;
 pub mod scale;
 pub mod scheduler;
+pub mod sensitivity;
 pub mod ssds;
 
 pub use experiment::{Experiment, ExperimentError};

@@ -13,6 +13,7 @@ mod rocksdb;
 mod run;
 mod scale;
 mod select;
+mod sensitivity;
 mod tables;
 
 use anyhow::Result;
@@ -45,6 +46,8 @@ enum Command {
     Report(report::Args),
     /// Run databases on the SSDs of a rack in virtual time, as the Gimbal paper does
     Rocksdb(Box<rocksdb::Args>),
+    /// Show on how many SSDs that could be the papers' one each claim holds
+    Sensitivity(sensitivity::Args),
     /// Measure how many IOs are simulated per second, and how that goes on as tenants are added
     Scale(scale::Args),
 }
@@ -60,6 +63,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Command::Claims(args) => run::claims(&args),
         Command::Report(args) => report::run(&args),
         Command::Rocksdb(args) => rocksdb::run(&args),
+        Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Scale(args) => scale::run(&args),
     }
 }

@@ -3,6 +3,7 @@
 use ::lab::claims::{Asked, Row, holding};
 use ::lab::findings::Findings;
 use ::lab::report::table::{HEADER, TEXT_COLUMNS, tables};
+use ::lab::sensitivity::Sensitivity;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
@@ -24,11 +25,14 @@ pub(super) fn records(findings: &Findings) -> String {
     text
 }
 
+/// The heading of what [`Sensitivity`] says.
+const PLAUSIBLE: &str = "others";
+
 /// The claims table, and below it the causes of what differs.
 pub(super) fn claims(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["claim", "what", "SSD", "under", "asked", "ours", "least … most", ""]);
+    table.set_header(["claim", "what", "SSD", "under", "asked", "ours", "least … most", "", PLAUSIBLE]);
     for row in rows {
         let number = |value: f64| format!("{value:.2} {}", row.unit);
         table.add_row([
@@ -40,9 +44,17 @@ pub(super) fn claims(rows: &[Row]) -> String {
             row.ours.map_or("–".into(), |ours| number(ours.median)),
             row.ours.map_or(String::new(), |ours| format!("{:.2} … {:.2}", ours.least, ours.greatest)),
             row.verdict.name().into(),
+            row.plausible.map_or(String::new(), |share| format!("{:.0} %", 100.0 * share)),
         ]);
     }
     let mut text = format!("{table}\n{}\n", holding(rows));
+    if rows.iter().any(|row| row.plausible.is_some()) {
+        _ = writeln!(
+            text,
+            "{PLAUSIBLE}: the row holds on so many of {} SSDs that could be the paper's (gimbal lab sensitivity)",
+            Sensitivity::kept().ssds()
+        );
+    }
     let mut told = Vec::new();
     for row in rows {
         if let Some(why) = row.why.as_ref().filter(|_| !told.contains(&&row.id)) {

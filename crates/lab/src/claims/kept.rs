@@ -102,6 +102,7 @@ mod tests {
             unit: "×",
             holds: verdict == Verdict::Holds,
             verdict,
+            plausible: None,
             why: None,
         }
     }

@@ -44,6 +44,8 @@ pub use quantity::{Between, Gap, GroupStretch, Latency, Quantity, Ratio, Reading
 use crate::findings::{Findings, Spread};
 use crate::record::Record;
 use crate::scheduler::Scheduler;
+use crate::sensitivity::Sensitivity;
+use crate::ssds::is_papers;
 use serde::{Deserialize, Serialize};
 
 /// One claim of a source, or one goal of ours.
@@ -96,6 +98,8 @@ pub struct Row {
     pub holds: bool,
     /// The same in more detail.
     pub verdict: Verdict,
+    /// The part of the SSDs that could be the source's on which it holds ([`Sensitivity`]); none unless that was judged.
+    pub plausible: Option<f64>,
     /// The cause, where it does not hold.
     pub why: Option<String>,
 }
@@ -160,6 +164,9 @@ impl Claim {
             unit: self.compare.unit(),
             holds: verdict == Verdict::Holds,
             verdict,
+            plausible: is_papers(profile)
+                .then(|| Sensitivity::kept().share(&findings.experiment.name, &self.id, scheduler))
+                .flatten(),
             why: self.why.clone().filter(|_| verdict != Verdict::Holds),
         }
     }

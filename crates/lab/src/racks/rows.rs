@@ -78,6 +78,7 @@ impl RackClaim {
             unit: self.compare.unit(),
             holds: verdict == Verdict::Holds,
             verdict,
+            plausible: None,
             why: self.why.clone().filter(|_| verdict != Verdict::Holds),
         }
     }

@@ -4,8 +4,8 @@
 //!  scheduler   holds  stronger  weaker  differs  missed  unmeasured
 //!
 //!  ID  the claim in words
-//!      SSD   scheduler   asked   ours   least … greatest   verdict
-//!      SSD   scheduler   asked   ours   least … greatest   verdict
+//!      SSD   scheduler   asked   ours   least … greatest   verdict   others
+//!      SSD   scheduler   asked   ours   least … greatest   verdict   others
 //!      Why: the cause, once for all rows above it
 //! ```
 //!
@@ -18,7 +18,7 @@ use crate::claims::{Row, Verdict, holding};
 use std::fmt::Write;
 
 /// Columns of the table.
-const COLUMNS: usize = 6;
+const COLUMNS: usize = 7;
 
 /// What only this section has.
 pub(super) const STYLE: &str = "
@@ -40,8 +40,9 @@ pub(super) fn claims(rows: &[Row]) -> String {
     html.push_str(
         "<p>Ours is the median over the seeds, with the least and the greatest. A row holds if the direction is the paper's \
          and the size is within a factor of two. It is weaker or stronger if only the direction is the paper's. Where no paper has a \
-         number, the row has a goal of ours, which is met or missed.</p><table class=\"claims\"><tr><th>SSD</th>\
-         <th class=\"text\">scheduler</th><th>asked</th><th>ours</th><th>least … greatest</th><th class=\"text\">verdict</th></tr>",
+         number, the row has a goal of ours, which is met or missed. The last column says on how many of the random SSDs that could be the \
+         paper's the row holds, if that was judged.</p><table class=\"claims\"><tr><th>SSD</th>\
+         <th class=\"text\">scheduler</th><th>asked</th><th>ours</th><th>least … greatest</th><th class=\"text\">verdict</th><th>others</th></tr>",
     );
     for claim in rows.chunk_by(|one, next| (&one.experiment, &one.id) == (&next.experiment, &next.id)) {
         html.push_str(&of_one_claim(claim));
@@ -90,13 +91,15 @@ fn of_one_claim(rows: &[Row]) -> String {
         _ = write!(
             html,
             "<tr><td>{profile}</td><td class=\"text\">{scheduler}</td><td>{asked} <span class=\"spread\">({whose})</span></td>\
-             <td class=\"ours\">{ours}</td><td class=\"spread\">{spread}</td><td class=\"text {verdict}\">{verdict}</td></tr>",
+             <td class=\"ours\">{ours}</td><td class=\"spread\">{spread}</td><td class=\"text {verdict}\">{verdict}</td>\
+             <td class=\"spread\">{others}</td></tr>",
             profile = escape(&row.profile),
             scheduler = escape(&row.scheduler),
             asked = number(row.asked.number()),
             whose = row.asked.whose(),
             ours = row.ours.map_or("–".into(), |ours| number(ours.median)),
             verdict = row.verdict.name(),
+            others = row.plausible.map_or(String::new(), |share| format!("{:.0} %", 100.0 * share)),
         );
     }
     let mut causes: Vec<&str> = rows.iter().filter_map(|row| row.why.as_deref()).collect();
