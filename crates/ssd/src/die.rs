@@ -115,6 +115,8 @@ struct LongOperation {
     /// When it last started to run.
     resumed: Instant,
     suspend_pending: bool,
+    /// How often it was suspended.
+    suspensions: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -145,7 +147,7 @@ impl FlashRead {
 
 impl LongOperation {
     fn new(work: Work, time: Nanos) -> LongOperation {
-        LongOperation { work, left: time, resumed: Instant::ZERO, suspend_pending: false }
+        LongOperation { work, left: time, resumed: Instant::ZERO, suspend_pending: false, suspensions: 0 }
     }
 }
 
@@ -314,6 +316,7 @@ impl Dies {
             return;
         }
         operation.left = (operation.resumed + operation.left).since(now);
+        operation.suspensions += 1;
         state.reads_in_row = 0;
         state.generation = state.generation.wrapping_add(1);
         self.suspensions += 1;
@@ -425,7 +428,10 @@ impl Dies {
         let Some(suspend) = self.timing.suspend else { return };
         let state = &mut self.dies[die as usize];
         let Some(operation) = &mut state.long else { return };
-        let due = (operation.resumed + suspend.slice).max(now);
+        if operation.suspensions >= suspend.most {
+            return;
+        }
+        let due = suspend.due(operation.resumed, now);
         if !operation.suspend_pending && operation.resumed + operation.left > due + suspend.least_left {
             operation.suspend_pending = true;
             events.push(due, Event::SuspendDue { die });

@@ -1,10 +1,10 @@
 //! A device as a file: every number in which one SSD differs from another.
 //!
-//! A profile is a TOML file with one table per part of the device. Five come with the crate
+//! A profile is a TOML file with one table per part of the device. Ten come with the crate
 //! ([`Profile::named`]); users can write their own ([`Profile::find`]). An unknown field, or a value out of
 //! range, is an error that says which field it is, what is allowed, and what to do. Nothing is silently
-//! replaced by a default. Two tables may be omitted, `[memory]` and `[variation]`; the model then leaves out
-//! what they describe.
+//! replaced by a default. Two tables may be omitted, `[memory]` and `[variation]`, and fields that limit
+//! something; the model then leaves out what they describe.
 //!
 //! Holds: every built-in profile loads, and survives being written and read again
 //!        (`built_in_profiles_round_trip`);

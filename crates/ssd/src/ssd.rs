@@ -223,13 +223,17 @@ impl Ssd {
         }
         let number = self.commands.insert(InFlight { command, left: command.slots, carried: Instant::ZERO });
         match command.kind {
-            CommandKind::Read => self.submit_read(now, number, command),
+            CommandKind::Read => {
+                if !self.firmware.limits_reads() || self.firmware.enter_read(number, command.slot) {
+                    self.submit_read(now, number, command);
+                }
+            }
             CommandKind::Write => {
-                let at = self.firmware.write(now, command.slots);
+                let at = self.firmware.write(now, command.slot, command.slots);
                 self.events.push(at, Event::Parsed { command: number });
             }
             CommandKind::Deallocate => {
-                let at = self.firmware.deallocate(now, command.slots);
+                let at = self.firmware.deallocate(now, command.slot, command.slots);
                 self.events.push(at, Event::Parsed { command: number });
             }
             CommandKind::Flush => {
@@ -304,12 +308,13 @@ impl Ssd {
     }
 
     /// Divides a read into flash operations: consecutive slots on the same page share one operation.
-    #[inline]
+    // Always inlined: one of its two callers is cold, the other one is the path of every read.
+    #[inline(always)]
     fn submit_read(&mut self, now: Instant, number: u32, command: Command) {
         if command.slots == 1 {
             let read = self.dies.reads.insert(FlashRead::new(number, 1, Source::Unknown));
             self.small_reads.push(SmallRead { read, slot: command.slot });
-            let at = self.firmware.read_operation(now, false);
+            let at = self.firmware.read_operation(now, command.slot, false);
             self.events.push(at, Event::ReadIssued { read });
             return;
         }
@@ -326,7 +331,7 @@ impl Ssd {
             let slots = next - first;
             let scattered = slots < SLOTS_PER_PAGE && slots < command.slots;
             let read = self.dies.reads.insert(FlashRead::new(number, slots, self.dies.source(place)));
-            let at = self.firmware.read_operation(now, scattered);
+            let at = self.firmware.read_operation(now, command.slot, scattered);
             self.events.push(at, Event::ReadIssued { read });
             operations += 1;
             first = next;
@@ -457,6 +462,9 @@ impl Ssd {
         let InFlight { command, .. } = self.commands.remove(number);
         self.completed += 1;
         self.outstanding -= 1;
+        if self.firmware.limits_reads() {
+            self.on_place_free(now, command);
+        }
         if self.outstanding == 0 {
             self.idle.since = now;
             if !self.idle.check_pending {
@@ -465,6 +473,16 @@ impl Ssd {
             }
         }
         Completion { tag: command.tag, at: now }
+    }
+
+    /// A command is complete. If it was a read, the read that waits for its place starts.
+    #[inline(never)]
+    fn on_place_free(&mut self, now: Instant, completed: Command) {
+        if let CommandKind::Read = completed.kind
+            && let Some(next) = self.firmware.leave_read(completed.slot)
+        {
+            self.submit_read(now, next, self.commands.get(next).command);
+        }
     }
 
     /// The idle time may be over. If commands came meanwhile, check again later.

@@ -4,7 +4,7 @@ use crate::flash::Flash;
 use crate::geometry::SLOTS_PER_PAGE;
 use crate::profile::Profile;
 use crate::variation::least_program;
-use units::{Bytes, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// Durations, from the profile.
 pub(crate) struct Timing {
@@ -30,8 +30,23 @@ pub(crate) struct Timing {
 #[derive(Clone, Copy)]
 pub(crate) struct Suspend {
     pub(crate) slice: Nanos,
+    pub(crate) whole_slices: bool,
     pub(crate) overhead: Nanos,
     pub(crate) least_left: Nanos,
+    /// Suspensions of one program or erase.
+    pub(crate) most: u32,
+}
+
+impl Suspend {
+    /// The first instant from `now` on at which an operation that runs since `resumed` may be suspended.
+    #[inline]
+    pub(crate) fn due(&self, resumed: Instant, now: Instant) -> Instant {
+        let soonest = (resumed + self.slice).max(now);
+        if !self.whole_slices {
+            return soonest;
+        }
+        resumed + Nanos(soonest.since(resumed).0.next_multiple_of(self.slice.0))
+    }
 }
 
 impl Timing {
@@ -52,8 +67,10 @@ impl Timing {
             erase: profile.flash.erase,
             suspend: profile.flash.suspend.then_some(Suspend {
                 slice: profile.flash.suspend_slice,
+                whole_slices: profile.flash.suspend_after_whole_slices,
                 overhead: profile.flash.suspend_overhead,
                 least_left: profile.flash.suspend_least_left,
+                most: profile.flash.suspensions_most.unwrap_or(u32::MAX),
             }),
             reads_between_slices: profile.flash.reads_between_slices,
             free_hard: profile.collection.free_hard as usize,
@@ -73,5 +90,29 @@ impl Timing {
     /// The shortest time from the start or resumption of a program or erase to its end.
     pub(crate) fn least_run(&self) -> Nanos {
         self.suspend.map_or(self.least_long, |suspend| self.least_long.min(suspend.least_left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspension_is_due_after_the_first_slice_at_any_time_or_after_whole_slices() {
+        let due = |whole_slices, now| {
+            let suspend = Suspend {
+                slice: Nanos(300),
+                whole_slices,
+                overhead: Nanos::ZERO,
+                least_left: Nanos::ZERO,
+                most: 1,
+            };
+            suspend.due(Instant(1000), Instant(now)).0
+        };
+        for (now, at_any_time, whole) in
+            [(1000, 1300, 1300), (1300, 1300, 1300), (1301, 1301, 1600), (1600, 1600, 1600)]
+        {
+            assert_eq!((due(false, now), due(true, now)), (at_any_time, whole), "asked for at {now}");
+        }
     }
 }

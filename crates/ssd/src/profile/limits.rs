@@ -97,7 +97,14 @@ fn check_ranges(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
             ("memory.write_mb_per_s", megabytes(memory.write_rate), 1, RATE_MOST_MB),
         ]
     });
-    for (field, value, least, most) in rows.into_iter().chain(senses).chain(memory) {
+    let optional = [
+        ("flash.suspensions_most", flash.suspensions_most, 1_000_000),
+        ("firmware.cores", firmware.cores, 256),
+        ("firmware.reads_at_once", firmware.reads_at_once, 1_000_000),
+    ];
+    let optional =
+        optional.into_iter().filter_map(|(field, value, most)| Some((field, u64::from(value?), 1, most)));
+    for (field, value, least, most) in rows.into_iter().chain(senses).chain(memory).chain(optional) {
         if !(least..=most).contains(&value) {
             return Err(ProfileError::OutOfRange { origin: origin.to_owned(), field, value, least, most });
         }

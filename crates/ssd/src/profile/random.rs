@@ -202,9 +202,11 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
             }),
             suspend,
             suspend_slice: dice.micros(100, 400),
+            suspend_after_whole_slices: false,
             suspend_overhead: dice.micros(20, 150),
             suspend_least_left: Nanos::micros(50),
             reads_between_slices: dice.within(1, 5) as u32,
+            suspensions_most: None,
         },
         channel: ChannelProfile {
             rate: if class == Class::Gen4 { dice.megabytes(1000, 1600) } else { dice.megabytes(400, 1000) },
@@ -219,6 +221,8 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
             deallocate_slot: Nanos(2),
             read_latency: Nanos(read_latency),
             write_latency: Nanos(write_latency),
+            cores: None,
+            reads_at_once: None,
         },
         link: LinkProfile {
             read_rate: link_read,

@@ -59,6 +59,10 @@ pub struct FlashProfile {
     /// Shortest time that a program or an erase runs between two suspensions.
     #[serde(rename = "suspend_slice_us", with = "unit::micros")]
     pub suspend_slice: Nanos,
+    /// Whether a program or an erase can only be suspended after a whole number of slices; otherwise at any time after the
+    /// first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspend_after_whole_slices: bool,
     /// Time lost by one suspension and resumption.
     #[serde(rename = "suspend_overhead_us", with = "unit::micros")]
     pub suspend_overhead: Nanos,
@@ -67,6 +71,9 @@ pub struct FlashProfile {
     pub suspend_least_left: Nanos,
     /// Reads served in a row while background work waits.
     pub reads_between_slices: u32,
+    /// A program or an erase that was suspended so often runs to its end. `None`, or no such field: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspensions_most: Option<u32>,
 }
 
 /// `[channel]`: moving a page between a die and the controller.
@@ -110,6 +117,13 @@ pub struct FirmwareProfile {
     /// Pipelined latency of a write, a flush or a deallocate.
     #[serde(rename = "write_latency_ns", with = "unit::nanos")]
     pub write_latency: Nanos,
+    /// Cores that share the commands by address. All serial costs are those of one core. `None`, or no such field: one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
+    /// Read commands that a core works on at once; more wait in order. Reads that wait for a busy die keep their places, so
+    /// programs can slow down all reads. `None`, or no such field: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_at_once: Option<u32>,
 }
 
 /// `[link]`: the link to the host (PCIe); the directions are independent.

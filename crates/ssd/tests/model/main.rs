@@ -1,8 +1,8 @@
 //! Tests of the whole device, from outside.
 //!
 //! `facts` compares it with the real device (`fact_table`, measured with the load generator `driver`),
-//! `properties` tests what holds for every workload, `commands` what each kind of command does. The last two
-//! use `small` devices.
+//! `properties` tests what holds for every workload, `commands` what each kind of command does, `waiting` what
+//! a profile may limit. The last three use `small` devices.
 
 mod commands;
 mod driver;
@@ -12,3 +12,4 @@ mod profiles;
 mod properties;
 mod small;
 mod variation;
+mod waiting;

@@ -1,6 +1,6 @@
 //! What holds for every workload: small devices under random commands; the mapping is checked afterwards.
 
-use crate::small::{consumer_profile, finish, hasty_profile, profile};
+use crate::small::{consumer_profile, finish, hasty_profile, limited_profile, profile};
 use proptest::prelude::*;
 use ssd::{Command, CommandKind, Completion, Condition, Image, Profile, Ssd};
 use std::sync::LazyLock;
@@ -14,6 +14,7 @@ static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
         image(&profile(), Condition::Fragmented),
         image(&consumer_profile(), Condition::Fragmented),
         image(&hasty_profile(), Condition::Fragmented),
+        image(&limited_profile(), Condition::Fragmented),
     ]
 });
 
@@ -109,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn every_command_completes_once_and_not_before_it_was_submitted(bursts in bursts(), image in 0..4_usize) {
+    fn every_command_completes_once_and_not_before_it_was_submitted(bursts in bursts(), image in 0..5_usize) {
         let mut ssd = Ssd::from_image(&IMAGES[image]);
         let (submitted, completions) = run(&mut ssd, &bursts, Stride::Event);
         prop_assert!(completions.is_sorted_by_key(|completion| completion.at));
@@ -123,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_commands_give_the_same_completions_in_any_time_steps(bursts in bursts(), image in 0..4_usize) {
+    fn the_same_commands_give_the_same_completions_in_any_time_steps(bursts in bursts(), image in 0..5_usize) {
         let [by_event, by_step, by_bound] =
             [Stride::Event, Stride::Step(Nanos::micros(7)), Stride::Bound].map(|stride| {
                 let mut ssd = Ssd::from_image(&IMAGES[image]);
@@ -134,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn no_completion_comes_before_the_bound(bursts in bursts(), image in 0..4_usize) {
+    fn no_completion_comes_before_the_bound(bursts in bursts(), image in 0..5_usize) {
         let mut ssd = Ssd::from_image(&IMAGES[image]);
         let mut now = Instant::ZERO;
         for (number, burst) in bursts.iter().enumerate() {

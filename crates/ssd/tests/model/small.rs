@@ -38,6 +38,18 @@ pub(crate) fn hasty_profile() -> Profile {
     profile
 }
 
+/// The small device with every limit that a profile may have: cores with few places for reads, and few suspensions, after
+/// whole slices.
+pub(crate) fn limited_profile() -> Profile {
+    let mut profile = profile();
+    profile.firmware.cores = Some(3);
+    profile.firmware.reads_at_once = Some(2);
+    profile.flash.suspend_after_whole_slices = true;
+    profile.flash.suspend_slice = Nanos::micros(130);
+    profile.flash.suspensions_most = Some(2);
+    profile
+}
+
 /// Advances time until nothing is outstanding.
 ///
 /// # Panics
