@@ -1,6 +1,6 @@
 //! A device as a file: every number in which one SSD differs from another.
 //!
-//! A profile is a TOML file with one table per part of the device. Ten come with the crate
+//! A profile is a TOML file with one table per part of the device. Twelve come with the crate
 //! ([`Profile::named`]); users can write their own ([`Profile::find`]). An unknown field, or a value out of
 //! range, is an error that says which field it is, what is allowed, and what to do. Nothing is silently
 //! replaced by a default. Two tables may be omitted, `[memory]` and `[variation]`, and fields that limit
@@ -66,10 +66,12 @@ pub struct Profile {
 }
 
 /// The profiles that come with the crate.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("dct983", include_str!("../profiles/dct983.toml")),
     ("dct983-b", include_str!("../profiles/dct983-b.toml")),
     ("p3600", include_str!("../profiles/p3600.toml")),
+    ("pm1725a", include_str!("../profiles/pm1725a.toml")),
+    ("sn200", include_str!("../profiles/sn200.toml")),
     ("consumer-slc", include_str!("../profiles/consumer-slc.toml")),
     ("consumer-small", include_str!("../profiles/consumer-small.toml")),
     ("consumer-large", include_str!("../profiles/consumer-large.toml")),

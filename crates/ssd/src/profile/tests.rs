@@ -36,7 +36,10 @@ fn set_b_differs_from_set_a_only_in_how_writes_delay_reads() {
 #[test]
 fn an_unknown_name_is_answered_with_the_known_ones() {
     let message = Profile::named("dct984").expect_err("no such profile").to_string();
-    assert!(message.contains("dct984") && message.contains("p3600, consumer-slc"), "{message}");
+    assert!(
+        message.contains("dct984") && message.contains("p3600, pm1725a, sn200, consumer-slc"),
+        "{message}"
+    );
 }
 
 #[test]

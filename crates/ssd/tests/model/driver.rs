@@ -1,8 +1,9 @@
 //! A load generator in virtual time: streams of commands, each with a fixed queue depth or a fixed offered
 //! rate.
 //!
-//! The facts were measured over a fabric, which the model does not have. So here a command takes 9 µs to the
-//! device, and its completion 9 µs back. Latencies are those that the host sees.
+//! The facts were measured over a fabric, which the model does not have. So in [`run`] a command takes 9 µs to the
+//! device, and its completion 9 µs back. Latencies are those that the host sees. [`run_over`] is for what was measured
+//! on the device's own host.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -78,9 +79,15 @@ impl Measured {
 
     /// The latency in µs that this share of the commands (in thousandths) does not exceed.
     pub(crate) fn percentile(&self, permille: usize) -> f64 {
+        let [at] = self.percentiles([permille]);
+        at
+    }
+
+    /// The same for several shares.
+    pub(crate) fn percentiles<const SHARES: usize>(&self, permilles: [usize; SHARES]) -> [f64; SHARES] {
         let mut all = [self.read_latencies.as_slice(), self.write_latencies.as_slice()].concat();
         all.sort_unstable();
-        f64::from(all[all.len() * permille / 1000]) / 1e3
+        permilles.map(|permille| f64::from(all[all.len() * permille / 1000]) / 1e3)
     }
 
     /// Mean latency of the writes in µs.
@@ -107,8 +114,13 @@ impl Run {
 
 /// Runs the streams on a device made from `image`: `warm_up` without measuring, then `span` with measuring.
 pub(crate) fn run(image: &Image, streams: &[Stream], warm_up: Nanos, span: Nanos) -> Run {
+    run_over(FABRIC, image, streams, warm_up, span)
+}
+
+/// The same, but `path` passes from the host to the device, and again on the way back.
+pub(crate) fn run_over(path: Nanos, image: &Image, streams: &[Stream], warm_up: Nanos, span: Nanos) -> Run {
     let mut ssd = Ssd::from_image(image);
-    let mut load = Load::new(&ssd, streams, Instant::ZERO + warm_up, span);
+    let mut load = Load::new(path, &ssd, streams, Instant::ZERO + warm_up, span);
     let end = Instant::ZERO + warm_up + span;
     let mut completed = Vec::new();
     loop {
@@ -136,6 +148,8 @@ struct Load {
     in_flight: Vec<InFlight>,
     free_tags: Vec<usize>,
     measured_from: Instant,
+    /// One-way delay between host and device.
+    path: Nanos,
 }
 
 struct Running {
@@ -154,7 +168,7 @@ struct InFlight {
 }
 
 impl Load {
-    fn new(ssd: &Ssd, streams: &[Stream], measured_from: Instant, span: Nanos) -> Load {
+    fn new(path: Nanos, ssd: &Ssd, streams: &[Stream], measured_from: Instant, span: Nanos) -> Load {
         let mut arrivals = VecDeque::new();
         let running = |(index, stream): (usize, &Stream)| {
             let mut stream = stream.clone();
@@ -163,9 +177,9 @@ impl Load {
             }
             let mut next = Instant::FAR_FUTURE;
             if stream.offered.is_some() {
-                next = Instant::ZERO + FABRIC;
+                next = Instant::ZERO + path;
             } else {
-                let first = |n| (Instant::ZERO + FABRIC + Nanos(START_GAP.0 * u64::from(n)), index);
+                let first = |n| (Instant::ZERO + path + Nanos(START_GAP.0 * u64::from(n)), index);
                 arrivals.extend((0..stream.depth).map(first));
             }
             let measured = Measured { span, ..Measured::default() };
@@ -180,6 +194,7 @@ impl Load {
             in_flight: Vec::new(),
             free_tags: Vec::new(),
             measured_from,
+            path,
         }
     }
 
@@ -230,7 +245,7 @@ impl Load {
             region.0 + self.below((region.1 - region.0) / slots) * slots
         };
         let kind = if dice < read_percent { CommandKind::Read } else { CommandKind::Write };
-        let in_flight = InFlight { stream: index, kind, sent: at - FABRIC };
+        let in_flight = InFlight { stream: index, kind, sent: at - self.path };
         let tag = match self.free_tags.pop() {
             Some(tag) => {
                 self.in_flight[tag] = in_flight;
@@ -251,7 +266,7 @@ impl Load {
     fn on_completion(&mut self, tag: u64, at: Instant) {
         let InFlight { stream, kind, sent } = self.in_flight[tag as usize];
         self.free_tags.push(tag as usize);
-        let seen = at + FABRIC;
+        let seen = at + self.path;
         let running = &mut self.streams[stream];
         if seen >= self.measured_from {
             let latency = u32::try_from(seen.since(sent).0).expect("no latency reaches four seconds");
@@ -262,7 +277,7 @@ impl Load {
             running.measured.bytes += u64::from(running.stream.slots) * SLOT_BYTES;
         }
         if running.stream.offered.is_none() {
-            self.arrivals.push_back((seen + FABRIC, stream));
+            self.arrivals.push_back((seen + self.path, stream));
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Tests of the whole device, from outside.
 //!
 //! `facts` compares it with the real device (`fact_table`, measured with the load generator `driver`),
+//! `real_drives` compares two profiles with the drives whose latency against load they were fitted to (`curves`).
 //! `properties` tests what holds for every workload, `commands` what each kind of command does, `waiting` what
 //! a profile may limit. The last three use `small` devices.
 
 mod commands;
+mod curves;
 mod driver;
 mod fact_table;
 mod facts;
 mod profiles;
 mod properties;
+mod real_drives;
 mod small;
 mod variation;
 mod waiting;
