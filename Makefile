@@ -15,7 +15,7 @@ bench: ## measure what the switch costs on this machine, as ratios, against goal
 
 calibrations: ## measure anew what ReFlex, FlashFQ, PARDA and Level must know of the simulated SSDs
 	cargo build --release -p gimbal
-	for profile in dct983 dct983-b p3600 consumer-slc; do \
+	for profile in dct983 dct983-b p3600 pm1725a sn200 consumer-slc; do \
 		$${CARGO_TARGET_DIR:-target}/release/gimbal lab calibrate --profile $$profile --out calibrations/$$profile.toml || exit; \
 	done
 	for profile in slc small large qlc prompt lazy; do \

@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_an_experiment_can_name_was_calibrated() {
-        for name in ["dct983", "dct983-b", "p3600", "consumer-slc"] {
+        for name in ["dct983", "dct983-b", "p3600", "pm1725a", "sn200", "consumer-slc"] {
             let ssd = CalibratedSsd::find(name, Path::new("")).expect("a profile that comes with gimbal");
             let has_buffer = ssd.drive.is_some();
             assert_eq!(has_buffer, name == "consumer-slc", "{name}");
@@ -353,8 +353,11 @@ mod tests {
             said.starts_with("reflex has no calibration for p3600. Make one with `gimbal lab calibrate"),
             "{said}"
         );
-        assert!(said.ends_with("for consumer-slc, dct983, dct983-b, p3600"), "{said}");
-        assert!(error(Scheduler::Parda).ends_with("for array, consumer-slc, dct983, dct983-b, p3600"));
+        assert!(said.ends_with("for consumer-slc, dct983, dct983-b, p3600, pm1725a, sn200"), "{said}");
+        assert!(
+            error(Scheduler::Parda)
+                .ends_with("for array, consumer-slc, dct983, dct983-b, p3600, pm1725a, sn200")
+        );
         let said = error(Scheduler::PardaCompared);
         assert!(said.contains("choose another profile, or leave parda-compared out"), "{said}");
         assert!(said.ends_with("for dct983, dct983-b"), "{said}");

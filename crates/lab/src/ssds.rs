@@ -9,12 +9,14 @@ use ssd::{Profile, ProfileError};
 use std::path::Path;
 
 /// Profiles and their calibrations, made by `make calibrations`; the array's holds the constants of PARDA's paper.
-pub(crate) const CALIBRATIONS: [(&str, &str); 5] = [
+pub(crate) const CALIBRATIONS: [(&str, &str); 7] = [
     ("array", include_str!("../../../calibrations/array.toml")),
     ("consumer-slc", include_str!("../../../calibrations/consumer-slc.toml")),
     ("dct983", include_str!("../../../calibrations/dct983.toml")),
     ("dct983-b", include_str!("../../../calibrations/dct983-b.toml")),
     ("p3600", include_str!("../../../calibrations/p3600.toml")),
+    ("pm1725a", include_str!("../../../calibrations/pm1725a.toml")),
+    ("sn200", include_str!("../../../calibrations/sn200.toml")),
 ];
 
 /// The baselines as the Gimbal paper compared with them, for both models of its drive. Written by hand.
