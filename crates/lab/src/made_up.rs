@@ -12,7 +12,7 @@ pub(crate) fn findings(experiment: Experiment) -> Findings {
     for ssd in &experiment.ssds {
         for case in &experiment.cases {
             for (s, scheduler) in experiment.schedulers.iter().enumerate() {
-                for seed in &experiment.seeds {
+                for seed in &case.seeds {
                     let size = 1.0 + s as f64 + 0.1 * *seed as f64 + case.x.unwrap_or(0.0) / 10.0;
                     records.push(Record {
                         experiment: experiment.name.clone(),

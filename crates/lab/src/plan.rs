@@ -41,8 +41,8 @@ pub enum Purpose {
         case: usize,
         /// Which scheduler.
         scheduler: usize,
-        /// Which seed.
-        seed: usize,
+        /// The seed.
+        seed: u64,
     },
     /// Many workers of one kind, alone.
     Maximum,
@@ -82,9 +82,9 @@ impl Plan {
             }
         }
         for (p, ssd) in experiment.ssds.iter().enumerate() {
-            for c in 0..experiment.cases.len() {
+            for (c, case) in experiment.cases.iter().enumerate() {
                 for s in 0..experiment.schedulers.len() {
-                    for seed in 0..experiment.seeds.len() {
+                    for &seed in &case.seeds {
                         planner.case(ssd, Purpose::Case { profile: p, case: c, scheduler: s, seed });
                     }
                 }
@@ -151,7 +151,6 @@ impl Planner<'_> {
             unreachable!("{purpose:?} is no case")
         };
         let (case, scheduler) = (&self.experiment.cases[case], self.experiment.schedulers[scheduler]);
-        let seed = self.experiment.seeds[seed];
         let world = self.world(ssd, case.condition, scheduler, case.tenants(), case.window, seed);
         let label = format!("{}: {}, {}", self.experiment.name, case.name, scheduler.name());
         let counts = case.groups.iter().map(|group| group.count).collect();

@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 
 /// The header of the file.
 const HEADER: &str = "# EXPERIMENT CLAIM SCHEDULER, and the verdict on each plausible SSD from seed 1 on: H holds, S stronger, W weaker, D differs, \
-                      M missed, U unmeasured\n";
+                      M missed, O open, U unmeasured\n";
 /// What comes with gimbal. How it was made is in docs/lab.md.
 const KEPT: &str = include_str!("../../../experiments/sensitivity.txt");
 /// The key of a line: experiment, claim, scheduler.
@@ -37,7 +37,7 @@ pub struct Sensitivity {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadText {
     /// A line cannot be read.
-    #[error("line {0} is not `EXPERIMENT CLAIM SCHEDULER VERDICTS`, with a letter of HSWDMU for each SSD")]
+    #[error("line {0} is not `EXPERIMENT CLAIM SCHEDULER VERDICTS`, with a letter of HSWDMOU for each SSD")]
     Line(usize),
     /// The lines are of different SSDs.
     #[error(
@@ -61,6 +61,7 @@ fn letter(verdict: Verdict) -> char {
         Verdict::Weaker => 'W',
         Verdict::Differs => 'D',
         Verdict::Missed => 'M',
+        Verdict::Open => 'O',
         Verdict::Unmeasured => 'U',
     }
 }
@@ -173,6 +174,7 @@ mod tests {
             scheduler: "gimbal".into(),
             asked: Asked::Paper(1.0),
             ours: None,
+            interval: None,
             unit: "×",
             holds: verdict == Verdict::Holds,
             verdict,

@@ -133,7 +133,7 @@ impl Selection {
             experiment.hurry();
         }
         if !self.seed.is_empty() {
-            experiment.seeds.clone_from(&self.seed);
+            experiment.take_seeds(&self.seed);
         }
         if !self.scheduler.is_empty() {
             let name = &experiment.name;

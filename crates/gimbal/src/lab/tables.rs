@@ -41,8 +41,8 @@ pub(super) fn claims(rows: &[Row]) -> String {
             row.profile.clone(),
             row.scheduler.clone(),
             asked(row.asked, row.unit),
-            row.ours.map_or("–".into(), |ours| number(ours.median)),
-            row.ours.map_or(String::new(), |ours| format!("{:.2} … {:.2}", ours.least, ours.greatest)),
+            row.ours.map_or("–".into(), |ours| number(row.interval.map_or(ours.median, |of| of.mean))),
+            row.spread(),
             row.verdict.name().into(),
             row.plausible.map_or(String::new(), |share| format!("{:.0} %", 100.0 * share)),
         ]);

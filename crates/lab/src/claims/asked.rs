@@ -3,7 +3,7 @@
 //! A paper's number is a result; ours may be near it or only have the same direction. A goal is met or missed, so it is
 //! for comparisons that have nothing in between.
 
-use super::{Compare, Verdict};
+use super::{Compare, Interval, Verdict};
 use serde::Serialize;
 
 /// A number to compare with ours. In JSON the one field `paper` or `goal`.
@@ -35,6 +35,12 @@ impl Asked {
     /// Whether it is ours.
     pub fn is_goal(self) -> bool {
         matches!(self, Asked::Goal(_))
+    }
+
+    /// The verdict on a number that is somewhere in this interval.
+    pub(super) fn judge_interval(self, compare: Compare, ours: Interval) -> Verdict {
+        let (low, high) = (self.judge(compare, ours.low), self.judge(compare, ours.high));
+        if low == high { low } else { Verdict::Open }
     }
 
     /// The verdict on `ours`.
@@ -73,6 +79,17 @@ mod tests {
             Verdict::Differs,
             "nobody had to meet it"
         );
+    }
+
+    #[test]
+    fn an_interval_around_the_bound_is_open() {
+        let judge = |low, high| {
+            let ours = Interval { mean: f64::midpoint(low, high), low, high };
+            Asked::Goal(1.02).judge_interval(Compare::TimesAtMost, ours)
+        };
+        assert_eq!(judge(0.99, 1.02), Verdict::Holds);
+        assert_eq!(judge(1.0, 1.03), Verdict::Open);
+        assert_eq!(judge(1.03, 1.09), Verdict::Missed);
     }
 
     #[test]

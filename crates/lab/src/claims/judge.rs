@@ -40,6 +40,8 @@ pub enum Verdict {
     Stronger,
     /// The direction is the source's, the effect is less than half as large.
     Weaker,
+    /// The confidence interval contains both numbers that hold and numbers that do not.
+    Open,
     /// The direction is not the source's, or a number that had to be met is not.
     Differs,
     /// A goal of ours that is not met.
@@ -50,14 +52,20 @@ pub enum Verdict {
 
 impl Verdict {
     /// All, the best first.
-    pub const ALL: [Verdict; 6] = [
+    pub const ALL: [Verdict; 7] = [
         Verdict::Holds,
         Verdict::Stronger,
         Verdict::Weaker,
+        Verdict::Open,
         Verdict::Differs,
         Verdict::Missed,
         Verdict::Unmeasured,
     ];
+
+    /// How bad it is, from 0.
+    pub(super) fn place(self) -> usize {
+        Self::ALL.iter().position(|verdict| *verdict == self).expect("all are there")
+    }
 
     /// For people.
     pub fn name(self) -> &'static str {
@@ -65,6 +73,7 @@ impl Verdict {
             Verdict::Holds => "holds",
             Verdict::Stronger => "stronger",
             Verdict::Weaker => "weaker",
+            Verdict::Open => "open",
             Verdict::Differs => "differs",
             Verdict::Missed => "missed",
             Verdict::Unmeasured => "unmeasured",

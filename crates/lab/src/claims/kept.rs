@@ -99,6 +99,7 @@ mod tests {
             scheduler: "gimbal".into(),
             asked: Asked::Paper(1.0),
             ours: None,
+            interval: None,
             unit: "×",
             holds: verdict == Verdict::Holds,
             verdict,

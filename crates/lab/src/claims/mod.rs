@@ -27,9 +27,10 @@
 //!
 //! The verdict: `holds` if the direction is the paper's and the size is within a factor of two of its (a ratio of ten or more is
 //! judged by that factor downwards only); `stronger` and `weaker` if only the direction is; `differs` otherwise. A goal `holds` or is
-//! `missed`.
+//! `missed`. With `interval = true` the confidence interval over the seeds is judged: `open` if its ends would have different verdicts.
 
 mod asked;
+mod interval;
 mod judge;
 mod kept;
 mod quantity;
@@ -37,6 +38,7 @@ mod quantity;
 mod tests;
 
 pub use asked::{Asked, holding};
+pub use interval::Interval;
 pub use judge::{Compare, Verdict};
 pub use kept::{BadLine, Kept};
 pub use quantity::{Between, Gap, GroupStretch, Latency, Quantity, Ratio, Reading, Statistic, Stretch, Way};
@@ -46,7 +48,11 @@ use crate::record::Record;
 use crate::scheduler::Scheduler;
 use crate::sensitivity::Sensitivity;
 use crate::ssds::is_papers;
+use quantity::Pair;
 use serde::{Deserialize, Serialize};
+
+/// IOs beyond a percentile, in the runs of all seeds together: with fewer it is not judged.
+const BEYOND: f64 = 100.0;
 
 /// One claim of a source, or one goal of ours.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -70,6 +76,9 @@ pub struct Claim {
     paper: Option<f64>,
     /// Our goal, where the source has no number; exactly one of the two is given.
     goal: Option<f64>,
+    /// Judged by the confidence interval over the seeds, and not at all if fewer than 100 IOs lie beyond its percentile.
+    #[serde(default)]
+    pub interval: bool,
     /// Why ours differs, and what shows it. Shown with rows that do not hold.
     pub why: Option<String>,
 }
@@ -92,6 +101,9 @@ pub struct Row {
     pub asked: Asked,
     /// Ours, over the seeds; none if there was nothing to measure.
     pub ours: Option<Spread>,
+    /// What it was judged by, if the claim asks for that and there were seeds enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
     /// The unit of both.
     pub unit: &'static str,
     /// Whether direction and size are the source's, or the goal is met.
@@ -102,6 +114,17 @@ pub struct Row {
     pub plausible: Option<f64>,
     /// The cause, where it does not hold.
     pub why: Option<String>,
+}
+
+impl Row {
+    /// How far it spreads, for people: the interval that it was judged by, or from the least to the greatest.
+    pub fn spread(&self) -> String {
+        match (self.interval, self.ours) {
+            (Some(of), _) => format!("{:.3} … {:.3} (95 %)", of.low, of.high),
+            (None, Some(ours)) => format!("{:.2} … {:.2}", ours.least, ours.greatest),
+            (None, None) => String::new(),
+        }
+    }
 }
 
 impl Claim {
@@ -137,22 +160,22 @@ impl Claim {
             .collect()
     }
 
-    /// Its numbers in `record`, compared as it says: one, or all of which the worst counts.
-    fn numbers(&self, findings: &Findings, record: &Record) -> Vec<Option<f64>> {
+    /// Its numbers in `record` and those that they are compared with: one, or all of which the worst counts.
+    fn pairs(&self, findings: &Findings, record: &Record) -> Vec<Option<Pair>> {
         let Some(other) = &self.with else {
-            return vec![self.quantity.of(record).map(|mine| self.compare.apply(mine, 0.0))];
+            let alone = |mine| Pair { mine, other: 0.0, beyond: f64::INFINITY };
+            return vec![self.quantity.of(record).map(alone)];
         };
         let Some(twin) = twin(findings, record, other) else { return Vec::new() };
-        let pairs = self.quantity.against(record, twin).into_iter();
-        pairs.map(|pair| pair.map(|(mine, other)| self.compare.apply(mine, other))).collect()
+        self.quantity.against(record, twin)
     }
 
     fn row(&self, findings: &Findings, profile: &str, scheduler: &str) -> Row {
         let records = findings.of(profile, &self.case, scheduler);
-        let numbers: Vec<Vec<Option<f64>>> = records.map(|record| self.numbers(findings, record)).collect();
-        let ours = worst(&numbers);
+        let pairs: Vec<Vec<Option<Pair>>> = records.map(|record| self.pairs(findings, record)).collect();
         let asked = self.asked().expect("checked when the experiment was read");
-        let verdict = ours.map_or(Verdict::Unmeasured, |ours| asked.judge(self.compare, ours.median));
+        let worst = self.worst(asked, &pairs);
+        let verdict = worst.map_or(Verdict::Unmeasured, |worst| worst.verdict);
         Row {
             id: self.id.clone(),
             what: self.what.clone(),
@@ -160,7 +183,8 @@ impl Claim {
             profile: profile.to_owned(),
             scheduler: scheduler.to_owned(),
             asked,
-            ours,
+            ours: worst.map(|worst| worst.ours),
+            interval: worst.and_then(|worst| worst.interval),
             unit: self.compare.unit(),
             holds: verdict == Verdict::Holds,
             verdict,
@@ -170,15 +194,46 @@ impl Claim {
             why: self.why.clone().filter(|_| verdict != Verdict::Holds),
         }
     }
+
+    /// Of the numbers of all seeds, the one with the worst verdict; among equals the one with the greatest median.
+    fn worst(&self, asked: Asked, pairs: &[Vec<Option<Pair>>]) -> Option<Judged> {
+        let kinds = pairs.iter().map(Vec::len).max()?;
+        let of_kind = |kind: usize| -> Vec<Pair> {
+            pairs.iter().filter_map(|of_seed| of_seed.get(kind).copied().flatten()).collect()
+        };
+        let judged = (0..kinds).filter_map(|kind| self.judge(asked, &of_kind(kind)));
+        judged.max_by(|one, two| {
+            let by_verdict = one.verdict.place().cmp(&two.verdict.place());
+            by_verdict.then(one.ours.median.total_cmp(&two.ours.median))
+        })
+    }
+
+    /// One number, of all seeds.
+    fn judge(&self, asked: Asked, pairs: &[Pair]) -> Option<Judged> {
+        let ours = Spread::of(pairs.iter().map(|pair| self.compare.apply(pair.mine, pair.other)))?;
+        if !self.interval {
+            return Some(Judged { verdict: asked.judge(self.compare, ours.median), ours, interval: None });
+        }
+        if pairs.iter().map(|pair| pair.beyond).sum::<f64>() < BEYOND {
+            return None;
+        }
+        let ratios: Vec<f64> = pairs.iter().map(|pair| pair.mine / pair.other).collect();
+        // With one seed there is only the number.
+        let interval = Interval::of(&ratios).map(|of| of.map(|ratio| self.compare.apply(ratio, 1.0)));
+        let verdict = match interval {
+            Some(interval) => asked.judge_interval(self.compare, interval),
+            None => asked.judge(self.compare, ours.median),
+        };
+        Some(Judged { verdict, ours, interval })
+    }
 }
 
-/// Of each number, that of all seeds; of these, the one with the greatest median.
-fn worst(numbers: &[Vec<Option<f64>>]) -> Option<Spread> {
-    let kinds = numbers.iter().map(Vec::len).max()?;
-    let of_kind =
-        |kind: usize| numbers.iter().filter_map(move |of_seed| of_seed.get(kind).copied().flatten());
-    let spreads = (0..kinds).filter_map(|kind| Spread::of(of_kind(kind)));
-    spreads.max_by(|one, two| one.median.total_cmp(&two.median))
+/// One number of a claim, and what is said of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Judged {
+    verdict: Verdict,
+    ours: Spread,
+    interval: Option<Interval>,
 }
 
 /// Whether a claim's word means this scheduler. A `*` at its end stands for anything.

@@ -32,9 +32,8 @@ pub enum Quantity {
     FUtilGap(Gap),
     /// A latency in microseconds.
     Latency(Latency),
-    /// The statistic of a group's latency, mean to 99.99th percentile, reads or writes, that is most above the other scheduler's (the median
-    /// over the seeds); its microseconds. Seen from the network. Alone it is the greatest of all. A percentile counts only if 20 IOs or more
-    /// lie beyond it.
+    /// The statistic of a group's latency, mean to 99.99th percentile, reads or writes, that is most above the other scheduler's; its
+    /// microseconds. Seen from the network. Alone it is the greatest of all.
     #[serde(rename = "worst-latency")]
     WorstLatency {},
     /// A group's mean latency in a stretch of the run, microseconds.
@@ -202,14 +201,12 @@ impl Quantity {
                 (a.min(b) > 0.0).then(|| (a - b).abs() / a.min(b))
             }
             Quantity::Latency(latency) => {
-                let group = group(&latency.group)?;
-                let figures = match latency.way {
-                    Way::Read => group.read.as_ref(),
-                    Way::Write => group.write.as_ref(),
-                };
-                figures.map(|figures| latency.statistic.of(latency.reading.of(figures)))
+                let figures = latency.way.of(group(&latency.group)?)?;
+                Some(latency.statistic.of(latency.reading.of(figures)))
             }
-            Quantity::WorstLatency {} => latencies(record).into_iter().flatten().max_by(f64::total_cmp),
+            Quantity::WorstLatency {} => {
+                latencies(record).into_iter().map(|of| of.value).max_by(f64::total_cmp)
+            }
             Quantity::LatencyBetween(stretch) => {
                 let within = within(&stretch.from, &stretch.to);
                 let points = group(&stretch.group)?.series.iter().filter(|point| within(point.second));
@@ -251,13 +248,23 @@ impl Quantity {
 
     /// The number in `record`, and the one that it is compared with in `other`, of the same case. If it stands for the worst of several
     /// numbers, all of them, in an order that depends on the case alone.
-    pub(crate) fn against(&self, record: &Record, other: &Record) -> Vec<Option<(f64, f64)>> {
+    pub(crate) fn against(&self, record: &Record, other: &Record) -> Vec<Option<Pair>> {
         match self {
             Quantity::WorstLatency {} => {
                 let both = latencies(record).into_iter().zip(latencies(other));
-                both.map(|(mine, other)| mine.zip(other)).collect()
+                both.map(|(mine, other)| Some(Pair::of(mine, other))).collect()
             }
-            _ => vec![self.of(record).zip(self.of(other))],
+            Quantity::Latency(Latency { group, way, statistic, reading }) => {
+                let measured = |record: &Record| {
+                    let figures = way.of(record.group(group)?)?;
+                    Some(Measured::of(figures, *statistic, *reading))
+                };
+                vec![measured(record).zip(measured(other)).map(|(mine, other)| Pair::of(mine, other))]
+            }
+            _ => {
+                let pair = self.of(record).zip(self.of(other));
+                vec![pair.map(|(mine, other)| Pair { mine, other, beyond: f64::INFINITY })]
+            }
         }
     }
 
@@ -286,16 +293,41 @@ impl Quantity {
     }
 }
 
-/// IOs beyond a percentile: with fewer, one of them more or less changes it by several per cent.
-const BEYOND: f64 = 20.0;
+/// One number under two schedulers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pair {
+    /// The one that is judged.
+    pub(crate) mine: f64,
+    /// The one that it is compared with.
+    pub(crate) other: f64,
+    /// IOs that lie beyond it, of the two runs' the fewer; infinite for what is no percentile of IOs.
+    pub(crate) beyond: f64,
+}
 
-/// All statistics of all latencies, seen from the network, in an order that depends on the case alone; none for those of too few IOs.
-fn latencies(record: &Record) -> Vec<Option<f64>> {
+impl Pair {
+    fn of(mine: Measured, other: Measured) -> Pair {
+        Pair { mine: mine.value, other: other.value, beyond: mine.beyond.min(other.beyond) }
+    }
+}
+
+/// A statistic of latency, and how many IOs lie beyond it.
+#[derive(Clone, Copy)]
+struct Measured {
+    value: f64,
+    beyond: f64,
+}
+
+impl Measured {
+    fn of(figures: &DirectionFigures, statistic: Statistic, reading: Reading) -> Measured {
+        let beyond = figures.ios as f64 * statistic.share_beyond();
+        Measured { value: statistic.of(reading.of(figures)), beyond }
+    }
+}
+
+/// All statistics of all latencies, seen from the network, in an order that depends on the case alone.
+fn latencies(record: &Record) -> Vec<Measured> {
     let of = |figures: &DirectionFigures| {
-        let Quantiles { mean_us, p50_us, p99_us, p999_us, p9999_us, .. } = figures.network;
-        let beyond = |share: f64| figures.ios as f64 * share >= BEYOND;
-        let all = [(mean_us, 1.0), (p50_us, 0.5), (p99_us, 1e-2), (p999_us, 1e-3), (p9999_us, 1e-4)];
-        all.map(|(statistic, share)| beyond(share).then_some(statistic))
+        Statistic::ALL.map(|statistic| Measured::of(figures, statistic, Reading::Network))
     };
     record.groups.iter().flat_map(|group| [&group.read, &group.write]).flatten().flat_map(of).collect()
 }
@@ -320,7 +352,30 @@ impl Reading {
     }
 }
 
+impl Way {
+    fn of(self, group: &GroupRecord) -> Option<&DirectionFigures> {
+        match self {
+            Way::Read => group.read.as_ref(),
+            Way::Write => group.write.as_ref(),
+        }
+    }
+}
+
 impl Statistic {
+    const ALL: [Statistic; 5] =
+        [Statistic::Mean, Statistic::P50, Statistic::P99, Statistic::P999, Statistic::P9999];
+
+    /// The part of the IOs that makes it what it is.
+    fn share_beyond(self) -> f64 {
+        match self {
+            Statistic::Mean => 1.0,
+            Statistic::P50 => 0.5,
+            Statistic::P99 => 1e-2,
+            Statistic::P999 => 1e-3,
+            Statistic::P9999 => 1e-4,
+        }
+    }
+
     pub(crate) fn of(self, quantiles: &Quantiles) -> f64 {
         match self {
             Statistic::Mean => quantiles.mean_us,

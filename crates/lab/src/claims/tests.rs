@@ -46,13 +46,50 @@ fn nothing_over_something_is_no_verdict_in_favour() {
     assert_eq!(Compare::TimesMore.judge(Compare::TimesMore.apply(0.0, 5.0), 2.0), Verdict::Differs);
 }
 
+/// A claim of one kind about latencies.
+fn claim(interval: bool) -> Claim {
+    let text = format!(
+        "id = 'c'\nwhat = 'w'\ncase = 'x'\nquantity = {{ worst-latency = {{}} }}\ncompare = 'times-at-most'\nwith = 'none'\ngoal = 1.02\ninterval = {interval}"
+    );
+    toml::from_str(&text).expect("a claim")
+}
+
+fn pair(mine: f64, beyond: f64) -> Option<Pair> {
+    Some(Pair { mine, other: 1.0, beyond })
+}
+
+fn worst(claim: &Claim, pairs: &[Vec<Option<Pair>>]) -> Option<Judged> {
+    claim.worst(claim.asked().expect("a goal"), pairs)
+}
+
 #[test]
 fn the_worst_of_several_numbers_is_that_with_the_greatest_median_over_the_seeds() {
-    let numbers = [
-        vec![Some(1.0), Some(1.1), None],
-        vec![Some(1.9), Some(1.2), None],
-        vec![Some(1.0), Some(1.3), None],
+    let pairs = [
+        vec![pair(1.0, 9.0), pair(1.1, 9.0), None],
+        vec![pair(1.9, 9.0), pair(1.2, 9.0), None],
+        vec![pair(1.0, 9.0), pair(1.3, 9.0), None],
     ];
-    assert_eq!(worst(&numbers), Some(Spread { median: 1.2, least: 1.1, greatest: 1.3 }));
-    assert_eq!(worst(&[vec![None]]), None);
+    let ours = worst(&claim(false), &pairs).map(|judged| (judged.ours, judged.verdict));
+    assert_eq!(ours, Some((Spread { median: 1.2, least: 1.1, greatest: 1.3 }, Verdict::Missed)));
+    assert_eq!(worst(&claim(false), &[vec![None]]), None);
+}
+
+#[test]
+fn a_percentile_of_too_few_ios_is_not_judged_by_an_interval() {
+    let of = |beyond| worst(&claim(true), &[vec![pair(1.5, beyond)], vec![pair(1.5, beyond)]]);
+    assert_eq!(of(49.0), None);
+    assert_eq!(of(50.0).map(|judged| judged.verdict), Some(Verdict::Missed));
+}
+
+#[test]
+fn what_chance_may_explain_is_open_and_worse_than_what_holds() {
+    let far = [0.9, 1.2, 1.0].map(|ratio| vec![pair(1.01, 99.0), pair(ratio, 99.0)]);
+    let judged = worst(&claim(true), &far).expect("measured");
+    assert_eq!(judged.verdict, Verdict::Open);
+    assert_eq!(judged.ours.median, 1.0, "of the second number, though its median is the lesser one");
+    let near = [1.0, 1.03, 1.0].map(|ratio| vec![pair(ratio, 100.0)]);
+    let sure = [1.05, 1.06, 1.055].map(|ratio| vec![pair(ratio, 99.0)]);
+    assert_eq!(worst(&claim(true), &near).map(|judged| judged.verdict), Some(Verdict::Open));
+    assert_eq!(worst(&claim(true), &sure).map(|judged| judged.verdict), Some(Verdict::Missed));
+    assert_eq!(worst(&claim(true), &[near[0].clone()]).map(|judged| judged.verdict), Some(Verdict::Holds));
 }

@@ -67,6 +67,8 @@ struct PardaSpec {
 struct CaseSpec {
     name: String,
     condition: ConditionName,
+    /// How many, from the experiment's first on, in place of the experiment's.
+    seeds: Option<u32>,
     warm_up: Option<Nanos>,
     duration: Option<Nanos>,
     sweep: Option<Sweep>,
@@ -245,7 +247,7 @@ pub(super) fn read(text: &str, name: &str, origin: &str) -> Result<Experiment, E
         if cases.iter().any(|case: &Case| case.name == spec.name) {
             return Err(place.wrong("name", "there are two of it; every case needs a name of its own"));
         }
-        cases.extend(expand(&place, spec, window, file.interval)?);
+        cases.extend(expand(&place, spec, window, file.interval, &file.seeds)?);
     }
     if cases.is_empty() {
         return Err(top.wrong("case", "there is none; add a [[case]]"));
@@ -305,6 +307,7 @@ fn expand(
     spec: CaseSpec,
     whole: Window,
     interval: Nanos,
+    seeds: &[u64],
 ) -> Result<Vec<Case>, ExperimentError> {
     let warm_up = spec.warm_up.unwrap_or(whole.warm_up);
     let duration = spec.duration.unwrap_or(whole.duration);
@@ -312,13 +315,19 @@ fn expand(
     if spec.groups.is_empty() {
         return Err(place.wrong("groups", "there is none; a case needs at least one group"));
     }
+    let seeds = match spec.seeds {
+        None => seeds.to_vec(),
+        Some(0) => return Err(place.wrong("seeds", "there is none; give at least 1, or leave it out")),
+        Some(count) => (seeds[0]..).take(count as usize).collect(),
+    };
     let condition = match spec.condition {
         ConditionName::Clean => Condition::Clean,
         ConditionName::Fragmented => Condition::Fragmented,
     };
     let case = |x, swept, groups: Vec<GroupSpec>| {
         let groups = groups.into_iter().map(|group| group_of(place, group)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Case { name: spec.name.clone(), x, swept, condition, window, groups })
+        let seeds = seeds.clone();
+        Ok(Case { name: spec.name.clone(), x, swept, condition, seeds, window, groups })
     };
     let Some(sweep) = &spec.sweep else { return Ok(vec![case(None, None, spec.groups.clone())?]) };
     if sweep.values.is_empty() {
@@ -505,6 +514,9 @@ fn check_claim(experiment: &Experiment, claim: &Claim, origin: &str) -> Result<(
     match (claim.compare.needs_other(), &claim.with) {
         (true, None) => Err(place.wrong("with", "is missing: compared with which scheduler?")),
         (false, Some(_)) => Err(place.wrong("with", "is too much: this comparison needs no other scheduler")),
+        (false, None) if claim.interval => {
+            Err(place.wrong("interval", "needs a comparison with another scheduler"))
+        }
         _ => Ok(()),
     }
 }

@@ -134,6 +134,8 @@ pub struct Case {
     pub swept: Option<Parameter>,
     /// The state of the flash at the start.
     pub condition: Condition,
+    /// Its seeds: the experiment's, or as many as it needs itself.
+    pub seeds: Vec<u64>,
     /// How long it runs.
     pub window: Window,
     /// Who takes part.
@@ -251,13 +253,19 @@ impl Experiment {
 
     /// Makes it short: the first seed, the first profile, and cases no longer than `quick_duration`.
     pub fn hurry(&mut self) {
-        self.seeds.truncate(1);
+        self.take_seeds(&[self.seeds[0]]);
         self.ssds.truncate(1);
         if let Some(most) = self.quick_duration {
             for case in &mut self.cases {
                 case.window.duration = case.window.duration.min(most);
             }
         }
+    }
+
+    /// Takes these seeds for every case.
+    pub fn take_seeds(&mut self, seeds: &[u64]) {
+        self.seeds = seeds.to_vec();
+        self.cases.iter_mut().for_each(|case| case.seeds = seeds.to_vec());
     }
 
     /// Leaves out the cases and schedulers that no claim needs.

@@ -33,13 +33,16 @@ impl<'f> View<'f> {
     }
 
     pub(super) fn subtitle(&self) -> String {
-        let seeds = &self.findings.experiment.seeds;
-        let rests_on = match (self.figure.kind, &seeds[..]) {
-            (Kind::TimeSeries | Kind::Threshold, _) | (_, [_]) => format!("seed {}", seeds[0]),
-            (Kind::Bars | Kind::Tradeoff, _) => {
-                format!("median of {} seeds, whiskers from the least to the greatest", seeds.len())
+        let counts = || self.cases().into_iter().map(|case| case.seeds.len());
+        let (fewest, most) = (counts().min().unwrap_or(1), counts().max().unwrap_or(1));
+        let seeds = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
+        let rests_on = match self.figure.kind {
+            Kind::TimeSeries | Kind::Threshold => format!("seed {}", self.findings.experiment.seeds[0]),
+            _ if most == 1 => format!("seed {}", self.findings.experiment.seeds[0]),
+            Kind::Bars | Kind::Tradeoff => {
+                format!("median of {seeds} seeds, whiskers from the least to the greatest")
             }
-            (Kind::Sweep, _) => format!("median of {} seeds", seeds.len()),
+            Kind::Sweep => format!("median of {seeds} seeds"),
         };
         format!("{}, {rests_on}", self.profile)
     }

@@ -75,6 +75,7 @@ impl RackClaim {
             scheduler: about.name().to_owned(),
             asked: Asked::Paper(self.paper),
             ours,
+            interval: None,
             unit: self.compare.unit(),
             holds: verdict == Verdict::Holds,
             verdict,

@@ -1,7 +1,7 @@
 //! The claims of the report: how many hold under each scheduler, then claim by claim what was asked and what was found.
 //!
 //! ```text
-//!  scheduler   holds  stronger  weaker  differs  missed  unmeasured
+//!  scheduler   holds  stronger  weaker  open  differs  missed  unmeasured
 //!
 //!  ID  the claim in words
 //!      SSD   scheduler   asked   ours   least … greatest   verdict   others
@@ -24,7 +24,7 @@ const COLUMNS: usize = 7;
 pub(super) const STYLE: &str = "
 .claims { width: 100%; max-width: 60rem; } .claims .claim th { text-align: left; white-space: normal; padding-top: 1.2rem; border-bottom: none; font-weight: 400; }
 .claims .claim a { font-weight: 600; margin-right: .6rem; } .claims .why td { text-align: left; white-space: normal; color: var(--soft); }
-.spread { color: var(--soft); } .missed { color: var(--bad); font-weight: 600; } .unmeasured, .weaker, .stronger { color: var(--middling); }
+.spread { color: var(--soft); } .missed { color: var(--bad); font-weight: 600; } .unmeasured, .open, .weaker, .stronger { color: var(--middling); }
 ";
 
 /// The whole section.
@@ -40,7 +40,8 @@ pub(super) fn claims(rows: &[Row]) -> String {
     html.push_str(
         "<p>Ours is the median over the seeds, with the least and the greatest. A row holds if the direction is the paper's \
          and the size is within a factor of two. It is weaker or stronger if only the direction is the paper's. Where no paper has a \
-         number, the row has a goal of ours, which is met or missed. The last column says on how many of the random SSDs that could be the \
+         number, the row has a goal of ours, which is met or missed. Where an interval is given, the row is judged by that: ours is the mean, and \
+         it is open if chance may decide. The last column says on how many of the random SSDs that could be the \
          paper's the row holds, if that was judged.</p><table class=\"claims\"><tr><th>SSD</th>\
          <th class=\"text\">scheduler</th><th>asked</th><th>ours</th><th>least … greatest</th><th class=\"text\">verdict</th><th>others</th></tr>",
     );
@@ -86,8 +87,6 @@ fn of_one_claim(rows: &[Row]) -> String {
     );
     for row in rows {
         let number = |value: f64| format!("{value:.2} {}", row.unit);
-        let spread =
-            row.ours.map_or(String::new(), |ours| format!("{:.2} … {:.2}", ours.least, ours.greatest));
         _ = write!(
             html,
             "<tr><td>{profile}</td><td class=\"text\">{scheduler}</td><td>{asked} <span class=\"spread\">({whose})</span></td>\
@@ -97,7 +96,9 @@ fn of_one_claim(rows: &[Row]) -> String {
             scheduler = escape(&row.scheduler),
             asked = number(row.asked.number()),
             whose = row.asked.whose(),
-            ours = row.ours.map_or("–".into(), |ours| number(ours.median)),
+            ours =
+                row.ours.map_or("–".into(), |ours| number(row.interval.map_or(ours.median, |of| of.mean))),
+            spread = row.spread(),
             verdict = row.verdict.name(),
             others = row.plausible.map_or(String::new(), |share| format!("{:.0} %", 100.0 * share)),
         );

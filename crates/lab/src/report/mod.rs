@@ -104,8 +104,10 @@ fn ran(experiment: &Experiment) -> String {
     let profiles: Vec<&str> = experiment.ssds.iter().map(|ssd| ssd.profile.name.as_str()).collect();
     let schedulers: Vec<&str> = experiment.schedulers.iter().map(|scheduler| scheduler.name()).collect();
     let seeds: Vec<String> = experiment.seeds.iter().map(u64::to_string).collect();
+    let others = experiment.cases.iter().filter(|case| case.seeds != experiment.seeds);
+    let others: String = others.map(|case| format!("; {} of {}", case.seeds.len(), case.name)).collect();
     format!(
-        "SSD: {}. Schedulers: {}. Seeds: {}.",
+        "SSD: {}. Schedulers: {}. Seeds: {}{others}.",
         profiles.join(", "),
         schedulers.join(", "),
         seeds.join(", ")
