@@ -90,7 +90,8 @@ pub(super) fn curve(asker: &mut Asker<'_>, knee: &mut Knee) -> Result<Curve, Sto
     }
     let Some(_) = curve.full_ns else {
         asker.note(
-            "the recovery of the write buffer was not followed to its end: the limits were too low"
+            "the recovery of the write buffer was not followed to its end: the limits were too low, or writes \
+             did not become slow again"
                 .to_owned(),
         );
         return Ok(curve);
@@ -180,7 +181,11 @@ pub(super) fn table(
             (load.warm_up_ns, load.ios_least, load.ios_most) = (0, 0, u64::MAX);
             let title = format!("recovery with {iops} reads per second");
             let Some(bytes) = trial_with(asker, knee, title, Act::Load(load))? else {
-                asker.note("what reads do to recovery was not measured: the limits were too low".to_owned());
+                asker.note(
+                    "what reads do to recovery was not measured: the limits were too low, or writes did not \
+                     become slow again"
+                        .to_owned(),
+                );
                 break;
             };
             let kept = bytes / (RECOVERED * knee.bytes);
