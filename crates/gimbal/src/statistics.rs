@@ -6,10 +6,11 @@
 //! Elsewhere: what the numbers mean is `server::SsdStats`; docs/operations.md lists the fields.
 
 use crate::log_writer::LogWriter;
+use sched::BusyPeriod;
 use serde_json::{Value, json};
 use server::{AuxiliaryStats, Counters, ServerHandle, SsdStats, TenantStats, Transferred};
 use std::cmp::Reverse;
-use units::Nanos;
+use units::{Instant, Nanos, Slowdown};
 
 /// Tenants of an SSD that are shown by name.
 const TENANTS_SHOWN: usize = 20;
@@ -42,7 +43,19 @@ fn of_ssd(ssd: &SsdStats) -> Value {
         "all": of_counters(&sum),
         "tenants": ssd.tenants.len(),
         "busiest": shown,
+        "busy": ssd.busy.as_ref().map(|busy| of_busy(ssd.at, busy)),
         "auxiliary": ssd.auxiliary.as_ref().map(of_auxiliary),
+    })
+}
+
+/// Times on the device's clock.
+fn of_busy(at: Instant, busy: &BusyPeriod) -> Value {
+    let times = |slowdown: Slowdown| f64::from(slowdown.in_quarters()) / 4.0;
+    json!({
+        "since_ms": at.saturating_since(busy.since).get() / 1_000_000,
+        "for_about_ms": busy.for_about.map(|rest| rest.get() / 1_000_000),
+        "reads_slowdown": times(busy.reads),
+        "writes_slowdown": times(busy.writes),
     })
 }
 

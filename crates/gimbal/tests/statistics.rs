@@ -34,6 +34,7 @@ fn a_signal_makes_the_target_log_what_each_ssd_has_done() {
     assert_eq!(after["busiest"][0]["writes"]["ios"], 64);
     assert!(after["busiest"][0]["host"].as_str().is_some_and(|nqn| nqn.starts_with("nqn.")), "{after}");
     assert!(after["all"]["writes"]["p99_us"].is_u64() && after["auxiliary"].is_null(), "{after}");
+    assert!(after["busy"].is_null(), "{after}");
     target.signal("-TERM");
     assert!(target.wait().success());
 }

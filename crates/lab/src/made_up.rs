@@ -26,6 +26,7 @@ pub(crate) fn findings(experiment: Experiment) -> Findings {
                         utilisation: 0.9,
                         groups: case.groups.iter().map(|of| group(of, size)).collect(),
                         time_series: time_series(*scheduler, size),
+                        busy: Vec::new(),
                         ios: 1000,
                         fingerprint: None,
                     });

@@ -1,7 +1,7 @@
 //! What is kept of a run: per group of tenants bandwidth, latency and both as time series; histograms are merged and let go.
 
 use hdrhistogram::Histogram;
-use sched::SsdView;
+use sched::{BusyPeriod, SsdView};
 use serde::Serialize;
 use sim::{Direction, Latencies, Point, Results, TenantResults, Windows};
 use units::{Instant, Nanos};
@@ -13,6 +13,8 @@ pub struct Measured {
     pub groups: Vec<GroupMeasured>,
     /// What the scheduler showed, interval by interval.
     pub views: Vec<(Instant, SsdView)>,
+    /// At the end of which intervals the SSD was slow, as the switch found.
+    pub busy: Vec<(Instant, BusyPeriod)>,
     /// IOs that came back, warm-up included.
     pub ios: u64,
     /// A hash of every decision and completion; none if the run cannot be repeated.
@@ -96,7 +98,8 @@ impl Measured {
         }
         assert!(tenants.is_empty(), "{} tenants belong to no group", tenants.len());
         let fingerprint = Some(results.fingerprint);
-        Measured { groups, views: results.views.clone(), ios: results.ios, fingerprint }
+        let busy = results.busy.iter().filter_map(|(at, period)| Some((*at, (*period)?))).collect();
+        Measured { groups, views: results.views.clone(), busy, ios: results.ios, fingerprint }
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Record {
     pub groups: Vec<GroupRecord>,
     /// What the scheduler showed at the end of each interval.
     pub time_series: Vec<SchedulerPoint>,
+    /// The moments at which the switch found the SSD slow, whatever the scheduler.
+    pub busy: Vec<BusyPoint>,
     /// IOs that came back, warm-up included.
     pub ios: u64,
     /// A hash of every decision and completion with its time, hexadecimal; none for a live run, which cannot be repeated.
@@ -122,6 +124,19 @@ pub struct SchedulerPoint {
     pub fragmentation: Option<f64>,
 }
 
+/// An SSD that is slow, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct BusyPoint {
+    /// Seconds since the measurement began; negative in the warm-up.
+    pub second: f64,
+    /// How many times longer reads take than usual.
+    pub reads_slowdown: f64,
+    /// The same for writes.
+    pub writes_slowdown: f64,
+    /// For about so many seconds more; `None` if that is not known.
+    pub for_about: Option<f64>,
+}
+
 impl Record {
     /// The record of run `run` of `plan`, if that is a case: `result` is its result, `measured` the results of all runs in
     /// virtual time, of which those of each kind of work alone are needed.
@@ -162,6 +177,7 @@ impl Record {
             mb_per_s: groups.iter().map(|group| group.mb_per_s).sum(),
             utilisation: tenants(|group| group.f_util) / population,
             time_series: time_series(result, world.warm_up.as_secs_f64()),
+            busy: busy(result, world.warm_up.as_secs_f64()),
             ios: result.ios,
             fingerprint: result.fingerprint.map(|hash| format!("{hash:016x}")),
             groups,
@@ -267,4 +283,15 @@ fn time_series(result: &Measured, warm_up: f64) -> Vec<SchedulerPoint> {
         fragmentation: view.fragmentation.map(|fragmentation| fragmentation.as_f64()),
     };
     result.views.iter().map(point).collect()
+}
+
+fn busy(result: &Measured, warm_up: f64) -> Vec<BusyPoint> {
+    let times = |slowdown: units::Slowdown| f64::from(slowdown.in_quarters()) / 4.0;
+    let point = |(at, period): &(Instant, sched::BusyPeriod)| BusyPoint {
+        second: at.since(Instant::ZERO).as_secs_f64() - warm_up,
+        reads_slowdown: times(period.reads),
+        writes_slowdown: times(period.writes),
+        for_about: period.for_about.map(|rest| rest.as_secs_f64()),
+    };
+    result.busy.iter().map(point).collect()
 }

@@ -14,6 +14,7 @@
 extern crate alloc;
 
 mod bfq;
+mod busy;
 mod calibration;
 mod client;
 mod cost;
@@ -41,6 +42,7 @@ mod view;
 mod withdrawals;
 
 pub use bfq::{Bfq, BfqConfig};
+pub use busy::{BusyDetector, BusyPeriod};
 pub use calibration::{Calibration, CalibrationError};
 pub use client::{
     ClientWindow, CreditWindow, Fixed, LatencySample, LocalQueue, PardaConfig, PardaWindow, VirtualView,

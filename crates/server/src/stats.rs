@@ -1,7 +1,7 @@
 //! Statistics of a running target: plain values, copied out.
 
 use crate::histogram::Histogram;
-use sched::{IoKind, SsdView, TenantView};
+use sched::{BusyPeriod, IoKind, SsdView, TenantView};
 use units::{Bytes, Instant, Nanos};
 
 /// All statistics. Those of one SSD are of one moment.
@@ -31,6 +31,8 @@ pub struct SsdStats {
     pub at: Instant,
     /// What its scheduler has measured; `None` if it measures nothing.
     pub view: Option<SsdView>,
+    /// The SSD is slow now, whatever its scheduler; `None` if it is as usual. On the device's clock.
+    pub busy: Option<BusyPeriod>,
     /// IOs that wait in the scheduler.
     pub queued: usize,
     /// IOs on the device.

@@ -5,9 +5,9 @@ mod common;
 use common::*;
 use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
-use nvme::spec::{Cqe, Sqe, Status, feature};
-use server::config::{DeviceKind, EmulatedConfig, PolicyKind, Speed};
-use units::Bytes;
+use nvme::spec::{Busy, Cqe, Sqe, Status, feature};
+use server::config::{DeviceKind, EmulatedConfig, FaultConfig, FaultKind, PolicyKind, Speed};
+use units::{Bytes, Nanos};
 
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
 
@@ -49,6 +49,29 @@ fn completions_carry_credits_for_hosts_that_asked() {
     assert_eq!((cqe.status(), cqe.dw0()), (Status::COMPARE_FAILURE, 0));
     assert_eq!(set_credits(&mut credited, 0), 0);
     assert_eq!(read_one(&mut credited).dw0(), 0, "and no longer when it is taken back");
+}
+
+/// Reads that take 8 ms, and from some moment on 32 ms.
+#[test]
+fn a_host_that_asked_is_told_that_the_ssd_is_slow() {
+    let mut config = simple(DeviceKind::Null { size: Bytes::gib(1) }, any_port());
+    let delay = |millis| FaultConfig::new(FaultKind::Delay(Nanos::millis(millis)));
+    let usual = FaultConfig { count: Some(150), ..delay(8) };
+    config.devices[0].faults = vec![usual, delay(32)];
+    let server = start(config);
+    let address = server.addresses()[0];
+    let mut told = Client::with(address, &Options { host: OTHER, ..Options::default() });
+    set_credits(&mut told, feature::CREDITS_ENABLED);
+    let mut plain = Client::connect(address);
+    assert!((0..150).all(|_| read_one(&mut told).dw1() == 0));
+    let dword = (0..500).map(|_| read_one(&mut told).dw1()).find(|dword| *dword != 0);
+    let busy = dword.and_then(Busy::from_dword).expect("four times slower");
+    assert!(busy.reads.in_quarters() > 6 && !busy.writes.is_slow(), "{busy:?}");
+    assert_eq!(busy.rest, None, "it is the first");
+    let stats = server.stats().ssds.remove(0);
+    let shown = stats.busy.expect("it lasts");
+    assert!(shown.since <= stats.at && shown.reads.is_slow(), "{shown:?}");
+    assert_eq!(read_one(&mut plain).result(), 0, "nobody else is told");
 }
 
 #[test]

@@ -16,7 +16,8 @@ use ais::{HostIo, Op, Step};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
-    Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, ObjectiveView, Outcome, Policy, SsdView,
+    BusyDetector, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, ObjectiveView,
+    Outcome, Policy, SsdView,
 };
 use ssd::{Command, CommandKind, Image, SLOT_BYTES};
 use std::hash::Hasher;
@@ -87,6 +88,7 @@ struct Engine<'w> {
     policy: Box<dyn Policy>,
     wake_at: Option<Instant>,
     ssd: Drive<'w>,
+    detector: BusyDetector,
     auxiliary: Option<Auxiliary>,
     flights: Vec<Option<Flight>>,
     free: Vec<u64>,
@@ -95,6 +97,7 @@ struct Engine<'w> {
     fingerprint: Fnv,
     ios: u64,
     views: Vec<(Instant, SsdView)>,
+    busy: Vec<(Instant, Option<BusyPeriod>)>,
     objectives: Vec<(Instant, TenantId, ObjectiveView)>,
     jitter: Xoshiro256PlusPlus,
 }
@@ -137,6 +140,7 @@ impl<'w> Engine<'w> {
             wake_at: None,
             auxiliary: world.auxiliary.as_ref().map(|choice| Auxiliary::new(choice, ssd.capacity())),
             ssd,
+            detector: BusyDetector::default(),
             flights: Vec::new(),
             free: Vec::new(),
             checkers: Checkers::new(world.tenants.len(), order),
@@ -144,6 +148,7 @@ impl<'w> Engine<'w> {
             fingerprint: Fnv::default(),
             ios: 0,
             views: Vec::new(),
+            busy: Vec::new(),
             objectives: Vec::new(),
             jitter: random,
         }
@@ -188,6 +193,7 @@ impl<'w> Engine<'w> {
             ios: self.ios,
             learnt: self.policy.learnt(),
             views: self.views,
+            busy: self.busy,
             objectives: self.objectives,
             windows: self.hosts.into_iter().map(Host::into_windows).collect(),
         })
@@ -266,10 +272,10 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Records what the scheduler reports. Stops if it reports nothing, or when the workloads have stopped.
+    /// Records what the switch and its scheduler report, until the workloads have stopped.
     fn look(&mut self) {
-        let Some(view) = self.policy.ssd_view(self.now) else { return };
-        self.views.push((self.now, view));
+        self.busy.push((self.now, self.detector.period(self.now)));
+        self.views.extend(self.policy.ssd_view(self.now).map(|view| (self.now, view)));
         let with = |(_, spec): &(usize, &TenantSpec)| spec.share.slo.is_some();
         for (index, _) in self.world.tenants.iter().enumerate().filter(with) {
             let tenant = TenantId(index as u32);
@@ -299,6 +305,7 @@ impl<'w> Engine<'w> {
                     let flight = flight.expect("the checker knows the IO");
                     flight.io = io;
                     flight.submitted_at = self.now;
+                    self.detector.on_submit(self.now);
                     let Request { kind, slot, slots, .. } = flight.request;
                     self.fingerprint.add(&[self.now.0, io.id.0, 0]);
                     if self.auxiliary.is_some() {
@@ -392,9 +399,9 @@ impl<'w> Engine<'w> {
         let flight = self.flights[id.0 as usize].as_mut().expect("the checker knows the IO");
         let latency = at.since(flight.submitted_at);
         flight.completed_at = at;
-        flight.credit = self
-            .policy
-            .on_completion(self.now, Done { io: flight.io, outcome: Outcome::Success { latency } });
+        let outcome = Outcome::Success { latency };
+        self.detector.on_end(self.now, flight.io.kind, flight.io.length, outcome);
+        flight.credit = self.policy.on_completion(self.now, Done { io: flight.io, outcome });
         let host = self.clients[flight.io.tenant.index()].place.host;
         let link = &mut self.hosts[host].from_switch;
         let answers_at = link.send(&self.world.network, at, flight.request.bytes_back(), &mut self.jitter);

@@ -1,7 +1,7 @@
 //! The results of a run: bandwidth over time and three kinds of latency, per tenant and direction.
 
 use hdrhistogram::Histogram;
-use sched::{Fixed, Learnt, ObjectiveView, SsdView};
+use sched::{BusyPeriod, Fixed, Learnt, ObjectiveView, SsdView};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
 /// Significant decimal digits of a latency.
@@ -23,6 +23,8 @@ pub struct Results {
     /// What the scheduler reported at the end of each interval, including the warm-up; empty if it reports
     /// nothing.
     pub views: Vec<(Instant, SsdView)>,
+    /// Whether the SSD was slow at the end of each interval, including the warm-up, whatever the scheduler.
+    pub busy: Vec<(Instant, Option<BusyPeriod>)>,
     /// What the scheduler said of each objective at the end of each interval, including the warm-up.
     pub objectives: Vec<(Instant, TenantId, ObjectiveView)>,
     /// What the scheduler has learnt of the SSD.

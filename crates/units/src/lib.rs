@@ -13,10 +13,12 @@ mod bytes;
 mod ids;
 mod quantity;
 mod rate;
+mod slowdown;
 mod time;
 
 pub use bytes::{Bytes, GIB, KIB, MIB};
 pub use ids::{Lba, TenantId};
 pub use quantity::{NotAQuantity, thousandths, time_with_default_unit};
 pub use rate::ByteRate;
+pub use slowdown::Slowdown;
 pub use time::{Instant, Nanos};

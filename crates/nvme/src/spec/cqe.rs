@@ -45,6 +45,13 @@ impl Cqe {
         self
     }
 
+    /// Sets dword 1.
+    #[must_use]
+    pub fn with_dw1(mut self, dw1: u32) -> Self {
+        self.dw1 = dw1.into();
+        self
+    }
+
     /// Sets dwords 0 and 1, an 8-byte result.
     #[must_use]
     pub fn with_result(mut self, result: u64) -> Self {

@@ -30,7 +30,7 @@ pub const HOST_IDENTIFIER: u8 = 0x81;
 pub const RESERVATION_NOTIFICATION_MASK: u8 = 0x82;
 /// Reservation Persistence, of a namespace.
 pub const RESERVATION_PERSISTENCE: u8 = 0x83;
-/// Vendor specific: credits on IO completions (CDW11 bit 0).
+/// Vendor specific: credits in dword 0 and busy periods in dword 1 of IO completions (CDW11 bit 0).
 pub const CREDITS: u8 = 0xc0;
 
 /// Set Features CDW10 bit 31: keep the value across restarts.

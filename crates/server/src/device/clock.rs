@@ -46,6 +46,12 @@ impl DeviceClock {
         self.origin + units::Nanos(clamp((span * THOUSAND).div_ceil(u128::from(self.speed.thousandths()))))
     }
 
+    /// How long a time of the device takes on the machine's clock, rounded up.
+    pub(crate) fn to_real_span(self, device: units::Nanos) -> units::Nanos {
+        let span = u128::from(device.get()) * THOUSAND;
+        units::Nanos(clamp(span.div_ceil(u128::from(self.speed.thousandths()))))
+    }
+
     /// A second of the machine's clock, on the device's clock. Speeds are thousandths, so this is exact.
     pub(crate) fn second(self) -> units::Nanos {
         units::Nanos(1_000_000 * u64::from(self.speed.thousandths()))
@@ -84,5 +90,6 @@ mod tests {
     fn a_tenth_of_the_speed_is_a_tenth_of_the_time() {
         let clock = DeviceClock::starting(Instant(500), Speed::from_thousandths(100).expect("above zero"));
         assert_eq!(clock.to_device(Instant(500 + 1000)), Instant(500 + 100));
+        assert_eq!(clock.to_real_span(Nanos(100)), Nanos(1000));
     }
 }

@@ -236,7 +236,8 @@ impl Commands {
     pub(super) fn answer(&mut self, now: Instant, io: Key) {
         self.aborts.note_end(io, &self.switch);
         let slot = self.switch.ios.get_mut(io).expect("an IO is answered once");
-        let (read, spent, credit) = (slot.take_read(), slot.work.take_buffers(), slot.credit);
+        let (read, spent) = (slot.take_read(), slot.work.take_buffers());
+        let (credit, busy) = (slot.credit, slot.busy);
         let result = slot.take_result();
         let host_io = slot.host_io_mut();
         let (key, cid, nsid) = (host_io.session, host_io.cid, host_io.command.nsid);
@@ -269,7 +270,7 @@ impl Commands {
         self.switch.ios.free(io);
         let mut cqe = Cqe::new(cid, status).with_dw0(dword);
         if credits && status.is_success() {
-            cqe = cqe.with_dw0(credit.0);
+            cqe = cqe.with_dw0(credit.0).with_dw1(busy);
         }
         match read {
             Some(buffer) if route.wire.is_open() => {

@@ -149,6 +149,8 @@ pub(crate) struct IoOutcome {
     pub(crate) work: Work,
     /// How many IOs the tenant may have outstanding on that SSD.
     pub(crate) credit: Credit,
+    /// What its completion says of a busy period of that SSD.
+    pub(crate) busy: u32,
 }
 
 /// To the acceptor.

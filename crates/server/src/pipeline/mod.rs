@@ -240,6 +240,7 @@ impl Pipeline {
             device: self.name.to_string(),
             at,
             view: policy.ssd_view(at),
+            busy: switch.busy(now),
             queued: backlog.queued,
             in_flight: backlog.in_flight,
             hung: self.watch.hung(),

@@ -150,7 +150,7 @@ impl Port {
     pub(super) fn answer(&mut self, from: usize, io: Key, mut slot: IoSlot<Origin>) {
         self.of_others.remove(&(from, io));
         let (result, read) = (slot.take_result(), slot.take_read());
-        let outcome = IoOutcome { result, read, work: slot.work, credit: slot.credit };
+        let outcome = IoOutcome { result, read, work: slot.work, credit: slot.credit, busy: slot.busy };
         let done = RemoteDone { by: self.home, io, outcome };
         self.peers.tell(from, ToPipeline::RemoteDone(done));
     }
@@ -215,10 +215,11 @@ impl Commands {
     /// Another pipeline has ended an IO of ours.
     pub(super) fn on_remote_done(&mut self, now: Instant, done: RemoteDone) {
         self.port.on_answer(done.by);
-        let IoOutcome { result, read, work, credit } = done.outcome;
+        let IoOutcome { result, read, work, credit, busy } = done.outcome;
         let slot = self.switch.ios.get_mut(done.io).expect("an IO ends once");
         slot.set_outcome(result, read);
-        (slot.state, slot.work, slot.credit) = (State::Ended, work, credit);
+        (slot.state, slot.work) = (State::Ended, work);
+        (slot.credit, slot.busy) = (credit, busy);
         self.answer(now, done.io);
         self.post_waiting(now, done.by);
     }

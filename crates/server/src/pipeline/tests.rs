@@ -158,7 +158,7 @@ fn a_fence_falls_when_the_last_io_that_came_before_it_has_ended() {
     pipeline.commands.answer_after(Instant(2), second, &[(victim, 1)], None);
     let end = |pipeline: &mut Pipeline, io: Key| {
         let (work, credit) = (Work::Verify(RANGE), sched::Credit(1));
-        let outcome = message::IoOutcome { result: Ok(()), read: None, work, credit };
+        let outcome = message::IoOutcome { result: Ok(()), read: None, work, credit, busy: 0 };
         pipeline.commands.on_remote_done(Instant(3), message::RemoteDone { by: 1, io, outcome });
     };
     end(&mut pipeline, ios[1]);

@@ -39,9 +39,12 @@ use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo};
 use crate::intrusive_list::{Links, List};
 use crate::slab::{Key, Slab};
 use crate::stats::AuxiliaryStats;
+use nvme::spec::Busy;
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::{Footprint, Regions};
-use sched::{Admitted, Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share};
+use sched::{
+    Admitted, BusyDetector, BusyPeriod, Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share,
+};
 use std::io;
 use step::After;
 use units::{Instant, Nanos, TenantId};
@@ -70,6 +73,8 @@ pub(crate) struct Switch<T> {
     memory_links: Links,
     /// Dispatched IOs in order of dispatch.
     watch: Watch,
+    /// Whether the SSD is slow, on its clock.
+    busy: BusyDetector,
     /// Where the IOs on the device write.
     regions: Regions<(Key, DeviceIo)>,
     /// IOs that have ended and wait for their answer.
@@ -105,6 +110,7 @@ impl<T> Switch<T> {
             waiting_for_memory: List::default(),
             memory_links: Links::default(),
             watch: Watch::default(),
+            busy: BusyDetector::default(),
             regions: Regions::new(),
             ended: Vec::new(),
             free: Vec::new(),
@@ -250,6 +256,11 @@ impl<T> Switch<T> {
         self.device.settle();
     }
 
+    /// The busy period of the SSD, if it is slow now: on the device's clock.
+    pub(crate) fn busy(&self, now: Instant) -> Option<BusyPeriod> {
+        self.busy.period(self.clock.to_device(now))
+    }
+
     /// The device's auxiliary store, if it has one.
     pub(crate) fn auxiliary(&self) -> Option<AuxiliaryStats> {
         self.device.auxiliary()
@@ -363,6 +374,7 @@ impl<T> Switch<T> {
         let slot = self.ios.get_mut(key).expect("the scheduler gives out what it was given");
         (slot.io, slot.state) = (io, State::OnDevice);
         self.watch.on_submit(now, key, io.tenant);
+        self.busy.on_submit(self.clock.to_device(now));
         self.step(now, reactor, pool, key);
     }
 
@@ -436,6 +448,7 @@ impl<T> Switch<T> {
         let (kind, length) = slot.progress.price(&slot.work, &*self.device);
         slot.io = Io { kind, length, mark: Mark::default(), ..io };
         let (next, done) = (slot.io, Done { io, outcome });
+        self.busy.on_end(device_now, io.kind, io.length, outcome);
         if generation == self.present.number {
             self.present.policy.on_completion(device_now, done);
         } else {
@@ -460,6 +473,10 @@ impl<T> Switch<T> {
         let latency = slot.progress.latency;
         let outcome = if slot.was_served() { Outcome::Success { latency } } else { Outcome::Failed };
         let (generation, done) = (slot.generation, Done { io: slot.io, outcome });
+        self.busy.on_end(device_now, done.io.kind, done.io.length, outcome);
+        if let Some(period) = self.busy.period(device_now) {
+            slot.busy = told(period, self.clock);
+        }
         if generation == self.present.number {
             slot.credit = self.present.policy.on_completion(device_now, done);
             return;
@@ -477,4 +494,10 @@ impl<T> Switch<T> {
             self.retired.swap_remove(index);
         }
     }
+}
+
+/// What completions say of a busy period, in real time.
+fn told(period: BusyPeriod, clock: DeviceClock) -> u32 {
+    let BusyPeriod { reads, writes, for_about, .. } = period;
+    Busy { reads, writes, rest: for_about.map(|rest| clock.to_real_span(rest)) }.to_dword()
 }

@@ -60,6 +60,8 @@ pub(crate) struct IoSlot<T> {
     pub(super) progress: Progress,
     /// How many IOs the tenant may have outstanding from now on.
     pub(crate) credit: Credit,
+    /// What its completion says of a busy period of the SSD ([`nvme::spec::Busy`]).
+    pub(crate) busy: u32,
 }
 
 impl<T> IoSlot<T> {
@@ -80,6 +82,7 @@ impl<T> IoSlot<T> {
             has_entered: false,
             progress: Progress::default(),
             credit: Credit(0),
+            busy: 0,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::plan::host_of;
 use loadgen::{Direction, Interval};
-use sched::SsdView;
+use sched::{BusyPeriod, SsdView};
 use server::{Counters, Histogram, ServerHandle, SsdStats, TenantStats, Transferred};
 use std::collections::HashMap;
 use units::Nanos;
@@ -16,6 +16,8 @@ pub(super) struct Added {
     pub(super) device: Vec<[Option<Nanos>; 2]>,
     /// The state of the scheduler at the second snapshot.
     pub(super) view: Option<SsdView>,
+    /// Whether the SSD is slow.
+    pub(super) busy: Option<BusyPeriod>,
 }
 
 /// Everything between the first snapshot that counts and the last.
@@ -68,7 +70,7 @@ impl<'s> Looks<'s> {
     /// An interval is over; `counts` says whether it belongs to the measured part.
     pub(super) fn look(&mut self, counts: bool) {
         let Some(ssd) = self.server.stats().ssds.into_iter().next() else { return };
-        let view = ssd.view;
+        let (view, busy) = (ssd.view, ssd.busy);
         let now = Books::of(ssd, self.tenants);
         let device = now.tenants.iter().zip(&self.last.tenants).map(|(now, before)| {
             TRANSFERS.map(|way| {
@@ -76,7 +78,7 @@ impl<'s> Looks<'s> {
                 now.since(before).mean()
             })
         });
-        self.added.push(Added { device: device.collect(), view });
+        self.added.push(Added { device: device.collect(), view, busy });
         let before = std::mem::replace(&mut self.last, now);
         if counts && self.begin.is_none() {
             self.begin = Some(before);

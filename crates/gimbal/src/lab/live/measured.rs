@@ -38,10 +38,11 @@ pub(super) fn measured(
         first += *count as usize;
     }
     let intervals = results.jobs.first().map_or(&[][..], |job| &job.series);
-    let views = intervals.iter().zip(added);
-    let views = views.filter_map(|(interval, added)| Some((slow.at(interval.end), added.view?)));
+    let looks = || intervals.iter().zip(added).map(|(interval, added)| (slow.at(interval.end), added));
+    let views = looks().filter_map(|(at, added)| Some((at, added.view?))).collect();
+    let busy = looks().filter_map(|(at, added)| Some((at, added.busy?))).collect();
     let slices = results.jobs.iter().flat_map(|job| &job.series).flat_map(|interval| &interval.slices);
-    Measured { groups, views: views.collect(), ios: slices.map(|slice| slice.ios).sum(), fingerprint: None }
+    Measured { groups, views, busy, ios: slices.map(|slice| slice.ios).sum(), fingerprint: None }
 }
 
 fn bandwidth(world: &World, job: &JobResult) -> f64 {

@@ -87,7 +87,7 @@ fn figures_are_in_the_ssds_time_and_on_the_simulators_grid() {
     let slow = Slow::parse("20").expect("it divides 1000");
     let results = results(vec![result(IOS), result(IOS), result(0)]);
     let device = Some(Nanos::micros(70));
-    let added = Added { device: vec![[device, None], [device, None], [None, None]], view: None };
+    let added = Added { device: vec![[device, None], [device, None], [None, None]], view: None, busy: None };
     let whole = Whole { tenants: vec![Counters::default(); 3], late: server::Histogram::default() };
     let measured = measured(&world(), &[2, 1], &results, (&vec![added; 6], &whole), slow);
     let [readers, idle] = &measured.groups[..] else { panic!("two groups") };
@@ -113,8 +113,11 @@ fn what_the_scheduler_shows_stands_at_its_moment_of_the_ssds_time() {
     let slow = Slow::parse("20").expect("it divides 1000");
     let results = results(vec![result(IOS), result(0), result(0)]);
     let policy = sched::Gimbal::new(sched::GimbalConfig::published(sched::DeviceConstants::DCT983));
-    let added =
-        Added { device: vec![[None, None]; 3], view: sched::Policy::ssd_view(&policy, Instant::ZERO) };
+    let added = Added {
+        device: vec![[None, None]; 3],
+        view: sched::Policy::ssd_view(&policy, Instant::ZERO),
+        busy: None,
+    };
     let whole = Whole { tenants: vec![Counters::default(); 3], late: server::Histogram::default() };
     let measured = measured(&world(), &[2, 1], &results, (&vec![added; 6], &whole), slow);
     let moments: Vec<u64> = measured.views.iter().map(|(at, _)| at.0 / 1000).collect();

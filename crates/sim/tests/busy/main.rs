@@ -1,0 +1,183 @@
+//! The detector of busy periods before simulated SSDs whose state is known.
+
+mod bench;
+
+use bench::{Bench, Hosts};
+use sched::IoKind::{Read, Write};
+use ssd::{Condition, Profile};
+use units::{Bytes, Instant, Nanos};
+
+const ALL: Bytes = Bytes(u64::MAX);
+
+/// Random drives are scaled down so far that their caches last for hundredths of a second: these have sixteen times as much of it, and of flash.
+fn consumers(count: usize) -> impl Iterator<Item = (u64, Profile)> {
+    let consumers = drives().filter(|(_, profile)| profile.slc.blocks_per_die > 0);
+    consumers.take(count).map(|(seed, mut profile)| {
+        let geometry = &mut profile.geometry;
+        geometry.capacity = Bytes(geometry.capacity.get() * 4);
+        geometry.never_written = Bytes(geometry.capacity.get() / 4);
+        profile.slc.blocks_per_die *= 16;
+        (seed, profile)
+    })
+}
+
+fn drives() -> impl Iterator<Item = (u64, Profile)> {
+    (1..).map(|seed| (seed, Profile::random(seed)))
+}
+
+/// What was said of a drive's busy periods.
+#[derive(Debug, Default)]
+struct Score {
+    hits: f64,
+    alarms: f64,
+    misses: f64,
+    /// Of "for about so long", in parts of the mean period.
+    errors: Vec<f64>,
+    /// Moments in a period, when one had been seen before, at which nothing was said of its length.
+    silent: usize,
+    periods: Vec<f64>,
+}
+
+impl Score {
+    fn precision(&self) -> f64 {
+        self.hits / (self.hits + self.alarms)
+    }
+
+    fn recall(&self) -> f64 {
+        self.hits / (self.hits + self.misses)
+    }
+
+    fn median_error(&mut self) -> f64 {
+        self.errors.sort_by(f64::total_cmp);
+        self.errors.get(self.errors.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// Bursts of random size beside what `beside` says, with random pauses; the first ones teach and do not count.
+fn bursts(profile: &Profile, seed: u64, beside: Option<Hosts>) -> Score {
+    let mut bench = Bench::new(profile, Condition::Clean, seed);
+    let cache = bench.cache.get() as f64;
+    let mut score = Score::default();
+    for burst in 0..20 {
+        let bytes = Bytes((bench.drawn(0.3, 2.5) * cache) as u64);
+        let hosts: Vec<Hosts> = [Hosts::new(Write, 8, 128)].into_iter().chain(beside).collect();
+        bench.moments.clear();
+        bench.run(&hosts, Nanos::secs(60), bytes);
+        let moments = std::mem::take(&mut bench.moments);
+        let until = bench.now;
+        let from = moments.iter().find(|moment| moment.is_exhausted).map(|moment| moment.at);
+        score.periods.extend(from.map(|from| until.since(from).as_secs_f64()));
+        if burst >= 4 {
+            for moment in moments {
+                match (moment.said.is_some(), moment.is_exhausted) {
+                    (true, true) => score.hits += 1.0,
+                    (true, false) => score.alarms += 1.0,
+                    (false, true) => score.misses += 1.0,
+                    (false, false) => {}
+                }
+                let rest = moment.said.map(|period| period.for_about);
+                let is = until.since(moment.at).as_secs_f64();
+                match rest {
+                    Some(Some(rest)) => score.errors.push((rest.as_secs_f64() - is).abs()),
+                    Some(None) => score.silent += 1,
+                    None => {}
+                }
+            }
+        }
+        let pause = bench.drawn(0.5, 3.0);
+        bench.pause(Nanos((pause * 1e9) as u64));
+    }
+    let mean = score.periods.iter().sum::<f64>() / score.periods.len() as f64;
+    score.errors.iter_mut().for_each(|error| *error /= mean);
+    score
+}
+
+/// What is found on these drives with these seeds: at least so much precision and recall, at most so much error.
+fn found(drives: usize, seeds: u64, [precision, recall, error]: [f64; 3]) {
+    for (drive, profile) in consumers(drives) {
+        for seed in 1..=seeds {
+            for (what, beside) in [("alone", None), ("beside reads", Some(Hosts::new(Read, 4, 4)))] {
+                let mut score = bursts(&profile, seed, beside);
+                println!(
+                    "drive {drive}, seed {seed}, {what}: precision {:.3}, recall {:.3}, median error of the rest {:.2} of a mean period ({:.2} s), no rest said {} times of {}",
+                    score.precision(),
+                    score.recall(),
+                    score.median_error(),
+                    score.periods.iter().sum::<f64>() / score.periods.len() as f64,
+                    score.silent,
+                    score.silent + score.errors.len(),
+                );
+                assert!(
+                    score.precision() >= precision && score.recall() >= recall,
+                    "drive {drive}, seed {seed}"
+                );
+                assert!(score.median_error() <= error, "drive {drive}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn exhausted_caches_are_found() {
+    found(3, 1, [0.9, 0.55, 0.8]);
+}
+
+#[test]
+#[ignore = "minutes: more drives and seeds"]
+fn exhausted_caches_are_found_on_many_drives() {
+    found(4, 3, [0.6, 0.55, 0.8]);
+}
+
+/// Hosts that change every second or so, on a drive without a cache: the share of time in which it is said to be slow.
+fn changing(profile: &Profile, condition: Condition, seed: u64, in_order: bool) -> f64 {
+    let mut bench = Bench::new(profile, condition, seed);
+    for _ in 0..30 {
+        let mut hosts = Vec::new();
+        for kind in [Read, Write] {
+            if bench.drawn(0.0, 1.0) < 0.7 {
+                let depth = 1 << bench.drawn(0.0, 6.9) as u32;
+                let kib = [4, 16, 64, 128][bench.drawn(0.0, 4.0) as usize];
+                hosts.push(Hosts {
+                    in_order: in_order && bench.drawn(0.0, 1.0) < 0.5,
+                    ..Hosts::new(kind, depth, kib)
+                });
+            }
+        }
+        let span = Nanos((bench.drawn(0.3, 1.5) * 1e9) as u64);
+        if hosts.is_empty() {
+            bench.pause(span);
+        } else {
+            bench.run(&hosts, span, ALL);
+        }
+    }
+    bench.alarmed(Instant::ZERO)
+}
+
+/// The share of time in which drives without a cache are said to be slow, the worst of `count`.
+fn alarms(count: usize) -> f64 {
+    let mut worst: f64 = 0.0;
+    for (drive, profile) in drives().filter(|(_, profile)| profile.slc.blocks_per_die == 0).take(count) {
+        for (name, condition) in [("clean", Condition::Clean), ("fragmented", Condition::Fragmented)] {
+            let [random, both] = [false, true].map(|in_order| changing(&profile, condition, drive, in_order));
+            println!(
+                "drive {drive}, {name}: {random:.3} at random, {both:.3} also in order; {}",
+                profile.description
+            );
+            worst = worst.max(random).max(both);
+        }
+    }
+    worst
+}
+
+#[test]
+fn mixes_that_change_are_seldom_slow() {
+    let worst = alarms(2);
+    assert!(worst <= 0.1, "{worst}");
+}
+
+#[test]
+#[ignore = "minutes: more drives"]
+fn mixes_that_change_are_seldom_slow_on_many_drives() {
+    let worst = alarms(10);
+    assert!(worst <= 0.25, "{worst}");
+}

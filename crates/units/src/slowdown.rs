@@ -1,0 +1,45 @@
+//! How much longer something takes than usual.
+
+/// How much longer IOs take than usual, in quarters: 4 is as long as usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slowdown(u8);
+
+impl Slowdown {
+    /// As usual.
+    pub const NONE: Slowdown = Slowdown(4);
+    /// As much as can be said.
+    pub const MAX: Slowdown = Slowdown(u8::MAX);
+
+    /// So many quarters; less than usual is as usual.
+    pub const fn quarters(n: u8) -> Slowdown {
+        if n < Slowdown::NONE.0 { Slowdown::NONE } else { Slowdown(n) }
+    }
+
+    /// In quarters: 4 or more.
+    pub const fn in_quarters(self) -> u8 {
+        self.0
+    }
+
+    /// Whether they take longer than usual.
+    pub const fn is_slow(self) -> bool {
+        self.0 > Slowdown::NONE.0
+    }
+}
+
+impl Default for Slowdown {
+    fn default() -> Slowdown {
+        Slowdown::NONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_faster_than_usual() {
+        assert_eq!(Slowdown::quarters(0), Slowdown::default());
+        assert!(!Slowdown::quarters(4).is_slow() && Slowdown::quarters(5).is_slow());
+        assert_eq!(Slowdown::quarters(255), Slowdown::MAX);
+    }
+}
