@@ -5,9 +5,11 @@
 
 use crate::mount::Options;
 use blob::catalog::SsdRecord;
+use blob::steer::Slow;
 use blob::{IoFault, IoKind, SsdId};
 use host::{
-    Backoff, Completion, ControllerId, ControllerOptions, Engine, Event, Nqn, Operation, Request, RetryPolicy,
+    Backoff, BusyView, Completion, ControllerId, ControllerOptions, Engine, Event, Nqn, Operation, Request,
+    RetryPolicy,
 };
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -89,8 +91,14 @@ impl Connections {
         found.map(|(ssd, one)| (*ssd, one))
     }
 
-    pub(crate) fn credit(&self, engine: &Engine, ssd: SsdId) -> Option<u32> {
-        engine.view(self.all.get(&ssd)?.controller?)?.credit
+    /// What the switch in front of an SSD said last: the credit, and whether the SSD is slow.
+    pub(crate) fn told(&self, engine: &Engine, ssd: SsdId) -> (Option<u32>, Option<Slow>) {
+        let controller = self.all.get(&ssd).and_then(|one| one.controller);
+        let Some(view) = controller.and_then(|controller| engine.view(controller)) else {
+            return (None, None);
+        };
+        let slow = |BusyView { reads, writes, until }| Slow { reads, writes, until };
+        (view.credit, view.busy.map(slow))
     }
 
     /// Sends an IO. What cannot be sent has ended.

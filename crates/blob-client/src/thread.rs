@@ -77,8 +77,8 @@ impl Thread {
         match news {
             News::Ssd { ssd, is_up, epoch } => self.volume.on_ssd(now, ssd, is_up, epoch),
             News::IoEnd { io, epoch, result, ssd } => {
-                let credit = self.connections.credit(&self.engine, ssd);
-                self.volume.on_credit(ssd, credit);
+                let (credit, slow) = self.connections.told(&self.engine, ssd);
+                self.volume.on_told(ssd, credit, slow);
                 self.volume.on_io(now, IoId(io), epoch, result);
             }
         }

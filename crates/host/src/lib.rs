@@ -48,4 +48,4 @@ pub use nvme::spec::nqn::{Nqn, NqnError};
 pub use options::{ControllerOptions, RetryPolicy};
 pub use reactor::{Backend, IoBuffer, Waker};
 pub use request::{Class, Completion, IoError, Operation, Refusal, Refused, Request};
-pub use view::View;
+pub use view::{BusyView, View};

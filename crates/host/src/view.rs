@@ -1,12 +1,13 @@
 //! The virtual view: a snapshot of what a client knows about each SSD that it uses, for its application.
 //!
-//! The target reports it only in completions: the credit they carry, how long they took, how much they
+//! The target reports it only in completions: the credit they carry, whether the SSD is slow, how long they took, how much they
 //! moved. That is enough to prefer one replica to another, or to place new data where there is room.
 //!
 //! Paper: Gimbal §3.7.
 
 use crate::request::Operation;
-use units::{ByteRate, Bytes, Instant, Nanos};
+use nvme::spec::Busy;
+use units::{ByteRate, Bytes, Instant, Nanos, Slowdown};
 
 /// Weight 1/8 per completion of the mean latency: it follows a change within some twenty IOs, and one IO does
 /// not make it jump.
@@ -22,6 +23,8 @@ pub struct View {
     /// Credit: most outstanding IOs, as the switch last reported; `None` if it reports no credit. The higher,
     /// the less loaded the SSD is.
     pub credit: Option<u32>,
+    /// The SSD is slow now, as the switch last said; `None` if it is not, or if the switch does not say.
+    pub busy: Option<BusyView>,
     /// Outstanding IOs.
     pub in_flight: u32,
     /// IOs that wait in the client.
@@ -32,6 +35,31 @@ pub struct View {
     pub write_latency: Option<Nanos>,
     /// Bytes read and written per second in the last full window; `None` before the first.
     pub bandwidth: Option<ByteRate>,
+}
+
+/// An SSD is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyView {
+    /// How much longer reads take than usual.
+    pub reads: Slowdown,
+    /// How much longer writes take.
+    pub writes: Slowdown,
+    /// When it is expected to be over; after that the switch should be heard again. If the switch cannot say, that is after
+    /// [`BusyView::UNKNOWN`].
+    pub until: Instant,
+}
+
+impl BusyView {
+    /// How long it is believed that an SSD is slow if nobody knows for how long.
+    pub const UNKNOWN: Nanos = Nanos::millis(500);
+    /// How long it is believed at most without hearing it again.
+    pub const LONGEST: Nanos = Nanos::secs(5);
+
+    /// A completion that came at `now` says this.
+    pub(crate) fn told(now: Instant, busy: Busy) -> BusyView {
+        let rest = busy.rest.unwrap_or(BusyView::UNKNOWN).min(BusyView::LONGEST);
+        BusyView { reads: busy.reads, writes: busy.writes, until: now + rest }
+    }
 }
 
 impl View {

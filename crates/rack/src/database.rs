@@ -180,7 +180,7 @@ impl Database {
 
     fn read(&mut self, now: Instant, extent: Extent, task: Task) {
         let Extent { pair, first, slots } = extent;
-        let copies = pair.map(|place| (place.ssd, self.paths[place.ssd.0 as usize].load()));
+        let copies = pair.map(|place| (place.ssd, self.paths[place.ssd.0 as usize].load(now)));
         let copy = self.steering.read(now, copies);
         self.copies_read[copy] += 1;
         let [(_, read), (other, left)] = [copies[copy], copies[1 - copy]];
@@ -306,7 +306,7 @@ impl Database {
 
     fn new_pair(&mut self, now: Instant) -> Pair {
         let Database { files, paths, steering, .. } = self;
-        files.pair(now, |ssd| steering.rank(now, ssd, paths[ssd.0 as usize].load()))
+        files.pair(now, |ssd| steering.rank(now, ssd, paths[ssd.0 as usize].load(now)))
     }
 
     /// Begins what is due in the background.
@@ -341,7 +341,7 @@ impl Database {
             } else if let Some(piece) = running.writes.pop_front() {
                 running.outstanding += 2;
                 let Database { files, paths, steering, .. } = &mut *self;
-                let rank = |ssd: SsdId| steering.rank(now, ssd, paths[ssd.0 as usize].load());
+                let rank = |ssd: SsdId| steering.rank(now, ssd, paths[ssd.0 as usize].load(now));
                 let extent = files.place(now, piece, rank);
                 self.write(extent, Task::Job(at));
             } else if running.outstanding > 0 {

@@ -5,11 +5,15 @@
 use crate::asked::Asked;
 use crate::database::Database;
 use crate::files::{MICRO_SLOTS, SLOT};
-use crate::path::Path;
+use crate::path::{Path, Told};
 use crate::results::Results;
 use crate::world::World;
 use blob::SsdId;
-use sched::{Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy, Priority};
+use blob::steer::Slow;
+use sched::{
+    BusyDetector, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy,
+    Priority,
+};
 use sim::{ClientChoice, LatencyScope};
 use ssd::{Command, CommandKind, Ssd};
 use std::cmp::Reverse;
@@ -18,6 +22,10 @@ use units::{Bytes, Instant, Nanos, TenantId};
 
 /// Processor time of an operation, besides its IOs: about what a read from memory takes in `gimbal bench ycsb --dir`.
 const PROCESSOR: Nanos = Nanos::micros(10);
+
+/// How long clients believe that an SSD is slow, if nobody knows, and at most: as `host::BusyView`.
+const BELIEVED: Nanos = Nanos::millis(500);
+const BELIEVED_LONGEST: Nanos = Nanos::secs(5);
 
 /// What a target charges for a trim, whatever its length.
 const TRIM_COST: Bytes = Bytes(SLOT);
@@ -44,12 +52,13 @@ struct Flight {
     sent_at: Instant,
     arrived_at: Instant,
     submitted_at: Instant,
-    credit: Credit,
+    told: Told,
 }
 
 struct Side {
     policy: Box<dyn Policy>,
     ssd: Ssd,
+    detector: BusyDetector,
     wake_at: Option<Instant>,
     /// Something has happened since the scheduler was asked.
     is_touched: bool,
@@ -90,6 +99,7 @@ impl<'w> Engine<'w> {
                 .build(&world.image)
                 .expect("a scheduler is measured without breaking a rule of the simulator"),
             ssd: Ssd::from_image(&world.image),
+            detector: BusyDetector::default(),
             wake_at: None,
             is_touched: false,
             truth: Nanos::ZERO,
@@ -229,7 +239,7 @@ impl<'w> Engine<'w> {
                 sent_at: self.now,
                 arrived_at: self.now,
                 submitted_at: self.now,
-                credit: Credit(0),
+                told: Told { credit: Credit(0), slow: None },
             };
             match self.flights.get_mut(id as usize) {
                 Some(place) => *place = Some(flight),
@@ -278,6 +288,7 @@ impl<'w> Engine<'w> {
                         IoKind::Management => CommandKind::Deallocate,
                     };
                     let command = Command { tag: io.id.0, kind, slot: slot as u32, slots: slots as u32 };
+                    side.detector.on_submit(self.now);
                     side.ssd.submit(self.now, command);
                 }
                 Next::WakeAt(at) => {
@@ -295,9 +306,16 @@ impl<'w> Engine<'w> {
     fn on_completed(&mut self, at: usize, id: u64, when: Instant) {
         let flight = self.flights[id as usize].as_mut().expect("it was submitted");
         let latency = when.since(flight.submitted_at);
-        let done = Done { io: flight.io, outcome: Outcome::Success { latency } };
+        let outcome = Outcome::Success { latency };
         let side = &mut self.sides[at];
-        flight.credit = side.policy.on_completion(self.now, done);
+        side.detector.on_end(self.now, flight.io.kind, flight.io.length, outcome);
+        flight.told.credit = side.policy.on_completion(self.now, Done { io: flight.io, outcome });
+        let period = side.detector.period(self.now);
+        flight.told.slow = period.map(|BusyPeriod { reads, writes, for_about, .. }| Slow {
+            reads,
+            writes,
+            until: self.now + for_about.unwrap_or(BELIEVED).min(BELIEVED_LONGEST),
+        });
         side.is_touched = true;
         let is_read = flight.asked.kind == IoKind::Read;
         let is_small = is_read && flight.asked.slots <= SMALL;
@@ -323,12 +341,12 @@ impl<'w> Engine<'w> {
     }
 
     fn on_answered(&mut self, id: u64) {
-        let Flight { database: number, asked, asked_at, sent_at, credit, .. } =
+        let Flight { database: number, asked, asked_at, sent_at, told, .. } =
             self.flights[id as usize].take().expect("it is on the way once");
         self.free.push(id);
         let ssd = asked.place.ssd.0 as usize;
         let database = &mut self.databases[number];
-        database.paths[ssd].on_answer(self.now, credit, self.now.since(sent_at), asked.written());
+        database.paths[ssd].on_answer(self.now, told, self.now.since(sent_at), asked.written());
         let results = Engine::measured(self.world, self.now, &mut self.results);
         // What a volume knows of an IO includes the wait for credit.
         database.on_io(self.now, &asked, self.now.since(asked_at), results);

@@ -1,10 +1,17 @@
 //! A client's way to one SSD: what it may have outstanding there, and what waits.
 
-use blob::steer::Load;
+use blob::steer::{Load, Slow};
 use sched::{ClientWindow, Credit, CreditWindow, LatencySample, PardaWindow, VmShares};
 use sim::ClientChoice;
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
+
+/// What a completion says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) credit: Credit,
+    pub(crate) slow: Option<Slow>,
+}
 
 /// The way of one database to one SSD.
 pub(crate) struct Path {
@@ -17,6 +24,8 @@ pub(crate) struct Path {
     writing: u64,
     /// When the switch last said something.
     heard_at: Instant,
+    /// What it said of a busy period.
+    slow: Option<Slow>,
 }
 
 impl Path {
@@ -34,6 +43,7 @@ impl Path {
             has_credit,
             writing: 0,
             heard_at: Instant::ZERO,
+            slow: None,
         }
     }
 
@@ -53,17 +63,19 @@ impl Path {
     }
 
     /// An IO has ended.
-    pub(crate) fn on_answer(&mut self, now: Instant, credit: Credit, latency: Nanos, written: u64) {
+    pub(crate) fn on_answer(&mut self, now: Instant, told: Told, latency: Nanos, written: u64) {
         self.writing -= written;
         self.heard_at = now;
-        _ = self.window.on_completion(Some(credit), Some(latency));
+        self.slow = told.slow;
+        _ = self.window.on_completion(Some(told.credit), Some(latency));
         self.shares.on_end(now, 0);
     }
 
     /// What a steering policy may know.
-    pub(crate) fn load(&self) -> Load {
+    pub(crate) fn load(&self, now: Instant) -> Load {
         let in_flight = self.window.in_flight() + self.waiting.len() as u32;
-        Load { credit: self.has_credit.then(|| self.window.limit()), in_flight, writing: self.writing }
+        let credit = self.has_credit.then(|| self.window.limit());
+        Load { credit, in_flight, writing: self.writing, ..Load::default() }.told(now, self.slow)
     }
 
     /// When the switch last said something.

@@ -15,7 +15,7 @@
 //! Like read/write isolation in Sandook (NSDI '26); parts by a fixed rotation without a central controller are ours, so
 //! that all clients of a rack agree when their clocks do.
 
-use super::latency::{Latency, work};
+use super::latency::{Latency, slowed};
 use super::{Load, Steering};
 use crate::SsdId;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ impl Steering for Isolation {
 
     fn rank(&self, now: Instant, ssd: SsdId, load: Load) -> i64 {
         let part = if self.writes(now, ssd) { SPILL } else { 0 };
-        part - work(load) as i64
+        4 * part - slowed(load)
     }
 
     fn on_completion(&mut self, now: Instant, ssd: SsdId, is_read: bool, bytes: u64, latency: Nanos) {

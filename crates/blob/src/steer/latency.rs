@@ -5,10 +5,13 @@
 //! latency is known only when it is over. So the score of a copy is the slowdown × the client's own *work* there, where a written byte counts for
 //! several: a read queues behind the same tenant's writes, in the client's window, in the scheduler and in the dies.
 //!
+//! What the SSD's switch says of its slowness counts as well, if it is more: the client may have read nothing there lately, or little. And new data goes
+//! where the work times the slowness of writes is least.
+//!
 //! No herd: the work differs from client to client and changes with every read. An observation fades when it is not renewed, so an SSD that was
 //! slow once is tried again. New data goes where the client has the least work; SSDs that are equal take turns (`pool`).
 //!
-//! Holds: `the_less_slowed_down_ssd_is_read`, `own_work_counts_at_once`, `a_slow_ssd_is_tried_again`.
+//! Holds: `what_is_said_to_be_slow_is_avoided`, `the_less_slowed_down_ssd_is_read`, `own_work_counts_at_once`, `a_slow_ssd_is_tried_again`.
 //! Like Sandook's (NSDI '26) steering by the load of an SSD; the ratio, its fading and the work are ours.
 
 use super::{Load, Steering};
@@ -53,6 +56,13 @@ pub(super) fn work(load: Load) -> u64 {
     u64::from(load.in_flight) + load.writing / WRITTEN
 }
 
+/// What the client has outstanding, in quarters of a read, and more if writes are slow.
+pub(super) fn slowed(load: Load) -> i64 {
+    let quarters = i64::from(load.writes.in_quarters());
+    // With nothing outstanding, slow is worse than not.
+    work(load) as i64 * quarters + (quarters - 4)
+}
+
 impl Latency {
     /// How much slower than expected, in 1/1024.
     fn slowdown(&self, now: Instant, ssd: SsdId) -> u64 {
@@ -63,7 +73,8 @@ impl Latency {
     }
 
     pub(super) fn score(&self, now: Instant, ssd: SsdId, load: Load) -> u64 {
-        self.slowdown(now, ssd) * (READS + work(load))
+        let told = u64::from(load.reads.max(load.writes).in_quarters()) * ONE / 4;
+        self.slowdown(now, ssd).max(told) * (READS + work(load))
     }
 }
 
@@ -78,7 +89,7 @@ impl Steering for Latency {
     }
 
     fn rank(&self, _: Instant, _: SsdId, load: Load) -> i64 {
-        -(work(load) as i64)
+        -slowed(load)
     }
 
     fn on_completion(&mut self, now: Instant, ssd: SsdId, is_read: bool, bytes: u64, latency: Nanos) {
@@ -106,9 +117,12 @@ impl Steering for Latency {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Slow;
     use super::*;
+    use units::Slowdown;
 
-    const IDLE: Load = Load { credit: None, in_flight: 0, writing: 0 };
+    const IDLE: Load =
+        Load { credit: None, in_flight: 0, writing: 0, reads: Slowdown::NONE, writes: Slowdown::NONE };
     const COPIES: [(SsdId, Load); 2] = [(SsdId(0), IDLE), (SsdId(1), IDLE)];
 
     fn slowed() -> (Latency, Instant) {
@@ -149,5 +163,28 @@ mod tests {
         let later = now + Nanos::secs(1);
         policy.on_completion(later, SsdId(1), true, 4096, Nanos::micros(600));
         assert_eq!(policy.read(later, COPIES), 0);
+    }
+
+    #[test]
+    fn what_is_said_to_be_slow_is_avoided() {
+        let mut policy = Latency::default();
+        let now = Instant::ZERO;
+        let slow = Load { reads: Slowdown::quarters(12), writes: Slowdown::quarters(12), ..IDLE };
+        let with = |in_flight| [(SsdId(0), slow), (SsdId(1), Load { in_flight, ..IDLE })];
+        assert_eq!(policy.read(now, with(0)), 1, "nothing was read yet");
+        assert_eq!(policy.read(now, with(7)), 1);
+        assert_eq!(policy.read(now, with(9)), 0, "too much to do elsewhere");
+        let rank = |load| policy.rank(now, SsdId(0), load);
+        assert!(rank(slow) < rank(IDLE));
+        assert!(rank(Load { in_flight: 2, ..slow }) < rank(Load { in_flight: 5, ..IDLE }));
+        assert!(rank(Load { in_flight: 2, ..slow }) > rank(Load { in_flight: 9, ..IDLE }));
+    }
+
+    #[test]
+    fn what_was_said_is_forgotten() {
+        let (now, writes) = (Instant(1_000), Slowdown::NONE);
+        let slow = Slow { reads: Slowdown::quarters(9), writes, until: now + Nanos(5) };
+        assert!(IDLE.told(now, Some(slow)).reads.is_slow());
+        assert_eq!(IDLE.told(now + Nanos(5), Some(slow)), IDLE);
     }
 }

@@ -19,7 +19,7 @@ pub use latency::Latency;
 pub use primary::Primary;
 
 use crate::SsdId;
-use units::{Instant, Nanos};
+use units::{Instant, Nanos, Slowdown};
 
 /// What a client knows of an SSD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,37 @@ pub struct Load {
     pub in_flight: u32,
     /// Bytes of the writes among them.
     pub writing: u64,
+    /// How much longer reads take there than usual, as the switch last said.
+    pub reads: Slowdown,
+    /// How much longer writes take.
+    pub writes: Slowdown,
+}
+
+/// What a switch says of an SSD that is slow now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// How much longer reads take than usual.
+    pub reads: Slowdown,
+    /// How much longer writes take.
+    pub writes: Slowdown,
+    /// After this moment it is not believed any more, if it is not said again.
+    pub until: Instant,
+}
+
+impl Load {
+    /// Whether the switch says that the SSD is slow, at whatever: one that writes slowly serves reads late as well.
+    pub(crate) fn is_slow(self) -> bool {
+        self.reads.is_slow() || self.writes.is_slow()
+    }
+
+    /// With what a switch said last.
+    #[must_use]
+    pub fn told(mut self, now: Instant, slow: Option<Slow>) -> Load {
+        if let Some(slow) = slow.filter(|slow| now < slow.until) {
+            (self.reads, self.writes) = (slow.reads, slow.writes);
+        }
+        self
+    }
 }
 
 /// Decides where to read and where to place.
@@ -98,6 +129,7 @@ mod tests {
                         credit: Some(20 + (step * of % 7) as u32),
                         in_flight: (step % 5) as u32,
                         writing: step % 3 * 4096,
+                        ..Load::default()
                     };
                     let side = steering.read(now, [(SsdId(0), load(3)), (SsdId(1), load(5))]);
                     assert!(side < 2, "{name} chose copy {side}");

@@ -36,8 +36,9 @@ mod tests {
     #[test]
     fn reads_never_leave_the_primary() {
         let mut policy = Primary::default();
-        let copy =
-            |ssd, credit| (SsdId(ssd), Load { credit: Some(credit), in_flight: 64 - credit, writing: 0 });
+        let copy = |ssd, credit| {
+            (SsdId(ssd), Load { credit: Some(credit), in_flight: 64 - credit, ..Load::default() })
+        };
         assert_eq!(policy.read(Instant::ZERO, [copy(0, 1), copy(1, 60)]), 0);
         let rank = |credit| policy.rank(Instant::ZERO, SsdId(0), copy(0, credit).1);
         assert!(rank(2) > rank(1));

@@ -188,8 +188,11 @@ impl Core {
     }
 
     pub(crate) fn load(&self, ssd: SsdId) -> Load {
-        let load =
-            |disk: &mut Disk| Load { credit: disk.credit, in_flight: disk.in_flight, writing: disk.writing };
+        let now = self.now.get();
+        let load = |disk: &mut Disk| {
+            let Disk { credit, in_flight, writing, slow, .. } = *disk;
+            Load { credit, in_flight, writing, ..Load::default() }.told(now, slow)
+        };
         self.with_disk(ssd, load)
     }
 

@@ -5,6 +5,7 @@
 //!
 //! Holds: `a_flush_covers_only_its_own_epoch`.
 
+use crate::steer::Slow;
 use crate::task::Gate;
 use units::Instant;
 
@@ -19,6 +20,8 @@ pub(crate) struct Disk {
     /// Bytes of the writes among them.
     pub(crate) writing: u64,
     pub(crate) credit: Option<u32>,
+    /// As its switch last said.
+    pub(crate) slow: Option<Slow>,
     /// Completed writes.
     pub(crate) written: Sequence,
     /// Writes up to here survive a power loss, except those in `lost`.

@@ -28,6 +28,7 @@ pub use names::normal as normal_path;
 pub use settings::Settings;
 
 use crate::catalog::{Order, OrderError, Reply, SsdRecord};
+use crate::steer::Slow;
 use crate::task::Tasks;
 use crate::{Fault, FileId, SsdId};
 use core::{Core, IoEnd};
@@ -399,9 +400,9 @@ impl Volume {
         self.tasks.run();
     }
 
-    /// The switch in front of an SSD gives this credit.
-    pub fn on_credit(&mut self, ssd: SsdId, credit: Option<u32>) {
-        self.core.with_disk(ssd, |disk| disk.credit = credit);
+    /// The switch in front of an SSD gives this credit, and says whether the SSD is slow.
+    pub fn on_told(&mut self, ssd: SsdId, credit: Option<u32>, slow: Option<Slow>) {
+        self.core.with_disk(ssd, |disk| (disk.credit, disk.slow) = (credit, slow));
     }
 
     /// It is now `now`.

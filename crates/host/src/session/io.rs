@@ -4,8 +4,9 @@ use super::{Output, Phase, Session};
 use crate::connection::Outstanding;
 use crate::fault::Fault;
 use crate::request::{Completion, IoError, Operation, Refusal, Refused, Request};
-use nvme::spec::Cqe;
+use crate::view::BusyView;
 use nvme::spec::identify_controller::oncs;
+use nvme::spec::{Busy, Cqe};
 use sched::Credit;
 use units::{Bytes, Instant};
 
@@ -110,6 +111,9 @@ impl Session {
             status.is_success() && matches!(operation, Operation::Read | Operation::Write { .. });
         let credit = (carries_credit && self.info.credit.is_some()).then(|| Credit(cqe.dw0()));
         self.window.on_completion(credit);
+        if credit.is_some() {
+            self.busy = Busy::from_dword(cqe.dw1()).map(|busy| BusyView::told(now, busy));
+        }
         let length = request.buffer.as_ref().map_or(0, |buffer| buffer.len());
         let mut result = if status.is_success() { Ok(()) } else { Err(IoError::Status(status)) };
         let mut fault = Ok(());

@@ -33,7 +33,7 @@ use crate::fault::{ConnectError, Fault};
 use crate::namespace::Namespace;
 use crate::options::ControllerOptions;
 use crate::request::Completion;
-use crate::view::{Meter, View};
+use crate::view::{BusyView, Meter, View};
 use crate::wait_queue::WaitQueue;
 use nvme::host::{AdminOptions, ControllerInfo, HostController, Names, Purpose};
 use sched::{Credit, CreditWindow};
@@ -99,6 +99,8 @@ pub(crate) struct Session {
     /// Where the search for a queue starts.
     next_queue: usize,
     meter: Meter,
+    /// As the last completion said.
+    busy: Option<BusyView>,
     outputs: VecDeque<Output>,
     /// Empty between calls; kept to reuse its memory.
     connection_events: Vec<ConnectionEvent>,
@@ -123,6 +125,7 @@ impl Session {
             alarm: Instant::FAR_FUTURE,
             next_queue: 0,
             meter: Meter::default(),
+            busy: None,
             outputs: VecDeque::new(),
             connection_events: Vec::new(),
             options,
@@ -151,6 +154,7 @@ impl Session {
         let mut view = View {
             is_ready: self.phase == Phase::Ready,
             credit: self.info.credit.map(|_| self.window.credit().0),
+            busy: self.busy,
             in_flight: self.window.in_flight(),
             waiting: self.wait_queue.len(),
             ..View::default()

@@ -4,12 +4,13 @@ use super::target::{BLOCK, BLOCKS, NQN, TestTarget};
 use super::world::{Report, World, options};
 use crate::fault::Fault;
 use crate::request::{IoError, Operation, Refusal, Request};
+use crate::view::BusyView;
 use crate::{ConnectRefusal, ControllerOptions, HostError, Nqn, RetryPolicy};
 use nvme::connection::TargetLimits;
 use nvme::host::Purpose;
-use nvme::spec::Status;
+use nvme::spec::{Busy, Status};
 use nvme::subsystem::{HostAccess, NamespaceInfo};
-use units::{Lba, Nanos};
+use units::{Lba, Nanos, Slowdown};
 
 const WRITE: Operation = Operation::Write { durable: false };
 
@@ -105,6 +106,25 @@ fn no_more_ios_are_outstanding_than_the_credit_and_the_rest_keeps_its_order() {
     }
     let order: Vec<u64> = world.ended.iter().map(|completion| completion.tag).collect();
     assert_eq!(order, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_busy_period_is_shown_until_the_switch_says_that_it_is_over() {
+    let mut world = World::ready(target(), options());
+    let mut tell = |busy: u32| {
+        world.target.busy = busy;
+        world.submit(1, Operation::Read, 0, 1, 0);
+        (world.session.view().busy, world.now)
+    };
+    assert_eq!(tell(0).0, None);
+    let (reads, writes) = (Slowdown::quarters(6), Slowdown::quarters(10));
+    let (busy, now) = tell(Busy { reads, writes, rest: Some(Nanos::millis(70)) }.to_dword());
+    assert_eq!(busy, Some(BusyView { reads, writes, until: now + Nanos::millis(70) }));
+    let (busy, now) = tell(Busy { reads, writes, rest: None }.to_dword());
+    assert_eq!(busy.map(|busy| busy.until), Some(now + BusyView::UNKNOWN));
+    let (busy, now) = tell(u32::MAX);
+    assert_eq!(busy.map(|busy| busy.until), Some(now + BusyView::LONGEST), "whatever a target says");
+    assert_eq!(tell(0).0, None);
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(super) struct TestTarget {
     pub(super) limits: TargetLimits,
     /// The credit in completions if the host has enabled credits.
     pub(super) credit: u32,
+    /// Dword 1 of the same completions.
+    pub(super) busy: u32,
     /// Whether IOs are held until `release`.
     pub(super) holds: bool,
     held: VecDeque<Held>,
@@ -89,6 +91,7 @@ impl TestTarget {
             disk: vec![0; BLOCK * BLOCKS as usize],
             limits: TargetLimits::default(),
             credit: 32,
+            busy: 0,
             holds: false,
             held: VecDeque::new(),
             held_max: 0,
@@ -249,8 +252,9 @@ impl TestTarget {
                 _ => {}
             }
             let credits = self.subsystems[0].credits(key(slot));
-            let credit = if credits && matches!(sqe.opcode(), 1 | 2) { self.credit } else { 0 };
-            let cqe = Cqe::new(sqe.cid(), status).with_dw0(credit);
+            let tells = credits && matches!(sqe.opcode(), 1 | 2);
+            let (credit, busy) = if tells { (self.credit, self.busy) } else { (0, 0) };
+            let cqe = Cqe::new(sqe.cid(), status).with_dw0(credit).with_dw1(busy);
             let connection = &mut self.peer(slot).connection;
             match read {
                 Some(data) => {
