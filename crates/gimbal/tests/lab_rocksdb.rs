@@ -56,7 +56,7 @@ fn the_throughput_at_a_bound_is_shown() {
 
 #[test]
 fn the_papers_figures_stand_beside_ours() {
-    let output = lab(&["--scheduler", "gimbal,reflex", "--workload", "C", "--databases", "2"]);
+    let output = lab(&["--scheduler", "gimbal,reflex-compared", "--workload", "C", "--databases", "2"]);
     let printed = text(&output.stdout);
     assert!(output.status.success() && printed.contains("×1.7") && printed.contains("−34.9 %"), "{printed}");
 }

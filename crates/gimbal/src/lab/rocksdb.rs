@@ -25,7 +25,7 @@ use ycsb::Workload;
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The schedulers; the others are compared with the first
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values_t = ["gimbal", "level", "reflex", "parda", "flashfq", "none"].map(str::to_owned))]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values_t = ["gimbal", "level", "reflex-compared", "parda-compared", "flashfq-compared", "none"].map(str::to_owned))]
     scheduler: Vec<String>,
     /// Core workloads of YCSB; E scans, which the model of RocksDB does not
     #[arg(long, value_name = "A-D,F", value_delimiter = ',', default_values_t = ['A', 'B', 'C', 'D', 'F'])]
