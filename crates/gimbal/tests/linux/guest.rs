@@ -167,11 +167,16 @@ impl Guest {
         panic!("{}: ended before it printed {mark:?}\n{}", self.name, self.transcript.join("\n"));
     }
 
-    /// Waits for the end of the walk; if it failed, panics with everything it printed.
+    /// Waits for the end of the walk; if it failed, panics with everything it printed: what failed first, as a log of a long run is often cut.
     pub(crate) fn finish(mut self) {
         self.transcript.extend(self.lines.iter());
         let status = self.child.wait().expect("our own child");
-        assert!(status.success(), "{}: {status}\n{}", self.name, self.transcript.join("\n"));
+        let failed = self
+            .transcript
+            .iter()
+            .filter(|line| line.starts_with("FAILED: ") || line.starts_with("unexpected: "));
+        let failed = failed.map(String::as_str).collect::<Vec<_>>().join("\n");
+        assert!(status.success(), "{}: {status}\n{failed}\n\n{}", self.name, self.transcript.join("\n"));
     }
 
     /// Ends the guest like a power failure, and returns what it had printed.
