@@ -22,9 +22,13 @@
 //!
 //! Many small losses would add up. So a lower limit must also serve nearly as much as the best that was seen lately.
 //!
+//! To try a limit may cost much of what is served meanwhile. After two comparisons that found nothing better, the search rests the longer, the
+//! more they cost.
+//!
 //! Holds: the limit stays within its bounds (`the_limit_stays_within_its_bounds`), and finds the knee of an SSD that has one
 //!        (`the_knee_is_found_from_above_and_from_below`), whatever a buffer hides (`what_an_ssd_does_right_after_a_change_does_not_count`); what it costs to bring a tenant's IOs into the switch is bounded
-//!        (`a_tenant_beyond_reach_costs_a_seventh_at_most`).
+//!        (`a_tenant_beyond_reach_costs_a_seventh_at_most`),
+//!        and so is what trying costs (`trying_costs_little`).
 
 use core::cmp::Ordering;
 use units::Bytes;
@@ -39,8 +43,12 @@ const SETTLES: u32 = 4;
 const DRAINS: u32 = 10;
 /// Periods that count.
 const COUNTS: u32 = 2;
-/// Periods without a comparison after one that found nothing better in either direction.
+/// Periods without a comparison after one that found nothing better in either direction: these at least,
 const REST: u32 = 24;
+/// and so many times the periods in which as much is served as the comparisons cost: 2 % of the time.
+const REST_PER_LOST: u64 = 50;
+/// But never more: five seconds or so.
+const REST_MOST: u32 = 200;
 /// A lower limit may serve less by one part in this number.
 const LOSS: u64 = 50;
 /// The same against the best seen lately.
@@ -51,6 +59,8 @@ const LOSS_FOR_REACH: u64 = 7;
 const GAIN: u64 = 40;
 /// With every comparison the best loses one part in this number.
 const FORGET: u64 = 100;
+/// Fixed point: parts of a whole.
+const ONE: u64 = 1 << 16;
 
 /// The search.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +72,8 @@ pub(super) struct Depth {
     /// Whether the last comparison, in the other direction, found nothing either.
     settled: bool,
     rest: u32,
+    /// What the last comparisons cost that found nothing, in periods of full service, times [`ONE`].
+    lost: u64,
     /// Whether it is the turn of the other limit.
     is_others_turn: bool,
     /// Periods of this turn.
@@ -84,6 +96,7 @@ impl Depth {
             coarse: true,
             settled: false,
             rest: 0,
+            lost: 0,
             is_others_turn: false,
             periods: 0,
             served: [0; 2],
@@ -104,6 +117,11 @@ impl Depth {
         self.rest > 0 || !self.is_others_turn
     }
 
+    /// Periods at the beginning of the other limit's turn that do not count.
+    fn settles(&self) -> u32 {
+        if self.up { SETTLES } else { DRAINS }
+    }
+
     fn other(&self) -> Bytes {
         let other = match (self.up, self.coarse) {
             (true, _) => self.limit.0 * 3 / 2,
@@ -122,7 +140,7 @@ impl Depth {
     /// Prices have changed: device time is counted in other units now, so the best is forgotten.
     pub(super) fn forget(&mut self) {
         self.restart();
-        (self.best, self.rest, self.settled, self.up, self.coarse) = (0, 0, false, false, true);
+        (self.best, self.rest, self.lost, self.settled, self.up, self.coarse) = (0, 0, 0, false, false, true);
         self.reaches = false;
     }
 
@@ -140,7 +158,7 @@ impl Depth {
             return None;
         }
         self.periods += 1;
-        let settles = if self.is_others_turn && !self.up { DRAINS } else { SETTLES };
+        let settles = if self.is_others_turn { self.settles() } else { SETTLES };
         if self.periods <= settles {
             return None;
         }
@@ -183,15 +201,24 @@ impl Depth {
         self.reaches |= is_beyond_reach && better;
         if better && !starves && self.other() != self.limit {
             self.limit = self.other();
-            self.settled = false;
+            (self.settled, self.lost) = (false, 0);
             return;
         }
+        let periods = u64::from(self.settles() + COUNTS);
+        self.lost += periods * (ONE - part_of(other, own));
         self.up = !self.up;
         self.coarse = false;
         if core::mem::replace(&mut self.settled, !starves) {
-            (self.rest, self.settled) = (REST, false);
+            let rest =
+                u32::try_from(core::mem::take(&mut self.lost) * REST_PER_LOST / ONE).unwrap_or(REST_MOST);
+            (self.rest, self.settled) = (rest.clamp(REST, REST_MOST), false);
         }
     }
+}
+
+/// What `part` is of `whole`, at most all of it, in parts of [`ONE`].
+fn part_of(part: u64, whole: u64) -> u64 {
+    if part >= whole { ONE } else { (u128::from(part) * u128::from(ONE) / u128::from(whole)) as u64 }
 }
 
 #[cfg(test)]
@@ -250,6 +277,21 @@ mod tests {
             let served = depth.limit.0.min(4_000_000) as f64 / 4e6;
             assert!(served >= 6.0 / 7.0 - 0.01 || depth.limit.0 <= reach, "{depth:?}");
         }
+    }
+
+    #[test]
+    fn trying_costs_little() {
+        // Below its knee this SSD serves less than in proportion.
+        let mut depth = Depth::new();
+        let served = |depth: &mut Depth| {
+            let limit = depth.limit().0.min(900_000);
+            let served = limit * limit / 810_000;
+            depth.on_period(served, 1_000_000, false);
+            served
+        };
+        (0..400).for_each(|_| _ = served(&mut depth));
+        let all: u64 = (0..4000).map(|_| served(&mut depth)).sum();
+        assert!(all >= 4000 * 1_000_000 / 100 * 97, "{all} of 4,000,000,000");
     }
 
     proptest! {
