@@ -191,6 +191,7 @@ impl Level {
     fn learn(&mut self, now: Instant, io: &Io, latency: Nanos) {
         self.served += u64::from(io.mark.0);
         let rules = self.drr.rules_mut();
+        let mut opened = None;
         if let Some(kind) = rules.probe.as_ref().map(|probe| probe.kind) {
             let (own, is_held) = (rules.books.kind(io.tenant) == kind, rules.is_held(io.tenant));
             let in_flight = rules.time.view().in_flight;
@@ -199,10 +200,14 @@ impl Level {
                 let is_left_over = is_held && latency > probe.lasts(now);
                 match probe.on_completion(now, own, is_left_over, io, in_flight) {
                     Step::Continue => {}
+                    Step::Open => opened = Some(rules.prices.of_guessed(probe.kind, probe.limit())),
                     Step::Limit(limit) => rules.time.set_limit(limit),
                     Step::End => self.seen = true,
                 }
             }
+        }
+        if let Some(limit) = opened {
+            self.set_limit(limit);
         }
         if self.to_note > 0 && io.kind == IoKind::Read {
             self.to_note -= 1;
@@ -293,7 +298,7 @@ impl Level {
         }
         self.probed = rules.probe.is_some();
         let limit = match (&rules.probe, is_shared) {
-            (Some(probe), _) => rules.prices.of_guessed(probe.kind, ALONE_LIMIT),
+            (Some(probe), _) => rules.prices.of_guessed(probe.kind, probe.limit()),
             (None, true) if rules.patience.is_trial() => self.depth.limit().max(ALONE_LIMIT),
             (None, true) => self.depth.limit(),
             (None, false) => ALONE_LIMIT,

@@ -10,7 +10,8 @@
 //! The write buffer of the SSD hides what writes cost. While it drains, reads are slower than they are alone; while it fills, writes are
 //! faster. So the beginning of a probe does not count:
 //!
-//! - reads: as long as the buffer takes to drain, at the rate at which writes were last seen to drain;
+//! - reads: as long as the buffer takes to drain, at the rate at which writes were last seen to drain. Reads suspend programs, so meanwhile few of
+//!   them are in flight;
 //! - anything that writes: until completions have become slower, because the buffer is full, or many times the buffer is written.
 //!
 //! A kind of work with few tenants may have too few IOs to keep the SSD busy by itself, where all tenants together have enough. So its
@@ -27,11 +28,12 @@
 //! with one tenant nothing to share.
 //!
 //! Holds: probes take no more than their part of any span, and no probe takes longer (`probes_take_their_part_at_most`); a probe goes on
-//!        until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`,
+//!        until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`, `few_reads_are_in_flight_while_the_buffer_drains`,
 //!        `a_probe_of_writes_waits_until_the_buffer_is_full`); how many IOs a kind has does not make its price
 //!        (`a_kind_with_few_ios_is_priced_as_with_many`); no probe of writes comes before reads are known
 //!        (`reads_are_measured_twice_before_anything_is_written_alone`).
 
+use super::ALONE_LIMIT;
 use super::books::Present;
 use super::kind::{Kind, guess};
 use super::prices::Prices;
@@ -68,6 +70,8 @@ const FALLEN: u64 = 6;
 const STEADY: u64 = 33;
 /// How long a buffer takes to drain, before that was ever measured.
 const DRAIN_UNKNOWN: Nanos = Nanos::millis(100);
+/// What may be in flight while the buffer drains: with as much as fits, it would drain several times as slowly.
+const DRAIN_LIMIT: Bytes = Bytes(20_000);
 /// The longest that a probe of reads waits for the buffer to drain.
 const DRAIN_MAX: Nanos = Nanos(LONGEST.0 * 3 / 4);
 /// Probes of a kind in quick succession, before it counts as known.
@@ -104,6 +108,8 @@ pub(super) struct Probe {
     /// It was measured, but the buffer may still have drained, which makes reads slow, never fast. So only a lower price counts.
     pub(super) is_again: bool,
     begun: Instant,
+    /// Whether the buffer may still drain.
+    is_draining: bool,
     /// Since when nothing is in flight.
     quiet: Option<Instant>,
     /// The buffer has drained by then.
@@ -132,6 +138,8 @@ pub(super) struct Probe {
 pub(super) enum Step {
     /// The probe goes on.
     Continue,
+    /// The buffer has drained: it goes on with [`Probe::limit`] in flight.
+    Open,
     /// It goes on with this much device time in flight.
     Limit(Bytes),
     /// Enough was seen.
@@ -310,6 +318,7 @@ impl Probe {
             kind,
             is_again: false,
             begun: now,
+            is_draining: drain > Nanos::ZERO,
             quiet: None,
             drained: now + drain,
             window_begun: now,
@@ -329,6 +338,11 @@ impl Probe {
     /// How long it has lasted.
     pub(super) fn lasts(&self, now: Instant) -> Nanos {
         now.since(self.begun)
+    }
+
+    /// How much may be in flight now, device time as it was guessed before anything was measured.
+    pub(super) fn limit(&self) -> Bytes {
+        if self.is_draining { DRAIN_LIMIT } else { ALONE_LIMIT }
     }
 
     /// When it is over at the latest.
@@ -358,6 +372,14 @@ impl Probe {
             (self.window_begun, self.ended, self.now) = (now, 0, Window::default());
             (self.first, self.written, self.in_flight, self.own) = (None, 0, [0; 2], [0; 2]);
             return Step::Continue;
+        }
+        if self.is_draining {
+            if now < self.drained {
+                return Step::Continue;
+            }
+            self.is_draining = false;
+            self.window_begun = now;
+            return Step::Open;
         }
         if own {
             self.own = [self.own[0] + u64::from(io.mark.0), self.own[1] + 1];
@@ -644,6 +666,25 @@ mod tests {
         assert!((1000..1040).contains(&read) && took < 80_000_000, "{read} ns, after {took} ns");
     }
 
+    #[test]
+    fn few_reads_are_in_flight_while_the_buffer_drains() {
+        let drains = Nanos::millis(150);
+        let mut probe = Probe::new(Instant::ZERO, Kind::default(), drains, 0, ALONE);
+        let mut opened = None;
+        for now in (1..).map(|n| Instant(n * 100_000)) {
+            assert_eq!(probe.limit(), if opened.is_none() { DRAIN_LIMIT } else { ALONE_LIMIT }, "at {now:?}");
+            match probe.on_completion(now, true, false, &io(IoKind::Read), DRAIN_LIMIT) {
+                Step::Open => assert_eq!(opened.replace(now), None, "it opens once"),
+                Step::End => break,
+                Step::Continue | Step::Limit(_) => {}
+            }
+        }
+        assert_eq!(opened, Some(Instant::ZERO + drains));
+        // What was seen before is left out: from then on there was one window that does not count, and those that do.
+        let found = probe.result().expect("enough was seen");
+        assert!(found.took.likely <= (LEAST as u64 + 1) * WINDOW.0, "{found:?}");
+    }
+
     /// Writes of 4 KiB that take 1 µs until 16 MiB (4096 of them) are in the buffer, then 10 µs.
     #[test]
     fn a_probe_of_writes_waits_until_the_buffer_is_full() {
@@ -665,6 +706,7 @@ mod tests {
                 now += (1000u64.pow(4) + (8000 / limit.0).pow(4)).isqrt().isqrt();
                 match probe.on_completion(Instant(now), true, false, &io(kind), limit) {
                     Step::Continue => {}
+                    Step::Open => unreachable!("nothing drains"),
                     Step::Limit(half) => {
                         assert_eq!(half, Bytes(4));
                         limit = half;
