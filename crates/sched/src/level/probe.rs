@@ -64,6 +64,8 @@ const BUFFER_MAX: u64 = 32 << 20;
 const BUFFER_LEAST: u64 = 2 << 20;
 /// After this many bytes written, a buffer that still fills makes little difference.
 const BUFFER_PASSED: u64 = 6 * BUFFER_MAX;
+/// The rate by which a full buffer is known is that of so many windows.
+const LATELY: usize = 4;
 /// The buffer was full when the rate has fallen by one part in this number.
 const FALLEN: u64 = 6;
 /// Two spans are equally fast if their rates differ by at most one part in this number.
@@ -403,14 +405,18 @@ impl Probe {
         self.windows[self.ended] = window;
         self.ended += 1;
         self.written += window.written;
-        self.peak = self.peak.max(window.rate());
+        // A single window says little: garbage collection makes some of them slow.
+        let lately = Window::sum(&self.windows[self.ended.saturating_sub(LATELY)..self.ended]).rate();
+        if self.ended >= LATELY {
+            self.peak = self.peak.max(lately);
+        }
         // Half of the IOs need their time, too.
         let is_late = self.deep.is_none()
             && self.lasts(now) >= DEEP_LONGEST
             && self.needs_half()
             && self.measured().is_some();
         if self.first.is_none() && !is_late {
-            let is_full = window.rate() <= self.peak - self.peak / FALLEN;
+            let is_full = self.ended >= LATELY && lately <= self.peak - self.peak / FALLEN;
             let is_past_buffer = match self.kind.writes() {
                 true => self.deep.is_some() || is_full || self.written >= BUFFER_PASSED,
                 false => now >= self.drained,
