@@ -3,11 +3,12 @@
 //! A tenant is *busy* if it would take more than it gets: its IOs wait in the switch, or it sends an IO whenever one has ended. And it must
 //! have several IOs outstanding, or get its fair share. Every other tenant asks for less than its share. There is no need to measure its
 //! kind of work, and no gain in keeping it waiting during a probe. (A tenant whose IOs come at random has many outstanding, too, on an
-//! SSD that others keep busy. But their number varies.)
+//! SSD that others keep busy: `closed_loop` tells it.)
 //!
 //! Holds: a tenant that asks for little is not busy, however many others are (`a_tenant_that_asks_for_little_is_not_busy`), and however
 //!        many IOs it has outstanding (`a_tenant_whose_ios_come_at_random_is_not_busy`).
 
+use super::closed_loop::ClosedLoop;
 use super::kind::Kind;
 use crate::{Io, IoKind};
 use alloc::vec::Vec;
@@ -25,8 +26,6 @@ const SEEMED: u8 = 4;
 const SEEMED_MOST: u8 = 8;
 /// A kind's share may be larger than fair by one part in this number.
 const UNEVEN: u64 = 16;
-/// More outstanding IOs than this count as this many.
-const OUTSTANDING_MAX: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Book {
@@ -37,10 +36,8 @@ struct Book {
     /// Device time served in this period.
     served: u64,
     weight: u32,
-    /// IOs that arrived in this period, and how many of its own each of them found outstanding, summed up.
-    arrived: u64,
-    found: u64,
-    found_squared: u64,
+    /// What IOs that arrived in this period found outstanding.
+    outstanding: ClosedLoop,
     /// IOs that went to the SSD in this period, and how often that left the tenant with nothing to wait in the switch.
     submitted: u64,
     emptied: u64,
@@ -54,20 +51,12 @@ struct Book {
 impl Book {
     /// Whether it has several IOs outstanding on average.
     fn is_deep(&self) -> bool {
-        self.found * 2 > self.arrived * OUTSTANDING
+        self.outstanding.is_deeper_than(OUTSTANDING)
     }
 
     /// Whether its IOs mostly wait in the switch.
     fn waits(&self) -> bool {
         self.emptied * 2 <= self.submitted
-    }
-
-    /// Whether it sends an IO when another one has ended, and only then: the number of its outstanding IOs hardly varies. That of a tenant
-    /// whose IOs come at random varies as much as its mean at least.
-    fn is_closed_loop(&self) -> bool {
-        let [n, sum, squares] = [self.arrived, self.found, self.found_squared].map(u128::from);
-        let variance = (n * squares).saturating_sub(sum * sum);
-        variance * 4 <= n * sum
     }
 }
 
@@ -147,10 +136,7 @@ impl Books {
     #[inline]
     pub(super) fn on_arrival(&mut self, io: &Io, outstanding: usize) {
         let book = &mut self.books[io.tenant.index()];
-        let outstanding = (outstanding as u64).min(OUTSTANDING_MAX);
-        book.arrived += 1;
-        book.found += outstanding;
-        book.found_squared += outstanding * outstanding;
+        book.outstanding.on_arrival(outstanding);
         book.ios += 1;
         book.reads += u32::from(io.kind == IoKind::Read);
         book.bytes = book.bytes.saturating_add(io.length.0);
@@ -199,7 +185,8 @@ impl Books {
             if judge {
                 let fair = u128::from(all) * u128::from(book.weight);
                 let has_its_part = u128::from(book.served) * u128::from(weights) * BUSY[1] >= fair * BUSY[0];
-                let seems_busy = (has_its_part || book.is_deep()) && (book.waits() || book.is_closed_loop());
+                let seems_busy =
+                    (has_its_part || book.is_deep()) && (book.waits() || book.outstanding.is_closed());
                 book.seemed = if seems_busy {
                     (book.seemed + SEEMS).min(SEEMED_MOST)
                 } else {
@@ -217,8 +204,8 @@ impl Books {
                 by_kind[kind].weight += u64::from(book.weight);
                 present.is_beyond_reach |= !book.waits();
             }
-            (book.served, book.arrived, book.found, book.found_squared) = (0, 0, 0, 0);
-            (book.submitted, book.emptied) = (0, 0);
+            (book.served, book.submitted, book.emptied) = (0, 0, 0);
+            book.outstanding = ClosedLoop::default();
         }
         present.excess = excess(&by_kind);
         present

@@ -28,6 +28,7 @@
 
 mod books;
 mod calibrated;
+mod closed_loop;
 mod depth;
 mod held;
 mod in_flight;
