@@ -8,12 +8,12 @@
 //! counts: what the others are served beyond their fair shares is no reason to give up a tenant's share (`books`).
 //!
 //! ```text
-//!   patient ──less than 7/10 served──► trial without ──a third more──► impatient for 8 s, then for 16 s, …
+//!   patient ──less than half served──► trial without ──twice as much──► impatient for 8 s, then for 16 s, …
 //!      ▲                                  │ no more
 //!      └──────────────────────────────────┘ (no further trial for 8 s)
 //! ```
 //!
-//! Holds: it is patient unless a trial serves a third more (`it_is_patient_unless_that_costs_a_quarter`); trials become rare
+//! Holds: it is patient unless a trial serves twice as much (`it_is_patient_unless_that_costs_half`); trials become rare
 //!        (`trials_become_rare`), and as long as no tenant has to wait there are none (`there_is_no_trial_while_no_tenant_waits`).
 
 /// Fixed point of rates: a nanosecond of device time in each.
@@ -23,9 +23,9 @@ const PERIODS: u32 = 16;
 /// Periods of a trial; the last half of them counts.
 const TRIAL: u32 = 16;
 /// Less is served than this part of the time: it may be patience that costs so much.
-const LITTLE: [u64; 2] = [7, 10];
-/// It does if a trial without it serves more by one part in this number.
-const GAIN: u64 = 3;
+const LITTLE: [u64; 2] = [1, 2];
+/// It does if a trial without it serves so many times as much.
+const GAIN: u64 = 2;
 /// Periods without a trial, or without patience, at first and at most.
 const PAUSE: u32 = 320;
 const PAUSE_MOST: u32 = PAUSE << 6;
@@ -140,7 +140,7 @@ impl Patience {
                     return None;
                 }
                 let rate = self.served.rate();
-                let costs = rate >= self.patient + self.patient / GAIN;
+                let costs = rate >= self.patient * GAIN;
                 self.enter(if costs { State::Impatient } else { State::Patient }, self.pause);
                 self.pause = (self.pause * 2).min(PAUSE_MOST);
                 return costs.then_some(rate);
@@ -176,9 +176,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_patient_unless_that_costs_a_quarter() {
+    fn it_is_patient_unless_that_costs_half() {
         for (served, is_patient) in
-            [([90, 150], true), ([60, 75], true), ([60, 85], false), ([30, 60], false)]
+            [([90, 190], true), ([40, 75], true), ([40, 85], false), ([30, 65], false)]
         {
             let mut patience = Patience::new();
             run(&mut patience, served, PERIODS + TRIAL);
@@ -188,10 +188,10 @@ mod tests {
 
     #[test]
     fn trials_become_rare() {
-        for served in [[60, 60], [30, 60]] {
+        for served in [[40, 60], [30, 65]] {
             let (mut patience, periods) = (Patience::new(), 100_000);
             let seen = run(&mut patience, served, periods);
-            let wrong = seen[usize::from(served[0] == served[1])];
+            let wrong = seen[usize::from(served[1] < served[0] * 2)];
             assert!(wrong < periods / 100, "{wrong} of {periods} periods of the wrong kind: {served:?}");
             assert!(wrong > 0, "it looks again: {served:?}");
         }
