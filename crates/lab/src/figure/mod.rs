@@ -186,7 +186,7 @@ impl Drawn {
 }
 
 impl Figure {
-    /// The figure on each profile; none where the findings have nothing for it (schedulers that were left out).
+    /// The figure on each profile; none where the findings have nothing for it (cases or schedulers that were left out).
     pub(crate) fn draw(&self, findings: &Findings) -> Vec<Drawn> {
         let experiment = &findings.experiment;
         let profiles = experiment.ssds.iter().map(|ssd| ssd.profile.name.as_str());
@@ -204,6 +204,9 @@ impl Figure {
 
     fn picture(&self, findings: &Findings, profile: &str) -> Option<Picture> {
         let view = View { figure: self, findings, profile };
+        if view.cases().is_empty() {
+            return None;
+        }
         let (panels, key) = match self.kind {
             Kind::Bars => bars::panels(&view),
             Kind::Sweep => sweep::panels(&view),

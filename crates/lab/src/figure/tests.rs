@@ -230,6 +230,17 @@ fn a_figure_without_anything_to_show_is_not_drawn() {
 }
 
 #[test]
+fn a_figure_of_cases_that_were_left_out_is_not_drawn() {
+    for (case, expected) in [("mixed", vec!["sweep"]), ("sizes", Vec::new())] {
+        let mut experiment = parsed(ALL_KINDS);
+        experiment.cases.retain(|known| known.name == case);
+        let drawn = made_up::findings(experiment).figures();
+        let names: Vec<&str> = drawn.iter().map(|drawn| drawn.figure.as_str()).collect();
+        assert_eq!(names, expected, "{case}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_figure_is_said_with_its_place() {
     for (from, to, said) in [
         (
