@@ -500,8 +500,9 @@ impl Probe {
     fn measured(&self) -> Option<Found> {
         let all = &self.windows[..self.ended];
         // What is not steady in the longest probe is measured all the same, as late as possible.
-        let late = &all[self.first.unwrap_or(0)..];
-        let counted = self.steady().unwrap_or(&late[late.len() / 2..]);
+        let middle = usize::midpoint(self.first.unwrap_or(0), self.ended);
+        let late = &all[middle.min(self.ended.saturating_sub(LEAST))..];
+        let counted = self.steady().unwrap_or(late);
         let Window { span, guessed, others, written } = Window::sum(counted);
         // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
         if counted.len() < LEAST / 2 || guessed == 0 || others >= span / 3 {
@@ -700,6 +701,23 @@ mod tests {
         assert!((9_900..10_100).contains(&write), "a write takes 10 µs by then, not {write}");
         let absorbed = probe.result().expect("enough was seen").absorbed;
         assert!((14 << 20..=17 << 20).contains(&absorbed), "{absorbed} bytes: 16 MiB, less what has drained");
+    }
+
+    /// At some of these rates the buffer makes no difference from the last windows of the longest probe on.
+    #[test]
+    fn writes_that_are_always_as_fast_are_measured_at_any_rate() {
+        for nanos in (8_000..12_000).step_by(50) {
+            let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, ALONE);
+            let ends = (1..).map(|n| Instant(n * nanos)).take_while(|now| *now < probe.ends());
+            for now in ends.collect::<std::vec::Vec<_>>() {
+                if probe.on_completion(now, true, false, &io(IoKind::Write), Bytes(1000)) == Step::End {
+                    break;
+                }
+            }
+            let Found { took, guessed, .. } = probe.result().expect("enough was seen");
+            let write = took.likely * guess(IoKind::Write, Bytes::kib(4)) / guessed;
+            assert!(write.abs_diff(nanos) <= nanos / 100, "a write takes {nanos} ns, not {write}");
+        }
     }
 
     /// One tenant of four, on an SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a lone one.
