@@ -12,7 +12,6 @@ use sched::{
     Backlog, Bfq, CalibratedConfig, Cost, Credit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal,
     GimbalConfig, GimbalOrder, Halvings, InFlightLimits, Io, IoCost, IoId, IoKind, Kyber, Level,
     LevelCalibrated, Mark, MqDeadline, Next, Order, Outcome, Policy, Priority, RoundConfig, Share, Ticket,
-    WriteCostRule,
 };
 use std::collections::{BTreeMap, VecDeque};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
@@ -112,7 +111,6 @@ fn gimbal(input: &mut Input<'_>) -> GimbalConfig {
         bucket_depth: Bytes(any_number(input, 256 << 10)),
         write_cost_step: any_cost(input, 1),
         write_cost_period: Nanos(any_number(input, 100_000_000)),
-        write_cost_rule: input.pick(&[WriteCostRule::SlowBesideReads, WriteCostRule::Slow]),
         slot_size: Bytes(any_number(input, 128 << 10)),
         slot_ios_initial: any_number(input, 32) as u32,
         round: any_round(input),

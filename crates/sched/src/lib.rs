@@ -52,7 +52,7 @@ pub use cost::Cost;
 pub use device::DeviceConstants;
 pub use drr::RoundConfig;
 pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
-pub use gimbal::{Gimbal, GimbalConfig, GimbalOrder, Halvings, WriteCostRule};
+pub use gimbal::{Gimbal, GimbalConfig, GimbalOrder, Halvings};
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
 pub use io_cost::{IoCost, IoCostConfig, IoCostQos, IoCostRates};
 pub use kyber::{Kyber, KyberConfig};

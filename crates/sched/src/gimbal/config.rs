@@ -11,16 +11,6 @@ use units::{ByteRate, Bytes, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halvings(pub u32);
 
-/// When a period's slow writes make writes more expensive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteCostRule {
-    /// Mean above `thresh_min`, whether or not there are reads (the paper's text, §3.4).
-    Slow,
-    /// Mean above `thresh_max`, or above `thresh_min` in a period that also completed reads (release). With it fragmented writes alone take six
-    /// times as long as with `Slow`, which is near what the paper's own ratios imply (docs/paper-map.md). So Gimbal as published has `Slow`.
-    SlowBesideReads,
-}
-
 /// What happens to other IOs while the bucket of the one whose turn it is cannot pay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GimbalOrder {
@@ -61,8 +51,6 @@ pub struct GimbalConfig {
     pub write_cost_step: Cost,
     /// How often the write cost is reconsidered. Release: 100 ms.
     pub write_cost_period: Nanos,
-    /// When it rises.
-    pub write_cost_rule: WriteCostRule,
 
     /// Weighted size at which a virtual slot closes; the IO that fills it may overshoot. Paper §3.5: 128 KiB.
     pub slot_size: Bytes,
@@ -87,7 +75,6 @@ impl GimbalConfig {
             bucket_depth: Bytes::kib(256),
             write_cost_step: Cost::ratio(1, 2),
             write_cost_period: Nanos::millis(100),
-            write_cost_rule: WriteCostRule::Slow,
             slot_size: Bytes::kib(128),
             slot_ios_initial: 32,
             round: RoundConfig::STANDARD,

@@ -32,7 +32,7 @@ mod reciprocal;
 pub(crate) mod slots;
 pub(crate) mod write_cost;
 
-pub use config::{GimbalConfig, GimbalOrder, Halvings, WriteCostRule};
+pub use config::{GimbalConfig, GimbalOrder, Halvings};
 
 use crate::drr::{Drr, Price};
 use crate::{
@@ -70,9 +70,9 @@ impl Gimbal {
         if let Err(wrong) = config.check() {
             panic!("{wrong}: {config:?}");
         }
-        let GimbalConfig { device, write_cost_step, write_cost_period, write_cost_rule, .. } = config;
+        let GimbalConfig { device, write_cost_step, write_cost_period, .. } = config;
         let target = TargetRate::new(&config);
-        let write_cost = WriteCost::new(&device, write_cost_step, write_cost_period, write_cost_rule);
+        let write_cost = WriteCost::new(&device, write_cost_step, write_cost_period);
         let latency = LatencyMonitor::new(&device, config.latency_weight, config.threshold_weight);
         Gimbal {
             config,

@@ -13,10 +13,10 @@
 //!
 //! Holds: best ≤ cost ≤ worst (`the_cost_stays_between_the_best_and_the_worst`).
 //! Elsewhere: what is paid at it is `bucket` and `drr`.
-//! Paper: Gimbal §3.4. We differ from the authors' release, which divides a count by itself here, so that its cost always
-//! decays to 1.
+//! Paper: Gimbal §3.4: writes are slow when they take longer than `thresh_min` on average. The authors' release also asks for a
+//! read in the same period, or for a mean above `thresh_max`; and it divides a count by itself, so that its cost always decays to
+//! 1. Why we follow the text: docs/paper-map.md.
 
-use super::WriteCostRule;
 use crate::{Cost, DeviceConstants};
 use units::{Instant, Nanos};
 
@@ -28,30 +28,25 @@ pub(crate) struct WriteCost {
     worst: Cost,
     step: Cost,
     period: Nanos,
-    rule: WriteCostRule,
+    /// Writes that take longer on average are slow.
     thresh_min: Nanos,
-    thresh_max: Nanos,
     /// When the current period ends; `None` before the first completion.
     period_end: Option<Instant>,
-    reads: u64,
     writes: u64,
     write_latency: u128,
 }
 
 impl WriteCost {
     /// The worst cost, to be reconsidered once per `period`.
-    pub(crate) fn new(device: &DeviceConstants, step: Cost, period: Nanos, rule: WriteCostRule) -> WriteCost {
+    pub(crate) fn new(device: &DeviceConstants, step: Cost, period: Nanos) -> WriteCost {
         WriteCost {
             cost: device.write_cost_worst,
             best: device.write_cost_best,
             worst: device.write_cost_worst,
             step,
             period,
-            rule,
             thresh_min: device.thresh_min,
-            thresh_max: device.thresh_max,
             period_end: None,
-            reads: 0,
             writes: 0,
             write_latency: 0,
         }
@@ -61,10 +56,9 @@ impl WriteCost {
         self.cost
     }
 
-    /// A read completed.
+    /// A read completed: the period may be over.
     pub(crate) fn on_read(&mut self, now: Instant) {
         self.close_period(now);
-        self.reads += 1;
     }
 
     /// A write completed after `latency` inside the SSD.
@@ -86,7 +80,7 @@ impl WriteCost {
         }
         self.judge();
         let periods = now.since(end).0 / self.period.0 + 1;
-        (self.reads, self.writes, self.write_latency) = (0, 0, 0);
+        (self.writes, self.write_latency) = (0, 0);
         self.period_end = Some(end + Nanos(periods.saturating_mul(self.period.0)));
     }
 
@@ -95,14 +89,7 @@ impl WriteCost {
             return;
         }
         let mean = self.write_latency / u128::from(self.writes);
-        let above = |threshold: Nanos| mean > u128::from(threshold.0);
-        let slow = match self.rule {
-            WriteCostRule::SlowBesideReads => {
-                above(self.thresh_max) || (above(self.thresh_min) && self.reads > 0)
-            }
-            WriteCostRule::Slow => above(self.thresh_min),
-        };
-        self.cost = if slow {
+        self.cost = if mean > u128::from(self.thresh_min.0) {
             self.cost.midway(self.worst)
         } else {
             self.cost.saturating_sub(self.step).max(self.best)
@@ -122,16 +109,15 @@ mod tests {
 
     const PERIOD: Nanos = Nanos::millis(100);
 
-    fn cost_on(device: DeviceConstants, rule: WriteCostRule) -> WriteCost {
-        WriteCost::new(&device, Cost::ratio(1, 2), PERIOD, rule)
+    fn cost_on(device: DeviceConstants) -> WriteCost {
+        WriteCost::new(&device, Cost::ratio(1, 2), PERIOD)
     }
 
     /// A cost whose first period has just begun, before which nothing counts.
-    fn started(rule: WriteCostRule) -> WriteCost {
+    fn started() -> WriteCost {
         let device = DeviceConstants { write_cost_best: Cost::ONE, ..DeviceConstants::DCT983 };
-        let mut cost = cost_on(device, rule);
+        let mut cost = cost_on(device);
         cost.on_read(Instant::ZERO);
-        cost.reads = 0;
         cost
     }
 
@@ -151,7 +137,7 @@ mod tests {
 
     #[test]
     fn absorbed_writes_become_as_cheap_as_reads_after_sixteen_periods() {
-        let mut cost = started(WriteCostRule::SlowBesideReads);
+        let mut cost = started();
         assert_eq!(cost.cost(), Cost::ratio(9, 1));
         for n in 0..15 {
             assert!(run_period(&mut cost, n, FAST, true) > Cost::ONE, "after {} periods", n + 1);
@@ -162,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_price_snaps_half_way_back_at_the_first_slow_period() {
-        let mut cost = started(WriteCostRule::SlowBesideReads);
+        let mut cost = started();
         for n in 0..16 {
             run_period(&mut cost, n, FAST, false);
         }
@@ -171,22 +157,17 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_are_slow_only_among_themselves_stay_cheap() {
-        let mut cost = started(WriteCostRule::SlowBesideReads);
-        assert_eq!(run_period(&mut cost, 0, SLOWISH, false), Cost::ratio(17, 2));
-        assert_eq!(run_period(&mut cost, 1, SLOWISH, true), Cost::ratio(35, 4));
-    }
-
-    #[test]
-    fn the_other_rule_asks_for_no_reads() {
-        let mut cost = started(WriteCostRule::Slow);
-        run_period(&mut cost, 0, FAST, false);
-        assert_eq!(run_period(&mut cost, 1, SLOWISH, false), Cost::ratio(35, 4));
+    fn writes_that_are_slow_only_among_themselves_are_slow() {
+        for read in [false, true] {
+            let mut cost = started();
+            run_period(&mut cost, 0, FAST, false);
+            assert_eq!(run_period(&mut cost, 1, SLOWISH, read), Cost::ratio(35, 4));
+        }
     }
 
     #[test]
     fn a_period_without_writes_changes_nothing() {
-        let mut cost = started(WriteCostRule::SlowBesideReads);
+        let mut cost = started();
         run_period(&mut cost, 0, FAST, false);
         let before = cost.cost();
         for n in 1..10 {
@@ -197,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_one_period_however_long_it_lasts() {
-        let mut cost = started(WriteCostRule::SlowBesideReads);
+        let mut cost = started();
         cost.on_write(Instant(1), FAST);
         cost.on_write(period(1000), FAST);
         assert_eq!(cost.cost(), Cost::ratio(17, 2));
@@ -217,7 +198,7 @@ mod tests {
         ) {
             let best = Cost::ratio(best, 1000);
             let device = DeviceConstants { write_cost_best: best, ..DeviceConstants::DCT983 };
-            let mut cost = cost_on(device, WriteCostRule::SlowBesideReads);
+            let mut cost = cost_on(device);
             let mut now = Instant::ZERO;
             for (wait, read, latency) in steps {
                 now += Nanos(wait);

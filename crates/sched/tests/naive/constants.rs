@@ -3,7 +3,6 @@
 use crate::world::Config;
 use sched::{
     Cost, DeviceConstants, DeviceCosts, GimbalConfig, GimbalOrder, Halvings, InFlightLimits, RoundConfig,
-    WriteCostRule,
 };
 use units::{ByteRate, Bytes, Nanos};
 
@@ -20,7 +19,6 @@ pub(crate) struct Constants {
     pub(super) bucket_depth: Bytes,
     pub(super) write_cost_step: Cost,
     pub(super) write_cost_period: Nanos,
-    pub(super) write_cost_rule: WriteCostRule,
     pub(super) slots: u32,
     pub(super) slot_size: Bytes,
     pub(super) lag_max: Option<Bytes>,
@@ -38,7 +36,6 @@ impl Constants {
             Config::LevelCalibrated(config) => Constants {
                 device: config.device,
                 latency_weight: Halvings(4),
-                write_cost_rule: WriteCostRule::SlowBesideReads,
                 lag_max: Some(config.lag_max),
                 lag_catch_up: config.lag_catch_up,
                 in_flight: Some(config.in_flight),
@@ -62,7 +59,6 @@ impl Constants {
             bucket_depth: config.bucket_depth,
             write_cost_step: config.write_cost_step,
             write_cost_period: config.write_cost_period,
-            write_cost_rule: config.write_cost_rule,
             slots: config.device.slots,
             slot_size: config.slot_size,
             lag_max: None,

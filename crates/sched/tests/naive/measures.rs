@@ -5,7 +5,7 @@
 
 use super::constants::Constants;
 use super::costs::{FULL, at_both_ends};
-use sched::{Congestion, Cost, DeviceCosts, Halvings, InFlightLimits, Io, IoKind, WriteCostRule};
+use sched::{Congestion, Cost, DeviceCosts, Halvings, InFlightLimits, Io, IoKind};
 use std::collections::BTreeSet;
 use units::{Instant, Nanos, TenantId};
 
@@ -111,7 +111,6 @@ struct Writes {
     cost: u64,
     first: Option<Instant>,
     period: u64,
-    reads: u64,
     latencies: Vec<Nanos>,
 }
 
@@ -121,12 +120,11 @@ impl Writes {
         let period = now.since(first).0 / config.write_cost_period.0;
         if period != self.period {
             self.judge(config);
-            (self.period, self.reads) = (period, 0);
+            self.period = period;
             self.latencies.clear();
         }
-        match kind {
-            IoKind::Read => self.reads += 1,
-            _ => self.latencies.push(latency),
+        if kind != IoKind::Read {
+            self.latencies.push(latency);
         }
     }
 
@@ -137,12 +135,7 @@ impl Writes {
         let sum: u128 = self.latencies.iter().map(|latency| u128::from(latency.0)).sum();
         let mean = Nanos((sum / self.latencies.len() as u128) as u64);
         let device = &config.device;
-        let is_slow = match config.write_cost_rule {
-            WriteCostRule::Slow => mean > device.thresh_min,
-            WriteCostRule::SlowBesideReads => {
-                mean > device.thresh_max || self.reads > 0 && mean > device.thresh_min
-            }
-        };
+        let is_slow = mean > device.thresh_min;
         let [best, worst, step]: [u64; 3] =
             [device.write_cost_best, device.write_cost_worst, config.write_cost_step]
                 .map(|cost| cost.fixed().into());
@@ -327,7 +320,6 @@ impl Measures {
                 cost: device.write_cost_worst.fixed().into(),
                 first: None,
                 period: 0,
-                reads: 0,
                 latencies: Vec::new(),
             },
             fragmenting: Fragmenting {

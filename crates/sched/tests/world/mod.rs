@@ -5,7 +5,7 @@
 
 use sched::{
     CalibratedConfig, Cost, DeviceConstants, DeviceCosts, GimbalConfig, GimbalOrder, Halvings,
-    InFlightLimits, Io, IoId, IoKind, Mark, Priority, WriteCostRule,
+    InFlightLimits, Io, IoId, IoKind, Mark, Priority,
 };
 use units::{ByteRate, Bytes, Nanos, TenantId};
 
@@ -111,7 +111,6 @@ impl World {
                 latency_weight: Halvings(4),
                 bucket_depth: Bytes::kib(128),
                 write_cost_step: Cost::ratio(1, 10),
-                write_cost_rule: WriteCostRule::SlowBesideReads,
                 order: GimbalOrder::Text,
                 ..seen(GimbalConfig::published(device))
             }),

@@ -34,9 +34,9 @@ pub use fragmentation::Fragmentation;
 use super::in_flight::{InFlightLimits, TenantTime, TimeInFlight};
 use super::service_lag::ServiceLag;
 use crate::drr::{Drr, Place, Price, Rules};
+use crate::gimbal::Halvings;
 use crate::gimbal::latency::LatencyMonitor;
 use crate::gimbal::write_cost::WriteCost;
-use crate::gimbal::{Halvings, WriteCostRule};
 use crate::{
     Backlog, Cost, Credit, Done, Io, IoKind, Mark, Next, Outcome, Policy, Share, SsdView, TenantView, Ticket,
 };
@@ -73,11 +73,10 @@ impl LevelCalibrated {
         }
         let device = &config.device;
         let latency = LatencyMonitor::new(device, LATENCY_WEIGHT, Some(LATENCY_WEIGHT));
-        let rule = WriteCostRule::SlowBesideReads;
         LevelCalibrated {
             drr: Drr::new(config.round, TimeRules::new(&config)),
             fragmentation: FragmentationEstimator::new(device.slots),
-            write_cost: WriteCost::new(device, WRITE_COST_STEP, WRITE_COST_PERIOD, rule),
+            write_cost: WriteCost::new(device, WRITE_COST_STEP, WRITE_COST_PERIOD),
             read_latency: latency,
             write_latency: latency,
             config,
