@@ -33,7 +33,7 @@ phase() { # phase NAME COMMAND...
 }
 
 scripts() {
-	find tests -name '*.sh' -print0 | xargs -0 shellcheck -x tests/guest/init
+	find tests rocksdb -name '*.sh' -print0 | xargs -0 shellcheck -x tests/guest/init
 }
 
 phase "format" cargo fmt --all --check
