@@ -23,6 +23,7 @@ use std::hint;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::thread;
 use units::{Bytes, Instant, Nanos};
 
 /// How the reactor talks to the kernel.
@@ -42,6 +43,9 @@ pub struct Options {
     /// How long `wait` may look again before it sleeps, while events come quickly. Zero, the default: never. It pays with a
     /// processor for every spinning thread; without one it is soon given up (and tried again now and then).
     pub spin: Nanos,
+    /// Threads that could run on the spinning thread's processor go first. For a thread that shares its processors with others that it
+    /// waits for: they would wait for it.
+    pub is_polite: bool,
     /// Receive buffers shared by all sockets: a power of two.
     pub receive_buffers: u16,
     /// The size of each.
@@ -56,6 +60,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             spin: Nanos::ZERO,
+            is_polite: false,
             receive_buffers: 32,
             receive_buffer_size: Bytes::kib(32),
             disk_depth: 1024,
@@ -72,6 +77,7 @@ pub struct Reactor {
     events: Events,
     waker: Waker,
     pacing: Pacing,
+    is_polite: bool,
     backend: Backend,
     fallback_reason: Option<io::Error>,
     broken: Option<io::Error>,
@@ -121,6 +127,7 @@ impl Reactor {
             events: Events::default(),
             waker,
             pacing,
+            is_polite: options.is_polite,
             backend,
             fallback_reason,
             broken: None,
@@ -294,7 +301,11 @@ impl Reactor {
     fn spin(&mut self, until: Instant) -> io::Result<()> {
         self.driver.poll(&mut self.events)?;
         while self.events.is_empty() && Clock.now() < until {
-            hint::spin_loop();
+            if self.is_polite {
+                thread::yield_now();
+            } else {
+                hint::spin_loop();
+            }
             if self.driver.may_have_events() {
                 self.driver.poll(&mut self.events)?;
             }

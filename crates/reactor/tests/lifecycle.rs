@@ -139,8 +139,13 @@ fn dropping_the_reactor_returns_every_buffer(backend: Backend) {
 }
 
 fn a_reactor_that_busy_polls_behaves_the_same(backend: Backend) {
-    let options = Options { spin: Nanos::micros(50), ..Options::default() };
-    let mut side = Side::with_options(backend, &options);
+    for is_polite in [false, true] {
+        busy_polls(backend, &Options { spin: Nanos::micros(50), is_polite, ..Options::default() });
+    }
+}
+
+fn busy_polls(backend: Backend, options: &Options) {
+    let mut side = Side::with_options(backend, options);
     let (token, mut far) = side.pair();
     for round in 0..100u64 {
         let sent = pattern(round, 300);
