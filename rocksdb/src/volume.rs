@@ -34,6 +34,15 @@ impl Volume {
         self.mount.submit(request)
     }
 
+    /// As `submit`, but it may wait for the next operation, or for `begin_later`.
+    pub(crate) fn submit_later(&self, request: Request) -> Ticket {
+        self.mount.submit_later(request)
+    }
+
+    pub(crate) fn begin_later(&self) {
+        self.mount.begin_later();
+    }
+
     pub(crate) fn call(&self, request: Request) -> Result<Outcome, Fault> {
         match self.mount.call(request) {
             Outcome::Failed(fault) => Err(fault),

@@ -29,11 +29,22 @@ impl Inbox {
         Inbox { jobs: Mutex::new(Some(VecDeque::new())), waker }
     }
 
+    /// Leaves a job, and wakes the thread.
     pub(crate) fn put(&self, job: Job) {
+        self.leave(job);
+        self.knock();
+    }
+
+    /// Leaves a job for when the thread is awake.
+    pub(crate) fn leave(&self, job: Job) {
         if let Some(jobs) = &mut *lock(&self.jobs) {
             jobs.push_back(job);
-            self.waker.wake();
         }
+    }
+
+    /// Wakes the thread. Never with the lock: it would find it taken.
+    pub(crate) fn knock(&self) {
+        self.waker.wake();
     }
 
     pub(crate) fn take_all(&self) -> VecDeque<Job> {
@@ -47,8 +58,15 @@ impl Inbox {
 
 #[derive(Default)]
 struct Slot {
-    outcome: Mutex<Option<Outcome>>,
+    state: Mutex<SlotState>,
     is_there: Condvar,
+}
+
+#[derive(Default)]
+struct SlotState {
+    outcome: Option<Outcome>,
+    /// Somebody sleeps until the outcome is there. Else there is no system call to wake him.
+    is_awaited: bool,
 }
 
 /// Gives the outcome of a request. Dropped without one, it says that the volume is not mounted.
@@ -61,8 +79,14 @@ impl Answer {
 
     fn fill(&mut self, outcome: Outcome) {
         if let Some(slot) = self.0.take() {
-            *lock(&slot.outcome) = Some(outcome);
-            slot.is_there.notify_all();
+            let is_awaited = {
+                let mut state = lock(&slot.state);
+                state.outcome = Some(outcome);
+                state.is_awaited
+            };
+            if is_awaited {
+                slot.is_there.notify_one();
+            }
         }
     }
 }
@@ -84,17 +108,20 @@ impl Ticket {
 
     /// Waits for the outcome.
     pub fn wait(self) -> Outcome {
-        let mut outcome = lock(&self.0.outcome);
+        let mut state = lock(&self.0.state);
         loop {
-            match outcome.take() {
+            match state.outcome.take() {
                 Some(outcome) => return outcome,
-                None => outcome = self.0.is_there.wait(outcome).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    state.is_awaited = true;
+                    state = self.0.is_there.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
             }
         }
     }
 
     /// Whether the outcome is there: then `wait` does not block.
     pub fn is_done(&self) -> bool {
-        lock(&self.0.outcome).is_some()
+        lock(&self.0.state).outcome.is_some()
     }
 }
