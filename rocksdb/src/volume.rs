@@ -105,11 +105,13 @@ impl Volume {
     /// The names in a directory.
     ///
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is none, also if it is a file: so does a local file system, as RocksDB sees it.
     pub fn list(&self, path: &str) -> Result<Vec<String>, Fault> {
-        match self.call(Request::List { path: path.to_owned() })? {
-            Outcome::Names(names) => Ok(names),
-            other => unreachable!("not an outcome of a list: {other:?}"),
+        match self.call(Request::List { path: path.to_owned() }) {
+            Ok(Outcome::Names(names)) => Ok(names),
+            Ok(other) => unreachable!("not an outcome of a list: {other:?}"),
+            Err(Fault::WrongKind) => Err(Fault::NotFound),
+            Err(fault) => Err(fault),
         }
     }
 

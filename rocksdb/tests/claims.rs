@@ -10,6 +10,7 @@ mod rack;
 
 use common::program::Program;
 use common::{plugin, printed, rack as new_rack, uri};
+use std::path::PathBuf;
 
 #[test]
 fn the_file_system_does_what_rocksdb_relies_on() {
@@ -22,6 +23,18 @@ fn the_file_system_does_what_rocksdb_relies_on() {
     // Unmounted in order when the program ended: nothing was left behind.
     let listed = rack.ask(&["volume", "show", rack::VOLUME]);
     assert!(listed.contains("unmounted") && !listed.contains("not unmounted"), "{listed}");
+}
+
+#[test]
+fn a_volume_looks_like_a_local_file_system() {
+    let rack = new_rack("rocksdb-as-posix");
+    let local = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("as-posix-{}", std::process::id()));
+    std::fs::create_dir_all(&local).expect("the folder is writable");
+    let program = Program::with_plugin("as_posix");
+    let output = program.command().arg(uri(&rack)).arg(&local).output().expect("it was compiled");
+    std::fs::remove_dir_all(&local).expect("it is ours");
+    let text = printed(&output);
+    assert!(output.status.success() && text.contains(" 0 differ"), "{}\n{text}", output.status);
 }
 
 #[test]
