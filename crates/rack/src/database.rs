@@ -15,7 +15,7 @@ use crate::path::Path;
 use crate::results::Results;
 use crate::world::World;
 use blob::SsdId;
-use blob::steer::Steering;
+use blob::steer::{Data, Steering};
 use lsm::{Block, Job, JobKind, Lsm};
 use sched::IoKind;
 use std::collections::VecDeque;
@@ -306,7 +306,7 @@ impl Database {
 
     fn new_pair(&mut self, now: Instant) -> Pair {
         let Database { files, paths, steering, .. } = self;
-        files.pair(now, |ssd| steering.rank(now, ssd, paths[ssd.0 as usize].load(now)))
+        files.pair(now, |ssd| steering.rank(now, ssd, paths[ssd.0 as usize].load(now), Data::Log))
     }
 
     /// Begins what is due in the background.
@@ -341,7 +341,7 @@ impl Database {
             } else if let Some(piece) = running.writes.pop_front() {
                 running.outstanding += 2;
                 let Database { files, paths, steering, .. } = &mut *self;
-                let rank = |ssd: SsdId| steering.rank(now, ssd, paths[ssd.0 as usize].load(now));
+                let rank = |ssd: SsdId| steering.rank(now, ssd, paths[ssd.0 as usize].load(now), Data::Bulk);
                 let extent = files.place(now, piece, rank);
                 self.write(extent, Task::Job(at));
             } else if running.outstanding > 0 {

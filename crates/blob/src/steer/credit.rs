@@ -4,7 +4,7 @@
 //!
 //! Holds: `more_credit_wins`, `what_is_slow_is_not_read`. Paper: Gimbal §4.3. Slow SSDs and ties are ours.
 
-use super::{Load, Steering};
+use super::{Data, Load, Steering};
 use crate::SsdId;
 use std::cmp::Ordering;
 use units::{Instant, Nanos};
@@ -41,7 +41,7 @@ impl Steering for Credit {
         }
     }
 
-    fn rank(&self, _: Instant, _: SsdId, load: Load) -> i64 {
+    fn rank(&self, _: Instant, _: SsdId, load: Load, _: Data) -> i64 {
         let slow = if load.writes.is_slow() { SLOW } else { 0 };
         i64::from(credit(load)) * 1024 - i64::from(load.in_flight.min(1023)) - slow
     }
@@ -66,8 +66,8 @@ mod tests {
         let turns: usize = (0..10).map(|_| policy.read(Instant::ZERO, [copy(10, 3), copy(10, 3)])).sum();
         assert_eq!(turns, 5);
         assert!(
-            policy.rank(Instant::ZERO, SsdId(0), copy(2, 9).1)
-                > policy.rank(Instant::ZERO, SsdId(0), copy(1, 0).1)
+            policy.rank(Instant::ZERO, SsdId(0), copy(2, 9).1, Data::Bulk)
+                > policy.rank(Instant::ZERO, SsdId(0), copy(1, 0).1, Data::Bulk)
         );
     }
 
@@ -79,7 +79,7 @@ mod tests {
         for busy in [load(60, slow, usual), load(60, usual, slow)] {
             assert_eq!(policy.read(Instant::ZERO, [(SsdId(0), busy), (SsdId(1), load(1, usual, usual))]), 1);
         }
-        let rank = |load| policy.rank(Instant::ZERO, SsdId(0), load);
+        let rank = |load| policy.rank(Instant::ZERO, SsdId(0), load, Data::Bulk);
         assert!(rank(load(60, slow, slow)) < rank(load(1, slow, usual)));
         assert!(rank(load(60, slow, slow)) > rank(load(1, slow, slow)), "if all are slow, credit decides");
     }

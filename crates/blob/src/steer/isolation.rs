@@ -1,22 +1,34 @@
 //! Isolation: for a period, some SSDs take most of the writes and the others serve the reads.
 //!
-//! An SSD that is written to answers reads late. So in each period a part of the SSDs is the *writing* part: new data goes
+//! An SSD that is written to answers reads late. So in each period a part of the SSDs is the *writing* part: new tables go
 //! there, and a read goes to the copy that is not there. Both within limits: when the client has more than [`SPILL`] waiting to be written
 //! there, or the other copy's expected wait is [`PENALTY`] times as long, the load decides, as in `latency`. (Without these limits a rack whose
-//! SSDs are busy writing loses more than half of its throughput.) The parts rotate, so that all SSDs wear alike and hold alike.
+//! SSDs are busy writing loses more than half of its throughput.) A client that has not written for a period reads by load alone: to spare
+//! SSDs that nobody writes to would only crowd the others. The parts rotate, so that all SSDs wear alike and hold alike.
 //!
 //! In turn t, domain d (a target) writes to its SSD number t + d·(t / n) mod n, where n is the number of SSDs that the second
 //! largest domain has. So both copies of new data go to writing SSDs, but those that were written together are seldom
 //! writing together again: once in n² turns. With fewer than two SSDs in the second domain there is nothing to separate,
 //! and the load alone decides.
 //!
-//! Holds: `reads_avoid_ssds_that_are_written_to`, `every_ssd_writes_in_its_turn`,
-//!        `copies_written_together_are_seldom_busy_together`, `what_is_too_busy_is_not_kept_to`.
+//! ```text
+//!   of each domain's SSDs, in one turn       isolation           roles
+//!     the one that writes                    tables and log      tables
+//!     the next                               reads               log and reads
+//!     the others                             reads               reads
+//! ```
+//!
+//! Where the log goes makes the two policies. With the tables, reads are disturbed least, but each write of the log waits behind those of
+//! tables. On SSDs of its own ([`Isolation::roles`]) it waits for nothing large, and reads there are disturbed by small writes only.
+//!
+//! Holds: `reads_avoid_ssds_that_are_written_to`, `who_only_reads_avoids_nothing`,
+//!        `every_ssd_writes_in_its_turn`,
+//!        `copies_written_together_are_seldom_busy_together`, `what_is_too_busy_is_not_kept_to`, `the_log_has_ssds_of_its_own`.
 //! Like read/write isolation in Sandook (NSDI '26); parts by a fixed rotation without a central controller are ours, so
-//! that all clients of a rack agree when their clocks do.
+//! that all clients of a rack agree when their clocks do. So is the log apart.
 
 use super::latency::{Latency, slowed};
-use super::{Load, Steering};
+use super::{Data, Load, Steering};
 use crate::SsdId;
 use std::collections::BTreeMap;
 use units::{Instant, Nanos};
@@ -35,24 +47,42 @@ pub struct Isolation {
     places: BTreeMap<SsdId, (u64, u64)>,
     /// Turns until a domain writes to the same SSD again; 0 if nothing can be separated.
     count: u64,
+    /// The log goes to the SSDs that are so many behind those that tables go to.
+    log_behind: u64,
+    /// When a write of this client ended last.
+    wrote: Option<Instant>,
     load: Latency,
 }
 
 impl Isolation {
-    fn writes(&self, now: Instant, ssd: SsdId) -> bool {
+    /// With SSDs for the log, beside those for tables.
+    pub fn roles() -> Isolation {
+        Isolation { log_behind: 1, ..Isolation::default() }
+    }
+
+    /// How far an SSD is behind the one of its domain that tables go to. `None` if nothing is separated.
+    fn behind(&self, now: Instant, ssd: SsdId) -> Option<u64> {
         let turn = now.0 / PERIOD.0;
-        let (Some(round), Some(&(domain, position))) = (turn.checked_div(self.count), self.places.get(&ssd))
-        else {
-            return false;
-        };
-        position % self.count == turn.wrapping_add(domain.wrapping_mul(round)) % self.count
+        let round = turn.checked_div(self.count)?;
+        let &(domain, position) = self.places.get(&ssd)?;
+        let first = turn.wrapping_add(domain.wrapping_mul(round)) % self.count;
+        Some((position % self.count + self.count - first) % self.count)
+    }
+
+    fn writes(&self, now: Instant, ssd: SsdId) -> bool {
+        self.behind(now, ssd) == Some(0)
+    }
+
+    /// Whether this client has written lately: then those like it have as well, and there is something to avoid.
+    fn is_writer(&self, now: Instant) -> bool {
+        self.wrote.is_some_and(|wrote| now.saturating_since(wrote) < PERIOD)
     }
 }
 
 impl Steering for Isolation {
     fn read(&mut self, now: Instant, copies: [(SsdId, Load); 2]) -> usize {
         let [one, other] = copies.map(|(ssd, _)| self.writes(now, ssd));
-        if one == other {
+        if one == other || !self.is_writer(now) {
             return self.load.read(now, copies);
         }
         let [quiet, writing] = [usize::from(one), usize::from(other)];
@@ -60,12 +90,19 @@ impl Steering for Isolation {
         if score(quiet) > score(writing) * PENALTY { writing } else { quiet }
     }
 
-    fn rank(&self, now: Instant, ssd: SsdId, load: Load) -> i64 {
-        let part = if self.writes(now, ssd) { SPILL } else { 0 };
+    fn rank(&self, now: Instant, ssd: SsdId, load: Load, data: Data) -> i64 {
+        let place = match data {
+            Data::Bulk => 0,
+            Data::Log => self.log_behind,
+        };
+        let part = if self.behind(now, ssd) == Some(place) { SPILL } else { 0 };
         4 * part - slowed(load)
     }
 
     fn on_completion(&mut self, now: Instant, ssd: SsdId, is_read: bool, bytes: u64, latency: Nanos) {
+        if !is_read {
+            self.wrote = Some(now);
+        }
         self.load.on_completion(now, ssd, is_read, bytes, latency);
     }
 
@@ -96,6 +133,7 @@ mod tests {
         let mut policy = Isolation::default();
         let ssds: Vec<_> = (0..12).map(|n| (SsdId(n), format!("target-{}", n / 4))).collect();
         policy.on_ssds(&ssds);
+        policy.on_completion(Instant::ZERO, SsdId(0), false, 4096, Nanos::micros(50));
         (policy, ssds.into_iter().map(|(ssd, _)| ssd).collect())
     }
 
@@ -103,11 +141,46 @@ mod tests {
     fn reads_avoid_ssds_that_are_written_to() {
         let (mut policy, ssds) = rack();
         let load = Load::default();
-        let best = ssds.iter().copied().max_by_key(|ssd| policy.rank(Instant::ZERO, *ssd, load)).expect("12");
+        let best = ssds
+            .iter()
+            .copied()
+            .max_by_key(|ssd| policy.rank(Instant::ZERO, *ssd, load, Data::Bulk))
+            .expect("12");
         let quiet = ssds.iter().copied().find(|ssd| !policy.writes(Instant::ZERO, *ssd)).expect("most");
         assert!(policy.writes(Instant::ZERO, best));
         assert_eq!(policy.read(Instant::ZERO, [(best, load), (quiet, load)]), 1);
         assert_eq!(policy.read(Instant::ZERO, [(quiet, load), (best, load)]), 0);
+    }
+
+    #[test]
+    fn who_only_reads_avoids_nothing() {
+        let (mut policy, ssds) = rack();
+        let later = Instant::ZERO + PERIOD;
+        let writing = ssds.iter().copied().find(|ssd| policy.writes(later, *ssd)).expect("some");
+        let quiet = ssds.iter().copied().find(|ssd| !policy.writes(later, *ssd)).expect("most");
+        let load = Load::default();
+        let reads = |policy: &mut Isolation| {
+            (0..10).filter(|_| policy.read(later, [(writing, load), (quiet, load)]) == 0).count()
+        };
+        assert_eq!(reads(&mut policy), 5, "by turns");
+        policy.on_completion(later, quiet, false, 4096, Nanos::micros(50));
+        assert_eq!(reads(&mut policy), 0);
+    }
+
+    #[test]
+    fn the_log_has_ssds_of_its_own() {
+        let (isolation, ssds) = rack();
+        let roles = Isolation { log_behind: 1, ..isolation.clone() };
+        let best = |policy: &Isolation, data| -> Vec<SsdId> {
+            let rank = |ssd: SsdId| policy.rank(Instant::ZERO, ssd, Load::default(), data);
+            let most = ssds.iter().map(|ssd| rank(*ssd)).max().expect("12");
+            ssds.iter().copied().filter(|ssd| rank(*ssd) == most).collect()
+        };
+        let (tables, log) = (best(&roles, Data::Bulk), best(&roles, Data::Log));
+        assert_eq!((tables.len(), log.len()), (3, 3), "one of each target");
+        assert!(log.iter().all(|ssd| !tables.contains(ssd)));
+        assert_eq!(best(&isolation, Data::Log), tables);
+        assert_eq!(best(&isolation, Data::Bulk), tables);
     }
 
     #[test]
@@ -118,7 +191,8 @@ mod tests {
         let idle = Load::default();
         let behind = Load { in_flight: 16, writing: 4 << 20, ..idle };
         assert!(
-            policy.rank(Instant::ZERO, writing, behind) < policy.rank(Instant::ZERO, quiet, idle),
+            policy.rank(Instant::ZERO, writing, behind, Data::Bulk)
+                < policy.rank(Instant::ZERO, quiet, idle, Data::Bulk),
             "writes spill"
         );
         let crowded = Load { in_flight: 60, ..idle };

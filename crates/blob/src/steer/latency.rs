@@ -14,7 +14,7 @@
 //! Holds: `what_is_said_to_be_slow_is_avoided`, `the_less_slowed_down_ssd_is_read`, `own_work_counts_at_once`, `a_slow_ssd_is_tried_again`.
 //! Like Sandook's (NSDI '26) steering by the load of an SSD; the ratio, its fading and the work are ours.
 
-use super::{Load, Steering};
+use super::{Data, Load, Steering};
 use crate::SsdId;
 use std::collections::BTreeMap;
 use units::{Instant, Nanos};
@@ -88,7 +88,7 @@ impl Steering for Latency {
         usize::from(other < one)
     }
 
-    fn rank(&self, _: Instant, _: SsdId, load: Load) -> i64 {
+    fn rank(&self, _: Instant, _: SsdId, load: Load, _: Data) -> i64 {
         -slowed(load)
     }
 
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(policy.read(now, with(60, 0)), 0, "reads");
         assert_eq!(policy.read(now, with(2, 256 << 10)), 0, "a few large writes");
         assert_eq!(policy.read(now, with(2, 8 << 10)), 1, "a few small writes");
-        let rank = |load| policy.rank(now, SsdId(0), load);
+        let rank = |load| policy.rank(now, SsdId(0), load, Data::Bulk);
         assert!(
             rank(Load { in_flight: 4, ..IDLE }) > rank(Load { in_flight: 1, writing: 128 << 10, ..IDLE })
         );
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(policy.read(now, with(0)), 1, "nothing was read yet");
         assert_eq!(policy.read(now, with(7)), 1);
         assert_eq!(policy.read(now, with(9)), 0, "too much to do elsewhere");
-        let rank = |load| policy.rank(now, SsdId(0), load);
+        let rank = |load| policy.rank(now, SsdId(0), load, Data::Bulk);
         assert!(rank(slow) < rank(IDLE));
         assert!(rank(Load { in_flight: 2, ..slow }) < rank(Load { in_flight: 5, ..IDLE }));
         assert!(rank(Load { in_flight: 2, ..slow }) > rank(Load { in_flight: 9, ..IDLE }));

@@ -1,8 +1,9 @@
-//! Where to read and where to place: one small trait, four policies.
+//! Where to read and where to place: one small trait, five policies.
 //!
 //! - [`Credit`]: the copy whose SSD has more credit. The paper's rule, Gimbal §4.3.
 //! - [`Latency`]: the copy from which the read is expected sooner, by observed over expected latency and own work. The default.
 //! - [`Isolation`]: some SSDs take most writes for a while, the others serve the reads.
+//! - The same by [`Isolation::roles`]: some SSDs take new tables, others the log, the rest only reads.
 //! - [`Primary`]: always the primary copy; what the others are compared with.
 //!
 //! Holds: a policy chooses among what can be reached, and the same observations give the same choices
@@ -63,13 +64,22 @@ impl Load {
     }
 }
 
+/// What is to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Written in small pieces that somebody waits for, and seldom read.
+    Log,
+    /// Anything else.
+    Bulk,
+}
+
 /// Decides where to read and where to place.
 pub trait Steering {
     /// Which of two copies to read.
     fn read(&mut self, now: Instant, copies: [(SsdId, Load); 2]) -> usize;
 
     /// How good an SSD is for new data; the highest is taken.
-    fn rank(&self, now: Instant, ssd: SsdId, load: Load) -> i64;
+    fn rank(&self, now: Instant, ssd: SsdId, load: Load, data: Data) -> i64;
 
     /// An IO has succeeded after `latency`.
     fn on_completion(&mut self, now: Instant, ssd: SsdId, is_read: bool, bytes: u64, latency: Nanos);
@@ -88,16 +98,19 @@ pub enum Policy {
     Latency,
     /// Reads and writes on different SSDs.
     Isolation,
+    /// Reads, tables and the log on different SSDs.
+    Roles,
     /// No balancing.
     Primary,
 }
 
 impl Policy {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Policy); 4] = [
+    pub const ALL: [(&'static str, Policy); 5] = [
         ("credit", Policy::Credit),
         ("latency", Policy::Latency),
         ("isolation", Policy::Isolation),
+        ("roles", Policy::Roles),
         ("primary", Policy::Primary),
     ];
 
@@ -107,6 +120,7 @@ impl Policy {
             Policy::Credit => Box::new(Credit::default()),
             Policy::Latency => Box::new(Latency::default()),
             Policy::Isolation => Box::new(Isolation::default()),
+            Policy::Roles => Box::new(Isolation::roles()),
             Policy::Primary => Box::new(Primary::default()),
         }
     }

@@ -5,7 +5,7 @@
 //! Holds: `reads_never_leave_the_primary`.
 
 use super::credit::Credit;
-use super::{Load, Steering};
+use super::{Data, Load, Steering};
 use crate::SsdId;
 use units::{Instant, Nanos};
 
@@ -20,8 +20,8 @@ impl Steering for Primary {
         0
     }
 
-    fn rank(&self, now: Instant, ssd: SsdId, load: Load) -> i64 {
-        self.placement.rank(now, ssd, load)
+    fn rank(&self, now: Instant, ssd: SsdId, load: Load, data: Data) -> i64 {
+        self.placement.rank(now, ssd, load, data)
     }
 
     fn on_completion(&mut self, _: Instant, _: SsdId, _: bool, _: u64, _: Nanos) {}
@@ -40,7 +40,7 @@ mod tests {
             (SsdId(ssd), Load { credit: Some(credit), in_flight: 64 - credit, ..Load::default() })
         };
         assert_eq!(policy.read(Instant::ZERO, [copy(0, 1), copy(1, 60)]), 0);
-        let rank = |credit| policy.rank(Instant::ZERO, SsdId(0), copy(0, credit).1);
+        let rank = |credit| policy.rank(Instant::ZERO, SsdId(0), copy(0, credit).1, Data::Bulk);
         assert!(rank(2) > rank(1));
     }
 }

@@ -13,6 +13,7 @@ use super::core::Core;
 use super::journal::Lsn;
 use crate::catalog::{Lock, Order, Reply};
 use crate::pool::Reserve;
+use crate::steer::Data;
 use crate::task::Gate;
 use crate::{Copies, Fault, Place, SsdId};
 use std::cell::{Cell, RefCell};
@@ -42,7 +43,7 @@ pub(crate) struct SpaceState {
 /// What a reservation is for.
 #[derive(Clone, Copy)]
 enum Purpose {
-    New,
+    New(Data),
     Copy(Option<SsdId>),
 }
 
@@ -58,8 +59,8 @@ impl Core {
     }
 
     /// Reserves a primary and a shadow.
-    pub(crate) async fn reserve(self: &Rc<Self>) -> Result<Copies, Fault> {
-        match self.reserve_for(Purpose::New).await? {
+    pub(crate) async fn reserve(self: &Rc<Self>, data: Data) -> Result<Copies, Fault> {
+        match self.reserve_for(Purpose::New(data)).await? {
             Reserve::Pair(primary, shadow) => Ok([Some(primary), Some(shadow)]),
             Reserve::Single(primary) => {
                 self.counters.borrow_mut().degraded_extents += 1;
@@ -83,9 +84,13 @@ impl Core {
             // While another task takes mega blobs, wait for those.
             self.space.gate.wait(|| (!self.space.is_taking.get()).then_some(())).await;
             let now = self.now.get();
-            let rank = |ssd| self.steering.borrow().rank(now, ssd, self.load(ssd));
+            let data = match purpose {
+                Purpose::New(data) => data,
+                Purpose::Copy(_) => Data::Bulk,
+            };
+            let rank = |ssd| self.steering.borrow().rank(now, ssd, self.load(ssd), data);
             let reserve = match purpose {
-                Purpose::New => self.pool.borrow_mut().reserve(now, rank),
+                Purpose::New(_) => self.pool.borrow_mut().reserve(now, rank),
                 Purpose::Copy(other) => self.pool.borrow_mut().reserve_copy(now, other, rank),
             };
             match reserve {

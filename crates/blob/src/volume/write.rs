@@ -14,6 +14,7 @@ use super::disk::Sequence;
 use super::files::{HandleId, Live, Risk, Unflushed, Unit, UnitState};
 use crate::format::block::{self, Header};
 use crate::format::record::{Record, Run};
+use crate::steer::Data;
 use crate::task::join;
 use crate::{Fault, FileId, Place};
 use std::collections::BTreeMap;
@@ -311,8 +312,11 @@ impl Core {
             if count.is_none_or(|count| count > extent) {
                 return Ok(());
             }
-            self.with_live(file, |live| live.is_extending = true)?;
-            let reserved = self.reserve().await;
+            let is_log = self.with_live(file, |live| {
+                live.is_extending = true;
+                live.is_log
+            })?;
+            let reserved = self.reserve(if is_log { Data::Log } else { Data::Bulk }).await;
             let recorded =
                 reserved.map(|copies| self.record(&Record::Extend { file, extents: vec![copies] }));
             let _ = self.with_live(file, |live| {
