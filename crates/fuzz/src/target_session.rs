@@ -95,6 +95,8 @@ struct Session {
     listener: Listener,
     /// Sent, and not consumed by the target yet.
     unparsed: Vec<u8>,
+    /// Whether what belongs to a payload is placed, at the next turn.
+    places: bool,
     events: Vec<TargetEvent<Counted>>,
     /// Passed on and not answered.
     delivered: Vec<Sqe>,
@@ -130,6 +132,7 @@ impl Session {
             shadow: PduReader::new(rules(End::Controller, alignment_from_wire(0), IN_CAPSULE_MAX)),
             listener: Listener::new(rules(End::Host, alignment_from_wire(0), 0)),
             unparsed: Vec::new(),
+            places: false,
             events: Vec::new(),
             delivered: Vec::new(),
             asked: BTreeMap::new(),
@@ -295,6 +298,10 @@ impl Session {
     fn send(&mut self, bytes: &[u8]) {
         self.unparsed.extend_from_slice(bytes);
         let before = self.target.fatal();
+        self.places = !self.places;
+        if self.places {
+            self.place();
+        }
         let result = self.target.on_bytes(&self.unparsed, &mut self.pool, &mut self.events);
         for event in self.events.drain(..) {
             match event {
@@ -336,6 +343,18 @@ impl Session {
                 assert_eq!(self.target.fatal(), Some(fatal));
                 self.unparsed.clear();
             }
+        }
+    }
+
+    /// Puts what belongs to a payload where it belongs.
+    fn place(&mut self) {
+        let place = self.target.place();
+        let count = place.len().min(self.unparsed.len());
+        if count > 0 {
+            place[..count].copy_from_slice(&self.unparsed[..count]);
+            self.target.on_placed(count, &mut self.events);
+            let placed: Vec<u8> = self.unparsed.drain(..count).collect();
+            self.read_along(&placed);
         }
     }
 

@@ -3,7 +3,8 @@
 //! A connection neither allocates payload memory nor writes to a socket. It asks a `BufferSource` for a
 //! buffer when data is about to arrive and passes the filled buffer up with the command. It moves reply
 //! buffers into an `Outgoing`, from which a socket can gather. A received payload is copied once, from the
-//! receive buffer into its own buffer. A sent payload is not copied.
+//! receive buffer into its own buffer, or not at all: its rest can be received where it belongs
+//! (`TargetConnection::place`). A sent payload is not copied.
 //!
 //!   receive buffer --copy--> Buffer (from BufferSource) --move--> the layer above --move--> Outgoing --gather--> socket
 //!

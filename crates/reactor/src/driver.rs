@@ -20,6 +20,11 @@ pub(crate) trait Driver {
     fn detach(&mut self, token: Token, events: &mut Events);
     fn pause_receive(&mut self, token: Token, events: &mut Events);
     fn resume_receive(&mut self, token: Token, events: &mut Events);
+    fn pull_receive(&mut self, token: Token);
+    fn push_receive(&mut self, token: Token);
+    fn read(&mut self, token: Token, places: [&mut [u8]; 2], events: &mut Events) -> Option<usize>;
+    fn read_later(&mut self, token: Token);
+    fn expect(&mut self, token: Token, count: usize);
     fn send(&mut self, token: Token, batch: SendBatch, events: &mut Events)
     -> Result<(), Refused<SendBatch>>;
     fn shutdown_write(&mut self, token: Token);

@@ -42,6 +42,11 @@ pub enum Event {
         /// The bytes, at least one.
         bytes: RecvBuffer,
     },
+    /// Bytes have arrived on a socket that is read: see [`Reactor::pull_receive`](crate::Reactor::pull_receive).
+    Readable {
+        /// The socket.
+        token: Token,
+    },
     /// Nothing more will arrive: the other end has finished, or the connection is broken. Sending may still work; the token
     /// stays until `close`.
     ReceiveEnded {
@@ -90,6 +95,7 @@ impl Event {
             | Event::AcceptFailed { listener: token, .. }
             | Event::Connected { token, .. }
             | Event::Received { token, .. }
+            | Event::Readable { token }
             | Event::ReceiveEnded { token, .. }
             | Event::Sent { token, .. }
             | Event::Detached { token, .. }
@@ -100,7 +106,7 @@ impl Event {
 
     /// Whether this is about received bytes, and so waits while its socket is paused.
     pub(crate) fn is_inbound(&self) -> bool {
-        matches!(self, Event::Received { .. } | Event::ReceiveEnded { .. })
+        matches!(self, Event::Received { .. } | Event::Readable { .. } | Event::ReceiveEnded { .. })
     }
 }
 

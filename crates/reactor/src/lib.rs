@@ -4,7 +4,7 @@
 //! calls [`Reactor::wait`], and takes [`Event`]s until there are none:
 //!
 //! ```text
-//!   listen · connect · add_socket ──┐                        ┌── Accepted · Connected · Received · ReceiveEnded
+//!   listen · connect · add_socket ──┐                        ┌── Accepted · Connected · Received · Readable · ReceiveEnded
 //!   send(batch) · pause · close   ──┼──> wait(deadline) ──>──┼── Sent(batch) · Detached
 //!   submit_disk(file, tag, op)    ──┘     one system call    └── Disk(tag, buffer) · Woken
 //! ```

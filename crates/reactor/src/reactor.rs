@@ -188,6 +188,45 @@ impl Reactor {
         self.driver.resume_receive(token, &mut self.events);
     }
 
+    /// From now on the socket's bytes are not reported. [`Event::Readable`] says that there are some, and [`Reactor::read`] takes them
+    /// straight to where they belong: for bytes that would otherwise be copied once more. What was received before is reported before.
+    pub fn pull_receive(&mut self, token: Token) {
+        self.driver.pull_receive(token);
+    }
+
+    /// Goes back to reporting received bytes.
+    pub fn push_receive(&mut self, token: Token) {
+        self.driver.push_receive(token);
+    }
+
+    /// Takes what has arrived, as much as there is room for, into the first place and then into the second. `None`: nothing is there, or the
+    /// socket is paused, or it is not read. Then, and after fewer bytes than there is room for, [`Event::Readable`] comes with the next bytes.
+    /// The end of the connection is reported as ever.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub fn read(&mut self, token: Token, places: [&mut [u8]; 2]) -> Option<usize> {
+        assert!(places.iter().any(|place| !place.is_empty()), "a read of nothing");
+        self.driver.read(token, places, &mut self.events)
+    }
+
+    /// Stops reading before there is nothing left: [`Event::Readable`] comes again, after what others have to say.
+    pub fn read_later(&mut self, token: Token) {
+        self.driver.read_later(token);
+    }
+
+    /// So many bytes are going to come: [`Event::Readable`] may wait until they are there, or a good part of them. If fewer come, it says
+    /// nothing. It holds until the next call for this socket.
+    pub fn expect(&mut self, token: Token, count: usize) {
+        self.driver.expect(token, count);
+    }
+
+    /// What comes next is more of the same data and may wait for a wake-up: `wait` does not busy-poll until [`Event::Readable`] is taken
+    /// again, unless other things than that and sent batches were reported in the last moments.
+    pub fn rest(&mut self) {
+        self.pacing.rest(true);
+    }
+
     /// Sends a batch, whole and in order; [`Event::Sent`] gives it back. An empty batch is sent at once.
     ///
     /// # Errors
@@ -253,7 +292,13 @@ impl Reactor {
 
     /// The oldest event that was not taken yet.
     pub fn next_event(&mut self) -> Option<Event> {
-        self.events.pop()
+        let event = self.events.pop()?;
+        match event {
+            Event::Sent { .. } => {}
+            Event::Readable { .. } => self.pacing.rest(false),
+            _ => self.pacing.on_lively(),
+        }
+        Some(event)
     }
 
     /// Hands all requests over to the kernel; returns when there is an event to take or when `deadline` has passed on [`Clock`],

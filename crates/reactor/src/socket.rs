@@ -1,9 +1,11 @@
 //! Sockets as the reactor wants them: made, tuned, named.
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::RawFd;
+use std::ptr;
 
 /// Connections that may wait to be accepted. A whole fleet of initiators may come back at the same moment; the kernel clamps
 /// the number to `net.core.somaxconn`.
@@ -34,6 +36,47 @@ pub(crate) fn unconnected(address: SocketAddr) -> io::Result<(Socket, SockAddr)>
 pub(crate) fn prepare(socket: &TcpStream, nonblocking: bool) -> io::Result<()> {
     socket.set_nonblocking(nonblocking)?;
     socket.set_nodelay(true)
+}
+
+/// Takes what has arrived into one place and then the other, without waiting. Zero is the end.
+pub(crate) fn receive(fd: RawFd, places: [&mut [u8]; 2]) -> io::Result<usize> {
+    let mut places = places.map(IoSliceMut::new);
+    // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    // An IoSliceMut has the layout of an iovec.
+    message.msg_iov = places.as_mut_ptr().cast();
+    message.msg_iovlen = places.len() as _;
+    // SAFETY: the message and the places, which are borrowed alone, stay as they are during the call; the kernel writes within the places.
+    let count = unsafe { libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Bytes that are waited for at most, so that copying them goes on while more arrive.
+const LOW_WATER_MAX: usize = 64 << 10;
+
+/// The bytes that must be there before a socket counts as readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LowWater(i32);
+
+impl LowWater {
+    /// As the kernel makes sockets.
+    pub(crate) const ONE: LowWater = LowWater(1);
+
+    /// Changes it if need be. An error means that it stays: then news come earlier than they need to.
+    pub(crate) fn set(&mut self, fd: RawFd, count: usize) {
+        let wanted = LowWater(count.clamp(1, LOW_WATER_MAX) as i32);
+        if *self == wanted {
+            return;
+        }
+        let length = mem::size_of::<i32>() as libc::socklen_t;
+        // SAFETY: the option is an int, which lives during the call.
+        let result = unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, ptr::from_ref(&wanted.0).cast(), length)
+        };
+        if result == 0 {
+            *self = wanted;
+        }
+    }
 }
 
 /// Ends the sending direction.

@@ -39,6 +39,10 @@ pub(crate) struct Connection {
     /// Bytes that were received and not parsed.
     held: Vec<u8>,
     paused: bool,
+    /// Whether the socket is read, not reported: much data of one write is on its way.
+    pulls: bool,
+    /// Whether there was more than one large write at a time since.
+    streams: bool,
     /// The batch; `None` while it is in flight.
     batch: Option<SendBatch>,
     /// Permits for the data in the batch in flight.
@@ -52,6 +56,9 @@ pub(crate) struct Connection {
     unread_since: Option<Instant>,
     ending: bool,
 }
+
+/// Bytes that one connection may read in a turn, before it is the turn of others.
+const READ_AT_ONCE: usize = 512 << 10;
 
 /// The capacity of `in_flight` that a connection keeps.
 const PERMITS_KEPT: usize = 64;
@@ -74,6 +81,8 @@ impl Connection {
             delivered: 0,
             held: Vec::new(),
             paused: false,
+            pulls: false,
+            streams: false,
             batch: Some(SendBatch::new()),
             in_flight: Vec::new(),
             sending_since: None,
@@ -109,10 +118,80 @@ impl Connection {
         }
         let awaited = self.awaits_data();
         let before = events.len();
-        let taken = if self.held.is_empty() { self.parse(bytes, intakes, events)? } else { 0 };
+        self.take_in(bytes, intakes, reactor, events)?;
         if !awaited || events.len() > before {
             self.progressed_at = now;
         }
+        self.note_unread(now);
+        Ok(())
+    }
+
+    /// Reads what has arrived: the rest of a payload straight to where it belongs, the rest by way of `scratch`.
+    pub(crate) fn read(
+        &mut self,
+        now: Instant,
+        scratch: &mut [u8],
+        intakes: &mut Intakes,
+        reactor: &mut Reactor,
+        events: &mut Events,
+    ) -> Result<(), Fatal> {
+        let mut left = READ_AT_ONCE;
+        while !self.paused {
+            let (awaited, awaited_bulk) = (self.awaits_data(), self.transport.awaits_bulk());
+            let before = events.len();
+            let place = if self.ending { &mut [][..] } else { self.transport.place() };
+            let room = (place.len(), scratch.len());
+            let Some(count) = reactor.read(self.token, [place, scratch]) else { break };
+            let placed = count.min(room.0);
+            if placed > 0 {
+                self.transport.on_placed(placed, events);
+                self.after_events(&events[before..], intakes);
+            }
+            if !self.ending
+                && let Err(fatal) = self.take_in(&scratch[..count - placed], intakes, reactor, events)
+            {
+                // The end of the connection is still to be seen.
+                reactor.read_later(self.token);
+                return Err(fatal);
+            }
+            if !awaited || events.len() > before {
+                self.progressed_at = now;
+            }
+            if !awaited_bulk && !self.transport.awaits_bulk() {
+                (self.pulls, self.streams) = (false, false);
+                reactor.push_receive(self.token);
+                break;
+            }
+            if count < room.0 + room.1 {
+                break;
+            }
+            left = left.saturating_sub(count);
+            if left == 0 {
+                reactor.read_later(self.token);
+                break;
+            }
+        }
+        if self.pulls {
+            reactor.expect(self.token, self.transport.place().len());
+            self.streams |= self.transport.awaits_much();
+            if self.streams {
+                reactor.rest();
+            }
+        }
+        self.note_unread(now);
+        Ok(())
+    }
+
+    /// Parses bytes, and holds those that cannot be parsed yet.
+    fn take_in(
+        &mut self,
+        bytes: &[u8],
+        intakes: &mut Intakes,
+        reactor: &mut Reactor,
+        events: &mut Events,
+    ) -> Result<(), Fatal> {
+        let taken = if self.held.is_empty() { self.parse(bytes, intakes, events)? } else { 0 };
+        self.pull_bulk(reactor);
         if taken < bytes.len() {
             self.held.extend(&bytes[taken..]);
             if !self.paused {
@@ -120,8 +199,15 @@ impl Connection {
                 reactor.pause_receive(self.token);
             }
         }
-        self.note_unread(now);
         Ok(())
+    }
+
+    /// Leaves the receive buffers when much data of one write is going to come.
+    fn pull_bulk(&mut self, reactor: &mut Reactor) {
+        if !self.pulls && self.transport.awaits_bulk() {
+            self.pulls = true;
+            reactor.pull_receive(self.token);
+        }
     }
 
     /// Updates `unread` when parsing stops or continues.
@@ -156,6 +242,7 @@ impl Connection {
         });
         let held = std::mem::take(&mut self.held);
         let taken = self.parse(&held, intakes, events)?;
+        self.pull_bulk(reactor);
         self.held = held;
         self.held.drain(..taken);
         if self.held.is_empty() {
@@ -185,8 +272,13 @@ impl Connection {
         let mut intake =
             Intake { intakes, account: &self.account, waits_for_memory: &mut self.waits_for_memory };
         let result = self.transport.on_bytes(bytes, &mut intake, events);
+        self.after_events(&events[before..], intakes);
+        result
+    }
+
+    /// Counts commands that are new, and returns the memory of those that the transport has refused.
+    fn after_events(&mut self, new: &[TargetEvent<Payload>], intakes: &mut Intakes) {
         self.take_discarded(intakes);
-        let new = &events[before..];
         for event in new {
             match event {
                 TargetEvent::Command { .. } => self.delivered += 1,
@@ -195,7 +287,6 @@ impl Connection {
                 TargetEvent::Initialized { .. } | TargetEvent::Refused { .. } => {}
             }
         }
-        result
     }
 
     /// Answers a command with `status` if it waits for its data, or for memory.

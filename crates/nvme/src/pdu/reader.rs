@@ -3,11 +3,13 @@
 //!   bytes --> [header] --> [padding] --> [payload ...] --> [data digest] --+
 //!                ^---------------------------------------------------------+
 //!
+//! The caller may also have the payload received where it belongs, past this reader, and then tell of it (`on_placed`).
+//!
 //! A header is short and is collected here. It is checked as early as possible: the first 8 bytes determine
 //! the layout, then the header digest is checked. Payload is never collected: it is passed on as slices of
 //! the input, and its digest is updated on the way. A PDU without data is only a header.
 //!
-//! Holds: however the input is fragmented, the steps are the same once payload is joined
+//! Holds: however the input is fragmented, and placed or not, the steps are the same once payload is joined
 //!        (`any_fragmentation_reads_the_same`).
 
 use super::common::CommonHeader;
@@ -95,6 +97,27 @@ impl PduReader {
         matches!(self.state, State::Common) && (self.filled == 0 || self.header_just_delivered())
     }
 
+    /// Bytes of the present payload that are still to come.
+    pub fn payload_left(&self) -> usize {
+        match self.state {
+            State::Payload { left, .. } => left as usize,
+            _ => 0,
+        }
+    }
+
+    /// `bytes`, the next of the present payload, have arrived where they belong. If they are its last, `next` goes on, with or without
+    /// input.
+    pub fn on_placed(&mut self, bytes: &[u8]) {
+        if let State::Payload { layout, left } = &mut self.state {
+            *left = left.checked_sub(bytes.len() as u32).expect("no more than the payload was placed");
+            if layout.data_digest() {
+                self.crc.update(bytes);
+            }
+        } else {
+            assert!(bytes.is_empty(), "there is no payload to place");
+        }
+    }
+
     /// The header of the last `Step::Header`, as type `H`. `H` must be the type in its layout.
     pub fn header<H: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> &H {
         let (header, _) =
@@ -148,8 +171,7 @@ impl PduReader {
                         self.state = State::Padding { layout, left: left - skipped };
                         return Ok(None);
                     }
-                    self.crc = Crc32c::default();
-                    self.state = State::Payload { layout, left: layout.data_length };
+                    self.begin_payload(layout);
                 }
                 State::Payload { layout, left: 0 } => {
                     if !layout.data_digest() {
@@ -208,12 +230,17 @@ impl PduReader {
         if layout.header_digest() {
             self.check_header_digest(usize::from(layout.header_end) - DIGEST_SIZE)?;
         }
-        self.state = if layout.data_length == 0 {
-            State::Common
-        } else {
-            State::Padding { layout, left: usize::from(layout.padding) }
-        };
+        match (layout.data_length, layout.padding) {
+            (0, _) => self.state = State::Common,
+            (_, 0) => self.begin_payload(layout),
+            (_, padding) => self.state = State::Padding { layout, left: usize::from(padding) },
+        }
         Ok(Step::Header(layout))
+    }
+
+    fn begin_payload(&mut self, layout: Layout) {
+        self.crc = Crc32c::default();
+        self.state = State::Payload { layout, left: layout.data_length };
     }
 
     /// Takes a header that is in `input` as a whole, as most are, in one go. Otherwise, and if it breaks a rule, `input` stays as

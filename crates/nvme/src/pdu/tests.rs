@@ -40,18 +40,35 @@ enum Seen {
 }
 
 fn read(rules: Rules, pieces: &[&[u8]]) -> Result<Vec<Seen>, Violation> {
+    let pieces: Vec<(&[u8], bool)> = pieces.iter().map(|piece| (*piece, false)).collect();
+    read_or_place(rules, &pieces)
+}
+
+/// As `read`. What belongs to a payload does not pass through the reader in pieces that are to be placed.
+fn read_or_place(rules: Rules, pieces: &[(&[u8], bool)]) -> Result<Vec<Seen>, Violation> {
     let mut reader = PduReader::new(rules);
     let mut seen = Vec::new();
-    for piece in pieces {
-        let mut input = *piece;
-        while let Some(step) = reader.next(&mut input)? {
-            match step {
-                Step::Header(layout) => seen.push(Seen::Header(layout, reader.header_bytes().to_vec())),
-                Step::Payload(chunk) => match seen.last_mut() {
-                    Some(Seen::Payload(joined)) => joined.extend_from_slice(chunk),
-                    _ => seen.push(Seen::Payload(chunk.to_vec())),
-                },
-                Step::End { intact, .. } => seen.push(Seen::End(intact)),
+    let payload = |seen: &mut Vec<Seen>, bytes: &[u8]| match seen.last_mut() {
+        Some(Seen::Payload(joined)) => joined.extend_from_slice(bytes),
+        _ => seen.push(Seen::Payload(bytes.to_vec())),
+    };
+    for &(mut input, is_placed) in pieces {
+        loop {
+            if is_placed {
+                let (placed, rest) = input.split_at(reader.payload_left().min(input.len()));
+                reader.on_placed(placed);
+                if !placed.is_empty() {
+                    payload(&mut seen, placed);
+                }
+                input = rest;
+            }
+            match reader.next(&mut input)? {
+                Some(Step::Header(layout)) => {
+                    seen.push(Seen::Header(layout, reader.header_bytes().to_vec()));
+                }
+                Some(Step::Payload(chunk)) => payload(&mut seen, chunk),
+                Some(Step::End { intact, .. }) => seen.push(Seen::End(intact)),
+                None => break,
             }
         }
         assert!(input.is_empty(), "the reader consumes all of its input");
@@ -228,27 +245,40 @@ fn every_cut_in_two_and_byte_by_byte_reads_the_same() {
     assert_eq!(whole.len(), 3 * 3 + 1);
     for cut in 0..=bytes.len() {
         let (front, back) = bytes.split_at(cut);
-        assert_eq!(read(rules, &[front, back]).expect("valid"), whole, "cut at {cut}");
+        for places in [(false, false), (false, true), (true, false), (true, true)] {
+            let seen = read_or_place(rules, &[(front, places.0), (back, places.1)]);
+            assert_eq!(seen.expect("valid"), whole, "cut at {cut}, placed: {places:?}");
+        }
     }
-    let singles: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(read(rules, &singles).expect("valid"), whole);
+    for is_placed in [false, true] {
+        let singles: Vec<(&[u8], bool)> = bytes.chunks(1).map(|byte| (byte, is_placed)).collect();
+        assert_eq!(read_or_place(rules, &singles).expect("valid"), whole, "placed: {is_placed}");
+    }
 }
 
 proptest! {
     #![proptest_config(crate::random_cases(256))]
 
     #[test]
-    fn any_fragmentation_reads_the_same(cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..20)) {
-        let (rules, bytes) = stream();
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+    fn any_fragmentation_reads_the_same(
+        cuts in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..20),
+        last_is_placed: bool,
+        corrupt in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let (rules, mut bytes) = stream();
+        if let Some(at) = corrupt {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 0x10;
+        }
+        let mut cuts: Vec<(usize, bool)> = cuts.iter().map(|(cut, place)| (cut.index(bytes.len()), *place)).collect();
         cuts.sort_unstable();
         let mut pieces = Vec::new();
         let mut from = 0;
-        for cut in cuts {
-            pieces.push(&bytes[from..cut]);
+        for (cut, is_placed) in cuts {
+            pieces.push((&bytes[from..cut], is_placed));
             from = cut;
         }
-        pieces.push(&bytes[from..]);
-        prop_assert_eq!(read(rules, &pieces).expect("valid"), read(rules, &[&bytes]).expect("valid"));
+        pieces.push((&bytes[from..], last_is_placed));
+        prop_assert_eq!(read_or_place(rules, &pieces), read(rules, &[&bytes]));
     }
 }

@@ -2,8 +2,10 @@
 
 use super::world::{FLUSH, READ, Source, Victim, WRITE, World, command, pattern, whole};
 use nvme::connection::{HostOptions, Pause, TargetEvent, TargetLimits};
-use nvme::pdu::{CapsuleCmd, Digests};
-use nvme::spec::{Cqe, Sgl};
+use nvme::pdu::common::FLAG_LAST;
+use nvme::pdu::{CapsuleCmd, Digests, H2cData, R2t};
+use nvme::spec::{Cqe, Sgl, Status};
+use zerocopy::FromBytes;
 
 const PLAIN: Digests = Digests { header: false, data: false };
 
@@ -103,6 +105,70 @@ fn a_dropped_connection_gives_every_buffer_back() {
     victim.target.into_buffers(|buffer| lengths.push(buffer.len()));
     lengths.sort_unstable();
     assert_eq!(lengths, [512, 4096, 4096, 4096], "one in a capsule, two of requested transfers, one to send");
+}
+
+#[test]
+fn data_has_a_place_only_where_it_may_be_kept() {
+    for digests in [PLAIN, Digests { header: true, data: true }] {
+        let mut victim = Victim::new(digests);
+        assert!(victim.target.place().is_empty(), "no payload");
+        let tag = victim.solicited_write(1, 6000);
+        assert!(!victim.target.awaits_bulk() && victim.target.place().is_empty(), "no header yet");
+        let data = pattern(3, 6000);
+        let first = victim.peer.pdu(H2cData::new(1, tag, 0, 4096), 0, &data[..4096]);
+        let header = first.len() - 4096 - if digests.data { 4 } else { 0 };
+        assert_eq!(victim.send(&first[..header + 96]), Ok(header + 96));
+        let place = victim.target.place();
+        assert_eq!(place.len(), 4000, "the rest of this PDU, not of the transfer");
+        place[..1000].copy_from_slice(&data[96..1096]);
+        victim.target.on_placed(1000, &mut victim.events);
+        victim.target.place().copy_from_slice(&data[1096..4096]);
+        victim.target.on_placed(3000, &mut victim.events);
+        assert!(victim.target.place().is_empty());
+        assert_eq!(victim.send(&first[header + 4096..]), Ok(first.len() - header - 4096));
+        let last = victim.peer.pdu(H2cData::new(1, tag, 4096, 1904), FLAG_LAST, &data[4096..]);
+        victim.send(&last[..header]).expect("a header");
+        victim.target.place().copy_from_slice(&data[4096..]);
+        victim.target.on_placed(1904, &mut victim.events);
+        victim.send(&last[header + 1904..]).expect("a digest, if any");
+        assert!(matches!(&victim.events[..], [TargetEvent::Command { data: Some(all), .. }] if *all == data));
+
+        let tag = victim.solicited_write(2, 4096);
+        let refused = victim.peer.pdu(H2cData::new(2, tag, 0, 4096), FLAG_LAST, &data[..4096]);
+        victim.send(&refused[..header]).expect("a header");
+        assert_eq!(victim.target.place().len(), 4096);
+        victim.target.cancel(2, Status::ABORT_REQUESTED);
+        assert!(victim.target.place().is_empty(), "the data of a cancelled write is kept nowhere");
+        victim.send(&refused[header..]).expect("the rest is discarded");
+        assert_eq!(victim.response().status(), Status::ABORT_REQUESTED);
+        victim.send(&[0xff; 8]).expect_err("no such PDU");
+        assert!(victim.target.place().is_empty(), "nothing is received after the end");
+    }
+}
+
+#[test]
+fn much_data_is_awaited_from_its_request_to_its_end() {
+    let mut victim = Victim { source: Source { in_capsule: 0, transfer: 0 }, ..Victim::new(PLAIN) };
+    victim.command(command(WRITE, 1, 0).with_sgl(Sgl::Transport { length: 16 << 10 }), &[]);
+    assert!(!victim.target.awaits_bulk(), "it is parked");
+    victim.target.cancel(1, Status::ABORT_REQUESTED);
+    victim.response();
+    assert!(!victim.target.awaits_bulk());
+    victim.command(command(WRITE, 2, 0).with_sgl(Sgl::Transport { length: 16 << 10 }), &[]);
+    victim.source.transfer = 2;
+    victim.target.resume(&mut victim.source);
+    assert!(victim.target.awaits_bulk());
+    let r2t = victim.sent();
+    let tag = R2t::ref_from_prefix(&r2t).expect("an R2T").0.ttag.get();
+    for piece in 0..4u32 {
+        assert!(victim.target.awaits_bulk());
+        let flags = if piece == 3 { FLAG_LAST } else { 0 };
+        let data = victim.peer.pdu(H2cData::new(2, tag, piece * 4096, 4096), flags, &[1; 4096]);
+        victim.send(&data).expect("as requested");
+    }
+    assert!(!victim.target.awaits_bulk());
+    victim.solicited_write(3, (16 << 10) - 4);
+    assert!(!victim.target.awaits_bulk(), "too little to be worth it");
 }
 
 #[test]

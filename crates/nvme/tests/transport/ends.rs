@@ -128,9 +128,12 @@ proptest! {
     fn any_fragmentation_of_any_mix_completes_every_command(
         sizes in proptest::collection::vec((any::<bool>(), 1u32..20_000), 1..31),
         cuts in proptest::collection::vec(1usize..3000, 1..40),
+        places in proptest::collection::vec(any::<bool>(), 1..40),
         digests in 0usize..4,
     ) {
         let mut world = World::new(options(ALL_DIGESTS[digests]), small_limits());
+        let mut places = places.into_iter().cycle();
+        world.places = Box::new(move || places.next().expect("cycles forever"));
         let mut cuts = cuts.into_iter().cycle();
         let mut cut = move |length: usize| length.min(cuts.next().expect("cycles forever"));
         for (index, (write, length)) in sizes.iter().enumerate() {
@@ -144,6 +147,7 @@ proptest! {
         world.run(&mut cut);
         prop_assert_eq!(world.completed.len(), sizes.len());
         prop_assert_eq!(world.target.outstanding(), 0);
+        prop_assert!(!world.target.awaits_bulk());
         for (index, (write, length)) in sizes.iter().enumerate() {
             let at = index * 20_000;
             if *write {

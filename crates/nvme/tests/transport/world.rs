@@ -64,6 +64,8 @@ pub(crate) struct World {
     pub(crate) memory: Vec<u8>,
     pub(crate) completed: Vec<(Cqe, Option<Vec<u8>>, u32)>,
     pub(crate) initialized: Option<Digests>,
+    /// Whether the next delivery to the target is placed, as far as it belongs to a payload.
+    pub(crate) places: Box<dyn FnMut() -> bool>,
     to_target: Vec<u8>,
     /// Everything that was sent in each direction.
     pub(crate) sent_to_target: Vec<u8>,
@@ -81,6 +83,7 @@ impl World {
             memory: vec![0; 1 << 20],
             completed: Vec::new(),
             initialized: None,
+            places: Box::new(|| false),
             to_target: Vec::new(),
             sent_to_target: Vec::new(),
             sent_to_host: Vec::new(),
@@ -120,10 +123,12 @@ impl World {
         while !self.to_target.is_empty() {
             let length = cut(self.to_target.len()).clamp(1, self.to_target.len());
             let mut events = Vec::new();
+            let placed = if (self.places)() { self.place(length, &mut events) } else { 0 };
             let taken = self
                 .target
-                .on_bytes(&self.to_target[..length], &mut self.source, &mut events)
+                .on_bytes(&self.to_target[placed..length], &mut self.source, &mut events)
                 .expect("our host keeps to the protocol");
+            let taken = placed + taken;
             self.to_target.drain(..taken);
             events.into_iter().for_each(|event| self.execute(event));
             busy |= taken > 0;
@@ -133,6 +138,17 @@ impl World {
             }
         }
         busy
+    }
+
+    /// Puts what of the next bytes belongs to a payload where it belongs. Returns how much.
+    fn place(&mut self, length: usize, events: &mut Vec<TargetEvent<Vec<u8>>>) -> usize {
+        let place = self.target.place();
+        let count = place.len().min(length);
+        if count > 0 {
+            place[..count].copy_from_slice(&self.to_target[..count]);
+            self.target.on_placed(count, events);
+        }
+        count
     }
 
     fn deliver_to_host(&mut self, mut bytes: &[u8], cut: &mut dyn FnMut(usize) -> usize) {

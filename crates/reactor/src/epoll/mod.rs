@@ -310,6 +310,38 @@ impl Driver for EpollDriver {
         }
     }
 
+    fn pull_receive(&mut self, token: Token) {
+        if let Some(socket) = self.socket(token) {
+            socket.pull();
+        }
+    }
+
+    fn push_receive(&mut self, token: Token) {
+        if let Some(socket) = self.socket(token) {
+            socket.push();
+            self.queue_read(token);
+        }
+    }
+
+    fn read(&mut self, token: Token, places: [&mut [u8]; 2], events: &mut Events) -> Option<usize> {
+        let count = self.socket(token)?.read_into(places, events);
+        self.queue_read(token);
+        count
+    }
+
+    fn expect(&mut self, token: Token, count: usize) {
+        if let Some(socket) = self.socket(token) {
+            socket.expect(count);
+        }
+    }
+
+    fn read_later(&mut self, token: Token) {
+        if let Some(socket) = self.socket(token) {
+            socket.read_later();
+            self.queue_read(token);
+        }
+    }
+
     fn send(
         &mut self,
         token: Token,

@@ -2,6 +2,7 @@
 //!
 //! Each socket is watched once, edge-triggered, for everything; the socket remembers what it was told (*readable*, *writable*)
 //! until a call answers that it is no longer so. So neither a pause nor a full socket costs a system call.
+//! A socket that is read (`pulls`) says once that it is readable, and then it is its reader's turn.
 //!
 //! Elsewhere: what a paused socket still gets is `inbound`; how far a batch has come is `outbox`; whose turn it is, is `mod`.
 
@@ -11,7 +12,7 @@ use crate::inbound::Inbound;
 use crate::outbox::Outbox;
 use crate::receive::ReceivePool;
 use crate::refused::Refused;
-use crate::socket;
+use crate::socket::{self, LowWater};
 use crate::{SendBatch, Token};
 use std::io;
 use std::net::TcpStream;
@@ -35,6 +36,11 @@ pub(super) struct Socket {
     /// The other end is done, so a short read does not mean that there is no more to say.
     is_hung_up: bool,
     has_ended: bool,
+    /// Whether its bytes are read, not reported.
+    pulls: bool,
+    low_water: LowWater,
+    /// Whether it is its reader's turn.
+    is_told: bool,
     /// Whether it waits in the driver's list of sockets to read from.
     pub(super) is_queued: bool,
     inbound: Inbound,
@@ -53,6 +59,9 @@ impl Socket {
             is_writable: true,
             is_hung_up: false,
             has_ended: false,
+            pulls: false,
+            low_water: LowWater::ONE,
+            is_told: false,
             is_queued: false,
             inbound: Inbound::default(),
             outbox: Outbox::new(),
@@ -86,6 +95,7 @@ impl Socket {
     pub(super) fn wants_read(&self) -> bool {
         self.is_readable
             && !self.has_ended
+            && !self.is_told
             && !self.is_connecting
             && !self.is_detaching
             && !self.inbound.is_paused()
@@ -104,6 +114,7 @@ impl Socket {
     pub(super) fn pause(&mut self, events: &mut Events) {
         if !self.is_detaching {
             self.inbound.pause(self.token, events);
+            self.is_told = false;
         }
     }
 
@@ -112,8 +123,54 @@ impl Socket {
     }
 
     pub(super) fn detach(&mut self, events: &mut Events) {
+        self.expect(1);
         self.is_detaching = true;
         self.inbound.resume(events);
+    }
+
+    pub(super) fn pull(&mut self) {
+        self.pulls = true;
+    }
+
+    pub(super) fn expect(&mut self, count: usize) {
+        if self.pulls {
+            self.low_water.set(self.fd(), count);
+        }
+    }
+
+    pub(super) fn push(&mut self) {
+        self.expect(1);
+        (self.pulls, self.is_told) = (false, false);
+    }
+
+    /// Reads into places of the caller.
+    pub(super) fn read_into(&mut self, places: [&mut [u8]; 2], events: &mut Events) -> Option<usize> {
+        let may_read = self.pulls && !self.has_ended && !self.is_detaching && !self.inbound.is_paused();
+        if !may_read {
+            return None;
+        }
+        let room: usize = places.iter().map(|place| place.len()).sum();
+        match socket::receive(self.fd(), places) {
+            Ok(0) => self.end_reception(None, events),
+            Ok(count) => {
+                if count < room {
+                    // As in `read`.
+                    self.is_readable = self.is_hung_up;
+                    self.is_told = false;
+                }
+                return Some(count);
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => self.is_told = false,
+                io::ErrorKind::WouldBlock => (self.is_readable, self.is_told) = (false, false),
+                _ => self.end_reception(Some(error), events),
+            },
+        }
+        None
+    }
+
+    pub(super) fn read_later(&mut self) {
+        self.is_told = false;
     }
 
     /// Reads until there is no more, no buffer, or it is another socket's turn.
@@ -121,6 +178,10 @@ impl Socket {
         for _ in 0..READS_PER_TURN {
             if !self.wants_read() {
                 return;
+            }
+            if self.pulls {
+                self.is_told = true;
+                return self.inbound.deliver(Event::Readable { token: self.token }, events);
             }
             let Some(id) = pool.take() else { return };
             let size = pool.buffer_size();

@@ -3,6 +3,7 @@
 //! ```text
 //!   listener   multishot accept                          one request, a completion per connection
 //!   socket     multishot recv into provided buffers      one request, a completion per arrival
+//!              or poll, then recvmsg by ourselves              for bytes that belong somewhere
 //!              sendmsg (MSG_WAITALL), one at a time
 //!   file       read · write · fsync · fallocate · discard command
 //!   waker      multishot poll of an eventfd
@@ -179,6 +180,7 @@ impl RingDriver {
                 let buffer = cqueue::buffer_select(completion.flags());
                 self.on_receive(request.index, result, buffer, is_last, events);
             }
+            Kind::Readable => self.on_readable(request.index, events),
             Kind::Send => self.on_send(request.index, result, events),
             Kind::Disk => self.on_disk(request.index, result, events),
             Kind::DeviceRing => self.devices.on_watched(request.index),
@@ -260,6 +262,37 @@ impl Driver for RingDriver {
     fn resume_receive(&mut self, token: Token, events: &mut Events) {
         if let Some(Source::Socket(socket)) = self.sources.get(token) {
             socket.resume(&mut self.queue, events);
+        }
+    }
+
+    fn pull_receive(&mut self, token: Token) {
+        if let Some(Source::Socket(socket)) = self.sources.get(token) {
+            socket.pull(&mut self.queue);
+        }
+    }
+
+    fn push_receive(&mut self, token: Token) {
+        if let Some(Source::Socket(socket)) = self.sources.get(token) {
+            socket.push(&mut self.queue);
+        }
+    }
+
+    fn read(&mut self, token: Token, places: [&mut [u8]; 2], events: &mut Events) -> Option<usize> {
+        match self.sources.get(token) {
+            Some(Source::Socket(socket)) => socket.read(places, &mut self.queue, events),
+            _ => None,
+        }
+    }
+
+    fn expect(&mut self, token: Token, count: usize) {
+        if let Some(Source::Socket(socket)) = self.sources.get(token) {
+            socket.expect(count);
+        }
+    }
+
+    fn read_later(&mut self, token: Token) {
+        if let Some(Source::Socket(socket)) = self.sources.get(token) {
+            socket.arm(&mut self.queue);
         }
     }
 

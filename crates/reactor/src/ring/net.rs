@@ -1,8 +1,13 @@
 //! Listeners and connections through the ring.
 //!
-//! A socket has at most one request of each kind out: its multishot receive, its send, its connect. The receive stays out for as
+//! A socket has at most one request of each kind out: its multishot receive, its poll, its send, its connect. The receive stays out for as
 //! long as bytes may come, and ends by itself when the buffers run out or the connection ends; to pause is to cancel it. To close
 //! is to shut the socket down, which fails all its requests for good.
+//!
+//! A socket that is read (`pulls`) has no receive out but a poll, and nothing while it is its reader's turn. The kernel writes to the
+//! reader's memory only during the call.
+//!
+//!   receive --pull, receive back--> poll <--Readable / nothing left--> the reader's turn --push--> receive
 //!
 //!   open --close--> closing --last request back--> gone
 //!   open --detach--> detaching --last request back--> gone, with the socket handed out
@@ -15,7 +20,7 @@ use crate::event::{Event, Events};
 use crate::inbound::Inbound;
 use crate::outbox::Outbox;
 use crate::refused::Refused;
-use crate::socket;
+use crate::socket::{self, LowWater};
 use crate::{SendBatch, Token};
 use io_uring::{cqueue, opcode, types};
 use socket2::SockAddr;
@@ -71,6 +76,11 @@ pub(super) struct Socket {
     connecting: Option<Box<SockAddr>>,
     /// Whether the multishot receive is out.
     is_armed: bool,
+    /// Whether its bytes are read, not reported.
+    pulls: bool,
+    low_water: LowWater,
+    /// Whether a poll for bytes is out.
+    is_polling: bool,
     /// Whether a cancellation of the receive is on its way.
     is_cancelling: bool,
     /// Whether it waits in the driver's list of starved sockets.
@@ -90,6 +100,9 @@ impl Socket {
             fate: Fate::Open,
             connecting: None,
             is_armed: false,
+            pulls: false,
+            low_water: LowWater::ONE,
+            is_polling: false,
             is_cancelling: false,
             is_starved: false,
             has_ended: false,
@@ -117,8 +130,8 @@ impl Socket {
         unsafe { queue.push(connect, self.request(Kind::Connect)) };
     }
 
-    /// Begins to receive, unless it does already or must not. A starved socket waits for its turn (`feed`).
-    fn arm(&mut self, queue: &mut Queue) {
+    /// Begins to receive, or to wait for bytes to read, unless it does already or must not. A starved socket waits for its turn (`feed`).
+    pub(super) fn arm(&mut self, queue: &mut Queue) {
         let must_not = self.fate != Fate::Open
             || self.connecting.is_some()
             || self.has_ended
@@ -127,11 +140,71 @@ impl Socket {
         if self.is_armed || must_not {
             return;
         }
+        if self.pulls {
+            return self.poll(queue);
+        }
         self.is_armed = true;
         let receive = opcode::RecvMulti::new(self.fd(), buffers::GROUP).build();
         // SAFETY: the memory comes from the buffer ring, whose owner the driver keeps until all requests are back; the socket
         // stays in its slot while `is_armed`.
         unsafe { queue.push(receive, self.request(Kind::Receive)) };
+    }
+
+    fn poll(&mut self, queue: &mut Queue) {
+        if self.is_polling {
+            return;
+        }
+        self.is_polling = true;
+        let poll = opcode::PollAdd::new(self.fd(), (libc::POLLIN | libc::POLLRDHUP) as u32).build();
+        // SAFETY: the request names no memory, and the socket stays in its slot while `is_polling`.
+        unsafe { queue.push(poll, self.request(Kind::Readable)) };
+    }
+
+    pub(super) fn pull(&mut self, queue: &mut Queue) {
+        if self.fate == Fate::Open && !self.pulls {
+            self.pulls = true;
+            self.disarm(queue);
+            self.arm(queue);
+        }
+    }
+
+    pub(super) fn expect(&mut self, count: usize) {
+        if self.pulls {
+            self.low_water.set(self.socket.as_raw_fd(), count);
+        }
+    }
+
+    pub(super) fn push(&mut self, queue: &mut Queue) {
+        self.expect(1);
+        self.pulls = false;
+        self.arm(queue);
+    }
+
+    pub(super) fn read(
+        &mut self,
+        places: [&mut [u8]; 2],
+        queue: &mut Queue,
+        events: &mut Events,
+    ) -> Option<usize> {
+        let may_read = self.pulls && !self.is_armed && !self.has_ended && !self.inbound.is_paused();
+        if self.fate != Fate::Open || !may_read {
+            return None;
+        }
+        let room: usize = places.iter().map(|place| place.len()).sum();
+        match socket::receive(self.socket.as_raw_fd(), places) {
+            Ok(0) => self.end_reception(None, events),
+            Ok(count) => {
+                if count < room {
+                    self.arm(queue);
+                }
+                return Some(count);
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN) => self.arm(queue),
+                _ => self.end_reception(Some(error), events),
+            },
+        }
+        None
     }
 
     /// It is this starved socket's turn to try for a buffer.
@@ -204,13 +277,13 @@ impl Socket {
         self.inbound.clear();
         socket::shutdown(self.socket.as_raw_fd());
         if self.connecting.is_some() {
-            queue.cancel_connect(self.token.index());
+            queue.cancel(self.request(Kind::Connect));
         }
     }
 
     /// Whether none of its requests is out.
     fn is_quiet(&self) -> bool {
-        !self.is_armed && self.connecting.is_none() && !self.outbox.is_busy()
+        !self.is_armed && !self.is_polling && self.connecting.is_none() && !self.outbox.is_busy()
     }
 
     fn end_reception(&mut self, error: Option<io::Error>, events: &mut Events) {
@@ -251,9 +324,13 @@ impl RingDriver {
 
     pub(super) fn start_detaching(&mut self, token: Token, events: &mut Events) {
         let Some(Source::Socket(socket)) = self.sources.get(token) else { return };
+        socket.expect(1);
         socket.fate = Fate::Detaching;
         socket.inbound.resume(events);
         socket.disarm(&mut self.queue);
+        if socket.is_polling {
+            self.queue.cancel(socket.request(Kind::Readable));
+        }
         self.settle(token.index(), events);
     }
 
@@ -357,6 +434,16 @@ impl RingDriver {
             },
         }
         socket.arm(&mut self.queue);
+        self.settle(index, events);
+    }
+
+    /// There are bytes to read, or the connection has ended.
+    pub(super) fn on_readable(&mut self, index: u32, events: &mut Events) {
+        let (socket, _) = self.socket(index);
+        socket.is_polling = false;
+        if socket.pulls && socket.fate == Fate::Open {
+            socket.inbound.deliver(Event::Readable { token: socket.token }, events);
+        }
         self.settle(index, events);
     }
 

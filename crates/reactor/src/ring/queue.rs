@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Accept,
     Connect,
     Receive,
+    /// A poll for bytes to read.
+    Readable,
     Send,
     Disk,
     /// There is something on a ring of a device.
@@ -27,11 +29,12 @@ pub(super) enum Kind {
     CancelReceive,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Wake,
     Kind::Accept,
     Kind::Connect,
     Kind::Receive,
+    Kind::Readable,
     Kind::Send,
     Kind::Disk,
     Kind::DeviceRing,
@@ -93,10 +96,9 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Queue<S, C> {
         self.enqueue(cancel.into(), Request { kind: Kind::CancelReceive, index }.user_data());
     }
 
-    /// Tries to cancel the connect of a slot. It is not found only when it is ending anyway.
-    pub(super) fn cancel_connect(&mut self, index: u32) {
-        let connect = Request { kind: Kind::Connect, index };
-        self.enqueue(opcode::AsyncCancel::new(connect.user_data()).build().into(), CANCELLATION);
+    /// Tries to cancel a request that completes once. It is not found only when it is ending anyway.
+    pub(super) fn cancel(&mut self, request: Request) {
+        self.enqueue(opcode::AsyncCancel::new(request.user_data()).build().into(), CANCELLATION);
     }
 
     /// Tries to cancel all requests; those that are not found at the moment (see above) need another try.

@@ -265,8 +265,8 @@ impl Acceptor {
                     self.on_message(now, message);
                 }
             }
-            Event::Connected { .. } | Event::Disk { .. } => {
-                unreachable!("the acceptor neither connects nor uses disks: {event:?}")
+            Event::Connected { .. } | Event::Readable { .. } | Event::Disk { .. } => {
+                unreachable!("the acceptor neither connects nor reads nor uses disks: {event:?}")
             }
         }
     }

@@ -33,6 +33,10 @@ use std::fmt;
 use std::io;
 use units::{Bytes, Instant, Nanos};
 
+/// Bytes beyond the rest of a payload that are read with it: headers, and small data. Data of the next large write that comes with its header
+/// is copied once more.
+const SCRATCH: usize = 4 << 10;
+
 /// How many times within the time-out connections are checked for a host that has stalled.
 const STALL_CHECKS: u64 = 4;
 
@@ -132,6 +136,8 @@ pub(crate) struct Connections {
     next_stall_check: Instant,
     /// Kept for its memory from turn to turn.
     events: Events,
+    /// Where bytes are read to that are not known yet.
+    scratch: Box<[u8; SCRATCH]>,
 }
 
 impl Connections {
@@ -146,6 +152,7 @@ impl Connections {
             memory_came_back: false,
             next_stall_check: Instant::ZERO,
             events: Vec::new(),
+            scratch: Box::new([0; SCRATCH]),
         }
     }
 
@@ -224,6 +231,15 @@ impl Connections {
         reactor: &mut Reactor,
     ) -> Option<Parsed> {
         self.receive(now, key, &bytes, reactor)
+    }
+
+    /// There are bytes to read.
+    pub(crate) fn on_readable(&mut self, now: Instant, key: Key, reactor: &mut Reactor) -> Option<Parsed> {
+        let entry = self.table.get_mut(key)?;
+        let mut events = std::mem::take(&mut self.events);
+        let (scratch, intakes) = (&mut self.scratch[..], &mut self.intakes);
+        let result = entry.connection.read(now, scratch, intakes, reactor, &mut events);
+        Some(self.after_parse(key, events, result))
     }
 
     /// Continues with held bytes and writes.

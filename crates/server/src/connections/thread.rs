@@ -173,6 +173,14 @@ impl ConnectionThread {
                     self.pass_on(parsed);
                 }
             }
+            Event::Readable { token } => {
+                if let Some(key) = self.connections.find(token)
+                    && self.phase == Phase::Running
+                {
+                    let parsed = self.connections.on_readable(now, key, &mut self.reactor);
+                    self.pass_on(parsed);
+                }
+            }
             Event::Sent { token, batch, result } => {
                 let Some(key) = self.connections.find(token) else { return };
                 let mut back = Returned::with_capacity(batch.buffers());

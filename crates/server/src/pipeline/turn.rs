@@ -94,6 +94,14 @@ impl Pipeline {
                     commands.on_parsed(now, parsed, reactor);
                 }
             }
+            Event::Readable { token } => {
+                if let Some(connection) = connections.find(token)
+                    && self.phase == Phase::Running
+                {
+                    let parsed = connections.on_readable(now, connection, reactor);
+                    commands.on_parsed(now, parsed, reactor);
+                }
+            }
             Event::Sent { token, batch, result } => {
                 if let Some(connection) = connections.find(token) {
                     commands.on_sent(now, connection, (batch, result), reactor);

@@ -269,10 +269,12 @@ fn a_named_host_has_memory_that_no_number_of_others_can_take() {
     for source in 2..18 {
         let names = ["a", "b"].map(|name| format!("nqn.2025-01.io.example:stranger-{source}-0000-{name}"));
         for name in names {
-            let mut admin = Raw::greeted_from(std::net::Ipv4Addr::new(127, 0, 9, source), address);
+            let mut admin =
+                Raw::greeted_from(std::net::Ipv4Addr::new(127, 0, 9, source), address, Digests::default());
             let controller_id = admin.connect(0, 32, CNTLID_DYNAMIC, &name, 0).dw0() as u16;
             assert!(admin.enable().status().is_success());
-            let mut io = Raw::greeted_from(std::net::Ipv4Addr::new(127, 0, 9, source), address);
+            let mut io =
+                Raw::greeted_from(std::net::Ipv4Addr::new(127, 0, 9, source), address, Digests::default());
             assert!(io.connect(1, 128, controller_id, &name, 0).status().is_success());
             announce(&mut io, 100);
             flush(&mut io);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `silence` | say nothing, too little, or too slowly |
 //! | `violations` | break the protocol |
+//! | `bulk` | stop, leave or go wrong in the middle of a large write |
 //! | `greed` | ask for more than they may have, or do not receive what they asked for |
 //! | `crowds` | open many connections |
 //! | `reservations` | try to use reservations of others |
@@ -13,6 +14,7 @@
 //!
 //! `raw` is a host that sends any bytes; `log` reads the log lines about a peer. docs/hostile-hosts.md has the same list for operators.
 
+mod bulk;
 #[path = "../common/mod.rs"]
 mod common;
 mod crowds;

@@ -53,30 +53,33 @@ impl Raw {
 
     /// After ICReq and ICResp.
     pub(super) fn greeted(address: SocketAddr, digests: Digests) -> Raw {
-        let mut raw = Raw::open(address);
-        let request = raw.pdu(IcReq::new(0, digests.to_wire(), 0), 0, &[]);
-        raw.send(&request);
-        assert_eq!(raw.next_pdu().expect("an ICResp").len(), 128);
-        raw.framing.digests = digests;
-        raw
+        Raw::open(address).greet(digests)
     }
 
     /// As `greeted`, from another loopback address.
-    pub(super) fn greeted_from(source: Ipv4Addr, address: SocketAddr) -> Raw {
-        let mut raw = Raw::open_from(source, address).expect("the system accepts");
+    pub(super) fn greeted_from(source: Ipv4Addr, address: SocketAddr, digests: Digests) -> Raw {
+        let raw = Raw::open_from(source, address).expect("the system accepts");
         log::forget(raw.local());
-        let request = raw.pdu(IcReq::new(0, 0, 0), 0, &[]);
-        raw.send(&request);
-        assert_eq!(raw.next_pdu().expect("an ICResp").len(), 128);
-        raw
+        raw.greet(digests)
+    }
+
+    fn greet(mut self, digests: Digests) -> Raw {
+        let request = self.pdu(IcReq::new(0, digests.to_wire(), 0), 0, &[]);
+        self.send(&request);
+        assert_eq!(self.next_pdu().expect("an ICResp").len(), 128);
+        self.framing.digests = digests;
+        self
     }
 
     /// An enabled controller's admin queue, and its first IO queue of `entries`.
     pub(super) fn controller(address: SocketAddr, host: &str, digests: Digests, entries: u16) -> (Raw, Raw) {
-        let mut admin = Raw::greeted(address, digests);
+        Raw::controller_of([Raw::greeted(address, digests), Raw::greeted(address, digests)], host, entries)
+    }
+
+    /// The same on these two connections.
+    pub(super) fn controller_of([mut admin, mut io]: [Raw; 2], host: &str, entries: u16) -> (Raw, Raw) {
         let controller_id = admin.connect(0, 32, CNTLID_DYNAMIC, host, 0).dw0() as u16;
         assert!(admin.enable().status().is_success());
-        let mut io = Raw::greeted(address, digests);
         let connected = io.connect(1, entries, controller_id, host, 0);
         assert!(connected.status().is_success(), "{:?}", connected.status());
         (admin, io)

@@ -3,6 +3,7 @@
 use crate::common::{self, BLOCK, Client, HOST, Options, until};
 use crate::log::capture;
 use crate::raw::Raw;
+use nvme::pdu::Digests;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::{Nqn, Status};
 use server::ServerHandle;
@@ -32,7 +33,7 @@ fn null() -> DeviceKind {
 
 /// A persistent discovery controller.
 fn discover(source: Ipv4Addr, address: SocketAddr, keep_alive: u32) -> (Raw, Status) {
-    let mut raw = Raw::greeted_from(source, address);
+    let mut raw = Raw::greeted_from(source, address, Digests::default());
     let connect = raw.connect_pdu_to(Nqn::DISCOVERY, 0, 32, CNTLID_DYNAMIC, &name(1), keep_alive);
     raw.send(&connect);
     let status = raw.response().status();
@@ -46,7 +47,7 @@ fn name(number: u32) -> String {
 
 /// Connects the admin queue of a host; the status of Connect.
 fn enter(source: Ipv4Addr, address: SocketAddr, host: &str) -> (Raw, Status) {
-    let mut raw = Raw::greeted_from(source, address);
+    let mut raw = Raw::greeted_from(source, address, Digests::default());
     let status = raw.connect(0, 32, CNTLID_DYNAMIC, host, 0).status();
     (raw, status)
 }

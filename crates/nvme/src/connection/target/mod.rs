@@ -47,6 +47,8 @@ const COMMANDS_BEFORE_CONNECT: u32 = 8;
 /// Parsing stops when this many answers more than the queue has entries wait to be sent. Covers refusals and
 /// the handshake.
 const TRANSMIT_SLACK: usize = 8;
+/// Transfers of at least this many bytes are worth being received where they belong (`awaits_bulk`).
+const BULK_MIN: u32 = 16 << 10;
 /// Smallest alignment of data in PDUs, in bytes.
 const ALIGNMENT_MIN: u8 = 4;
 
@@ -191,6 +193,8 @@ pub struct TargetConnection<B> {
     commands: CidTable<Outstanding>,
     transfers: Slots<Transfer<B>>,
     parked: VecDeque<u16>,
+    /// Transfers of `BULK_MIN` and more that are not parked.
+    bulk: usize,
     fused: Fused<B>,
     /// Buffers of commands that were refused after they got a buffer.
     discarded: Vec<B>,
@@ -223,6 +227,7 @@ impl<B: Buffer> TargetConnection<B> {
             commands: CidTable::new(COMMANDS_BEFORE_CONNECT as usize),
             transfers: Slots::new(),
             parked: VecDeque::new(),
+            bulk: 0,
             fused: Fused::new(),
             discarded: Vec::new(),
             transmit: VecDeque::new(),
@@ -290,6 +295,7 @@ impl<B: Buffer> TargetConnection<B> {
             let Some(buffer) = source.take(transfer.length as usize, BufferUse::Transfer) else { return };
             transfer.buffer = Some(buffer);
             transfer.stage = Stage::Asked;
+            self.bulk += usize::from(transfer.length >= BULK_MIN);
             self.parked.pop_front();
             self.transmit.push_back(Outbound::R2t(number));
         }
@@ -363,6 +369,16 @@ impl<B: Buffer> TargetConnection<B> {
         } else {
             None
         }
+    }
+
+    /// Whether much data of one write is on its way: the caller had better receive it where it belongs (`place`).
+    pub fn awaits_bulk(&self) -> bool {
+        self.bulk > 0
+    }
+
+    /// As `awaits_bulk`, and there is more than one such write.
+    pub fn awaits_much(&self) -> bool {
+        self.bulk > 1
     }
 
     /// Commands received and not yet answered, including those that wait for data or buffers.

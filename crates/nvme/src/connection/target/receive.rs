@@ -19,7 +19,7 @@
 //! |                                                                | data of the command has arrived                |
 
 use super::plan::{Plan, plan};
-use super::{Outbound, Outstanding, Receiving, Stage, TargetConnection, TargetEvent, Transfer};
+use super::{BULK_MIN, Outbound, Outstanding, Receiving, Stage, TargetConnection, TargetEvent, Transfer};
 use crate::buffer::{Buffer, BufferSource, BufferUse};
 use crate::connection::Fatal;
 use crate::connection::slots::Slots;
@@ -46,6 +46,49 @@ impl<B: Buffer> TargetConnection<B> {
         match self.receive(&mut input, source, events) {
             Ok(()) => Ok(bytes.len() - input.len()),
             Err(fatal) => Err(self.end(fatal)),
+        }
+    }
+
+    /// Where the next bytes belong, as far as they are the rest of a payload: empty if they have to pass through `on_bytes`. The caller
+    /// may receive them there, all or some, and must then call `on_placed` before anything else.
+    pub fn place(&mut self) -> &mut [u8] {
+        let left = self.reader.payload_left();
+        let (buffer, from) = match &mut self.receiving {
+            Receiving::InCapsule { buffer, filled } => (Some(buffer), *filled),
+            Receiving::Transfer(number) => {
+                let transfer = self.transfers.at(*number);
+                (transfer.buffer.as_mut(), transfer.received as usize)
+            }
+            Receiving::Nothing | Receiving::Unbuffered { .. } | Receiving::Discarded => (None, 0),
+        };
+        match buffer {
+            Some(buffer) if self.fatal.is_none() => &mut buffer.bytes_mut()[from..from + left],
+            _ => &mut [],
+        }
+    }
+
+    /// The first `count` bytes of `place` were received. Appends the resulting events to `events`.
+    pub fn on_placed(&mut self, count: usize, events: &mut Vec<TargetEvent<B>>) {
+        match &mut self.receiving {
+            Receiving::InCapsule { buffer, filled } => {
+                self.reader.on_placed(&buffer.bytes()[*filled..*filled + count]);
+                *filled += count;
+            }
+            Receiving::Transfer(number) => {
+                let transfer = self.transfers.at(*number);
+                let (buffer, from) = (transfer.buffer.as_ref(), transfer.received as usize);
+                let buffer = buffer.expect("there was a place");
+                self.reader.on_placed(&buffer.bytes()[from..from + count]);
+                transfer.received += count as u32;
+            }
+            Receiving::Nothing | Receiving::Unbuffered { .. } | Receiving::Discarded => {
+                unreachable!("there was no place for {count} bytes")
+            }
+        }
+        if self.reader.payload_left() == 0
+            && let Ok(Some(Step::End { intact, .. })) = self.reader.next(&mut &[][..])
+        {
+            self.on_payload_end(intact, events);
         }
     }
 
@@ -187,7 +230,10 @@ impl<B: Buffer> TargetConnection<B> {
         });
         match stage {
             Stage::Parked => self.parked.push_back(number),
-            _ => self.transmit.push_back(Outbound::R2t(number)),
+            _ => {
+                self.bulk += usize::from(length >= BULK_MIN);
+                self.transmit.push_back(Outbound::R2t(number));
+            }
         }
         number
     }
@@ -265,7 +311,8 @@ impl<B: Buffer> TargetConnection<B> {
 
     /// All data of a write has arrived.
     fn on_transfer_end(&mut self, number: u16, events: &mut Vec<TargetEvent<B>>) {
-        let Transfer { sqe, buffer, refused, .. } = self.transfers.remove(number);
+        let Transfer { sqe, length, buffer, refused, .. } = self.transfers.remove(number);
+        self.bulk -= usize::from(length >= BULK_MIN);
         let fused = self.place_of(&sqe);
         match refused {
             Some(status) => {
