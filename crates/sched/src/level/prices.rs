@@ -48,8 +48,8 @@ const MEMORY: u32 = 4;
 const DIFFERS: u64 = 3;
 /// That reads take longer is believed when it was seen so often in a row: it may be the SSD's own work after writes.
 const SLOW_TIMES: u32 = 4;
-/// The parts of a kind that reads and writes may take an eighth more together than one after the other, or an eighth less than the longer one alone.
-const PARTS_DIFFER: u128 = 8;
+/// The parts of a kind that reads and writes may take this part more together than one after the other.
+const PARTS_MORE: u128 = 12;
 /// What other kinds say of a kind is wrong by a quarter at most.
 const KINDS_DIFFER: u64 = 4;
 /// A price that changed by less is the same price.
@@ -231,28 +231,31 @@ impl Prices {
         [least, most]
     }
 
-    /// The scale of the kind nearest in size that does this way of work and was measured.
-    fn of_way(&self, way: usize, size: usize) -> Option<u64> {
-        let known = Kind::all().filter(|kind| kind.way() == way && self.known[kind.index()].measured > 0);
-        let nearest = known.min_by_key(|kind| kind.size().abs_diff(size))?;
-        Some(self.priced(nearest, [SCALE_MIN, SCALE_MAX]))
+    /// Between which times an IO of this kind lies by the kind nearest in size that does as much reading and was measured, in 64ths of a nanosecond, scaled: its bytes
+    /// may take as long as those of the other size, or as much longer or shorter as was guessed.
+    fn of_way(&self, pure: Kind) -> Option<[u128; 2]> {
+        let known =
+            Kind::all().filter(|kind| kind.way() == pure.way() && self.known[kind.index()].measured > 0);
+        let nearest = known.min_by_key(|kind| kind.size().abs_diff(pure.size()))?;
+        let scale = u128::from(self.priced(nearest, [SCALE_MIN, SCALE_MAX]));
+        let as_guessed = scale * u128::from(pure.guess());
+        let by_bytes = scale * u128::from(nearest.guess()) * u128::from(pure.length().0)
+            / u128::from(nearest.length().0);
+        Some([as_guessed.min(by_bytes), as_guessed.max(by_bytes)])
     }
 
     /// A kind that reads and writes takes no less time than the longer of its two parts, and no more than both, one after the other: as far
-    /// as these are known, and with [`PARTS_DIFFER`] for what they do to each other.
+    /// as these are known, and with [`PARTS_MORE`] for what they do to each other.
     fn parts(&self, kind: Kind) -> [u64; 2] {
         let [all, none] = [Kind::of(1, 1, kind.length().0), Kind::of(1, 0, kind.length().0)];
-        // The time of a part in 64ths of a nanosecond, scaled.
-        let part = |pure: Kind, quarters: u64| {
-            let scale = self.of_way(pure.way(), pure.size())?;
-            Some(u128::from(scale) * u128::from(pure.guess() / 4 * quarters))
-        };
+        let part =
+            |pure: Kind, quarters: u64| Some(self.of_way(pure)?.map(|time| time * u128::from(quarters) / 4));
         let quarters = kind.reads();
         let [reads, writes] = [part(all, quarters), part(none, 4 - quarters)];
         let scale = |time: u128| u64::try_from(time / u128::from(kind.guess())).unwrap_or(u64::MAX);
-        let least = reads.max(writes).map_or(SCALE_MIN, |longer| scale(longer - longer / PARTS_DIFFER));
-        let sum = reads.zip(writes).map(|(reads, writes)| reads + writes);
-        [least, sum.map_or(SCALE_MAX, |both| scale(both + both / PARTS_DIFFER))]
+        let longer = [reads, writes].into_iter().flatten().map(|[least, _]| least).max();
+        let sum = reads.zip(writes).map(|(reads, writes)| reads[1] + writes[1]);
+        [longer.map_or(SCALE_MIN, scale), sum.map_or(SCALE_MAX, |both| scale(both + both / PARTS_MORE))]
     }
 
     /// The more of it is written, the longer it takes: the highest scale of a kind, as far as kinds of which more is written were
@@ -293,12 +296,11 @@ impl Prices {
     fn priced(&self, kind: Kind, [least, most]: [u64; 2]) -> u64 {
         let Took { lowest, least: from, most: to, .. } = self.known[kind.index()].took;
         let [smallest, largest] = self.of_other_sizes(kind);
-        let possible = if from < to { to.min(self.of_more_written(kind)) } else { to };
+        let possible = if from < to { to.min(self.of_more_written(kind)).min(most) } else { to };
         // If it cannot take so long, its IOs got in each other's way, and those of several tenants would not.
         let [from, to] = [if possible < from { lowest } else { from }, possible];
         let from = from.max(least).max(smallest).min(to).min(largest);
-        let to = to.min(most).min(largest).max(from);
-        Took::between(from, to).likely
+        Took::between(from, to.min(largest).max(from)).likely
     }
 }
 

@@ -68,8 +68,8 @@ fn a_mix_is_priced_between_its_parts() {
     };
     let guessed = 3 * guess(IoKind::Read, length) + guess(IoKind::Write, length);
     for (wide, expected) in [
-        // Anything between 1 and 400 µs; its parts say: between 30 × 7/8 and 50 × 9/8 µs.
-        (Took::between(4_000_000, 1_600_000_000), 38_425),
+        // Anything between 1 and 400 µs; its parts say: between 30 and 50 × 13/12 µs.
+        (Took::between(4_000_000, 1_600_000_000), 40_311),
         // Known: then its parts say nothing.
         (Took::exactly(400_000_000), 100_000),
         (Took::exactly(40_000_000), 10_000),
@@ -80,6 +80,35 @@ fn a_mix_is_priced_between_its_parts() {
         prices.measure(writes, Took::exactly(80_000_000), guess(IoKind::Write, length) * 1000);
         assert!(time(&prices).abs_diff(expected) <= expected / 500, "{} ns, not {expected}", time(&prices));
     }
+}
+
+#[test]
+fn few_ios_that_seem_slower_than_both_parts_got_in_each_others_way() {
+    let [reads, writes] = [1, 0].map(|reads| Kind::of(1, reads, 64 << 10));
+    let mix = Kind::of(4, 3, 4 * (64 << 10));
+    let mut prices = Prices::new();
+    prices.measure(reads, Took::exactly(40_000_000), reads.guess() / 64 * 1000);
+    prices.measure(writes, Took::exactly(80_000_000), writes.guess() / 64 * 1000);
+    // 100 to 120 µs by what was seen, 15 at the lowest; both parts take 50 together, the longer one 30.
+    let seen = Took { lowest: 15_000_000, ..Took::between(100_000_000, 120_000_000) };
+    prices.measure(mix, seen, mix.guess() / 64 * 1000);
+    let time = (u128::from(prices.scales[mix.index()]) * u128::from(mix.guess())) >> 22;
+    assert!(time.abs_diff(40_311) <= 100, "{time} ns");
+}
+
+#[test]
+fn the_parts_of_another_size_take_as_much_longer_as_bytes_or_guesses_say() {
+    let small = [1, 0].map(|reads| Kind::of(1, reads, 4 << 10));
+    let mix = Kind::of(4, 3, 4 * (16 << 10));
+    let mut prices = Prices::new();
+    for (kind, nanos) in small.into_iter().zip([2_000_000, 4_000_000]) {
+        prices.measure(kind, Took::exactly(nanos), kind.guess() / 64 * 1000);
+    }
+    prices.measure(mix, Took::between(10_000, 1_000_000_000), mix.guess() / 64 * 1000);
+    let time = (u128::from(prices.scales[mix.index()]) * u128::from(mix.guess())) >> 22;
+    // Reads of 16 KiB take 4.28 to 8 µs, writes 10.07 to 16: three reads and a write 3.21 to 10 × 13/12 µs for each.
+    let expected = 5_899;
+    assert!(time.abs_diff(expected) <= 30, "{time} ns");
 }
 
 #[test]
