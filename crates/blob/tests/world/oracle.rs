@@ -142,11 +142,14 @@ impl Oracle {
         if wanted != seen {
             return Err(format!("there should be {wanted:?}"));
         }
-        let mut files: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut files, mut keys) = (BTreeMap::new(), BTreeMap::new());
         for (name, key) in names {
             let (file, contents) = &found[name];
             if *files.entry(*key).or_insert(*file) != *file {
                 return Err(format!("{name} should be a link to another name"));
+            }
+            if *keys.entry(*file).or_insert(*key) != *key {
+                return Err(format!("{name} should be a file of its own"));
             }
             let length = self.lengths[key];
             let least = if lost_power { length.synced } else { length.flushed };
