@@ -168,7 +168,9 @@ impl Connection {
         let controller = self.controller.filter(|_| self.is_up).ok_or(IoFault::Unreachable)?;
         let (operation, at, length) = match kind {
             IoKind::Read { at, length } => (Operation::Read, *at, u64::from(*length)),
-            IoKind::Write { at, bytes } => (Operation::Write { durable: false }, *at, bytes.len() as u64),
+            IoKind::Write { at, bytes, durable } => {
+                (Operation::Write { durable: *durable }, *at, bytes.len() as u64)
+            }
             IoKind::Flush => (Operation::Flush, 0, 0),
             IoKind::Trim { at, length } => (Operation::Deallocate, *at, *length),
         };

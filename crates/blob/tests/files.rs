@@ -228,28 +228,63 @@ fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
     assert_eq!(world.contents(client, "other"), bytes(20_000, 4));
 }
 
-#[test]
-fn a_sync_of_a_log_needs_one_write_and_one_flush_on_each_copy() {
+/// What `Disk` counts of all SSDs.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    writes: u64,
+    durable: u64,
+    flushes: u64,
+}
+
+const ROUNDS: u64 = 400;
+/// Records take writes and flushes, too: on each copy one for each micro blob, which has four blocks here (64 by default), and a few more.
+const RECORDS: u64 = ROUNDS / 4 * 2 + 100;
+
+/// What it takes to append a few bytes to a log and then do this, `ROUNDS` times, once it is known that the file is a log.
+fn count(then: &[fn(u64) -> Request]) -> Counts {
     let (mut world, client) = calm(9);
     let handle = world.create(client, "log");
-    for _ in 0..8 {
+    let append = |world: &mut World, then: &[fn(u64) -> Request]| {
         world.done(client, Request::Append { handle, bytes: bytes(20, 0) });
-        world.done(client, Request::Sync { handle });
-    }
-    world.run_for(Nanos::millis(20));
-    let count = |world: &World| -> (u64, u64) {
-        let disks = world.disks.values();
-        (disks.clone().map(|disk| disk.writes).sum(), disks.map(|disk| disk.flushes).sum())
+        then.iter().for_each(|request| world.done(client, request(handle)));
     };
-    let before = count(&world);
-    const SYNCS: u64 = 400;
-    for _ in 0..SYNCS {
-        world.done(client, Request::Append { handle, bytes: bytes(20, 0) });
-        world.done(client, Request::Sync { handle });
+    (0..8).for_each(|_| append(&mut world, &[SYNC]));
+    world.run_for(Nanos::millis(20));
+    let sum = |world: &World| {
+        let sum = |count: fn(&world::disk::Disk) -> u64| world.disks.values().map(count).sum::<u64>();
+        Counts {
+            writes: sum(|disk| disk.writes),
+            durable: sum(|disk| disk.durable),
+            flushes: sum(|disk| disk.flushes),
+        }
+    };
+    let before = sum(&world);
+    (0..ROUNDS).for_each(|_| append(&mut world, then));
+    let after = sum(&world);
+    Counts {
+        writes: after.writes - before.writes,
+        durable: after.durable - before.durable,
+        flushes: after.flushes - before.flushes,
     }
-    let after = count(&world);
-    let (writes, flushes) = (after.0 - before.0, after.1 - before.1);
-    // A micro blob has four blocks here: so the record of the next one is needed every fourth time, instead of every 64th.
-    assert!(writes <= SYNCS * 2 + SYNCS / 4 * 2 + 100, "{writes} writes for {SYNCS} syncs");
-    assert!(flushes <= SYNCS * 2 + SYNCS / 4 * 2 + 100, "{flushes} flushes for {SYNCS} syncs");
+}
+
+const FLUSH: fn(u64) -> Request = |handle| Request::Flush { handle };
+const SYNC: fn(u64) -> Request = |handle| Request::Sync { handle };
+
+#[test]
+fn a_sync_of_a_log_needs_one_durable_write_on_each_copy_and_no_flush() {
+    for then in [&[SYNC][..], &[FLUSH, SYNC]] {
+        let found = count(then);
+        assert_eq!(found.durable, ROUNDS * 2, "{found:?}");
+        assert!(found.writes <= found.durable + RECORDS && found.flushes <= RECORDS, "{found:?}");
+    }
+}
+
+#[test]
+fn a_flush_is_durable_only_where_a_sync_followed_the_last_time() {
+    let found = count(&[FLUSH]);
+    assert_eq!(found.durable, 2, "the first one, behind the syncs: {found:?}");
+    // Then the block is not written durably alone, so there is something to flush.
+    let found = count(&[FLUSH, FLUSH, SYNC]);
+    assert_eq!(found.durable, ROUNDS * 2, "{found:?}");
 }

@@ -213,17 +213,33 @@ impl Core {
         Ok(join(pieces).await.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// Writes bytes to an SSD. `Ok(None)`: the connection was lost since, so that the write may be lost as well.
+    /// Writes bytes to an SSD, to be flushed. `Ok(None)`: the connection was lost since, so that the write may be lost as well.
     pub(crate) async fn write_disk(
         self: &Rc<Self>,
         ssd: SsdId,
         at: u64,
         bytes: Arc<Vec<u8>>,
     ) -> Result<Option<Sequence>, WriteError> {
+        let epoch = self.send_write(ssd, IoKind::Write { at, bytes, durable: false }).await?;
+        Ok(self.with_disk(ssd, |disk| disk.on_written(epoch)))
+    }
+
+    /// Writes bytes to an SSD. They survive a power loss when this returns.
+    pub(crate) async fn write_durably(
+        self: &Rc<Self>,
+        ssd: SsdId,
+        at: u64,
+        bytes: Arc<Vec<u8>>,
+    ) -> Result<(), WriteError> {
+        self.send_write(ssd, IoKind::Write { at, bytes, durable: true }).await.map(drop)
+    }
+
+    /// Answers the epoch in which it has completed.
+    async fn send_write(self: &Rc<Self>, ssd: SsdId, write: IoKind) -> Result<u64, WriteError> {
         self.may_write().await.map_err(WriteError::Lease)?;
-        let end = self.io(ssd, IoKind::Write { at, bytes }).await;
+        let end = self.io(ssd, write).await;
         end.result.map_err(WriteError::Disk)?;
-        Ok(self.with_disk(ssd, |disk| disk.on_written(end.epoch)))
+        Ok(end.epoch)
     }
 
     /// Makes the writes of an SSD up to `upto` durable. Flushes that are asked for at the same time are one.

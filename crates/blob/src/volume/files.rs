@@ -38,6 +38,8 @@ pub(crate) struct Unit {
     /// Offset in the file of the first byte.
     pub(crate) offset: u64,
     pub(crate) bytes: Arc<Vec<u8>>,
+    /// It need not be flushed once it is written.
+    pub(crate) is_durable: bool,
     pub(crate) state: UnitState,
 }
 
@@ -85,6 +87,8 @@ pub(crate) struct Live {
     pub(crate) lsn: Lsn,
     /// Blocks of the last micro blob are taken before it is full, so that a sync need not wait for a record.
     pub(crate) is_log: bool,
+    /// A sync came behind the last flush, so one will probably come behind the next.
+    pub(crate) is_synced: bool,
     /// A part that was written but never synced is lost.
     pub(crate) is_lost: bool,
     pub(crate) writers: u32,

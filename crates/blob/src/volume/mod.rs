@@ -64,6 +64,8 @@ pub enum IoKind {
         at: u64,
         /// What.
         bytes: Arc<Vec<u8>>,
+        /// It survives a power loss as soon as it has completed (force unit access).
+        durable: bool,
     },
     /// Make all completed writes survive a power loss.
     Flush,

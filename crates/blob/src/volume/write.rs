@@ -3,11 +3,12 @@
 //! Full blocks go out in units as soon as a unit is full. *Flush* sends the rest: the last block goes out as it is, and
 //! once more when there is more in it. So a crash of the client loses nothing that was flushed. *Sync* ends the last block,
 //! so that nothing that is durable is ever written again, and makes the SSDs flush. It needs no write of metadata when the
-//! micro blob was recorded before, which is done ahead of time for files that are flushed or synced in small pieces.
+//! micro blob was recorded before, which is done ahead of time for files that are flushed or synced in small pieces. A single unit
+//! that is synced, or flushed where a sync followed the last time, is written durably: then nothing is left to flush.
 //!
 //! A write that fails on one SSD counts when the other copy has it and the journal says that this one is stale.
 //!
-//! Holds: `tests/worlds.rs`; `tests/counts.rs` counts the writes of a sync.
+//! Holds: `tests/worlds.rs`; `tests/files.rs` counts the writes and flushes of a sync.
 
 use super::core::{Core, WriteError};
 use super::disk::Sequence;
@@ -163,8 +164,13 @@ impl Core {
             return;
         }
         let bytes = Arc::new(std::mem::take(&mut live.full));
-        let unit =
-            Unit { first: live.full_first, offset: live.full_offset, bytes, state: UnitState::Waiting };
+        let unit = Unit {
+            first: live.full_first,
+            offset: live.full_offset,
+            bytes,
+            is_durable: false,
+            state: UnitState::Waiting,
+        };
         live.units.insert(live.next_unit, unit);
         live.next_unit += 1;
     }
@@ -193,6 +199,14 @@ impl Core {
         }
         Core::cut_unit(live);
         live.next_unit
+    }
+
+    /// All that is left to make durable is one unit that waits: then it is written durably, in place of a flush behind it.
+    fn harden_single_unit(live: &mut Live) {
+        if live.units.len() == 1 && live.unflushed.is_empty() {
+            let waiting = live.units.values_mut().filter(|unit| unit.state == UnitState::Waiting);
+            waiting.for_each(|unit| unit.is_durable = true);
+        }
     }
 
     /// Sends the units that wait, unless that is going on already.
@@ -342,12 +356,12 @@ impl Core {
 
     /// Writes a unit to both copies.
     async fn write_unit(self: Rc<Self>, file: FileId, id: u64) {
-        let Ok(Some((first, bytes))) = self
-            .with_live(file, |live| live.units.get(&id).map(|unit| (unit.first, Arc::clone(&unit.bytes))))
-        else {
+        let Ok(Some((first, bytes, is_durable))) = self.with_live(file, |live| {
+            live.units.get(&id).map(|unit| (unit.first, Arc::clone(&unit.bytes), unit.is_durable))
+        }) else {
             return;
         };
-        let result = self.write_blocks(file, first, &bytes).await;
+        let result = self.write_blocks(file, first, &bytes, is_durable).await;
         let _ = self.with_live(file, |live| match result {
             Ok(()) => drop(live.units.remove(&id)),
             Err(fault) => {
@@ -368,13 +382,19 @@ impl Core {
         file: FileId,
         first: u64,
         bytes: &Arc<Vec<u8>>,
+        is_durable: bool,
     ) -> Result<(), Fault> {
         let micro_blocks = self.geometry().micro_blocks();
         let index = first / micro_blocks;
         let within = first % micro_blocks * u64::from(self.geometry().block);
         let copies = self.good_copies(file, index);
-        let writes = copies.iter().map(|&(_, place)| {
-            self.write_disk(place.ssd, self.geometry().byte_of(place) + within, Arc::clone(bytes))
+        let writes = copies.iter().map(|&(_, place)| async move {
+            let (at, bytes) = (self.geometry().byte_of(place) + within, Arc::clone(bytes));
+            if is_durable {
+                self.write_durably(place.ssd, at, bytes).await.map(|()| None)
+            } else {
+                self.write_disk(place.ssd, at, bytes).await
+            }
         });
         let ends = join(writes).await;
         if let Some(Err(WriteError::Lease(fault))) =
@@ -391,7 +411,7 @@ impl Core {
         for (copy, end) in copies.iter().zip(&ends) {
             let &(side, place) = copy;
             match end {
-                Ok(sequence) if good.contains(copy) => {
+                Ok(sequence) if !is_durable && good.contains(copy) => {
                     self.note_unflushed(file, (index, side), place, *sequence);
                 }
                 Ok(_) => {}
@@ -456,7 +476,13 @@ impl Core {
     /// Everything appended so far survives a crash of this client, also what an append that was asked for before has not taken yet.
     pub(crate) async fn flush(self: &Rc<Self>, file: FileId) -> Result<(), Fault> {
         self.appended(file).await;
-        let upto = self.with_live(file, |live| self.cut_all(file, live, false))?;
+        let upto = self.with_live(file, |live| {
+            let upto = self.cut_all(file, live, false);
+            if std::mem::take(&mut live.is_synced) {
+                Core::harden_single_unit(live);
+            }
+            upto
+        })?;
         self.send(file);
         self.sent(file, upto).await?;
         // A file that is not live any more is recorded with all that was appended.
@@ -468,7 +494,12 @@ impl Core {
     /// Everything appended so far, as with `flush`, and the file itself, survive power losses.
     pub(crate) async fn sync(self: &Rc<Self>, file: FileId) -> Result<(), Fault> {
         self.appended(file).await;
-        let upto = self.with_live(file, |live| self.cut_all(file, live, true))?;
+        let upto = self.with_live(file, |live| {
+            let upto = self.cut_all(file, live, true);
+            live.is_synced = true;
+            Core::harden_single_unit(live);
+            upto
+        })?;
         self.send(file);
         self.sent(file, upto).await?;
         if !self.files.live.borrow().contains_key(&file) {

@@ -11,12 +11,21 @@ pub struct Disk {
     /// What each unflushed block was before, oldest version first; the first one is durable.
     unflushed: BTreeMap<u64, Vec<Vec<u8>>>,
     pub writes: u64,
+    /// Those of them that were durable at once.
+    pub durable: u64,
     pub flushes: u64,
 }
 
 impl Disk {
     pub fn new(block: usize) -> Disk {
-        Disk { block, current: BTreeMap::new(), unflushed: BTreeMap::new(), writes: 0, flushes: 0 }
+        Disk {
+            block,
+            current: BTreeMap::new(),
+            unflushed: BTreeMap::new(),
+            writes: 0,
+            durable: 0,
+            flushes: 0,
+        }
     }
 
     fn get(&self, block: u64) -> Vec<u8> {
@@ -28,12 +37,18 @@ impl Disk {
         blocks.flat_map(|block| self.get(block)).collect()
     }
 
-    pub fn write(&mut self, at: u64, bytes: &[u8]) {
+    /// A durable write takes the place of all versions that could come back.
+    pub fn write(&mut self, at: u64, bytes: &[u8], durable: bool) {
         assert!((at as usize | bytes.len()).is_multiple_of(self.block), "a write of parts of blocks");
         self.writes += 1;
+        self.durable += u64::from(durable);
         for (block, bytes) in (at / self.block as u64..).zip(bytes.chunks(self.block)) {
             let before = self.get(block);
-            self.unflushed.entry(block).or_default().push(before);
+            if durable {
+                self.unflushed.remove(&block);
+            } else {
+                self.unflushed.entry(block).or_default().push(before);
+            }
             self.current.insert(block, bytes.to_vec());
         }
     }

@@ -367,8 +367,8 @@ impl World {
         let disk = self.disks.get_mut(&ssd).expect("the SSD exists");
         let result = match kind {
             IoKind::Read { at, length } => disk.read(at, length),
-            IoKind::Write { at, bytes } => {
-                disk.write(at, &bytes);
+            IoKind::Write { at, bytes, durable } => {
+                disk.write(at, &bytes, durable);
                 Vec::new()
             }
             IoKind::Flush => {
