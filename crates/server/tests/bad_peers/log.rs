@@ -3,7 +3,7 @@
 //! At any time each socket has its own port. So the lines with a peer's address are about that peer, whichever test it belongs to, once
 //! the lines about an earlier peer with the same port are removed.
 
-use crate::common::HOST;
+use crate::common::{HOST, until};
 use crate::null_with;
 use crate::raw::Raw;
 use nvme::pdu::Digests;
@@ -81,9 +81,11 @@ fn names(line: &str, name: &str) -> bool {
     line.split_whitespace().any(|word| word == name)
 }
 
-/// Asserts that there is exactly one line about `peer`, and that it contains `why`.
+/// Asserts that there is exactly one line about `peer`, and that it contains `why`. It may come after the end of the connection, if
+/// another thread writes it.
 #[track_caller]
 pub(super) fn assert_logged_once(peer: SocketAddr, why: &str) {
+    until(|| !about(peer).is_empty());
     let lines = about(peer);
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(lines[0].contains(why), "{why:?} is not in {:?}", lines[0]);

@@ -147,7 +147,8 @@ fn slowly_sent_data_does_not_hold_memory_for_ever() {
         sent += 1;
         assert_eq!(other.read(1, 0, 1), Ok(vec![0; BLOCK]));
         assert!(sent < data.len(), "all data was received: the machine is too fast for this test");
-        server.stats().ssds[0].memory == Bytes::ZERO
+        // The memory of the other host's last read may come back with its next one.
+        server.stats().ssds[0].memory <= Bytes(BLOCK as u64)
     });
     assert!(io.is_closed());
     assert_logged_once(io.local(), "neither read its replies nor sent its data within limits.stall_timeout");
