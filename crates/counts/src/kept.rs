@@ -59,12 +59,31 @@ impl Counts {
         text
     }
 
+    fn line(&self, name: &str) -> Option<&Line> {
+        self.lines.iter().find(|line| line.name == name)
+    }
+
+    /// Whether a line of `found` is as it was kept, or is not to be compared.
+    pub(crate) fn allows(&self, found: &Counts, name: &str) -> bool {
+        let (Some(kept), Some(found)) = (self.line(name), found.line(name)) else { return true };
+        !differ(kept.count.instructions, found.count.instructions)
+            && !calls_differ(kept.count.calls_tenths, found.count.calls_tenths)
+    }
+
+    /// Puts lines that were counted again in the place of those of the same names.
+    pub(crate) fn replace(&mut self, lines: Vec<Line>) {
+        for line in lines {
+            let old = self.lines.iter_mut().find(|old| old.name == line.name);
+            *old.expect("what is counted again was counted before") = line;
+        }
+    }
+
     /// What is to be told of `found` where these were kept: nothing if all is as it was.
     pub(crate) fn complaint(&self, found: &Counts) -> Option<String> {
         let mut said = String::new();
         let mut say = |text: String| said.extend([text.as_str(), "\n"]);
         for line in &found.lines {
-            match self.lines.iter().find(|kept| kept.name == line.name) {
+            match self.line(&line.name) {
                 None => say(format!("  {:32} is not in the file", line.name)),
                 Some(kept) => {
                     let (old, new) = (kept.count, line.count);
@@ -84,7 +103,7 @@ impl Counts {
             }
         }
         for kept in &self.lines {
-            if !found.lines.iter().any(|line| line.name == kept.name) {
+            if found.line(&kept.name).is_none() {
                 say(format!("  {:32} is in the file and not counted any more", kept.name));
             }
         }
@@ -144,6 +163,17 @@ mod tests {
     fn what_is_written_is_read_again() {
         let counts = counts(&[("a.b", 1234, 5), ("c", 7, 120)]);
         assert_eq!(Counts::parse(&counts.to_text()).unwrap(), counts);
+    }
+
+    #[test]
+    fn what_is_counted_again_takes_the_place_of_what_was_too_far_off() {
+        let kept = counts(&[("a", 1000, 70), ("b", 1000, 70)]);
+        let mut found = counts(&[("a", 1000, 66), ("b", 1030, 70), ("new", 5, 0)]);
+        let off = |found: &Counts| ["a", "b", "new"].map(|name| !kept.allows(found, name));
+        assert_eq!(off(&found), [true, true, false]);
+        found.replace(counts(&[("a", 1001, 70), ("b", 1031, 70)]).lines);
+        assert_eq!(off(&found), [false, true, false]);
+        assert_eq!(found, counts(&[("a", 1001, 70), ("b", 1031, 70), ("new", 5, 0)]));
     }
 
     #[test]

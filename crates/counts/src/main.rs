@@ -1,7 +1,7 @@
 //! `make counts` and the phase "counts" of `make test`: instructions of what is deterministic, against those that are kept.
 //!
 //! ```text
-//!   counts                 counts everything and compares with counts.txt: fails if one differs by more than 2 %
+//!   counts                 counts everything and compares with counts.txt: fails if one differs by more than 2 %, three times in a row
 //!   counts --keep          counts everything and writes counts.txt
 //!   counts --profile NAME  leaves callgrind's files of one work, to see where its instructions are
 //! ```
@@ -25,6 +25,9 @@ use std::thread;
 
 /// The compiler that built this.
 const COMPILER: &str = env!("COUNTS_COMPILER");
+
+/// So many times work is counted before it has changed: now and then two threads meet otherwise than they nearly always do.
+const TRIES: u32 = 3;
 
 /// What one unit of work takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +82,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let found = Counts { compiler: COMPILER.to_owned(), lines: count_all(&arguments.folder)? };
+    let mut found = Counts { compiler: COMPILER.to_owned(), lines: count_all(&WORKS, &arguments.folder)? };
     let file = &arguments.file;
     if arguments.keep {
         let text = found.to_text();
@@ -89,6 +92,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let text = fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
     let kept = Counts::parse(&text).with_context(|| format!("{}", file.display()))?;
+    for _ in 1..TRIES {
+        let again = WORKS.iter().filter(|work| work.names().any(|name| !kept.allows(&found, &name)));
+        found.replace(count_all(again, &arguments.folder)?);
+    }
     let Some(complaint) = kept.complaint(&found) else {
         println!("{} counts, each within {TOLERANCE_PERCENT} % of {}", found.lines.len(), file.display());
         return Ok(ExitCode::SUCCESS);
@@ -123,14 +130,15 @@ fn named(name: &str) -> Result<&'static Work> {
     }
 }
 
-/// Counts all works, as many at a time as there are processors.
-fn count_all(folder: &Path) -> Result<Vec<Line>> {
+/// Counts works, as many at a time as there are processors.
+fn count_all(works: impl IntoIterator<Item = &'static Work>, folder: &Path) -> Result<Vec<Line>> {
+    let works: Vec<&Work> = works.into_iter().collect();
     let (next, lines) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let count_some = || -> Result<()> {
-        while let Some(work) = WORKS.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
             let counts = callgrind::count(work, &folder.join(work.name))?;
             let found = counts.into_iter().map(|(side, count)| Line {
-                name: format!("{}{}", work.name, side.suffix()),
+                name: work.name_of(side),
                 count,
                 about: work.about.to_owned(),
             });

@@ -44,6 +44,16 @@ impl Side {
 }
 
 impl Work {
+    /// The name of a side's line of the file.
+    pub fn name_of(&self, side: Side) -> String {
+        format!("{}{}", self.name, side.suffix())
+    }
+
+    /// The names of all its lines.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.sides.iter().map(|side| self.name_of(*side))
+    }
+
     /// Prepares, does `units` of it, and clears up.
     pub fn run(&self, units: u32) {
         (self.run)(units);
