@@ -66,8 +66,7 @@ impl Counts {
     /// Whether a line of `found` is as it was kept, or is not to be compared.
     pub(crate) fn allows(&self, found: &Counts, name: &str) -> bool {
         let (Some(kept), Some(found)) = (self.line(name), found.line(name)) else { return true };
-        !differ(kept.count.instructions, found.count.instructions)
-            && !calls_differ(kept.count.calls_tenths, found.count.calls_tenths)
+        changes(kept, found).is_empty()
     }
 
     /// Puts lines that were counted again in the place of those of the same names.
@@ -85,21 +84,7 @@ impl Counts {
         for line in &found.lines {
             match self.line(&line.name) {
                 None => say(format!("  {:32} is not in the file", line.name)),
-                Some(kept) => {
-                    let (old, new) = (kept.count, line.count);
-                    if differ(old.instructions, new.instructions) {
-                        say(change(
-                            &line.name,
-                            "instructions",
-                            old.instructions as f64,
-                            new.instructions as f64,
-                        ));
-                    }
-                    if calls_differ(old.calls_tenths, new.calls_tenths) {
-                        let tenths = |count: Count| count.calls_tenths as f64 / 10.0;
-                        say(change(&line.name, "calls of the C library", tenths(old), tenths(new)));
-                    }
-                }
+                Some(kept) => changes(kept, line).into_iter().for_each(&mut say),
             }
         }
         for kept in &self.lines {
@@ -137,6 +122,20 @@ fn differ(kept: u64, found: u64) -> bool {
 /// A tenth is what rounding makes of less than that, unless there was no call.
 fn calls_differ(kept: u64, found: u64) -> bool {
     differ(kept, found) && (kept == 0 || kept.abs_diff(found) > 1)
+}
+
+/// What is to be told of a line.
+fn changes(kept: &Line, found: &Line) -> Vec<String> {
+    let (old, new) = (kept.count, found.count);
+    let mut changes = Vec::new();
+    if differ(old.instructions, new.instructions) {
+        changes.push(change(&found.name, "instructions", old.instructions as f64, new.instructions as f64));
+    }
+    if calls_differ(old.calls_tenths, new.calls_tenths) {
+        let tenths = |count: Count| count.calls_tenths as f64 / 10.0;
+        changes.push(change(&found.name, "calls of the C library", tenths(old), tenths(new)));
+    }
+    changes
 }
 
 fn change(name: &str, what: &str, old: f64, new: f64) -> String {
