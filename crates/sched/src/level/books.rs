@@ -93,6 +93,10 @@ pub(super) struct Books {
 pub(super) struct Present {
     /// Busy tenants of each kind.
     pub(super) busy: [u32; Kind::COUNT],
+    /// Their weights, summed up.
+    pub(super) weights: [u64; Kind::COUNT],
+    /// How many of their tenant's outstanding the IOs of each kind's busy tenants found when they arrived, summed up, and how many IOs.
+    pub(super) found: [[u64; 2]; Kind::COUNT],
     /// Tenants that were served.
     pub(super) tenants: usize,
     /// Device time that was served to tenants that write.
@@ -200,6 +204,9 @@ impl Books {
             if book.busy_in > 0 && book.busy_in == judged {
                 let kind = book.kind.index();
                 present.busy[kind] += 1;
+                present.weights[kind] += u64::from(book.weight);
+                let [found, ios] = book.outstanding.found();
+                present.found[kind] = [present.found[kind][0] + found, present.found[kind][1] + ios];
                 by_kind[kind].time += book.served;
                 by_kind[kind].weight += u64::from(book.weight);
                 present.is_beyond_reach |= !book.waits();

@@ -44,6 +44,11 @@ impl ClosedLoop {
         }
     }
 
+    /// How many outstanding the IOs found, summed up, and how many IOs.
+    pub(super) fn found(&self) -> [u64; 2] {
+        [self.found, self.arrived]
+    }
+
     /// Whether the IOs found at least so many halves on average.
     #[inline]
     pub(super) fn is_deeper_than(&self, halves: u64) -> bool {

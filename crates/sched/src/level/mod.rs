@@ -621,7 +621,13 @@ impl Policy for Level {
     fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
         let ticket = self.drr.on_arrival(io);
         let others = self.drr.outstanding(io.tenant) - 1;
-        self.drr.rules_mut().books.on_arrival(&io, others);
+        let rules = self.drr.rules_mut();
+        rules.books.on_arrival(&io, others);
+        if let Some(probe) = &mut rules.probe
+            && rules.books.kind(io.tenant) == probe.kind
+        {
+            probe.on_arrival(others);
+        }
         if let Some(objectives) = &mut self.objectives
             && objectives.on_arrival(now, &io) == Changed(true)
         {

@@ -237,11 +237,11 @@ impl Prices {
         let known =
             Kind::all().filter(|kind| kind.way() == pure.way() && self.known[kind.index()].measured > 0);
         let nearest = known.min_by_key(|kind| kind.size().abs_diff(pure.size()))?;
-        let scale = u128::from(self.priced(nearest, [SCALE_MIN, SCALE_MAX]));
-        let as_guessed = scale * u128::from(pure.guess());
-        let by_bytes = scale * u128::from(nearest.guess()) * u128::from(pure.length().0)
-            / u128::from(nearest.length().0);
-        Some([as_guessed.min(by_bytes), as_guessed.max(by_bytes)])
+        let Took { least, most, .. } = self.bounded(nearest, [SCALE_MIN, SCALE_MAX]);
+        let as_guessed = u128::from(pure.guess());
+        let by_bytes =
+            u128::from(nearest.guess()) * u128::from(pure.length().0) / u128::from(nearest.length().0);
+        Some([u128::from(least) * as_guessed.min(by_bytes), u128::from(most) * as_guessed.max(by_bytes)])
     }
 
     /// A kind that reads and writes takes no less time than the longer of its two parts, and no more than both, one after the other: as far
@@ -279,8 +279,8 @@ impl Prices {
         for kind in Kind::all() {
             self.scales[kind.index()] = match self.known[kind.index()].measured {
                 0 => self.nearest(kind).min(self.of_other_sizes(kind)[1]),
-                _ if kind.is_mixed() => self.priced(kind, self.parts(kind)),
-                _ => self.priced(kind, [SCALE_MIN, SCALE_MAX]),
+                _ if kind.is_mixed() => self.bounded(kind, self.parts(kind)).likely,
+                _ => self.bounded(kind, [SCALE_MIN, SCALE_MAX]).likely,
             };
         }
     }
@@ -293,14 +293,14 @@ impl Prices {
     }
 
     /// The scale of a kind that was measured, by what was measured of it and by its bounds.
-    fn priced(&self, kind: Kind, [least, most]: [u64; 2]) -> u64 {
+    fn bounded(&self, kind: Kind, [least, most]: [u64; 2]) -> Took {
         let Took { lowest, least: from, most: to, .. } = self.known[kind.index()].took;
         let [smallest, largest] = self.of_other_sizes(kind);
         let possible = if from < to { to.min(self.of_more_written(kind)).min(most) } else { to };
         // If it cannot take so long, its IOs got in each other's way, and those of several tenants would not.
         let [from, to] = [if possible < from { lowest } else { from }, possible];
         let from = from.max(least).max(smallest).min(to).min(largest);
-        Took::between(from, to.min(largest).max(from)).likely
+        Took::between(from, to.min(largest).max(from))
     }
 }
 

@@ -30,7 +30,8 @@
 //! Holds: probes take no more than their part of any span, and no probe takes longer (`probes_take_their_part_at_most`); a probe goes on
 //!        until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`, `few_reads_are_in_flight_while_the_buffer_drains`,
 //!        `a_probe_of_writes_waits_until_the_buffer_is_full`); how many IOs a kind has does not make its price
-//!        (`a_kind_with_few_ios_is_priced_as_with_many`); no probe of writes comes before reads are known
+//!        (`a_kind_with_few_ios_is_priced_as_with_many`), nor does the pace of applications that leave the SSD idle
+//!        (`tenants_that_leave_the_ssd_idle_bound_their_price`); no probe of writes comes before reads are known
 //!        (`reads_are_measured_twice_before_anything_is_written_alone`).
 
 use super::ALONE_LIMIT;
@@ -47,6 +48,8 @@ pub(super) const LONGEST: Nanos = Nanos::millis(500);
 const DEEP_LONGEST: Nanos = Nanos(LONGEST.0 * 3 / 5);
 /// With fewer IOs than this, what half of them take says little of a kind that reads and writes.
 const FEW: u64 = 12;
+/// A kind whose IOs find fewer than this part of those that they found outstanding before is paced by its applications.
+const PACED: [u128; 2] = [2, 3];
 /// Without any IO for so long, the probe is over: its tenants are gone, or ask for little. If they have a few IOs each, all may be on their way
 /// to a host and back.
 pub(super) const QUIET: Nanos = Nanos::micros(300);
@@ -100,6 +103,9 @@ struct Window {
     guessed: u64,
     others: u64,
     written: u64,
+    /// How many of their tenant's outstanding the kind's IOs found, summed up, and those that arrived.
+    found: u64,
+    arrived: u64,
 }
 
 /// A running probe.
@@ -127,10 +133,14 @@ pub(super) struct Probe {
     peak: u64,
     /// All busy tenants, and those of the kind.
     tenants: [u64; 2],
+    /// The weights of both, summed up.
+    weights: [u64; 2],
     /// Device time in flight, summed up over completions, and those.
     in_flight: [u64; 2],
     /// Device time of the kind's IOs that have ended, summed up, and those.
     own: [u64; 2],
+    /// How many outstanding the kind's IOs found before the probe, summed up, and those.
+    found_before: [u64; 2],
     /// What was found with all IOs in flight; now half of them are.
     deep: Option<Found>,
 }
@@ -156,6 +166,8 @@ pub(super) struct Found {
     pub(super) guessed: u64,
     /// What the buffer has absorbed, bytes.
     absorbed: u64,
+    /// The kind's tenants left the SSD idle: they ask for more than they get beside others, and for less than the SSD can do.
+    pub(super) is_paced: bool,
 }
 
 /// When to probe, and what.
@@ -177,6 +189,8 @@ pub(super) struct Explorer {
     /// Probes of each kind in a row that found nothing, and when the next one may begin.
     barren: [u32; Kind::COUNT],
     retries: [Instant; Kind::COUNT],
+    /// How many tenants of each kind there were when they left the SSD idle in its last probe; none if they did not.
+    paced: [u32; Kind::COUNT],
     /// The highest rate that was ever seen of each kind.
     peaks: [u64; Kind::COUNT],
     /// How long the buffer could drain in the last successful probe of each kind.
@@ -199,6 +213,7 @@ impl Explorer {
             turn: 0,
             barren: [0; Kind::COUNT],
             retries: [Instant::ZERO; Kind::COUNT],
+            paced: [0; Kind::COUNT],
             peaks: none,
             drained: [Nanos::ZERO; Kind::COUNT],
             buffer: None,
@@ -218,13 +233,16 @@ impl Explorer {
             let waited = self.drained[kind.index()].0;
             prices.measured(kind) >= FIRST && waited > 0 && drain.0 * 2 > waited * 3
         };
+        // More tenants may keep the SSD busy.
+        let are_more = |kind: Kind| (1..present.busy[kind.index()]).contains(&self.paced[kind.index()]);
+        let is_known = |kind: Kind| prices.measured(kind) >= FIRST && !are_more(kind);
         let kind = present
             .kinds()
             .filter(|kind| now >= self.retries[kind.index()])
-            .filter(|kind| now >= self.next || prices.measured(*kind) < FIRST || was_hasty(*kind))
+            .filter(|kind| now >= self.next || !is_known(*kind) || was_hasty(*kind))
             .min_by_key(|kind| {
                 let turn = self.turns[kind.index()];
-                if prices.measured(*kind) >= FIRST {
+                if is_known(*kind) {
                     return (if was_hasty(*kind) { 1 } else { 2 }, 0, turn);
                 }
                 // A probe of writes may leave the SSD with work of its own for seconds, which makes reads seem slow.
@@ -242,7 +260,10 @@ impl Explorer {
         };
         let all = present.busy.iter().map(|tenants| u64::from(*tenants)).sum();
         let tenants = [all, u64::from(present.busy[kind.index()])];
-        Some(Probe { is_again, ..Probe::new(now, kind, drain, self.peaks[kind.index()], tenants) })
+        let found_before = present.found[kind.index()];
+        let weights = [present.weights.iter().sum(), present.weights[kind.index()]];
+        let probe = Probe::new(now, kind, drain, self.peaks[kind.index()], tenants);
+        Some(Probe { is_again, found_before, weights, ..probe })
     }
 
     /// The SSD seems to have changed. Answers whether everything is to be measured again.
@@ -296,8 +317,9 @@ impl Explorer {
         }
         self.budget = Nanos(self.budget.0.saturating_sub(taken.0));
         self.peaks[probe.kind.index()] = probe.peak;
-        if found.is_some() {
+        if let Some(found) = found {
             self.drained[probe.kind.index()] = probe.drained.since(probe.begun);
+            self.paced[probe.kind.index()] = if found.is_paced { probe.tenants[1] as u32 } else { 0 };
         }
         let barren = &mut self.barren[probe.kind.index()];
         *barren = if found.is_some() { 0 } else { (*barren + 1).min(BARREN_MAX) };
@@ -331,8 +353,10 @@ impl Probe {
             written: 0,
             peak,
             tenants,
+            weights: tenants,
             in_flight: [0; 2],
             own: [0; 2],
+            found_before: [0; 2],
             deep: None,
         }
     }
@@ -355,6 +379,13 @@ impl Probe {
     /// When it is over at the latest if nothing is in flight now, and nothing comes.
     pub(super) fn ends_if_quiet(&mut self, now: Instant) -> Instant {
         self.ends().min(*self.quiet.get_or_insert(now) + QUIET)
+    }
+
+    /// An IO of the kind has arrived, and found this many of its tenant's outstanding.
+    #[inline]
+    pub(super) fn on_arrival(&mut self, outstanding: usize) {
+        self.now.found += outstanding as u64;
+        self.now.arrived += 1;
     }
 
     /// An IO has ended: of the kind that is probed (`own`), of a tenant that waits for the probe and that was in the SSD before
@@ -431,6 +462,10 @@ impl Probe {
             return Step::End;
         }
         self.deep = self.measured();
+        if self.deep.is_some_and(|deep| deep.is_paced) {
+            // With fewer in flight it would be no other.
+            return Step::End;
+        }
         // What is in flight takes its time to become less.
         (self.ended, self.first) = (0, None);
         let [sum, completions] = self.in_flight;
@@ -452,15 +487,21 @@ impl Probe {
     /// What was found; `None` if too little was seen, or too much of others.
     pub(super) fn result(&self) -> Option<Found> {
         let [all, own] = self.tenants;
-        // The SSD may do nothing better with more IOs, or all of them at once.
-        let of_few = |nanos: u64| {
+        let of_part = |nanos: u64, [all, own]: [u64; 2]| {
             let least = u128::from(nanos) * u128::from(own) / u128::from(all.max(1));
             Took::between(least as u64, nanos)
         };
-        let Some(deep) = self.deep else {
+        // The SSD may do nothing better with more IOs, or all of them at once.
+        let of_few = |nanos: u64| of_part(nanos, self.tenants);
+        let Some(deep) = self.deep.filter(|deep| !deep.is_paced) else {
             let found = self.measured()?;
-            let ended_early = self.needs_half() && self.has_few();
-            let took = if ended_early { of_few(found.took.likely) } else { found.took };
+            let took = match found.is_paced {
+                // The SSD could do more of it; and busy tenants ask for more than their share.
+                true => of_part(found.took.likely, self.weights),
+                // They went away before half of their IOs were tried.
+                false if self.needs_half() => of_few(found.took.likely),
+                false => found.took,
+            };
             return Some(Found { took, ..found });
         };
         let deep_nanos = deep.took.likely;
@@ -503,7 +544,7 @@ impl Probe {
         let middle = usize::midpoint(self.first.unwrap_or(0), self.ended);
         let late = &all[middle.min(self.ended.saturating_sub(LEAST))..];
         let counted = self.steady().unwrap_or(late);
-        let Window { span, guessed, others, written } = Window::sum(counted);
+        let Window { span, guessed, others, written, found, arrived } = Window::sum(counted);
         // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
         if counted.len() < LEAST / 2 || guessed == 0 || others >= span / 3 {
             return None;
@@ -512,7 +553,8 @@ impl Probe {
         let before = Window::sum(&all[..self.ended - counted.len()]);
         let drained = u128::from(written) * u128::from(before.span) / u128::from(span.max(1));
         let absorbed = u128::from(before.written).saturating_sub(drained) as u64;
-        Some(Found { took: Took::exactly(nanos), guessed, absorbed })
+        let is_paced = is_much_less([found, arrived], self.found_before);
+        Some(Found { took: Took::exactly(nanos), guessed, absorbed, is_paced })
     }
 }
 
@@ -529,8 +571,17 @@ impl Window {
             guessed: sum.guessed + window.guessed,
             others: sum.others + window.others,
             written: sum.written + window.written,
+            found: sum.found + window.found,
+            arrived: sum.arrived + window.arrived,
         })
     }
+}
+
+/// Whether IOs found less than [`PACED`] of what others did before, on average. Both are sums over IOs, and those.
+fn is_much_less([found, ios]: [u64; 2], [found_before, ios_before]: [u64; 2]) -> bool {
+    let [now, before] =
+        [(found, ios_before), (found_before, ios)].map(|(a, b)| u128::from(a) * u128::from(b));
+    now * PACED[1] < before * PACED[0]
 }
 
 #[cfg(test)]
@@ -577,7 +628,8 @@ mod tests {
                         100,
                     );
                     now = probe.ends();
-                    let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0 };
+                    let found =
+                        Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced: false };
                     explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
                     taken += LONGEST.0;
                 }
@@ -749,6 +801,62 @@ mod tests {
         }
     }
 
+    /// One tenant of nine whose application sends a write every 70 µs, which the SSD has done before the next one comes.
+    #[test]
+    fn tenants_that_leave_the_ssd_idle_bound_their_price() {
+        let probed = |before: u64, now: usize| {
+            let probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, [9, 1]);
+            let mut probe = Probe { found_before: [before * 10, 10], ..probe };
+            for at in (1..).map(|n| Instant(n * 70_000)).take_while(|at| *at < Instant::ZERO + LONGEST) {
+                probe.on_arrival(now);
+                if probe.on_completion(at, true, false, &io(IoKind::Write), Bytes(20)) == Step::End {
+                    break;
+                }
+            }
+            let found = probe.result().expect("enough was seen");
+            let write = |nanos: u64| nanos * guess(IoKind::Write, Bytes::kib(4)) / found.guessed;
+            (found.is_paced, [found.took.least, found.took.likely, found.took.most].map(write))
+        };
+        let (is_paced, [least, likely, most]) = probed(31, 1);
+        assert!(is_paced, "31 were outstanding before, and 1 is now");
+        assert!((69_500..70_500).contains(&most), "no more than 70 µs: {most}");
+        assert!((7_700..7_850).contains(&least), "it asks for more than its ninth: {least}");
+        assert!((23_000..23_700).contains(&likely), "as far from one as from the other: {likely}");
+        assert!(!probed(31, 21).0, "some may be on their way to the host and back");
+        let (is_paced, [_, likely, most]) = probed(31, 30);
+        assert!(!is_paced && likely == most, "the SSD has enough to do");
+    }
+
+    #[test]
+    fn what_left_the_ssd_idle_is_probed_again_when_more_tenants_do_it() {
+        let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+        let kinds = [Kind::of(1, 1, 4096), Kind::of(1, 0, 4096)];
+        let mut present = Present::default();
+        kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
+        kinds.iter().for_each(|kind| {
+            (0..FIRST).for_each(|_| _ = prices.measure(*kind, Took::exactly(100), 100));
+        });
+        let mut second = 0;
+        let mut probed = |explorer: &mut Explorer, writers: u32, is_paced: bool| {
+            second += 1;
+            let now = Instant::ZERO + Nanos::secs(second);
+            present.busy[kinds[1].index()] = writers;
+            let probe = explorer.choose(now, &present, &prices)?;
+            let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced };
+            explorer.on_end(now, &probe, Some(found), FIRST);
+            explorer.next = Instant(u64::MAX);
+            Some(probe.kind)
+        };
+        assert_eq!(probed(&mut explorer, 1, false), Some(kinds[0]), "its turn");
+        explorer.next = Instant::ZERO;
+        assert_eq!(probed(&mut explorer, 1, true), Some(kinds[1]), "its turn");
+        assert_eq!(probed(&mut explorer, 1, true), None, "no more of them");
+        assert_eq!(probed(&mut explorer, 3, true), Some(kinds[1]));
+        assert_eq!(probed(&mut explorer, 2, true), None, "three left it idle");
+        assert_eq!(probed(&mut explorer, 4, false), Some(kinds[1]));
+        assert_eq!(probed(&mut explorer, 5, false), None, "four kept it busy");
+    }
+
     #[test]
     fn how_long_the_buffer_drains_is_learnt_from_a_probe_of_writes() {
         let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
@@ -783,11 +891,13 @@ mod tests {
                         took: Took::exactly(slow),
                         guessed: guess(IoKind::Write, Bytes::kib(4)),
                         absorbed,
+                        is_paced: false,
                     },
                     false => Found {
                         took: Took::exactly(3000),
                         guessed: guess(IoKind::Read, Bytes::kib(4)),
                         absorbed: 0,
+                        is_paced: false,
                     },
                 };
                 prices.measure(probe.kind, found.took, found.guessed);
