@@ -44,9 +44,10 @@ fn level_is_nearly_fair_on_drives_that_nobody_calibrated() {
     });
     let is_bad = |verdict: &&Verdict| {
         !is_at_most(verdict.gap, 0.25)
-            || !is_at_most(verdict.weights, 0.15)
+            || !is_at_most(verdict.weights, 0.2)
             || !is_at_most(verdict.delta_ms, 50.0)
             || !is_at_most(verdict.p99_over_best, 2.5)
+            || verdict.guest_over_groups.is_some_and(|share| share < 0.4)
             || verdict.time_over_none.is_some_and(|time| time < 0.55)
     };
     let bad: Vec<String> = verdicts.iter().filter(is_bad).map(replay).collect();

@@ -5,6 +5,9 @@
 //! - A *light* reader (three of four cases with writers or large reads): small reads at random moments, far fewer than its share. Its
 //!   99th percentile is judged.
 //! - Every fourth mix has weights 1 : 2 : 4.
+//! - A *guest* (every third mix): a tenant with as deep a queue as those, but in bursts of 20 ms to 2 s. What it gets in its bursts is judged.
+//! - A *paced* group (every third mix): its applications ask for two to four times their fair share, and never for more. So they have more to do than
+//!   their share, but may leave the SSD idle if they have it to themselves.
 //!
 //! On a clean SSD writes are large, and on a fragmented one they are small and random: otherwise the SSD's condition, small as the
 //! model is, would change while it is measured, and with it what each group could do alone.
@@ -14,15 +17,17 @@ use crate::scheduler::Setup;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use sched::Share;
-use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
+use sim::{Arrival, Bursts, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
 use std::fmt::Write;
-use units::{Bytes, Instant, Nanos};
+use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// Length of a point of the series.
 pub(super) const POINT: Nanos = Nanos::millis(5);
 /// Other dice than those of the SSD.
 const MIX: u64 = 0x6d69_7865;
+/// Other dice than those of the groups, so that these are the same however their IOs arrive.
+const ARRIVALS: u64 = 0x6172_7269;
 
 /// Tenants that do the same.
 #[derive(Clone, Debug)]
@@ -33,6 +38,17 @@ pub struct Group {
     pub tenants: u32,
     /// The weight of each.
     pub weight: u32,
+    /// Each asks for at most so many times its fair share.
+    pub pace: Option<f64>,
+}
+
+/// A tenant that is there in bursts, with more to do than its share.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// What it does in a burst.
+    pub workload: Workload,
+    /// When it does that.
+    pub bursts: Bursts,
 }
 
 /// One case.
@@ -48,6 +64,8 @@ pub struct Case {
     pub groups: Vec<Group>,
     /// Small reads at random moments: how many per second.
     pub light: Option<u32>,
+    /// Bursts of weight 1.
+    pub guest: Option<Guest>,
     /// Whether the clients keep to the credit that they are given.
     pub obeys_credit: bool,
     /// The group whose first tenant goes away and comes back.
@@ -94,7 +112,7 @@ impl Case {
             let workload = workload(condition, dice);
             let weight = if is_weighted { [1, 2, 4][n as usize % 3] } else { 1 };
             let tenants = if is_alone { 1 } else { dice.one_of(&[1, 1, 2, 4, 6]) };
-            groups.push(Group { workload, tenants, weight });
+            groups.push(Group { workload, tenants, weight, pace: None });
         }
         let is_heavy = groups.iter().any(|group| {
             let large = group.workload.sizes.only().is_some_and(|size| size >= Bytes::kib(64));
@@ -104,7 +122,13 @@ impl Case {
         let light = (!is_alone && is_heavy && !dice.one_in(4)).then_some(light_iops);
         let obeys_credit = !dice.one_in(2);
         let leaver = dice.within(0, count - 1) as usize;
-        Case { seed, profile, condition, groups, light, obeys_credit, leaver }
+        let arrivals = &mut Dice::of(seed ^ ARRIVALS);
+        let guest = (!is_alone && arrivals.one_in(3)).then(|| guest(condition, arrivals));
+        if !is_alone && arrivals.one_in(3) {
+            let paced = arrivals.within(0, count - 1) as usize;
+            groups[paced].pace = Some(f64::from(arrivals.within(20, 40)) / 10.0);
+        }
+        Case { seed, profile, condition, groups, light, guest, obeys_credit, leaver }
     }
 
     /// Whether one tenant has the SSD to itself.
@@ -123,32 +147,54 @@ impl Case {
         let condition = if self.condition == Condition::Clean { "clean" } else { "fragmented" };
         let mut line = format!("{} {condition}:", class.unwrap_or("?"));
         for group in &self.groups {
-            let Workload { read_percent, pattern, sizes, arrival, .. } = &group.workload;
-            let way = match (read_percent, pattern) {
-                (100, Pattern::Random) => "randread".to_owned(),
-                (100, Pattern::Sequential) => "read".to_owned(),
-                (0, Pattern::Random) => "randwrite".to_owned(),
-                (0, Pattern::Sequential) => "write".to_owned(),
-                (percent, _) => format!("rw{percent}"),
-            };
-            let Arrival::Closed { depth } = arrival else { unreachable!("groups are closed loops") };
-            let kib = sizes.only().map_or(0, |size| size.0 >> 10);
-            _ = write!(line, " {}x{way} {kib}k qd{depth}", group.tenants);
+            _ = write!(line, " {}x{}", group.tenants, what(&group.workload));
             if group.weight != 1 {
                 _ = write!(line, " w{}", group.weight);
+            }
+            if let Some(pace) = group.pace {
+                _ = write!(line, " paced {pace}");
             }
             line.push(',');
         }
         if let Some(iops) = self.light {
             _ = write!(line, " light {iops}/s,");
         }
+        if let Some(Guest { workload, bursts }) = &self.guest {
+            let [burst, pause] = [bursts.burst, bursts.pause].map(|time| time.0 / 1_000_000);
+            _ = write!(line, " guest {} {burst} ms of {} ms,", what(workload), burst + pause);
+        }
         line.push_str(if self.obeys_credit { " credit" } else { " no credit" });
         line
+    }
+
+    /// The case with the rates of its paced group, whose fair share follows from what each group's kind of work gets `alone`.
+    pub(super) fn paced(&self, alone: &[f64]) -> Case {
+        let mut case = self.clone();
+        for (n, group) in case.groups.iter_mut().enumerate() {
+            let rate = |pace: f64| ByteRate((pace * self.fair_share(n, alone, 0.0)).max(1.0) as u64);
+            group.workload.rate_max = group.pace.map(rate);
+        }
+        case
     }
 
     /// All tenants of the groups.
     pub(super) fn tenants(&self) -> usize {
         self.groups.iter().map(|group| group.tenants as usize).sum()
+    }
+
+    /// Where the guest is in the results.
+    pub(super) fn guest_place(&self) -> usize {
+        self.tenants()
+    }
+
+    /// Which part of the time from `from` to `until` the guest is there.
+    pub(super) fn guest_is_there(&self, from: Nanos, until: Nanos) -> f64 {
+        let Some(Guest { bursts: Bursts { burst, pause }, .. }) = self.guest else { return 0.0 };
+        let before = |at: Nanos| {
+            let period = burst + pause;
+            at.0 / period.0 * burst.0 + (at.0 % period.0).min(burst.0)
+        };
+        (before(until) - before(from)) as f64 / (until.0 - from.0) as f64
     }
 
     /// The tenants of each group, by their place in the results.
@@ -182,10 +228,9 @@ impl Case {
         self.world_of(setup, self.specs(), Nanos::ZERO, LEARN + MEASURE)
     }
 
-    /// As many tenants as there are in the mix, all of this group's kind, without a scheduler: what the SSD gives that kind at most.
-    pub(super) fn alone(&self, group: usize) -> World {
+    /// As many tenants as there are in the groups, all of them doing this, without a scheduler: what the SSD gives that kind of work at most.
+    pub(super) fn alone(&self, workload: &Workload) -> World {
         let setup = Setup { policy: PolicyChoice::None, auxiliary: None, clients: ClientChoice::Credits };
-        let workload = &self.groups[group].workload;
         let tenants = (0..self.tenants()).map(|_| TenantSpec::new("alone", workload.clone())).collect();
         self.world_of(&setup, tenants, LEARN, MEASURE)
     }
@@ -205,9 +250,14 @@ impl Case {
         tenants
     }
 
-    /// The tenants. The light one is two, one after the other, so that the latencies of the second are those of the measured time.
+    /// The tenants: the groups, the guest, the light one. The light one is two, one after the other, so that the latencies of the second are those of the measured time.
     fn specs(&self) -> Vec<TenantSpec> {
         let mut tenants = self.group_specs();
+        if let Some(Guest { workload, bursts }) = &self.guest {
+            let workload = Workload { bursts: Some(*bursts), ..workload.clone() };
+            tenants
+                .push(TenantSpec { obeys_credit: self.obeys_credit, ..TenantSpec::new("guest", workload) });
+        }
         let Some(iops) = self.light else { return tenants };
         let small = Workload::closed(1, Bytes::kib(4), 100, Pattern::Random);
         let light = TenantSpec::new("light", Workload { arrival: Arrival::Open { iops }, ..small });
@@ -253,4 +303,28 @@ pub(super) fn workload(condition: Condition, dice: &mut Dice) -> Workload {
         if kib >= 64 { dice.one_of(&[Pattern::Random, Pattern::Sequential]) } else { Pattern::Random };
     let depth = if kib >= 64 { dice.one_of(&[4, 8, 16]) } else { dice.one_of(&[32, 64, 128]) };
     Workload::closed(depth, Bytes::kib(kib), way, pattern)
+}
+
+/// Work for a queue that is always full, and the bursts in which it is there.
+fn guest(condition: Condition, dice: &mut Dice) -> Guest {
+    let workload = workload(condition, dice);
+    let mut time = || Nanos::millis(dice.one_of(&[20, 50, 100, 200, 500, 1000, 2000]));
+    let bursts = Bursts { burst: time(), pause: time() };
+    Guest { workload, bursts }
+}
+
+/// Kind, size and depth of a closed loop.
+fn what(workload: &Workload) -> String {
+    let Workload { read_percent, pattern, sizes, arrival, .. } = workload;
+    let way = match (read_percent, pattern) {
+        (100, Pattern::Random) => "randread".to_owned(),
+        (100, Pattern::Sequential) => "read".to_owned(),
+        (0, Pattern::Random) => "randwrite".to_owned(),
+        (0, Pattern::Sequential) => "write".to_owned(),
+        (percent, _) => format!("rw{percent}"),
+    };
+    let Arrival::Closed { depth } = arrival else {
+        unreachable!("only the light reader is not a closed loop")
+    };
+    format!("{way} {}k qd{depth}", sizes.only().map_or(0, |size| size.0 >> 10))
 }

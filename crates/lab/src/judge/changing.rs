@@ -99,11 +99,12 @@ impl ChangingCase {
                     break workload;
                 }
             };
-            groups.push(Group { workload, tenants: dice.one_of(&[1, 1, 2, 4]), weight: 1 });
+            groups.push(Group { workload, tenants: dice.one_of(&[1, 1, 2, 4]), weight: 1, pace: None });
         }
         let obeys_credit = !dice.one_in(2);
         let condition = Condition::Clean;
-        let case = Case { seed, profile, condition, groups, light: None, obeys_credit, leaver: 0 };
+        let case =
+            Case { seed, profile, condition, groups, light: None, guest: None, obeys_credit, leaver: 0 };
         ChangingCase { what, case, changed }
     }
 
@@ -113,11 +114,11 @@ impl ChangingCase {
     /// A rule of the simulator was broken.
     pub fn reference(&self) -> Result<ChangingReference, JudgeError> {
         let alone = |image: &Image| {
-            let one = |group| {
-                let world = World { warm_up: ALONE_WARM_UP, ..self.case.alone(group) };
+            let one = |group: &Group| {
+                let world = World { warm_up: ALONE_WARM_UP, ..self.case.alone(&group.workload) };
                 Ok(bandwidth(&run_changing(&self.case, "alone", &world, image, &[])?))
             };
-            (0..self.case.groups.len()).map(one).collect::<Result<Vec<f64>, JudgeError>>()
+            self.case.groups.iter().map(one).collect::<Result<Vec<f64>, JudgeError>>()
         };
         Ok(ChangingReference { first: alone(&self.first())?, changed: alone(&self.between())? })
     }
@@ -154,7 +155,7 @@ impl ChangingCase {
 
     /// The f-Utils over a window from `at`.
     fn f_utils(&self, results: &Results, at: Nanos, alone: &[f64]) -> Vec<f64> {
-        self.case.f_utils(&self.case.rates(results, at, at + WINDOW), alone)
+        self.case.f_utils(&self.case.rates(results, at, at + WINDOW), alone, at, at + WINDOW)
     }
 
     /// How long after the change at `from` the gap stays small, for good; the whole time until the next change if it does not.

@@ -20,7 +20,7 @@ mod objectives;
 mod summary;
 mod verdict;
 
-pub use case::{Case, Group};
+pub use case::{Case, Group, Guest};
 pub use changing::{ChangingCase, ChangingReference, What};
 pub use objectives::{ObjectiveSummary, ObjectiveVerdict, Said};
 pub use summary::{Row, Summary, Unit};
@@ -160,6 +160,8 @@ fn judge_one(scheduler: Scheduler, told: Told, seed: u64) -> Result<Verdict, Jud
 pub struct Reference {
     /// Bytes per second that the SSD gives each group's kind of work alone.
     pub alone: Vec<f64>,
+    /// The same of the guest's kind of work.
+    pub guest_alone: Option<f64>,
     /// The mix without a scheduler.
     pub none: NoneFigures,
     /// The light reader's 99th percentile under `gimbal`, µs.
@@ -173,9 +175,14 @@ impl Reference {
     /// A rule of the simulator was broken.
     pub fn of(case: &Case) -> Result<Reference, JudgeError> {
         let image = Image::new(&case.profile, case.condition, case.seed);
-        let alone = (0..case.groups.len())
-            .map(|group| Ok(verdict::bandwidth(&run(case, "alone", &case.alone(group), &image)?)))
+        let alone = |workload| Ok(verdict::bandwidth(&run(case, "alone", &case.alone(workload), &image)?));
+        let guest_alone = case.guest.as_ref().map(|guest| alone(&guest.workload)).transpose()?;
+        let alone = case
+            .groups
+            .iter()
+            .map(|group| alone(&group.workload))
             .collect::<Result<Vec<f64>, JudgeError>>()?;
+        let case = &case.paced(&alone);
         let none = case.baseline(&setup_of(case, Scheduler::None)?);
         let none = case.none(&run(case, "none", &none, &image)?);
         let gimbal_p99_us = match case.light {
@@ -185,7 +192,7 @@ impl Reference {
             }
             None => None,
         };
-        Ok(Reference { alone, none, gimbal_p99_us })
+        Ok(Reference { alone, guest_alone, none, gimbal_p99_us })
     }
 }
 
@@ -199,6 +206,7 @@ pub fn judge_against(
     case: &Case,
     reference: &Reference,
 ) -> Result<Verdict, JudgeError> {
+    let case = &case.paced(&reference.alone);
     let mut setup = setup_of(case, scheduler)?;
     if let Some(learnt) = learnt(scheduler, told, case)? {
         setup.policy = PolicyChoice::Level(learnt);

@@ -202,9 +202,9 @@ fn others(results: &Results) -> f64 {
 /// Limits each of the others to the least that an objective may leave it.
 fn limit(case: &Case, others: &mut [TenantSpec], image: &Image) -> Result<(), JudgeError> {
     let tenants = case.tenants() as f64;
-    for (group, places) in case.places().into_iter().enumerate() {
-        let alone = verdict::bandwidth(&run(case, "alone", &case.alone(group), image)?);
-        let writes = case.groups[group].workload.read_percent < 100;
+    for (group, places) in case.groups.iter().zip(case.places()) {
+        let alone = verdict::bandwidth(&run(case, "alone", &case.alone(&group.workload), image)?);
+        let writes = group.workload.read_percent < 100;
         let left = if writes { LEFT_TO_WRITERS } else { LEFT_TO_READERS };
         let rate = ByteRate((alone * left / tenants) as u64);
         others[places].iter_mut().for_each(|other| other.share.limit_rate = Some(rate));

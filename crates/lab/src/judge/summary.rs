@@ -79,7 +79,7 @@ pub struct Summary {
     pub rows: Vec<Row>,
 }
 
-const GOALS: [Goal; 11] = [
+const GOALS: [Goal; 12] = [
     Goal {
         what: "f-Util gap of saturated groups",
         unit: Unit::Percent,
@@ -141,6 +141,15 @@ const GOALS: [Goal; 11] = [
         less_is_better: true,
         median: Some(0.7),
         p95: Some(1.1),
+        worst: None,
+    },
+    Goal {
+        what: "guest's f-Util in its bursts over the groups'",
+        unit: Unit::Times,
+        of: |verdict| verdict.guest_over_groups,
+        less_is_better: false,
+        median: None,
+        p95: Some(0.8),
         worst: None,
     },
     Goal {

@@ -34,6 +34,8 @@ pub struct Verdict {
     pub p99_us: Option<f64>,
     /// That over the better of `none` and `gimbal`.
     pub p99_over_best: Option<f64>,
+    /// What the guest gets of its fair share while it is there, over the mean of the groups.
+    pub guest_over_groups: Option<f64>,
     /// How long a tenant that comes back is short of its share, ms.
     pub delta_ms: Option<f64>,
     /// When the gap (or the weights' error) was at most a fifth for good, s; the whole time if never.
@@ -101,24 +103,40 @@ impl Case {
         light.read.latency.network.value_at_quantile(0.99) as f64 / 1e3
     }
 
-    /// The fair share of one tenant of the group, bytes per second.
-    fn fair_share(&self, group: usize, alone: &[f64]) -> f64 {
+    /// The part of the SSD that is a fair share of weight 1, with the guest there or not.
+    fn part(&self, with_guest: bool) -> f64 {
         let weights: u32 = self.groups.iter().map(|group| group.tenants * group.weight).sum();
-        alone[group] * f64::from(self.groups[group].weight) / f64::from(weights)
+        1.0 / f64::from(weights + u32::from(with_guest))
     }
 
-    /// The f-Util of each group that has these bandwidths.
-    pub(super) fn f_utils(&self, rates: &[f64], alone: &[f64]) -> Vec<f64> {
-        let fair = |group: usize| self.fair_share(group, alone) * f64::from(self.groups[group].tenants);
+    /// The fair share of one tenant of the group, bytes per second, while the guest is there for this part of the time.
+    pub(super) fn fair_share(&self, group: usize, alone: &[f64], guest: f64) -> f64 {
+        let part = guest * self.part(true) + (1.0 - guest) * self.part(false);
+        alone[group] * f64::from(self.groups[group].weight) * part
+    }
+
+    /// The f-Util of each group that had these bandwidths from `from` to `until`.
+    pub(super) fn f_utils(&self, rates: &[f64], alone: &[f64], from: Nanos, until: Nanos) -> Vec<f64> {
+        let guest = self.guest_is_there(from, until);
+        let fair =
+            |group: usize| self.fair_share(group, alone, guest) * f64::from(self.groups[group].tenants);
         rates.iter().enumerate().map(|(group, rate)| rate / fair(group).max(1.0)).collect()
     }
 
-    /// How long a tenant that came back was short of its share: its fair share, times the mean f-Util of all groups before it left.
+    /// What the guest gets of its fair share while it is there, over the mean of the groups. `alone` is what the SSD gives its kind of work.
+    fn guest_over_groups(&self, results: &Results, alone: f64, f_utils: &[f64]) -> f64 {
+        let got = rate(results, self.guest_place(), LEARN, LEARN + MEASURE);
+        let fair = alone * self.part(true) * self.guest_is_there(LEARN, LEARN + MEASURE);
+        got / fair.max(1.0) / mean(f_utils)
+    }
+
+    /// How long a tenant that came back was short of its share: its fair share (the guest may be there), times the mean f-Util of all groups before it left.
     fn delta(&self, results: &Results, alone: &[f64], f_utils: &[f64]) -> Nanos {
         let leaver = self.places()[self.leaver].start;
         let (_, back) = self.away();
         let back = back.since(units::Instant::ZERO);
-        let share = self.fair_share(self.leaver, alone) * mean(f_utils);
+        let guest = if self.guest.is_some() { 1.0 } else { 0.0 };
+        let share = self.fair_share(self.leaver, alone, guest) * mean(f_utils);
         let io = self.groups[self.leaver].workload.sizes.only().map_or(0.0, |size| size.0 as f64);
         let series = &results.tenants[leaver].series[(back.0 / POINT.0) as usize..];
         let mut bytes = io;
@@ -136,8 +154,8 @@ impl Case {
     fn learnt_after(&self, results: &Results, alone: &[f64]) -> Nanos {
         let mut at = LEARN + MEASURE;
         while at >= LEARNT_WINDOW {
-            let rates = self.rates(results, Nanos(at.0 - LEARNT_WINDOW.0), at);
-            if spread(&self.f_utils(&rates, alone)) > LEARNT {
+            let from = Nanos(at.0 - LEARNT_WINDOW.0);
+            if spread(&self.f_utils(&self.rates(results, from, at), alone, from, at)) > LEARNT {
                 return at;
             }
             at = Nanos(at.0 - LEARNT_STEP.0);
@@ -184,6 +202,7 @@ impl Verdict {
             alone_later: None,
             p99_us: None,
             p99_over_best: None,
+            guest_over_groups: None,
             delta_ms: None,
             learnt_after_s: None,
             fair_after_change_s: None,
@@ -198,9 +217,9 @@ impl Verdict {
         results: &Results,
         reference: &Reference,
     ) -> Verdict {
-        let Reference { alone, none, gimbal_p99_us } = reference;
+        let Reference { alone, guest_alone, none, gimbal_p99_us } = reference;
         let rates = case.rates(results, LEARN, LEARN + MEASURE);
-        let f_util = case.f_utils(&rates, alone);
+        let f_util = case.f_utils(&rates, alone, LEARN, LEARN + MEASURE);
         let is_mix = !case.is_alone();
         let time = |rates: &[f64]| rates.iter().zip(alone).map(|(rate, alone)| rate / alone).sum::<f64>();
         let total = |rates: &[f64]| rates.iter().sum::<f64>();
@@ -216,6 +235,7 @@ impl Verdict {
             alone_later: case.is_alone().then(|| total(&rates) / total(&none.bandwidths)),
             p99_us,
             p99_over_best: p99_us.zip(best).map(|(ours, best)| ours / best),
+            guest_over_groups: guest_alone.map(|alone| case.guest_over_groups(results, alone, &f_util)),
             delta_ms: is_mix.then(|| case.delta(results, alone, &f_util).as_secs_f64() * 1e3),
             learnt_after_s: is_mix.then(|| case.learnt_after(results, alone).as_secs_f64()),
             ..Verdict::empty(case.seed, scheduler, case.to_line(), f_util.clone())
