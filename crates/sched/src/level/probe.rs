@@ -48,7 +48,7 @@ pub(super) const LONGEST: Nanos = Nanos::millis(500);
 const DEEP_LONGEST: Nanos = Nanos(LONGEST.0 * 3 / 5);
 /// With fewer IOs than this, what half of them take says little of a kind that reads and writes.
 const FEW: u64 = 12;
-/// A kind whose IOs find fewer than this part of those that they found outstanding before is paced by its applications.
+/// A kind with less than this part of what it had outstanding before is paced by its applications.
 const PACED: [u128; 2] = [2, 3];
 /// Without any IO for so long, the probe is over: its tenants are gone, or ask for little. If they have a few IOs each, all may be on their way
 /// to a host and back.
@@ -530,11 +530,26 @@ impl Probe {
 
     /// Whether there are so few IOs of the kind that all of them often wait for the same part of the SSD.
     fn has_few(&self) -> bool {
+        self.ios_in_flight() < FEW
+    }
+
+    /// IOs of the kind's mean price that were in flight on average.
+    fn ios_in_flight(&self) -> u64 {
         let ([in_flight, completions], [marks, ios]) = (self.in_flight, self.own);
-        // The IOs in flight on average are the time in flight over that of an IO.
-        let [least, mean] =
-            [(marks, completions * FEW), (in_flight, ios)].map(|(a, b)| u128::from(a) * u128::from(b));
-        mean < least
+        let per_io = u128::from(marks) * u128::from(completions);
+        u64::try_from(u128::from(in_flight) * u128::from(ios) / per_io.max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the kind's tenants left the SSD idle: their IOs found much less outstanding than before, and much less was in flight.
+    fn is_paced(&self, found: u64, ios: u64) -> bool {
+        let [found_before, ios_before] = self.found_before;
+        let is_much_less = |now: u64, ios: u64, before: u64| {
+            let [now, before] =
+                [(now, ios_before), (before, ios)].map(|(a, b)| u128::from(a) * u128::from(b));
+            now * PACED[1] < before * PACED[0]
+        };
+        let before = found_before.saturating_mul(self.tenants[1]);
+        is_much_less(found, ios, found_before) && is_much_less(self.ios_in_flight(), 1, before)
     }
 
     /// What the windows say.
@@ -553,7 +568,7 @@ impl Probe {
         let before = Window::sum(&all[..self.ended - counted.len()]);
         let drained = u128::from(written) * u128::from(before.span) / u128::from(span.max(1));
         let absorbed = u128::from(before.written).saturating_sub(drained) as u64;
-        let is_paced = is_much_less([found, arrived], self.found_before);
+        let is_paced = self.is_paced(found, arrived);
         Some(Found { took: Took::exactly(nanos), guessed, absorbed, is_paced })
     }
 }
@@ -575,13 +590,6 @@ impl Window {
             arrived: sum.arrived + window.arrived,
         })
     }
-}
-
-/// Whether IOs found less than [`PACED`] of what others did before, on average. Both are sums over IOs, and those.
-fn is_much_less([found, ios]: [u64; 2], [found_before, ios_before]: [u64; 2]) -> bool {
-    let [now, before] =
-        [(found, ios_before), (found_before, ios)].map(|(a, b)| u128::from(a) * u128::from(b));
-    now * PACED[1] < before * PACED[0]
 }
 
 #[cfg(test)]
