@@ -1,6 +1,6 @@
 //! What `level` achieves on three hundred SSDs and mixes drawn at random, and on SSDs that change: part of `make test-long`.
 //!
-//! The bounds are what it achieves today with some slack, not the goals; a goal is beside each. They were set from these three hundred cases and from changing
+//! The bounds are what it achieves today with some slack, not the goals; a goal is beside each. They were set from cases 800001 to 800300 and from changing
 //! cases 98501 to 98524 (docs/level.md), and nobody tunes the scheduler on these cases. When a bound is missed, the commands that run the worst cases
 //! again are printed.
 
@@ -54,15 +54,16 @@ fn level_is_on_three_hundred_random_cases_what_it_was() {
     assert_bounds(
         &verdicts,
         &[
-            ("f-Util gap", Bound::MedianAtMost(0.08), "median 5 %"),
-            ("f-Util gap", Bound::Meet(0.66), "15 % in 95 of a hundred cases"),
-            ("weights", Bound::Meet(0.75), "10 % in 95 of a hundred cases"),
+            ("f-Util gap", Bound::MedianAtMost(0.1), "median 5 %"),
+            ("f-Util gap", Bound::Meet(0.6), "15 % in 95 of a hundred cases"),
+            ("weights", Bound::Meet(0.65), "10 % in 95 of a hundred cases"),
             ("bytes over none", Bound::MedianAtLeast(0.93), "median 0.95"),
             ("device time over none", Bound::MedianAtLeast(0.93), "median 0.95"),
-            ("device time over none", Bound::WorstAtLeast(0.35), "worst 0.85"),
+            ("device time over none", Bound::WorstAtLeast(0.3), "worst 0.85"),
             ("first second", Bound::WorstAtLeast(0.98), "worst 0.98"),
             ("one tenant over none, later", Bound::WorstAtLeast(0.98), "worst 0.98"),
             ("light reader", Bound::MedianAtMost(1.4), "median 0.7"),
+            ("guest", Bound::Meet(0.85), "0.8 in 95 of a hundred cases"),
             ("comes back", Bound::MedianAtMost(10.0), "worst 50 ms"),
             ("comes back", Bound::Meet(0.95), "50 ms in every case"),
         ],
