@@ -1,0 +1,331 @@
+//! What a probe sees, when there are probes, and what they may cost.
+
+extern crate std;
+use super::*;
+use crate::{IoId, IoKind, Mark, Priority};
+use units::TenantId;
+
+/// All busy tenants do the same.
+const ALONE: [u64; 2] = [1, 1];
+
+fn io(kind: IoKind) -> Io {
+    let (tenant, priority, mark) = (TenantId(0), Priority::default(), Mark(1500));
+    Io { id: IoId(0), tenant, priority, kind, length: Bytes::kib(4), mark }
+}
+
+#[test]
+fn probes_take_their_part_at_most() {
+    for (changes, doubts) in [(false, false), (true, false), (true, true)] {
+        let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+        let mut present = Present::default();
+        let kinds: std::vec::Vec<Kind> = Kind::all().step_by(8).collect();
+        for kind in &kinds {
+            present.busy[kind.index()] = 1;
+        }
+        let (mut taken, mut probes) = (0, 0);
+        let mut turns = [0; Kind::COUNT];
+        let (mut now, mut followed) = (Instant::ZERO, 0);
+        let span = Nanos::secs(1000);
+        while now < Instant::ZERO + span {
+            now += Nanos::millis(5);
+            if doubts && explorer.doubt(now) {
+                prices.doubt();
+                followed += 1;
+            }
+            if let Some(probe) = explorer.choose(now, &present, &prices) {
+                turns[probe.kind.index()] += 1;
+                // Of an SSD that is different at every look nothing is ever known.
+                probes += 1;
+                prices.measure(
+                    probe.kind,
+                    Took::exactly(if changes { 100 << (probes % 7) } else { 100 }),
+                    100,
+                );
+                now = probe.ends();
+                let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced: false };
+                explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
+                taken += LONGEST.0;
+            }
+        }
+        let most = BUDGET.0 + span.0 / SHARE + followed * DOUBT_BUDGET.0;
+        assert!(taken <= most, "{taken} ns of 1000 s");
+        assert_eq!(followed, if doubts { DOUBTS + span.0 / DOUBT_PAUSE.0 - 1 } else { 0 });
+        assert!(taken >= BUDGET.0, "{taken} ns of 1000 s");
+        let turns: std::vec::Vec<u32> = kinds.iter().map(|kind| turns[kind.index()]).collect();
+        // After a change reads come first.
+        let apart = 2 + FIRST * followed as u32;
+        assert!(turns.iter().max() <= turns.iter().min().map(|least| least + apart).as_ref(), "{turns:?}");
+    }
+}
+
+#[test]
+fn a_kind_of_which_probes_find_nothing_is_probed_less_and_less() {
+    let mut explorer = Explorer::new();
+    let mut present = Present::default();
+    (present.busy[0], present.busy[8]) = (1, 1);
+    let (mut prices, mut probes) = (Prices::new(), 0);
+    (0..FIRST).for_each(|_| _ = prices.measure(Kind::of(1, 1, 4096), Took::exactly(100), 100));
+    explorer.next = Instant(u64::MAX);
+    for millis in 0..10_000 {
+        let now = Instant::ZERO + Nanos::millis(millis);
+        if let Some(probe) = explorer.choose(now, &present, &prices) {
+            explorer.on_end(now, &probe, None, 0);
+            probes += 1;
+        }
+    }
+    assert_eq!(probes, 5, "at 0, 0.5, 1.5, 3.5 and 7.5 s");
+}
+
+#[test]
+fn reads_are_measured_twice_before_anything_is_written_alone() {
+    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+    let kinds = [Kind::of(1, 0, 4096), Kind::of(1, 1, 4096), Kind::of(1, 1, 65536)];
+    let mut present = Present::default();
+    kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
+    let mut now = Instant::ZERO;
+    let mut probed = |explorer: &mut Explorer, prices: &mut Prices, times: u32| -> std::vec::Vec<Kind> {
+        let one = |_| {
+            now += Nanos::secs(1);
+            let probe = explorer.choose(now, &present, prices).expect("nothing is known twice");
+            prices.measure(probe.kind, Took::exactly(100), 100);
+            explorer.on_end(now, &probe, None, 1);
+            probe.kind
+        };
+        (0..times).map(one).collect()
+    };
+    let first = probed(&mut explorer, &mut prices, 6);
+    assert_eq!(first, [kinds[1], kinds[2], kinds[1], kinds[2], kinds[0], kinds[0]]);
+    assert!(explorer.doubt(Instant::ZERO + Nanos::secs(7)));
+    prices.doubt();
+    let again = probed(&mut explorer, &mut prices, 3);
+    assert_eq!(again, [kinds[1], kinds[2], kinds[0]], "also when the SSD has changed");
+}
+
+#[test]
+fn one_kind_of_work_is_never_probed() {
+    let mut present = Present::default();
+    present.busy[3] = 7;
+    assert!(Explorer::new().choose(Instant(1), &present, &Prices::new()).is_none());
+}
+
+/// Lets IOs end until the probe has seen enough; `takes` is the time of the next one after this many ns and IOs.
+fn run(probe: &mut Probe, kind: IoKind, takes: impl Fn(u64, u64) -> u64) -> (u64, u64) {
+    let (mut now, mut ios) = (0, 0u64);
+    loop {
+        now += takes(now, ios);
+        ios += 1;
+        assert!(now < LONGEST.0, "{ios} IOs are not enough");
+        if probe.on_completion(Instant(now), true, false, &io(kind), Bytes(1000)) == Step::End {
+            let Found { took, guessed, .. } = probe.result().expect("enough was seen");
+            return (took.likely * guess(kind, Bytes::kib(4)) / guessed, now);
+        }
+    }
+}
+
+/// Reads that take twice as long for as long as the buffer drains.
+#[test]
+fn a_probe_of_reads_waits_until_the_buffer_has_drained() {
+    let drains = Nanos::millis(150);
+    let takes = |now, _| if now < drains.0 { 2000 } else { 1000 };
+    let mut probe = Probe::new(Instant::ZERO, Kind::default(), drains, 0, ALONE);
+    let (read, _) = run(&mut probe, IoKind::Read, takes);
+    assert!((1000..1040).contains(&read), "a read takes 1000 ns by then, not {read}");
+    let mut hasty = Probe::new(Instant::ZERO, Kind::default(), Nanos::ZERO, 0, ALONE);
+    let (read, took) = run(&mut hasty, IoKind::Read, |_, _| 1000);
+    assert!((1000..1040).contains(&read) && took < 80_000_000, "{read} ns, after {took} ns");
+}
+
+#[test]
+fn few_reads_are_in_flight_while_the_buffer_drains() {
+    let drains = Nanos::millis(150);
+    let mut probe = Probe::new(Instant::ZERO, Kind::default(), drains, 0, ALONE);
+    let mut opened = None;
+    for now in (1..).map(|n| Instant(n * 100_000)) {
+        assert_eq!(probe.limit(), if opened.is_none() { DRAIN_LIMIT } else { ALONE_LIMIT }, "at {now:?}");
+        match probe.on_completion(now, true, false, &io(IoKind::Read), DRAIN_LIMIT) {
+            Step::Open => assert_eq!(opened.replace(now), None, "it opens once"),
+            Step::End => break,
+            Step::Continue | Step::Limit(_) => {}
+        }
+    }
+    assert_eq!(opened, Some(Instant::ZERO + drains));
+    // What was seen before is left out: from then on there was one window that does not count, and those that do.
+    let found = probe.result().expect("enough was seen");
+    assert!(found.took.likely <= (LEAST as u64 + 1) * WINDOW.0, "{found:?}");
+}
+
+/// Writes of 4 KiB that take 1 µs until 16 MiB (4096 of them) are in the buffer, then 10 µs.
+#[test]
+fn a_probe_of_writes_waits_until_the_buffer_is_full() {
+    let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, ALONE);
+    let takes = |_, writes| if writes < 4096 { 1_000 } else { 10_000 };
+    let (write, _) = run(&mut probe, IoKind::Write, takes);
+    assert!((9_900..10_100).contains(&write), "a write takes 10 µs by then, not {write}");
+    let absorbed = probe.result().expect("enough was seen").absorbed;
+    assert!((14 << 20..=17 << 20).contains(&absorbed), "{absorbed} bytes: 16 MiB, less what has drained");
+}
+
+/// At some of these rates the buffer makes no difference from the last windows of the longest probe on.
+#[test]
+fn writes_that_are_always_as_fast_are_measured_at_any_rate() {
+    for nanos in (8_000..12_000).step_by(50) {
+        let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, ALONE);
+        let ends = (1..).map(|n| Instant(n * nanos)).take_while(|now| *now < probe.ends());
+        for now in ends.collect::<std::vec::Vec<_>>() {
+            if probe.on_completion(now, true, false, &io(IoKind::Write), Bytes(1000)) == Step::End {
+                break;
+            }
+        }
+        let Found { took, guessed, .. } = probe.result().expect("enough was seen");
+        let write = took.likely * guess(IoKind::Write, Bytes::kib(4)) / guessed;
+        assert!(write.abs_diff(nanos) <= nanos / 100, "a write takes {nanos} ns, not {write}");
+    }
+}
+
+/// One tenant of four, on an SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a lone one.
+#[test]
+fn a_kind_with_few_ios_is_priced_as_with_many() {
+    for (kind, reads) in [(IoKind::Read, 1), (IoKind::Write, 0)] {
+        let mut probe = Probe::new(Instant::ZERO, Kind::of(1, reads, 4096), Nanos::ZERO, 0, [4, 1]);
+        let (mut now, mut limit) = (0, Bytes(8));
+        let found = loop {
+            now += (1000u64.pow(4) + (8000 / limit.0).pow(4)).isqrt().isqrt();
+            match probe.on_completion(Instant(now), true, false, &io(kind), limit) {
+                Step::Continue => {}
+                Step::Open => unreachable!("nothing drains"),
+                Step::Limit(half) => {
+                    assert_eq!(half, Bytes(4));
+                    limit = half;
+                }
+                Step::End => break probe.result().expect("enough was seen"),
+            }
+        };
+        let [likely, most] = [found.took.likely, found.took.most]
+            .map(|nanos| nanos * guess(kind, Bytes::kib(4)) / found.guessed);
+        assert!((990..1_010).contains(&most), "with 32 {kind:?}s in flight it takes 1,001 ns, not {most}");
+        // Another SSD would take less.
+        assert!((700..990).contains(&likely), "{kind:?}s: {likely} ns");
+    }
+}
+
+/// One tenant of nine whose application sends a write every 70 µs, which the SSD has done before the next one comes.
+#[test]
+fn tenants_that_leave_the_ssd_idle_bound_their_price() {
+    let probed = |before: u64, now: usize| {
+        let probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, [9, 1]);
+        let mut probe = Probe { found_before: [before * 10, 10], ..probe };
+        for at in (1..).map(|n| Instant(n * 70_000)).take_while(|at| *at < Instant::ZERO + LONGEST) {
+            probe.on_arrival(now);
+            if probe.on_completion(at, true, false, &io(IoKind::Write), Bytes(20)) == Step::End {
+                break;
+            }
+        }
+        let found = probe.result().expect("enough was seen");
+        let write = |nanos: u64| nanos * guess(IoKind::Write, Bytes::kib(4)) / found.guessed;
+        (found.is_paced, [found.took.least, found.took.likely, found.took.most].map(write))
+    };
+    let (is_paced, [least, likely, most]) = probed(31, 1);
+    assert!(is_paced, "31 were outstanding before, and 1 is now");
+    assert!((69_500..70_500).contains(&most), "no more than 70 µs: {most}");
+    assert!((7_700..7_850).contains(&least), "it asks for more than its ninth: {least}");
+    assert!((23_000..23_700).contains(&likely), "as far from one as from the other: {likely}");
+    assert!(!probed(31, 21).0, "some may be on their way to the host and back");
+    let (is_paced, [_, likely, most]) = probed(31, 30);
+    assert!(!is_paced && likely == most, "the SSD has enough to do");
+}
+
+#[test]
+fn what_left_the_ssd_idle_is_probed_again_when_more_tenants_do_it() {
+    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+    let kinds = [Kind::of(1, 1, 4096), Kind::of(1, 0, 4096)];
+    let mut present = Present::default();
+    kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
+    kinds.iter().for_each(|kind| {
+        (0..FIRST).for_each(|_| _ = prices.measure(*kind, Took::exactly(100), 100));
+    });
+    let mut second = 0;
+    let mut probed = |explorer: &mut Explorer, writers: u32, is_paced: bool| {
+        second += 1;
+        let now = Instant::ZERO + Nanos::secs(second);
+        present.busy[kinds[1].index()] = writers;
+        let probe = explorer.choose(now, &present, &prices)?;
+        let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced };
+        explorer.on_end(now, &probe, Some(found), FIRST);
+        explorer.next = Instant(u64::MAX);
+        Some(probe.kind)
+    };
+    assert_eq!(probed(&mut explorer, 1, false), Some(kinds[0]), "its turn");
+    explorer.next = Instant::ZERO;
+    assert_eq!(probed(&mut explorer, 1, true), Some(kinds[1]), "its turn");
+    assert_eq!(probed(&mut explorer, 1, true), None, "no more of them");
+    assert_eq!(probed(&mut explorer, 3, true), Some(kinds[1]));
+    assert_eq!(probed(&mut explorer, 2, true), None, "three left it idle");
+    assert_eq!(probed(&mut explorer, 4, false), Some(kinds[1]));
+    assert_eq!(probed(&mut explorer, 5, false), None, "four kept it busy");
+}
+
+#[test]
+fn how_long_the_buffer_drains_is_learnt_from_a_probe_of_writes() {
+    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+    let (reads, writes) = (Kind::of(1, 1, 4096), Kind::of(1, 0, 4096));
+    let mut present = Present::default();
+    (present.busy[reads.index()], present.busy[writes.index()]) = (1, 1);
+    assert_eq!(explorer.drain(&present, &prices), DRAIN_UNKNOWN);
+    let mut probe = Probe::new(Instant::ZERO, writes, Nanos::ZERO, 0, ALONE);
+    run(&mut probe, IoKind::Write, |_, writes| if writes < 4096 { 1_000 } else { 10_000 });
+    let found = probe.result().expect("enough was seen");
+    prices.measure(writes, found.took, found.guessed);
+    explorer.on_end(Instant::ZERO + LONGEST, &probe, Some(found), 1);
+    let drain = explorer.drain(&present, &prices);
+    // 15 MiB at 10 µs per 4 KiB are 38 ms, and half of that because reads slow it down.
+    assert!((50..62).contains(&(drain.0 / 1_000_000)), "{drain:?}");
+}
+
+#[test]
+fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
+    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+    let (reads, writes) = (Kind::of(1, 1, 4096), Kind::of(1, 0, 4096));
+    let mut present = Present::default();
+    (present.busy[reads.index()], present.busy[writes.index()]) = (1, 1);
+    // 24 MiB at 40 µs per 4 KiB drain for 369 ms, with reads beside them.
+    let (slow, absorbed) = (40_000, 24 << 20);
+    let probed: std::vec::Vec<(Kind, bool)> = (1..=6)
+        .map(|n| {
+            let now = Instant::ZERO + Nanos::secs(n);
+            let probe = explorer.choose(now, &present, &prices).expect("there is something to learn");
+            let found = match probe.kind.writes() {
+                true => Found {
+                    took: Took::exactly(slow),
+                    guessed: guess(IoKind::Write, Bytes::kib(4)),
+                    absorbed,
+                    is_paced: false,
+                },
+                false => Found {
+                    took: Took::exactly(3000),
+                    guessed: guess(IoKind::Read, Bytes::kib(4)),
+                    absorbed: 0,
+                    is_paced: false,
+                },
+            };
+            prices.measure(probe.kind, found.took, found.guessed);
+            explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
+            explorer.next = Instant(u64::MAX);
+            (probe.kind, probe.is_again)
+        })
+        .take_while(|(kind, is_again)| kind.writes() || !is_again)
+        .collect();
+    assert_eq!(probed, [(reads, false), (reads, false), (writes, false), (writes, false)]);
+    assert!(explorer.choose(Instant::ZERO + Nanos::secs(9), &present, &prices).is_none(), "once is enough");
+}
+
+#[test]
+fn a_probe_beside_much_else_says_nothing() {
+    let mut probe = Probe::new(Instant::ZERO, Kind::default(), Nanos::ZERO, 0, ALONE);
+    let mut now = 0;
+    while now < LONGEST.0 {
+        now += 1000;
+        let own = now % 2000 == 0;
+        probe.on_completion(Instant(now), own, false, &io(IoKind::Read), Bytes(1000));
+    }
+    assert_eq!(probe.result(), None, "half of the SSD was others'");
+}
