@@ -167,7 +167,7 @@ pub(super) struct Found {
     /// What the buffer has absorbed, bytes.
     absorbed: u64,
     /// The kind's tenants left the SSD idle: they ask for more than they get beside others, and for less than the SSD can do.
-    pub(super) is_paced: bool,
+    is_paced: bool,
 }
 
 /// When to probe, and what.
