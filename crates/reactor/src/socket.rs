@@ -52,7 +52,7 @@ pub(crate) fn receive(fd: RawFd, places: [&mut [u8]; 2]) -> io::Result<usize> {
 }
 
 /// Bytes that are waited for at most, so that copying them goes on while more arrive.
-const LOW_WATER_MAX: usize = 64 << 10;
+const LOW_WATER_MAX: usize = 16 << 10;
 
 /// The bytes that must be there before a socket counts as readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

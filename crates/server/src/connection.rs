@@ -58,7 +58,7 @@ pub(crate) struct Connection {
 }
 
 /// Bytes that one connection may read in a turn, before it is the turn of others.
-const READ_AT_ONCE: usize = 512 << 10;
+const READ_AT_ONCE: usize = 64 << 10;
 
 /// The capacity of `in_flight` that a connection keeps.
 const PERMITS_KEPT: usize = 64;
