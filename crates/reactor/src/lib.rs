@@ -33,6 +33,7 @@ mod explored;
 mod inbound;
 mod nvme;
 mod outbox;
+mod pace;
 mod pacing;
 mod pool;
 mod reactor;

@@ -9,8 +9,8 @@
 //!   twice, four times and so on. So polling that cannot help (the other side may need this very processor to answer)
 //!   soon costs nothing; and where it helps, one success brings it back.
 //!
-//! Much data on its way is better slept for: it comes at its own pace, a wake-up delays none of it, and more of it is there then. The
-//! caller says so (`rest`); other news bring polling back for as long as the budget.
+//! Much data on its way is slept for if it comes more slowly than it is taken (`pace`). The caller says that it is on its way (`rest`); other news bring
+//! polling back for as long as the budget.
 //!
 //! A deadline is known, so nothing has to be guessed: the reactor polls until a near deadline; before a far one it wakes up
 //! early and polls for the rest. A thread on a virtual machine wakes up 20 to 40 µs late; this way a deadline is met. It costs at most
@@ -18,8 +18,9 @@
 //!
 //! Holds: `an_idle_reactor_polls_once_and_then_sleeps`, `polling_in_vain_becomes_rare_and_one_success_brings_it_back`,
 //!        `a_near_deadline_is_polled_for_and_a_far_one_slept_for`, `a_reactor_that_may_not_poll_never_does`,
-//!        `much_data_is_slept_for_unless_there_were_other_news`.
+//!        `slow_data_is_slept_for_unless_there_were_other_news`.
 
+use crate::pace::Pace;
 use std::mem;
 use units::{Instant, Nanos};
 
@@ -37,6 +38,7 @@ pub(crate) struct Pacing {
     rests: u32,
     /// Whether what is awaited may wait for a wake-up.
     may_sleep: bool,
+    pace: Pace,
     /// Whether something was reported since the last wait that is followed by more soon; and until when that counts.
     is_lively: bool,
     lively_until: Instant,
@@ -50,6 +52,7 @@ impl Pacing {
             failures: 0,
             rests: 0,
             may_sleep: false,
+            pace: Pace::default(),
             is_lively: false,
             lively_until: Instant::ZERO,
         }
@@ -76,17 +79,19 @@ impl Pacing {
         if mem::take(&mut self.is_lively) {
             self.lively_until = now + self.budget;
         }
-        if !self.is_on() || self.last_gap > self.budget || (self.may_sleep && now >= self.lively_until) {
+        self.pace.on_wait(now, self.may_sleep);
+        let is_slow = self.may_sleep && self.pace.is_slow(now);
+        if !self.is_on() || self.last_gap > self.budget || (is_slow && now >= self.lively_until) {
             return None;
         }
         if self.rests > 0 {
             self.rests -= 1;
             return None;
         }
-        Some(if self.may_sleep { self.lively_until } else { now + self.budget })
+        Some(if is_slow { self.lively_until } else { now + self.budget })
     }
 
-    /// Whether what is awaited may wait for a wake-up: then it is slept for, unless something lively was reported lately.
+    /// Whether what is awaited may wait for a wake-up: then it is slept for if it comes slowly, unless something lively was reported lately.
     #[inline]
     pub(crate) fn rest(&mut self, may_sleep: bool) {
         self.may_sleep = may_sleep;
@@ -108,9 +113,17 @@ impl Pacing {
         }
     }
 
-    /// Learns the time from the start of a wait to its end. A near deadline that passes says nothing about the gap between events.
-    pub(crate) fn on_gap(&mut self, gap: Nanos) {
+    /// Learns when a wait began, and how long it was. A near deadline that passes says nothing about the gap between events.
+    pub(crate) fn on_gap(&mut self, start: Instant, gap: Nanos) {
         self.last_gap = gap;
+        if self.may_sleep {
+            self.pace.on_wait_end(start + gap, gap);
+        }
+    }
+
+    /// There was nothing to wait for.
+    pub(crate) fn on_no_gap(&mut self) {
+        self.last_gap = Nanos::ZERO;
     }
 }
 
@@ -124,17 +137,18 @@ mod tests {
     fn an_idle_reactor_polls_once_and_then_sleeps() {
         let mut pacing = Pacing::new(Nanos::micros(20));
         assert_eq!(pacing.spin_until(NOW), None, "nothing is known yet");
-        pacing.on_gap(Nanos::micros(5));
+        pacing.on_gap(NOW, Nanos::micros(5));
         assert_eq!(pacing.spin_until(NOW), Some(NOW + Nanos::micros(20)));
-        pacing.on_gap(Nanos::millis(3));
+        pacing.on_gap(NOW, Nanos::millis(3));
         assert_eq!(pacing.spin_until(NOW), None);
     }
 
     #[test]
-    fn much_data_is_slept_for_unless_there_were_other_news() {
+    fn slow_data_is_slept_for_unless_there_were_other_news() {
         let mut pacing = Pacing::new(Nanos::micros(20));
-        pacing.on_gap(Nanos::micros(5));
         pacing.rest(true);
+        assert_eq!(pacing.spin_until(NOW), None, "nothing is known of a gap yet");
+        (0..200).for_each(|_| pacing.on_gap(NOW, Nanos::micros(15)));
         assert_eq!(
             [pacing.spin_until(NOW), pacing.spin_until(NOW)],
             [None, None],
@@ -162,7 +176,7 @@ mod tests {
     fn a_reactor_that_may_not_poll_never_does() {
         let mut off = Pacing::new(Nanos::ZERO);
         for gap in [Nanos::ZERO, Nanos::micros(1), Nanos::secs(1)] {
-            off.on_gap(gap);
+            off.on_gap(NOW, gap);
             assert!(!off.is_on() && off.spin_until(NOW).is_none() && !off.is_near(NOW, NOW));
         }
         assert_eq!(off.sleep_until(NOW), NOW, "it does not wake up early either");
@@ -171,7 +185,7 @@ mod tests {
     #[test]
     fn polling_in_vain_becomes_rare_and_one_success_brings_it_back() {
         let mut pacing = Pacing::new(Nanos::micros(20));
-        pacing.on_gap(Nanos::micros(5));
+        pacing.on_gap(NOW, Nanos::micros(5));
         let mut rests_before_spin = |found| {
             let rests = (0..).find(|_| pacing.spin_until(NOW).is_some());
             pacing.on_spin(found);

@@ -221,7 +221,7 @@ impl Reactor {
         self.driver.expect(token, count);
     }
 
-    /// What comes next is more of the same data and may wait for a wake-up: `wait` does not busy-poll until [`Event::Readable`] is taken
+    /// What comes next is more of the same data and may wait for a wake-up: if it comes slowly, `wait` does not busy-poll until [`Event::Readable`] is taken
     /// again, unless other things than that and sent batches were reported in the last moments.
     pub fn rest(&mut self) {
         self.pacing.rest(true);
@@ -312,7 +312,7 @@ impl Reactor {
         }
         self.notice_wake_up(Waker::take_notice);
         if !self.events.is_empty() {
-            self.pacing.on_gap(Nanos::ZERO);
+            self.pacing.on_no_gap();
             return self.driver.poll(&mut self.events);
         }
         if !self.pacing.is_on() {
@@ -322,7 +322,7 @@ impl Reactor {
         if let Some(deadline) = deadline.filter(|&deadline| self.pacing.is_near(start, deadline)) {
             self.spin(deadline)?;
             if !self.events.is_empty() {
-                self.pacing.on_gap(Clock.now().since(start));
+                self.pacing.on_gap(start, Clock.now().since(start));
             }
             return Ok(());
         }
@@ -338,7 +338,7 @@ impl Reactor {
         {
             self.spin(deadline)?;
         }
-        self.pacing.on_gap(Clock.now().since(start));
+        self.pacing.on_gap(start, Clock.now().since(start));
         Ok(())
     }
 
