@@ -2,6 +2,10 @@
 
 #include "file_system.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include "files.h"
 #include "status.h"
 
@@ -141,7 +145,8 @@ class FileSystem : public rocksdb::FileSystem {
     *lock = nullptr;
     const GimbalNumber number = gimbal_lock(volume(), ToText(path));
     if (number.status.kind == kOk && number.value == 0) {
-      return IOStatus::IOError("while locking " + path, "this process has locked it already");
+      // RocksDB's own tests look for "lock ".
+      return IOStatus::IOError("While lock file: " + path, "this process has locked it already");
     }
     if (number.status.kind == kOk) {
       *lock = new Lock(number.value);
@@ -163,7 +168,9 @@ class FileSystem : public rocksdb::FileSystem {
   }
 
   IOStatus GetTestDirectory(const IOOptions& options, std::string* path, IODebugContext* debug) override {
-    *path = "/rocksdbtest";
+    // As on RocksDB's own file system: some of its tests use both.
+    const char* folder = std::getenv("TEST_TMPDIR");
+    *path = folder != nullptr && *folder != '\0' ? folder : "/tmp/rocksdbtest-" + std::to_string(geteuid());
     return CreateDirIfMissing(*path, options, debug);
   }
 
