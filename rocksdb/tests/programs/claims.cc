@@ -343,10 +343,22 @@ void ALockIsHeldOnce() {
   FileLock* second = nullptr;
   CHECK_OK(fs->LockFile("/d/LOCK", io, &lock, nullptr));
   CHECK_OK(fs->FileExists("/d/LOCK", io, nullptr));
-  CHECK(!fs->LockFile("/d/LOCK", io, &second, nullptr).ok() && second == nullptr);
+  const IOStatus refused = fs->LockFile("/d/LOCK", io, &second, nullptr);
+  CHECK(!refused.ok() && second == nullptr);
+  CHECK(refused.ToString().find("lock ") != std::string::npos);
   CHECK_OK(fs->UnlockFile(lock, io, nullptr));
   CHECK_OK(fs->LockFile("/d/LOCK", io, &lock, nullptr));
   CHECK_OK(fs->UnlockFile(lock, io, nullptr));
+}
+
+void TheTestDirectoryIsTheOneAskedFor() {
+  std::string path;
+  for (const std::string asked : {"/deep/tests", ""}) {
+    setenv("TEST_TMPDIR", asked.c_str(), 1);
+    CHECK_OK(fs->GetTestDirectory(io, &path, nullptr));
+    CHECK(asked.empty() ? path.rfind("/tmp/rocksdbtest-", 0) == 0 : path == asked);
+    CHECK_OK(fs->FileExists(path, io, nullptr));
+  }
 }
 
 void TheInfoLogIsWritten() {
@@ -428,6 +440,7 @@ int main(int count, char** arguments) {
   CLAIM(AReopenedFileIsCutAndGoesOn);
   CLAIM(LinksAreCountedAndTheSameFile);
   CLAIM(ALockIsHeldOnce);
+  CLAIM(TheTestDirectoryIsTheOneAskedFor);
   CLAIM(TheInfoLogIsWritten);
   CLAIM(AProcessMountsAVolumeOnce, uri);
   CLAIM(AFullVolumeIsSaidToBeAndWorksAgainWhenSpaceIsFreed);
