@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{SystemTime, UNIX_EPOCH};
+use units::Nanos;
 
 pub(crate) struct Thread {
     pub(crate) engine: Engine,
@@ -41,7 +42,8 @@ impl Thread {
     fn turn(&mut self) -> bool {
         let now = Clock.now();
         if let Ok(time) = SystemTime::now().duration_since(UNIX_EPOCH) {
-            self.volume.set_wall_clock(time.as_secs());
+            let since_1970 = Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+            self.volume.set_wall_clock(now, since_1970);
         }
         for job in self.inbox.take_all() {
             match job {

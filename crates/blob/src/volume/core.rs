@@ -45,7 +45,8 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) spawner: Spawner,
     pub(crate) now: Cell<Instant>,
-    pub(crate) wall: Cell<u64>,
+    /// How far the wall clock is ahead of `now`.
+    pub(crate) wall_ahead: Cell<Nanos>,
     pub(crate) actions: RefCell<VecDeque<Action>>,
     next_id: Cell<u64>,
     pub(crate) ios: RefCell<BTreeMap<IoId, Answer<IoEnd>>>,
@@ -79,7 +80,7 @@ impl Core {
             settings,
             spawner,
             now: Cell::default(),
-            wall: Cell::default(),
+            wall_ahead: Cell::default(),
             actions: RefCell::default(),
             next_id: Cell::default(),
             ios: RefCell::default(),
@@ -101,6 +102,16 @@ impl Core {
             repair_gate: Gate::default(),
             counters: RefCell::default(),
         })
+    }
+
+    /// What the wall clock says: as good as the same for all clients of a rack, which `now` is not.
+    pub(crate) fn wall_clock(&self) -> Instant {
+        self.now.get() + self.wall_ahead.get()
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn seconds(&self) -> u64 {
+        self.wall_clock().0 / Nanos::secs(1).0
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -176,9 +187,8 @@ impl Core {
             self.with_disk(ssd, |disk| disk.stray_until = until);
         }
         if let (true, Some(is_read)) = (end.result.is_ok(), is_read) {
-            let now = self.now.get();
-            let latency = now.saturating_since(sent);
-            self.steering.borrow_mut().on_completion(now, ssd, is_read, bytes, latency);
+            let latency = self.now.get().saturating_since(sent);
+            self.steering.borrow_mut().on_completion(self.wall_clock(), ssd, is_read, bytes, latency);
         }
         end
     }

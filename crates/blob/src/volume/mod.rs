@@ -34,7 +34,7 @@ use crate::{Fault, FileId, SsdId};
 use core::{Core, IoEnd};
 use std::rc::Rc;
 use std::sync::Arc;
-use units::Instant;
+use units::{Instant, Nanos};
 
 /// An operation, as the caller knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -352,9 +352,9 @@ impl Volume {
         self.core.now.set(now);
     }
 
-    /// Seconds since 1970, for the times of files.
-    pub fn set_wall_clock(&mut self, seconds: u64) {
-        self.core.wall.set(seconds);
+    /// The time since 1970 at this moment: for the times of files, and for what the clients of a rack do at the same time.
+    pub fn set_wall_clock(&mut self, now: Instant, since_1970: Nanos) {
+        self.core.wall_ahead.set(Nanos(since_1970.0.saturating_sub(now.0)));
     }
 
     /// Begins an operation; [`Action::Done`] follows.
@@ -520,5 +520,23 @@ fn show(core: &Core) -> Shown {
         },
         micros: core.pool.borrow().count(),
         counters: *core.counters.borrow(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_with_other_clocks_agree_on_the_wall_clock() {
+        let says = |now: Instant| {
+            let mut volume = Volume::new(Settings::new("v", "test"));
+            volume.set_wall_clock(now, Nanos::secs(1_800_000_000));
+            volume.on_time(now + Nanos::secs(3));
+            let core = &volume.core;
+            assert_eq!(core.seconds(), 1_800_000_003, "at {now:?}");
+            core.wall_clock()
+        };
+        assert_eq!(says(Instant::ZERO), says(Instant(123_456_789_123)));
     }
 }

@@ -62,7 +62,7 @@ impl Core {
         }
         self.files.next_file.set(self.files.next_file.get() + 1);
         let file = FileId::new(self.identity().generation, self.files.next_file.get());
-        let lsn = self.record(&Record::Create { file, path, time: self.wall.get() });
+        let lsn = self.record(&Record::Create { file, path, time: self.seconds() });
         let handle = self.open_handle(file, true);
         self.begin_writing(file)?;
         self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;

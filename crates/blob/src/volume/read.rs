@@ -130,7 +130,7 @@ impl Core {
             let chosen = match up {
                 [true, false] => 0,
                 [false, true] => 1,
-                _ => self.steering.borrow_mut().read(self.now.get(), loads),
+                _ => self.steering.borrow_mut().read(self.wall_clock(), loads),
             };
             if chosen == 1 {
                 copies.swap(0, 1);

@@ -88,7 +88,7 @@ impl Core {
                 Purpose::New(data) => data,
                 Purpose::Copy(_) => Data::Bulk,
             };
-            let rank = |ssd| self.steering.borrow().rank(now, ssd, self.load(ssd), data);
+            let rank = |ssd| self.steering.borrow().rank(self.wall_clock(), ssd, self.load(ssd), data);
             let reserve = match purpose {
                 Purpose::New(_) => self.pool.borrow_mut().reserve(now, rank),
                 Purpose::Copy(other) => self.pool.borrow_mut().reserve_copy(now, other, rank),

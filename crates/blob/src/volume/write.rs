@@ -580,7 +580,7 @@ impl Core {
             live.layout.era = live.layout.next_era();
             live.layout.clone()
         })?;
-        let lsn = self.record(&Record::Layout { file, layout, time: self.wall.get() });
+        let lsn = self.record(&Record::Layout { file, layout, time: self.seconds() });
         let micro_blocks = self.geometry().micro_blocks();
         self.with_live(file, |live| {
             live.lsn = live.lsn.max(lsn);
@@ -667,7 +667,7 @@ impl Core {
             && self.state.borrow().files.contains_key(&file)
         {
             layout.era = layout.next_era();
-            self.record(&Record::Layout { file, layout, time: self.wall.get() });
+            self.record(&Record::Layout { file, layout, time: self.seconds() });
             self.files.live.borrow_mut().remove(&file);
             self.repair_ended(file);
         }
