@@ -43,6 +43,7 @@ mod region;
 mod ring;
 mod send;
 mod socket;
+mod thread_class;
 mod token;
 mod wake_word;
 mod waker;

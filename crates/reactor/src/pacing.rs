@@ -12,13 +12,17 @@
 //! Much data on its way is slept for if it comes more slowly than it is taken (`pace`). The caller says that it is on its way (`rest`); other news bring
 //! polling back for as long as the budget.
 //!
+//! A polite reactor lets other threads run while it polls. If one of them keeps the processor for longer than the budget, the processor has
+//! other work, and polling delays what it waits for: the scheduler takes each offer to let others run as a whole turn that was used up, where a thread
+//! that was asleep goes on at once. So it sleeps for a while, twice as long each time that happens again.
+//!
 //! A deadline is known, so nothing has to be guessed: the reactor polls until a near deadline; before a far one it wakes up
 //! early and polls for the rest. A thread on a virtual machine wakes up 20 to 40 µs late; this way a deadline is met. It costs at most
 //! the budget in processor time for each deadline.
 //!
 //! Holds: `an_idle_reactor_polls_once_and_then_sleeps`, `polling_in_vain_becomes_rare_and_one_success_brings_it_back`,
 //!        `a_near_deadline_is_polled_for_and_a_far_one_slept_for`, `a_reactor_that_may_not_poll_never_does`,
-//!        `slow_data_is_slept_for_unless_there_were_other_news`.
+//!        `slow_data_is_slept_for_unless_there_were_other_news`, `a_crowded_processor_is_not_polled_on`.
 
 use crate::pace::Pace;
 use std::mem;
@@ -26,6 +30,11 @@ use units::{Instant, Nanos};
 
 /// log2 of the most sleeps in a row after polling in vain.
 const RESTS_LOG2_MAX: u32 = 10;
+/// No polling for so long where the processor has other work; twice as long each time, up to the longest.
+const CROWDED: Nanos = Nanos::millis(20);
+const CROWDED_LOG2_MAX: u32 = 6;
+/// Without other work for so long after that, the next time counts as the first.
+const CALM: Nanos = Nanos::secs(1);
 
 /// The decision and what it needs to remember.
 #[derive(Debug)]
@@ -36,6 +45,9 @@ pub(crate) struct Pacing {
     failures: u32,
     /// Waits to sleep through before polling again.
     rests: u32,
+    /// Until when the processor is taken to have other work, and how often in a row it had.
+    crowded_until: Instant,
+    crowds: u32,
     /// Whether what is awaited may wait for a wake-up.
     may_sleep: bool,
     pace: Pace,
@@ -51,6 +63,8 @@ impl Pacing {
             last_gap: Nanos(u64::MAX),
             failures: 0,
             rests: 0,
+            crowded_until: Instant::ZERO,
+            crowds: 0,
             may_sleep: false,
             pace: Pace::default(),
             is_lively: false,
@@ -66,7 +80,7 @@ impl Pacing {
     /// Whether `deadline` is so near that a sleep would end about when it has passed.
     pub(crate) fn is_near(&self, now: Instant, deadline: Instant) -> bool {
         let sleep_min = self.budget;
-        self.is_on() && deadline <= now + self.budget + sleep_min
+        self.is_on() && now >= self.crowded_until && deadline <= now + self.budget + sleep_min
     }
 
     /// When to wake up in order to meet `deadline`, if nothing else happens.
@@ -81,7 +95,9 @@ impl Pacing {
         }
         self.pace.on_wait(now, self.may_sleep);
         let is_slow = self.may_sleep && self.pace.is_slow(now);
-        if !self.is_on() || self.last_gap > self.budget || (is_slow && now >= self.lively_until) {
+        let is_crowded = now < self.crowded_until;
+        if !self.is_on() || is_crowded || self.last_gap > self.budget || (is_slow && now >= self.lively_until)
+        {
             return None;
         }
         if self.rests > 0 {
@@ -101,6 +117,19 @@ impl Pacing {
     #[inline]
     pub(crate) fn on_lively(&mut self) {
         self.is_lively = true;
+    }
+
+    /// Whether another thread that was let go first had the processor for so long that it has other work.
+    pub(crate) fn is_crowded(&mut self, now: Instant, gone: Nanos) -> bool {
+        if gone <= self.budget {
+            return false;
+        }
+        if now.saturating_since(self.crowded_until) >= CALM {
+            self.crowds = 0;
+        }
+        self.crowded_until = now + Nanos(CROWDED.0 << self.crowds.min(CROWDED_LOG2_MAX));
+        self.crowds += 1;
+        true
     }
 
     /// Learns whether polling for the whole budget, or until an event ended it, found one.
@@ -161,6 +190,24 @@ mod tests {
         assert_eq!(pacing.spin_until(NOW + Nanos::micros(20)), None);
         pacing.rest(false);
         assert_eq!(pacing.spin_until(later), Some(later + Nanos::micros(20)));
+    }
+
+    #[test]
+    fn a_crowded_processor_is_not_polled_on() {
+        let mut pacing = Pacing::new(Nanos::micros(20));
+        pacing.on_gap(NOW, Nanos::micros(5));
+        assert!(!pacing.is_crowded(NOW, Nanos::micros(20)) && pacing.spin_until(NOW).is_some());
+        let mut now = NOW;
+        for rest in [20, 40, 80, 160, 320, 640, 1280, 1280] {
+            assert!(pacing.is_crowded(now, Nanos::micros(21)));
+            let almost = now + Nanos(Nanos::millis(rest).0 - 1);
+            assert!(pacing.spin_until(almost).is_none() && !pacing.is_near(almost, almost));
+            now = almost + Nanos(1);
+            assert!(pacing.spin_until(now).is_some(), "after {rest} ms");
+        }
+        now += CALM;
+        assert!(pacing.is_crowded(now, Nanos::millis(3)));
+        assert!(pacing.spin_until(now + CROWDED).is_some(), "it was calm meanwhile");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::epoll::EpollDriver;
 use crate::event::{Event, Events};
 use crate::pacing::Pacing;
 use crate::ring::RingDriver;
-use crate::{Clock, DiskAccess, DiskOp, Refused, SendBatch, Token, Unregistered, Waker};
+use crate::{Clock, DiskAccess, DiskOp, Refused, SendBatch, Token, Unregistered, Waker, thread_class};
 use std::hint;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -120,7 +120,7 @@ impl Reactor {
                 }
             },
         };
-        minimise_timer_slack();
+        thread_class::ask();
         let pacing = Pacing::new(options.spin);
         Ok(Reactor {
             driver,
@@ -320,14 +320,15 @@ impl Reactor {
         }
         let start = Clock.now();
         if let Some(deadline) = deadline.filter(|&deadline| self.pacing.is_near(start, deadline)) {
-            self.spin(deadline)?;
+            self.meet(deadline)?;
             if !self.events.is_empty() {
                 self.pacing.on_gap(start, Clock.now().since(start));
             }
             return Ok(());
         }
-        if let Some(until) = self.pacing.spin_until(start) {
-            self.spin(until)?;
+        if let Some(until) = self.pacing.spin_until(start)
+            && self.spin(until)? == Spun::Out
+        {
             self.pacing.on_spin(!self.events.is_empty());
         }
         if self.events.is_empty() {
@@ -336,16 +337,26 @@ impl Reactor {
         if self.events.is_empty()
             && let Some(deadline) = deadline
         {
-            self.spin(deadline)?;
+            self.meet(deadline)?;
         }
         self.pacing.on_gap(start, Clock.now().since(start));
         Ok(())
     }
 
-    /// Looks for events without sleeping, until there is one or `until`.
-    fn spin(&mut self, until: Instant) -> io::Result<()> {
+    /// Looks for events until there is one or the near `deadline` has passed.
+    fn meet(&mut self, deadline: Instant) -> io::Result<()> {
+        match self.spin(deadline)? {
+            Spun::Out => Ok(()),
+            Spun::Crowded => self.sleep(Some(deadline)),
+        }
+    }
+
+    /// Looks for events without sleeping, until there is one or `until`, or until it is seen that the processor has other work.
+    fn spin(&mut self, until: Instant) -> io::Result<Spun> {
         self.driver.poll(&mut self.events)?;
-        while self.events.is_empty() && Clock.now() < until {
+        let mut now = Clock.now();
+        while self.events.is_empty() && now < until {
+            let before = now;
             if self.is_polite {
                 thread::yield_now();
             } else {
@@ -355,8 +366,12 @@ impl Reactor {
                 self.driver.poll(&mut self.events)?;
             }
             self.notice_wake_up(Waker::take_notice);
+            now = Clock.now();
+            if self.is_polite && self.pacing.is_crowded(now, now.since(before)) && self.events.is_empty() {
+                return Ok(Spun::Crowded);
+            }
         }
-        Ok(())
+        Ok(Spun::Out)
     }
 
     fn sleep(&mut self, deadline: Option<Instant>) -> io::Result<()> {
@@ -383,9 +398,11 @@ impl Reactor {
     }
 }
 
-/// Timers of a thread may by default fire 50 µs late, so that several can fire together.
-fn minimise_timer_slack() {
-    const SLACK: libc::c_ulong = 1;
-    // SAFETY: no pointers. If it is refused, deadlines are merely less precise.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK) };
+/// How polling ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spun {
+    /// There are events, or the time is over.
+    Out,
+    /// Another thread had the processor for long.
+    Crowded,
 }
