@@ -73,6 +73,16 @@ impl Isolation {
         self.behind(now, ssd) == Some(0)
     }
 
+    /// What chooses where nothing is separated.
+    pub(super) fn load(&self) -> &Latency {
+        &self.load
+    }
+
+    /// The same, to read by.
+    pub(super) fn by_load(&mut self) -> &mut Latency {
+        &mut self.load
+    }
+
     /// Whether this client has written lately: then those like it have as well, and there is something to avoid.
     fn is_writer(&self, now: Instant) -> bool {
         self.wrote.is_some_and(|wrote| now.saturating_since(wrote) < PERIOD)

@@ -1,19 +1,22 @@
-//! Where to read and where to place: one small trait, five policies.
+//! Where to read and where to place: one small trait, six policies.
 //!
 //! - [`Credit`]: the copy whose SSD has more credit. The paper's rule, Gimbal §4.3.
-//! - [`Latency`]: the copy from which the read is expected sooner, by observed over expected latency and own work. The default.
+//! - [`Latency`]: the copy from which the read is expected sooner, by observed over expected latency and own work.
 //! - [`Isolation`]: some SSDs take most writes for a while, the others serve the reads.
 //! - The same by [`Isolation::roles`]: some SSDs take new tables, others the log, the rest only reads.
+//! - [`Adaptive`]: isolation where it serves more than latency, found by trying both. The default.
 //! - [`Primary`]: always the primary copy; what the others are compared with.
 //!
 //! Holds: a policy chooses among what can be reached, and the same observations give the same choices
 //!        (`choices_follow_from_observations_alone`).
 
+mod adaptive;
 mod credit;
 mod isolation;
 mod latency;
 mod primary;
 
+pub use adaptive::Adaptive;
 pub use credit::Credit;
 pub use isolation::Isolation;
 pub use latency::Latency;
@@ -44,7 +47,7 @@ pub struct Slow {
     pub reads: Slowdown,
     /// How much longer writes take.
     pub writes: Slowdown,
-    /// After this moment it is not believed any more, if it is not said again.
+    /// After this moment, by the client's own clock, it is not believed any more, if it is not said again.
     pub until: Instant,
 }
 
@@ -73,7 +76,7 @@ pub enum Data {
     Bulk,
 }
 
-/// Decides where to read and where to place.
+/// Decides where to read and where to place. `now` is the wall clock, so that the clients of a rack can do the same at the same time.
 pub trait Steering {
     /// Which of two copies to read.
     fn read(&mut self, now: Instant, copies: [(SsdId, Load); 2]) -> usize;
@@ -94,23 +97,26 @@ pub enum Policy {
     /// The paper's rule.
     Credit,
     /// By observed over expected latency and own work.
-    #[default]
     Latency,
     /// Reads and writes on different SSDs.
     Isolation,
     /// Reads, tables and the log on different SSDs.
     Roles,
+    /// Isolation or latency, whichever serves more.
+    #[default]
+    Adaptive,
     /// No balancing.
     Primary,
 }
 
 impl Policy {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Policy); 5] = [
+    pub const ALL: [(&'static str, Policy); 6] = [
         ("credit", Policy::Credit),
         ("latency", Policy::Latency),
         ("isolation", Policy::Isolation),
         ("roles", Policy::Roles),
+        ("adaptive", Policy::Adaptive),
         ("primary", Policy::Primary),
     ];
 
@@ -121,6 +127,7 @@ impl Policy {
             Policy::Latency => Box::new(Latency::default()),
             Policy::Isolation => Box::new(Isolation::default()),
             Policy::Roles => Box::new(Isolation::roles()),
+            Policy::Adaptive => Box::new(Adaptive::default()),
             Policy::Primary => Box::new(Primary::default()),
         }
     }

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SCHEDULER,...", value_delimiter = ',', value_parser = Schedulers)]
     compare: Vec<PolicyKind>,
     /// Which copy is read, with --compare: each of these is run; `primary` is without load balancing
-    #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_value = "latency", value_parser = policy)]
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_value = "adaptive", value_parser = policy)]
     policy: Vec<&'static str>,
     /// A volume, as the plug-in takes it (gimbal://VOLUME?store=STORE); one for each database
     #[arg(long, value_name = "URI", conflicts_with_all = ["compare", "dir"])]
