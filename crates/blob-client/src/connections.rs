@@ -50,8 +50,8 @@ impl Connections {
     /// These SSDs are of interest.
     pub(crate) fn want(&mut self, ssds: Vec<(SsdId, SsdRecord)>) {
         for (ssd, record) in ssds {
-            self.all.entry(ssd).or_insert(Connection {
-                record,
+            let one = self.all.entry(ssd).or_insert_with(|| Connection {
+                record: record.clone(),
                 controller: None,
                 epoch: 0,
                 is_up: false,
@@ -59,6 +59,11 @@ impl Connections {
                 retry_at: Instant::ZERO,
                 pause: PAUSE_FIRST,
             });
+            // Its target may be elsewhere now. What is connected stays so until it breaks.
+            if one.record != record {
+                one.record = record;
+                (one.retry_at, one.pause) = (Instant::ZERO, PAUSE_FIRST);
+            }
         }
     }
 

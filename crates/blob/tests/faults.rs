@@ -91,6 +91,38 @@ fn an_outdated_copy_of_the_metadata_is_never_taken() {
 }
 
 #[test]
+fn a_mount_waits_for_the_copy_that_missed_nothing() {
+    let (mut world, client) = calm(4);
+    world.set_up(1, false);
+    write(&mut world, client, "new", &bytes(10, 2));
+    world.kill(client);
+    world.set_up(1, true);
+    world.set_up(0, false);
+    world.run_for(Nanos::millis(50));
+    let next = world.add_client(settings("second"));
+    let op = world.submit(next, Request::Mount);
+    world.run_for(Nanos::millis(100));
+    world.set_up(0, true);
+    assert_eq!(world.wait(next, op), Outcome::Done);
+    assert_eq!(world.contents(next, "new"), bytes(10, 2));
+}
+
+#[test]
+fn a_read_waits_for_an_ssd_that_comes_back() {
+    for back in 0..2 {
+        let (mut world, client) = calm(5);
+        write(&mut world, client, "f", &bytes(500, 1));
+        let (handle, length) = world.open(client, "f");
+        world.set_up(0, false);
+        world.set_up(1, false);
+        let op = world.submit(client, Request::Read { handle, offset: 0, length });
+        world.run_for(Nanos::millis(100));
+        world.set_up(back, true);
+        assert_eq!(world.wait(client, op), Outcome::Bytes(bytes(500, 1)));
+    }
+}
+
+#[test]
 fn without_any_copy_a_read_fails() {
     let (mut world, client) = calm(5);
     write(&mut world, client, "f", &bytes(500, 1));

@@ -184,12 +184,16 @@ fn kill_targets(kills: u32, seed: u64) -> String {
         }
     };
     let began = Instant::now();
-    for _ in 0..kills {
+    for kill in 0..kills {
         work(&mut writer, random.random_range(0..20));
         let target = random.random_range(0..rack.targets.len());
         rack.targets[target].kill();
         work(&mut writer, random.random_range(1..30));
-        rack.targets[target].restart();
+        if kill % 3 == 1 {
+            rack.targets[target].restart_elsewhere();
+        } else {
+            rack.targets[target].restart();
+        }
         // Repaired while it serves; what is being written to is repaired when the file is closed.
         loop {
             work(&mut writer, 1);

@@ -193,6 +193,19 @@ impl Core {
         end
     }
 
+    /// Waits until one of these SSDs that is away is back. Answers whether one is, before it was time to give up.
+    pub(crate) async fn wait_for_one(self: &Rc<Self>, ssds: &[SsdId], give_up: Instant) -> bool {
+        let is_up = |ssd: &SsdId| self.with_disk(*ssd, |disk| disk.is_up);
+        let away: Vec<SsdId> = ssds.iter().copied().filter(|ssd| !is_up(ssd)).collect();
+        if away.is_empty() {
+            return false;
+        }
+        self.notify_at(give_up, &self.disk_gate);
+        let is_over = || self.is_over.get() || self.now.get() >= give_up;
+        self.disk_gate.wait(|| (away.iter().any(is_up) || is_over()).then_some(())).await;
+        !is_over()
+    }
+
     pub(crate) fn with_disk<T>(&self, ssd: SsdId, work: impl FnOnce(&mut Disk) -> T) -> T {
         work(self.disks.borrow_mut().entry(ssd).or_default())
     }

@@ -17,7 +17,7 @@
 
 use super::core::{Core, Identity};
 use super::state::{Extent, State};
-use crate::catalog::{Acquired, Order, OrderError, Reply};
+use crate::catalog::{Acquired, Order, OrderError, Reply, SsdRecord};
 use crate::format::block;
 use crate::format::record::{Layout, Record, Run};
 use crate::format::stream;
@@ -28,6 +28,11 @@ use crate::{Fault, FileId, Mega, Place, SsdId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use units::{Instant, Nanos};
+
+/// While an SSD is away the store is asked where it is after this time, then after twice, four times as long and so on.
+const LOOK_SOON: Nanos = Nanos::secs(2);
+/// The longest time between two looks, and that while all can be reached: there may be new ones.
+const LOOK_SELDOM: Nanos = Nanos::secs(60);
 
 /// A journal that was found on one copy.
 struct Found {
@@ -52,7 +57,7 @@ impl Core {
         self.spawner.spawn(Rc::clone(self).keep_lease());
         self.meet_ssds(&acquired).await;
         if record.meta_generation.0 != 0 {
-            *self.state.borrow_mut() = self.find_state(&acquired).await?;
+            *self.state.borrow_mut() = self.find_state_in_time(&acquired).await?;
         }
         self.find_ends().await?;
         self.fill_pool(&acquired);
@@ -66,6 +71,7 @@ impl Core {
         self.spawner.spawn(Rc::clone(self).keep_journal());
         self.spawner.spawn(Rc::clone(self).keep_space());
         self.spawner.spawn(Rc::clone(self).keep_whole());
+        self.spawner.spawn(Rc::clone(self).keep_known());
         Ok(())
     }
 
@@ -94,23 +100,7 @@ impl Core {
 
     /// Tells the outside which SSDs there are, and waits until those of the volume are up, or for a while.
     async fn meet_ssds(self: &Rc<Self>, acquired: &Acquired) {
-        let known: Vec<(SsdId, crate::catalog::SsdRecord)> =
-            acquired.ssds.iter().map(|ssd| (ssd.id, ssd.record.clone())).collect();
-        {
-            let mut pool = self.pool.borrow_mut();
-            for ssd in &acquired.ssds {
-                // Mega blobs of another size are not for this volume, but those that it has are.
-                let fits = ssd.record.mega == acquired.record.geometry.mega;
-                pool.add_ssd(ssd.id, &ssd.record.domain, if fits { ssd.record.megas() } else { 0 });
-            }
-            let domains: Vec<_> = known.iter().map(|(ssd, record)| (*ssd, record.domain.clone())).collect();
-            self.steering.borrow_mut().on_ssds(&domains);
-            let disks = self.disks.borrow();
-            for (ssd, disk) in disks.iter() {
-                pool.set_up(*ssd, disk.is_up);
-            }
-        }
-        self.actions.borrow_mut().push_back(super::Action::Ssds(known));
+        self.know(acquired.ssds.iter().map(|ssd| (ssd.id, ssd.record.clone())).collect());
         let needed: BTreeSet<SsdId> = acquired.owned.iter().map(|mega| mega.ssd).collect();
         let give_up = self.now.get() + self.settings.connect_patience;
         self.notify_at(give_up, &self.disk_gate);
@@ -120,6 +110,62 @@ impl Core {
                 (are_up || self.now.get() >= give_up || self.is_over.get()).then_some(())
             })
             .await;
+    }
+
+    /// As `find_state`, but waits for the SSDs that have it.
+    async fn find_state_in_time(self: &Rc<Self>, acquired: &Acquired) -> Result<State, Fault> {
+        let give_up = self.now.get() + self.settings.patience;
+        let ssds: Vec<SsdId> = acquired.record.meta.iter().map(|mega| mega.ssd).collect();
+        loop {
+            let found = self.find_state(acquired).await;
+            let is_away = matches!(found, Err(Fault::Unreachable));
+            if !is_away || !self.wait_for_one(&ssds, give_up).await {
+                return found;
+            }
+        }
+    }
+
+    /// These SSDs exist.
+    fn know(&self, ssds: Vec<(SsdId, SsdRecord)>) {
+        {
+            let mega = self.geometry().mega;
+            let mut pool = self.pool.borrow_mut();
+            for (ssd, record) in &ssds {
+                // Mega blobs of another size are not for this volume, but those that it has are.
+                let fits = record.mega == mega;
+                pool.add_ssd(*ssd, &record.domain, if fits { record.megas() } else { 0 });
+                pool.set_up(*ssd, self.with_disk(*ssd, |disk| disk.is_up));
+            }
+        }
+        let domains: Vec<_> = ssds.iter().map(|(ssd, record)| (*ssd, record.domain.clone())).collect();
+        self.steering.borrow_mut().on_ssds(&domains);
+        self.actions.borrow_mut().push_back(super::Action::Ssds(ssds));
+    }
+
+    /// Looks for SSDs that are new, and for where those are that cannot be reached, until the volume is unmounted.
+    async fn keep_known(self: Rc<Self>) {
+        let is_any_away = || self.disks.borrow().values().any(|disk| !disk.is_up);
+        let mut pause = LOOK_SOON;
+        loop {
+            let was_any_away = is_any_away();
+            let at = self.now.get() + if was_any_away { pause } else { LOOK_SELDOM };
+            self.notify_at(at, &self.disk_gate);
+            let is_due = || self.now.get() >= at || self.is_over.get() || is_any_away() && !was_any_away;
+            self.disk_gate.wait(|| is_due().then_some(())).await;
+            if self.is_over.get() {
+                return;
+            }
+            if self.now.get() < at {
+                // It has gone just now; most come back where they were.
+                pause = LOOK_SOON;
+                continue;
+            }
+            pause = Nanos(pause.0 * 2).min(LOOK_SELDOM);
+            // A store that does not answer is asked again next time.
+            if let Ok(Reply::Ssds(ssds)) = self.order(Order::Look).await {
+                self.know(ssds.into_iter().map(|(ssd, record, _)| (ssd, record)).collect());
+            }
+        }
     }
 
     /// The newest metadata among the current copies.
@@ -221,7 +267,7 @@ impl Core {
             if is_at_end {
                 break;
             }
-            let ends = self.read_ends(file, index as u64, extent).await?;
+            let ends = self.read_ends_in_time(file, index as u64, extent).await?;
             // Past the first difference nothing was acknowledged, so one copy has to have it all.
             let mut is_good = [0, 1].map(|side| extent.good(side).is_some());
             for within in 0..micro_blocks {
@@ -287,6 +333,24 @@ impl Core {
         }
         layout.size = end.offset + end.length;
         layout.next_block = block + 1;
+    }
+
+    /// As `read_ends`, but waits for the SSDs that have them.
+    async fn read_ends_in_time(
+        self: &Rc<Self>,
+        file: FileId,
+        index: u64,
+        extent: &Extent,
+    ) -> Result<[Option<BTreeMap<u64, End>>; 2], Fault> {
+        let give_up = self.now.get() + self.settings.patience;
+        let ssds: Vec<SsdId> = (0..2).filter_map(|side| extent.good(side)).map(|place| place.ssd).collect();
+        loop {
+            let ends = self.read_ends(file, index, extent).await;
+            let is_away = matches!(ends, Err(Fault::Unreachable));
+            if !is_away || !self.wait_for_one(&ssds, give_up).await {
+                return ends;
+            }
+        }
     }
 
     /// Blocks of a file in a micro blob, by index, for each copy that can be read.

@@ -3,14 +3,19 @@
 //! All pieces of a read are on their way at the same time. The steering chooses a copy for each. If that cannot be reached,
 //! or a block is not the one that was written, the other copy is read; a copy that has wrong bytes where the other has the
 //! right ones is marked stale, and repaired later. If neither has them, the read fails: no made-up data.
+//! If neither can be reached, the read waits until an SSD is back, for as long as the volume's patience: RocksDB takes an error for worse than a delay.
 //!
 //! Holds: `tests/worlds.rs`, `tests/faults.rs`.
 
 use super::check::{self, Wanted};
 use super::core::Core;
 use crate::task::join;
-use crate::{Fault, FileId, Place};
+use crate::{Fault, FileId, Place, SsdId};
 use std::rc::Rc;
+use units::Nanos;
+
+/// News of an SSD that has gone come within this time after the read that failed.
+const NEWS: Nanos = Nanos::millis(10);
 
 /// Consecutive blocks of one micro blob.
 struct Piece {
@@ -113,12 +118,25 @@ impl Core {
 
     /// A repair may move a copy, and its old place may be used anew, while it is read: then its new place is read.
     async fn read_piece(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+        let give_up = self.now.get() + self.settings.patience;
+        let mut has_paused = false;
         loop {
             let before = self.good_copies(file, piece.extent);
             let result = self.read_piece_once(file, piece).await;
-            if result.is_ok() || self.good_copies(file, piece.extent) == before {
+            if result.is_ok() {
                 return result;
             }
+            let has_moved = self.good_copies(file, piece.extent) != before;
+            let ssds: Vec<SsdId> = before.iter().map(|(_, place)| place.ssd).collect();
+            if has_moved || result == Err(Fault::Unreachable) && self.wait_for_one(&ssds, give_up).await {
+                continue;
+            }
+            if has_paused || result == Err(Fault::Corrupt) || self.now.get() >= give_up {
+                return result;
+            }
+            // That an SSD has gone may be known a little later than that a read failed.
+            self.sleep(NEWS).await;
+            has_paused = true;
         }
     }
 

@@ -17,7 +17,8 @@ pub struct Settings {
     /// After an unclean end of the mount before, and after a failed write: how long a write that was given up may still be
     /// on its way to an SSD. Space that it could hit is not used before.
     pub quarantine: Nanos,
-    /// How long an operation waits for a lease that cannot be renewed, or for space that is in quarantine.
+    /// How long an operation waits for a lease that cannot be renewed, or for space that is in quarantine; and a read or a mount for an SSD of which
+    /// it needs the only copy.
     pub patience: Nanos,
     /// How long a mount waits for SSDs that cannot be reached.
     pub connect_patience: Nanos,

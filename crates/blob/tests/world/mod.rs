@@ -396,8 +396,10 @@ impl World {
             match action {
                 Action::Ssds(_) => {
                     self.clients[client].knows_ssds = true;
-                    let all: Vec<SsdId> = self.disks.keys().copied().collect();
-                    for ssd in all {
+                    // What it knew it is connected with already.
+                    let is_new = |ssd: &SsdId| !self.clients[client].epochs.contains_key(ssd);
+                    let new: Vec<SsdId> = self.disks.keys().copied().filter(is_new).collect();
+                    for ssd in new {
                         self.next_epoch += 1;
                         self.clients[client].epochs.insert(ssd, self.next_epoch);
                         let delay = self.delay();

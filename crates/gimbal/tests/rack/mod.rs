@@ -99,6 +99,13 @@ impl Target {
         self.process = serve(&self.config, &self.process.address().to_string(), REGISTERED);
     }
 
+    /// The same at another address.
+    pub(crate) fn restart_elsewhere(&mut self) {
+        let before = self.process.address();
+        self.process = serve(&self.config, "127.0.0.2:0", REGISTERED);
+        assert_ne!(self.process.address(), before);
+    }
+
     /// Stops it in order.
     pub(crate) fn stop(&mut self) {
         self.process.signal("-TERM");
