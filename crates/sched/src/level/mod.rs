@@ -69,7 +69,7 @@ use kind::Kind;
 use load_curve::{Answer, LoadCurve};
 use objectives::{Changed, Objectives, PROMISED_MOST};
 use patience::Patience;
-use prices::Prices;
+use prices::{Change, Prices};
 use probe::{Explorer, Found, Probe, Step};
 use service_lag::ServiceLag;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -423,7 +423,13 @@ impl Level {
             !probe.is_again || rules.prices.is_lower(probe.kind, found.took.likely, found.guessed)
         };
         if let Some(found) = found.filter(counts) {
-            let change = rules.prices.measure(probe.kind, found.took, found.guessed);
+            let change = match probe.filler {
+                Some(_) => Change {
+                    price: rules.prices.narrow(probe.kind, found.took.likely, found.guessed),
+                    told: false,
+                },
+                None => rules.prices.measure(probe.kind, found.took, found.guessed),
+            };
             if change.price {
                 self.depth.forget();
                 self.watch.forget();
@@ -469,7 +475,10 @@ impl LevelRules {
     fn is_held(&self, id: TenantId) -> bool {
         match &self.probe {
             None => self.closed != [false; 2] && self.closed[self.class(id)],
-            Some(probe) => self.books.is_busy(id) && self.books.kind(id) != probe.kind,
+            Some(probe) => {
+                let kind = self.books.kind(id);
+                self.books.is_busy(id) && kind != probe.kind && Some(kind) != probe.filler
+            }
         }
     }
 

@@ -18,6 +18,10 @@
 //! probe goes on with half of the IOs in flight. From both times follows between what bounds the time is with as many IOs as if all busy tenants
 //! did this kind of work (`took`).
 //!
+//! Tenants that leave the SSD idle (their applications set the pace) say only between what bounds the price of their work is. So reads are
+//! probed again beside a *filler*: reads of another size whose price was measured. They keep the SSD busy, and what they do not account for is
+//! the others'. (With work that writes this was tried, and as often made the price worse: reads and writes do not add up.)
+//!
 //! How much the buffer holds is learnt in passing: it is what a probe of writes completes before it becomes slower. If it takes longer to drain
 //! than probes of reads had waited until then, these are repeated, and a lower price counts.
 //!
@@ -31,7 +35,8 @@
 //!        until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`, `few_reads_are_in_flight_while_the_buffer_drains`,
 //!        `a_probe_of_writes_waits_until_the_buffer_is_full`); how many IOs a kind has does not make its price
 //!        (`a_kind_with_few_ios_is_priced_as_with_many`), nor does the pace of applications that leave the SSD idle
-//!        (`tenants_that_leave_the_ssd_idle_bound_their_price`); no probe of writes comes before reads are known
+//!        (`tenants_that_leave_the_ssd_idle_bound_their_price`), and a filler narrows these bounds
+//!        (`beside_a_filler_the_rest_of_the_time_is_theirs`); no probe of writes comes before reads are known
 //!        (`reads_are_measured_twice_before_anything_is_written_alone`).
 
 use super::ALONE_LIMIT;
@@ -71,6 +76,8 @@ const BUFFER_PASSED: u64 = 6 * BUFFER_MAX;
 const LATELY: usize = 4;
 /// The buffer was full when the rate has fallen by one part in this number.
 const FALLEN: u64 = 6;
+/// Beside a filler that takes more than this part of the time nothing is seen.
+const FILLER_MOST: [u64; 2] = [7, 8];
 /// Two spans are equally fast if their rates differ by at most one part in this number.
 const STEADY: u64 = 33;
 /// How long a buffer takes to drain, before that was ever measured.
@@ -115,6 +122,8 @@ pub(super) struct Probe {
     pub(super) kind: Kind,
     /// It was measured, but the buffer may still have drained, which makes reads slow, never fast. So only a lower price counts.
     pub(super) is_again: bool,
+    /// The work that keeps the SSD busy beside it, if it does not do so itself.
+    pub(super) filler: Option<Kind>,
     begun: Instant,
     /// Whether the buffer may still drain.
     is_draining: bool,
@@ -191,6 +200,8 @@ pub(super) struct Explorer {
     retries: [Instant; Kind::COUNT],
     /// How many tenants of each kind there were when they left the SSD idle in its last probe; none if they did not.
     paced: [u32; Kind::COUNT],
+    /// How often each of those was probed beside a filler since.
+    filled: [u32; Kind::COUNT],
     /// The highest rate that was ever seen of each kind.
     peaks: [u64; Kind::COUNT],
     /// How long the buffer could drain in the last successful probe of each kind.
@@ -214,6 +225,7 @@ impl Explorer {
             barren: [0; Kind::COUNT],
             retries: [Instant::ZERO; Kind::COUNT],
             paced: [0; Kind::COUNT],
+            filled: [0; Kind::COUNT],
             peaks: none,
             drained: [Nanos::ZERO; Kind::COUNT],
             buffer: None,
@@ -235,7 +247,20 @@ impl Explorer {
         };
         // More tenants may keep the SSD busy.
         let are_more = |kind: Kind| (1..present.busy[kind.index()]).contains(&self.paced[kind.index()]);
-        let is_known = |kind: Kind| prices.measured(kind) >= FIRST && !are_more(kind);
+        let filler = |kind: Kind| {
+            let fills = |other: &Kind| {
+                let is_measured = prices.measured(*other) >= FIRST && self.paced[other.index()] == 0;
+                *other != kind && !other.writes() && is_measured
+            };
+            let is_paced = !kind.writes() && self.paced[kind.index()] > 0 && !are_more(kind);
+            present
+                .kinds()
+                .filter(|_| is_paced)
+                .filter(fills)
+                .max_by_key(|other| present.weights[other.index()])
+        };
+        let is_unfilled = |kind: Kind| self.filled[kind.index()] < FIRST && filler(kind).is_some();
+        let is_known = |kind: Kind| prices.measured(kind) >= FIRST && !are_more(kind) && !is_unfilled(kind);
         let kind = present
             .kinds()
             .filter(|kind| now >= self.retries[kind.index()])
@@ -249,7 +274,8 @@ impl Explorer {
                 let tries = if kind.writes() { FIRST } else { self.tries[kind.index()] };
                 (0, tries, turn)
             })?;
-        let is_again = was_hasty(kind);
+        let filler = filler(kind);
+        let is_again = was_hasty(kind) && filler.is_none();
         self.tries[kind.index()] = (self.tries[kind.index()] + 1).min(FIRST);
         self.turn += 1;
         self.turns[kind.index()] = self.turn;
@@ -263,7 +289,7 @@ impl Explorer {
         let found_before = present.found[kind.index()];
         let weights = [present.weights.iter().sum(), present.weights[kind.index()]];
         let probe = Probe::new(now, kind, drain, self.peaks[kind.index()], tenants);
-        Some(Probe { is_again, found_before, weights, ..probe })
+        Some(Probe { is_again, filler, found_before, weights, ..probe })
     }
 
     /// The SSD seems to have changed. Answers whether everything is to be measured again.
@@ -278,6 +304,7 @@ impl Explorer {
         self.peaks = [0; Kind::COUNT];
         // Reads come before writes again.
         self.tries = [0; Kind::COUNT];
+        self.filled = [0; Kind::COUNT];
         true
     }
 
@@ -317,7 +344,12 @@ impl Explorer {
         }
         self.budget = Nanos(self.budget.0.saturating_sub(taken.0));
         self.peaks[probe.kind.index()] = probe.peak;
-        if let Some(found) = found {
+        if let (Some(_), Some(_)) = (found, probe.filler) {
+            self.filled[probe.kind.index()] += 1;
+        } else if let Some(found) = found {
+            if !found.is_paced {
+                self.filled[probe.kind.index()] = 0;
+            }
             self.drained[probe.kind.index()] = probe.drained.since(probe.begun);
             self.paced[probe.kind.index()] = if found.is_paced { probe.tenants[1] as u32 } else { 0 };
         }
@@ -341,6 +373,7 @@ impl Probe {
         Probe {
             kind,
             is_again: false,
+            filler: None,
             begun: now,
             is_draining: drain > Nanos::ZERO,
             quiet: None,
@@ -443,6 +476,7 @@ impl Probe {
         }
         // Half of the IOs need their time, too.
         let is_late = self.deep.is_none()
+            && self.filler.is_none()
             && self.lasts(now) >= DEEP_LONGEST
             && self.needs_half()
             && self.measured().is_some();
@@ -458,7 +492,7 @@ impl Probe {
         if self.steady().is_none() && !is_late {
             return Step::Continue;
         }
-        if self.deep.is_some() || !self.needs_half() {
+        if self.deep.is_some() || self.filler.is_some() || !self.needs_half() {
             return Step::End;
         }
         self.deep = self.measured();
@@ -486,6 +520,9 @@ impl Probe {
 
     /// What was found; `None` if too little was seen, or too much of others.
     pub(super) fn result(&self) -> Option<Found> {
+        if self.filler.is_some() {
+            return self.measured();
+        }
         let [all, own] = self.tenants;
         let of_part = |nanos: u64, [all, own]: [u64; 2]| {
             let least = u128::from(nanos) * u128::from(own) / u128::from(all.max(1));
@@ -561,7 +598,8 @@ impl Probe {
         let counted = self.steady().unwrap_or(late);
         let Window { span, guessed, others, written, found, arrived } = Window::sum(counted);
         // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
-        if counted.len() < LEAST / 2 || guessed == 0 || others >= span / 3 {
+        let most = if self.filler.is_some() { span / FILLER_MOST[1] * FILLER_MOST[0] } else { span / 3 };
+        if counted.len() < LEAST / 2 || guessed == 0 || others >= most {
             return None;
         }
         let nanos = span - others;

@@ -264,6 +264,56 @@ fn what_left_the_ssd_idle_is_probed_again_when_more_tenants_do_it() {
     assert_eq!(probed(&mut explorer, 5, false), None, "four kept it busy");
 }
 
+/// A paced read of 9 µs every 30 µs, beside others that are charged what they take: the rest, or a little less.
+#[test]
+fn beside_a_filler_the_rest_of_the_time_is_theirs() {
+    let probed = |charged: u32| {
+        let kind = Kind::of(1, 1, 4096);
+        let probe = Probe::new(Instant::ZERO, kind, Nanos::ZERO, 0, [9, 1]);
+        let mut probe = Probe { filler: Some(Kind::of(1, 1, 65536)), found_before: [310, 10], ..probe };
+        let others = Io { mark: Mark(charged), length: Bytes::kib(64), ..io(IoKind::Read) };
+        for at in (1..).map(|n| Instant(n * 30_000)).take_while(|at| *at < Instant::ZERO + LONGEST) {
+            probe.on_arrival(1);
+            let ends = [
+                probe.on_completion(at, true, false, &io(IoKind::Read), Bytes(20_000)),
+                probe.on_completion(at, false, false, &others, Bytes(20_000)),
+            ];
+            if ends.contains(&Step::End) {
+                break;
+            }
+        }
+        probe.result().map(|found| found.took.likely * guess(IoKind::Read, Bytes::kib(4)) / found.guessed)
+    };
+    let close = |likely: Option<u64>, to: u64| likely.is_some_and(|likely| likely.abs_diff(to) < to / 20);
+    assert!(close(probed(21_000), 9_000), "{:?}", probed(21_000));
+    assert!(close(probed(18_000), 12_000), "{:?}", probed(18_000));
+    assert_eq!(probed(29_000), None, "too little is left to say anything");
+}
+
+#[test]
+fn what_left_the_ssd_idle_is_probed_beside_reads_that_are_known() {
+    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
+    let [paced, known, writes] = [Kind::of(1, 1, 4096), Kind::of(1, 1, 65536), Kind::of(1, 0, 4096)];
+    let mut present = Present::default();
+    [paced, writes].iter().for_each(|kind| present.busy[kind.index()] = 1);
+    [paced, known, writes].iter().for_each(|kind| {
+        (0..FIRST).for_each(|_| _ = prices.measure(*kind, Took::exactly(100), 100));
+    });
+    explorer.paced[paced.index()] = 1;
+    explorer.next = Instant(u64::MAX);
+    assert!(explorer.choose(Instant(1), &present, &prices).is_none(), "writes are no filler");
+    present.busy[known.index()] = 1;
+    for millis in [100, 200] {
+        let now = Instant::ZERO + Nanos::millis(millis);
+        let probe = explorer.choose(now, &present, &prices).expect("now there is one");
+        assert_eq!((probe.kind, probe.filler), (paced, Some(known)));
+        let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced: true };
+        explorer.on_end(now, &probe, Some(found), FIRST);
+        explorer.next = Instant(u64::MAX);
+    }
+    assert!(explorer.choose(Instant(u64::MAX / 2), &present, &prices).is_none(), "twice is enough");
+}
+
 #[test]
 fn how_long_the_buffer_drains_is_learnt_from_a_probe_of_writes() {
     let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
