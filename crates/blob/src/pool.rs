@@ -94,6 +94,12 @@ impl Pool {
         self.ssds.get(&ssd).is_some_and(|ssd| ssd.is_up)
     }
 
+    /// Whether SSDs of two domains can be reached.
+    pub fn has_pairs(&self) -> bool {
+        let mut up = self.ssds.values().filter(|ssd| ssd.is_up).map(|ssd| &ssd.domain);
+        up.next().is_some_and(|first| up.any(|other| other != first))
+    }
+
     /// The SSDs.
     pub fn ssds(&self) -> impl Iterator<Item = SsdId> + '_ {
         self.ssds.keys().copied()

@@ -108,6 +108,36 @@ fn a_mount_waits_for_the_copy_that_missed_nothing() {
 }
 
 #[test]
+fn what_stays_open_is_repaired_as_well() {
+    for synced in [true, false] {
+        let (mut world, client) = calm(5);
+        let handle = world.create(client, "log");
+        let add = |world: &mut World, seed: u8| {
+            world.done(client, Request::Append { handle, bytes: bytes(150, seed) });
+            let end = if synced { Request::Sync { handle } } else { Request::Flush { handle } };
+            world.done(client, end);
+        };
+        add(&mut world, 1);
+        world.set_up(1, false);
+        add(&mut world, 2);
+        world.set_up(1, true);
+        world.run_for(Nanos::millis(200));
+        let now = shown(&mut world, client);
+        assert_eq!((now.degraded, now.lost), (0, 0), "{now:?}");
+        world.set_up(0, false);
+        add(&mut world, 3);
+        let all: Vec<u8> = (1..=3).flat_map(|seed| bytes(150, seed)).collect();
+        assert_eq!(world.contents(client, "log"), all);
+        // So it is after a crash, from the copy that was made.
+        world.kill(client);
+        world.run_for(Nanos::millis(50));
+        let next = world.add_client(settings("second"));
+        world.done(next, Request::Mount);
+        assert_eq!(world.contents(next, "log"), all);
+    }
+}
+
+#[test]
 fn a_read_waits_for_an_ssd_that_comes_back() {
     for back in 0..2 {
         let (mut world, client) = calm(5);

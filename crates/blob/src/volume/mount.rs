@@ -56,6 +56,7 @@ impl Core {
         *self.pool.borrow_mut() = Pool::new(record.geometry, record.id.0);
         self.spawner.spawn(Rc::clone(self).keep_lease());
         self.meet_ssds(&acquired).await;
+        self.spawner.spawn(Rc::clone(self).keep_known());
         if record.meta_generation.0 != 0 {
             *self.state.borrow_mut() = self.find_state_in_time(&acquired).await?;
         }
@@ -71,7 +72,6 @@ impl Core {
         self.spawner.spawn(Rc::clone(self).keep_journal());
         self.spawner.spawn(Rc::clone(self).keep_space());
         self.spawner.spawn(Rc::clone(self).keep_whole());
-        self.spawner.spawn(Rc::clone(self).keep_known());
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! Repair and scrub: every micro blob has two good copies again.
 //!
 //! A copy that is missing or stale is made anew in another place, from the good copy, and recorded when it is complete and
-//! durable. So a repair can be broken off anywhere. The micro blob that a file is being written to is left for later.
+//! durable. So a repair can be broken off anywhere. The micro blob that a file is being written to cannot be copied; so a file whose last micro
+//! blob lacks a copy goes on in another one first (a log or a manifest may stay open for hours).
 //! Scrub reads and checks every copy of every block first.
 //!
 //! Holds: after a repair any one target may die (`tests/worlds.rs`); `a_scrub_finds_and_repairs_every_corrupt_block`.
@@ -77,11 +78,24 @@ impl Core {
         let files: Vec<FileId> = self.state.borrow().files.keys().copied().collect();
         for file in files {
             self.pin(file);
+            if self.lacks_open_copy(file) {
+                // If it cannot, it is left for when the file goes on by itself.
+                let _ = self.go_on(file).await;
+            }
             let result = self.repair_file(file, &mut report).await;
             self.unpin(file);
             result?;
         }
         Ok(report)
+    }
+
+    /// Whether a file is written to where a copy is missing, and could be written to where none is.
+    fn lacks_open_copy(&self, file: FileId) -> bool {
+        let Some(settled) = self.settled(file) else { return false };
+        let state = self.state.borrow();
+        let mut open =
+            state.files.get(&file).into_iter().flat_map(|entry| entry.extents.iter().skip(settled as usize));
+        open.any(|extent| !extent.is_whole()) && self.pool.borrow().has_pairs()
     }
 
     async fn repair_file(self: &Rc<Self>, file: FileId, report: &mut Report) -> Result<(), Fault> {

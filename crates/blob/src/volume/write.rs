@@ -14,7 +14,7 @@ use super::core::{Core, WriteError};
 use super::disk::Sequence;
 use super::files::{HandleId, Live, Risk, Unflushed, Unit, UnitState};
 use crate::format::block::{self, Header};
-use crate::format::record::{Record, Run};
+use crate::format::record::{Layout, Record, Run};
 use crate::steer::Data;
 use crate::task::join;
 use crate::{Fault, FileId, Place};
@@ -27,6 +27,8 @@ use units::Instant;
 const UNITS_MAX: usize = 32;
 /// So many of the last micro blobs of a file may have been left to be repaired when the file went on.
 const ENDED_MAX: usize = 8;
+/// So often a file is synced in the hope that nothing is written meanwhile.
+const GO_ON_TRIES: usize = 16;
 
 impl Core {
     /// Makes a file that may be written to.
@@ -644,6 +646,37 @@ impl Core {
         }
         self.unpin(handle.file);
         result
+    }
+
+    /// Lets a file go on in another micro blob, so that the one that was being written to can be repaired. If something is written all
+    /// the time, the file soon goes on by itself.
+    pub(crate) async fn go_on(self: &Rc<Self>, file: FileId) -> Result<(), Fault> {
+        for _ in 0..GO_ON_TRIES {
+            self.sync(file).await?;
+            self.files
+                .gate
+                .wait(|| (self.with_live(file, |live| live.is_extending) != Ok(true)).then_some(()))
+                .await;
+            let Some(layout) = self.with_live(file, |live| self.end_micro(live))? else { continue };
+            let lsn = self.record(&Record::Layout { file, layout, time: self.seconds() });
+            self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;
+            return self.written(lsn).await;
+        }
+        Ok(())
+    }
+
+    /// The next block goes to another micro blob. Answers the layout to be recorded; `None` if something is not durable, or nobody writes.
+    fn end_micro(&self, live: &mut Live) -> Option<Layout> {
+        let is_durable = live.units.is_empty() && live.unflushed.is_empty() && !live.is_lost;
+        let is_all_there = live.tail.is_empty() && live.on_disk() == live.layout.size;
+        if live.writers == 0 || !is_durable || !is_all_there {
+            return None;
+        }
+        live.must_begin_run = true;
+        live.layout.era = live.layout.next_era();
+        let layout = live.layout.clone();
+        live.layout.next_block = live.layout.next_block.next_multiple_of(self.geometry().micro_blocks());
+        Some(layout)
     }
 
     /// Syncs a file that nobody writes to, and records its layout.
