@@ -58,7 +58,9 @@ impl Core {
         self.meet_ssds(&acquired).await;
         self.spawner.spawn(Rc::clone(self).keep_known());
         if record.meta_generation.0 != 0 {
-            *self.state.borrow_mut() = self.find_state_in_time(&acquired).await?;
+            let ssds: Vec<SsdId> = record.meta.iter().map(|mega| mega.ssd).collect();
+            let found = self.in_time(&ssds, async || self.find_state(&acquired).await).await?;
+            *self.state.borrow_mut() = found;
         }
         self.find_ends().await?;
         self.fill_pool(&acquired);
@@ -112,14 +114,17 @@ impl Core {
             .await;
     }
 
-    /// As `find_state`, but waits for the SSDs that have it.
-    async fn find_state_in_time(self: &Rc<Self>, acquired: &Acquired) -> Result<State, Fault> {
+    /// Looks for what is on these SSDs; waits for those that are away if it cannot be reached.
+    async fn in_time<T>(
+        self: &Rc<Self>,
+        ssds: &[SsdId],
+        find: impl AsyncFn() -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let give_up = self.now.get() + self.settings.patience;
-        let ssds: Vec<SsdId> = acquired.record.meta.iter().map(|mega| mega.ssd).collect();
         loop {
-            let found = self.find_state(acquired).await;
+            let found = find().await;
             let is_away = matches!(found, Err(Fault::Unreachable));
-            if !is_away || !self.wait_for_one(&ssds, give_up).await {
+            if !is_away || !self.wait_for_one(ssds, give_up).await {
                 return found;
             }
         }
@@ -267,7 +272,9 @@ impl Core {
             if is_at_end {
                 break;
             }
-            let ends = self.read_ends_in_time(file, index as u64, extent).await?;
+            let ssds: Vec<SsdId> =
+                (0..2).filter_map(|side| extent.good(side)).map(|place| place.ssd).collect();
+            let ends = self.in_time(&ssds, async || self.read_ends(file, index as u64, extent).await).await?;
             // Past the first difference nothing was acknowledged, so one copy has to have it all.
             let mut is_good = [0, 1].map(|side| extent.good(side).is_some());
             for within in 0..micro_blocks {
@@ -333,24 +340,6 @@ impl Core {
         }
         layout.size = end.offset + end.length;
         layout.next_block = block + 1;
-    }
-
-    /// As `read_ends`, but waits for the SSDs that have them.
-    async fn read_ends_in_time(
-        self: &Rc<Self>,
-        file: FileId,
-        index: u64,
-        extent: &Extent,
-    ) -> Result<[Option<BTreeMap<u64, End>>; 2], Fault> {
-        let give_up = self.now.get() + self.settings.patience;
-        let ssds: Vec<SsdId> = (0..2).filter_map(|side| extent.good(side)).map(|place| place.ssd).collect();
-        loop {
-            let ends = self.read_ends(file, index, extent).await;
-            let is_away = matches!(ends, Err(Fault::Unreachable));
-            if !is_away || !self.wait_for_one(&ssds, give_up).await {
-                return ends;
-            }
-        }
     }
 
     /// Blocks of a file in a micro blob, by index, for each copy that can be read.
