@@ -121,7 +121,7 @@ block_based_table_factory={block_cache=8M;filter_policy=bloomfilter:10:false}";
 
 const EXAMPLES: &str = "\
 Examples:
-  gimbal bench ycsb --workload B --records 100000 --runtime 60s --compare none,level --policy credit,primary
+  gimbal bench ycsb --workload B --records 10000 --runtime 20s --compare none,level --policy adaptive,primary
   gimbal bench ycsb --workload F --records 50000 --operations 20000 --dir /var/tmp/ycsb
   gimbal bench ycsb -P workloads/workloada -p recordcount=100000 --uri 'gimbal://a?store=S' --uri 'gimbal://b?store=S'";
 
