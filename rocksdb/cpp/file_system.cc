@@ -179,6 +179,13 @@ class FileSystem : public rocksdb::FileSystem {
     return IOStatus::OK();
   }
 
+  // RocksDB goes on by itself after a volume was full only where it is told that there is space again.
+  IOStatus GetFreeSpace(const std::string& path, const IOOptions&, uint64_t* bytes, IODebugContext*) override {
+    const GimbalNumber free = gimbal_free(volume());
+    *bytes = free.value;
+    return ToStatus(free.status, path);
+  }
+
   IOStatus Poll(std::vector<void*>& handles, size_t min_completions) override {
     return gimbal::Poll(handles, min_completions);
   }

@@ -86,6 +86,7 @@ GimbalStatus gimbal_make_dir(GimbalVolume* volume, GimbalText path);
 GimbalStatus gimbal_make_dirs(GimbalVolume* volume, GimbalText path);
 GimbalStatus gimbal_remove_dir(GimbalVolume* volume, GimbalText path);
 GimbalStatus gimbal_truncate(GimbalVolume* volume, GimbalText path, uint64_t size);
+GimbalNumber gimbal_free(GimbalVolume* volume);
 GimbalStatus gimbal_sync_names(GimbalVolume* volume);
 // 0 if this process has locked it already.
 GimbalNumber gimbal_lock(GimbalVolume* volume, GimbalText path);

@@ -234,6 +234,11 @@ extern "C" fn gimbal_truncate(volume: &Shared, path: Text, size: u64) -> Status 
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn gimbal_free(volume: &Shared) -> Number {
+    volume.free().into()
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn gimbal_sync_names(volume: &Shared) -> Status {
     volume.sync_names().into()
 }

@@ -199,6 +199,17 @@ impl Volume {
         })
     }
 
+    /// How many bytes files may still take.
+    ///
+    /// # Errors
+    /// If the metadata store cannot say.
+    pub fn free(&self) -> Result<u64, Fault> {
+        match self.call(Request::Free)? {
+            Outcome::Size(bytes) => Ok(bytes),
+            other => unreachable!("not an outcome of a question for space: {other:?}"),
+        }
+    }
+
     /// All changes of names survive power losses of the targets.
     ///
     /// # Errors

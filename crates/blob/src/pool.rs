@@ -247,6 +247,11 @@ impl Pool {
         self.ssds.values().flat_map(|ssd| ssd.quarantine.iter().map(|&(until, _)| until)).min()
     }
 
+    /// Free micro blobs of an SSD, including those in quarantine.
+    pub fn free_of(&self, ssd: SsdId) -> u64 {
+        self.ssds.get(&ssd).map_or(0, |ssd| (ssd.free.len() + ssd.quarantine.len()) as u64)
+    }
+
     /// Micro blobs in use, and free ones including those in quarantine.
     pub fn count(&self) -> (usize, usize) {
         let free = self.ssds.values().map(|ssd| ssd.free.len() + ssd.quarantine.len()).sum();

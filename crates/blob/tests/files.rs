@@ -209,7 +209,11 @@ fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
     let client = world.add_client(settings("first"));
     world.done(client, Request::Mount);
     let handle = world.create(client, "big");
-    let mut appended = 0;
+    let free = |world: &mut World| match world.call(client, Request::Free) {
+        Outcome::Size(free) => free,
+        other => panic!("{other:?}"),
+    };
+    let (promised, mut appended) = (free(&mut world), 0);
     let fault = loop {
         world.done(client, Request::Append { handle, bytes: bytes(2000, 0) });
         match world.call(client, Request::Flush { handle }) {
@@ -220,12 +224,17 @@ fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
     };
     assert_eq!(fault, Fault::NoSpace);
     assert!(appended > 120_000, "only {appended} of 2 × 128 KiB could be used");
+    assert!((appended..appended + 10_000).contains(&promised), "{promised} promised, {appended} appended");
+    assert_eq!(free(&mut world), 0);
     world.done(client, Request::Unlink { path: text("big") });
     let other = world.create(client, "other");
     world.call(client, Request::Close { handle });
     world.done(client, Request::Append { handle: other, bytes: bytes(20_000, 4) });
     world.done(client, Request::Sync { handle: other });
     assert_eq!(world.contents(client, "other"), bytes(20_000, 4));
+    world.run_for(Nanos::secs(60));
+    let left = free(&mut world) + 20_000;
+    assert!((promised - 10_000..=promised).contains(&left), "{left} of {promised} free after removal");
 }
 
 /// What `Disk` counts of all SSDs.

@@ -395,7 +395,14 @@ void AProcessMountsAVolumeOnce(const std::string& uri) {
 }
 
 void AFullVolumeIsSaidToBeAndWorksAgainWhenSpaceIsFreed() {
+  const auto free = [] {
+    uint64_t bytes = 0;
+    CHECK_OK(fs->GetFreeSpace("/d", io, &bytes, nullptr));
+    return bytes;
+  };
+  const uint64_t before = free();
   IOStatus status;
+  uint64_t written = 0;
   {
     const auto file = Create("/d/large");
     const std::string piece = Content(9, 0, 1 << 20);
@@ -404,9 +411,12 @@ void AFullVolumeIsSaidToBeAndWorksAgainWhenSpaceIsFreed() {
       if (status.ok()) {
         status = file->Flush(io, nullptr);
       }
+      written += status.ok() ? piece.size() : 0;
     }
   }
   CHECK(status.IsNoSpace() && status.GetRetryable());
+  CHECK(before >= written && before <= written + (2 << 20));
+  CHECK(free() < 1 << 20);
   CHECK_OK(fs->DeleteFile("/d/large", io, nullptr));
   Write("/d/small", Content(9, 0, 1 << 20));
   CHECK(ReadAll("/d/small") == Content(9, 0, 1 << 20));

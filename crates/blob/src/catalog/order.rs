@@ -5,7 +5,7 @@
 //! order fails; if nobody else had the volume meanwhile, the client may regain the lock with its old generation.
 
 use super::megas::{self, Take};
-use super::ssds::{self, SsdRecord, SsdState};
+use super::ssds::{self, SsdState};
 use super::volumes::{Holder, VolumeRecord, lock_key, volume_key};
 use super::{CatalogError, TRIES, json, read_json};
 use crate::store::{Commit, LeaseId, Revision, Store, StoreError, Transaction};
@@ -106,8 +106,8 @@ pub enum Reply {
     Taken(Vec<Mega>),
     /// To `Take`: these SSDs have none left.
     Full(Vec<SsdId>),
-    /// To `Look`: the SSDs, and whether each is alive.
-    Ssds(Vec<(SsdId, SsdRecord, bool)>),
+    /// To `Look`.
+    Ssds(Vec<SsdState>),
     /// To all others.
     Done,
 }
@@ -178,10 +178,7 @@ pub fn execute(store: &mut dyn Store, order: &Order) -> Result<Reply, OrderError
                 Err(OrderError::LockLost)
             }
         }
-        Order::Look => {
-            let all = ssds::ssds(store)?;
-            Ok(Reply::Ssds(all.into_iter().map(|ssd| (ssd.id, ssd.record, ssd.is_live)).collect()))
-        }
+        Order::Look => Ok(Reply::Ssds(ssds::ssds(store)?)),
         Order::Release { lock, is_clean } => {
             publish(store, lock, |record| record.is_clean = *is_clean)?;
             store.revoke(lock.lease)?;

@@ -223,6 +223,8 @@ pub enum Request {
         /// The name.
         path: String,
     },
+    /// How many bytes files may still take.
+    Free,
     /// All changes of names survive power losses of the targets.
     SyncNames,
     /// Make every copy anew that is missing or stale.
@@ -249,7 +251,7 @@ pub enum Outcome {
     },
     /// To `Read`.
     Bytes(Vec<u8>),
-    /// To `Size`.
+    /// To `Size` and `Free`.
     Size(u64),
     /// To `List`.
     Names(Vec<String>),
@@ -493,6 +495,7 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
         Request::RemoveDir { path } => core.remove_dir(&path).await.map(|()| Outcome::Done),
         Request::List { path } => core.list(&path),
         Request::Stat { path } => core.stat(&path).await.map(Outcome::Stat),
+        Request::Free => core.free_bytes().await.map(Outcome::Size),
         Request::SyncNames => core.sync_names().await.map(|()| Outcome::Done),
         Request::Repair => core.repair().await.map(Outcome::Report),
         Request::Scrub => core.scrub().await.map(Outcome::Report),

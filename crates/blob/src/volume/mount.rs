@@ -168,7 +168,7 @@ impl Core {
             pause = Nanos(pause.0 * 2).min(LOOK_SELDOM);
             // A store that does not answer is asked again next time.
             if let Ok(Reply::Ssds(ssds)) = self.order(Order::Look).await {
-                self.know(ssds.into_iter().map(|(ssd, record, _)| (ssd, record)).collect());
+                self.know(ssds.into_iter().map(|ssd| (ssd.id, ssd.record)).collect());
             }
         }
     }

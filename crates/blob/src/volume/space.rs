@@ -17,7 +17,7 @@ use crate::steer::Data;
 use crate::task::Gate;
 use crate::{Copies, Fault, Place, SsdId};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use units::Instant;
 
@@ -143,6 +143,24 @@ impl Core {
             other => unreachable!("not an answer to Take: {other:?}"),
         }
         Ok(())
+    }
+
+    /// How many bytes files may still take, as far as SSDs can be reached, and if nobody else takes what they have: a pair of micro blobs
+    /// on two domains for each block, or one on the only domain that is left. What waits to be trimmed does not count.
+    pub(crate) async fn free_bytes(self: &Rc<Self>) -> Result<u64, Fault> {
+        let Reply::Ssds(ssds) = self.order_locked(|_| Order::Look).await? else {
+            unreachable!("Look is answered with SSDs")
+        };
+        let (geometry, pool) = (self.geometry(), self.pool.borrow());
+        let mut domains: BTreeMap<&str, u64> = BTreeMap::new();
+        for ssd in ssds.iter().filter(|ssd| pool.is_up(ssd.id)) {
+            let megas = u64::from(pool.megas_of(ssd.id).saturating_sub(ssd.used));
+            let micros = megas * geometry.mega_micros() + pool.free_of(ssd.id);
+            *domains.entry(pool.domain(ssd.id).unwrap_or_default()).or_default() += micros;
+        }
+        let (all, most) = (domains.values().sum::<u64>(), domains.values().copied().max().unwrap_or(0));
+        let micros = if domains.len() == 1 { all } else { (all / 2).min(all - most) };
+        Ok(micros * geometry.micro_blocks() * geometry.payload())
     }
 
     /// Makes freed space free, for as long as the volume is mounted.
