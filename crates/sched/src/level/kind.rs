@@ -86,6 +86,11 @@ impl Kind {
         self.way() == WAYS - 1
     }
 
+    /// Whether it reads and writes, and writes more than it reads.
+    pub(super) fn writes_most(self) -> bool {
+        self.way() == WAYS - 2
+    }
+
     pub(super) fn is_mixed(self) -> bool {
         (1..WAYS - 1).contains(&self.way())
     }

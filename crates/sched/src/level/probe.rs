@@ -78,6 +78,9 @@ const LATELY: usize = 4;
 const FALLEN: u64 = 6;
 /// Beside a filler that takes more than this part of the time nothing is seen.
 const FILLER_MOST: [u64; 2] = [7, 8];
+/// A window of which others had more than one part in this number does not count if there are others: what they did is known by its price
+/// only, and may have gone on at the same time.
+const OTHERS_MOST: u64 = 8;
 /// Two spans are equally fast if their rates differ by at most one part in this number.
 const STEADY: u64 = 33;
 /// How long a buffer takes to drain, before that was ever measured.
@@ -551,7 +554,11 @@ impl Probe {
         let took = match half.filter(|half| *half / 9 <= deep_nanos / 4) {
             Some(half) => {
                 let took = Took::with_all(deep_nanos, half, own, all.max(1));
-                if self.has_few() && self.kind.is_mixed() { took.less_sure(own, all) } else { took }
+                match self.kind.is_mixed() {
+                    true if self.kind.writes_most() => took.near_the_most(),
+                    true if self.has_few() => took.less_sure(own, all),
+                    _ => took,
+                }
             }
             None if self.has_few() => of_few(deep_nanos),
             None => deep.took,
@@ -596,7 +603,10 @@ impl Probe {
         let middle = usize::midpoint(self.first.unwrap_or(0), self.ended);
         let late = &all[middle.min(self.ended.saturating_sub(LEAST))..];
         let counted = self.steady().unwrap_or(late);
-        let Window { span, guessed, others, written, found, arrived } = Window::sum(counted);
+        let is_clean = |window: &&Window| self.filler.is_some() || window.others <= window.span / OTHERS_MOST;
+        let are_clean = counted.iter().filter(is_clean).count() >= LEAST / 2;
+        let Window { span, guessed, others, written, found, arrived } =
+            Window::sum(counted.iter().filter(|window| !are_clean || is_clean(window)));
         // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
         let most = if self.filler.is_some() { span / FILLER_MOST[1] * FILLER_MOST[0] } else { span / 3 };
         if counted.len() < LEAST / 2 || guessed == 0 || others >= most {
@@ -618,8 +628,8 @@ impl Window {
         (u128::from(self.guessed) * (1 << 20) / u128::from(span)) as u64
     }
 
-    fn sum(windows: &[Window]) -> Window {
-        windows.iter().fold(Window::default(), |sum, window| Window {
+    fn sum<'a>(windows: impl IntoIterator<Item = &'a Window>) -> Window {
+        windows.into_iter().fold(Window::default(), |sum, window| Window {
             span: sum.span + window.span,
             guessed: sum.guessed + window.guessed,
             others: sum.others + window.others,

@@ -368,6 +368,24 @@ fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
     assert!(explorer.choose(Instant::ZERO + Nanos::secs(9), &present, &prices).is_none(), "once is enough");
 }
 
+/// Reads of 10 µs each. In every fifth window a guest has as many, which are charged three times what they take from the kind.
+#[test]
+fn windows_that_others_had_do_not_count_if_there_are_others() {
+    let mut probe = Probe::new(Instant::ZERO, Kind::default(), Nanos::ZERO, 0, ALONE);
+    let guest = Io { mark: Mark(7_500), ..io(IoKind::Read) };
+    for at in (1..).map(|n| n * 10_000).take_while(|at| *at < LONGEST.0) {
+        if at / WINDOW.0 % 5 == 4 {
+            probe.on_completion(Instant(at), false, false, &guest, Bytes(1000));
+        }
+        if probe.on_completion(Instant(at), true, false, &io(IoKind::Read), Bytes(1000)) == Step::End {
+            break;
+        }
+    }
+    let found = probe.result().expect("there was enough to see");
+    let read = found.took.likely * guess(IoKind::Read, Bytes::kib(4)) / found.guessed;
+    assert!((9_900..10_100).contains(&read), "a read takes 10 µs, not {read} ns");
+}
+
 #[test]
 fn a_probe_beside_much_else_says_nothing() {
     let mut probe = Probe::new(Instant::ZERO, Kind::default(), Nanos::ZERO, 0, ALONE);

@@ -8,7 +8,8 @@
 //!                 least: IOs collide in the parts, however few there are: it is a line over 1 / (IOs in flight)
 //! ```
 //!
-//! The price is likely as far from one as from the other. (Simulated SSDs lie between the laws with the powers 1 and 3 or 4.)
+//! The price is likely as far from one as from the other. (Simulated SSDs lie between the laws with the powers 1 and 3 or 4.) Of work that
+//! writes more than it reads it is likely nearer to the most.
 //!
 //! Neither law holds where IOs of one tenant wait for each other, as those that it reads in sequence may, and IOs of several tenants
 //! would not. What is seen then looks like an SSD that has enough to do. Only what other kinds take can tell.
@@ -64,6 +65,11 @@ impl Took {
         let part = (u128::from(2 * own) * ONE / u128::from(all.max(1))).min(ONE);
         let least = (u128::from(self.least) * fourth_root(part) / ONE) as u64;
         Took { lowest: self.lowest.min(least), ..Took::between(least, self.most) }
+    }
+
+    /// What writes most keeps nearly to the law of the most: programs are what limits it, and they do not collide.
+    pub(super) fn near_the_most(self) -> Took {
+        Took { lowest: self.lowest, ..Took::between(self.likely, self.most) }
     }
 
     /// The mean of this many times in all, of which `new` is the last and the others have this as theirs.
@@ -130,6 +136,13 @@ mod tests {
     fn ios_in_each_others_way_say_little_of_others() {
         let took = Took::with_all(1000, 1000, 1, 8);
         assert_eq!((took.lowest, took.least, took.most), (125, 1000, 1000));
+    }
+
+    #[test]
+    fn what_writes_most_is_likely_near_the_most() {
+        let took = Took { lowest: 50, ..Took::between(100, 1600) };
+        assert_eq!(took.near_the_most(), Took { lowest: 50, least: 400, likely: 800, most: 1600 });
+        assert_eq!(Took::exactly(7).near_the_most(), Took::exactly(7));
     }
 
     #[test]
