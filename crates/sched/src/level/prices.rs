@@ -19,6 +19,8 @@
 //! than both together; and reads take no longer than a kind of which they are a part, or than writes of 64 KiB and more. The last is
 //! what tells of one tenant that reads in sequence: its IOs may all wait for one part of the SSD, and those of several would not.
 //!
+//! What is seen of a kind whose tenants went away before a probe was over has wide bounds. If what is known lies between them, they change nothing.
+//!
 //! Nothing makes reads faster than they are, but the SSD's own work after writes makes them slower, for seconds. So reads that seem slow are not believed
 //! at once.
 //!
@@ -139,6 +141,10 @@ impl Prices {
         let before = self.scales[work.index()];
         let took = took.map(|nanos| scale(nanos, guessed, 16));
         let known = &mut self.known[work.index()];
+        if known.measured > 0 && !known.is_told && took.says_less_than(known.took) {
+            known.measured = (known.measured + 1).min(MEMORY);
+            return Change::default();
+        }
         let differs = took.likely.abs_diff(known.took.likely) * DIFFERS > known.took.likely;
         let told = known.is_told && differs;
         let seems_slow = known.measured > 0 && differs && took.likely > known.took.likely;

@@ -23,6 +23,16 @@ fn what_differs_much_is_a_new_truth_and_what_differs_little_is_averaged() {
 }
 
 #[test]
+fn what_says_little_does_not_replace_what_is_known() {
+    let mut prices = Prices::new();
+    prices.measure(READS, Took::exactly(100), 100);
+    assert!(!prices.measure(READS, Took::between(20, 105), 100).price, "it may be as it was");
+    assert_eq!((prices.scales[0], prices.measured(READS)), (ONE, 2));
+    prices.measure(READS, Took::between(20, 80), 100);
+    assert!((ONE / 5..ONE / 2).contains(&prices.scales[0]), "it cannot be as it was: {}", prices.scales[0]);
+}
+
+#[test]
 fn what_is_lower_is_less_than_is_believed() {
     let mut prices = Prices::new();
     prices.measure(READS, Took::exactly(200), 100);

@@ -81,6 +81,10 @@ const FILLER_MOST: [u64; 2] = [7, 8];
 /// A window of which others had more than one part in this number does not count if there are others: what they did is known by its price
 /// only, and may have gone on at the same time.
 const OTHERS_MOST: u64 = 8;
+/// If others had more than one part in this number, nothing was seen.
+const OTHERS_TOO_MANY: u64 = 3;
+/// A probe is over when that was so in this many windows together: a tenant has come that does not wait for it.
+const CROWDED: usize = 8;
 /// Two spans are equally fast if their rates differ by at most one part in this number.
 const STEADY: u64 = 33;
 /// How long a buffer takes to drain, before that was ever measured.
@@ -155,6 +159,8 @@ pub(super) struct Probe {
     found_before: [u64; 2],
     /// What was found with all IOs in flight; now half of them are.
     deep: Option<Found>,
+    /// Others came that do not wait for it, and had too much.
+    is_crowded: bool,
 }
 
 /// What comes after a completion.
@@ -357,8 +363,10 @@ impl Explorer {
             self.paced[probe.kind.index()] = if found.is_paced { probe.tenants[1] as u32 } else { 0 };
         }
         let barren = &mut self.barren[probe.kind.index()];
-        *barren = if found.is_some() { 0 } else { (*barren + 1).min(BARREN_MAX) };
-        if *barren > 0 {
+        // Others that came in between say nothing of the kind.
+        let is_barren = found.is_none() && !probe.is_crowded;
+        *barren = if is_barren { (*barren + 1).min(BARREN_MAX) } else { 0 };
+        if found.is_none() {
             self.retries[probe.kind.index()] = now + Nanos(BARREN_PAUSE.0 << *barren);
         }
         let absorbed = found.map_or(0, |found| found.absorbed);
@@ -394,6 +402,7 @@ impl Probe {
             own: [0; 2],
             found_before: [0; 2],
             deep: None,
+            is_crowded: false,
         }
     }
 
@@ -476,6 +485,12 @@ impl Probe {
         let lately = Window::sum(&self.windows[self.ended.saturating_sub(LATELY)..self.ended]).rate();
         if self.ended >= LATELY {
             self.peak = self.peak.max(lately);
+        }
+        let lately_all = Window::sum(&self.windows[self.ended.saturating_sub(CROWDED)..self.ended]);
+        let are_too_many = lately_all.others >= lately_all.span / OTHERS_TOO_MANY;
+        if are_too_many && self.ended >= CROWDED && self.filler.is_none() {
+            self.is_crowded = true;
+            return Step::End;
         }
         // Half of the IOs need their time, too.
         let is_late = self.deep.is_none()
@@ -608,8 +623,12 @@ impl Probe {
         let Window { span, guessed, others, written, found, arrived } =
             Window::sum(counted.iter().filter(|window| !are_clean || is_clean(window)));
         // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
-        let most = if self.filler.is_some() { span / FILLER_MOST[1] * FILLER_MOST[0] } else { span / 3 };
-        if counted.len() < LEAST / 2 || guessed == 0 || others >= most {
+        let most = if self.filler.is_some() {
+            span / FILLER_MOST[1] * FILLER_MOST[0]
+        } else {
+            span / OTHERS_TOO_MANY
+        };
+        if self.is_crowded || counted.len() < LEAST / 2 || guessed == 0 || others >= most {
             return None;
         }
         let nanos = span - others;

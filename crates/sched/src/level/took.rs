@@ -72,6 +72,14 @@ impl Took {
         Took { lowest: self.lowest, ..Took::between(self.likely, self.most) }
     }
 
+    /// Whether it is by far less sure than another one, and does not contradict it.
+    pub(super) fn says_less_than(self, other: Took) -> bool {
+        let [own, others] =
+            [self, other].map(|took| u128::from(took.most) * ONE / u128::from(took.least.max(1)));
+        let contains = self.least <= other.likely && other.likely <= self.most;
+        contains && own > others * 2
+    }
+
     /// The mean of this many times in all, of which `new` is the last and the others have this as theirs.
     pub(super) fn averaged(self, new: Took, times: u64) -> Took {
         let average = |old: u64, new: u64| (old * (times - 1) + new) / times;
@@ -143,6 +151,15 @@ mod tests {
         let took = Took { lowest: 50, ..Took::between(100, 1600) };
         assert_eq!(took.near_the_most(), Took { lowest: 50, least: 400, likely: 800, most: 1600 });
         assert_eq!(Took::exactly(7).near_the_most(), Took::exactly(7));
+    }
+
+    #[test]
+    fn wide_bounds_around_what_is_known_say_less() {
+        let known = Took::between(900, 1100);
+        assert!(Took::between(180, 1100).says_less_than(known));
+        assert!(!Took::between(180, 900).says_less_than(known), "it cannot take so long");
+        assert!(!Took::between(700, 1200).says_less_than(known), "it is nearly as sure");
+        assert!(!Took::exactly(1000).says_less_than(known));
     }
 
     #[test]
