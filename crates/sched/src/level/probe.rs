@@ -83,7 +83,7 @@ const FILLER_MOST: [u64; 2] = [7, 8];
 const OTHERS_MOST: u64 = 8;
 /// If others had more than one part in this number, nothing was seen.
 const OTHERS_TOO_MANY: u64 = 3;
-/// A probe is over when that was so in this many windows together: a tenant has come that does not wait for it.
+/// A probe is over when that was so in each of this many windows in a row: a tenant has come that does not wait for it.
 const CROWDED: usize = 8;
 /// Two spans are equally fast if their rates differ by at most one part in this number.
 const STEADY: u64 = 33;
@@ -486,9 +486,9 @@ impl Probe {
         if self.ended >= LATELY {
             self.peak = self.peak.max(lately);
         }
-        let lately_all = Window::sum(&self.windows[self.ended.saturating_sub(CROWDED)..self.ended]);
-        let are_too_many = lately_all.others >= lately_all.span / OTHERS_TOO_MANY;
-        if are_too_many && self.ended >= CROWDED && self.filler.is_none() {
+        let latest = &self.windows[self.ended.saturating_sub(CROWDED)..self.ended];
+        let are_too_many = |window: &Window| window.others >= window.span / OTHERS_TOO_MANY;
+        if self.filler.is_none() && self.ended >= CROWDED && latest.iter().all(are_too_many) {
             self.is_crowded = true;
             return Step::End;
         }
