@@ -8,7 +8,8 @@
 //!   on the device                                 ends by itself: the Abort says that it was not aborted
 //! ```
 //!
-//! A command that another thread has parsed and this one has not seen is on its way here: the answer of that thread comes behind it.
+//! A command that another thread has parsed and this one has not seen is on its way here: the answer of that thread comes behind it. A queue's first
+//! command may even be there before that thread's word that it has the queue: so an Abort waits for that word first.
 //!
 //! Holds: dword 0 of the answer says what happened, and no Abort waits for a device (`tests/abort.rs`, also with the queue on another
 //!        thread).
@@ -53,11 +54,13 @@ pub(super) struct Aborts {
     of_ssds: HashMap<Key, Vec<Abort>>,
     /// Of the thread that carries the queue.
     of_threads: Slab<Cancelling>,
+    /// Of the thread that is to carry the queue: that it does.
+    of_openings: Vec<Cancelling>,
 }
 
 impl Aborts {
     pub(super) fn new() -> Aborts {
-        Aborts { of_ssds: HashMap::new(), of_threads: Slab::new() }
+        Aborts { of_ssds: HashMap::new(), of_threads: Slab::new(), of_openings: Vec::new() }
     }
 
     /// An IO has ended.
@@ -105,9 +108,15 @@ impl Commands {
                 let cancel = self.wires.here.cancel(connection, cid, Status::ABORT_REQUESTED);
                 self.on_cancel(now, (admin, queue, cid, cqe), cancel);
             }
+            (Wire::Opening, Some(thread)) => {
+                if self.has_too_many(admin) {
+                    return self.answer_abort(admin, too_many(cqe), true);
+                }
+                self.count_abort(admin);
+                self.aborts.of_openings.push(Cancelling { thread, admin, queue, cid, cqe });
+            }
             (Wire::There(connection), Some(thread)) => {
-                let waiting = self.sessions.get(admin).map_or(0, |session| session.aborts);
-                if waiting >= ABORTS_MAX {
+                if self.has_too_many(admin) {
                     return self.answer_abort(admin, too_many(cqe), true);
                 }
                 let ticket = self.aborts.of_threads.insert(Cancelling { thread, admin, queue, cid, cqe });
@@ -121,6 +130,22 @@ impl Commands {
             // Its commands have been taken back, or none has come yet.
             _ => self.answer_abort(admin, cqe, false),
         }
+    }
+
+    /// Another thread carries the queue from now on, or it never will.
+    pub(super) fn on_opening_over(&mut self, now: Instant, queue: Key) {
+        let waiting: Vec<Cancelling> =
+            self.aborts.of_openings.extract_if(.., |cancelling| cancelling.queue == queue).collect();
+        for Cancelling { admin, cid, cqe, .. } in waiting {
+            if let Some(session) = self.sessions.get_mut(admin) {
+                session.aborts -= 1;
+            }
+            self.abort(now, admin, queue, cid, cqe);
+        }
+    }
+
+    fn has_too_many(&self, admin: Key) -> bool {
+        self.sessions.get(admin).map_or(0, |session| session.aborts) >= ABORTS_MAX
     }
 
     /// The thread of a connection tells what became of a command that was given up. What had been delivered is here by now.
@@ -147,8 +172,7 @@ impl Commands {
             Cancel::Unknown => return self.answer_abort(admin, cqe, false),
         }
         let Some(io) = self.find_io(queue, cid) else { return self.answer_abort(admin, cqe, false) };
-        let waiting = self.sessions.get(admin).map_or(0, |session| session.aborts);
-        if waiting >= ABORTS_MAX {
+        if self.has_too_many(admin) {
             return self.answer_abort(admin, too_many(cqe), true);
         }
         let host_io = self.switch.ios.get_mut(io).expect("just found").host_io_mut();

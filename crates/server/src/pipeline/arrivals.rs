@@ -56,7 +56,7 @@ impl Commands {
     /// News of a session whose connection another thread carries.
     pub(super) fn on_news(&mut self, now: Instant, news: News) {
         match news {
-            News::Opened { session, connection } => self.on_opened(session, connection),
+            News::Opened { session, connection } => self.on_opened(now, session, connection),
             News::Events { session, mut events } => self.on_events(now, session, &mut events),
             News::Violated { session, fatal } => self.on_violated(now, session, &fatal),
             News::Returned(returned) => self.take_back(now, returned),
@@ -66,7 +66,7 @@ impl Commands {
         }
     }
 
-    fn on_opened(&mut self, key: Key, connection: Key) {
+    fn on_opened(&mut self, now: Instant, key: Key, connection: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(thread) = session.thread else { return };
         if session.wire == Wire::Unwanted {
@@ -77,6 +77,7 @@ impl Commands {
             // It may have changed meanwhile.
             self.wires.set_credits(session.route(), session.credits);
         }
+        self.on_opening_over(now, key);
     }
 
     /// The host has used the identifier of a command that waits for an event.

@@ -109,6 +109,7 @@ impl Commands {
         let was_open = session.wire.is_open();
         session.wire = Wire::Gone;
         session.lent.close();
+        self.on_opening_over(now, key);
         if was_open {
             self.log_ending(now, key, &ending);
             self.leave(now, key);
