@@ -32,6 +32,12 @@ struct Ssd {
     quarantine: VecDeque<(Instant, u64)>,
 }
 
+impl Ssd {
+    fn unused(&self) -> usize {
+        self.free.len() + self.quarantine.len()
+    }
+}
+
 /// The free micro blobs of a volume.
 #[derive(Debug)]
 pub struct Pool {
@@ -249,12 +255,12 @@ impl Pool {
 
     /// Free micro blobs of an SSD, including those in quarantine.
     pub fn free_of(&self, ssd: SsdId) -> u64 {
-        self.ssds.get(&ssd).map_or(0, |ssd| (ssd.free.len() + ssd.quarantine.len()) as u64)
+        self.ssds.get(&ssd).map_or(0, |ssd| ssd.unused() as u64)
     }
 
     /// Micro blobs in use, and free ones including those in quarantine.
     pub fn count(&self) -> (usize, usize) {
-        let free = self.ssds.values().map(|ssd| ssd.free.len() + ssd.quarantine.len()).sum();
+        let free = self.ssds.values().map(Ssd::unused).sum();
         (self.used.len(), free)
     }
 }

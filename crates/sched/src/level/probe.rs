@@ -22,6 +22,8 @@
 //! probed again beside a *filler*: reads of another size whose price was measured. They keep the SSD busy, and what they do not account for is
 //! the others'. (With work that writes this was tried, and as often made the price worse: reads and writes do not add up.)
 //!
+//! A tenant that comes during a probe does not wait for it. Windows in which it had much do not count, and if it goes on, the probe is over.
+//!
 //! How much the buffer holds is learnt in passing: it is what a probe of writes completes before it becomes slower. If it takes longer to drain
 //! than probes of reads had waited until then, these are repeated, and a lower price counts.
 //!
@@ -159,8 +161,6 @@ pub(super) struct Probe {
     found_before: [u64; 2],
     /// What was found with all IOs in flight; now half of them are.
     deep: Option<Found>,
-    /// Others came that do not wait for it, and had too much.
-    is_crowded: bool,
 }
 
 /// What comes after a completion.
@@ -364,7 +364,7 @@ impl Explorer {
         }
         let barren = &mut self.barren[probe.kind.index()];
         // Others that came in between say nothing of the kind.
-        let is_barren = found.is_none() && !probe.is_crowded;
+        let is_barren = found.is_none() && !probe.is_crowded();
         *barren = if is_barren { (*barren + 1).min(BARREN_MAX) } else { 0 };
         if found.is_none() {
             self.retries[probe.kind.index()] = now + Nanos(BARREN_PAUSE.0 << *barren);
@@ -402,7 +402,6 @@ impl Probe {
             own: [0; 2],
             found_before: [0; 2],
             deep: None,
-            is_crowded: false,
         }
     }
 
@@ -486,10 +485,7 @@ impl Probe {
         if self.ended >= LATELY {
             self.peak = self.peak.max(lately);
         }
-        let latest = &self.windows[self.ended.saturating_sub(CROWDED)..self.ended];
-        let are_too_many = |window: &Window| window.others >= window.span / OTHERS_TOO_MANY;
-        if self.filler.is_none() && self.ended >= CROWDED && latest.iter().all(are_too_many) {
-            self.is_crowded = true;
+        if self.is_crowded() {
             return Step::End;
         }
         // Half of the IOs need their time, too.
@@ -522,6 +518,13 @@ impl Probe {
         (self.ended, self.first) = (0, None);
         let [sum, completions] = self.in_flight;
         Step::Limit(Bytes(sum / completions.max(1) / 2))
+    }
+
+    /// Whether others have come that do not wait for it, and have had too much for a while.
+    fn is_crowded(&self) -> bool {
+        let latest = &self.windows[self.ended.saturating_sub(CROWDED)..self.ended];
+        let are_too_many = |window: &Window| window.others >= window.span / OTHERS_TOO_MANY;
+        self.filler.is_none() && self.ended >= CROWDED && latest.iter().all(are_too_many)
     }
 
     /// The windows that count, if their two halves are equally fast: all since the buffer made no difference, or the later half of them.
@@ -569,10 +572,10 @@ impl Probe {
         let took = match half.filter(|half| *half / 9 <= deep_nanos / 4) {
             Some(half) => {
                 let took = Took::with_all(deep_nanos, half, own, all.max(1));
-                match self.kind.is_mixed() {
-                    true if self.kind.writes_most() => took.near_the_most(),
-                    true if self.has_few() => took.less_sure(own, all),
-                    _ => took,
+                match () {
+                    () if self.kind.writes_most() => took.near_the_most(),
+                    () if self.kind.is_mixed() && self.has_few() => took.less_sure(own, all),
+                    () => took,
                 }
             }
             None if self.has_few() => of_few(deep_nanos),
@@ -628,7 +631,7 @@ impl Probe {
         } else {
             span / OTHERS_TOO_MANY
         };
-        if self.is_crowded || counted.len() < LEAST / 2 || guessed == 0 || others >= most {
+        if self.is_crowded() || counted.len() < LEAST / 2 || guessed == 0 || others >= most {
             return None;
         }
         let nanos = span - others;

@@ -368,7 +368,7 @@ fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
     assert!(explorer.choose(Instant::ZERO + Nanos::secs(9), &present, &prices).is_none(), "once is enough");
 }
 
-/// Reads of 10 µs each. In every fifth window a guest has as many, which are charged three times what they take from the kind.
+/// Reads of 10 µs each. In every fifth window a guest has as many, which are charged 7.5 µs each and take nothing from the kind.
 #[test]
 fn windows_that_others_had_do_not_count_if_there_are_others() {
     let mut probe = Probe::new(Instant::ZERO, Kind::default(), Nanos::ZERO, 0, ALONE);

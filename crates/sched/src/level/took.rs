@@ -67,7 +67,7 @@ impl Took {
         Took { lowest: self.lowest.min(least), ..Took::between(least, self.most) }
     }
 
-    /// What writes most keeps nearly to the law of the most: programs are what limits it, and they do not collide.
+    /// What writes most keeps nearly to the law of the most, on simulated SSDs (`docs/level.md`).
     pub(super) fn near_the_most(self) -> Took {
         Took { lowest: self.lowest, ..Took::between(self.likely, self.most) }
     }
