@@ -1,13 +1,19 @@
 // What RocksDB relies on, asked of the file system directly: claims URI. The program is linked with the plug-in.
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "check.h"
 #include "rocksdb/convenience.h"
+#include "rocksdb/db.h"
 #include "rocksdb/env.h"
 #include "rocksdb/file_system.h"
+#include "rocksdb/listener.h"
 
 using namespace rocksdb;
 
@@ -394,6 +400,24 @@ void AProcessMountsAVolumeOnce(const std::string& uri) {
   CHECK(parsed.env == env);
 }
 
+// Fills the volume with a file, and answers how much went into it and what the last append said.
+std::pair<uint64_t, IOStatus> Fill(const std::string& path) {
+  const auto file = Create(path);
+  const std::string piece = Content(9, 0, 1 << 20);
+  uint64_t written = 0;
+  for (size_t i = 0; i < 1000; i++) {
+    IOStatus status = file->Append(piece, io, nullptr);
+    if (status.ok()) {
+      status = file->Flush(io, nullptr);
+    }
+    if (!status.ok()) {
+      return {written, status};
+    }
+    written += piece.size();
+  }
+  return {written, IOStatus::OK()};
+}
+
 void AFullVolumeIsSaidToBeAndWorksAgainWhenSpaceIsFreed() {
   const auto free = [] {
     uint64_t bytes = 0;
@@ -401,25 +425,67 @@ void AFullVolumeIsSaidToBeAndWorksAgainWhenSpaceIsFreed() {
     return bytes;
   };
   const uint64_t before = free();
-  IOStatus status;
-  uint64_t written = 0;
-  {
-    const auto file = Create("/d/large");
-    const std::string piece = Content(9, 0, 1 << 20);
-    for (size_t i = 0; i < 1000 && status.ok(); i++) {
-      status = file->Append(piece, io, nullptr);
-      if (status.ok()) {
-        status = file->Flush(io, nullptr);
-      }
-      written += status.ok() ? piece.size() : 0;
-    }
-  }
+  const auto [written, status] = Fill("/d/large");
   CHECK(status.IsNoSpace() && status.GetRetryable());
   CHECK(before >= written && before <= written + (2 << 20));
   CHECK(free() < 1 << 20);
   CHECK_OK(fs->DeleteFile("/d/large", io, nullptr));
   Write("/d/small", Content(9, 0, 1 << 20));
   CHECK(ReadAll("/d/small") == Content(9, 0, 1 << 20));
+}
+
+// Waits for the end of a recovery that RocksDB began by itself.
+class Recovery : public EventListener {
+ public:
+  void OnErrorRecoveryEnd(const BackgroundErrorRecoveryInfo& info) override {
+    std::lock_guard<std::mutex> guard(mutex_);
+    is_done_ = info.new_bg_error.ok();
+    ended_.notify_all();
+  }
+
+  bool Wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return ended_.wait_for(lock, std::chrono::minutes(2), [this] { return is_done_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool is_done_ = false;
+};
+
+// RocksDB asks for the free space every five seconds, and goes on when there is some.
+void ADatabaseGoesOnByItselfWhenAFullVolumeHasSpaceAgain() {
+  const auto env = NewCompositeEnv(fs);
+  const auto recovery = std::make_shared<Recovery>();
+  Options options;
+  options.env = env.get();
+  options.create_if_missing = true;
+  options.compression = kNoCompression;
+  options.listeners.push_back(recovery);
+  DB* opened = nullptr;
+  CHECK_OK(DB::Open(options, "/d/db", &opened));
+  const std::unique_ptr<DB> db(opened);
+  const auto key = [](unsigned n) { return std::to_string(n); };
+  WriteOptions unlogged;
+  unlogged.disableWAL = true;
+  for (unsigned n = 0; n < 100; n++) {
+    CHECK_OK(db->Put(unlogged, key(n), Content(n, 0, 100000)));
+  }
+  CHECK(Fill("/d/filler").second.IsNoSpace());
+  CHECK(db->Flush(FlushOptions()).IsNoSpace());
+  CHECK(db->Put(WriteOptions(), "refused", "").IsNoSpace());
+  CHECK_OK(fs->DeleteFile("/d/filler", io, nullptr));
+  CHECK(recovery->Wait());
+  for (unsigned n = 100; n < 200; n++) {
+    CHECK_OK(db->Put(WriteOptions(), key(n), Content(n, 0, 100000)));
+  }
+  CHECK_OK(db->Flush(FlushOptions()));
+  for (unsigned n = 0; n < 200; n++) {
+    std::string value;
+    CHECK_OK(db->Get(ReadOptions(), key(n), &value));
+    CHECK(value == Content(n, 0, 100000));
+  }
 }
 
 }  // namespace
@@ -454,6 +520,7 @@ int main(int count, char** arguments) {
   CLAIM(TheInfoLogIsWritten);
   CLAIM(AProcessMountsAVolumeOnce, uri);
   CLAIM(AFullVolumeIsSaidToBeAndWorksAgainWhenSpaceIsFreed);
+  CLAIM(ADatabaseGoesOnByItselfWhenAFullVolumeHasSpaceAgain);
   fs.reset();
   std::printf("all claims hold\n");
   return 0;

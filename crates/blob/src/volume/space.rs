@@ -80,6 +80,7 @@ impl Core {
 
     async fn reserve_for(self: &Rc<Self>, purpose: Purpose) -> Result<Reserve, Fault> {
         let give_up = self.now.get() + self.settings.patience;
+        let mut has_asked_again = false;
         loop {
             // While another task takes mega blobs, wait for those.
             self.space.gate.wait(|| (!self.space.is_taking.get()).then_some(())).await;
@@ -107,11 +108,13 @@ impl Core {
                         self.reclaim().await?;
                     } else if let Some(until) = until.filter(|&until| until <= give_up && until > now) {
                         self.sleep_until(until).await;
+                    } else if has_asked_again {
+                        return Err(Fault::NoSpace);
                     } else {
-                        // Others may have given something back when somebody asks again.
+                        // The store had nothing left, but something may have been given back since, by this volume or by others.
                         let ssds: Vec<SsdId> = self.pool.borrow().ssds().collect();
                         ssds.into_iter().for_each(|ssd| self.pool.borrow_mut().set_exhausted(ssd, false));
-                        return Err(Fault::NoSpace);
+                        has_asked_again = true;
                     }
                 }
             }
