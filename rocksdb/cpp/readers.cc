@@ -53,7 +53,7 @@ class SequentialFile : public rocksdb::FSSequentialFile {
 
  private:
   IOStatus ReadAt(uint64_t offset, size_t n, Slice* result, char* scratch) {
-    return End(gimbal_read_begin(reader_.get(), offset, n), n, scratch, path_, result);
+    return End(gimbal_read_begin(reader_.get(), offset, n, false), n, scratch, path_, result);
   }
 
   const ReaderPointer reader_;
@@ -93,20 +93,21 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
  public:
   RandomAccessFile(GimbalReader* reader, std::string path) : reader_(reader), path_(std::move(path)) {}
 
-  IOStatus Read(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
+  IOStatus Read(uint64_t offset, size_t n, const IOOptions& options, Slice* result, char* scratch,
                 IODebugContext*) const override {
     if (scratch == nullptr) {
       return ReadMapped(offset, n, result);
     }
-    return End(Begin(offset, n), n, scratch, path_, result);
+    return End(Begin(offset, n, options), n, scratch, path_, result);
   }
 
   // All reads are on their way before the first is waited for.
-  IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count, const IOOptions&, IODebugContext*) override {
+  IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count, const IOOptions& options,
+                     IODebugContext*) override {
     std::vector<GimbalRead*> reads(count, nullptr);
     for (size_t i = 0; i < count; i++) {
       if (requests[i].scratch != nullptr) {
-        reads[i] = Begin(requests[i].offset, requests[i].len);
+        reads[i] = Begin(requests[i].offset, requests[i].len, options);
       }
     }
     for (size_t i = 0; i < count; i++) {
@@ -119,10 +120,10 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
   }
 
   // The callback comes in Poll or AbortIO, on the thread that calls them.
-  IOStatus ReadAsync(rocksdb::FSReadRequest& request, const IOOptions&,
+  IOStatus ReadAsync(rocksdb::FSReadRequest& request, const IOOptions& options,
                      std::function<void(const rocksdb::FSReadRequest&, void*)> callback, void* argument, void** handle,
                      rocksdb::IOHandleDeleter* deleter, IODebugContext*) override {
-    GimbalRead* read = Begin(request.offset, request.len);
+    GimbalRead* read = Begin(request.offset, request.len, options);
     *handle = new AsyncRead{read, request, std::move(callback), argument, path_};
     *deleter = [](void* read) { delete static_cast<AsyncRead*>(read); };
     return IOStatus::OK();
@@ -137,7 +138,11 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
   IOStatus InvalidateCache(size_t, size_t) override { return IOStatus::OK(); }
 
  private:
-  GimbalRead* Begin(uint64_t offset, size_t n) const { return gimbal_read_begin(reader_.get(), offset, n); }
+  // RocksDB says so of what it reads for compactions.
+  GimbalRead* Begin(uint64_t offset, size_t n, const IOOptions& options) const {
+    const bool is_background = options.rate_limiter_priority == rocksdb::Env::IO_LOW;
+    return gimbal_read_begin(reader_.get(), offset, n, is_background);
+  }
 
   // The caller has no memory: it reads as if the file were mapped, and what it gets must live as long as the file. So the whole
   // file is fetched once; once more only if it has become longer meanwhile.
@@ -151,7 +156,7 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
       if (images_.empty() || size.value > images_.back().size()) {
         std::string image(size.value, '\0');
         Slice got;
-        const IOStatus status = End(Begin(0, image.size()), image.size(), &image[0], path_, &got);
+        const IOStatus status = End(Begin(0, image.size(), IOOptions()), image.size(), &image[0], path_, &got);
         if (!status.ok()) {
           return status;
         }

@@ -11,7 +11,7 @@ use crate::files::{PendingRead, Reader, Writer};
 use crate::kind::Kind;
 use crate::mounts;
 use crate::volume::Volume;
-use blob::{Fault, FileId};
+use blob::{Class, Fault, FileId};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -324,8 +324,14 @@ extern "C" fn gimbal_reader_size(reader: &Reader) -> Number {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn gimbal_read_begin(reader: &Reader, offset: u64, length: usize) -> Box<PendingRead> {
-    Box::new(reader.begin(offset, length as u64))
+extern "C" fn gimbal_read_begin(
+    reader: &Reader,
+    offset: u64,
+    length: usize,
+    is_background: bool,
+) -> Box<PendingRead> {
+    let class = if is_background { Class::Background } else { Class::Normal };
+    Box::new(reader.begin(offset, length as u64, class))
 }
 
 #[unsafe(no_mangle)]

@@ -3,7 +3,7 @@
 use crate::uri::FlushMode;
 use crate::volume::Volume;
 use blob::volume::HandleId;
-use blob::{Fault, Outcome, Request};
+use blob::{Class, Fault, Outcome, Request};
 use blob_client::Ticket;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -192,8 +192,8 @@ impl Reader {
     }
 
     /// Begins to read.
-    pub fn begin(&self, offset: u64, length: u64) -> PendingRead {
-        PendingRead(self.volume.submit(Request::Read { handle: self.handle, offset, length }))
+    pub fn begin(&self, offset: u64, length: u64, class: Class) -> PendingRead {
+        PendingRead(self.volume.submit(Request::Read { handle: self.handle, offset, length, class }))
     }
 
     /// Bytes of the file.

@@ -6,7 +6,7 @@
 use crate::mount::Options;
 use blob::catalog::SsdRecord;
 use blob::steer::Slow;
-use blob::{IoFault, IoKind, SsdId};
+use blob::{Class, Io, IoFault, IoKind, SsdId};
 use host::{
     Backoff, BusyView, Completion, ControllerId, ControllerOptions, Engine, Event, Nqn, Operation, Request,
     RetryPolicy,
@@ -107,12 +107,13 @@ impl Connections {
     }
 
     /// Sends an IO. What cannot be sent has ended.
-    pub(crate) fn submit(&mut self, engine: &mut Engine, ssd: SsdId, io: u64, kind: &IoKind) -> Option<News> {
+    pub(crate) fn submit(&mut self, engine: &mut Engine, io: &Io) -> Option<News> {
+        let (ssd, id) = (io.ssd, io.id.0);
         let (epoch, fault) = match self.all.get_mut(&ssd) {
-            Some(one) => (one.epoch, one.send(engine, io, kind).err()),
+            Some(one) => (one.epoch, one.send(engine, io).err()),
             None => (0, Some(IoFault::Unreachable)),
         };
-        fault.map(|fault| News::IoEnd { io, epoch, result: Err(fault), ssd })
+        fault.map(|fault| News::IoEnd { io: id, epoch, result: Err(fault), ssd })
     }
 
     pub(crate) fn on_event(&mut self, engine: &mut Engine, now: Instant, event: Event) -> Option<News> {
@@ -169,9 +170,9 @@ impl Connection {
         self.pause = Nanos((self.pause.0 * 2).min(PAUSE_LONGEST.0));
     }
 
-    fn send(&mut self, engine: &mut Engine, io: u64, kind: &IoKind) -> Result<(), IoFault> {
+    fn send(&mut self, engine: &mut Engine, io: &Io) -> Result<(), IoFault> {
         let controller = self.controller.filter(|_| self.is_up).ok_or(IoFault::Unreachable)?;
-        let (operation, at, length) = match kind {
+        let (operation, at, length) = match &io.kind {
             IoKind::Read { at, length } => (Operation::Read, *at, u64::from(*length)),
             IoKind::Write { at, bytes, durable } => {
                 (Operation::Write { durable: *durable }, *at, bytes.len() as u64)
@@ -180,10 +181,15 @@ impl Connection {
             IoKind::Trim { at, length } => (Operation::Deallocate, *at, *length),
         };
         let (lba, blocks) = (Lba(at / self.block_size), (length / self.block_size) as u32);
-        let mut request = Request::new(io, self.record.nsid, operation, lba, blocks);
+        let mut request = Request::new(io.id.0, self.record.nsid, operation, lba, blocks);
+        request.class = match io.class {
+            Class::Urgent => host::Class::Urgent,
+            Class::Normal => host::Class::Normal,
+            Class::Background => host::Class::Background,
+        };
         if operation.has_buffer() {
             let mut buffer = engine.take_buffer(length as usize).ok_or(IoFault::Failed)?;
-            if let IoKind::Write { bytes, .. } = kind {
+            if let IoKind::Write { bytes, .. } = &io.kind {
                 buffer.copy_from_slice(bytes);
             }
             request = request.with_buffer(buffer);

@@ -94,7 +94,7 @@ impl Thread {
                     self.connections.connect_due(&mut self.engine, Clock.now());
                 }
                 Action::Io(io) => {
-                    if let Some(news) = self.connections.submit(&mut self.engine, io.ssd, io.id.0, &io.kind) {
+                    if let Some(news) = self.connections.submit(&mut self.engine, &io) {
                         self.tell(news);
                     }
                 }

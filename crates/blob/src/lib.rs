@@ -31,6 +31,6 @@ pub use fault::Fault;
 pub use geometry::{Geometry, GeometryError};
 pub use id::{Copies, FileId, Generation, Mega, Place, SsdId, VolumeId};
 pub use volume::{
-    Action, Io, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Report, Request, Settings, Shown, Stat,
+    Action, Class, Io, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Report, Request, Settings, Shown, Stat,
     Volume, normal_path,
 };

@@ -2,7 +2,7 @@
 
 mod world;
 
-use blob::{Fault, Outcome, Request, SsdId};
+use blob::{Class, Fault, Outcome, Request, SsdId};
 use rand::Rng;
 use units::Nanos;
 use world::{World, calm, settings};
@@ -144,7 +144,7 @@ fn a_read_waits_for_an_ssd_that_comes_back() {
         let (handle, length) = world.open(client, "f");
         world.set_up(0, false);
         world.set_up(1, false);
-        let op = world.submit(client, Request::Read { handle, offset: 0, length });
+        let op = world.submit(client, Request::Read { handle, offset: 0, length, class: Class::Normal });
         world.run_for(Nanos::millis(100));
         world.set_up(back, true);
         assert_eq!(world.wait(client, op), Outcome::Bytes(bytes(500, 1)));
@@ -158,7 +158,7 @@ fn without_any_copy_a_read_fails() {
     let (handle, size) = world.open(client, "f");
     world.set_up(0, false);
     world.set_up(1, false);
-    let read = Request::Read { handle, offset: 0, length: size };
+    let read = Request::Read { handle, offset: 0, length: size, class: Class::Normal };
     assert_eq!(world.call(client, read.clone()), Outcome::Failed(Fault::Unreachable));
     world.set_up(0, true);
     world.run_for(Nanos::millis(5));
@@ -218,7 +218,7 @@ fn both_copies_corrupt_is_an_error_and_not_data() {
     corrupt(&mut world, 0, &[9; 20]);
     corrupt(&mut world, 1, &[9; 20]);
     let (handle, size) = world.open(client, "f");
-    let read = Request::Read { handle, offset: 0, length: size };
+    let read = Request::Read { handle, offset: 0, length: size, class: Class::Normal };
     assert_eq!(world.call(client, read), Outcome::Failed(Fault::Corrupt));
     let found = report(&mut world, client, Request::Scrub);
     assert!(found.lost > 0, "{found:?}");

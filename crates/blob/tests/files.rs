@@ -2,7 +2,8 @@
 
 mod world;
 
-use blob::{Fault, Outcome, Request, Stat};
+use blob::{Class, Fault, Outcome, Request, Stat};
+use std::collections::BTreeMap;
 use units::Nanos;
 use world::{World, calm, settings};
 
@@ -39,11 +40,12 @@ fn what_was_appended_is_read_at_once() {
         world.done(client, Request::Append { handle, bytes: all[appended..appended + length].to_vec() });
         appended += length;
         assert_eq!(world.call(client, Request::Size { handle }), Outcome::Size(appended as u64));
-        let read = world.call(client, Request::Read { handle: reader, offset: 0, length: 10_000 });
+        let read = world
+            .call(client, Request::Read { handle: reader, offset: 0, length: 10_000, class: Class::Normal });
         assert_eq!(read, Outcome::Bytes(all[..appended].to_vec()));
     }
     for (offset, length) in [(0, 1), (79, 2), (80, 80), (4743, 1), (4000, 9000), (5000, 1)] {
-        let read = world.call(client, Request::Read { handle: reader, offset, length });
+        let read = world.call(client, Request::Read { handle: reader, offset, length, class: Class::Normal });
         let from = (offset as usize).min(appended);
         let upto = (from + length as usize).min(appended);
         assert_eq!(read, Outcome::Bytes(all[from..upto].to_vec()), "{length} bytes at {offset}");
@@ -61,7 +63,8 @@ fn a_new_file_takes_the_name_and_readers_keep_the_old_one() {
     world.done(client, Request::Append { handle: new, bytes: bytes(200, 2) });
     world.done(client, Request::Close { handle: new });
     world.run_for(Nanos::millis(50));
-    let read = world.call(client, Request::Read { handle: reader, offset: 0, length: 999 });
+    let read =
+        world.call(client, Request::Read { handle: reader, offset: 0, length: 999, class: Class::Normal });
     assert_eq!(read, Outcome::Bytes(bytes(300, 1)));
     assert_eq!(world.contents(client, "f"), bytes(200, 2));
 }
@@ -187,7 +190,8 @@ fn what_is_asked_for_after_appends_finds_them_in_order_though_they_wait_for_room
             pieces.map(|bytes| world.submit(client, Request::Append { handle, bytes })).collect();
         let size = world.submit(client, Request::Size { handle });
         let stat = world.submit(client, Request::Stat { path: text("f") });
-        let read = world.submit(client, Request::Read { handle, offset: 8990, length: 2000 });
+        let read =
+            world.submit(client, Request::Read { handle, offset: 8990, length: 2000, class: Class::Normal });
         world.done(client, if is_sync { Request::Sync { handle } } else { Request::Flush { handle } });
         assert_eq!(world.wait(client, size), Outcome::Size(10_000));
         assert!(matches!(world.wait(client, stat), Outcome::Stat(stat) if stat.size == 10_000));
@@ -308,4 +312,47 @@ fn a_flush_is_durable_only_where_a_sync_followed_the_last_time() {
         "the first flush; the second leaves its write for the sync to flush: {found:?}"
     );
     assert!(found.flushes >= ROUNDS * 2, "{found:?}");
+}
+
+/// The reads and writes that this takes, by class.
+fn classes(world: &mut World, work: impl FnOnce(&mut World)) -> [BTreeMap<Class, u64>; 2] {
+    world.run_for(Nanos::millis(20));
+    world.reads.clear();
+    world.writes.clear();
+    work(world);
+    [world.reads.clone(), world.writes.clone()]
+}
+
+#[test]
+fn a_log_is_urgent_and_a_table_is_background() {
+    let (mut world, client) = calm(12);
+    let (log, table) = (world.create(client, "log"), world.create(client, "table"));
+    // Each is known by what there was before its last flush: 384 bytes are the most that one write takes here.
+    for (handle, length) in [(log, 300), (table, 1500)] {
+        world.done(client, Request::Append { handle, bytes: bytes(length, 1) });
+        world.done(client, Request::Flush { handle });
+    }
+    let [reads, writes] = classes(&mut world, |world| {
+        for _ in 0..100 {
+            world.done(client, Request::Append { handle: log, bytes: bytes(300, 1) });
+            world.done(client, Request::Flush { handle: log });
+        }
+    });
+    assert!(reads.is_empty(), "{reads:?}");
+    assert!(writes[&Class::Urgent] >= 200 && writes.len() == 1, "the journal's are urgent, too: {writes:?}");
+    let [_, writes] = classes(&mut world, |world| {
+        for _ in 0..40 {
+            world.done(client, Request::Append { handle: table, bytes: bytes(1500, 1) });
+            world.done(client, Request::Flush { handle: table });
+        }
+    });
+    let [urgent, background] =
+        [Class::Urgent, Class::Background].map(|class| writes.get(&class).copied().unwrap_or(0));
+    assert!(background >= 40 * 2 * 4, "1500 bytes in four writes to each copy: {writes:?}");
+    // The journal's: one for each micro blob of 320 bytes on each copy, at most, and a few more.
+    assert!(urgent <= 40 * 1500 / 320 * 2 + 20, "{writes:?}");
+    let [reads, writes] = classes(&mut world, |world| drop(world.contents(client, "log")));
+    assert!(reads[&Class::Normal] > 0 && reads.len() == 1 && writes.is_empty(), "{reads:?}, {writes:?}");
+    let [reads, _] = classes(&mut world, |world| drop(world.call(client, Request::Scrub)));
+    assert!(reads[&Class::Background] > 0 && reads.len() == 1, "{reads:?}");
 }

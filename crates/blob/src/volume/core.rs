@@ -6,7 +6,7 @@ use super::journal::JournalState;
 use super::lease::LeaseState;
 use super::space::SpaceState;
 use super::state::State;
-use super::{Action, Counters, Io, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Settings};
+use super::{Action, Class, Counters, Io, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Settings};
 use crate::catalog::{Order, OrderError, Reply};
 use crate::pool::Pool;
 use crate::steer::{Load, Steering};
@@ -161,7 +161,7 @@ impl Core {
         });
     }
 
-    async fn io(&self, ssd: SsdId, kind: IoKind) -> IoEnd {
+    async fn io(&self, ssd: SsdId, class: Class, kind: IoKind) -> IoEnd {
         let sent = self.now.get();
         let (is_read, bytes) = match &kind {
             IoKind::Read { length, .. } => (Some(true), u64::from(*length)),
@@ -175,7 +175,7 @@ impl Core {
             disk.in_flight += 1;
             disk.writing += writing;
         });
-        self.actions.borrow_mut().push_back(Action::Io(Io { id, ssd, kind }));
+        self.actions.borrow_mut().push_back(Action::Io(Io { id, ssd, class, kind }));
         let end = answer.await;
         self.with_disk(ssd, |disk| {
             disk.in_flight -= 1;
@@ -220,18 +220,24 @@ impl Core {
     }
 
     /// Reads bytes of an SSD.
-    pub(crate) async fn read_disk(&self, ssd: SsdId, at: u64, length: u32) -> Result<Vec<u8>, IoFault> {
-        let bytes = self.io(ssd, IoKind::Read { at, length }).await.result?;
+    pub(crate) async fn read_disk(
+        &self,
+        ssd: SsdId,
+        class: Class,
+        at: u64,
+        length: u32,
+    ) -> Result<Vec<u8>, IoFault> {
+        let bytes = self.io(ssd, class, IoKind::Read { at, length }).await.result?;
         if bytes.len() == length as usize { Ok(bytes) } else { Err(IoFault::Failed) }
     }
 
     /// Reads a micro blob.
-    pub(crate) async fn read_micro(&self, place: Place) -> Result<Vec<u8>, IoFault> {
+    pub(crate) async fn read_micro(&self, class: Class, place: Place) -> Result<Vec<u8>, IoFault> {
         let geometry = self.geometry();
         let most = (self.settings.read_max.0 as u32).max(geometry.block);
         let pieces = (0..geometry.micro).step_by(most as usize).map(|from| {
             let length = most.min(geometry.micro - from);
-            self.read_disk(place.ssd, geometry.byte_of(place) + u64::from(from), length)
+            self.read_disk(place.ssd, class, geometry.byte_of(place) + u64::from(from), length)
         });
         Ok(join(pieces).await.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
     }
@@ -240,10 +246,11 @@ impl Core {
     pub(crate) async fn write_disk(
         self: &Rc<Self>,
         ssd: SsdId,
+        class: Class,
         at: u64,
         bytes: Arc<Vec<u8>>,
     ) -> Result<Option<Sequence>, WriteError> {
-        let epoch = self.send_write(ssd, IoKind::Write { at, bytes, durable: false }).await?;
+        let epoch = self.send_write(ssd, class, IoKind::Write { at, bytes, durable: false }).await?;
         Ok(self.with_disk(ssd, |disk| disk.on_written(epoch)))
     }
 
@@ -251,16 +258,17 @@ impl Core {
     pub(crate) async fn write_durably(
         self: &Rc<Self>,
         ssd: SsdId,
+        class: Class,
         at: u64,
         bytes: Arc<Vec<u8>>,
     ) -> Result<(), WriteError> {
-        self.send_write(ssd, IoKind::Write { at, bytes, durable: true }).await.map(drop)
+        self.send_write(ssd, class, IoKind::Write { at, bytes, durable: true }).await.map(drop)
     }
 
     /// Answers the epoch in which it has completed.
-    async fn send_write(self: &Rc<Self>, ssd: SsdId, write: IoKind) -> Result<u64, WriteError> {
+    async fn send_write(self: &Rc<Self>, ssd: SsdId, class: Class, write: IoKind) -> Result<u64, WriteError> {
         self.may_write().await.map_err(WriteError::Lease)?;
-        let end = self.io(ssd, write).await;
+        let end = self.io(ssd, class, write).await;
         end.result.map_err(WriteError::Disk)?;
         Ok(end.epoch)
     }
@@ -287,7 +295,7 @@ impl Core {
                 return Ok(());
             }
             let covered = self.with_disk(ssd, |disk| disk.written);
-            let end = self.io(ssd, IoKind::Flush).await;
+            let end = self.io(ssd, Class::Normal, IoKind::Flush).await;
             self.with_disk(ssd, |disk| {
                 disk.is_flushing = false;
                 if end.result.is_ok() {
@@ -307,6 +315,7 @@ impl Core {
         length: u64,
     ) -> Result<(), WriteError> {
         self.may_write().await.map_err(WriteError::Lease)?;
-        self.io(ssd, IoKind::Trim { at, length }).await.result.map(drop).map_err(WriteError::Disk)
+        let trim = IoKind::Trim { at, length };
+        self.io(ssd, Class::Normal, trim).await.result.map(drop).map_err(WriteError::Disk)
     }
 }

@@ -9,7 +9,7 @@ use super::disk::Sequence;
 use super::journal::Lsn;
 use crate::format::record::Layout;
 use crate::task::Gate;
-use crate::{Fault, FileId, SsdId};
+use crate::{Class, Fault, FileId, SsdId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,6 +40,7 @@ pub(crate) struct Unit {
     pub(crate) bytes: Arc<Vec<u8>>,
     /// It need not be flushed once it is written.
     pub(crate) is_durable: bool,
+    pub(crate) class: Class,
     pub(crate) state: UnitState,
 }
 
@@ -87,6 +88,10 @@ pub(crate) struct Live {
     pub(crate) lsn: Lsn,
     /// Blocks of the last micro blob are taken before it is full, so that a sync need not wait for a record.
     pub(crate) is_log: bool,
+    /// Bytes that were appended since the last flush or sync.
+    pub(crate) since_flush: u64,
+    /// They were few the last time, so somebody waits for what is written.
+    pub(crate) is_awaited: bool,
     /// A sync came behind the last flush, so one will probably come behind the next.
     pub(crate) is_synced: bool,
     /// A part that was written but never synced is lost.
@@ -110,6 +115,11 @@ impl Live {
             least = least.min(self.full_offset);
         }
         self.units.values().fold(least, |least, unit| least.min(unit.offset))
+    }
+
+    /// How urgent a unit is that is cut now.
+    pub(crate) fn class(&self) -> Class {
+        if self.is_awaited { Class::Urgent } else { Class::Background }
     }
 
     pub(crate) fn bytes_in_units(&self) -> u64 {

@@ -22,7 +22,7 @@ use crate::format::record::Record;
 use crate::format::stream::{self, Journal};
 use crate::format::superblock::Superblock;
 use crate::task::{Gate, join};
-use crate::{Fault, Mega};
+use crate::{Class, Fault, Mega};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -238,7 +238,7 @@ impl Core {
         let generation = self.identity().generation;
         let writes = copies.iter().map(|mega| {
             let start = self.geometry().slot_byte(*mega, generation) + at * u64::from(self.geometry().block);
-            self.write_disk(mega.ssd, start, Arc::clone(&bytes))
+            self.write_disk(mega.ssd, Class::Urgent, start, Arc::clone(&bytes))
         });
         let ends = join(writes).await;
         let mut written = Written { lost: Vec::new(), sequences: Vec::new() };

@@ -78,6 +78,17 @@ pub enum IoKind {
     },
 }
 
+/// How urgent an IO is among those of one volume. What a volume may do beside others is not its own to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Somebody waits for a little that is written: a log, the journal.
+    Urgent,
+    /// Somebody waits for what is read; and what has no class at an SSD.
+    Normal,
+    /// Nobody waits for one of many: tables that are written, compactions, repair, scrubbing.
+    Background,
+}
+
 /// An IO to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Io {
@@ -85,6 +96,8 @@ pub struct Io {
     pub id: IoId,
     /// Where.
     pub ssd: SsdId,
+    /// Before or after which others.
+    pub class: Class,
     /// What.
     pub kind: IoKind,
 }
@@ -178,6 +191,8 @@ pub enum Request {
         offset: u64,
         /// How many.
         length: u64,
+        /// Whether somebody waits for it.
+        class: Class,
     },
     /// The size, with what waits in buffers.
     Size {
@@ -475,11 +490,11 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
             core.truncate(core.writer(handle)?, size).await.map(|()| Outcome::Done)
         }
         Request::Close { handle } => core.close(handle).await.map(|()| Outcome::Done),
-        Request::Read { handle, offset, length } => {
+        Request::Read { handle, offset, length, class } => {
             let file = core.handle(handle)?.file;
             core.pin(file);
             core.appended(file).await;
-            let result = core.read(file, offset, length).await;
+            let result = core.read(file, class, offset, length).await;
             core.unpin(file);
             result.map(Outcome::Bytes)
         }

@@ -24,7 +24,7 @@ use crate::format::stream;
 use crate::format::superblock::Superblock;
 use crate::pool::Pool;
 use crate::task::join;
-use crate::{Fault, FileId, Mega, Place, SsdId};
+use crate::{Class, Fault, FileId, Mega, Place, SsdId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use units::{Instant, Nanos};
@@ -193,7 +193,7 @@ impl Core {
         let (record, geometry) = (&acquired.record, acquired.record.geometry);
         let slot = geometry.slot_byte(mega, record.meta_generation);
         let block = u64::from(geometry.block);
-        let read = self.read_disk(mega.ssd, slot, 2 * geometry.block).await;
+        let read = self.read_disk(mega.ssd, Class::Normal, slot, 2 * geometry.block).await;
         let bytes = read.map_err(|_| Fault::Unreachable)?;
         let mut superblocks: Vec<Superblock> = bytes
             .chunks(block as usize)
@@ -209,7 +209,7 @@ impl Core {
             'journal: while found.blocks < half_blocks {
                 let count = chunk_blocks.min(half_blocks - found.blocks);
                 let at = start + found.blocks * block;
-                let read = self.read_disk(mega.ssd, at, (count * block) as u32).await;
+                let read = self.read_disk(mega.ssd, Class::Normal, at, (count * block) as u32).await;
                 for bytes in read.map_err(|_| Fault::Unreachable)?.chunks(block as usize) {
                     let Some(payload) = superblock.journal.open(bytes, found.blocks) else { break 'journal };
                     found.stream.extend_from_slice(payload);
@@ -366,7 +366,7 @@ impl Core {
     async fn read_end(self: &Rc<Self>, file: FileId, index: u64, place: Place) -> Option<BTreeMap<u64, End>> {
         let (identity, geometry) = (self.identity(), self.geometry());
         let era = self.state.borrow().files.get(&file)?.layout.era;
-        let bytes = self.read_micro(place).await.ok()?;
+        let bytes = self.read_micro(Class::Normal, place).await.ok()?;
         let mut blocks = BTreeMap::new();
         for (within, bytes) in (0..).zip(bytes.chunks(geometry.block as usize)) {
             let block = index * geometry.micro_blocks() + within;

@@ -10,7 +10,7 @@
 use super::check::{self, Wanted};
 use super::core::Core;
 use crate::task::join;
-use crate::{Fault, FileId, Place, SsdId};
+use crate::{Class, Fault, FileId, Place, SsdId};
 use std::rc::Rc;
 use units::Nanos;
 
@@ -20,6 +20,7 @@ const NEWS: Nanos = Nanos::millis(10);
 /// Consecutive blocks of one micro blob.
 struct Piece {
     extent: u64,
+    class: Class,
     /// First block within the micro blob.
     first: u64,
     blocks: Vec<Wanted>,
@@ -30,6 +31,7 @@ impl Core {
     pub(crate) async fn read(
         self: &Rc<Self>,
         file: FileId,
+        class: Class,
         offset: u64,
         length: u64,
     ) -> Result<Vec<u8>, Fault> {
@@ -42,7 +44,7 @@ impl Core {
         if end > on_disk {
             self.flush(file).await?;
         }
-        let pieces = self.pieces(file, offset, end)?;
+        let pieces = self.pieces(file, class, offset, end)?;
         let ends = join(pieces.iter().map(|piece| self.read_piece_or_blocks(file, piece))).await;
         let mut bytes = Vec::with_capacity((end - offset) as usize);
         for (piece, end) in pieces.iter().zip(ends) {
@@ -56,7 +58,7 @@ impl Core {
         Ok(bytes)
     }
 
-    fn pieces(&self, file: FileId, offset: u64, end: u64) -> Result<Vec<Piece>, Fault> {
+    fn pieces(&self, file: FileId, class: Class, offset: u64, end: u64) -> Result<Vec<Piece>, Fault> {
         let geometry = self.geometry();
         let (payload, micro_blocks) = (geometry.payload(), geometry.micro_blocks());
         let blocks_max = (self.settings.read_max.0 / u64::from(geometry.block)).max(1) as usize;
@@ -83,7 +85,7 @@ impl Core {
                 {
                     last.blocks.push(wanted);
                 }
-                _ => pieces.push(Piece { extent, first: within, blocks: vec![wanted] }),
+                _ => pieces.push(Piece { extent, class, first: within, blocks: vec![wanted] }),
             }
         }
         Ok(pieces)
@@ -101,7 +103,7 @@ impl Core {
         }
         let mut payloads = Vec::new();
         for (first, wanted) in (piece.first..).zip(&piece.blocks) {
-            let one = Piece { extent: piece.extent, first, blocks: vec![*wanted] };
+            let one = Piece { first, blocks: vec![*wanted], ..*piece };
             payloads.extend(self.read_piece(file, &one).await?);
         }
         Ok(payloads)
@@ -157,7 +159,7 @@ impl Core {
         let mut fault = Fault::Unreachable;
         let mut damaged = None;
         for (side, place) in copies {
-            match self.read_copy(file, place, piece.first, &piece.blocks).await {
+            match self.read_copy(file, piece.class, place, piece.first, &piece.blocks).await {
                 Ok(payloads) => {
                     if let Some(damaged) =
                         damaged.filter(|bad| self.good_copies(file, piece.extent).contains(bad))
@@ -182,6 +184,7 @@ impl Core {
     pub(crate) async fn read_copy(
         &self,
         file: FileId,
+        class: Class,
         place: Place,
         first: u64,
         blocks: &[Wanted],
@@ -190,7 +193,7 @@ impl Core {
         let block = geometry.block as usize;
         for _ in 0..2 {
             let at = geometry.byte_of(place) + first * u64::from(geometry.block);
-            let read = self.read_disk(place.ssd, at, (blocks.len() * block) as u32).await;
+            let read = self.read_disk(place.ssd, class, at, (blocks.len() * block) as u32).await;
             let bytes = read.map_err(|_| Fault::Unreachable)?;
             let payloads: Option<Vec<Vec<u8>>> = bytes
                 .chunks(block)

@@ -12,7 +12,7 @@ use super::check::{self, Wanted};
 use super::core::{Core, WriteError};
 use super::disk::Sequence;
 use crate::format::record::{Layout, Record};
-use crate::{Fault, FileId, Place};
+use crate::{Class, Fault, FileId, Place};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -177,7 +177,7 @@ impl Core {
     ) -> Result<(), Fault> {
         let (identity, geometry) = (self.identity(), self.geometry());
         let era = self.state.borrow().files.get(&file).map_or(0, |entry| entry.layout.era);
-        let bytes = self.read_micro(source).await.map_err(|_| Fault::Unreachable)?;
+        let bytes = self.read_micro(Class::Background, source).await.map_err(|_| Fault::Unreachable)?;
         self.trust(file, index, source).await?;
         let mut blocks = (index * geometry.micro_blocks()..).zip(bytes.chunks(geometry.block as usize));
         let is_good = |(index, bytes): (u64, &[u8])| {
@@ -213,7 +213,7 @@ impl Core {
 
     /// Writes a part of a new copy.
     async fn write_copy(self: &Rc<Self>, place: Place, at: u64, bytes: Vec<u8>) -> Result<Sequence, Fault> {
-        match self.write_disk(place.ssd, at, Arc::new(bytes)).await {
+        match self.write_disk(place.ssd, Class::Background, at, Arc::new(bytes)).await {
             Ok(sequence) => sequence.ok_or(Fault::Unreachable),
             Err(WriteError::Lease(fault)) => Err(fault),
             Err(WriteError::Disk(_)) => Err(Fault::Unreachable),
@@ -243,7 +243,9 @@ impl Core {
         for run in wanted.chunk_by(|one, next| one.index + 1 == next.index) {
             let within = run[0].index % geometry.micro_blocks() * block;
             let length = run.len() as u32 * geometry.block;
-            let read = self.read_disk(source.ssd, geometry.byte_of(source) + within, length).await;
+            let read = self
+                .read_disk(source.ssd, Class::Background, geometry.byte_of(source) + within, length)
+                .await;
             let bytes = read.map_err(|_| Fault::Unreachable)?;
             let mut checked = bytes.chunks(block as usize).zip(run);
             if !checked.all(|(bytes, wanted)| check::open(&identity, file, bytes, wanted).is_some()) {
@@ -293,11 +295,14 @@ impl Core {
             for (side, place) in copies.iter().enumerate() {
                 let Some(place) = place else { continue };
                 report.checked += run.len() as u64;
-                if self.read_copy(file, *place, run[0].index % micro_blocks, run).await == Err(Fault::Corrupt)
+                if self.read_copy(file, Class::Background, *place, run[0].index % micro_blocks, run).await
+                    == Err(Fault::Corrupt)
                 {
                     for wanted in run {
                         let one = std::slice::from_ref(wanted);
-                        let read = self.read_copy(file, *place, wanted.index % micro_blocks, one).await;
+                        let read = self
+                            .read_copy(file, Class::Background, *place, wanted.index % micro_blocks, one)
+                            .await;
                         corrupt[side] += u64::from(read == Err(Fault::Corrupt));
                     }
                 }

@@ -6,6 +6,9 @@
 //! micro blob was recorded before, which is done ahead of time for files that are flushed or synced in small pieces. A single unit
 //! that is synced, or flushed where a sync followed the last time, is written durably: then nothing is left to flush.
 //!
+//! What is written of a file that is flushed or synced after each few bytes, as logs are, is urgent: somebody waits for it. The units of other files
+//! are background, so that a log does not wait behind tables at the SSDs of a switch.
+//!
 //! A write that fails on one SSD counts when the other copy has it and the journal says that this one is stale.
 //!
 //! Holds: `tests/worlds.rs`; `tests/files.rs` counts the writes and flushes of a sync.
@@ -17,7 +20,7 @@ use crate::format::block::{self, Header};
 use crate::format::record::{Layout, Record, Run};
 use crate::steer::Data;
 use crate::task::join;
-use crate::{Fault, FileId, Place};
+use crate::{Class, Fault, FileId, Place};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -106,6 +109,7 @@ impl Core {
                 let taken = bytes.len().min(room - live.tail.len());
                 live.tail.extend_from_slice(&bytes[..taken]);
                 live.layout.size += taken as u64;
+                live.since_flush += taken as u64;
                 live.is_tail_dirty = true;
                 if live.tail.len() == room {
                     self.end_block(file, live);
@@ -171,6 +175,7 @@ impl Core {
             offset: live.full_offset,
             bytes,
             is_durable: false,
+            class: live.class(),
             state: UnitState::Waiting,
         };
         live.units.insert(live.next_unit, unit);
@@ -184,6 +189,7 @@ impl Core {
                 unit.state = UnitState::Waiting;
             }
         }
+        live.is_awaited = std::mem::take(&mut live.since_flush) <= self.settings.write_max.0;
         if !live.tail.is_empty() {
             live.is_log = true;
             if ends_block {
@@ -358,12 +364,13 @@ impl Core {
 
     /// Writes a unit to both copies.
     async fn write_unit(self: Rc<Self>, file: FileId, id: u64) {
-        let Ok(Some((first, bytes, is_durable))) = self.with_live(file, |live| {
-            live.units.get(&id).map(|unit| (unit.first, Arc::clone(&unit.bytes), unit.is_durable))
+        let Ok(Some((first, class, bytes, is_durable))) = self.with_live(file, |live| {
+            let unit = live.units.get(&id)?;
+            Some((unit.first, unit.class, Arc::clone(&unit.bytes), unit.is_durable))
         }) else {
             return;
         };
-        let result = self.write_blocks(file, first, &bytes, is_durable).await;
+        let result = self.write_blocks(file, class, first, &bytes, is_durable).await;
         let _ = self.with_live(file, |live| match result {
             Ok(()) => drop(live.units.remove(&id)),
             Err(fault) => {
@@ -382,6 +389,7 @@ impl Core {
     async fn write_blocks(
         self: &Rc<Self>,
         file: FileId,
+        class: Class,
         first: u64,
         bytes: &Arc<Vec<u8>>,
         is_durable: bool,
@@ -393,9 +401,9 @@ impl Core {
         let writes = copies.iter().map(|&(_, place)| async move {
             let (at, bytes) = (self.geometry().byte_of(place) + within, Arc::clone(bytes));
             if is_durable {
-                self.write_durably(place.ssd, at, bytes).await.map(|()| None)
+                self.write_durably(place.ssd, class, at, bytes).await.map(|()| None)
             } else {
-                self.write_disk(place.ssd, at, bytes).await
+                self.write_disk(place.ssd, class, at, bytes).await
             }
         });
         let ends = join(writes).await;

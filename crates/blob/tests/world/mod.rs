@@ -13,7 +13,7 @@ pub mod thread;
 use blob::catalog::{self, Order, OrderError, Reply, SsdRecord};
 use blob::store::{ModelStore, Store};
 use blob::{
-    Action, Geometry, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Request, Settings, SsdId, Volume,
+    Action, Class, Geometry, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Request, Settings, SsdId, Volume,
 };
 use disk::Disk;
 use rand::{Rng, SeedableRng};
@@ -142,6 +142,9 @@ pub struct World {
     /// One IO in so many is on its way for long; 0: none.
     pub stray_odds: u32,
     pub clients: Vec<Client>,
+    /// Reads of each class, and writes of each.
+    pub reads: BTreeMap<Class, u64>,
+    pub writes: BTreeMap<Class, u64>,
     pub handled: u64,
     /// A trim leaves what was there, as SSDs may.
     pub ignores_trims: bool,
@@ -164,6 +167,8 @@ impl World {
             store_odds: 0,
             stray_odds: 0,
             clients: Vec::new(),
+            reads: BTreeMap::new(),
+            writes: BTreeMap::new(),
             handled: 0,
             ignores_trims: false,
             flushes: 0,
@@ -408,6 +413,11 @@ impl World {
                 }
                 Action::Io(io) => {
                     let (mut there, back) = (self.delay(), self.delay());
+                    match io.kind {
+                        IoKind::Read { .. } => *self.reads.entry(io.class).or_default() += 1,
+                        IoKind::Write { .. } => *self.writes.entry(io.class).or_default() += 1,
+                        IoKind::Flush | IoKind::Trim { .. } => {}
+                    }
                     if self.stray_odds > 0 && self.random.random_ratio(1, self.stray_odds) {
                         there = Nanos(self.random.random_range(there.0..STRAY_MAX.0));
                     }
@@ -546,7 +556,8 @@ impl World {
     /// The whole file, by a new handle.
     pub fn contents(&mut self, client: ClientId, path: &str) -> Vec<u8> {
         let (handle, size) = self.open(client, path);
-        let outcome = self.call(client, Request::Read { handle, offset: 0, length: size });
+        let outcome =
+            self.call(client, Request::Read { handle, offset: 0, length: size, class: Class::Normal });
         let Outcome::Bytes(bytes) = outcome else { panic!("{path} cannot be read: {outcome:?}") };
         self.done(client, Request::Close { handle });
         bytes

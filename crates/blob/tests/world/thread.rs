@@ -2,7 +2,7 @@
 
 use super::World;
 use super::oracle::{Change, Oracle, bytes};
-use blob::{Fault, OpId, Outcome, Request};
+use blob::{Class, Fault, OpId, Outcome, Request};
 use rand::Rng;
 use std::collections::BTreeMap;
 
@@ -235,7 +235,10 @@ impl Thread {
                 let size = self.oracle.lengths.get(&key).map_or(0, |length| length.appended);
                 let offset = random.random_range(0..size + 10);
                 let length = random.random_range(0..1000);
-                (Doing::Read { key, offset, length, size }, Request::Read { handle, offset, length })
+                (
+                    Doing::Read { key, offset, length, size },
+                    Request::Read { handle, offset, length, class: Class::Normal },
+                )
             }
         }
     }
@@ -254,7 +257,8 @@ impl Thread {
                 panic!("{path} is listed but has no status")
             };
             let (handle, size) = world.open(client, &path);
-            match world.call(client, Request::Read { handle, offset: 0, length: size }) {
+            match world.call(client, Request::Read { handle, offset: 0, length: size, class: Class::Normal })
+            {
                 Outcome::Bytes(bytes) => {
                     assert_eq!(bytes.len() as u64, size, "{path} is shorter than its size");
                     found.insert(name, (stat.file.0, bytes));

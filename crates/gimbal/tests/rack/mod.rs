@@ -7,7 +7,7 @@
 pub(crate) mod scratch;
 
 use crate::process::{Log, Process, gimbal};
-use blob::{Outcome, Request, Settings};
+use blob::{Class, Outcome, Request, Settings};
 use blob_client::{Mount, Options, unique_name};
 use host::{Backend, HostId, Nqn};
 use scratch::Scratch;
@@ -215,7 +215,9 @@ pub(crate) fn content(number: u64, from: u64, length: u64) -> Vec<u8> {
 pub(crate) fn check(mount: &Mount, number: u64) -> u64 {
     let path = format!("f{number}");
     let (handle, size) = opened(mount, Request::Open { path: path.clone() });
-    let Outcome::Bytes(bytes) = done(mount, Request::Read { handle, offset: 0, length: size }) else {
+    let Outcome::Bytes(bytes) =
+        done(mount, Request::Read { handle, offset: 0, length: size, class: Class::Normal })
+    else {
         panic!("{path} was not read")
     };
     done(mount, Request::Close { handle });

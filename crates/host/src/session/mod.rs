@@ -8,7 +8,7 @@
 //!            ▼                                                                                ▼
 //!           over ◄──────────────────────── closing: CC.SHN ◄──────────────────────────────────┘
 //!
-//!   submit ──► [ waiting, in order ] ──credit and queue have room──► sent on a connection ──► Ended
+//!   submit ──► [ waiting, by class ] ──credit and queue have room──► sent on a connection ──► Ended
 //!                      ▲                                               │
 //!                      └─────────── connection lost, tries left ───────┘
 //! ```
