@@ -2,7 +2,7 @@
 
 mod world;
 
-use blob::{Class, Fault, Outcome, Request, SsdId};
+use blob::{Class, Fault, Outcome, Request, Settings, SsdId, catalog};
 use rand::Rng;
 use units::Nanos;
 use world::{World, calm, settings};
@@ -384,4 +384,55 @@ fn old_blocks_in_a_micro_blob_that_came_back_are_not_found_again() {
         assert_eq!(found, [begin, vec![99; 70]].concat(), "seed {seed}");
     }
     assert!(came_back > 50, "{came_back} of the worlds had lost something");
+}
+
+#[test]
+fn a_volume_that_holds_the_last_free_space_uses_it_for_its_metadata() {
+    for dead in 0..3 {
+        // Two mega blobs on each of three SSDs: metadata and data on two of them, data and one that is free on the third.
+        let mut world = World::new(20 + dead as u64, 3, 1, 2);
+        let client = world.add_client(settings("first"));
+        world.done(client, Request::Mount);
+        write(&mut world, client, "small", &bytes(3000, 1));
+        let handle = world.create(client, "large");
+        let append = Request::Append { handle, bytes: bytes(6000, 2) };
+        while world.call(client, append.clone()) == Outcome::Done {}
+        world.call(client, Request::Close { handle });
+        world.done(client, Request::Unlink { path: "large".to_owned() });
+        world.run_for(Nanos::millis(200));
+        world.set_up(dead, false);
+        // That a copy of the metadata is missing is seen when something is recorded.
+        write(&mut world, client, "during", &bytes(1000, 3));
+        world.run_for(Nanos::millis(500));
+        let now = shown(&mut world, client);
+        assert_eq!(
+            (now.degraded, now.lost, now.metadata_copies),
+            (0, 0, 2),
+            "without target {dead}: {now:?}"
+        );
+        assert_eq!(world.contents(client, "small"), bytes(3000, 1));
+        world.kill(client);
+        let next = world.add_client(Settings { lock_patience: Nanos::secs(1), ..settings("next") });
+        world.done(next, Request::Mount);
+        assert_eq!(world.contents(next, "small"), bytes(3000, 1));
+    }
+}
+
+#[test]
+fn a_mount_gives_back_what_the_one_before_has_left_empty() {
+    let mut world = World::new(31, 2, 1, 8);
+    let client = world.add_client(settings("first"));
+    world.done(client, Request::Mount);
+    write(&mut world, client, "large", &bytes(200_000, 2));
+    world.done(client, Request::Unlink { path: "large".to_owned() });
+    let used = |world: &mut World| -> Vec<u32> {
+        let ssds = catalog::ssds(&mut world.store).expect("the model answers");
+        ssds.iter().map(|ssd| ssd.used).collect()
+    };
+    assert!(used(&mut world).iter().all(|used| *used >= 4), "three for data, one for metadata");
+    world.kill(client);
+    let next = world.add_client(Settings { lock_patience: Nanos::secs(1), ..settings("next") });
+    world.done(next, Request::Mount);
+    world.run_for(Nanos::millis(500));
+    assert_eq!(used(&mut world), [2, 2], "the metadata, and one for the next data");
 }

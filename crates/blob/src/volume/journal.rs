@@ -382,7 +382,8 @@ impl Core {
         if copies.is_empty() { Err(Fault::Unreachable) } else { Ok(()) }
     }
 
-    /// Makes a second copy of the metadata, if an SSD of another target has room.
+    /// Makes a second copy of the metadata, if an SSD of another target has room: a mega blob that the store still has, or one of this volume that
+    /// nothing is in.
     async fn heal_metadata(self: &Rc<Self>) -> Result<(), Fault> {
         let copies = self.journal.copies.borrow().clone();
         let candidates: Vec<_> = {
@@ -394,12 +395,29 @@ impl Core {
             });
             free.map(|ssd| (ssd, pool.megas_of(ssd))).collect()
         };
-        for candidate in candidates {
+        for &candidate in &candidates {
             let reply = self.order_megas(|lock| Order::Take { lock, ssds: vec![candidate] }).await?;
             if let Reply::Taken(megas) = reply {
-                return self.checkpoint(&megas).await;
+                return self.copy_metadata(&megas).await;
             }
         }
+        let now = self.now.get();
+        let own = candidates.iter().find_map(|&(ssd, _)| self.pool.borrow_mut().take_idle_of(now, ssd));
+        match own {
+            Some(mega) => self.copy_metadata(&[mega]).await,
+            // Tried again later (`keep_whole`).
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a copy of the metadata into each of these mega blobs, too. Those to which it could not be written are for data.
+    async fn copy_metadata(self: &Rc<Self>, megas: &[Mega]) -> Result<(), Fault> {
+        // If this fails, the store may have heard of the copy: until the next mount the mega blobs are for nothing.
+        self.checkpoint(megas).await?;
+        let copies = self.journal.copies.borrow();
+        let from = self.now.get() + self.settings.quarantine;
+        let unused = megas.iter().filter(|mega| !copies.contains(mega));
+        unused.for_each(|mega| self.pool.borrow_mut().add_mega(*mega, &BTreeSet::new(), from));
         Ok(())
     }
 }

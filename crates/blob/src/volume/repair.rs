@@ -15,6 +15,10 @@ use crate::format::record::{Layout, Record};
 use crate::{Class, Fault, FileId, Place};
 use std::rc::Rc;
 use std::sync::Arc;
+use units::Nanos;
+
+/// What could not be repaired is tried again after so many times the usual delay: there may be space by then.
+const AGAIN: u64 = 30;
 
 impl Core {
     pub(crate) fn want_repair(&self) {
@@ -24,8 +28,11 @@ impl Core {
 
     /// Repairs whenever there is something to repair, for as long as the volume is mounted.
     pub(crate) async fn keep_whole(self: Rc<Self>) {
+        let mut again = None;
         loop {
-            self.repair_gate.wait(|| (self.repair_wanted.get() || self.is_over.get()).then_some(())).await;
+            let is_due = || again.is_some_and(|at| self.now.get() >= at);
+            let is_work = || self.repair_wanted.get() || is_due() || self.is_over.get();
+            self.repair_gate.wait(|| is_work().then_some(())).await;
             if self.is_over.get() || self.is_fenced() {
                 return;
             }
@@ -35,8 +42,13 @@ impl Core {
                 self.journal.heal_wanted.set(true);
                 self.journal.gate.notify();
             }
-            // What is left is tried again when an SSD comes back.
-            let _ = self.repair().await;
+            let is_whole = self.repair().await.is_ok_and(|report| report.left == 0);
+            // What is left is tried again when an SSD comes back, or later.
+            again = (!is_whole || self.journal.copies.borrow().len() < 2).then(|| {
+                let at = self.now.get() + Nanos(self.settings.repair_delay.0.saturating_mul(AGAIN));
+                self.notify_at(at, &self.repair_gate);
+                at
+            });
         }
     }
 

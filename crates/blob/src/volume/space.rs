@@ -166,10 +166,16 @@ impl Core {
         Ok(micros * geometry.micro_blocks() * geometry.payload())
     }
 
-    /// Makes freed space free, for as long as the volume is mounted.
+    /// Makes freed space free, for as long as the volume is mounted, and gives back what it does not need: also what the mount before has left.
     pub(crate) async fn keep_space(self: Rc<Self>) {
         loop {
-            let is_work = || !self.space.freed.borrow().is_empty() || self.is_over.get();
+            self.give_back().await;
+            let release = self.pool.borrow().next_release();
+            if let Some(at) = release {
+                self.notify_at(at, &self.space.gate);
+            }
+            let has_left = || release.is_some_and(|at| self.now.get() >= at);
+            let is_work = || !self.space.freed.borrow().is_empty() || has_left() || self.is_over.get();
             self.space.gate.wait(|| is_work().then_some(())).await;
             if self.is_over.get() || self.is_fenced() {
                 return;
@@ -177,7 +183,6 @@ impl Core {
             self.sleep(self.settings.reclaim_delay).await;
             // A failure is not lost: the space stays in the list.
             let _ = self.reclaim().await;
-            self.give_back().await;
         }
     }
 

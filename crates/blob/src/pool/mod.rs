@@ -2,7 +2,7 @@
 //!
 //! Primary and shadow are reserved together, on SSDs of two domains (targets). Of those that qualify, the ones that the
 //! steering ranks highest get them: with the paper's rule those with the most credit. SSDs of equal rank take turns in an order that differs
-//! from volume to volume; else all volumes of a rack would begin on the same two SSDs. When a chosen SSD has no free micro blob left, the
+//! from volume to volume; else all volumes of a rack would begin on the same two SSDs. Of an SSD the fullest mega blob is filled first. When a chosen SSD has no free micro blob left, the
 //! answer is which mega blobs to ask the store for.
 //!
 //! ```text
@@ -16,7 +16,10 @@
 //!        (`copies_lie_in_two_domains`); equal SSDs get equally much (`ssds_of_equal_rank_get_equally_much`).
 //! Paper: Gimbal §4.3 (the local agent). The rule for one reachable domain and the quarantine are ours.
 
+mod free;
+
 use crate::{Geometry, Mega, Place, SsdId};
+use free::Free;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use units::Instant;
 
@@ -28,7 +31,7 @@ struct Ssd {
     is_up: bool,
     /// The store had none left for us at this SSD.
     is_exhausted: bool,
-    free: VecDeque<u64>,
+    free: Free,
     quarantine: VecDeque<(Instant, u64)>,
 }
 
@@ -80,7 +83,7 @@ impl Pool {
             megas: 0,
             is_up: false,
             is_exhausted: false,
-            free: VecDeque::new(),
+            free: Free::new(self.geometry.mega_micros()),
             quarantine: VecDeque::new(),
         });
         domain.clone_into(&mut entry.domain);
@@ -140,7 +143,7 @@ impl Pool {
             if used.contains(&place) {
                 self.used.insert(place);
             } else if from == Instant::ZERO {
-                ssd.free.push_back(micro);
+                ssd.free.push(micro);
             } else {
                 ssd.quarantine.push_back((from, micro));
             }
@@ -203,7 +206,7 @@ impl Pool {
     }
 
     fn take(&mut self, id: SsdId) -> Option<Place> {
-        let micro = self.ssds.get_mut(&id)?.free.pop_front()?;
+        let micro = self.ssds.get_mut(&id)?.free.pop()?;
         let place = Place { ssd: id, micro };
         assert!(self.used.insert(place), "{place:?} is handed out twice");
         // Only now: who asks again after it has taken mega blobs gets what they were taken for.
@@ -224,20 +227,23 @@ impl Pool {
     /// Takes out mega blobs that are wholly free, all but `keep` of each SSD.
     pub fn take_idle(&mut self, now: Instant, keep: usize) -> Vec<Mega> {
         self.end_quarantine(now);
-        let micros = self.geometry.mega_micros();
-        let mut idle = Vec::new();
-        for (&id, ssd) in &mut self.ssds {
-            let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-            ssd.free.iter().for_each(|micro| *counts.entry(micro / micros).or_default() += 1);
-            let whole = counts.into_iter().filter(|&(_, count)| count == micros).map(|(index, _)| index);
-            let gone: BTreeSet<u64> = whole.skip(keep).collect();
-            if !gone.is_empty() {
-                ssd.free.retain(|micro| !gone.contains(&(micro / micros)));
-                idle.extend(gone.into_iter().map(|index| Mega { ssd: id, index: index as u32 }));
-            }
-        }
+        let whole = self.ssds.iter_mut().flat_map(|(&id, ssd)| {
+            let whole = ssd.free.take_whole(keep).into_iter();
+            whole.map(move |index| Mega { ssd: id, index: index as u32 })
+        });
+        let idle: Vec<Mega> = whole.collect();
         self.megas.retain(|mega| !idle.contains(mega));
         idle
+    }
+
+    /// Takes out one mega blob of an SSD that is wholly free, if there is one.
+    pub fn take_idle_of(&mut self, now: Instant, ssd: SsdId) -> Option<Mega> {
+        self.end_quarantine(now);
+        let free = &mut self.ssds.get_mut(&ssd)?.free;
+        let others = free.whole().checked_sub(1)?;
+        let mega = Mega { ssd, index: *free.take_whole(others).first()? as u32 };
+        self.megas.remove(&mega);
+        Some(mega)
     }
 
     fn end_quarantine(&mut self, now: Instant) {
@@ -245,11 +251,12 @@ impl Pool {
             let (over, stay): (VecDeque<_>, VecDeque<_>) =
                 ssd.quarantine.drain(..).partition(|&(until, _)| until <= now);
             ssd.quarantine = stay;
-            ssd.free.extend(over.into_iter().map(|(_, micro)| micro));
+            over.into_iter().for_each(|(_, micro)| ssd.free.push(micro));
         }
     }
 
-    fn next_release(&self) -> Option<Instant> {
+    /// When the next micro blob leaves quarantine.
+    pub fn next_release(&self) -> Option<Instant> {
         self.ssds.values().flat_map(|ssd| ssd.quarantine.iter().map(|&(until, _)| until)).min()
     }
 
@@ -371,7 +378,9 @@ mod tests {
         pool.release(shadow, Instant(9));
         assert!(pool.take_idle(Instant(8), 0).is_empty(), "a micro blob is in quarantine");
         assert!(pool.take_idle(Instant(9), 1).is_empty(), "one of each SSD is kept");
-        assert_eq!(pool.take_idle(Instant(9), 0).len(), 2);
+        assert_eq!(pool.take_idle_of(Instant(9), SsdId(2)), Some(Mega { ssd: SsdId(2), index: 1 }));
+        assert_eq!(pool.take_idle_of(Instant(9), SsdId(2)), None);
+        assert_eq!(pool.take_idle(Instant(9), 0), [Mega { ssd: SsdId(0), index: 1 }]);
     }
 
     #[test]
