@@ -43,6 +43,7 @@ pub struct Uri {
     lock_patience: Nanos,
     quarantine: Option<Nanos>,
     patience: Option<Nanos>,
+    away: Option<Nanos>,
     io_timeout: Nanos,
     memory: Bytes,
     window: Option<Bytes>,
@@ -82,7 +83,7 @@ impl fmt::Display for UriError {
 
 impl std::error::Error for UriError {}
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "store",
     "flush",
     "policy",
@@ -92,6 +93,7 @@ const KEYS: [&str; 12] = [
     "lock_patience",
     "quarantine",
     "patience",
+    "away",
     "io_timeout",
     "memory",
     "window",
@@ -135,6 +137,7 @@ impl Uri {
             lock_patience: LOCK_PATIENCE,
             quarantine: None,
             patience: None,
+            away: None,
             io_timeout: Nanos::secs(10),
             memory: Bytes::mib(256),
             window: None,
@@ -183,6 +186,7 @@ impl Uri {
             "lock_patience" => self.lock_patience = quantity(key, value)?,
             "quarantine" => self.quarantine = Some(quantity(key, value)?),
             "patience" => self.patience = Some(quantity(key, value)?),
+            "away" => self.away = Some(quantity(key, value)?),
             "io_timeout" => self.io_timeout = quantity(key, value)?,
             "memory" => self.memory = quantity(key, value)?,
             "window" => self.window = Some(quantity(key, value)?),
@@ -206,6 +210,7 @@ impl Uri {
         settings.ttl = self.ttl.unwrap_or(settings.ttl);
         settings.quarantine = self.quarantine.unwrap_or(settings.quarantine);
         settings.patience = self.patience.unwrap_or(settings.patience);
+        settings.away_max = self.away.unwrap_or(settings.away_max);
         settings.window = self.window.unwrap_or(settings.window);
         let Uri { backend, memory, io_timeout, .. } = *self;
         Options { settings, host, host_id, backend, memory, io_timeout }

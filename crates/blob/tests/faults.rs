@@ -436,3 +436,47 @@ fn a_mount_gives_back_what_the_one_before_has_left_empty() {
     world.run_for(Nanos::millis(500));
     assert_eq!(used(&mut world), [2, 2], "the metadata, and one for the next data");
 }
+
+#[test]
+fn what_lay_on_a_target_that_does_not_come_back_gets_another_second_copy() {
+    for (dead, then) in [(0, 1), (1, 2), (2, 0)] {
+        let mut world = World::new(40 + dead as u64, 3, 1, 8);
+        let client = world.add_client(settings("first"));
+        world.done(client, Request::Mount);
+        write(&mut world, client, "f", &bytes(20_000, 1));
+        world.set_up(dead, false);
+        write(&mut world, client, "g", &bytes(3000, 2));
+        world.run_for(Nanos::millis(40));
+        let now = shown(&mut world, client);
+        assert_eq!((now.degraded, now.counters.repaired_extents), (0, 0), "it may come back soon: {now:?}");
+        world.run_for(Nanos::millis(400));
+        let now = shown(&mut world, client);
+        assert!(
+            now.degraded == 0 && now.counters.repaired_extents > 0 && now.metadata_copies == 2,
+            "{now:?}"
+        );
+        // Now another one may die.
+        world.set_up(then, false);
+        assert_eq!(world.contents(client, "f"), bytes(20_000, 1));
+        assert_eq!(world.contents(client, "g"), bytes(3000, 2));
+        world.set_up(then, true);
+        world.set_up(dead, true);
+        world.run_for(Nanos::millis(200));
+        let report = report(&mut world, client, Request::Scrub);
+        assert_eq!((report.corrupt, report.lost, report.left), (0, 0, 0));
+    }
+}
+
+#[test]
+fn with_two_targets_one_that_is_away_keeps_its_copies() {
+    let (mut world, client) = calm(5);
+    write(&mut world, client, "f", &bytes(20_000, 1));
+    world.set_up(1, false);
+    world.run_for(Nanos::secs(2));
+    let now = shown(&mut world, client);
+    assert_eq!((now.degraded, now.counters.repaired_extents), (0, 0), "there is nowhere to copy to: {now:?}");
+    world.set_up(1, true);
+    world.run_for(Nanos::millis(20));
+    world.set_up(0, false);
+    assert_eq!(world.contents(client, "f"), bytes(20_000, 1));
+}

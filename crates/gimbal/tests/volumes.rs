@@ -237,6 +237,31 @@ fn fifty_killed_targets_are_done_without_and_repaired() {
     writeln!(std::io::stderr(), "{figures}").expect("stderr");
 }
 
+#[test]
+fn what_lay_on_a_target_that_is_gone_is_copied_to_a_third_one() {
+    let mut rack = Rack::new("volume-gone", 3);
+    rack.create();
+    let mount = rack.mount();
+    let writer = |number: u64| {
+        let (handle, _) = opened(&mount, Request::Create { path: format!("f{number}") });
+        done(&mount, Request::Append { handle, bytes: content(number, 0, 300_000) });
+        done(&mount, Request::Sync { handle });
+        done(&mount, Request::Close { handle });
+    };
+    (0..4).for_each(writer);
+    mount.unmount().expect("unmounted");
+    rack.targets[0].kill();
+    // Without the word that it is gone, its copies count.
+    let repaired = rack.ask(&["volume", "repair", VOLUME]);
+    assert!(repaired.contains(" 0 copies made anew"), "{repaired}");
+    let repaired = rack.ask(&["volume", "repair", "--unreachable", VOLUME]);
+    assert!(!repaired.contains(" 0 copies made anew"), "{repaired}");
+    rack.targets[1].kill();
+    let mount = rack.mount();
+    (0..4).for_each(|number| assert_eq!(check(&mount, number), 300_000, "f{number}"));
+    mount.unmount().expect("unmounted");
+}
+
 /// Not a test by itself: the process that the others kill.
 #[test]
 #[ignore = "long: other tests start it, and kill it"]

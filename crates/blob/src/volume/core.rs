@@ -206,6 +206,31 @@ impl Core {
         !is_over()
     }
 
+    /// An SSD cannot be reached: when that has been so for too long, it is gone, and there is something to repair.
+    pub(crate) fn note_away(self: &Rc<Self>, ssd: SsdId) {
+        let now = self.now.get();
+        let is_news = self.with_disk(ssd, |disk| {
+            let is_news = disk.away_since.is_none();
+            disk.away_since.get_or_insert(now);
+            is_news
+        });
+        if is_news {
+            let core = Rc::clone(self);
+            self.spawner.spawn(async move {
+                core.sleep(core.settings.away_max).await;
+                if core.is_gone(ssd) {
+                    core.want_repair();
+                }
+            });
+        }
+    }
+
+    /// Whether an SSD has been away for so long that it is not waited for any more.
+    pub(crate) fn is_gone(&self, ssd: SsdId) -> bool {
+        let since = self.with_disk(ssd, |disk| disk.away_since);
+        since.is_some_and(|since| self.now.get() >= since + self.settings.away_max)
+    }
+
     pub(crate) fn with_disk<T>(&self, ssd: SsdId, work: impl FnOnce(&mut Disk) -> T) -> T {
         work(self.disks.borrow_mut().entry(ssd).or_default())
     }

@@ -15,6 +15,8 @@ pub(crate) type Sequence = u64;
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) is_up: bool,
+    /// Since when it cannot be reached, as far as is known.
+    pub(crate) away_since: Option<Instant>,
     pub(crate) epoch: u64,
     pub(crate) in_flight: u32,
     /// Bytes of the writes among them.

@@ -62,6 +62,8 @@ pub(crate) struct JournalState {
     fault: Cell<Option<Fault>>,
     /// Look for a second copy.
     pub(crate) heal_wanted: Cell<bool>,
+    /// How often that was done.
+    heals: Cell<u64>,
     pub(crate) gate: Gate,
 }
 
@@ -164,8 +166,11 @@ impl Core {
     async fn journal_turn(self: &Rc<Self>) -> Result<(), Fault> {
         let journal = &self.journal;
         self.may_write().await?;
-        if journal.heal_wanted.take() && journal.copies.borrow().len() < 2 {
-            return self.heal_metadata().await;
+        if journal.heal_wanted.take() && !self.has_two_copies() {
+            let healed = self.heal_metadata().await;
+            journal.heals.set(journal.heals.get() + 1);
+            journal.gate.notify();
+            return healed;
         }
         if journal.must_checkpoint.get() {
             return self.checkpoint(&[]).await;
@@ -380,6 +385,26 @@ impl Core {
             }
         }
         if copies.is_empty() { Err(Fault::Unreachable) } else { Ok(()) }
+    }
+
+    /// Whether the metadata has both of its copies, as far as is known.
+    pub(crate) fn has_two_copies(&self) -> bool {
+        self.journal.copies.borrow().len() >= 2
+    }
+
+    /// Has a second copy of the metadata made if there is only one, and waits until that was tried.
+    pub(crate) async fn heal(self: &Rc<Self>) {
+        if self.has_two_copies() {
+            return;
+        }
+        let journal = &self.journal;
+        let before = journal.heals.get();
+        journal.heal_wanted.set(true);
+        journal.gate.notify();
+        let is_over = || {
+            journal.heals.get() > before || self.has_two_copies() || self.is_over.get() || self.is_fenced()
+        };
+        journal.gate.wait(|| is_over().then_some(())).await;
     }
 
     /// Makes a second copy of the metadata, if an SSD of another target has room: a mega blob that the store still has, or one of this volume that

@@ -304,7 +304,7 @@ pub struct Report {
     pub corrupt: u64,
     /// Micro blobs of which a copy was made anew.
     pub repaired: u64,
-    /// Micro blobs that still have one good copy only: no space, or their SSDs cannot be reached.
+    /// Micro blobs that still have one good copy only, and the metadata if it has: no space, or their SSDs cannot be reached.
     pub left: u64,
     /// Micro blobs without any good copy.
     pub lost: u64,
@@ -409,8 +409,14 @@ impl Volume {
             disk.on_epoch(epoch);
             let is_back = is_up && !disk.is_up;
             disk.is_up = is_up;
+            if is_up {
+                disk.away_since = None;
+            }
             is_back
         });
+        if !is_up {
+            self.core.note_away(ssd);
+        }
         self.core.pool.borrow_mut().set_up(ssd, is_up);
         self.core.disk_gate.notify();
         if is_back && self.core.is_mounted.get() {

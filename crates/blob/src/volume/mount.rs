@@ -112,6 +112,8 @@ impl Core {
                 (are_up || self.now.get() >= give_up || self.is_over.get()).then_some(())
             })
             .await;
+        let away = needed.into_iter().filter(|ssd| !self.pool.borrow().is_up(*ssd));
+        away.for_each(|ssd| self.note_away(ssd));
     }
 
     /// Looks for what is on these SSDs; waits for those that are away if it cannot be reached.

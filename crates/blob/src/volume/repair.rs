@@ -3,6 +3,7 @@
 //! A copy that is missing or stale is made anew in another place, from the good copy, and recorded when it is complete and
 //! durable. So a repair can be broken off anywhere. The micro blob that a file is being written to cannot be copied; so a file whose last micro
 //! blob lacks a copy goes on in another one first (a log or a manifest may stay open for hours).
+//! What lies on an SSD that has been away for too long is copied to a third target, if there is one. The copy there counts until the new one does.
 //! Scrub reads and checks every copy of every block first.
 //!
 //! Holds: after a repair any one target may die (`tests/worlds.rs`); `a_scrub_finds_and_repairs_every_corrupt_block`.
@@ -11,6 +12,7 @@ use super::Report;
 use super::check::{self, Wanted};
 use super::core::{Core, WriteError};
 use super::disk::Sequence;
+use super::state::Extent;
 use crate::format::record::{Layout, Record};
 use crate::{Class, Fault, FileId, Place};
 use std::rc::Rc;
@@ -38,13 +40,9 @@ impl Core {
             }
             self.sleep(self.settings.repair_delay).await;
             self.repair_wanted.set(false);
-            if self.journal.copies.borrow().len() < 2 {
-                self.journal.heal_wanted.set(true);
-                self.journal.gate.notify();
-            }
             let is_whole = self.repair().await.is_ok_and(|report| report.left == 0);
             // What is left is tried again when an SSD comes back, or later.
-            again = (!is_whole || self.journal.copies.borrow().len() < 2).then(|| {
+            again = (!is_whole).then(|| {
                 let at = self.now.get() + Nanos(self.settings.repair_delay.0.saturating_mul(AGAIN));
                 self.notify_at(at, &self.repair_gate);
                 at
@@ -86,7 +84,8 @@ impl Core {
 
     /// Makes every copy anew that is missing or stale, where that is possible now.
     pub(crate) async fn repair(self: &Rc<Self>) -> Result<Report, Fault> {
-        let mut report = Report::default();
+        self.heal().await;
+        let mut report = Report { left: u64::from(!self.has_two_copies()), ..Report::default() };
         let files: Vec<FileId> = self.state.borrow().files.keys().copied().collect();
         for file in files {
             self.pin(file);
@@ -117,7 +116,11 @@ impl Core {
                 let state = self.state.borrow();
                 let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
                 let Some(extent) = extent else { return Ok(()) };
+                let there = |side: usize| extent.good(side).filter(|place| !self.is_gone(place.ssd));
                 let lacking = (0..2).find(|&side| extent.good(side).is_none());
+                // Of two that are gone, both may come back.
+                let lacking = lacking
+                    .or_else(|| (0..2).find(|&side| there(side).is_none() && there(1 - side).is_some()));
                 lacking.map(|side| (side, extent.good(1 - side)))
             };
             match lacking {
@@ -144,11 +147,13 @@ impl Core {
         Ok(())
     }
 
-    /// Whether this is still the good copy of a micro blob whose other copy is missing or stale.
+    /// Whether this is still the good copy of a micro blob whose other copy is missing, stale or gone.
     fn is_source(&self, file: FileId, index: u64, side: usize, source: Place) -> bool {
         let state = self.state.borrow();
         let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
-        extent.is_some_and(|extent| extent.good(1 - side) == Some(source) && extent.good(side).is_none())
+        let is_lacking =
+            |side: usize, extent: &Extent| extent.good(side).is_none_or(|place| self.is_gone(place.ssd));
+        extent.is_some_and(|extent| extent.good(1 - side) == Some(source) && is_lacking(side, extent))
     }
 
     /// Copies a micro blob to a new place on another target. Durable there when this returns.

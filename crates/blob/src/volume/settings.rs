@@ -30,6 +30,9 @@ pub struct Settings {
     pub window: Bytes,
     /// How long freed space waits so that many pieces are trimmed together.
     pub reclaim_delay: Nanos,
+    /// An SSD that cannot be reached for so long counts as gone: what lies on it gets another second copy, if there is a third target for it. Counted
+    /// from the mount at the earliest.
+    pub away_max: Nanos,
     /// How long a repair waits after an SSD came back or a copy was lost.
     pub repair_delay: Nanos,
     /// Where to read and place.
@@ -37,7 +40,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A lease of 10 s, no wait for a volume that is in use, 30 s quarantine and patience, writes and reads of 128 KiB.
+    /// A lease of 10 s, no wait for a volume that is in use, 30 s quarantine and patience, 10 min until an SSD is gone, writes and reads of 128 KiB.
     pub fn new(name: &str, who: &str) -> Settings {
         Settings {
             name: name.to_owned(),
@@ -51,6 +54,7 @@ impl Settings {
             read_max: Bytes::kib(128),
             window: Bytes::mib(4),
             reclaim_delay: Nanos::secs(1),
+            away_max: Nanos::secs(600),
             repair_delay: Nanos::secs(1),
             policy: Policy::default(),
         }

@@ -40,6 +40,7 @@ pub fn settings(who: &str) -> Settings {
         read_max: Bytes(1024),
         window: Bytes(2048),
         reclaim_delay: Nanos::millis(1),
+        away_max: Nanos::millis(80),
         repair_delay: Nanos::millis(2),
         ..Settings::new(NAME, who)
     }

@@ -10,7 +10,7 @@ use blob::catalog::{self, VolumeState};
 use blob::{Geometry, Report};
 use clap::Subcommand;
 use std::process::ExitCode;
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 /// Arguments of `gimbal volume`.
 #[derive(clap::Args)]
@@ -72,6 +72,9 @@ enum VolumeCommand {
         store: StoreArgs,
         /// Name of the volume
         name: String,
+        /// Also every copy on an SSD that cannot be reached now, as if it were gone for good: on a third target
+        #[arg(long)]
+        unreachable: bool,
     },
 }
 
@@ -113,10 +116,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             output::line(format_args!("removed {name}"))?;
         }
         VolumeCommand::Scrub { store, name } => {
-            return verdict(mounted::with(&store, &name, blob::Request::Scrub)?);
+            return verdict(mounted::with(&store, mounted::settings(&name), blob::Request::Scrub)?);
         }
-        VolumeCommand::Repair { store, name } => {
-            return verdict(mounted::with(&store, &name, blob::Request::Repair)?);
+        VolumeCommand::Repair { store, name, unreachable } => {
+            let mut settings = mounted::settings(&name);
+            if unreachable {
+                settings.away_max = Nanos::ZERO;
+            }
+            return verdict(mounted::with(&store, settings, blob::Request::Repair)?);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -131,7 +138,8 @@ fn verdict(report: Report) -> Result<ExitCode> {
     }
     if left > 0 {
         bail!(
-            "{left} micro blobs still have one copy only: their targets are away or full (`gimbal targets`)"
+            "{left} micro blobs, the metadata counted as one, still have one copy only: their targets are away or full (`gimbal \
+             targets`)"
         );
     }
     Ok(ExitCode::SUCCESS)

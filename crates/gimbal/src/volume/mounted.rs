@@ -7,11 +7,17 @@ use blob_client::{Mount, Options, identity, unique_name};
 use host::Backend;
 use units::{Bytes, Nanos};
 
+/// How a command uses a volume.
+pub(super) fn settings(name: &str) -> Settings {
+    Settings::new(name, &unique_name())
+}
+
 /// Mounts a volume, carries out a request that ends with a report, and unmounts.
-pub(super) fn with(store: &StoreArgs, name: &str, request: Request) -> Result<Report> {
+pub(super) fn with(store: &StoreArgs, settings: Settings, request: Request) -> Result<Report> {
     let (host, host_id) = identity();
+    let name = settings.name.clone();
     let options = Options {
-        settings: Settings::new(name, &unique_name()),
+        settings,
         host,
         host_id,
         backend: Backend::Auto,
