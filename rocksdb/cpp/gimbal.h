@@ -107,7 +107,7 @@ GimbalStatus gimbal_close(GimbalWriter* writer);
 GimbalOpenedReader gimbal_open_reader(GimbalVolume* volume, GimbalText path);
 void gimbal_reader_release(GimbalReader* reader);
 GimbalNumber gimbal_reader_size(GimbalReader* reader);
-// A background read goes after the others of the volume: nobody waits for it alone.
+// A background read goes after the other reads of the volume.
 GimbalRead* gimbal_read_begin(GimbalReader* reader, uint64_t offset, size_t length, bool is_background);
 bool gimbal_read_is_done(GimbalRead* read);
 // Waits. The value is how many bytes were put into the space.

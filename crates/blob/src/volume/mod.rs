@@ -85,7 +85,7 @@ pub enum Class {
     Urgent,
     /// Somebody waits for what is read; and what has no class at an SSD.
     Normal,
-    /// Nobody waits for one of many: tables that are written, compactions, repair, scrubbing.
+    /// Nobody waits for a single one: tables that are written, compactions, repair, scrubbing.
     Background,
 }
 
