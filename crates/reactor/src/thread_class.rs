@@ -58,6 +58,7 @@ mod tests {
     use std::thread;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not know sched_getattr")]
     fn nothing_but_the_turn_changes() {
         let of_thread = || {
             let before = attributes().expect("every Linux since 3.14 says it");
