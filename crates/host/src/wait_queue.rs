@@ -12,10 +12,11 @@
 
 use crate::connection::Outstanding;
 use crate::request::{Class, Request};
+use sched::RoundConfig;
 use std::collections::VecDeque;
 
-/// IOs of each class that leave in a cycle, if all classes have any: what the switch uses.
-const QUOTAS: [u32; Class::ALL.len()] = [16, 4, 2, 1];
+/// IOs of each class that leave in a cycle, if all classes have any: as in the switch.
+const QUOTAS: [u32; Class::ALL.len()] = RoundConfig::STANDARD.class_quotas;
 
 /// The waiting IOs of one controller.
 #[derive(Debug)]

@@ -208,21 +208,17 @@ impl Core {
 
     /// An SSD cannot be reached: when that has been so for too long, it is gone, and there is something to repair.
     pub(crate) fn note_away(self: &Rc<Self>, ssd: SsdId) {
-        let now = self.now.get();
-        let is_news = self.with_disk(ssd, |disk| {
-            let is_news = disk.away_since.is_none();
-            disk.away_since.get_or_insert(now);
-            is_news
-        });
-        if is_news {
-            let core = Rc::clone(self);
-            self.spawner.spawn(async move {
-                core.sleep(core.settings.away_max).await;
-                if core.is_gone(ssd) {
-                    core.want_repair();
-                }
-            });
+        if self.with_disk(ssd, |disk| disk.away_since.is_some()) {
+            return;
         }
+        self.with_disk(ssd, |disk| disk.away_since = Some(self.now.get()));
+        let core = Rc::clone(self);
+        self.spawner.spawn(async move {
+            core.sleep(core.settings.away_max).await;
+            if core.is_gone(ssd) {
+                core.want_repair();
+            }
+        });
     }
 
     /// Whether an SSD has been away for so long that it is not waited for any more.
