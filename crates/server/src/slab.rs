@@ -3,7 +3,12 @@
 //! A key is the index of a slot and the slot's generation. A completion for a connection that is gone finds nothing, even if the slot
 //! holds another value by then. Slots are reused, so a table in steady use does not allocate.
 //!
-//! Holds: a stale key finds nothing (`a_stale_key_finds_nothing`).
+//! A number that a key was made of has its highest two bits clear, however often a slot was reused: devices mark their own operations there.
+//!
+//! Holds: a stale key finds nothing (`a_stale_key_finds_nothing`); the highest bits of a key stay clear (`the_highest_bits_of_a_key_stay_clear`).
+
+/// After so many lives of a slot its keys begin again: 18 minutes, at a million lives a second. A key that finds nothing is not kept for so long.
+const LIVES: u32 = 1 << 30;
 
 /// Names a value of one [`Slab`], as a single number: generation above, index below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +106,7 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         let slot = self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?;
         let value = slot.value.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = (slot.generation + 1) % LIVES;
         self.free.push(key.index() as u32);
         Some(value)
     }
@@ -113,7 +118,7 @@ impl<T> Slab<T> {
             && slot.value.is_some()
         {
             slot.value = None;
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.generation = (slot.generation + 1) % LIVES;
             self.free.push(key.index() as u32);
         }
     }
@@ -161,5 +166,21 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get(Key::from_bits(second.to_bits())), Some(&"second"));
         assert_eq!((slab.len(), slab.iter().count()), (1, 1));
+    }
+
+    #[test]
+    fn the_highest_bits_of_a_key_stay_clear() {
+        let mut slab = Slab::new();
+        let key = slab.insert(());
+        slab.remove(key);
+        slab.slots[0].generation = LIVES - 1;
+        for remove in [|slab: &mut Slab<()>, key| _ = slab.remove(key), Slab::free] {
+            let last = slab.insert(());
+            assert!(last.to_bits() >> 62 == 0 && slab.get(last).is_some(), "{last:?}");
+            remove(&mut slab, last);
+            assert_eq!(slab.get(last), None);
+            assert_eq!(slab.slots[0].generation, 0, "the lives begin again");
+            slab.slots[0].generation = LIVES - 1;
+        }
     }
 }
