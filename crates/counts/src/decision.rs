@@ -5,8 +5,8 @@
 //! IO is decided on its own: nothing is saved by looking at several at once.
 
 use sched::{
-    CalibratedConfig, Calibration, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, Gimbal, GimbalConfig,
-    Io, IoId, IoKind, Level, LevelCalibrated, Mark, Next, Outcome, Policy, Priority, Reflex,
+    CalibratedConfig, Calibration, DeviceConstants, DeviceCosts, Done, ExtraRead, Fifo, Flashfq, Gimbal,
+    GimbalConfig, Io, IoId, IoKind, Level, LevelCalibrated, Mark, Next, Outcome, Policy, Priority, Reflex,
 };
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -108,6 +108,7 @@ pub struct Switch {
     now: Instant,
     wake_at: Option<Instant>,
     in_flight: VecDeque<Io>,
+    extra_reads: VecDeque<ExtraRead>,
     next_id: u64,
 }
 
@@ -120,6 +121,7 @@ impl Switch {
             now: Instant::ZERO,
             wake_at: None,
             in_flight: VecDeque::with_capacity((ACTIVE * load.depth) as usize),
+            extra_reads: VecDeque::new(),
             next_id: 0,
         };
         for tenant in 0..tenants {
@@ -153,13 +155,14 @@ impl Switch {
         self.wake_at = loop {
             match self.policy.next(self.now) {
                 Next::Submit(io) => self.in_flight.push_back(io),
+                Next::Extra(read) => self.extra_reads.push_back(read),
                 Next::WakeAt(at) => break Some(at),
                 Next::Idle => break None,
             }
         };
     }
 
-    /// Completes the oldest IO in flight, and returns its tenant.
+    /// Completes the oldest IO in flight, and the oldest extra read, and returns the IO's tenant.
     fn complete(&mut self) -> TenantId {
         let io = loop {
             if let Some(io) = self.in_flight.pop_front() {
@@ -169,7 +172,11 @@ impl Switch {
             self.decide();
         };
         self.now += self.load.pace;
-        self.policy.on_completion(self.now, Done { io, outcome: Outcome::Success { latency: LATENCY } });
+        let outcome = Outcome::Success { latency: LATENCY };
+        self.policy.on_completion(self.now, Done { io, outcome });
+        if let Some(read) = self.extra_reads.pop_front() {
+            self.policy.on_extra_read(self.now, read, outcome);
+        }
         io.tenant
     }
 }

@@ -2,15 +2,15 @@
 //! pass their check.
 //!
 //! Holds: no IO is lost, repeated, changed, or submitted out of order within its tenant and class; the calls
-//!        of one decision are bounded by the number of queued IOs; a wake-up time is in the future; a credit is
+//!        of one decision are bounded by the number of queued IOs, and extra reads are bounded; a wake-up time is in the future; a credit is
 //!        never zero; a forgotten tenant leaves no state; when time passes and the IOs in flight complete, all IOs
 //!        end, all slots are free, and nothing is left.
 
 use crate::input::Input;
 use crate::peers;
 use sched::{
-    Backlog, Bfq, CalibratedConfig, Cost, Credit, DeviceConstants, DeviceCosts, Done, Fifo, Gimbal,
-    GimbalConfig, GimbalOrder, Halvings, InFlightLimits, Io, IoCost, IoId, IoKind, Kyber, Level,
+    Backlog, Bfq, CalibratedConfig, Cost, Credit, DeviceConstants, DeviceCosts, Done, ExtraRead, Fifo,
+    Gimbal, GimbalConfig, GimbalOrder, Halvings, InFlightLimits, Io, IoCost, IoId, IoKind, Kyber, Level,
     LevelCalibrated, Mark, MqDeadline, Next, Order, Outcome, Policy, Priority, RoundConfig, Share, Ticket,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -27,6 +27,9 @@ const QUANTUM_MIN: u64 = 32 << 10;
 pub(crate) const LATENCY_MAX: u64 = 3_600_000_000_000;
 /// Most wake-ups without anything to submit, before all IOs must have ended.
 const IDLE_WAKES_MAX: u32 = 20_000;
+
+/// The most extra reads at once.
+const EXTRA_READS_MAX: usize = 1024;
 
 /// The target.
 pub(crate) fn run(bytes: &[u8]) {
@@ -64,6 +67,7 @@ pub(crate) fn run(bytes: &[u8]) {
         queued: BTreeMap::new(),
         tickets: BTreeMap::new(),
         in_flight: Vec::new(),
+        extra_reads: Vec::new(),
         arrived: 0,
         ended: 0,
     };
@@ -184,6 +188,7 @@ struct Run {
     queued: BTreeMap<(TenantId, usize), VecDeque<Io>>,
     tickets: BTreeMap<IoId, Ticket>,
     in_flight: Vec<Io>,
+    extra_reads: Vec<ExtraRead>,
     arrived: u64,
     ended: u64,
 }
@@ -236,17 +241,27 @@ impl Run {
     }
 
     fn complete_one(&mut self, input: &mut Input<'_>) {
-        if self.in_flight.is_empty() {
+        let all = self.in_flight.len() + self.extra_reads.len();
+        if all == 0 {
             return;
         }
-        let io = self.in_flight.swap_remove(input.below(self.in_flight.len() as u32) as usize);
+        let index = input.below(all as u32) as usize;
         let outcome = match input.below(16) {
             0 => Outcome::Failed,
             1 => Outcome::Success { latency: Nanos(input.long() % LATENCY_MAX) },
             2 => Outcome::Success { latency: Nanos(0) },
             _ => Outcome::Success { latency: Nanos(input.below(4_000_000).into()) },
         };
-        self.complete(io, outcome);
+        match index.checked_sub(self.in_flight.len()) {
+            None => {
+                let io = self.in_flight.swap_remove(index);
+                self.complete(io, outcome);
+            }
+            Some(index) => {
+                let read = self.extra_reads.swap_remove(index);
+                self.policy.on_extra_read(self.now, read, outcome);
+            }
+        }
     }
 
     fn complete(&mut self, io: Io, outcome: Outcome) {
@@ -317,6 +332,11 @@ impl Run {
         let next = self.policy.next(self.now);
         match next {
             Next::Submit(io) => self.on_submit(io),
+            Next::Extra(read) => {
+                assert!(read.length > Bytes::ZERO, "{read:?}");
+                self.extra_reads.push(read);
+                assert!(self.extra_reads.len() <= EXTRA_READS_MAX, "extra reads without end");
+            }
             Next::WakeAt(moment) => {
                 assert!(moment > self.now, "wake-up at {moment:?}, but it is already {:?}", self.now)
             }
@@ -338,13 +358,14 @@ impl Run {
 
     /// Submits everything that may be submitted now.
     fn decide(&mut self) {
-        let most = self.backlog().queued;
-        for _ in 0..=most {
-            if !matches!(self.ask(), Next::Submit(_)) {
-                return;
+        let mut left = self.backlog().queued;
+        loop {
+            match self.ask() {
+                Next::Submit(_) => left = left.checked_sub(1).expect("no more is submitted than was queued"),
+                Next::Extra(_) => {}
+                Next::WakeAt(_) | Next::Idle => return,
             }
         }
-        panic!("{most} IOs were queued, but more were submitted");
     }
 
     fn backlog(&self) -> Backlog {
@@ -382,8 +403,14 @@ impl Run {
                 self.complete(io, Outcome::Success { latency: Nanos(300_000) });
                 continue;
             }
+            if let Some(read) = self.extra_reads.pop() {
+                self.now += Nanos::millis(1);
+                let outcome = Outcome::Success { latency: Nanos(300_000) };
+                self.policy.on_extra_read(self.now, read, outcome);
+                continue;
+            }
             match self.ask() {
-                Next::Submit(_) => {}
+                Next::Submit(_) | Next::Extra(_) => {}
                 Next::Idle => break,
                 Next::WakeAt(moment) => {
                     idle_wakes += 1;

@@ -44,6 +44,7 @@ fn of_ssd(ssd: &SsdStats) -> Value {
         "tenants": ssd.tenants.len(),
         "busiest": shown,
         "busy": ssd.busy.as_ref().map(|busy| of_busy(ssd.at, busy)),
+        "extra_reads": { "ios": ssd.extra_reads.ios, "bytes": ssd.extra_reads.bytes },
         "auxiliary": ssd.auxiliary.as_ref().map(of_auxiliary),
     })
 }

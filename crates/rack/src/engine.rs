@@ -14,7 +14,7 @@ use sched::{
     BusyDetector, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy,
     Priority,
 };
-use sim::{ClientChoice, LatencyScope};
+use sim::{ClientChoice, ExtraReads, LatencyScope};
 use ssd::{Command, CommandKind, Ssd};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -59,6 +59,7 @@ struct Side {
     policy: Box<dyn Policy>,
     ssd: Ssd,
     detector: BusyDetector,
+    extra_reads: ExtraReads,
     wake_at: Option<Instant>,
     /// Something has happened since the scheduler was asked.
     is_touched: bool,
@@ -93,13 +94,14 @@ pub fn run(world: &World) -> Results {
 impl<'w> Engine<'w> {
     fn new(world: &'w World) -> Engine<'w> {
         let count = world.targets * world.ssds;
-        let side = |_| Side {
+        let side = |number| Side {
             policy: world
                 .scheduler
                 .build(&world.image)
                 .expect("a scheduler is measured without breaking a rule of the simulator"),
             ssd: Ssd::from_image(&world.image),
             detector: BusyDetector::default(),
+            extra_reads: ExtraReads::new(world.seed.wrapping_add(u64::from(number))),
             wake_at: None,
             is_touched: false,
             truth: Nanos::ZERO,
@@ -289,6 +291,13 @@ impl<'w> Engine<'w> {
                     };
                     let command = Command { tag: io.id.0, kind, slot: slot as u32, slots: slots as u32 };
                     side.detector.on_submit(self.now);
+                    if kind == CommandKind::Read {
+                        side.extra_reads.on_read(io.tenant, slot as u32, slots as u32);
+                    }
+                    side.ssd.submit(self.now, command);
+                }
+                Next::Extra(read) => {
+                    let command = side.extra_reads.begin(self.now, read);
                     side.ssd.submit(self.now, command);
                 }
                 Next::WakeAt(at) => {
@@ -304,6 +313,11 @@ impl<'w> Engine<'w> {
     }
 
     fn on_completed(&mut self, at: usize, id: u64, when: Instant) {
+        let side = &mut self.sides[at];
+        if let Some((read, latency)) = side.extra_reads.end(id, when) {
+            side.is_touched = true;
+            return side.policy.on_extra_read(self.now, read, Outcome::Success { latency });
+        }
         let flight = self.flights[id as usize].as_mut().expect("it was submitted");
         let latency = when.since(flight.submitted_at);
         let outcome = Outcome::Success { latency };

@@ -64,7 +64,7 @@ pub use mclock::{Mclock, MclockConfig};
 pub use mq_deadline::{MqDeadline, MqDeadlineConfig};
 pub use none::Fifo;
 pub use objective::{Admitted, Objective, Percentile, Refused, Slo};
-pub use policy::{Backlog, Credit, Next, Order, Policy, Share, Ticket};
+pub use policy::{Backlog, Credit, ExtraRead, Next, Order, Policy, Share, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, SupplyPoint, TokenRate};
 pub use spdk_qos::SpdkQos;
 pub use view::{

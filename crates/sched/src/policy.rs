@@ -1,19 +1,22 @@
 //! The trait at the centre: one SSD's scheduler.
 
-use crate::{Admitted, Done, Io, Learnt, Objective, Priority, Refused, Slo, SsdView, TenantView};
-use units::{ByteRate, Instant, Nanos, TenantId};
+use crate::{Admitted, Done, Io, Learnt, Objective, Outcome, Priority, Refused, Slo, SsdView, TenantView};
+use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
 pub trait Policy: Send {
     /// An IO has arrived. It is kept until [`Policy::next`] gives it out or it is withdrawn, for which the answer names it.
     fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket;
 
-    /// The decision. Call again after every `Submit`, after every arrival and completion, and at the instant that
-    /// `WakeAt` names; no other call can change the answer.
+    /// The decision. Call again after every `Submit` and `Extra`, after every arrival and completion (of an extra read, too), and at the
+    /// instant that `WakeAt` names; no other call can change the answer.
     fn next(&mut self, now: Instant) -> Next;
 
     /// An IO that `next` gave out has ended. Answers how many IOs the tenant may have outstanding from now on.
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit;
+
+    /// A read of [`Next::Extra`] has ended, or could not be done. Only schedulers that ask for such reads are told.
+    fn on_extra_read(&mut self, _now: Instant, _read: ExtraRead, _outcome: Outcome) {}
 
     /// Takes back one queued (not yet submitted) IO of `tenant`, as if it had never come. Takes no longer the more are queued.
     ///
@@ -85,10 +88,34 @@ pub struct Ticket(pub u32);
 pub enum Next {
     /// Submit this IO to the SSD, now.
     Submit(Io),
+    /// Read this, which no tenant has asked for, and throw away what comes: the scheduler wants to see what the SSD can do. It ends through
+    /// [`Policy::on_extra_read`], at once if it cannot be done.
+    Extra(ExtraRead),
     /// Nothing may go before this instant (unless something arrives or completes).
     WakeAt(Instant),
     /// Nothing may go until something arrives or completes.
     Idle,
+}
+
+/// A read of the scheduler's own, like the last read of a tenant that it gave out. It is no tenant's IO: it is in no backlog, and
+/// nobody withdraws it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtraRead {
+    /// Whose last read it is like.
+    pub tenant: TenantId,
+    /// As long as that read.
+    pub length: Bytes,
+}
+
+impl ExtraRead {
+    /// Extra reads are spread over this much: over all dies of an SSD, and hardly beyond what the tenant has written.
+    const NEAR: Bytes = Bytes(128 << 20);
+
+    /// Where to read if the tenant's read was at `last`, in bytes: there, or a random whole number of lengths before.
+    pub fn place(&self, last: u64, random: u64) -> u64 {
+        let places = Self::NEAR.0.min(last) / self.length.0 + 1;
+        last - random % places * self.length.0
+    }
 }
 
 /// Which IOs of a tenant are given out in the order in which they came. (NVMe promises no order between commands.)
@@ -167,4 +194,25 @@ pub(crate) const SECOND: Nanos = Nanos::secs(1);
 pub(crate) fn scaled(span: Nanos, numerator: Nanos, denominator: Nanos) -> Nanos {
     let nanos = u128::from(span.0) * u128::from(numerator.0) / u128::from(denominator.0);
     Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(crate::random_cases(200))]
+
+        #[test]
+        fn an_extra_read_is_where_the_last_one_was_or_up_to_128_mib_before(
+            length in 1..1u64 << 24,
+            blocks in 0..1u64 << 20,
+            random in any::<u64>(),
+        ) {
+            let last = blocks * length;
+            let place = ExtraRead { tenant: TenantId(0), length: Bytes(length) }.place(last, random);
+            prop_assert!(place <= last && last - place <= 128 << 20 && place.is_multiple_of(length), "{place} of {last}");
+        }
+    }
 }

@@ -101,6 +101,7 @@ impl<P: Policy + Clone> Run<P> {
         loop {
             match self.switch.next(self.now) {
                 Next::Submit(io) => self.on_submit(io),
+                Next::Extra(read) => panic!("{read:?}, though it measures nothing"),
                 Next::WakeAt(moment) => break self.check_wake(moment),
                 Next::Idle => break self.check_idle(),
             }

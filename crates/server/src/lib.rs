@@ -60,4 +60,6 @@ pub use server::{
     Change, NamespaceFacts, ReloadError, Server, ServerHandle, Shutdown, StartError, Stopper, Subject,
 };
 pub use state::{StateError, prepare_state_directory};
-pub use stats::{AuxiliaryStats, Counters, SsdStats, Stats, TenantStats, ThreadStats, Transferred};
+pub use stats::{
+    AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantStats, ThreadStats, Transferred,
+};

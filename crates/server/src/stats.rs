@@ -46,10 +46,21 @@ pub struct SsdStats {
     pub connections: usize,
     /// Memory in use of its thread: for data that was read, and for data that arrives by its own connections.
     pub memory: Bytes,
+    /// What the scheduler has read to see what the SSD can do. It is nobody's, and in no other number here.
+    pub extra_reads: ExtraReadStats,
     /// Its auxiliary store; `None` if it has none.
     pub auxiliary: Option<AuxiliaryStats>,
     /// All tenants that have used it, in no particular order.
     pub tenants: Vec<TenantStats>,
+}
+
+/// The reads of a scheduler's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtraReadStats {
+    /// Given to the SSD.
+    pub ios: u64,
+    /// Their length.
+    pub bytes: u64,
 }
 
 /// The auxiliary store of an SSD.

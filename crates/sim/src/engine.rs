@@ -7,6 +7,7 @@ use crate::auxiliary::{Auxiliary, Stored};
 use crate::checkers::{Checkers, Violation};
 use crate::client::Client;
 use crate::drive::{Change, Drive};
+use crate::extra_reads::ExtraReads;
 use crate::host::{Host, hosts};
 use crate::queue::EventQueue;
 use crate::results::{Results, Tally, TenantResults};
@@ -100,6 +101,7 @@ struct Engine<'w> {
     busy: Vec<(Instant, Option<BusyPeriod>)>,
     objectives: Vec<(Instant, TenantId, ObjectiveView)>,
     jitter: Xoshiro256PlusPlus,
+    extra_reads: ExtraReads,
 }
 
 impl<'w> Engine<'w> {
@@ -151,6 +153,7 @@ impl<'w> Engine<'w> {
             busy: Vec::new(),
             objectives: Vec::new(),
             jitter: random,
+            extra_reads: ExtraReads::new(world.seed),
         }
     }
 
@@ -160,6 +163,10 @@ impl<'w> Engine<'w> {
             self.now = at;
             self.ssd.advance(at, &mut |completion| completions.push(completion));
             for completion in completions.drain(..) {
+                if let Some((read, latency)) = self.extra_reads.end(completion.tag, completion.at) {
+                    self.policy.on_extra_read(self.now, read, Outcome::Success { latency });
+                    continue;
+                }
                 match &mut self.auxiliary {
                     None => self.on_completed(IoId(completion.tag), completion.at)?,
                     Some(auxiliary) if completion.tag & OWN != 0 => {
@@ -208,7 +215,8 @@ impl<'w> Engine<'w> {
         }
         // An idle device still collects garbage. If no IO is outstanding, it need not run.
         let backlog = self.policy.backlog();
-        let busy = backlog.in_flight > 0 || self.auxiliary.is_some() && !self.ssd.is_idle();
+        let in_flight = backlog.in_flight + self.extra_reads.in_flight();
+        let busy = in_flight > 0 || self.auxiliary.is_some() && !self.ssd.is_idle();
         let device = if busy { self.ssd.next_event() } else { None };
         let own = self.auxiliary.as_ref().and_then(|auxiliary| auxiliary.stage.next_wake(self.now));
         match [messages, self.wake_at, device, own].into_iter().flatten().min() {
@@ -307,12 +315,19 @@ impl<'w> Engine<'w> {
                     flight.submitted_at = self.now;
                     self.detector.on_submit(self.now);
                     let Request { kind, slot, slots, .. } = flight.request;
+                    if kind == CommandKind::Read {
+                        self.extra_reads.on_read(io.tenant, slot, slots);
+                    }
                     self.fingerprint.add(&[self.now.0, io.id.0, 0]);
                     if self.auxiliary.is_some() {
                         self.pass_stage(io.id, kind, (slot, slots))?;
                     } else {
                         self.ssd.submit(self.now, Command { tag: io.id.0, kind, slot, slots });
                     }
+                }
+                Next::Extra(read) => {
+                    let command = self.extra_reads.begin(self.now, read);
+                    self.ssd.submit(self.now, command);
                 }
                 Next::WakeAt(at) if at <= self.now => return Err(Violation::LateWake { now: self.now, at }),
                 Next::WakeAt(at) => {

@@ -74,6 +74,7 @@ pub(crate) fn serve_by<P: Policy>(mut policy: P, loads: &[Load], span: Nanos) ->
                     *unit = (*unit).max(now) + occupied(io.length);
                     completions.insert((*unit, io.id), (io, now));
                 }
+                Next::Extra(_) => unreachable!("only one that measures the SSD wants more"),
                 Next::WakeAt(moment) => break moment,
                 Next::Idle => break Instant::FAR_FUTURE,
             }

@@ -53,6 +53,7 @@ impl<P: Policy + Clone> Run<P> {
         loop {
             match self.policy.next(self.now) {
                 Next::Submit(io) => self.books.on_submit(io),
+                Next::Extra(read) => panic!("{read:?}, though it measures nothing"),
                 Next::WakeAt(moment) => return self.check_wake(moment),
                 Next::Idle => break,
             }

@@ -199,6 +199,7 @@ fn what_is_spent_came_in() {
                 assert!(spent <= came_in, "{spent} thousandths spent of {came_in} at {now:?}");
                 last = now;
             }
+            Next::Extra(read) => panic!("{read:?}, though it measures nothing"),
             Next::WakeAt(moment) => now = moment,
             Next::Idle => break,
         }

@@ -121,6 +121,7 @@ fn compare(seed: u64, critical: u32, best_effort: u32) {
         loop {
             match reflex.next(now) {
                 Next::Submit(io) => spent[io.tenant.index()] += polling.cost(&io),
+                Next::Extra(read) => panic!("{read:?}, though it measures nothing"),
                 Next::WakeAt(moment) if moment == now => panic!("woken at {now:?} for nothing"),
                 Next::WakeAt(_) | Next::Idle => break,
             }

@@ -245,6 +245,7 @@ impl Pipeline {
             in_flight: backlog.in_flight,
             hung: self.watch.hung(),
             late: self.watch.late().clone(),
+            extra_reads: switch.extra_reads(),
             auxiliary: switch.auxiliary(),
             connections: sessions.iter().filter(|session| session.wire != Wire::Gone).count(),
             tenants: self.tenants.stats(policy),

@@ -23,6 +23,7 @@
 
 mod copying;
 mod erase;
+mod extra_reads;
 mod regions;
 mod slot;
 mod step;
@@ -35,15 +36,17 @@ pub(crate) use copying::Copying;
 pub(crate) use slot::{IoSlot, State};
 pub(crate) use work::{ByteRange, Failure, Halves, Spent, Work};
 
-use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo};
+use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
 use crate::intrusive_list::{Links, List};
 use crate::slab::{Key, Slab};
-use crate::stats::AuxiliaryStats;
+use crate::stats::{AuxiliaryStats, ExtraReadStats};
+use extra_reads::ExtraReads;
 use nvme::spec::Busy;
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::{Footprint, Regions};
 use sched::{
-    Admitted, BusyDetector, BusyPeriod, Done, Io, IoId, Mark, Next, Outcome, Policy, Refused, Share,
+    Admitted, BusyDetector, BusyPeriod, Done, ExtraRead, Io, IoId, Mark, Next, Outcome, Policy, Refused,
+    Share,
 };
 use std::io;
 use step::After;
@@ -66,8 +69,9 @@ pub(crate) struct Switch<T> {
     device: Box<dyn Device>,
     clock: DeviceClock,
     arrivals: u64,
-    /// IOs that have arrived and not ended.
+    /// IOs that have arrived and not ended, and extra reads on the device.
     under_way: usize,
+    extra_reads: ExtraReads,
     /// Dispatched IOs that wait for a buffer.
     waiting_for_memory: List,
     memory_links: Links,
@@ -107,6 +111,7 @@ impl<T> Switch<T> {
             clock,
             arrivals: 0,
             under_way: 0,
+            extra_reads: ExtraReads::new(),
             waiting_for_memory: List::default(),
             memory_links: Links::default(),
             watch: Watch::default(),
@@ -186,6 +191,10 @@ impl<T> Switch<T> {
                         moved = true;
                         self.dispatch(now, reactor, pool, io);
                     }
+                    Next::Extra(read) => {
+                        moved = true;
+                        self.read_extra(now, reactor, pool, read);
+                    }
                     Next::WakeAt(at) => {
                         self.wake_at = Some(self.clock.to_real(at));
                         break;
@@ -264,6 +273,11 @@ impl<T> Switch<T> {
     /// The device's auxiliary store, if it has one.
     pub(crate) fn auxiliary(&self) -> Option<AuxiliaryStats> {
         self.device.auxiliary()
+    }
+
+    /// What the scheduler has read for itself.
+    pub(crate) fn extra_reads(&self) -> ExtraReadStats {
+        self.extra_reads.stats()
     }
 
     /// Takes back an IO that has not reached the device, and answers whether it has: then it has ended, and is not told by
@@ -373,9 +387,41 @@ impl<T> Switch<T> {
         let key = Key::from_bits(io.id.0);
         let slot = self.ios.get_mut(key).expect("the scheduler gives out what it was given");
         (slot.io, slot.state) = (io, State::OnDevice);
+        if let Work::Read(range) = slot.work {
+            self.extra_reads.on_read(io.tenant, range);
+        }
         self.watch.on_submit(now, key, io.tenant);
         self.busy.on_submit(self.clock.to_device(now));
         self.step(now, reactor, pool, key);
+    }
+
+    /// The scheduler wants a read of its own.
+    fn read_extra(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, read: ExtraRead) {
+        let place = self.extra_reads.place(read).filter(|_| self.waiting_for_memory.is_empty());
+        let with_buffer = place.and_then(|range| Some((range, step::take(pool, range.length)?)));
+        let Some((ByteRange { offset, length }, buffer)) = with_buffer else {
+            return self.present.policy.on_extra_read(self.clock.to_device(now), read, Outcome::Failed);
+        };
+        self.under_way += 1;
+        let tag = self.extra_reads.begin(read, self.present.number);
+        self.device.submit(now, reactor, DeviceIo { tag, offset, length, op: DeviceOp::Read(buffer) });
+    }
+
+    /// An extra read has ended. A scheduler that was retired no longer wants it.
+    fn on_extra_read(
+        &mut self,
+        now: Instant,
+        pool: &mut BufferPool,
+        done: DeviceDone,
+        (read, generation): (ExtraRead, u32),
+    ) {
+        self.under_way -= 1;
+        done.buffer.into_iter().for_each(|buffer| pool.give(buffer));
+        let latency = done.latency;
+        let outcome = done.result.map_or(Outcome::Failed, |()| Outcome::Success { latency });
+        if generation == self.present.number {
+            self.present.policy.on_extra_read(self.clock.to_device(now), read, outcome);
+        }
     }
 
     /// Starts the next step of a dispatched IO, behind those that wait for memory if it needs some itself.
@@ -406,6 +452,9 @@ impl<T> Switch<T> {
 
     /// A step has ended: the next one, or the end of the IO.
     fn on_done(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, done: DeviceDone) {
+        if let Some(read) = self.extra_reads.end(done.tag) {
+            return self.on_extra_read(now, pool, done, read);
+        }
         let key = Key::from_bits(done.tag);
         let slot = self.ios.get_mut(key).expect("the device finishes what it was given");
         let left = slot.has_entered.then(|| slot.work.footprint());

@@ -240,6 +240,7 @@ fn is_same(found: Option<IoBuffer>, expected: &IoBuffer, pool: &mut BufferPool) 
     is_same
 }
 
-fn take(pool: &mut BufferPool, length: u64) -> Option<IoBuffer> {
+/// A buffer of this length, if there is one.
+pub(super) fn take(pool: &mut BufferPool, length: u64) -> Option<IoBuffer> {
     pool.take(usize::try_from(length).expect("a transfer fits the address space"))
 }

@@ -2,6 +2,7 @@
 
 mod clock;
 mod erase;
+mod extra_reads;
 
 use super::*;
 use crate::device::{DeviceIo, DeviceOp, Erase, Quote};

@@ -1,0 +1,135 @@
+//! A scheduler's own reads reach the device, come to an end, and are nobody else's business.
+
+use super::*;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What a scheduler wants, and what it is told.
+#[derive(Default)]
+struct Wishes {
+    wants: VecDeque<ExtraRead>,
+    /// The latency of each, if it was done.
+    told: Vec<Option<Nanos>>,
+}
+
+/// Lets everything out, and then wants something of its own.
+#[derive(Default)]
+struct Curious {
+    fifo: Fifo,
+    wishes: Arc<Mutex<Wishes>>,
+}
+
+impl Curious {
+    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+        self.wishes.lock().expect("no test panics with it")
+    }
+}
+
+impl Policy for Curious {
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
+        self.fifo.on_arrival(now, io)
+    }
+    fn next(&mut self, now: Instant) -> Next {
+        match self.fifo.next(now) {
+            Next::Idle => self.wishes().wants.pop_front().map_or(Next::Idle, Next::Extra),
+            next => next,
+        }
+    }
+    fn on_completion(&mut self, now: Instant, done: Done) -> sched::Credit {
+        self.fifo.on_completion(now, done)
+    }
+    fn on_extra_read(&mut self, _now: Instant, _read: ExtraRead, outcome: Outcome) {
+        self.wishes().told.push(match outcome {
+            Outcome::Success { latency } => Some(latency),
+            Outcome::Failed => None,
+        });
+    }
+    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
+        self.fifo.withdraw_one(now, tenant, ticket)
+    }
+    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
+        self.fifo.withdraw(now, tenant, gone);
+    }
+    fn forget(&mut self, _now: Instant, _tenant: TenantId) {}
+    fn set_share(&mut self, _now: Instant, _tenant: TenantId, _share: Share) {}
+    fn credit(&self, tenant: TenantId) -> sched::Credit {
+        self.fifo.credit(tenant)
+    }
+    fn backlog(&self) -> sched::Backlog {
+        self.fifo.backlog()
+    }
+}
+
+struct Test {
+    world: World,
+    wishes: Arc<Mutex<Wishes>>,
+}
+
+impl Test {
+    fn new(pool: Bytes) -> Test {
+        let policy = Curious::default();
+        let wishes = Arc::clone(&policy.wishes);
+        Test { world: World::new(Box::new(policy), pool), wishes }
+    }
+
+    /// Alice reads this page, and then the scheduler wants as many reads like it, of this length.
+    fn want(&mut self, at: u64, count: usize, length: u64) {
+        self.world.arrive(0, ALICE, Work::Read(page(at)));
+        let read = ExtraRead { tenant: ALICE, length: Bytes(length) };
+        self.wishes.lock().expect("no test panics with it").wants.extend(vec![read; count]);
+        self.world.run();
+    }
+
+    fn told(&self) -> Vec<Option<Nanos>> {
+        self.wishes.lock().expect("no test panics with it").told.clone()
+    }
+}
+
+#[test]
+fn extra_reads_are_like_the_last_read_and_end_once() {
+    let far = 1 << 20;
+    let mut test = Test::new(Bytes::mib(1));
+    test.want(far, 100, PAGE);
+    let submitted = test.world.submitted();
+    assert_eq!(submitted.len(), 101);
+    let places: Vec<u64> = submitted.iter().map(|(page, _)| *page).collect();
+    assert!(places.iter().all(|page| (far - 32768..=far).contains(page)), "{places:?}");
+    assert!(places.iter().max() > places.iter().min().map(|least| least + 16384).as_ref(), "{places:?}");
+    test.world.settle();
+    assert_eq!(test.told(), [Some(Nanos::micros(100)); 100]);
+    assert_eq!(test.world.tags(), [0], "nobody else is told");
+    assert!(test.world.switch.is_empty() && test.world.pool.lent() == Bytes::ZERO);
+
+    assert_eq!(test.world.switch.extra_reads(), ExtraReadStats { ios: 100, bytes: 100 * PAGE });
+
+    // At the start of the device there is nothing before.
+    test.want(0, 2, PAGE);
+    assert_eq!(test.world.submitted()[101..], [(0, "read"); 3]);
+    test.world.bench.borrow_mut().refuse = true;
+    test.world.settle();
+    assert_eq!(test.told()[100..], [None; 2], "what the device fails is told");
+}
+
+#[test]
+fn an_extra_read_that_cannot_be_done_is_told_at_once() {
+    let mut test = Test::new(Bytes::kib(8));
+    test.want(7, 1, 2 * PAGE);
+    assert_eq!((test.world.submitted().len(), test.told()), (1, vec![None]), "it is unlike the last one");
+    test.want(7, 2, PAGE);
+    assert_eq!(test.told(), [None; 3], "no buffer is left");
+    test.world.settle();
+    assert_eq!((test.told().len(), test.world.pool.lent()), (3, Bytes::ZERO));
+}
+
+#[test]
+fn a_scheduler_that_was_replaced_is_not_told_and_the_switch_waits_for_its_reads() {
+    let mut test = Test::new(Bytes::mib(1));
+    test.want(7, 2, PAGE);
+    test.world.switch.replace_policy(Instant(100), window(1));
+    let alices = test.world.bench.borrow_mut().held.pop_front().expect("it is on the device");
+    test.world.bench.borrow_mut().release();
+    test.world.bench.borrow_mut().held.push_back(alices);
+    test.world.run();
+    assert!(test.told().is_empty() && !test.world.switch.is_empty());
+    test.world.settle();
+    assert!(test.world.switch.is_empty() && test.world.pool.lent() == Bytes::ZERO);
+}
