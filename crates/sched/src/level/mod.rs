@@ -55,8 +55,8 @@ pub use learnt::{Learnt, LearntPrice, LearntReads, ReadsPart};
 
 use crate::drr::{Drr, Head, Place, Price, RoundConfig, Rules};
 use crate::{
-    Admitted, Backlog, Cost, Credit, Done, Io, IoKind, Mark, MonitorView, Next, Objective, ObjectiveView,
-    Outcome, Policy, Refused, Share, SsdView, TenantView, Ticket,
+    Admitted, Backlog, Cost, Credit, Done, ExtraRead, Io, IoKind, Mark, MonitorView, Next, Objective,
+    ObjectiveView, Outcome, Policy, Refused, Share, SsdView, TenantView, Ticket,
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -69,7 +69,7 @@ use kind::Kind;
 use load_curve::{Answer, LoadCurve};
 use objectives::{Changed, Objectives, PROMISED_MOST};
 use patience::Patience;
-use prices::{Change, Prices};
+use prices::Prices;
 use probe::{Explorer, Found, Probe, Step};
 use service_lag::ServiceLag;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -113,6 +113,8 @@ pub struct Level {
     probed: bool,
     /// Whether the probe has seen enough.
     seen: bool,
+    /// Extra reads in the SSD.
+    extra_reads: u64,
     /// For reservations.
     write_cost: Cost,
     /// For people: moving averages of the latencies of reads and writes, ns.
@@ -167,6 +169,7 @@ impl Level {
             served: 0,
             probed: false,
             seen: false,
+            extra_reads: 0,
             write_cost: Cost::ONE,
             latency: [None; 2],
             curve: LoadCurve::new(),
@@ -192,23 +195,15 @@ impl Level {
     fn learn(&mut self, now: Instant, io: &Io, latency: Nanos) {
         self.served += u64::from(io.mark.0);
         let rules = self.drr.rules_mut();
-        let mut opened = None;
         if let Some(kind) = rules.probe.as_ref().map(|probe| probe.kind) {
             let (own, is_held) = (rules.books.kind(io.tenant) == kind, rules.is_held(io.tenant));
             let in_flight = rules.time.view().in_flight;
             if let Some(probe) = rules.probe.as_mut() {
                 // What a reservation lets a tenant do that waits is work like that of tenants that do not wait.
                 let is_left_over = is_held && latency > probe.lasts(now);
-                match probe.on_completion(now, own, is_left_over, io, in_flight) {
-                    Step::Continue => {}
-                    Step::Open => opened = Some(rules.prices.of_guessed(probe.kind, probe.limit())),
-                    Step::Limit(limit) => rules.time.set_limit(limit),
-                    Step::End => self.seen = true,
-                }
+                let step = probe.on_completion(now, own, is_left_over, io, in_flight);
+                self.take_step(step);
             }
-        }
-        if let Some(limit) = opened {
-            self.set_limit(limit);
         }
         if self.to_note > 0 && io.kind == IoKind::Read {
             self.to_note -= 1;
@@ -223,6 +218,22 @@ impl Level {
         let span = now.since(*self.begun.get_or_insert(now));
         if span >= PERIOD {
             self.close_period(now, span);
+        }
+    }
+
+    /// What a probe has seen changes how it goes on.
+    #[inline]
+    fn take_step(&mut self, step: Step) {
+        let rules = self.drr.rules_mut();
+        match step {
+            Step::Continue => {}
+            Step::Open => {
+                let probe = rules.probe.as_ref().expect("only a probe has steps");
+                let limit = rules.prices.of_guessed(probe.kind, probe.limit());
+                self.set_limit(limit);
+            }
+            Step::Limit(limit) => rules.time.set_limit(limit),
+            Step::End => self.seen = true,
         }
     }
 
@@ -412,6 +423,17 @@ impl Level {
         Some(u64::try_from(all / u128::from(objective.second.0.max(1))).unwrap_or(u64::MAX))
     }
 
+    /// The extra read that a probe needs now.
+    fn extra_read(&mut self) -> Option<ExtraRead> {
+        let LevelRules { probe, prices, time, .. } = self.drr.rules_mut();
+        let probe = probe.as_mut()?;
+        let kind = probe.kind;
+        let price = |length| prices.of(kind, IoKind::Read, length);
+        let read = probe.extra_read(time.view().in_flight, self.extra_reads, price)?;
+        self.extra_reads += 1;
+        Some(read)
+    }
+
     /// Ends the probe; what it found counts if it had its time.
     #[cold]
     fn end_probe(&mut self, now: Instant) {
@@ -423,13 +445,7 @@ impl Level {
             !probe.is_again || rules.prices.is_lower(probe.kind, found.took.likely, found.guessed)
         };
         if let Some(found) = found.filter(counts) {
-            let change = match probe.filler {
-                Some(_) => Change {
-                    price: rules.prices.narrow(probe.kind, found.took.likely, found.guessed),
-                    told: false,
-                },
-                None => rules.prices.measure(probe.kind, found.took, found.guessed),
-            };
+            let change = rules.prices.measure(probe.kind, found.took, found.guessed);
             if change.price {
                 self.depth.forget();
                 self.watch.forget();
@@ -475,10 +491,7 @@ impl LevelRules {
     fn is_held(&self, id: TenantId) -> bool {
         match &self.probe {
             None => self.closed != [false; 2] && self.closed[self.class(id)],
-            Some(probe) => {
-                let kind = self.books.kind(id);
-                self.books.is_busy(id) && kind != probe.kind && Some(kind) != probe.filler
-            }
+            Some(probe) => self.books.is_busy(id) && self.books.kind(id) != probe.kind,
         }
     }
 
@@ -665,6 +678,12 @@ impl Policy for Level {
             };
             if let Some(head) = head.filter(may_go) {
                 let io = self.drr.submit(now, head);
+                let rules = self.drr.rules_mut();
+                if let Some(probe) = &mut rules.probe
+                    && rules.books.kind(io.tenant) == probe.kind
+                {
+                    probe.on_submit(&io);
+                }
                 if let Some(objectives) = &mut self.objectives
                     && !objectives.has(io.tenant)
                     && self.drr.rules().probe.is_none()
@@ -674,6 +693,9 @@ impl Policy for Level {
                 }
                 return Next::Submit(io);
             }
+            if let Some(read) = self.extra_read() {
+                return Next::Extra(read);
+            }
             let opens = if self.objectives.is_some() { self.close_or_open(now) } else { None };
             if let Some(objectives) = &mut self.objectives {
                 let rules = self.drr.rules();
@@ -681,7 +703,7 @@ impl Policy for Level {
                 objectives.note_held(head.is_some() && rules.is_squeezed, is_held);
             }
             let timer = [self.drr.next_timer(now), opens].into_iter().flatten().min();
-            let is_quiet = self.drr.backlog().in_flight == 0;
+            let is_quiet = self.drr.backlog().in_flight == 0 && self.extra_reads == 0;
             let Some(probe) = self.drr.rules_mut().probe.as_mut() else {
                 return timer.map_or(Next::Idle, Next::WakeAt);
             };
@@ -707,6 +729,14 @@ impl Policy for Level {
             self.learn(now, &done.io, latency);
         }
         self.drr.on_completion(&done.io)
+    }
+
+    fn on_extra_read(&mut self, now: Instant, read: ExtraRead, outcome: Outcome) {
+        self.extra_reads -= 1;
+        if let Some(probe) = &mut self.drr.rules_mut().probe {
+            let step = probe.on_extra_read(now, read, outcome);
+            self.take_step(step);
+        }
     }
 
     fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {

@@ -54,8 +54,6 @@ const SLOW_TIMES: u32 = 4;
 const PARTS_MORE: u128 = 12;
 /// What other kinds say of a kind is wrong by a quarter at most.
 const KINDS_DIFFER: u64 = 4;
-/// What a kind takes beside another one is wrong by one part in this number at most.
-const NARROWED: u64 = 3;
 /// A price that changed by less is the same price.
 const CHANGED: u64 = 32;
 
@@ -165,23 +163,6 @@ impl Prices {
         }
         self.fill_in();
         Change { price: self.scales[work.index()].abs_diff(before) * CHANGED > before, told }
-    }
-
-    /// Beside work whose price is known, the SSD seemed to take this time for IOs of a kind whose price is known only between bounds. Answers
-    /// whether the price has changed.
-    pub(super) fn narrow(&mut self, work: Kind, nanos: u64, guessed: u64) -> bool {
-        let before = self.scales[work.index()];
-        let known = &mut self.known[work.index()];
-        if guessed == 0 || known.measured == 0 {
-            return false;
-        }
-        let seen = scale(nanos, guessed, 16).clamp(known.took.least, known.took.most);
-        let least = known.took.least.max(seen - seen / NARROWED);
-        let most = known.took.most.min(seen + seen / NARROWED);
-        known.took = Took { lowest: least, least, likely: seen, most };
-        known.measured = (known.measured + 1).min(MEMORY);
-        self.fill_in();
-        self.scales[work.index()].abs_diff(before) * CHANGED > before
     }
 
     /// The SSD may have changed: what is known of each kind counts as measured once.

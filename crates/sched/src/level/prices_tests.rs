@@ -183,20 +183,6 @@ fn slow_reads_are_believed_in_the_end() {
 }
 
 #[test]
-fn what_was_seen_beside_others_narrows_the_bounds_and_never_leaves_them() {
-    let guessed = guess(IoKind::Read, Bytes::kib(4));
-    for (seen, expected) in [(6_000, 6_000), (500, 1_000), (90_000, 16_000)] {
-        let mut prices = Prices::new();
-        prices.measure(READS, Took::between(1_000, 16_000), guessed);
-        assert!(prices.narrow(READS, seen, guessed), "{seen}");
-        let of = prices.of(READS, IoKind::Read, Bytes::kib(4)).0;
-        // Between two thirds and four thirds of it, as far from one as from the other, and within the old bounds.
-        assert!(of.abs_diff(expected) <= expected / 5, "{of} after {seen}");
-    }
-    assert!(!Prices::new().narrow(READS, 6_000, guessed), "of what nobody has measured there are no bounds");
-}
-
-#[test]
 fn what_was_told_is_believed_until_one_of_it_is_found_wrong() {
     let mut teacher = Prices::new();
     let writes = Kind::of(1, 0, 128 << 10);

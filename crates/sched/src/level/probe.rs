@@ -18,9 +18,12 @@
 //! probe goes on with half of the IOs in flight. From both times follows between what bounds the time is with as many IOs as if all busy tenants
 //! did this kind of work (`took`).
 //!
-//! Tenants that leave the SSD idle (their applications set the pace) say only between what bounds the price of their work is. So reads are
-//! probed again beside a *filler*: reads of another size whose price was measured. They keep the SSD busy, and what they do not account for is
-//! the others'. (With work that writes this was tried, and as often made the price worse: reads and writes do not add up.)
+//! Reads need no such inference: nothing becomes different by a read more. So in a probe of reads the scheduler adds *extra reads* like those of the kind,
+//! until as many are in flight as if all busy tenants did this kind of work, and keeps them up if its tenants set the pace themselves. What the SSD
+//! reads then is what is asked for. If an extra read fails, there are no more in that probe, and it goes on as one of writes does.
+//!
+//! Tenants that leave the SSD idle by what they write (their applications set the pace) say only between what bounds the price of their work is. (What
+//! reads beside them leave of the time was tried, and as often made the price worse: reads and writes do not add up.)
 //!
 //! A tenant that comes during a probe does not wait for it. Windows in which it had much do not count, and if it goes on, the probe is over.
 //!
@@ -37,8 +40,9 @@
 //!        until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`, `few_reads_are_in_flight_while_the_buffer_drains`,
 //!        `a_probe_of_writes_waits_until_the_buffer_is_full`); how many IOs a kind has does not make its price
 //!        (`a_kind_with_few_ios_is_priced_as_with_many`), nor does the pace of applications that leave the SSD idle
-//!        (`tenants_that_leave_the_ssd_idle_bound_their_price`), and a filler narrows these bounds
-//!        (`beside_a_filler_the_rest_of_the_time_is_theirs`); no probe of writes comes before reads are known
+//!        (`tenants_that_leave_the_ssd_idle_bound_their_price`); reads are priced as with all IOs
+//!        (`extra_reads_make_up_for_tenants_that_do_something_else`), and no more are in flight than that, or than is bounded
+//!        (`extra_reads_are_bounded`); no probe of writes comes before reads are known
 //!        (`reads_are_measured_twice_before_anything_is_written_alone`).
 
 use super::ALONE_LIMIT;
@@ -46,7 +50,7 @@ use super::books::Present;
 use super::kind::{Kind, guess};
 use super::prices::Prices;
 use super::took::Took;
-use crate::Io;
+use crate::{ExtraRead, Io, IoKind, Outcome};
 use units::{Bytes, Instant, Nanos};
 
 /// The longest probe.
@@ -55,6 +59,9 @@ pub(super) const LONGEST: Nanos = Nanos::millis(500);
 const DEEP_LONGEST: Nanos = Nanos(LONGEST.0 * 3 / 5);
 /// With fewer IOs than this, what half of them take says little of a kind that reads and writes.
 const FEW: u64 = 12;
+/// So many extra reads, and so many bytes of them, are in flight at most: what keeps any SSD busy.
+const EXTRA_MOST: u64 = 1024;
+const EXTRA_BYTES_MOST: Bytes = Bytes(8 << 20);
 /// A kind with less than this part of what it had outstanding before is paced by its applications.
 const PACED: [u128; 2] = [2, 3];
 /// Without any IO for so long, the probe is over: its tenants are gone, or ask for little. If they have a few IOs each, all may be on their way
@@ -78,8 +85,6 @@ const BUFFER_PASSED: u64 = 6 * BUFFER_MAX;
 const LATELY: usize = 4;
 /// The buffer was full when the rate has fallen by one part in this number.
 const FALLEN: u64 = 6;
-/// Beside a filler that takes more than this part of the time nothing is seen.
-const FILLER_MOST: [u64; 2] = [7, 8];
 /// A window of which others had more than one part in this number does not count if there are others: what they did is known by its price
 /// only, and may have gone on at the same time.
 const OTHERS_MOST: u64 = 8;
@@ -124,6 +129,16 @@ struct Window {
     arrived: u64,
 }
 
+/// The extra reads of a probe.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extra {
+    /// Like the kind's last read.
+    like: Option<ExtraRead>,
+    /// Whether there were any, and whether one has failed.
+    any: bool,
+    failed: bool,
+}
+
 /// A running probe.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
@@ -131,8 +146,6 @@ pub(super) struct Probe {
     pub(super) kind: Kind,
     /// It was measured, but the buffer may still have drained, which makes reads slow, never fast. So only a lower price counts.
     pub(super) is_again: bool,
-    /// The work that keeps the SSD busy beside it, if it does not do so itself.
-    pub(super) filler: Option<Kind>,
     begun: Instant,
     /// Whether the buffer may still drain.
     is_draining: bool,
@@ -159,6 +172,9 @@ pub(super) struct Probe {
     own: [u64; 2],
     /// How many outstanding the kind's IOs found before the probe, summed up, and those.
     found_before: [u64; 2],
+    /// The same since it began.
+    found_since: [u64; 2],
+    extra: Extra,
     /// What was found with all IOs in flight; now half of them are.
     deep: Option<Found>,
 }
@@ -209,8 +225,6 @@ pub(super) struct Explorer {
     retries: [Instant; Kind::COUNT],
     /// How many tenants of each kind there were when they left the SSD idle in its last probe; none if they did not.
     paced: [u32; Kind::COUNT],
-    /// How often each of those was probed beside a filler since.
-    filled: [u32; Kind::COUNT],
     /// The highest rate that was ever seen of each kind.
     peaks: [u64; Kind::COUNT],
     /// How long the buffer could drain in the last successful probe of each kind.
@@ -234,7 +248,6 @@ impl Explorer {
             barren: [0; Kind::COUNT],
             retries: [Instant::ZERO; Kind::COUNT],
             paced: [0; Kind::COUNT],
-            filled: [0; Kind::COUNT],
             peaks: none,
             drained: [Nanos::ZERO; Kind::COUNT],
             buffer: None,
@@ -256,20 +269,7 @@ impl Explorer {
         };
         // More tenants may keep the SSD busy.
         let are_more = |kind: Kind| (1..present.busy[kind.index()]).contains(&self.paced[kind.index()]);
-        let filler = |kind: Kind| {
-            let fills = |other: &Kind| {
-                let is_measured = prices.measured(*other) >= FIRST && self.paced[other.index()] == 0;
-                *other != kind && !other.writes() && is_measured
-            };
-            let is_paced = !kind.writes() && self.paced[kind.index()] > 0 && !are_more(kind);
-            present
-                .kinds()
-                .filter(|_| is_paced)
-                .filter(fills)
-                .max_by_key(|other| present.weights[other.index()])
-        };
-        let is_unfilled = |kind: Kind| self.filled[kind.index()] < FIRST && filler(kind).is_some();
-        let is_known = |kind: Kind| prices.measured(kind) >= FIRST && !are_more(kind) && !is_unfilled(kind);
+        let is_known = |kind: Kind| prices.measured(kind) >= FIRST && !are_more(kind);
         let kind = present
             .kinds()
             .filter(|kind| now >= self.retries[kind.index()])
@@ -283,8 +283,7 @@ impl Explorer {
                 let tries = if kind.writes() { FIRST } else { self.tries[kind.index()] };
                 (0, tries, turn)
             })?;
-        let filler = filler(kind);
-        let is_again = was_hasty(kind) && filler.is_none();
+        let is_again = was_hasty(kind);
         self.tries[kind.index()] = (self.tries[kind.index()] + 1).min(FIRST);
         self.turn += 1;
         self.turns[kind.index()] = self.turn;
@@ -298,7 +297,7 @@ impl Explorer {
         let found_before = present.found[kind.index()];
         let weights = [present.weights.iter().sum(), present.weights[kind.index()]];
         let probe = Probe::new(now, kind, drain, self.peaks[kind.index()], tenants);
-        Some(Probe { is_again, filler, found_before, weights, ..probe })
+        Some(Probe { is_again, found_before, weights, ..probe })
     }
 
     /// The SSD seems to have changed. Answers whether everything is to be measured again.
@@ -313,7 +312,6 @@ impl Explorer {
         self.peaks = [0; Kind::COUNT];
         // Reads come before writes again.
         self.tries = [0; Kind::COUNT];
-        self.filled = [0; Kind::COUNT];
         true
     }
 
@@ -353,12 +351,7 @@ impl Explorer {
         }
         self.budget = Nanos(self.budget.0.saturating_sub(taken.0));
         self.peaks[probe.kind.index()] = probe.peak;
-        if let (Some(_), Some(_)) = (found, probe.filler) {
-            self.filled[probe.kind.index()] += 1;
-        } else if let Some(found) = found {
-            if !found.is_paced {
-                self.filled[probe.kind.index()] = 0;
-            }
+        if let Some(found) = found {
             self.drained[probe.kind.index()] = probe.drained.since(probe.begun);
             self.paced[probe.kind.index()] = if found.is_paced { probe.tenants[1] as u32 } else { 0 };
         }
@@ -384,7 +377,6 @@ impl Probe {
         Probe {
             kind,
             is_again: false,
-            filler: None,
             begun: now,
             is_draining: drain > Nanos::ZERO,
             quiet: None,
@@ -401,6 +393,8 @@ impl Probe {
             in_flight: [0; 2],
             own: [0; 2],
             found_before: [0; 2],
+            found_since: [0; 2],
+            extra: Extra::default(),
             deep: None,
         }
     }
@@ -430,6 +424,51 @@ impl Probe {
     pub(super) fn on_arrival(&mut self, outstanding: usize) {
         self.now.found += outstanding as u64;
         self.now.arrived += 1;
+        self.found_since = [self.found_since[0] + outstanding as u64, self.found_since[1] + 1];
+    }
+
+    /// An IO of the kind goes to the SSD.
+    #[inline]
+    pub(super) fn on_submit(&mut self, io: &Io) {
+        if io.kind == IoKind::Read {
+            self.extra.like = Some(ExtraRead { tenant: io.tenant, length: io.length });
+        }
+    }
+
+    /// The extra read to do now, if this much device time is in flight besides `extra` such reads, each of which counts as its price.
+    pub(super) fn extra_read(
+        &mut self,
+        in_flight: Bytes,
+        extra: u64,
+        price: impl Fn(Bytes) -> Bytes,
+    ) -> Option<ExtraRead> {
+        if self.kind.writes() || self.is_draining || self.extra.failed {
+            return None;
+        }
+        let read = self.extra.like?;
+        let fits = extra < EXTRA_MOST && (extra + 1).saturating_mul(read.length.0) <= EXTRA_BYTES_MOST.0;
+        let [before, since] =
+            [self.found_before, self.found_since].map(|[found, ios]| found.div_ceil(ios.max(1)) + 1);
+        let wanted = before.max(since).saturating_mul(self.tenants[0]);
+        if !fits || in_flight.0 / price(read.length).0.max(1) + extra >= wanted {
+            return None;
+        }
+        self.extra.any = true;
+        Some(read)
+    }
+
+    /// An extra read has ended.
+    pub(super) fn on_extra_read(&mut self, now: Instant, read: ExtraRead, outcome: Outcome) -> Step {
+        match outcome {
+            Outcome::Failed => self.extra.failed = true,
+            // That of an earlier probe says nothing.
+            Outcome::Success { latency } if latency <= self.lasts(now) && !self.is_draining => {
+                self.now.guessed += guess(IoKind::Read, read.length);
+                return self.on_time(now);
+            }
+            Outcome::Success { .. } => {}
+        }
+        Step::Continue
     }
 
     /// An IO has ended: of the kind that is probed (`own`), of a tenant that waits for the probe and that was in the SSD before
@@ -466,6 +505,11 @@ impl Probe {
             self.now.others += u64::from(io.mark.0);
         }
         self.in_flight = [self.in_flight[0] + in_flight.0, self.in_flight[1] + 1];
+        self.on_time(now)
+    }
+
+    #[inline]
+    fn on_time(&mut self, now: Instant) -> Step {
         let span = now.since(self.window_begun);
         if span < WINDOW { Step::Continue } else { self.close_window(now, span) }
     }
@@ -490,7 +534,6 @@ impl Probe {
         }
         // Half of the IOs need their time, too.
         let is_late = self.deep.is_none()
-            && self.filler.is_none()
             && self.lasts(now) >= DEEP_LONGEST
             && self.needs_half()
             && self.measured().is_some();
@@ -506,7 +549,7 @@ impl Probe {
         if self.steady().is_none() && !is_late {
             return Step::Continue;
         }
-        if self.deep.is_some() || self.filler.is_some() || !self.needs_half() {
+        if self.deep.is_some() || !self.needs_half() {
             return Step::End;
         }
         self.deep = self.measured();
@@ -524,7 +567,7 @@ impl Probe {
     fn is_crowded(&self) -> bool {
         let latest = &self.windows[self.ended.saturating_sub(CROWDED)..self.ended];
         let are_too_many = |window: &Window| window.others >= window.span / OTHERS_TOO_MANY;
-        self.filler.is_none() && self.ended >= CROWDED && latest.iter().all(are_too_many)
+        self.ended >= CROWDED && latest.iter().all(are_too_many)
     }
 
     /// The windows that count, if their two halves are equally fast: all since the buffer made no difference, or the later half of them.
@@ -541,9 +584,6 @@ impl Probe {
 
     /// What was found; `None` if too little was seen, or too much of others.
     pub(super) fn result(&self) -> Option<Found> {
-        if self.filler.is_some() {
-            return self.measured();
-        }
         let [all, own] = self.tenants;
         let of_part = |nanos: u64, [all, own]: [u64; 2]| {
             let least = u128::from(nanos) * u128::from(own) / u128::from(all.max(1));
@@ -584,10 +624,15 @@ impl Probe {
         Some(Found { took, ..deep })
     }
 
-    /// Whether more IOs than there are of the kind might get more from the SSD. Writes fill the buffer, and then some are enough.
+    /// Whether more IOs than there are might get more from the SSD. Writes fill the buffer, and then some are enough.
     fn needs_half(&self) -> bool {
         let [all, own] = self.tenants;
-        all > own && (!self.kind.is_written() || self.has_few())
+        all > own && (!self.kind.is_written() || self.has_few()) && !self.is_filled()
+    }
+
+    /// Whether extra reads make up for the IOs that there are not.
+    fn is_filled(&self) -> bool {
+        self.extra.any && !self.extra.failed
     }
 
     /// Whether there are so few IOs of the kind that all of them often wait for the same part of the SSD.
@@ -621,16 +666,12 @@ impl Probe {
         let middle = usize::midpoint(self.first.unwrap_or(0), self.ended);
         let late = &all[middle.min(self.ended.saturating_sub(LEAST))..];
         let counted = self.steady().unwrap_or(late);
-        let is_clean = |window: &&Window| self.filler.is_some() || window.others <= window.span / OTHERS_MOST;
+        let is_clean = |window: &&Window| window.others <= window.span / OTHERS_MOST;
         let are_clean = counted.iter().filter(is_clean).count() >= LEAST / 2;
         let Window { span, guessed, others, written, found, arrived } =
             Window::sum(counted.iter().filter(|window| !are_clean || is_clean(window)));
         // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
-        let most = if self.filler.is_some() {
-            span / FILLER_MOST[1] * FILLER_MOST[0]
-        } else {
-            span / OTHERS_TOO_MANY
-        };
+        let most = span / OTHERS_TOO_MANY;
         if self.is_crowded() || counted.len() < LEAST / 2 || guessed == 0 || others >= most {
             return None;
         }
@@ -638,7 +679,7 @@ impl Probe {
         let before = Window::sum(&all[..self.ended - counted.len()]);
         let drained = u128::from(written) * u128::from(before.span) / u128::from(span.max(1));
         let absorbed = u128::from(before.written).saturating_sub(drained) as u64;
-        let is_paced = self.is_paced(found, arrived);
+        let is_paced = !self.is_filled() && self.is_paced(found, arrived);
         Some(Found { took: Took::exactly(nanos), guessed, absorbed, is_paced })
     }
 }

@@ -185,6 +185,7 @@ fn writes_that_are_always_as_fast_are_measured_at_any_rate() {
 /// One tenant of four, on an SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a lone one.
 #[test]
 fn a_kind_with_few_ios_is_priced_as_with_many() {
+    // Reads, too, if there are no extra ones.
     for (kind, reads) in [(IoKind::Read, 1), (IoKind::Write, 0)] {
         let mut probe = Probe::new(Instant::ZERO, Kind::of(1, reads, 4096), Nanos::ZERO, 0, [4, 1]);
         let (mut now, mut limit) = (0, Bytes(8));
@@ -264,54 +265,74 @@ fn what_left_the_ssd_idle_is_probed_again_when_more_tenants_do_it() {
     assert_eq!(probed(&mut explorer, 5, false), None, "four kept it busy");
 }
 
-/// A paced read of 9 µs every 30 µs, beside others that are charged what they take: the rest, or a little less.
+/// A probe of one tenant of four that had 7 others outstanding whenever it sent a read, and has sent one now.
+fn one_of_four(drains: Nanos) -> Probe {
+    let probe = Probe::new(Instant::ZERO, Kind::default(), drains, 0, [4, 1]);
+    let mut probe = Probe { found_before: [70, 10], ..probe };
+    probe.on_submit(&io(IoKind::Read));
+    probe
+}
+
+/// An SSD that takes 8 µs for a read, and at least 500 ns for each of those that it has: with sixteen it can do no more.
 #[test]
-fn beside_a_filler_the_rest_of_the_time_is_theirs() {
-    let probed = |charged: u32| {
-        let kind = Kind::of(1, 1, 4096);
-        let probe = Probe::new(Instant::ZERO, kind, Nanos::ZERO, 0, [9, 1]);
-        let mut probe = Probe { filler: Some(Kind::of(1, 1, 65536)), found_before: [310, 10], ..probe };
-        let others = Io { mark: Mark(charged), length: Bytes::kib(64), ..io(IoKind::Read) };
-        for at in (1..).map(|n| Instant(n * 30_000)).take_while(|at| *at < Instant::ZERO + LONGEST) {
-            probe.on_arrival(1);
-            let ends = [
-                probe.on_completion(at, true, false, &io(IoKind::Read), Bytes(20_000)),
-                probe.on_completion(at, false, false, &others, Bytes(20_000)),
-            ];
-            if ends.contains(&Step::End) {
-                break;
+fn extra_reads_make_up_for_tenants_that_do_something_else() {
+    // What is in flight of the tenant: all of its reads, or fewer, because its application sets the pace.
+    for own in [8, 2] {
+        let mut probe = one_of_four(Nanos::ZERO);
+        let price = |_| Bytes(1500);
+        let (mut now, mut extra) = (0, 0);
+        let found = loop {
+            while probe.extra_read(Bytes(own * 1500), extra, price).is_some() {
+                extra += 1;
             }
-        }
-        probe.result().map(|found| found.took.likely * guess(IoKind::Read, Bytes::kib(4)) / found.guessed)
-    };
-    let close = |likely: Option<u64>, to: u64| likely.is_some_and(|likely| likely.abs_diff(to) < to / 20);
-    assert!(close(probed(21_000), 9_000), "{:?}", probed(21_000));
-    assert!(close(probed(18_000), 12_000), "{:?}", probed(18_000));
-    assert_eq!(probed(29_000), None, "too little is left to say anything");
+            assert_eq!(own + extra, 32, "as many as four tenants have");
+            now += (8_000 / (own + extra)).max(500);
+            let outcome = Outcome::Success { latency: Nanos(8_000) };
+            let like = probe.extra.like.expect("one was sent");
+            // One in so many is the tenant's own.
+            let is_own = (now / 500) % (32 / own) == 0;
+            let step = if is_own {
+                probe.on_arrival(own as usize - 1);
+                probe.on_completion(Instant(now), true, false, &io(IoKind::Read), Bytes(own * 1500))
+            } else {
+                probe.on_extra_read(Instant(now), like, outcome)
+            };
+            match step {
+                Step::Continue => {}
+                Step::End => break probe.result().expect("enough was seen"),
+                step => panic!("{step:?}: there is nothing to infer"),
+            }
+        };
+        let read = found.took.likely * guess(IoKind::Read, Bytes::kib(4)) / found.guessed;
+        assert!((495..505).contains(&read) && found.took == Took::exactly(found.took.likely), "{found:?}");
+        assert!(now < 80_000_000 && !found.is_paced, "{found:?} after {now} ns");
+    }
 }
 
 #[test]
-fn what_left_the_ssd_idle_is_probed_beside_reads_that_are_known() {
-    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
-    let [paced, known, writes] = [Kind::of(1, 1, 4096), Kind::of(1, 1, 65536), Kind::of(1, 0, 4096)];
-    let mut present = Present::default();
-    [paced, writes].iter().for_each(|kind| present.busy[kind.index()] = 1);
-    [paced, known, writes].iter().for_each(|kind| {
-        (0..FIRST).for_each(|_| _ = prices.measure(*kind, Took::exactly(100), 100));
-    });
-    explorer.paced[paced.index()] = 1;
-    explorer.next = Instant(u64::MAX);
-    assert!(explorer.choose(Instant(1), &present, &prices).is_none(), "writes are no filler");
-    present.busy[known.index()] = 1;
-    for millis in [100, 200] {
-        let now = Instant::ZERO + Nanos::millis(millis);
-        let probe = explorer.choose(now, &present, &prices).expect("now there is one");
-        assert_eq!((probe.kind, probe.filler), (paced, Some(known)));
-        let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced: true };
-        explorer.on_end(now, &probe, Some(found), FIRST);
-        explorer.next = Instant(u64::MAX);
-    }
-    assert!(explorer.choose(Instant(u64::MAX / 2), &present, &prices).is_none(), "twice is enough");
+fn extra_reads_are_bounded() {
+    let count = |probe: &mut Probe, price: u64| {
+        (0..5_000).find(|extra| probe.extra_read(Bytes::ZERO, *extra, |_| Bytes(price)).is_none())
+    };
+    assert_eq!(count(&mut one_of_four(Nanos::ZERO), 1500), Some(32));
+    let deep = Probe { found_before: [5_000, 1], ..one_of_four(Nanos::ZERO) };
+    assert_eq!(count(&mut deep.clone(), 1500), Some(EXTRA_MOST), "however deep the queues are");
+    let mut large = deep.clone();
+    large.on_submit(&Io { length: Bytes::mib(1), ..io(IoKind::Read) });
+    assert_eq!(count(&mut large, 1500), Some(8), "8 MiB");
+    let mut sends_nothing = Probe { extra: Extra::default(), ..deep.clone() };
+    assert_eq!(count(&mut sends_nothing, 1500), Some(0), "nobody knows what to read");
+    sends_nothing.on_submit(&io(IoKind::Write));
+    assert_eq!(count(&mut sends_nothing, 1500), Some(0), "a few writes among the reads are not repeated");
+    assert_eq!(count(&mut one_of_four(Nanos::millis(100)), 1500), Some(0), "while the buffer drains");
+    let mut writes = Probe { kind: Kind::of(1, 0, 4096), ..deep };
+    assert_eq!(count(&mut writes, 1500), Some(0), "in a probe of writes");
+    let mut failed = one_of_four(Nanos::ZERO);
+    let read = failed.extra_read(Bytes::ZERO, 0, |_| Bytes(1500)).expect("more are wanted");
+    assert!(failed.is_filled());
+    failed.on_extra_read(Instant(1), read, Outcome::Failed);
+    assert_eq!(count(&mut failed, 1500), Some(0), "after one has failed");
+    assert!(failed.needs_half(), "so it goes on with half of the IOs");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use units::ByteRate;
 pub(super) struct Ssd {
     pub(super) policy: Level,
     pub(super) now: Instant,
-    queue: VecDeque<(Io, Instant, Instant)>,
+    /// What it has, since when and until when; extra reads, too.
+    queue: VecDeque<(Result<Io, ExtraRead>, Instant, Instant)>,
     busy_until: Instant,
     pub(super) read: Nanos,
     pub(super) write: Nanos,
@@ -70,14 +71,33 @@ impl Ssd {
     fn decide(&mut self) -> Next {
         loop {
             match self.policy.next(self.now) {
-                Next::Submit(io) => {
-                    let takes = if io.kind == IoKind::Read { self.read } else { self.write };
-                    self.busy_until = self.busy_until.max(self.now) + takes;
-                    self.queue.push_back((io, self.now, self.busy_until));
-                    self.most_in_flight = self.most_in_flight.max(self.queue.len());
-                }
+                Next::Submit(io) if io.kind == IoKind::Read => self.queue_up(Ok(io), self.read),
+                Next::Submit(io) => self.queue_up(Ok(io), self.write),
+                Next::Extra(read) => self.queue_up(Err(read), self.read),
                 other => return other,
             }
+        }
+    }
+
+    fn queue_up(&mut self, what: Result<Io, ExtraRead>, takes: Nanos) {
+        self.busy_until = self.busy_until.max(self.now) + takes;
+        self.queue.push_back((what, self.now, self.busy_until));
+        self.most_in_flight = self.most_in_flight.max(self.queue.len());
+    }
+
+    /// Answers the IO that has ended, if it was no extra read.
+    fn end(&mut self, what: Result<Io, ExtraRead>, outcome: Outcome) -> Option<Io> {
+        match what {
+            Ok(io) => _ = self.policy.on_completion(self.now, Done { io, outcome }),
+            Err(read) => self.policy.on_extra_read(self.now, read, outcome),
+        }
+        what.ok()
+    }
+
+    /// Nothing that the SSD has is done.
+    fn fail_all(&mut self) {
+        while let Some((what, ..)) = self.queue.pop_front() {
+            self.end(what, Outcome::Failed);
         }
     }
 
@@ -101,10 +121,10 @@ impl Ssd {
             let at = done.into_iter().chain(wake_at).chain(asks).min().expect("a closed loop never ends");
             self.now = at.max(self.now);
             if done.is_some_and(|done| done <= self.now) {
-                let (io, submitted, _) = self.queue.pop_front().expect("it is in front");
+                let (what, submitted, _) = self.queue.pop_front().expect("it is in front");
+                let outcome = Outcome::Success { latency: self.now.since(submitted) };
+                let Some(io) = self.end(what, outcome) else { continue };
                 let tenant = io.tenant.index();
-                let latency = self.now.since(submitted);
-                self.policy.on_completion(self.now, Done { io, outcome: Outcome::Success { latency } });
                 self.ended[tenant] += 1;
                 self.longest_wait = self.longest_wait.max(self.now.since(self.last_end[tenant]));
                 self.last_end[tenant] = self.now;
@@ -158,13 +178,10 @@ fn a_probe_of_an_idle_kind_ends_soon() {
     let mut ssd = Ssd::new(Nanos::micros(3), Nanos::micros(20));
     ssd.run([64, 64], Nanos::secs(1));
     let now = ssd.now;
-    let policy = &mut ssd.policy;
     // All that is in flight ends, and all that is queued is taken back; then only the reader has work.
-    for (io, ..) in ssd.queue.drain(..) {
-        policy.on_completion(now, Done { io, outcome: Outcome::Failed });
-    }
+    ssd.fail_all();
     for id in [0, 1] {
-        policy.withdraw(now, TenantId(id), &mut |_| true);
+        ssd.policy.withdraw(now, TenantId(id), &mut |_| true);
     }
     ssd.ask(0);
     let rules = ssd.policy.drr.rules_mut();
@@ -185,11 +202,8 @@ fn all_books_are_empty_when_all_has_ended() {
     for id in [0, 1] {
         ssd.policy.withdraw(now, TenantId(id), &mut |_| true);
     }
-    let in_flight: Vec<_> = ssd.queue.drain(..).collect();
-    for (io, ..) in in_flight {
-        ssd.policy.on_completion(now, Done { io, outcome: Outcome::Failed });
-    }
-    assert_eq!(ssd.policy.backlog(), Backlog::default());
+    ssd.fail_all();
+    assert_eq!((ssd.policy.backlog(), ssd.policy.extra_reads), (Backlog::default(), 0));
     for id in [0, 1] {
         ssd.policy.forget(now, TenantId(id));
     }
@@ -205,7 +219,8 @@ fn others_wait_for_a_tenant_whose_ios_are_all_in_the_ssd() {
     let (mut kept, mut written) = (Vec::new(), Nanos::ZERO);
     loop {
         ssd.decide();
-        let Some((io, _, at)) = ssd.queue.pop_front() else { break };
+        let Some((what, _, at)) = ssd.queue.pop_front() else { break };
+        let io = what.expect("there is no probe");
         ssd.now = ssd.now.max(at);
         if io.tenant == TenantId(0) {
             kept.push(io);
