@@ -303,8 +303,10 @@ impl Prices {
         let Took { lowest, least: from, most: to, .. } = self.known[kind.index()].took;
         let [smallest, largest] = self.of_other_sizes(kind);
         let possible = if from < to { to.min(self.of_more_written(kind)).min(most) } else { to };
-        // If it cannot take so long, its IOs got in each other's way, and those of several tenants would not.
-        let [from, to] = [if possible < from { lowest } else { from }, possible];
+        // If it cannot take so long, its IOs got in each other's way, and those of several tenants would not: the more, the longer it seemed to take.
+        let part = u128::from(possible) * u128::from(possible) / u128::from(from.max(1));
+        let from = if possible < from { lowest.max(part as u64) } else { from };
+        let to = possible;
         let from = from.max(least).max(smallest).min(to).min(largest);
         Took::between(from, to.min(largest).max(from))
     }

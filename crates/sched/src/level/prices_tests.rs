@@ -106,6 +106,24 @@ fn few_ios_that_seem_slower_than_both_parts_got_in_each_others_way() {
     assert!(time.abs_diff(40_311) <= 100, "{time} ns");
 }
 
+/// From 54.2 µs on, which both parts take together, it seems to take longer than that allows.
+#[test]
+fn what_contradicts_others_a_little_is_hardly_another_price() {
+    let [reads, writes] = [1, 0].map(|reads| Kind::of(1, reads, 64 << 10));
+    let mix = Kind::of(4, 3, 4 * (64 << 10));
+    let price = |micros: u64| {
+        let mut prices = Prices::new();
+        prices.measure(reads, Took::exactly(40_000_000), reads.guess() / 64 * 1000);
+        prices.measure(writes, Took::exactly(80_000_000), writes.guess() / 64 * 1000);
+        let seen = Took { lowest: 10_000_000, ..Took::between(micros * 1_000_000, (micros + 1) * 1_000_000) };
+        prices.measure(mix, seen, mix.guess() / 64 * 1000);
+        (u128::from(prices.scales[mix.index()]) * u128::from(mix.guess())) >> 22
+    };
+    let all: Vec<u128> = (50..90).map(price).collect();
+    assert!(all.windows(2).all(|pair| pair[0].abs_diff(pair[1]) <= pair[0] / 50), "{all:?}");
+    assert!(all[0] < 51_000 && all[39] < 45_000, "{all:?}");
+}
+
 #[test]
 fn the_parts_of_another_size_take_as_much_longer_as_bytes_or_guesses_say() {
     let small = [1, 0].map(|reads| Kind::of(1, reads, 4 << 10));
@@ -154,10 +172,10 @@ fn reads_that_seem_slower_than_writes_got_in_each_others_way() {
     // One of four tenants, with 40 µs, or 44 with half of its IOs: 37 to 40 µs with all, unless its own are in each other's way. Then 10.
     let seen = Took::with_all(40_000, 44_000, 1, 4);
     assert!((36_900..40_000).contains(&measure(seen, 60_000)), "{}", measure(seen, 60_000));
-    let expected = 14_142;
+    let expected = 14_702;
     assert!(
         measure(seen, 16_000).abs_diff(expected) < 100,
-        "between 10 and 20 µs: {}",
+        "between 10.8 and 20 µs: {}",
         measure(seen, 16_000)
     );
     // What is known is known: a write that is lost in the SSD's cache does not change it.
