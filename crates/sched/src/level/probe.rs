@@ -59,9 +59,11 @@ pub(super) const LONGEST: Nanos = Nanos::millis(500);
 const DEEP_LONGEST: Nanos = Nanos(LONGEST.0 * 3 / 5);
 /// With fewer IOs than this, what half of them take says little of a kind that reads and writes.
 const FEW: u64 = 12;
-/// So many extra reads, and so many bytes of them, are in flight at most: what keeps any SSD busy.
+/// So many extra reads, and so many bytes of them, are in flight at most: what keeps any SSD busy. And there are none while so much device time is in
+/// flight: a light tenant's IO waits behind all that.
 const EXTRA_MOST: u64 = 1024;
 const EXTRA_BYTES_MOST: Bytes = Bytes(8 << 20);
+const EXTRA_TIME_MOST: Bytes = Bytes(2_000_000);
 /// A kind with less than this part of what it had outstanding before is paced by its applications.
 const PACED: [u128; 2] = [2, 3];
 /// Without any IO for so long, the probe is over: its tenants are gone, or ask for little. If they have a few IOs each, all may be on their way
@@ -450,7 +452,9 @@ impl Probe {
         let [before, since] =
             [self.found_before, self.found_since].map(|[found, ios]| found.div_ceil(ios.max(1)) + 1);
         let wanted = before.max(since).saturating_mul(self.tenants[0]);
-        if !fits || in_flight.0 / price(read.length).0.max(1) + extra >= wanted {
+        let price = price(read.length).0.max(1);
+        let time = in_flight.0 + extra * price;
+        if !fits || time >= EXTRA_TIME_MOST.0 || time / price >= wanted {
             return None;
         }
         self.extra.any = true;

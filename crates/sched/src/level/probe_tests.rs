@@ -317,6 +317,7 @@ fn extra_reads_are_bounded() {
     assert_eq!(count(&mut one_of_four(Nanos::ZERO), 1500), Some(32));
     let deep = Probe { found_before: [5_000, 1], ..one_of_four(Nanos::ZERO) };
     assert_eq!(count(&mut deep.clone(), 1500), Some(EXTRA_MOST), "however deep the queues are");
+    assert_eq!(count(&mut deep.clone(), 20_000), Some(100), "2 ms of device time");
     let mut large = deep.clone();
     large.on_submit(&Io { length: Bytes::mib(1), ..io(IoKind::Read) });
     assert_eq!(count(&mut large, 1500), Some(8), "8 MiB");

@@ -66,12 +66,14 @@ impl ExtraReads {
         EXTRA | self.under_way.insert((read, generation)).to_bits()
     }
 
-    /// What has ended under this tag, and for which scheduler; `None` if it was another IO.
+    /// Whether this is the tag of an extra read.
     #[inline]
-    pub(super) fn end(&mut self, tag: u64) -> Option<(ExtraRead, u32)> {
-        if tag & EXTRA == 0 {
-            return None;
-        }
-        self.under_way.remove(Key::from_bits(tag & !EXTRA))
+    pub(super) fn has(tag: u64) -> bool {
+        tag & EXTRA != 0
+    }
+
+    /// What has ended under this tag, and for which scheduler.
+    pub(super) fn end(&mut self, tag: u64) -> (ExtraRead, u32) {
+        self.under_way.remove(Key::from_bits(tag & !EXTRA)).expect("the device finishes what it was given")
     }
 }

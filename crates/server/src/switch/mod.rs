@@ -182,7 +182,11 @@ impl<T> Switch<T> {
             self.device.take_finished(&mut finished);
             for done in finished.drain(..) {
                 moved = true;
-                self.on_done(now, reactor, pool, done);
+                if ExtraReads::has(done.tag) {
+                    self.on_extra_read(now, pool, done);
+                } else {
+                    self.on_done(now, reactor, pool, done);
+                }
             }
             self.done = finished;
             loop {
@@ -396,6 +400,7 @@ impl<T> Switch<T> {
     }
 
     /// The scheduler wants a read of its own.
+    #[cold]
     fn read_extra(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, read: ExtraRead) {
         let place = self.extra_reads.place(read).filter(|_| self.waiting_for_memory.is_empty());
         let with_buffer = place.and_then(|range| Some((range, step::take(pool, range.length)?)));
@@ -408,13 +413,9 @@ impl<T> Switch<T> {
     }
 
     /// An extra read has ended. A scheduler that was retired no longer wants it.
-    fn on_extra_read(
-        &mut self,
-        now: Instant,
-        pool: &mut BufferPool,
-        done: DeviceDone,
-        (read, generation): (ExtraRead, u32),
-    ) {
+    #[cold]
+    fn on_extra_read(&mut self, now: Instant, pool: &mut BufferPool, done: DeviceDone) {
+        let (read, generation) = self.extra_reads.end(done.tag);
         self.under_way -= 1;
         done.buffer.into_iter().for_each(|buffer| pool.give(buffer));
         let latency = done.latency;
@@ -452,9 +453,6 @@ impl<T> Switch<T> {
 
     /// A step has ended: the next one, or the end of the IO.
     fn on_done(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, done: DeviceDone) {
-        if let Some(read) = self.extra_reads.end(done.tag) {
-            return self.on_extra_read(now, pool, done, read);
-        }
         let key = Key::from_bits(done.tag);
         let slot = self.ios.get_mut(key).expect("the device finishes what it was given");
         let left = slot.has_entered.then(|| slot.work.footprint());
