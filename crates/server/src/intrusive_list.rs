@@ -56,6 +56,7 @@ impl Links {
     ///
     /// # Panics
     /// If the key is in a list of this table already.
+    #[inline]
     pub(crate) fn push(&mut self, list: &mut List, key: Key) {
         let slot = key.index();
         if self.entries.len() <= slot {

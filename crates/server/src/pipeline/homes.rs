@@ -19,6 +19,7 @@ pub(crate) struct Home {
 
 impl Home {
     /// Where a namespace lies that a command was just checked against.
+    #[inline]
     pub(super) fn placement(&self, nsid: u32) -> Placement {
         self.placements[nsid as usize].expect("the subsystem knows only placed namespaces")
     }

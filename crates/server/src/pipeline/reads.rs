@@ -49,6 +49,7 @@ impl ReadMemory {
     }
 
     /// What was read, or said by a controller, has been sent, or never will be.
+    #[inline]
     pub(super) fn give(&mut self, buffer: Option<IoBuffer>, permit: Option<Permit>) {
         if let Some(buffer) = buffer {
             self.pool.give(buffer);
