@@ -199,6 +199,21 @@ fn a_scrub_finds_and_repairs_every_corrupt_block() {
 }
 
 #[test]
+fn a_scrub_says_what_it_could_not_see() {
+    let (mut world, client) = calm(61);
+    write(&mut world, client, "f", &[7; 2000]);
+    let whole = report(&mut world, client, Request::Scrub);
+    assert!(whole.checked > 0 && whole.checked.is_multiple_of(2) && whole.away == 0, "{whole:?}");
+    world.set_up(1, false);
+    let found = report(&mut world, client, Request::Scrub);
+    assert_eq!((found.checked, found.corrupt, found.lost), (whole.checked / 2, 0, 0), "{found:?}");
+    assert!(found.away > 0, "{found:?}");
+    world.set_up(1, true);
+    world.run_for(Nanos::millis(50));
+    assert_eq!(report(&mut world, client, Request::Scrub), whole);
+}
+
+#[test]
 fn a_read_serves_the_other_copy_of_a_corrupt_block() {
     let (mut world, client) = calm(7);
     write(&mut world, client, "f", &[9; 2000]);

@@ -254,8 +254,10 @@ fn what_lay_on_a_target_that_is_gone_is_copied_to_a_third_one() {
     // Without the word that it is gone, its copies count.
     let repaired = rack.ask(&["volume", "repair", VOLUME]);
     assert!(repaired.contains(" 0 copies made anew"), "{repaired}");
+    assert!(repaired.contains("cannot be reached now"), "{repaired}");
     let repaired = rack.ask(&["volume", "repair", "--unreachable", VOLUME]);
     assert!(!repaired.contains(" 0 copies made anew"), "{repaired}");
+    assert!(!repaired.contains("cannot be reached now"), "{repaired}");
     rack.targets[1].kill();
     let mount = rack.mount();
     (0..4).for_each(|number| assert_eq!(check(&mount, number), 300_000, "f{number}"));

@@ -308,6 +308,8 @@ pub struct Report {
     pub left: u64,
     /// Micro blobs without any good copy.
     pub lost: u64,
+    /// Micro blobs with a good copy on an SSD that cannot be reached now: nobody has seen whether it is good still.
+    pub away: u64,
 }
 
 /// Counts since the mount.

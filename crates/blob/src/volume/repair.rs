@@ -97,7 +97,17 @@ impl Core {
             self.unpin(file);
             result?;
         }
+        report.away = self.away();
         Ok(report)
+    }
+
+    /// Micro blobs with a good copy on an SSD that cannot be reached now.
+    fn away(&self) -> u64 {
+        let (state, pool) = (self.state.borrow(), self.pool.borrow());
+        let is_away = |extent: &&Extent| {
+            (0..2).any(|side| extent.good(side).is_some_and(|place| !pool.is_up(place.ssd)))
+        };
+        state.files.values().flat_map(|entry| &entry.extents).filter(is_away).count() as u64
     }
 
     /// Whether a file is written to where a copy is missing, and could be written to where none is.
@@ -295,6 +305,7 @@ impl Core {
         report.repaired += repaired.repaired;
         report.left += repaired.left;
         report.lost = report.lost.max(repaired.lost);
+        report.away = repaired.away;
         Ok(report)
     }
 
@@ -311,10 +322,11 @@ impl Core {
         for run in wanted.chunk_by(|one, next| one.index + 1 == next.index) {
             for (side, place) in copies.iter().enumerate() {
                 let Some(place) = place else { continue };
-                report.checked += run.len() as u64;
-                if self.read_copy(file, Class::Background, *place, run[0].index % micro_blocks, run).await
-                    == Err(Fault::Corrupt)
-                {
+                let read =
+                    self.read_copy(file, Class::Background, *place, run[0].index % micro_blocks, run).await;
+                report.checked +=
+                    if matches!(read, Ok(_) | Err(Fault::Corrupt)) { run.len() as u64 } else { 0 };
+                if read == Err(Fault::Corrupt) {
                     for wanted in run {
                         let one = std::slice::from_ref(wanted);
                         let read = self

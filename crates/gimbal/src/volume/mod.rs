@@ -131,8 +131,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// Prints what was found; fails if not everything has two good copies now.
 fn verdict(report: Report) -> Result<ExitCode> {
-    let Report { checked, corrupt, repaired, left, lost } = report;
+    let Report { checked, corrupt, repaired, left, lost, away } = report;
     output::line(format_args!("{checked} blocks checked, {corrupt} corrupt; {repaired} copies made anew"))?;
+    if away > 0 {
+        output::line(format_args!(
+            "{away} micro blobs have a copy on SSDs that cannot be reached now (`gimbal targets`), which counts as good; if they are gone for \
+             good, `gimbal volume repair --unreachable` makes these copies anew on another target"
+        ))?;
+    }
     if lost > 0 {
         bail!("{lost} micro blobs have no good copy left; reads of what was in them fail");
     }
