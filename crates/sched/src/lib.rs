@@ -9,6 +9,8 @@
 //!                              ▲                                       │
 //!        credit ◄── on_completion(done) ◄──────────────────────────────┘
 //! ```
+//!
+//! One that measures the SSD may also answer `Extra`: a read of its own, which no tenant has asked for ([`ExtraRead`]).
 #![no_std]
 
 extern crate alloc;

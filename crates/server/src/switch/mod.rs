@@ -12,6 +12,8 @@
 //! A read needs a buffer only from its dispatch on, so IOs that
 //! wait in the scheduler hold no memory; a dispatched read that finds the pool dry waits for the next buffer that comes back.
 //!
+//! A scheduler may read for itself (`extra_reads`); that is nobody's IO.
+//!
 //! The scheduler runs on the device's clock; what a tenant is promised is in real time, and the scheduler is told how the two compare
 //! (`limits_are_in_real_time_whatever_the_devices_clock`). It can be exchanged while IOs are in flight: what is queued moves over in order
 //! of arrival, what is in flight ends in the books of the scheduler that submitted it.
