@@ -15,6 +15,7 @@ use sched::{
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use units::Bytes;
 
 const ALICE: TenantId = TenantId(0);
@@ -104,10 +105,25 @@ impl Device for HeldDevice {
     }
 }
 
-/// A scheduler that lets at most `window` IOs out.
+/// A scheduler that lets at most `window` IOs out, and then wants something of its own.
 struct Window {
     fifo: Fifo,
     window: usize,
+    wishes: Arc<Mutex<Wishes>>,
+}
+
+/// What a scheduler wants to read for itself, and what it is told.
+#[derive(Default)]
+struct Wishes {
+    wants: VecDeque<ExtraRead>,
+    /// The latency of each, if it was done.
+    told: Vec<Option<Nanos>>,
+}
+
+impl Window {
+    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+        self.wishes.lock().expect("no test panics with it")
+    }
 }
 
 impl Policy for Window {
@@ -115,7 +131,17 @@ impl Policy for Window {
         self.fifo.on_arrival(now, io)
     }
     fn next(&mut self, now: Instant) -> Next {
-        if self.fifo.backlog().in_flight < self.window { self.fifo.next(now) } else { Next::Idle }
+        let has_room = self.fifo.backlog().in_flight < self.window;
+        match if has_room { self.fifo.next(now) } else { Next::Idle } {
+            Next::Idle => self.wishes().wants.pop_front().map_or(Next::Idle, Next::Extra),
+            next => next,
+        }
+    }
+    fn on_extra_read(&mut self, _now: Instant, _read: ExtraRead, outcome: Outcome) {
+        self.wishes().told.push(match outcome {
+            Outcome::Success { latency } => Some(latency),
+            Outcome::Failed => None,
+        });
     }
     fn on_completion(&mut self, now: Instant, done: Done) -> sched::Credit {
         self.fifo.on_completion(now, done);
@@ -138,7 +164,7 @@ impl Policy for Window {
 }
 
 fn window(window: usize) -> Box<dyn Policy> {
-    Box::new(Window { fifo: Fifo::default(), window })
+    Box::new(Window { fifo: Fifo::default(), window, wishes: Arc::default() })
 }
 
 struct World {

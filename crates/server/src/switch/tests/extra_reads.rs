@@ -1,63 +1,6 @@
 //! A scheduler's own reads reach the device, come to an end, and are nobody else's business.
 
 use super::*;
-use std::sync::{Arc, Mutex, MutexGuard};
-
-/// What a scheduler wants, and what it is told.
-#[derive(Default)]
-struct Wishes {
-    wants: VecDeque<ExtraRead>,
-    /// The latency of each, if it was done.
-    told: Vec<Option<Nanos>>,
-}
-
-/// Lets everything out, and then wants something of its own.
-#[derive(Default)]
-struct Curious {
-    fifo: Fifo,
-    wishes: Arc<Mutex<Wishes>>,
-}
-
-impl Curious {
-    fn wishes(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().expect("no test panics with it")
-    }
-}
-
-impl Policy for Curious {
-    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
-        self.fifo.on_arrival(now, io)
-    }
-    fn next(&mut self, now: Instant) -> Next {
-        match self.fifo.next(now) {
-            Next::Idle => self.wishes().wants.pop_front().map_or(Next::Idle, Next::Extra),
-            next => next,
-        }
-    }
-    fn on_completion(&mut self, now: Instant, done: Done) -> sched::Credit {
-        self.fifo.on_completion(now, done)
-    }
-    fn on_extra_read(&mut self, _now: Instant, _read: ExtraRead, outcome: Outcome) {
-        self.wishes().told.push(match outcome {
-            Outcome::Success { latency } => Some(latency),
-            Outcome::Failed => None,
-        });
-    }
-    fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io {
-        self.fifo.withdraw_one(now, tenant, ticket)
-    }
-    fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool) {
-        self.fifo.withdraw(now, tenant, gone);
-    }
-    fn forget(&mut self, _now: Instant, _tenant: TenantId) {}
-    fn set_share(&mut self, _now: Instant, _tenant: TenantId, _share: Share) {}
-    fn credit(&self, tenant: TenantId) -> sched::Credit {
-        self.fifo.credit(tenant)
-    }
-    fn backlog(&self) -> sched::Backlog {
-        self.fifo.backlog()
-    }
-}
 
 struct Test {
     world: World,
@@ -66,8 +9,8 @@ struct Test {
 
 impl Test {
     fn new(pool: Bytes) -> Test {
-        let policy = Curious::default();
-        let wishes = Arc::clone(&policy.wishes);
+        let wishes = Arc::<Mutex<Wishes>>::default();
+        let policy = Window { fifo: Fifo::default(), window: 8, wishes: Arc::clone(&wishes) };
         Test { world: World::new(Box::new(policy), pool), wishes }
     }
 
