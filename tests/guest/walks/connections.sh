@@ -30,8 +30,9 @@ round "--disable-sqflow"
 HOST_NQN=nqn.2024-06.io.gimbal:another HOST_ID=6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e00ff round ""
 
 say "an idle host stays connected on its keep-alive"
-KEEP_ALIVE=${SHORT_KEEP_ALIVE:-10} connect
-sleep $((${SHORT_KEEP_ALIVE:-10} * 3 / 2))
+KEEP_ALIVE=10 connect
+# Not when the kernel sends one, which it does every 5 s: one that is under way when it disconnects makes it warn.
+sleep 13
 is_live "$controller" || fail "the controller is $(controller_state "$controller") after some idle time"
 disconnect
 finish
