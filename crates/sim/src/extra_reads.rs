@@ -1,4 +1,4 @@
-//! The reads of a scheduler's own, before a simulated SSD.
+//! The reads of a scheduler's own, before a simulated SSD. They pass an auxiliary store by, unlike those of the product: what they read does not matter.
 
 use rand::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -136,7 +136,7 @@ fn verdict(report: Report) -> Result<ExitCode> {
     if away > 0 {
         output::line(format_args!(
             "{away} micro blobs have a copy on SSDs that cannot be reached now (`gimbal targets`), which counts as good; if they are gone for \
-             good, `gimbal volume repair --unreachable` makes these copies anew on another target"
+             good, `gimbal volume repair --unreachable` makes these copies anew on a third target"
         ))?;
     }
     if lost > 0 {
