@@ -57,6 +57,8 @@ pub enum FaultKind {
         /// The device goes as well, as after a loss of power. Otherwise only the write fails.
         then_gone: bool,
     },
+    /// A write that need not be durable is kept in memory until the next flush, and lost with the process; anything else passes.
+    Volatile,
     /// The reactor of the device's thread fails, as on a broken machine.
     Reactor,
 }
@@ -132,9 +134,13 @@ impl FaultConfig {
         if matches!(self.pattern, FaultPattern::Thousandths(n) if n > CERTAIN) {
             problems.push(Problem::new(field("chance"), "more than certain", "write 1 or less"));
         }
-        if matches!(self.kind, FaultKind::Torn { .. }) && !matches!(self.op, FaultOp::Any | FaultOp::Write) {
-            let advice = "write op = \"write\", or leave it out";
-            problems.push(Problem::new(field("op"), "only writes are torn", advice));
+        let only_writes = match self.kind {
+            FaultKind::Torn { .. } => Some("only writes are torn"),
+            FaultKind::Volatile => Some("only writes are volatile"),
+            _ => None,
+        };
+        if let Some(what) = only_writes.filter(|_| !matches!(self.op, FaultOp::Any | FaultOp::Write)) {
+            problems.push(Problem::new(field("op"), what, "write op = \"write\", or leave it out"));
         }
         if self.size == Some(Bytes::ZERO) {
             problems.push(Problem::new(field("size"), "an empty range is never met", "make it longer"));
@@ -152,16 +158,18 @@ enum Kind {
     Hang,
     Gone,
     Torn,
+    Volatile,
     Reactor,
 }
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 8] = [
     ("delay", Kind::Delay),
     ("error", Kind::Error),
     ("no-space", Kind::NoSpace),
     ("hang", Kind::Hang),
     ("gone", Kind::Gone),
     ("torn", Kind::Torn),
+    ("volatile", Kind::Volatile),
     ("reactor", Kind::Reactor),
 ];
 
@@ -191,6 +199,7 @@ pub(super) fn read(table: &mut Fields<'_, '_>, findings: &mut Findings) -> Fault
             let then_gone = table.choice(findings, "then", &[("error", false), ("gone", true)]);
             FaultKind::Torn { then_gone: then_gone.unwrap_or(false) }
         }
+        Kind::Volatile => FaultKind::Volatile,
         Kind::Reactor => FaultKind::Reactor,
     };
     let default = FaultConfig::new(kind);

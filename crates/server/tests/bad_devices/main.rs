@@ -13,3 +13,4 @@ mod ghosts;
 mod hangs;
 mod statuses;
 mod torn;
+mod volatile;

@@ -57,13 +57,16 @@ impl Fault {
             FaultOp::Discard => matches!(io.op, DeviceOp::Discard),
             FaultOp::WriteZeroes => matches!(io.op, DeviceOp::WriteZeroes),
         };
-        let is_tearable =
-            !matches!(self.config.kind, FaultKind::Torn { .. }) || matches!(io.op, DeviceOp::Write { .. });
+        let is_possible = match self.config.kind {
+            FaultKind::Torn { .. } => matches!(io.op, DeviceOp::Write { .. }),
+            FaultKind::Volatile => matches!(io.op, DeviceOp::Write { durable: false, .. }),
+            _ => true,
+        };
         let begin = self.config.offset.get();
         let end = self.config.size.map_or(u64::MAX, |Bytes(size)| begin.saturating_add(size));
         let is_inside =
             matches!(io.op, DeviceOp::Flush) || (io.offset < end && begin < io.offset + io.length);
-        wanted && is_tearable && is_inside && age >= self.config.from
+        wanted && is_possible && is_inside && age >= self.config.from
     }
 }
 

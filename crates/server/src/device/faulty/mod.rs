@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   submit(io) ──► faults ──┬─ unchanged, late, torn ────────────► the device below
-//!                           ├─ hangs: kept here until its release ──┘        │
+//!                           ├─ hangs: kept here until its release ──┤        │
+//!                           ├─ volatile: kept until a flush ────────┘        │
 //!                           └─ fails, or the device is gone                  │
 //!   take_finished() ◄─────────────┴──── late IOs wait here ◄────────────────┘
 //! ```
@@ -12,12 +13,14 @@
 //!
 //! Holds: every IO that does not hang for ever finishes exactly once, with its buffer. The same IOs in the same order get the same
 //!        faults (`tests/bad_devices` compares with a naive model).
-//! Elsewhere: `fault` decides which IOs are affected; `docs/fault-injection.md` explains the configuration.
+//! Elsewhere: `fault` decides which IOs are affected, `cache` keeps volatile writes; `docs/fault-injection.md` explains the configuration.
 
+mod cache;
 mod fault;
 
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::config::{FaultConfig, FaultError, FaultKind, FaultRelease};
+use cache::{Cache, Overlay, RUN_MAX};
 use fault::Fault;
 use reactor::{BufferPool, IoBuffer, Reactor};
 use std::collections::HashMap;
@@ -26,6 +29,8 @@ use units::{Bytes, Instant, Nanos};
 
 /// A torn write ends between two of these: the unit that SSDs write at once.
 const ATOM: usize = 4096;
+/// Marks our own writes, of what was volatile, on the device below. The keys of IOs leave it free, and an auxiliary store uses the bit above it.
+const OWN: u64 = 1 << 62;
 
 /// What belongs to an IO on the device below, and is not known there.
 #[derive(Default)]
@@ -36,6 +41,8 @@ struct Altered {
     kept: Nanos,
     /// The torn write that it is a part of.
     torn: Option<IoBuffer>,
+    /// What a read must find of volatile writes.
+    overlay: Overlay,
 }
 
 struct Hung {
@@ -60,8 +67,13 @@ pub(crate) struct FaultyDevice {
     hung: Vec<Hung>,
     late: Vec<(Instant, DeviceDone)>,
     done: Vec<DeviceDone>,
+    cache: Cache,
+    /// How a write of ours to the device below has ended, until `poll`.
+    written_back: Option<io::Result<()>>,
     /// Buffers for the written parts of torn writes.
     pool: BufferPool,
+    /// The buffer for what is written back.
+    run: BufferPool,
 }
 
 impl FaultyDevice {
@@ -81,7 +93,10 @@ impl FaultyDevice {
             hung: Vec::new(),
             late: Vec::new(),
             done: Vec::new(),
+            cache: Cache::default(),
+            written_back: None,
             pool: BufferPool::new(Bytes(BufferPool::LENGTH_MAX as u64)),
+            run: BufferPool::new(Bytes(RUN_MAX)),
         }
     }
 
@@ -92,11 +107,7 @@ impl FaultyDevice {
 
     /// Ends an IO here and now.
     fn fail(&mut self, io: DeviceIo, error: io::Error, latency: Nanos) {
-        let buffer = match io.op {
-            DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
-            DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
-        };
-        self.done.push(DeviceDone { tag: io.tag, result: Err(error), buffer, latency, late: Nanos::ZERO });
+        self.done.push(ended(io, Err(error), latency));
     }
 
     fn hang(&mut self, io: DeviceIo, release: FaultRelease) {
@@ -123,8 +134,72 @@ impl FaultyDevice {
         for Hung { io, since, .. } in over {
             let kept = self.now.saturating_since(since);
             self.altered.insert(io.tag, Altered { kept, ..Altered::default() });
-            self.inner.submit(now, reactor, io);
+            self.pass(now, reactor, io);
         }
+    }
+
+    /// Gives an IO to the device below. Of volatile writes a read finds the bytes, a flush has them written first, and others overwrite them.
+    fn pass(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
+        let Some(io) = self.cache.hold(self.now, io, false) else { return };
+        match io.op {
+            DeviceOp::Read(_) => {
+                let overlay = self.cache.overlay(&io);
+                self.altered.entry(io.tag).or_default().overlay = overlay;
+            }
+            DeviceOp::Write { .. } | DeviceOp::Discard | DeviceOp::WriteZeroes => self.cache.forget(&io),
+            DeviceOp::Flush => {
+                return match self.cache.begin(self.now, io) {
+                    Some(flush) => self.inner.submit(now, reactor, flush),
+                    None => self.write_back(now, reactor),
+                };
+            }
+        }
+        self.inner.submit(now, reactor, io);
+    }
+
+    /// Keeps a write, which is done then as far as hosts are told.
+    fn keep(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
+        let Some(io) = self.cache.hold(self.now, io, true) else { return };
+        if !self.cache.keep(&io) {
+            return self.pass(now, reactor, io);
+        }
+        let latency = self.altered.remove(&io.tag).unwrap_or_default().kept;
+        self.done.push(ended(io, Ok(()), latency));
+    }
+
+    /// Writes the next volatile bytes to the device below; after the last ones, the flush, and what has waited for it.
+    fn write_back(&mut self, now: Instant, reactor: &mut Reactor) {
+        if let Some((offset, bytes)) = self.cache.next_run() {
+            let mut buffer = self.run.take(bytes.len()).expect("one run at a time");
+            buffer.copy_from_slice(&bytes);
+            let op = DeviceOp::Write { buffer, durable: false };
+            let io = DeviceIo { tag: OWN, offset, length: bytes.len() as u64, op };
+            return self.inner.submit(now, reactor, io);
+        }
+        if let Some(flush) = self.cache.end() {
+            self.altered.entry(flush.io.tag).or_default().kept += self.now.saturating_since(flush.since);
+            self.inner.submit(now, reactor, flush.io);
+        }
+        while let Some(waited) = self.cache.next_waiting() {
+            self.altered.entry(waited.io.tag).or_default().kept += self.now.saturating_since(waited.since);
+            match waited.is_volatile {
+                true => self.keep(now, reactor, waited.io),
+                false => self.pass(now, reactor, waited.io),
+            }
+        }
+    }
+
+    /// Goes on after a write of ours.
+    fn on_written_back(&mut self, now: Instant, reactor: &mut Reactor) {
+        let Some(result) = self.written_back.take() else { return };
+        // The flush may have been given up meanwhile.
+        if let Err(error) = result
+            && let Some(flush) = self.cache.end()
+        {
+            let latency = self.now.saturating_since(flush.since);
+            self.done.push(ended(flush.io, Err(error), latency));
+        }
+        self.write_back(now, reactor);
     }
 
     /// The device is gone. IOs on the device below fail when they come back.
@@ -133,6 +208,11 @@ impl FaultyDevice {
         for hung in std::mem::take(&mut self.hung) {
             let latency = self.now.saturating_since(hung.since);
             self.fail(hung.io, gone(), latency);
+        }
+        for waiting in self.cache.give_up() {
+            let latency = self.now.saturating_since(waiting.since);
+            let done = self.on_finished(ended(waiting.io, Err(gone()), latency));
+            self.done.extend(done);
         }
     }
 
@@ -150,13 +230,30 @@ impl FaultyDevice {
         part.copy_from_slice(&buffer[..written]);
         self.altered.insert(tag, Altered { torn: Some(buffer), ..Altered::default() });
         let op = DeviceOp::Write { buffer: part, durable };
-        self.inner.submit(now, reactor, DeviceIo { tag, offset, length: written as u64, op });
+        self.pass(now, reactor, DeviceIo { tag, offset, length: written as u64, op });
+    }
+
+    /// Takes what the device below has finished.
+    fn collect(&mut self) {
+        let mut inner = Vec::new();
+        self.inner.take_finished(&mut inner);
+        for one in inner {
+            if one.tag == OWN {
+                self.written_back = Some(one.result);
+            } else {
+                let done = self.on_finished(one);
+                self.done.extend(done);
+            }
+        }
     }
 
     /// The result of an IO that the device below has finished; `None` if it is delayed.
     fn on_finished(&mut self, mut done: DeviceDone) -> Option<DeviceDone> {
-        let Altered { delay, kept, torn } = self.altered.remove(&done.tag).unwrap_or_default();
+        let Altered { delay, kept, torn, overlay } = self.altered.remove(&done.tag).unwrap_or_default();
         done.latency = done.latency + kept + delay;
+        if let Some(buffer) = &mut done.buffer {
+            overlay.lay_over(buffer);
+        }
         if torn.is_some() {
             done.result = Err(medium());
             done.buffer = torn;
@@ -188,10 +285,11 @@ impl Device for FaultyDevice {
             return self.fail(io, gone(), Nanos::ZERO);
         }
         match self.strike(&io) {
-            None => self.inner.submit(now, reactor, io),
+            None => self.pass(now, reactor, io),
+            Some((_, FaultKind::Volatile)) => self.keep(now, reactor, io),
             Some((_, FaultKind::Delay(delay))) => {
                 self.altered.insert(io.tag, Altered { delay, ..Altered::default() });
-                self.inner.submit(now, reactor, io);
+                self.pass(now, reactor, io);
             }
             Some((_, FaultKind::Error(FaultError::Medium))) => self.fail(io, medium(), Nanos::ZERO),
             Some((_, FaultKind::Error(FaultError::NoSpace))) => self.fail(io, no_space(), Nanos::ZERO),
@@ -221,6 +319,8 @@ impl Device for FaultyDevice {
     fn poll(&mut self, now: Instant, reactor: &mut Reactor) {
         self.now = self.clock.to_device(now);
         self.inner.poll(now, reactor);
+        self.collect();
+        self.on_written_back(now, reactor);
         self.release(now, reactor);
         let is_due = |(due, _): &mut (Instant, DeviceDone)| *due <= self.now;
         self.done.extend(self.late.extract_if(.., is_due).map(|(_, done)| done));
@@ -229,21 +329,29 @@ impl Device for FaultyDevice {
     fn next_wake(&self) -> Option<Instant> {
         let late = self.late.iter().map(|(due, _)| *due);
         let released = self.hung.iter().filter_map(|hung| hung.until);
-        let own = late.chain(released).min().map(|at| self.clock.to_real(at));
+        let at_once = self.written_back.is_some().then_some(self.now);
+        let own = late.chain(released).chain(at_once).min().map(|at| self.clock.to_real(at));
         [own, self.inner.next_wake()].into_iter().flatten().min()
     }
 
     fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
+        self.collect();
         for mut own in self.done.drain(..) {
             if self.is_gone {
                 own.result = Err(gone());
             }
             done.push(own);
         }
-        let mut inner = Vec::new();
-        self.inner.take_finished(&mut inner);
-        done.extend(inner.into_iter().filter_map(|one| self.on_finished(one)));
     }
+}
+
+/// An IO that is over without the device below.
+fn ended(io: DeviceIo, result: io::Result<()>, latency: Nanos) -> DeviceDone {
+    let buffer = match io.op {
+        DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
+        DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
+    };
+    DeviceDone { tag: io.tag, result, buffer, latency, late: Nanos::ZERO }
 }
 
 fn medium() -> io::Error {
