@@ -12,7 +12,7 @@ use blob::{Outcome, Request};
 use blob_client::Mount;
 use process::gimbal;
 use rack::scratch::Scratch;
-use rack::{Rack, VOLUME, check, content, done, mount, opened};
+use rack::{Rack, Target, VOLUME, check, content, done, mount, opened};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, VecDeque};
@@ -60,6 +60,9 @@ impl Writer {
         let is_sync = self.random.random_ratio(1, 3);
         done(mount, if is_sync { Request::Sync { handle } } else { Request::Flush { handle } });
         say(format!("has {} {}", self.number, self.size));
+        if is_sync {
+            say(format!("synced {} {}", self.number, self.size));
+        }
         if self.size > FILE_MAX {
             done(mount, Request::Close { handle });
             self.number += 1;
@@ -169,8 +172,7 @@ fn is_whole(mount: &Mount, ssds_up: usize) -> bool {
 }
 
 /// Kills a target under load, again and again, and then reads everything from either target alone.
-fn kill_targets(kills: u32, seed: u64) -> String {
-    let mut rack = Rack::new(&format!("volume-targets-{seed}"), 3);
+fn kill_targets(mut rack: Rack, kills: u32, seed: u64) -> String {
     rack.create();
     let mount = rack.mount();
     let mut writer = Writer::new(&mount, seed, 0, VecDeque::new());
@@ -227,13 +229,18 @@ fn kill_targets(kills: u32, seed: u64) -> String {
 
 #[test]
 fn a_killed_target_is_done_without_and_repaired_when_it_is_back() {
-    kill_targets(3, 1);
+    kill_targets(Rack::new("volume-targets", 3), 3, 1);
+}
+
+#[test]
+fn a_target_that_lost_power_is_done_without_and_repaired_when_it_is_back() {
+    kill_targets(Rack::volatile("volume-power", 3), 3, 3);
 }
 
 #[test]
 #[ignore = "long: 50 kills of a target under load"]
 fn fifty_killed_targets_are_done_without_and_repaired() {
-    let figures = kill_targets(50, 2);
+    let figures = kill_targets(Rack::new("volume-targets-long", 3), 50, 2);
     writeln!(std::io::stderr(), "{figures}").expect("stderr");
 }
 
@@ -289,21 +296,25 @@ fn the_client_that_others_kill() {
 }
 
 /// Kills the client at random points. Each time everything that it was promised must be there, and be right.
-fn kill_clients(kills: u64, seed: u64) -> String {
-    let rack = Rack::new(&format!("volume-clients-{seed}"), 2);
+/// With `is_power`, the SSDs of all targets lose power with it.
+fn kill_clients(mut rack: Rack, is_power: bool, kills: u64, seed: u64) -> String {
     rack.create();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     // What must be there: files with the size that they have at least.
     let mut promised: BTreeMap<u64, u64> = BTreeMap::new();
+    // A file after this one may have been created without a word.
+    let mut newest = 0;
     let (mut lines, mut beyond, mut checked) = (0_u64, 0_u64, 0_u64);
     let began = Instant::now();
     for kill in 0..kills {
-        let number = promised.keys().last().map_or(0, |last| last + 2);
+        let number = newest + 2;
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "the_client_that_others_kill", "--ignored", "--nocapture"])
             .env(STORE, format!("{} {number} {}", seed * 1_000_003 + kill, rack.store()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            // What it says when its targets are gone.
+            .stderr(if is_power { Stdio::null() } else { Stdio::inherit() })
             .spawn()
             .expect("this test runs once more");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -312,7 +323,11 @@ fn kill_clients(kills: u64, seed: u64) -> String {
             let word = words.next();
             let mut value = || words.next().and_then(|word| word.parse::<u64>().ok());
             match (word, value(), value()) {
-                (Some("has"), Some(number), Some(size)) => drop(promised.insert(number, size)),
+                (Some("has"), Some(number), _) if is_power => newest = newest.max(number),
+                (Some("has" | "synced"), Some(number), Some(size)) => {
+                    newest = newest.max(number);
+                    promised.insert(number, size);
+                }
                 (Some("removes"), Some(number), _) => drop(promised.remove(&number)),
                 // What the test harness prints.
                 _ => return false,
@@ -325,11 +340,22 @@ fn kill_clients(kills: u64, seed: u64) -> String {
             let line = stdout.next().expect("the client ended by itself").expect("readable");
             left -= u64::from(take(&line));
         }
+        // The targets may go before the client does.
+        let goes_first = is_power && random.random_ratio(1, 2);
+        if goes_first {
+            rack.targets.iter_mut().for_each(Target::kill);
+        }
         child.kill().expect("our own child");
         child.wait().expect("our own child");
+        if is_power && !goes_first {
+            rack.targets.iter_mut().for_each(Target::kill);
+        }
         for line in stdout {
             // A line that was cut off has not been said.
             lines += u64::from(take(&line.expect("readable")));
+        }
+        if is_power {
+            rack.targets.iter_mut().for_each(Target::restart);
         }
         let mount = rack.mount();
         for (&number, &size) in &promised {
@@ -354,12 +380,25 @@ fn kill_clients(kills: u64, seed: u64) -> String {
 
 #[test]
 fn a_killed_client_loses_nothing_that_was_flushed() {
-    kill_clients(4, 1);
+    kill_clients(Rack::new("volume-clients", 2), false, 4, 1);
+}
+
+#[test]
+fn a_power_loss_of_everything_loses_nothing_that_was_synced() {
+    kill_clients(Rack::volatile("volume-dark", 2), true, 4, 4);
 }
 
 #[test]
 #[ignore = "long: 200 kills of a client"]
 fn two_hundred_killed_clients_lose_nothing_that_was_flushed() {
-    let figures = kill_clients(200, 2);
+    let figures = kill_clients(Rack::new("volume-clients-long", 2), false, 200, 2);
     writeln!(std::io::stderr(), "{figures}").expect("stderr");
+}
+
+#[test]
+#[ignore = "long: 50 power losses of everything, and 20 of one target under load"]
+fn seventy_power_losses_lose_nothing_that_was_synced() {
+    let all = kill_clients(Rack::volatile("volume-dark-long", 2), true, 50, 5);
+    let one = kill_targets(Rack::volatile("volume-power-long", 3), 20, 6);
+    writeln!(std::io::stderr(), "{all}\n{one}").expect("stderr");
 }

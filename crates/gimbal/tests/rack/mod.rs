@@ -36,11 +36,23 @@ pub(crate) struct Rack {
     scratch: Scratch,
 }
 
+/// What is special about a target.
+#[derive(Clone, Copy, Default)]
+struct Special {
+    /// Where clients reach it, if not where it listens.
+    address: Option<SocketAddr>,
+    /// Its SSD loses what is not flushed, or half of it, when the target is killed.
+    is_volatile: bool,
+}
+
 /// The configuration of a target with one SSD, in a file.
-fn write_config(scratch: &Scratch, number: u32, store: &str) -> PathBuf {
+fn write_config(scratch: &Scratch, number: u32, store: &str, special: Special) -> PathBuf {
     let config = scratch.file(&format!("target-{number}.toml"));
     let (medium, state) =
         (scratch.file(&format!("medium-{number}")), scratch.file(&format!("state-{number}")));
+    let volatile = "[[device.fault]]\nkind = \"volatile\"\nchance = 0.5";
+    let fault = if special.is_volatile { volatile } else { "" };
+    let address = special.address.map(|address| format!("address = \"{address}\"")).unwrap_or_default();
     let text = format!(
         r#"
 state_dir = {state:?}
@@ -51,6 +63,7 @@ name = "target-{number}"
 subsystems = ["nqn.2025-01.io.gimbal:rack{number}"]
 mega = "16M"
 ttl = "5s"
+{address}
 
 [[device]]
 name = "ssd"
@@ -58,6 +71,7 @@ kind = "file"
 path = {medium:?}
 size = "256M"
 create = true
+{fault}
 
 [[subsystem]]
 nqn = "nqn.2025-01.io.gimbal:rack{number}"
@@ -116,10 +130,25 @@ impl Target {
 impl Rack {
     /// Targets with an SSD of 256 MiB each, registered in one store.
     pub(crate) fn new(name: &str, targets: u32) -> Rack {
+        Rack::of(name, &vec![Special::default(); targets as usize])
+    }
+
+    /// The same; to kill a target is a power loss for its SSD.
+    pub(crate) fn volatile(name: &str, targets: u32) -> Rack {
+        Rack::of(name, &vec![Special { is_volatile: true, ..Special::default() }; targets as usize])
+    }
+
+    /// The same, one behind each of these addresses.
+    pub(crate) fn behind(name: &str, addresses: &[SocketAddr]) -> Rack {
+        let behind = |address: &SocketAddr| Special { address: Some(*address), ..Special::default() };
+        Rack::of(name, &addresses.iter().map(behind).collect::<Vec<_>>())
+    }
+
+    fn of(name: &str, targets: &[Special]) -> Rack {
         let scratch = Scratch::new(name);
         let store = scratch.file("store");
-        let targets = (0..targets).map(|number| {
-            let config = write_config(&scratch, number, store.to_str().expect("a plain path"));
+        let targets = (0..).zip(targets).map(|(number, special)| {
+            let config = write_config(&scratch, number, store.to_str().expect("a plain path"), *special);
             Target { process: serve(&config, "127.0.0.1:0", REGISTERED), config }
         });
         Rack { targets: targets.collect(), scratch }
@@ -128,7 +157,7 @@ impl Rack {
     /// A target whose store does not work, when it has said so.
     pub(crate) fn without_store(name: &str, store: &str) -> Rack {
         let scratch = Scratch::new(name);
-        let config = write_config(&scratch, 0, store);
+        let config = write_config(&scratch, 0, store, Special::default());
         let line = "SSDs are not registered for volumes";
         let targets = vec![Target { process: serve(&config, "127.0.0.1:0", line), config }];
         Rack { targets, scratch }
