@@ -3,8 +3,9 @@
 // Each test binary uses a part of this.
 #![allow(dead_code)]
 
-mod built;
+pub(crate) mod built;
 pub(crate) mod program;
+pub(crate) mod tap;
 
 use crate::rack::{Rack, VOLUME};
 use std::path::PathBuf;
