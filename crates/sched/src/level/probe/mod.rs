@@ -27,28 +27,21 @@
 //!
 //! A tenant that comes during a probe does not wait for it. Windows in which it had much do not count, and if it goes on, the probe is over.
 //!
-//! How much the buffer holds is learnt in passing: it is what a probe of writes completes before it becomes slower. If it takes longer to drain
-//! than probes of reads had waited until then, these are repeated, and a lower price counts.
+//! Elsewhere: when there is a probe, and of what, decides the [`Explorer`].
 //!
-//! What learning may cost is bounded: no probe takes longer than [`LONGEST`], all together take no more than [`BUDGET`], [`DOUBT_BUDGET`] for each
-//! change of the SSD that is followed up (at most [`DOUBTS`] in a row, and one more every [`DOUBT_PAUSE`]), and one part in
-//! [`SHARE`] of the time; and after a kind has been measured [`FIRST`] times a pause of [`SHARE`] times the probe follows. Every kind has
-//! its turn. A tenant that was away when the probe began does not wait for it. With one kind of work there is nothing to measure, and
-//! with one tenant nothing to share.
-//!
-//! Holds: probes take no more than their part of any span, and no probe takes longer (`probes_take_their_part_at_most`); a probe goes on
-//!        until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`, `few_reads_are_in_flight_while_the_buffer_drains`,
+//! Holds: a probe goes on until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`, `few_reads_are_in_flight_while_the_buffer_drains`,
 //!        `a_probe_of_writes_waits_until_the_buffer_is_full`); how many IOs a kind has does not make its price
 //!        (`a_kind_with_few_ios_is_priced_as_with_many`), nor does the pace of applications that leave the SSD idle
 //!        (`tenants_that_leave_the_ssd_idle_bound_their_price`); reads are priced as with all IOs
 //!        (`extra_reads_make_up_for_tenants_that_do_something_else`), and no more are in flight than that, or than is bounded
-//!        (`extra_reads_are_bounded`); no probe of writes comes before reads are known
-//!        (`reads_are_measured_twice_before_anything_is_written_alone`).
+//!        (`extra_reads_are_bounded`).
+
+mod explorer;
+
+pub(super) use explorer::{Explorer, FIRST};
 
 use super::ALONE_LIMIT;
-use super::books::Present;
 use super::kind::{Kind, guess};
-use super::prices::Prices;
 use super::took::Took;
 use crate::{ExtraRead, Io, IoKind, Outcome};
 use units::{Bytes, Instant, Nanos};
@@ -79,8 +72,6 @@ const LEAST: usize = 4;
 const LEAST_WRITING: usize = 16;
 /// The largest buffer that SSDs have, bytes.
 const BUFFER_MAX: u64 = 32 << 20;
-/// What is absorbed less than this says nothing of the buffer: it was full already when the probe began.
-const BUFFER_LEAST: u64 = 2 << 20;
 /// After this many bytes written, a buffer that still fills makes little difference.
 const BUFFER_PASSED: u64 = 6 * BUFFER_MAX;
 /// The rate by which a full buffer is known is that of so many windows.
@@ -96,28 +87,8 @@ const OTHERS_TOO_MANY: u64 = 3;
 const CROWDED: usize = 8;
 /// Two spans are equally fast if their rates differ by at most one part in this number.
 const STEADY: u64 = 33;
-/// How long a buffer takes to drain, before that was ever measured.
-const DRAIN_UNKNOWN: Nanos = Nanos::millis(100);
 /// What may be in flight while the buffer drains: with as much as fits, it would drain several times as slowly.
 const DRAIN_LIMIT: Bytes = Bytes(20_000);
-/// The longest that a probe of reads waits for the buffer to drain.
-const DRAIN_MAX: Nanos = Nanos(LONGEST.0 * 3 / 4);
-/// Probes of a kind in quick succession, before it counts as known.
-pub(super) const FIRST: u32 = 2;
-/// The pause between those.
-const FIRST_PAUSE: Nanos = Nanos::millis(30);
-/// After those, the pause is this many times the probe.
-const SHARE: u64 = 200;
-/// A probe that found nothing is repeated after twice this, then after four times this, and so on.
-const BARREN_PAUSE: Nanos = Nanos::millis(250);
-const BARREN_MAX: u32 = 8;
-/// What probes may take in a row, on an SSD that is unknown.
-const BUDGET: Nanos = Nanos::secs(4);
-/// What they may take in addition when the SSD seems to have changed.
-const DOUBT_BUDGET: Nanos = Nanos::millis(2500);
-/// So many changes may be followed up in a row, and one more after this time for each.
-const DOUBTS: u64 = 4;
-const DOUBT_PAUSE: Nanos = Nanos::secs(250);
 
 /// What completed in a span: guesses of the kind's IOs, charges of all others', bytes written by the kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,171 +175,6 @@ pub(super) struct Found {
     absorbed: u64,
     /// The kind's tenants left the SSD idle: they ask for more than they get beside others, and for less than the SSD can do.
     is_paced: bool,
-}
-
-/// When to probe, and what.
-#[derive(Clone, Debug)]
-pub(super) struct Explorer {
-    /// When the next probe may begin: of a kind that is hardly known, and of any.
-    soon: Instant,
-    next: Instant,
-    /// What probes may still take, and when that was counted.
-    budget: Nanos,
-    counted: Instant,
-    /// Until when all changes that were followed up will be paid for.
-    doubts_until: Instant,
-    /// When each kind last had its turn.
-    turns: [u64; Kind::COUNT],
-    /// How often each kind had its turn, up to [`FIRST`].
-    tries: [u32; Kind::COUNT],
-    turn: u64,
-    /// Probes of each kind in a row that found nothing, and when the next one may begin.
-    barren: [u32; Kind::COUNT],
-    retries: [Instant; Kind::COUNT],
-    /// How many tenants of each kind there were when they left the SSD idle in its last probe; none if they did not.
-    paced: [u32; Kind::COUNT],
-    /// The highest rate that was ever seen of each kind.
-    peaks: [u64; Kind::COUNT],
-    /// How long the buffer could drain in the last successful probe of each kind.
-    drained: [Nanos; Kind::COUNT],
-    /// What the buffer of the SSD holds, as far as is known.
-    buffer: Option<u64>,
-}
-
-impl Explorer {
-    pub(super) fn new() -> Explorer {
-        let none = [0; Kind::COUNT];
-        Explorer {
-            soon: Instant::ZERO,
-            next: Instant::ZERO,
-            budget: BUDGET,
-            counted: Instant::ZERO,
-            doubts_until: Instant::ZERO,
-            turns: none,
-            tries: [0; Kind::COUNT],
-            turn: 0,
-            barren: [0; Kind::COUNT],
-            retries: [Instant::ZERO; Kind::COUNT],
-            paced: [0; Kind::COUNT],
-            peaks: none,
-            drained: [Nanos::ZERO; Kind::COUNT],
-            buffer: None,
-        }
-    }
-
-    /// Whether to probe now, and what: of the kinds with busy tenants one that is hardly known, reads before writes, then reads that were
-    /// measured while the buffer may still have drained, as is known by now, or the kind that was probed longest ago.
-    pub(super) fn choose(&mut self, now: Instant, present: &Present, prices: &Prices) -> Option<Probe> {
-        let earned = now.since(core::mem::replace(&mut self.counted, now)).0 / SHARE;
-        self.budget = self.budget.max(Nanos(self.budget.0 + earned).min(BUDGET));
-        if now < self.soon || self.budget < LONGEST || present.kinds().nth(1).is_none() {
-            return None;
-        }
-        let drain = self.drain(present, prices);
-        let was_hasty = |kind: Kind| {
-            let waited = self.drained[kind.index()].0;
-            prices.measured(kind) >= FIRST && waited > 0 && drain.0 * 2 > waited * 3
-        };
-        // More tenants may keep the SSD busy.
-        let are_more = |kind: Kind| (1..present.busy[kind.index()]).contains(&self.paced[kind.index()]);
-        let is_known = |kind: Kind| prices.measured(kind) >= FIRST && !are_more(kind);
-        let kind = present
-            .kinds()
-            .filter(|kind| now >= self.retries[kind.index()])
-            .filter(|kind| now >= self.next || !is_known(*kind) || was_hasty(*kind))
-            .min_by_key(|kind| {
-                let turn = self.turns[kind.index()];
-                if is_known(*kind) {
-                    return (if was_hasty(*kind) { 1 } else { 2 }, 0, turn);
-                }
-                // A probe of writes may leave the SSD with work of its own for seconds, which makes reads seem slow.
-                let tries = if kind.writes() { FIRST } else { self.tries[kind.index()] };
-                (0, tries, turn)
-            })?;
-        let is_again = was_hasty(kind);
-        self.tries[kind.index()] = (self.tries[kind.index()] + 1).min(FIRST);
-        self.turn += 1;
-        self.turns[kind.index()] = self.turn;
-        let drain = match kind.writes() {
-            true => Nanos::ZERO,
-            false if prices.seem_slow(kind) => DRAIN_MAX,
-            false => drain,
-        };
-        let all = present.busy.iter().map(|tenants| u64::from(*tenants)).sum();
-        let tenants = [all, u64::from(present.busy[kind.index()])];
-        let found_before = present.found[kind.index()];
-        let weights = [present.weights.iter().sum(), present.weights[kind.index()]];
-        let probe = Probe::new(now, kind, drain, self.peaks[kind.index()], tenants);
-        Some(Probe { is_again, found_before, weights, ..probe })
-    }
-
-    /// The SSD seems to have changed. Answers whether everything is to be measured again.
-    pub(super) fn doubt(&mut self, now: Instant) -> bool {
-        let until = self.doubts_until.max(now) + DOUBT_PAUSE;
-        if until > now + Nanos(DOUBT_PAUSE.0 * DOUBTS) {
-            return false;
-        }
-        self.doubts_until = until;
-        self.budget += DOUBT_BUDGET;
-        // What was fast then may never be so again.
-        self.peaks = [0; Kind::COUNT];
-        // Reads come before writes again.
-        self.tries = [0; Kind::COUNT];
-        true
-    }
-
-    /// How long the buffer may take to drain while others read.
-    fn drain(&self, present: &Present, prices: &Prices) -> Nanos {
-        let writers = present.kinds().filter(|kind| kind.writes());
-        let drain = |kind: Kind| {
-            let per_byte = prices.written_byte(kind)?;
-            let buffer = self.buffer.unwrap_or(BUFFER_MAX);
-            // Reads slow it down.
-            Some(Nanos((u128::from(buffer) * u128::from(per_byte) * 3 / 2 / 1024) as u64).min(DRAIN_MAX))
-        };
-        writers.map(|kind| drain(kind).unwrap_or(DRAIN_UNKNOWN)).max().unwrap_or(Nanos::ZERO)
-    }
-
-    /// What the buffer of the SSD holds, as far as probes have seen.
-    pub(super) fn buffer(&self) -> Option<Bytes> {
-        self.buffer.map(Bytes)
-    }
-
-    /// What another has seen of the buffer.
-    pub(super) fn tell_buffer(&mut self, buffer: Option<Bytes>) {
-        self.buffer = buffer.map(|buffer| buffer.0.min(BUFFER_MAX));
-    }
-
-    /// What was told of the SSD is wrong.
-    pub(super) fn forget_buffer(&mut self) {
-        self.buffer = None;
-    }
-
-    /// A probe has ended, and its kind was measured this many times by now.
-    pub(super) fn on_end(&mut self, now: Instant, probe: &Probe, found: Option<Found>, measured: u32) {
-        let taken = now.since(probe.begun);
-        self.soon = now + FIRST_PAUSE;
-        if measured >= FIRST {
-            self.next = now + Nanos(taken.0.saturating_mul(SHARE));
-        }
-        self.budget = Nanos(self.budget.0.saturating_sub(taken.0));
-        self.peaks[probe.kind.index()] = probe.peak;
-        if let Some(found) = found {
-            self.drained[probe.kind.index()] = probe.drained.since(probe.begun);
-            self.paced[probe.kind.index()] = if found.is_paced { probe.tenants[1] as u32 } else { 0 };
-        }
-        let barren = &mut self.barren[probe.kind.index()];
-        // Others that came in between say nothing of the kind.
-        let is_barren = found.is_none() && !probe.is_crowded();
-        *barren = if is_barren { (*barren + 1).min(BARREN_MAX) } else { 0 };
-        if found.is_none() {
-            self.retries[probe.kind.index()] = now + Nanos(BARREN_PAUSE.0 << *barren);
-        }
-        let absorbed = found.map_or(0, |found| found.absorbed);
-        if absorbed >= BUFFER_LEAST {
-            self.buffer = Some(self.buffer.unwrap_or(0).max(absorbed).min(BUFFER_MAX));
-        }
-    }
 }
 
 impl Probe {
@@ -708,5 +514,4 @@ impl Window {
 }
 
 #[cfg(test)]
-#[path = "probe_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! What a probe sees, when there are probes, and what they may cost.
+//! What a probe sees.
 
 extern crate std;
 use super::*;
@@ -6,110 +6,15 @@ use crate::{IoId, IoKind, Mark, Priority};
 use units::TenantId;
 
 /// All busy tenants do the same.
-const ALONE: [u64; 2] = [1, 1];
+pub(super) const ALONE: [u64; 2] = [1, 1];
 
 fn io(kind: IoKind) -> Io {
     let (tenant, priority, mark) = (TenantId(0), Priority::default(), Mark(1500));
     Io { id: IoId(0), tenant, priority, kind, length: Bytes::kib(4), mark }
 }
 
-#[test]
-fn probes_take_their_part_at_most() {
-    for (changes, doubts) in [(false, false), (true, false), (true, true)] {
-        let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
-        let mut present = Present::default();
-        let kinds: std::vec::Vec<Kind> = Kind::all().step_by(8).collect();
-        for kind in &kinds {
-            present.busy[kind.index()] = 1;
-        }
-        let (mut taken, mut probes) = (0, 0);
-        let mut turns = [0; Kind::COUNT];
-        let (mut now, mut followed) = (Instant::ZERO, 0);
-        let span = Nanos::secs(1000);
-        while now < Instant::ZERO + span {
-            now += Nanos::millis(5);
-            if doubts && explorer.doubt(now) {
-                prices.doubt();
-                followed += 1;
-            }
-            if let Some(probe) = explorer.choose(now, &present, &prices) {
-                turns[probe.kind.index()] += 1;
-                // Of an SSD that is different at every look nothing is ever known.
-                probes += 1;
-                prices.measure(
-                    probe.kind,
-                    Took::exactly(if changes { 100 << (probes % 7) } else { 100 }),
-                    100,
-                );
-                now = probe.ends();
-                let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced: false };
-                explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
-                taken += LONGEST.0;
-            }
-        }
-        let most = BUDGET.0 + span.0 / SHARE + followed * DOUBT_BUDGET.0;
-        assert!(taken <= most, "{taken} ns of 1000 s");
-        assert_eq!(followed, if doubts { DOUBTS + span.0 / DOUBT_PAUSE.0 - 1 } else { 0 });
-        assert!(taken >= BUDGET.0, "{taken} ns of 1000 s");
-        let turns: std::vec::Vec<u32> = kinds.iter().map(|kind| turns[kind.index()]).collect();
-        // After a change reads come first.
-        let apart = 2 + FIRST * followed as u32;
-        assert!(turns.iter().max() <= turns.iter().min().map(|least| least + apart).as_ref(), "{turns:?}");
-    }
-}
-
-#[test]
-fn a_kind_of_which_probes_find_nothing_is_probed_less_and_less() {
-    let mut explorer = Explorer::new();
-    let mut present = Present::default();
-    (present.busy[0], present.busy[8]) = (1, 1);
-    let (mut prices, mut probes) = (Prices::new(), 0);
-    (0..FIRST).for_each(|_| _ = prices.measure(Kind::of(1, 1, 4096), Took::exactly(100), 100));
-    explorer.next = Instant(u64::MAX);
-    for millis in 0..10_000 {
-        let now = Instant::ZERO + Nanos::millis(millis);
-        if let Some(probe) = explorer.choose(now, &present, &prices) {
-            explorer.on_end(now, &probe, None, 0);
-            probes += 1;
-        }
-    }
-    assert_eq!(probes, 5, "at 0, 0.5, 1.5, 3.5 and 7.5 s");
-}
-
-#[test]
-fn reads_are_measured_twice_before_anything_is_written_alone() {
-    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
-    let kinds = [Kind::of(1, 0, 4096), Kind::of(1, 1, 4096), Kind::of(1, 1, 65536)];
-    let mut present = Present::default();
-    kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
-    let mut now = Instant::ZERO;
-    let mut probed = |explorer: &mut Explorer, prices: &mut Prices, times: u32| -> std::vec::Vec<Kind> {
-        let one = |_| {
-            now += Nanos::secs(1);
-            let probe = explorer.choose(now, &present, prices).expect("nothing is known twice");
-            prices.measure(probe.kind, Took::exactly(100), 100);
-            explorer.on_end(now, &probe, None, 1);
-            probe.kind
-        };
-        (0..times).map(one).collect()
-    };
-    let first = probed(&mut explorer, &mut prices, 6);
-    assert_eq!(first, [kinds[1], kinds[2], kinds[1], kinds[2], kinds[0], kinds[0]]);
-    assert!(explorer.doubt(Instant::ZERO + Nanos::secs(7)));
-    prices.doubt();
-    let again = probed(&mut explorer, &mut prices, 3);
-    assert_eq!(again, [kinds[1], kinds[2], kinds[0]], "also when the SSD has changed");
-}
-
-#[test]
-fn one_kind_of_work_is_never_probed() {
-    let mut present = Present::default();
-    present.busy[3] = 7;
-    assert!(Explorer::new().choose(Instant(1), &present, &Prices::new()).is_none());
-}
-
 /// Lets IOs end until the probe has seen enough; `takes` is the time of the next one after this many ns and IOs.
-fn run(probe: &mut Probe, kind: IoKind, takes: impl Fn(u64, u64) -> u64) -> (u64, u64) {
+pub(super) fn run(probe: &mut Probe, kind: IoKind, takes: impl Fn(u64, u64) -> u64) -> (u64, u64) {
     let (mut now, mut ios) = (0, 0u64);
     loop {
         now += takes(now, ios);
@@ -235,36 +140,6 @@ fn tenants_that_leave_the_ssd_idle_bound_their_price() {
     assert!(!is_paced && likely == most, "the SSD has enough to do");
 }
 
-#[test]
-fn what_left_the_ssd_idle_is_probed_again_when_more_tenants_do_it() {
-    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
-    let kinds = [Kind::of(1, 1, 4096), Kind::of(1, 0, 4096)];
-    let mut present = Present::default();
-    kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
-    kinds.iter().for_each(|kind| {
-        (0..FIRST).for_each(|_| _ = prices.measure(*kind, Took::exactly(100), 100));
-    });
-    let mut second = 0;
-    let mut probed = |explorer: &mut Explorer, writers: u32, is_paced: bool| {
-        second += 1;
-        let now = Instant::ZERO + Nanos::secs(second);
-        present.busy[kinds[1].index()] = writers;
-        let probe = explorer.choose(now, &present, &prices)?;
-        let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced };
-        explorer.on_end(now, &probe, Some(found), FIRST);
-        explorer.next = Instant(u64::MAX);
-        Some(probe.kind)
-    };
-    assert_eq!(probed(&mut explorer, 1, false), Some(kinds[0]), "its turn");
-    explorer.next = Instant::ZERO;
-    assert_eq!(probed(&mut explorer, 1, true), Some(kinds[1]), "its turn");
-    assert_eq!(probed(&mut explorer, 1, true), None, "no more of them");
-    assert_eq!(probed(&mut explorer, 3, true), Some(kinds[1]));
-    assert_eq!(probed(&mut explorer, 2, true), None, "three left it idle");
-    assert_eq!(probed(&mut explorer, 4, false), Some(kinds[1]));
-    assert_eq!(probed(&mut explorer, 5, false), None, "four kept it busy");
-}
-
 /// A probe of one tenant of four that had 7 others outstanding whenever it sent a read, and has sent one now.
 fn one_of_four(drains: Nanos) -> Probe {
     let probe = Probe::new(Instant::ZERO, Kind::default(), drains, 0, [4, 1]);
@@ -334,60 +209,6 @@ fn extra_reads_are_bounded() {
     failed.on_extra_read(Instant(1), read, Outcome::Failed);
     assert_eq!(count(&mut failed, 1500), Some(0), "after one has failed");
     assert!(failed.needs_half(), "so it goes on with half of the IOs");
-}
-
-#[test]
-fn how_long_the_buffer_drains_is_learnt_from_a_probe_of_writes() {
-    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
-    let (reads, writes) = (Kind::of(1, 1, 4096), Kind::of(1, 0, 4096));
-    let mut present = Present::default();
-    (present.busy[reads.index()], present.busy[writes.index()]) = (1, 1);
-    assert_eq!(explorer.drain(&present, &prices), DRAIN_UNKNOWN);
-    let mut probe = Probe::new(Instant::ZERO, writes, Nanos::ZERO, 0, ALONE);
-    run(&mut probe, IoKind::Write, |_, writes| if writes < 4096 { 1_000 } else { 10_000 });
-    let found = probe.result().expect("enough was seen");
-    prices.measure(writes, found.took, found.guessed);
-    explorer.on_end(Instant::ZERO + LONGEST, &probe, Some(found), 1);
-    let drain = explorer.drain(&present, &prices);
-    // 15 MiB at 10 µs per 4 KiB are 38 ms, and half of that because reads slow it down.
-    assert!((50..62).contains(&(drain.0 / 1_000_000)), "{drain:?}");
-}
-
-#[test]
-fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
-    let (mut explorer, mut prices) = (Explorer::new(), Prices::new());
-    let (reads, writes) = (Kind::of(1, 1, 4096), Kind::of(1, 0, 4096));
-    let mut present = Present::default();
-    (present.busy[reads.index()], present.busy[writes.index()]) = (1, 1);
-    // 24 MiB at 40 µs per 4 KiB drain for 369 ms, with reads beside them.
-    let (slow, absorbed) = (40_000, 24 << 20);
-    let probed: std::vec::Vec<(Kind, bool)> = (1..=6)
-        .map(|n| {
-            let now = Instant::ZERO + Nanos::secs(n);
-            let probe = explorer.choose(now, &present, &prices).expect("there is something to learn");
-            let found = match probe.kind.writes() {
-                true => Found {
-                    took: Took::exactly(slow),
-                    guessed: guess(IoKind::Write, Bytes::kib(4)),
-                    absorbed,
-                    is_paced: false,
-                },
-                false => Found {
-                    took: Took::exactly(3000),
-                    guessed: guess(IoKind::Read, Bytes::kib(4)),
-                    absorbed: 0,
-                    is_paced: false,
-                },
-            };
-            prices.measure(probe.kind, found.took, found.guessed);
-            explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
-            explorer.next = Instant(u64::MAX);
-            (probe.kind, probe.is_again)
-        })
-        .take_while(|(kind, is_again)| kind.writes() || !is_again)
-        .collect();
-    assert_eq!(probed, [(reads, false), (reads, false), (writes, false), (writes, false)]);
-    assert!(explorer.choose(Instant::ZERO + Nanos::secs(9), &present, &prices).is_none(), "once is enough");
 }
 
 /// Reads of 10 µs each. In every fifth window a guest has as many, which are charged 7.5 µs each and take nothing from the kind.
