@@ -29,8 +29,9 @@ use units::{Bytes, Instant, Nanos};
 
 /// A torn write ends between two of these: the unit that SSDs write at once.
 const ATOM: usize = 4096;
-/// Marks our own writes, of what was volatile, on the device below. The keys of IOs leave it free, and an auxiliary store uses the bit above it.
-const OWN: u64 = 1 << 62;
+/// The tag of our own writes to the device below, of what was volatile. No other tag has both highest bits set: keys have none, extra reads and an
+/// auxiliary store one each.
+const OWN: u64 = u64::MAX;
 
 /// What belongs to an IO on the device below, and is not known there.
 #[derive(Default)]
