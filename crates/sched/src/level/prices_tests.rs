@@ -170,7 +170,7 @@ fn reads_that_seem_slower_than_writes_got_in_each_others_way() {
         price(&prices)
     };
     // One of four tenants, with 40 µs, or 44 with half of its IOs: 37 to 40 µs with all, unless its own are in each other's way. Then 10.
-    let seen = Took::with_all(40_000, 44_000, 1, 4);
+    let seen = Took::with_all(40_000, 44_000, [2, 1], [1, 4]);
     assert!((36_900..40_000).contains(&measure(seen, 60_000)), "{}", measure(seen, 60_000));
     let expected = 14_702;
     assert!(

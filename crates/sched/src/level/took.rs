@@ -1,7 +1,7 @@
 //! How long an SSD would take for work of which it was seen only with few IOs.
 //!
 //! With few IOs the time per IO is a latency over their number, with many it is what the busiest part of the SSD takes for one. What
-//! lies between depends on the SSD. Two laws bound it, each from the time with all IOs of a kind and the time with half of them:
+//! lies between depends on the SSD. Two laws bound it, each from the time with all IOs of a kind and the time with about half of them:
 //!
 //! ```text
 //!   time per IO   most:  the SSD turns from one to the other at once: its fourth power is a line over that of 1 / (IOs in flight)
@@ -42,21 +42,23 @@ impl Took {
         Took { lowest: least, least, likely, most }
     }
 
-    /// With as many IOs as `all` tenants would have, from the time with those of `own` tenants, and with half of those.
-    pub(super) fn with_all(own_nanos: u64, half_nanos: u64, own: u64, all: u64) -> Took {
+    /// With as many IOs as all tenants would have. What was seen: the time with a part of them (one number over the other), and the time with fewer;
+    /// `ios` were in flight in the one case and in the other.
+    pub(super) fn with_all(own_nanos: u64, fewer_nanos: u64, ios: [u64; 2], part: [u64; 2]) -> Took {
         let fourth = |ratio: u128| {
             let square = ratio * ratio / ONE;
             square * square / ONE
         };
-        let half = (u128::from(half_nanos) * ONE / u128::from(own_nanos.max(1))).clamp(ONE, 2 * ONE);
-        // With half of the IOs, 1 / (IOs in flight) is twice as much, and its fourth power is 16 times as much.
-        let latency = (fourth(half) - ONE) / 15;
-        let power = ONE - latency + latency * fourth(u128::from(own) * ONE / u128::from(all)) / ONE;
-        let most = (u128::from(own_nanos) * fourth_root(power) / ONE) as u64;
-        let collisions = half_nanos.saturating_sub(own_nanos).min(own_nanos);
-        let rest = u128::from(collisions) * u128::from(own) / u128::from(all);
-        let least = own_nanos - collisions + rest as u64;
-        let lowest = (u128::from(own_nanos) * u128::from(own) / u128::from(all)) as u64;
+        let over = |[one, other]: [u64; 2]| u128::from(one) * ONE / u128::from(other.max(1));
+        // 1 / (IOs in flight) was so many times as much.
+        let ratio = over(ios).clamp(ONE + ONE / 8, 8 * ONE);
+        let part = over(part).min(ONE);
+        let longer = over([fewer_nanos, own_nanos]).clamp(ONE, ratio);
+        let latency = (fourth(longer) - ONE) * ONE / (fourth(ratio) - ONE);
+        let power = ONE - latency + latency * fourth(part) / ONE;
+        let collisions = (longer - ONE) * ONE / (ratio - ONE);
+        let [most, least, lowest] = [fourth_root(power), ONE - collisions + collisions * part / ONE, part]
+            .map(|ratio| (u128::from(own_nanos) * ratio / ONE) as u64);
         Took { lowest: lowest.min(least), ..Took::between(least.min(most), most) }
     }
 
@@ -119,30 +121,39 @@ mod tests {
         #![proptest_config(crate::random_cases(200))]
 
         #[test]
-        fn the_laws_are_the_bounds(price in 1_000..1u64 << 40, latency in 1_000..1u64 << 40, own in 1..20u64, more in 0..60u64) {
-            let all = own + more;
+        fn the_laws_are_the_bounds(
+            price in 1_000..1u64 << 40,
+            latency in 1_000..1u64 << 40,
+            own in 1..20u64,
+            more in 0..60u64,
+            fewer in 30..80u64,
+        ) {
+            let (all, ios) = (own + more, [100, fewer]);
+            let seen = |law: &dyn Fn(f64) -> u64| {
+                Took::with_all(law(own as f64), law((own * fewer) as f64 / 100.0), ios, [own, all])
+            };
             // IOs of a tenant: one. An SSD that turns at once: time⁴ = price⁴ + (latency / IOs)⁴.
             let turns = |ios: f64| ((price as f64).powi(4) + (latency as f64 / ios).powi(4)).powf(0.25) as u64;
-            let took = Took::with_all(turns(own as f64), turns(own as f64 / 2.0), own, all);
+            let took = seen(&turns);
             prop_assert!(near(took.most, turns(all as f64)), "{took:?}, not {}", turns(all as f64));
             prop_assert!(took.least <= took.likely && took.likely <= took.most, "{took:?}");
             // By that of collisions, time = price + latency / IOs.
             let collide = |ios: f64| (price as f64 + latency as f64 / ios) as u64;
-            let took = Took::with_all(collide(own as f64), collide(own as f64 / 2.0), own, all);
+            let took = seen(&collide);
             prop_assert!(near(took.least, collide(all as f64)), "{took:?}, not {}", collide(all as f64));
             prop_assert!(took.least <= took.likely && took.likely <= took.most, "{took:?}");
         }
 
         #[test]
         fn what_all_do_is_known(own_nanos in 0..1u64 << 40, half_nanos in 0..1u64 << 41, tenants in 1..100u64) {
-            let took = Took::with_all(own_nanos, half_nanos, tenants, tenants);
+            let took = Took::with_all(own_nanos, half_nanos, [2, 1], [tenants, tenants]);
             prop_assert!(took.most.abs_diff(own_nanos) <= 1 && took.least.abs_diff(own_nanos) <= 1, "{took:?}");
         }
     }
 
     #[test]
     fn ios_in_each_others_way_say_little_of_others() {
-        let took = Took::with_all(1000, 1000, 1, 8);
+        let took = Took::with_all(1000, 1000, [2, 1], [1, 8]);
         assert_eq!((took.lowest, took.least, took.most), (125, 1000, 1000));
     }
 

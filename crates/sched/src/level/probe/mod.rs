@@ -15,7 +15,7 @@
 //! - anything that writes: until completions have become slower, because the buffer is full, or many times the buffer is written.
 //!
 //! A kind of work with few tenants may have too few IOs to keep the SSD busy by itself, where all tenants together have enough. So its
-//! probe goes on with half of the IOs in flight. From both times follows between what bounds the time is with as many IOs as if all busy tenants
+//! probe goes on with half of the IOs in flight, or as few as that makes. From both times follows between what bounds the time is with as many IOs as if all busy tenants
 //! did this kind of work (`took`).
 //!
 //! Reads need no such inference: nothing becomes different by a read more. So in a probe of reads the scheduler adds *extra reads* like those of the kind,
@@ -52,6 +52,10 @@ pub(super) const LONGEST: Nanos = Nanos::millis(500);
 const DEEP_LONGEST: Nanos = Nanos(LONGEST.0 * 3 / 5);
 /// With fewer IOs than this, what half of them take says little of a kind that reads and writes.
 const FEW: u64 = 12;
+/// Fixed point of IOs in flight.
+const SIXTEENTHS: u64 = 16;
+/// When half of the IOs should be in flight, so many times fewer are at least: of a few IOs there is no half.
+const FEWER: [u128; 2] = [5, 4];
 /// So many extra reads, and so many bytes of them, are in flight at most: what keeps any SSD busy. And there are none while so much device time is in
 /// flight: a light tenant's IO waits behind all that.
 const EXTRA_MOST: u64 = 1024;
@@ -148,8 +152,8 @@ pub(super) struct Probe {
     /// The same since it began.
     found_since: [u64; 2],
     extra: Extra,
-    /// What was found with all IOs in flight; now half of them are.
-    deep: Option<Found>,
+    /// What was found with all IOs in flight, and how many that were; now half of them are.
+    deep: Option<(Found, u64)>,
 }
 
 /// What comes after a completion.
@@ -362,14 +366,15 @@ impl Probe {
         if self.deep.is_some() || !self.needs_half() {
             return Step::End;
         }
-        self.deep = self.measured();
-        if self.deep.is_some_and(|deep| deep.is_paced) {
+        self.deep = self.measured().map(|found| (found, self.in_flight()));
+        if self.deep.is_some_and(|(deep, _)| deep.is_paced) {
             // With fewer in flight it would be no other.
             return Step::End;
         }
+        let [sum, completions] = self.in_flight;
         // What is in flight takes its time to become less.
         (self.ended, self.first) = (0, None);
-        let [sum, completions] = self.in_flight;
+        (self.in_flight, self.own) = ([0; 2], [0; 2]);
         Step::Limit(Bytes(sum / completions.max(1) / 2))
     }
 
@@ -401,7 +406,7 @@ impl Probe {
         };
         // The SSD may do nothing better with more IOs, or all of them at once.
         let of_few = |nanos: u64| of_part(nanos, self.tenants);
-        let Some(deep) = self.deep.filter(|deep| !deep.is_paced) else {
+        let Some((deep, deep_ios)) = self.deep.filter(|(deep, _)| !deep.is_paced) else {
             let found = self.measured()?;
             let took = match found.is_paced {
                 // The SSD could do more of it; and busy tenants ask for more than their share.
@@ -413,15 +418,22 @@ impl Probe {
             return Some(Found { took, ..found });
         };
         let deep_nanos = deep.took.likely;
-        // For what was guessed in the deep part, with half of the IOs. More than twice as long is not their doing.
+        // For what was guessed in the deep part, with half of the IOs.
         let half = self.measured().map(|shallow| {
             let half =
                 u128::from(shallow.took.likely) * u128::from(deep.guessed) / u128::from(shallow.guessed);
             u64::try_from(half).unwrap_or(u64::MAX)
         });
-        let took = match half.filter(|half| *half / 9 <= deep_nanos / 4) {
+        let shallow_ios = self.in_flight();
+        // With hardly fewer IOs nothing else can be seen; and that much longer is not their doing.
+        let says = |half: &u64| {
+            let [deep, shallow] = [deep_ios, shallow_ios].map(u128::from);
+            let is_theirs = u128::from(*half) * shallow * 8 <= u128::from(deep_nanos) * deep * 9;
+            deep * FEWER[1] >= shallow * FEWER[0] && is_theirs
+        };
+        let took = match half.filter(says) {
             Some(half) => {
-                let took = Took::with_all(deep_nanos, half, own, all.max(1));
+                let took = Took::with_all(deep_nanos, half, [deep_ios, shallow_ios], self.part(deep_ios));
                 match () {
                     () if self.kind.writes_most() => took.near_the_most(),
                     () if self.kind.is_mixed() && self.has_few() => took.less_sure(own, all),
@@ -447,14 +459,26 @@ impl Probe {
 
     /// Whether there are so few IOs of the kind that all of them often wait for the same part of the SSD.
     fn has_few(&self) -> bool {
-        self.ios_in_flight() < FEW
+        self.deep.map_or_else(|| self.in_flight(), |(_, ios)| ios) < FEW * SIXTEENTHS
     }
 
-    /// IOs of the kind's mean price that were in flight on average.
-    fn ios_in_flight(&self) -> u64 {
+    /// IOs of the kind's mean price that were in flight on average, in [`SIXTEENTHS`].
+    fn in_flight(&self) -> u64 {
         let ([in_flight, completions], [marks, ios]) = (self.in_flight, self.own);
         let per_io = u128::from(marks) * u128::from(completions);
-        u64::try_from(u128::from(in_flight) * u128::from(ios) / per_io.max(1)).unwrap_or(u64::MAX)
+        let sum = u128::from(in_flight) * u128::from(ios) * u128::from(SIXTEENTHS);
+        u64::try_from(sum / per_io.max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// The part of the IOs that would be in flight if all busy tenants did this kind of work: that of the kind's tenants, or less if some of theirs were on
+    /// their way to the host and back.
+    fn part(&self, ios: u64) -> [u64; 2] {
+        let [all, own] = self.tenants;
+        let [before, since] =
+            [self.found_before, self.found_since].map(|[found, ios]| found / ios.max(1) + 1);
+        let wanted = before.max(since).saturating_mul(all).saturating_mul(SIXTEENTHS);
+        let is_less = u128::from(ios) * u128::from(all) < u128::from(wanted) * u128::from(own);
+        if is_less { [ios, wanted] } else { [own, all] }
     }
 
     /// Whether the kind's tenants left the SSD idle: their IOs found much less outstanding than before, and much less was in flight.
@@ -466,7 +490,7 @@ impl Probe {
             now * PACED[1] < before * PACED[0]
         };
         let before = found_before.saturating_mul(self.tenants[1]);
-        is_much_less(found, ios, found_before) && is_much_less(self.ios_in_flight(), 1, before)
+        is_much_less(found, ios, found_before) && is_much_less(self.in_flight() / SIXTEENTHS, 1, before)
     }
 
     /// What the windows say.
@@ -482,7 +506,9 @@ impl Probe {
             Window::sum(counted.iter().filter(|window| !are_clean || is_clean(window)));
         // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
         let most = span / OTHERS_TOO_MANY;
-        if self.is_crowded() || counted.len() < LEAST / 2 || guessed == 0 || others >= most {
+        // What the buffer takes says nothing of what writes cost.
+        let is_absorbed = self.kind.writes() && self.first.is_none() && self.ended < LEAST_WRITING;
+        if is_absorbed || self.is_crowded() || counted.len() < LEAST / 2 || guessed == 0 || others >= most {
             return None;
         }
         let nanos = span - others;

@@ -90,18 +90,18 @@ fn writes_that_are_always_as_fast_are_measured_at_any_rate() {
 /// One tenant of four, on an SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a lone one.
 #[test]
 fn a_kind_with_few_ios_is_priced_as_with_many() {
-    // Reads, too, if there are no extra ones.
-    for (kind, reads) in [(IoKind::Read, 1), (IoKind::Write, 0)] {
+    // Reads, too, if there are no extra ones. Of a few IOs in flight there is no half.
+    for (kind, reads, fewer) in [(IoKind::Read, 1, 4), (IoKind::Write, 0, 4), (IoKind::Read, 1, 6)] {
         let mut probe = Probe::new(Instant::ZERO, Kind::of(1, reads, 4096), Nanos::ZERO, 0, [4, 1]);
-        let (mut now, mut limit) = (0, Bytes(8));
+        let (mut now, mut ios) = (0, 8u64);
         let found = loop {
-            now += (1000u64.pow(4) + (8000 / limit.0).pow(4)).isqrt().isqrt();
-            match probe.on_completion(Instant(now), true, false, &io(kind), limit) {
+            now += (1000u64.pow(4) + (8000 / ios).pow(4)).isqrt().isqrt();
+            match probe.on_completion(Instant(now), true, false, &io(kind), Bytes(ios * 1500)) {
                 Step::Continue => {}
                 Step::Open => unreachable!("nothing drains"),
                 Step::Limit(half) => {
-                    assert_eq!(half, Bytes(4));
-                    limit = half;
+                    assert_eq!(half, Bytes(4 * 1500));
+                    ios = fewer;
                 }
                 Step::End => break probe.result().expect("enough was seen"),
             }
@@ -112,6 +112,39 @@ fn a_kind_with_few_ios_is_priced_as_with_many() {
         // Another SSD would take less.
         assert!((700..990).contains(&likely), "{kind:?}s: {likely} ns");
     }
+}
+
+#[test]
+fn that_hardly_fewer_are_in_flight_says_nothing_of_more() {
+    let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 1, 4096), Nanos::ZERO, 0, [4, 1]);
+    for now in (1..).map(|n| Instant(n * 1000)) {
+        if probe.on_completion(now, true, false, &io(IoKind::Read), Bytes(2 * 1500)) == Step::End {
+            break;
+        }
+    }
+    let found = probe.result().expect("enough was seen");
+    let [least, most] = [found.took.least, found.took.most]
+        .map(|nanos| nanos * guess(IoKind::Read, Bytes::kib(4)) / found.guessed);
+    assert!(least.abs_diff(250) < 5 && most.abs_diff(1000) < 5, "from a quarter to all: {least}, {most}");
+}
+
+/// One tenant of four that had eight outstanding before, of which two are in the SSD now that it has the SSD to itself.
+#[test]
+fn ios_on_their_way_to_the_host_and_back_are_missing_in_the_ssd() {
+    let probe = Probe::new(Instant::ZERO, Kind::of(1, 1, 4096), Nanos::ZERO, 0, [4, 1]);
+    let probe = Probe { found_before: [70, 10], ..probe };
+    assert_eq!(probe.part(2 * SIXTEENTHS), [2 * SIXTEENTHS, 4 * 8 * SIXTEENTHS]);
+    assert_eq!(probe.part(8 * SIXTEENTHS), [1, 4]);
+}
+
+#[test]
+fn what_the_buffer_takes_is_no_price() {
+    let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, ALONE);
+    // Its tenants go away after 100 ms.
+    for now in (1..10_000).map(|n| Instant(n * 10_000)) {
+        probe.on_completion(now, true, false, &io(IoKind::Write), Bytes(1000));
+    }
+    assert_eq!(probe.result(), None);
 }
 
 /// One tenant of nine whose application sends a write every 70 µs, which the SSD has done before the next one comes.
