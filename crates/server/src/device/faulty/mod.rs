@@ -198,7 +198,8 @@ impl FaultyDevice {
             && let Some(flush) = self.cache.end()
         {
             let latency = self.now.saturating_since(flush.since);
-            self.done.push(ended(flush.io, Err(error), latency));
+            let done = self.on_finished(ended(flush.io, Err(error), latency));
+            self.done.extend(done);
         }
         self.write_back(now, reactor);
     }
