@@ -231,6 +231,17 @@ fn a_namespace_ends_within_its_device() {
 }
 
 #[test]
+fn only_writes_are_torn_or_volatile() {
+    for kind in ["torn", "volatile"] {
+        let device = "[[device]]\nname = \"a\"\nkind = \"null\"\nsize = \"1G\"\n[[device.fault]]";
+        let fault = |op| errors(&format!("{device}\nkind = \"{kind}\"\nop = \"{op}\"\n"));
+        let wrong = format!("g.toml:7: device[0].fault[0].op: only writes are {kind}");
+        assert!(fault("read").contains(&wrong), "{}", fault("read"));
+        assert!(!fault("write").contains("fault[0]"), "{}", fault("write"));
+    }
+}
+
+#[test]
 fn the_scheduler_is_a_word_or_a_table() {
     let word = SMALLEST.replace("kind = ", "scheduler = \"none\"\nkind = ");
     assert_eq!(Config::parse(&word).expect("valid").devices[0].scheduler.policy, PolicyKind::None);
