@@ -707,12 +707,15 @@ impl Policy for Level {
             let Some(probe) = self.drr.rules_mut().probe.as_mut() else {
                 return timer.map_or(Next::Idle, Next::WakeAt);
             };
-            let ends = if is_quiet { probe.ends_if_quiet(now) } else { probe.ends() };
-            if now < ends {
-                return Next::WakeAt(timer.map_or(ends, |at| at.min(ends)));
+            let wakes = if is_quiet { probe.wakes_if_quiet(now) } else { probe.ends() };
+            if now < wakes {
+                return Next::WakeAt(timer.map_or(wakes, |at| at.min(wakes)));
             }
             // Only tenants that wait for the probe have anything to do, and have had for a while.
-            self.end_probe(now);
+            match probe.on_quiet(now) {
+                Step::End => self.end_probe(now),
+                step => self.take_step(step),
+            }
         }
     }
 

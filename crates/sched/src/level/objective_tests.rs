@@ -116,7 +116,7 @@ fn others_keep_their_least_however_strict_the_bound() {
 #[test]
 fn an_ssd_that_was_seen_answers_at_once() {
     let mut ssd = ssd(None);
-    ssd.run([0, 256], Nanos::secs(5));
+    ssd.run([0, 256], Nanos::secs(6));
     let asked = |bound| share(1500, bound);
     let answer = |level: &Level, bound| level.admission(READER, &asked(bound));
     assert_eq!(answer(&ssd.policy, Nanos::millis(2)), Ok(Admitted::Promised));

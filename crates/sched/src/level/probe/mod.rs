@@ -20,7 +20,8 @@
 //!
 //! Reads need no such inference: nothing becomes different by a read more. So in a probe of reads the scheduler adds *extra reads* like those of the kind,
 //! until as many are in flight as if all busy tenants did this kind of work, and keeps them up if its tenants set the pace themselves. What the SSD
-//! reads then is what is asked for. If an extra read fails, there are no more in that probe, and it goes on as one of writes does.
+//! reads then is what is asked for. If its tenants have nothing more to do while the buffer drains, the extra reads are all that there is. (Light readers who seemed
+//! busy before their reads had a price never got one: their reads had always ended by then.) If an extra read fails, there are no more in that probe, and it goes on as one of writes does.
 //!
 //! Tenants that leave the SSD idle by what they write (their applications set the pace) say only between what bounds the price of their work is. (What
 //! reads beside them leave of the time was tried, and as often made the price worse: reads and writes do not add up.)
@@ -34,7 +35,7 @@
 //!        (`a_kind_with_few_ios_is_priced_as_with_many`), and where fewer say nothing it stays open (`that_hardly_fewer_are_in_flight_says_nothing_of_more`);
 //!        IOs on the network are not in the SSD (`ios_on_their_way_to_the_host_and_back_are_missing_in_the_ssd`); nor does the pace of applications
 //!        that leave the SSD idle make the price (`tenants_that_leave_the_ssd_idle_bound_their_price`), nor what the buffer takes (`what_the_buffer_takes_is_no_price`); reads are priced as with all IOs
-//!        (`extra_reads_make_up_for_tenants_that_do_something_else`), and no more are in flight than that, or than is bounded
+//!        (`extra_reads_make_up_for_tenants_that_do_something_else`, `extra_reads_go_on_when_the_tenants_are_gone`), and no more are in flight than that, or than is bounded
 //!        (`extra_reads_are_bounded`).
 
 mod explorer;
@@ -227,9 +228,31 @@ impl Probe {
         self.begun + LONGEST
     }
 
-    /// When it is over at the latest if nothing is in flight now, and nothing comes.
-    pub(super) fn ends_if_quiet(&mut self, now: Instant) -> Instant {
-        self.ends().min(*self.quiet.get_or_insert(now) + QUIET)
+    /// When something is to be done at the latest if nothing is in flight now, and nothing comes: it is over, or extra reads go on without its tenants.
+    pub(super) fn wakes_if_quiet(&mut self, now: Instant) -> Instant {
+        let quiet = *self.quiet.get_or_insert(now);
+        let wakes = if self.fills_itself() && self.is_draining { self.drained } else { quiet + QUIET };
+        wakes.min(self.ends())
+    }
+
+    /// That time has come. Extra reads take over when the buffer has drained.
+    pub(super) fn on_quiet(&mut self, now: Instant) -> Step {
+        match self.fills_itself() && self.is_draining && now < self.ends() {
+            true => self.open(now),
+            false => Step::End,
+        }
+    }
+
+    /// The buffer has drained.
+    fn open(&mut self, now: Instant) -> Step {
+        self.is_draining = false;
+        self.window_begun = now;
+        Step::Open
+    }
+
+    /// Whether extra reads can do what its tenants do.
+    fn fills_itself(&self) -> bool {
+        !self.kind.writes() && !self.extra.failed && self.extra.like.is_some()
     }
 
     /// An IO of the kind has arrived, and found this many of its tenant's outstanding.
@@ -255,7 +278,7 @@ impl Probe {
         extra: u64,
         price: impl Fn(Bytes) -> Bytes,
     ) -> Option<ExtraRead> {
-        if self.kind.writes() || self.is_draining || self.extra.failed {
+        if self.is_draining || !self.fills_itself() {
             return None;
         }
         let read = self.extra.like?;
@@ -308,9 +331,7 @@ impl Probe {
             if now < self.drained {
                 return Step::Continue;
             }
-            self.is_draining = false;
-            self.window_begun = now;
-            return Step::Open;
+            return self.open(now);
         }
         if own {
             self.own = [self.own[0] + u64::from(io.mark.0), self.own[1] + 1];

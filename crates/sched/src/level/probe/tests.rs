@@ -218,6 +218,24 @@ fn extra_reads_make_up_for_tenants_that_do_something_else() {
 }
 
 #[test]
+fn extra_reads_go_on_when_the_tenants_are_gone() {
+    let (begun, drains) = (Instant::ZERO + Nanos::millis(1), Nanos::millis(100));
+    let mut probe = one_of_four(drains);
+    assert_eq!(probe.wakes_if_quiet(begun), Instant::ZERO + drains, "the buffer drains without them, too");
+    assert_eq!(probe.on_quiet(Instant::ZERO + drains), Step::Open);
+    assert!(probe.extra_read(Bytes::ZERO, 0, |_| Bytes(1500)).is_some());
+    // Without extra reads there is nothing to wait for.
+    let mut failed = one_of_four(drains);
+    let read = failed.extra.like.expect("one was sent");
+    failed.on_extra_read(begun, read, Outcome::Failed);
+    assert_eq!(failed.wakes_if_quiet(begun), begun + QUIET);
+    assert_eq!(failed.on_quiet(begun + QUIET), Step::End);
+    let mut sent_nothing = Probe { extra: Extra::default(), ..one_of_four(drains) };
+    assert_eq!(sent_nothing.wakes_if_quiet(begun), begun + QUIET);
+    assert_eq!(sent_nothing.on_quiet(begun + QUIET), Step::End);
+}
+
+#[test]
 fn extra_reads_are_bounded() {
     let count = |probe: &mut Probe, price: u64| {
         (0..5_000).find(|extra| probe.extra_read(Bytes::ZERO, *extra, |_| Bytes(price)).is_none())
