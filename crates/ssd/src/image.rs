@@ -6,18 +6,24 @@
 //!   take minutes. Instead, the known distribution is created directly (`fragmented`) and settled by a short
 //!   run without time.
 //!
+//! Larger writes may go over either (`Image::overwritten`).
+//!
 //! An [`Image`] is made once and then cloned into any number of devices; only tables are copied.
 
 mod fragmented;
 
 use crate::collection::{Debt, Step};
 use crate::flash::Flash;
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, SLOT_BYTES};
 use crate::profile::Profile;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use units::Bytes;
+
+/// Other dice than those of the fragmented state.
+const OVERWRITES: u64 = 0x6f76_6572;
 
 /// The initial state of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,11 +68,52 @@ impl Image {
                 fragmented::settle(&mut flash, &mut random);
             }
         }
+        Image::of(Arc::new(profile.clone()), flash, seed)
+    }
+
+    /// The SSD after random writes of these sizes have overwritten as much as it holds, so many times over. Each size comes with its part of the bytes.
+    ///
+    /// SNIA's performance test specification calls this workload-dependent preconditioning. What was written in large pieces lies in few pages: it is read faster
+    /// than what small writes have scattered, so an SSD that was fragmented by small writes changes for long under larger ones.
+    ///
+    /// # Panics
+    /// If a size is no multiple of [`SLOT_BYTES`], or larger than the SSD.
+    pub fn overwritten(&self, writes: &[(Bytes, u64)], times: u32) -> Image {
+        let mut flash = Flash::clone(&self.flash);
+        flash.stripe.set_slc_allowed(false);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ OVERWRITES);
+        let slots = flash.mapping.logical_slots();
+        let largest = writes.iter().map(|(size, _)| size.0).max().unwrap_or(SLOT_BYTES);
+        // Of small ones it takes more.
+        let ios = |(size, part): &(Bytes, u64)| part * (largest / size.0);
+        let all: u64 = writes.iter().map(ios).sum();
+        let mut left = u64::from(slots) * u64::from(times);
+        while left > 0 && all > 0 {
+            let mut nth = ((u128::from(random.next_u64()) * u128::from(all)) >> 64) as u64;
+            let is_it = |write: &&(Bytes, u64)| match nth.checked_sub(ios(write)) {
+                Some(rest) => {
+                    nth = rest;
+                    false
+                }
+                None => true,
+            };
+            let (size, _) = writes.iter().find(is_it).expect("it is one of them");
+            assert!(size.0 % SLOT_BYTES == 0, "{size} are no whole slots");
+            let span = u32::try_from(size.0 / SLOT_BYTES).expect("no write is as large");
+            let first = fragmented::below(&mut random, slots / span) * span;
+            (first..first + span).for_each(|logical| flash.write_untimed(logical));
+            left = left.saturating_sub(u64::from(span));
+        }
+        Image::of(self.profile.clone(), flash, self.seed)
+    }
+
+    /// What conditioning has left, idle for long.
+    fn of(profile: Arc<Profile>, mut flash: Flash, seed: u64) -> Image {
         flash.stripe.set_slc_allowed(true);
         flash.stripe.forget_buffered();
         flash.note_all_shortcuts();
         (flash.host_slots, flash.host_units, flash.copied_slots, flash.erases) = (0, 0, 0, 0);
-        Image { profile: Arc::new(profile.clone()), flash: Arc::new(flash), seed }
+        Image { profile, flash: Arc::new(flash), seed }
     }
 
     /// The profile it was made with.

@@ -106,7 +106,7 @@ pub(super) fn settle(flash: &mut Flash, random: &mut Xoshiro256PlusPlus) {
 }
 
 /// A number below `bound`, nearly uniform; the bias of 2^-32 does not matter here.
-fn below(random: &mut Xoshiro256PlusPlus, bound: u32) -> u32 {
+pub(super) fn below(random: &mut Xoshiro256PlusPlus, bound: u32) -> u32 {
     ((u64::from(random.next_u32()) * u64::from(bound)) >> 32) as u32
 }
 

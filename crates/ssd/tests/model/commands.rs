@@ -102,3 +102,41 @@ fn a_command_beyond_the_capacity_panics() {
     let mut ssd = Ssd::new(&profile(), Condition::Clean, 0);
     ssd.submit(Instant::ZERO, Command { tag: 0, kind: CommandKind::Read, slot: 16_380, slots: 5 });
 }
+
+/// Writes of 16 KiB leave what is read at once, where small writes have scattered it.
+#[test]
+fn an_image_that_was_overwritten_is_as_if_the_writes_had_been_simulated() {
+    const SPAN: u32 = 4;
+    let fragmented = Image::new(&profile(), Condition::Fragmented, 1);
+    // As good as random: some are met several times, and a few never.
+    let places = |ssd: &Ssd, times: u32| {
+        let count = ssd.slots() / SPAN;
+        let place = move |n: u32| (n.wrapping_mul(0x9e37_79b9) ^ (n << 7)).wrapping_mul(0x85eb_ca6b) >> 16;
+        (0..count * times).map(move |n| place(n) % count * SPAN).collect::<Vec<u32>>()
+    };
+    let reads = |ssd: &mut Ssd, now: Instant| {
+        for slot in places(ssd, 1) {
+            ssd.submit(now, Command { tag: 0, kind: CommandKind::Read, slot, slots: SPAN });
+        }
+        finish(ssd, &mut |_| {}).since(now).0 as f64
+    };
+    let [at_first, image, small] = [
+        fragmented.clone(),
+        fragmented.overwritten(&[(Bytes::kib(16), 1)], 3),
+        fragmented.overwritten(&[(Bytes::kib(4), 1)], 3),
+    ]
+    .map(|image| reads(&mut Ssd::from_image(&image), Instant::ZERO));
+    let mut written = Ssd::from_image(&fragmented);
+    let mut now = Instant::ZERO;
+    for slot in places(&written, 3) {
+        written.submit(now, Command { tag: 0, kind: CommandKind::Write, slot, slots: SPAN });
+        now = finish(&mut written, &mut |_| {});
+    }
+    let simulated = reads(&mut written, now + A_WHILE);
+    assert!(image < at_first / 1.5, "{at_first} ns, and {image} ns after the writes");
+    assert!((image / simulated - 1.0).abs() < 0.1, "{image} ns, and {simulated} ns if they are simulated");
+    assert!(
+        (small / at_first - 1.0).abs() < 0.1,
+        "small writes leave it as it is: {at_first} ns, {small} ns"
+    );
+}

@@ -4,7 +4,7 @@ use crate::small::{consumer_profile, finish, hasty_profile, limited_profile, pro
 use proptest::prelude::*;
 use ssd::{Command, CommandKind, Completion, Condition, Image, Profile, Ssd};
 use std::sync::LazyLock;
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// Images of the devices. Conditioning is the same for all cases.
 static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
@@ -15,6 +15,7 @@ static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
         image(&consumer_profile(), Condition::Fragmented),
         image(&hasty_profile(), Condition::Fragmented),
         image(&limited_profile(), Condition::Fragmented),
+        image(&profile(), Condition::Fragmented).overwritten(&[(Bytes::kib(16), 2), (Bytes::kib(4), 1)], 1),
     ]
 });
 
