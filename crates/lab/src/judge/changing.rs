@@ -14,7 +14,7 @@
 //!
 //! Holds: the two states differ for one group at least, and a scheduler that shares by bytes is found unfair after a change (`tests/judge_changing.rs`).
 
-use super::case::{Dice, Group, workload};
+use super::case::{BUFFERS_FILL, Dice, Group, workload};
 use super::verdict::{Verdict, bandwidth, spread};
 use super::{Case, JudgeError, run_changing, setup_of};
 use crate::scheduler::Scheduler;
@@ -34,8 +34,6 @@ const WINDOW: Nanos = Nanos::secs(2);
 const STEP: Nanos = Nanos::millis(100);
 /// A gap of this much is fair again.
 const FAIR: f64 = 0.15;
-/// A group that has the SSD alone: buffers fill meanwhile.
-const ALONE_WARM_UP: Nanos = Nanos::secs(1);
 /// What a program of one bit per cell writes on one plane.
 const PAGE: Bytes = Bytes::kib(16);
 
@@ -115,7 +113,7 @@ impl ChangingCase {
     pub fn reference(&self) -> Result<ChangingReference, JudgeError> {
         let alone = |image: &Image| {
             let one = |group: &Group| {
-                let world = World { warm_up: ALONE_WARM_UP, ..self.case.alone(&group.workload) };
+                let world = World { warm_up: BUFFERS_FILL, ..self.case.alone(&group.workload) };
                 Ok(bandwidth(&run_changing(&self.case, "alone", &world, image, &[])?))
             };
             self.case.groups.iter().map(one).collect::<Result<Vec<f64>, JudgeError>>()
@@ -174,12 +172,12 @@ impl ChangingCase {
     }
 
     fn first(&self) -> Image {
-        Image::new(&self.case.profile, self.case.condition, self.case.seed)
+        self.case.image()
     }
 
     fn between(&self) -> Image {
         let (profile, condition) = &self.changed;
-        Image::new(profile, *condition, self.case.seed)
+        self.case.conditioned(profile, *condition)
     }
 
     /// What changes, the SSD and the mix on one line.

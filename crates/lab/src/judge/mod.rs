@@ -174,7 +174,7 @@ impl Reference {
     /// # Errors
     /// A rule of the simulator was broken.
     pub fn of(case: &Case) -> Result<Reference, JudgeError> {
-        let image = Image::new(&case.profile, case.condition, case.seed);
+        let image = case.image();
         let alone = |workload| Ok(verdict::bandwidth(&run(case, "alone", &case.alone(workload), &image)?));
         let guest_alone = case.guest.as_ref().map(|guest| alone(&guest.workload)).transpose()?;
         let alone = case
@@ -212,7 +212,7 @@ pub fn judge_against(
         setup.policy = PolicyChoice::Level(learnt);
     }
     let world = case.world(&setup);
-    let image = Image::new(&case.profile, case.condition, case.seed);
+    let image = case.image();
     let results = run(case, scheduler.name(), &world, &image)?;
     Ok(Verdict::new(case, scheduler, &results, reference))
 }
@@ -227,7 +227,7 @@ fn learnt(scheduler: Scheduler, told: Told, case: &Case) -> Result<Option<Learnt
             Case { profile: other.profile, condition: other.condition, ..case.clone() }
         }
     };
-    let image = Image::new(&teacher.profile, teacher.condition, teacher.seed);
+    let image = teacher.image();
     let world = teacher.world(&setup_of(&teacher, scheduler)?);
     Ok(run(&teacher, "to learn", &world, &image)?.learnt)
 }

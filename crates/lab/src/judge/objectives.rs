@@ -124,7 +124,7 @@ pub(super) fn judge_one(scheduler: Scheduler, seed: u64) -> Result<Option<Object
     }
     let dice = &mut Dice::of(seed ^ OBJECTIVE);
     let rate = case.light.unwrap_or_else(|| dice.within(500, 3000));
-    let image = Image::new(&case.profile, case.condition, case.seed);
+    let image = case.image();
     let setup = setup_of(&case, scheduler)?;
     let world = |tenants| case.world_of(&setup, tenants, LEARN, MEASURE);
     let reader = |slo| {
