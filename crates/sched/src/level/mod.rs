@@ -201,7 +201,7 @@ impl Level {
             if let Some(probe) = rules.probe.as_mut() {
                 // What a reservation lets a tenant do that waits is work like that of tenants that do not wait.
                 let is_left_over = is_held && latency > probe.lasts(now);
-                let step = probe.on_completion(now, own, is_left_over, io, in_flight);
+                let step = probe.on_completion(now, own, is_left_over, io, latency, in_flight);
                 self.take_step(step);
             }
         }

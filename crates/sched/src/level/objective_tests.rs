@@ -86,7 +86,8 @@ fn an_idle_tenant_squeezes_nobody() {
 fn a_lost_objective_squeezes_nobody_and_is_tried_again() {
     let mut ssd = ssd(Some(Nanos::micros(200)));
     ssd.read = Nanos::micros(250);
-    ssd.run([0, 256], Nanos::secs(5));
+    // Both kinds of work are measured first.
+    ssd.run([0, 256], Nanos::secs(7));
     let view = state(&ssd);
     assert_eq!((view.state, view.left_to_others), (ObjectiveState::Lost, [100; 2]), "{view:?}");
     assert!(!ssd.policy.drr.rules().is_squeezed);
@@ -116,6 +117,7 @@ fn others_keep_their_least_however_strict_the_bound() {
 #[test]
 fn an_ssd_that_was_seen_answers_at_once() {
     let mut ssd = ssd(None);
+    // Both kinds of work are measured first.
     ssd.run([0, 256], Nanos::secs(6));
     let asked = |bound| share(1500, bound);
     let answer = |level: &Level, bound| level.admission(READER, &asked(bound));

@@ -8,8 +8,10 @@
 //!                 least: IOs collide in the parts, however few there are: it is a line over 1 / (IOs in flight)
 //! ```
 //!
-//! The price is likely as far from one as from the other. (Simulated SSDs lie between the laws with the powers 1 and 3 or 4.) Of work that
-//! writes more than it reads it is likely nearer to the most.
+//! Which of them is nearer follows from how much what reads take varies. Where all IOs take the same, one waits for another only when more are there than parts.
+//! Where some take far longer than others (a read behind a program), parts are idle while IOs queue up at others: with times that vary as much as their mean, as in
+//! a closed network of queues with exponential times, the time per IO is exactly a line over 1 / (IOs in flight). So the price is as much of the way from the most to
+//! the least as the squared coefficient of variation says.
 //!
 //! Neither law holds where IOs of one tenant wait for each other, as those that it reads in sequence may, and IOs of several tenants
 //! would not. What is seen then looks like an SSD that has enough to do. Only what other kinds take can tell.
@@ -19,6 +21,8 @@
 
 /// Fixed point of ratios: 32 fractional bits.
 const ONE: u128 = 1 << 32;
+/// Steps from the most to the least.
+pub(super) const EIGHTHS: u64 = 8;
 
 /// The time that the SSD took, ns. With few IOs it is not known what it would be with many, but between what bounds it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,16 +66,15 @@ impl Took {
         Took { lowest: lowest.min(least), ..Took::between(least.min(most), most) }
     }
 
-    /// Where `own` of `all` tenants were measured, and what they did says little of what all would do.
-    pub(super) fn less_sure(self, own: u64, all: u64) -> Took {
-        let part = (u128::from(2 * own) * ONE / u128::from(all.max(1))).min(ONE);
-        let least = (u128::from(self.least) * fourth_root(part) / ONE) as u64;
-        Took { lowest: self.lowest.min(least), ..Took::between(least, self.most) }
-    }
-
-    /// What writes most keeps nearly to the law of the most, on simulated SSDs (`docs/level.md`).
-    pub(super) fn near_the_most(self) -> Took {
-        Took { lowest: self.lowest, ..Took::between(self.likely, self.most) }
+    /// Likely so many [`EIGHTHS`] of the way from the most to the least, in ratios: the bound that is further away comes nearer.
+    pub(super) fn leaning(self, eighths: u64) -> Took {
+        let ratio = u128::from(self.least) * ONE / u128::from(self.most.max(1));
+        let at = |eighths: u64| (u128::from(self.most) * power(ratio, eighths) / ONE) as u64;
+        let (least, most) = match eighths.min(EIGHTHS) {
+            eighths if eighths * 2 <= EIGHTHS => (at(eighths * 2).clamp(self.least, self.most), self.most),
+            eighths => (self.least, at(eighths * 2 - EIGHTHS).clamp(self.least, self.most)),
+        };
+        Took { lowest: self.lowest, ..Took::between(least, most) }
     }
 
     /// Whether it is by far less sure than another one, and does not contradict it.
@@ -103,9 +106,23 @@ impl Took {
     }
 }
 
+/// This many [`EIGHTHS`] of a ratio's power.
+fn power(ratio: u128, eighths: u64) -> u128 {
+    if eighths >= EIGHTHS {
+        return ratio;
+    }
+    let roots = core::iter::successors(Some(root(ratio)), |power| Some(root(*power)));
+    let parts = roots.zip([4, 2, 1]).filter(|(_, part)| eighths & part > 0);
+    parts.fold(ONE, |product, (root, _)| product * root / ONE)
+}
+
+fn root(ratio: u128) -> u128 {
+    (ratio * ONE).isqrt()
+}
+
 /// Of a ratio.
 fn fourth_root(ratio: u128) -> u128 {
-    ((ratio * ONE).isqrt() * ONE).isqrt()
+    root(root(ratio))
 }
 
 #[cfg(test)]
@@ -158,10 +175,16 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_most_is_likely_near_the_most() {
-        let took = Took { lowest: 50, ..Took::between(100, 1600) };
-        assert_eq!(took.near_the_most(), Took { lowest: 50, least: 400, likely: 800, most: 1600 });
-        assert_eq!(Took::exactly(7).near_the_most(), Took::exactly(7));
+    fn a_price_leans_from_the_most_to_the_least_in_even_ratios() {
+        let took = Took { lowest: 50, ..Took::between(100, 25_600) };
+        let likely: [u64; 9] = core::array::from_fn(|eighths| took.leaning(eighths as u64).likely);
+        for (eighths, likely) in likely.into_iter().enumerate() {
+            assert!(near(likely, 25_600 >> eighths), "{eighths} eighths: {likely}");
+        }
+        assert!(near(took.leaning(2).least, 1600) && took.leaning(2).most == 25_600);
+        assert!(near(took.leaning(6).most, 1600) && took.leaning(6).least == 100);
+        assert_eq!(took.leaning(3).lowest, 50);
+        assert_eq!(Took::exactly(7).leaning(5), Took::exactly(7));
     }
 
     #[test]
@@ -171,13 +194,5 @@ mod tests {
         assert!(!Took::between(180, 900).says_less_than(known), "it cannot take so long");
         assert!(!Took::between(700, 1200).says_less_than(known), "it is nearly as sure");
         assert!(!Took::exactly(1000).says_less_than(known));
-    }
-
-    #[test]
-    fn what_says_little_says_less_the_fewer_of_all_were_seen() {
-        let took = Took::exactly(1000);
-        assert_eq!(took.less_sure(1, 32), Took { lowest: 500, ..Took::between(500, 1000) });
-        assert_eq!(took.less_sure(1, 2), took);
-        assert_eq!(took.less_sure(7, 8), took, "never more than was seen");
     }
 }

@@ -44,7 +44,7 @@ pub(super) use explorer::{Explorer, FIRST};
 
 use super::ALONE_LIMIT;
 use super::kind::{Kind, guess};
-use super::took::Took;
+use super::took::{EIGHTHS, Took};
 use crate::{ExtraRead, Io, IoKind, Outcome};
 use units::{Bytes, Instant, Nanos};
 
@@ -54,6 +54,10 @@ pub(super) const LONGEST: Nanos = Nanos::millis(500);
 const DEEP_LONGEST: Nanos = Nanos(LONGEST.0 * 3 / 5);
 /// With fewer IOs than this, what half of them take says little of a kind that reads and writes.
 const FEW: u64 = 12;
+/// How far from the most to the least a price likely is if more is written than read, and if nothing is read: the latency of writes says nothing, as the
+/// buffer takes them.
+const OF_MORE_WRITES: u64 = EIGHTHS / 4;
+const OF_WRITES: u64 = EIGHTHS / 2;
 /// Fixed point of IOs in flight.
 const SIXTEENTHS: u64 = 16;
 /// When half of the IOs should be in flight, so many times fewer are at least: of a few IOs there is no half.
@@ -118,6 +122,32 @@ struct Extra {
     failed: bool,
 }
 
+/// How much latencies vary.
+#[derive(Clone, Copy, Debug, Default)]
+struct Latencies {
+    ios: u64,
+    /// In units of 512 ns.
+    sum: u64,
+    squares: u64,
+}
+
+impl Latencies {
+    fn add(&mut self, latency: Nanos) {
+        // 8 s at most.
+        let latency = (latency.0 >> 9).min(1 << 24);
+        (self.ios, self.sum) = (self.ios + 1, self.sum + latency);
+        self.squares = self.squares.saturating_add(latency * latency);
+    }
+
+    /// The squared coefficient of variation, in [`EIGHTHS`]; `None` if there were none.
+    fn variation(&self) -> Option<u64> {
+        let square = u128::from(self.sum) * u128::from(self.sum);
+        let above = (u128::from(self.ios) * u128::from(self.squares)).saturating_sub(square);
+        let eighths = (above * u128::from(EIGHTHS) + square / 2) / square.max(1);
+        (self.ios > 0).then(|| u64::try_from(eighths).unwrap_or(u64::MAX))
+    }
+}
+
 /// A running probe.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
@@ -154,6 +184,8 @@ pub(super) struct Probe {
     /// The same since it began.
     found_since: [u64; 2],
     extra: Extra,
+    /// Of the kind's reads, in this part of the probe.
+    latencies: Latencies,
     /// What was found with all IOs in flight, and how many that were; now half of them are.
     deep: Option<(Found, u64)>,
 }
@@ -209,6 +241,7 @@ impl Probe {
             found_before: [0; 2],
             found_since: [0; 2],
             extra: Extra::default(),
+            latencies: Latencies::default(),
             deep: None,
         }
     }
@@ -318,6 +351,7 @@ impl Probe {
         own: bool,
         is_left_over: bool,
         io: &Io,
+        latency: Nanos,
         in_flight: Bytes,
     ) -> Step {
         self.quiet = None;
@@ -325,6 +359,7 @@ impl Probe {
             // Until all of those have ended there is nothing to see.
             (self.window_begun, self.ended, self.now) = (now, 0, Window::default());
             (self.first, self.written, self.in_flight, self.own) = (None, 0, [0; 2], [0; 2]);
+            self.latencies = Latencies::default();
             return Step::Continue;
         }
         if self.is_draining {
@@ -336,6 +371,9 @@ impl Probe {
         if own {
             self.own = [self.own[0] + u64::from(io.mark.0), self.own[1] + 1];
             self.now.guessed += guess(io.kind, io.length);
+            if io.kind == IoKind::Read {
+                self.latencies.add(latency);
+            }
             self.now.written += if io.kind.pays_as_write() { io.length.0 } else { 0 };
         } else {
             self.now.others += u64::from(io.mark.0);
@@ -395,7 +433,7 @@ impl Probe {
         }
         let [sum, completions] = self.in_flight;
         // What is in flight takes its time to become less.
-        (self.ended, self.first) = (0, None);
+        (self.ended, self.first, self.latencies) = (0, None, Latencies::default());
         (self.in_flight, self.own) = ([0; 2], [0; 2]);
         Step::Limit(Bytes(sum / completions.max(1) / 2))
     }
@@ -421,7 +459,6 @@ impl Probe {
 
     /// What was found; `None` if too little was seen, or too much of others.
     pub(super) fn result(&self) -> Option<Found> {
-        let [all, own] = self.tenants;
         let of_part = |nanos: u64, [all, own]: [u64; 2]| {
             let least = u128::from(nanos) * u128::from(own) / u128::from(all.max(1));
             Took::between(least as u64, nanos)
@@ -456,16 +493,20 @@ impl Probe {
         let took = match half.filter(says) {
             Some(half) => {
                 let took = Took::with_all(deep_nanos, half, [deep_ios, shallow_ios], self.part(deep_ios));
-                match () {
-                    () if self.kind.writes_most() => took.near_the_most(),
-                    () if self.kind.is_mixed() && self.has_few() => took.less_sure(own, all),
-                    () => took,
-                }
+                took.leaning(self.leans())
             }
             None if self.has_few() => of_few(deep_nanos),
             None => deep.took,
         };
         Some(Found { took, ..deep })
+    }
+
+    /// How many [`EIGHTHS`] of the way from the most to the least the price likely is.
+    fn leans(&self) -> u64 {
+        match self.kind.writes_most() {
+            true => OF_MORE_WRITES,
+            false => self.latencies.variation().unwrap_or(OF_WRITES),
+        }
     }
 
     /// Whether more IOs than there are might get more from the SSD. Writes fill the buffer, and then some are enough.

@@ -5,6 +5,8 @@ use super::*;
 use crate::{IoId, IoKind, Mark, Priority};
 use units::TenantId;
 
+/// How long an IO takes, where that makes no difference.
+const TAKES: Nanos = Nanos::micros(100);
 /// All busy tenants do the same.
 pub(super) const ALONE: [u64; 2] = [1, 1];
 
@@ -20,7 +22,7 @@ pub(super) fn run(probe: &mut Probe, kind: IoKind, takes: impl Fn(u64, u64) -> u
         now += takes(now, ios);
         ios += 1;
         assert!(now < LONGEST.0, "{ios} IOs are not enough");
-        if probe.on_completion(Instant(now), true, false, &io(kind), Bytes(1000)) == Step::End {
+        if probe.on_completion(Instant(now), true, false, &io(kind), TAKES, Bytes(1000)) == Step::End {
             let Found { took, guessed, .. } = probe.result().expect("enough was seen");
             return (took.likely * guess(kind, Bytes::kib(4)) / guessed, now);
         }
@@ -47,7 +49,7 @@ fn few_reads_are_in_flight_while_the_buffer_drains() {
     let mut opened = None;
     for now in (1..).map(|n| Instant(n * 100_000)) {
         assert_eq!(probe.limit(), if opened.is_none() { DRAIN_LIMIT } else { ALONE_LIMIT }, "at {now:?}");
-        match probe.on_completion(now, true, false, &io(IoKind::Read), DRAIN_LIMIT) {
+        match probe.on_completion(now, true, false, &io(IoKind::Read), TAKES, DRAIN_LIMIT) {
             Step::Open => assert_eq!(opened.replace(now), None, "it opens once"),
             Step::End => break,
             Step::Continue | Step::Limit(_) => {}
@@ -77,7 +79,7 @@ fn writes_that_are_always_as_fast_are_measured_at_any_rate() {
         let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, ALONE);
         let ends = (1..).map(|n| Instant(n * nanos)).take_while(|now| *now < probe.ends());
         for now in ends.collect::<std::vec::Vec<_>>() {
-            if probe.on_completion(now, true, false, &io(IoKind::Write), Bytes(1000)) == Step::End {
+            if probe.on_completion(now, true, false, &io(IoKind::Write), TAKES, Bytes(1000)) == Step::End {
                 break;
             }
         }
@@ -87,38 +89,65 @@ fn writes_that_are_always_as_fast_are_measured_at_any_rate() {
     }
 }
 
-/// One tenant of four, on an SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a lone one.
+/// What is found of one tenant of four: the likely time of an IO and the most. The SSD takes `time` for one if so many are in flight. Of a few IOs there is no half: `fewer` of
+/// eight are in flight then, and the latency of every other one is one of `latencies`.
+fn one_of_four_takes(
+    kind: (IoKind, Kind),
+    fewer: u64,
+    latencies: [Nanos; 2],
+    time: impl Fn(u64) -> u64,
+) -> [u64; 2] {
+    let (kind, work) = kind;
+    let mut probe = Probe::new(Instant::ZERO, work, Nanos::ZERO, 0, [4, 1]);
+    let (mut now, mut ios) = (0, 8);
+    let found = loop {
+        now += time(ios);
+        let latency = latencies[(now / time(ios) % 2) as usize];
+        match probe.on_completion(Instant(now), true, false, &io(kind), latency, Bytes(ios * 1500)) {
+            Step::Continue => {}
+            Step::Open => unreachable!("nothing drains"),
+            Step::Limit(half) => {
+                assert_eq!(half, Bytes(4 * 1500));
+                ios = fewer;
+            }
+            Step::End => break probe.result().expect("enough was seen"),
+        }
+    };
+    [found.took.likely, found.took.most].map(|nanos| nanos * guess(kind, Bytes::kib(4)) / found.guessed)
+}
+
+/// An SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a lone one.
 #[test]
 fn a_kind_with_few_ios_is_priced_as_with_many() {
-    // Reads, too, if there are no extra ones. Of a few IOs in flight there is no half.
-    for (kind, reads, fewer) in [(IoKind::Read, 1, 4), (IoKind::Write, 0, 4), (IoKind::Read, 1, 6)] {
-        let mut probe = Probe::new(Instant::ZERO, Kind::of(1, reads, 4096), Nanos::ZERO, 0, [4, 1]);
-        let (mut now, mut ios) = (0, 8u64);
-        let found = loop {
-            now += (1000u64.pow(4) + (8000 / ios).pow(4)).isqrt().isqrt();
-            match probe.on_completion(Instant(now), true, false, &io(kind), Bytes(ios * 1500)) {
-                Step::Continue => {}
-                Step::Open => unreachable!("nothing drains"),
-                Step::Limit(half) => {
-                    assert_eq!(half, Bytes(4 * 1500));
-                    ios = fewer;
-                }
-                Step::End => break probe.result().expect("enough was seen"),
-            }
-        };
-        let [likely, most] = [found.took.likely, found.took.most]
-            .map(|nanos| nanos * guess(kind, Bytes::kib(4)) / found.guessed);
-        assert!((990..1_010).contains(&most), "with 32 {kind:?}s in flight it takes 1,001 ns, not {most}");
+    let turns = |ios: u64| (1000u64.pow(4) + (8000 / ios).pow(4)).isqrt().isqrt();
+    let writes = (IoKind::Write, Kind::of(1, 0, 4096));
+    // Reads, too, if there are no extra ones.
+    let reads = (IoKind::Read, Kind::of(1, 1, 4096));
+    for (work, fewer) in [(writes, 4), (reads, 4), (reads, 6)] {
+        let [likely, most] = one_of_four_takes(work, fewer, [TAKES, Nanos(TAKES.0 * 3)], turns);
+        assert!((990..1_010).contains(&most), "with 32 {work:?} in flight it takes 1,001 ns, not {most}");
         // Another SSD would take less.
-        assert!((700..990).contains(&likely), "{kind:?}s: {likely} ns");
+        assert!((700..990).contains(&likely), "{work:?}: {likely} ns");
     }
+}
+
+/// An SSD on which IOs collide in few parts, however many there are: 1 µs, and 8 µs more over those in flight.
+#[test]
+fn the_more_latencies_vary_the_more_is_gained_by_more_ios() {
+    let collide = |ios: u64| 1000 + 8000 / ios;
+    let work = (IoKind::Read, Kind::of(1, 1, 4096));
+    let [even, some, much] = [[1, 1], [1, 3], [0, 1]].map(|times: [u64; 2]| {
+        one_of_four_takes(work, 4, times.map(|times| Nanos(TAKES.0 * times)), collide)[0]
+    });
+    assert!((1_240..1_260).contains(&much), "as with 32 in flight, not {much} ns");
+    assert!(even > some + 100 && some > much + 100, "{even}, {some}, {much} ns");
 }
 
 #[test]
 fn that_hardly_fewer_are_in_flight_says_nothing_of_more() {
     let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 1, 4096), Nanos::ZERO, 0, [4, 1]);
     for now in (1..).map(|n| Instant(n * 1000)) {
-        if probe.on_completion(now, true, false, &io(IoKind::Read), Bytes(2 * 1500)) == Step::End {
+        if probe.on_completion(now, true, false, &io(IoKind::Read), TAKES, Bytes(2 * 1500)) == Step::End {
             break;
         }
     }
@@ -142,7 +171,7 @@ fn what_the_buffer_takes_is_no_price() {
     let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, ALONE);
     // Its tenants go away after 100 ms.
     for now in (1..10_000).map(|n| Instant(n * 10_000)) {
-        probe.on_completion(now, true, false, &io(IoKind::Write), Bytes(1000));
+        probe.on_completion(now, true, false, &io(IoKind::Write), TAKES, Bytes(1000));
     }
     assert_eq!(probe.result(), None);
 }
@@ -155,7 +184,7 @@ fn tenants_that_leave_the_ssd_idle_bound_their_price() {
         let mut probe = Probe { found_before: [before * 10, 10], ..probe };
         for at in (1..).map(|n| Instant(n * 70_000)).take_while(|at| *at < Instant::ZERO + LONGEST) {
             probe.on_arrival(now);
-            if probe.on_completion(at, true, false, &io(IoKind::Write), Bytes(20)) == Step::End {
+            if probe.on_completion(at, true, false, &io(IoKind::Write), TAKES, Bytes(20)) == Step::End {
                 break;
             }
         }
@@ -201,7 +230,7 @@ fn extra_reads_make_up_for_tenants_that_do_something_else() {
             let is_own = (now / 500) % (32 / own) == 0;
             let step = if is_own {
                 probe.on_arrival(own as usize - 1);
-                probe.on_completion(Instant(now), true, false, &io(IoKind::Read), Bytes(own * 1500))
+                probe.on_completion(Instant(now), true, false, &io(IoKind::Read), TAKES, Bytes(own * 1500))
             } else {
                 probe.on_extra_read(Instant(now), like, outcome)
             };
@@ -269,9 +298,9 @@ fn windows_that_others_had_do_not_count_if_there_are_others() {
     let guest = Io { mark: Mark(7_500), ..io(IoKind::Read) };
     for at in (1..).map(|n| n * 10_000).take_while(|at| *at < LONGEST.0) {
         if at / WINDOW.0 % 5 == 4 {
-            probe.on_completion(Instant(at), false, false, &guest, Bytes(1000));
+            probe.on_completion(Instant(at), false, false, &guest, TAKES, Bytes(1000));
         }
-        if probe.on_completion(Instant(at), true, false, &io(IoKind::Read), Bytes(1000)) == Step::End {
+        if probe.on_completion(Instant(at), true, false, &io(IoKind::Read), TAKES, Bytes(1000)) == Step::End {
             break;
         }
     }
@@ -287,7 +316,7 @@ fn a_probe_beside_much_else_says_nothing_and_is_soon_over() {
     loop {
         now += 1000;
         let own = now % 2000 == 0;
-        if probe.on_completion(Instant(now), own, false, &io(IoKind::Read), Bytes(1000)) == Step::End {
+        if probe.on_completion(Instant(now), own, false, &io(IoKind::Read), TAKES, Bytes(1000)) == Step::End {
             break;
         }
     }
