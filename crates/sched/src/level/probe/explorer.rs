@@ -204,9 +204,8 @@ impl Explorer {
             self.paced[probe.kind.index()] = if found.is_paced { probe.tenants[1] as u32 } else { 0 };
         }
         let barren = &mut self.barren[probe.kind.index()];
-        // Others that came in between say nothing of the kind.
-        let is_barren = found.is_none() && !probe.is_crowded();
-        *barren = if is_barren { (*barren + 1).min(BARREN_MAX) } else { 0 };
+        // Others that came in between may come again whenever it is repeated as soon.
+        *barren = if found.is_none() { (*barren + 1).min(BARREN_MAX) } else { 0 };
         if found.is_none() {
             self.retries[probe.kind.index()] = now + Nanos(BARREN_PAUSE.0 << *barren);
         }

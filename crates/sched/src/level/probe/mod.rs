@@ -42,9 +42,9 @@ mod explorer;
 
 pub(super) use explorer::{Explorer, FIRST};
 
-use super::ALONE_LIMIT;
 use super::kind::{Kind, guess};
 use super::took::{EIGHTHS, Took};
+use super::{ALONE_LIMIT, PERIOD};
 use crate::{ExtraRead, Io, IoKind, Outcome};
 use units::{Bytes, Instant, Nanos};
 
@@ -58,6 +58,8 @@ const FEW: u64 = 12;
 /// buffer takes them.
 const OF_MORE_WRITES: u64 = EIGHTHS / 4;
 const OF_WRITES: u64 = EIGHTHS / 2;
+/// The same if its applications set the pace: one that asked for hardly more than its share would not seem busy for long.
+const OF_PACED: u64 = EIGHTHS * 3 / 8;
 /// Fixed point of IOs in flight.
 const SIXTEENTHS: u64 = 16;
 /// When half of the IOs should be in flight, so many times fewer are at least: of a few IOs there is no half.
@@ -72,6 +74,9 @@ const PACED: [u128; 2] = [2, 3];
 /// Without any IO for so long, the probe is over: its tenants are gone, or ask for little. If they have a few IOs each, all may be on their way
 /// to a host and back.
 pub(super) const QUIET: Nanos = Nanos::micros(300);
+/// Or for so many times the interval at which its IOs came in the period before, if that is longer; but never for longer than the latter.
+const INTERVALS: u64 = 4;
+const QUIET_MOST: Nanos = Nanos::millis(5);
 /// Completions are counted in windows of this length.
 const WINDOW: Nanos = Nanos::millis(10);
 /// Windows of the longest probe.
@@ -264,8 +269,16 @@ impl Probe {
     /// When something is to be done at the latest if nothing is in flight now, and nothing comes: it is over, or extra reads go on without its tenants.
     pub(super) fn wakes_if_quiet(&mut self, now: Instant) -> Instant {
         let quiet = *self.quiet.get_or_insert(now);
-        let wakes = if self.fills_itself() && self.is_draining { self.drained } else { quiet + QUIET };
+        let wakes =
+            if self.fills_itself() && self.is_draining { self.drained } else { quiet + self.patience() };
         wakes.min(self.ends())
+    }
+
+    /// How long it waits for an IO: some that are large come seldom.
+    fn patience(&self) -> Nanos {
+        let [_, ios] = self.found_before;
+        let seldom = (PERIOD.0 * INTERVALS).checked_div(ios).map_or(QUIET, Nanos);
+        seldom.clamp(QUIET, QUIET_MOST)
     }
 
     /// That time has come. Extra reads take over when the buffer has drained.
@@ -469,7 +482,7 @@ impl Probe {
             let found = self.measured()?;
             let took = match found.is_paced {
                 // The SSD could do more of it; and busy tenants ask for more than their share.
-                true => of_part(found.took.likely, self.weights),
+                true => of_part(found.took.likely, self.weights).leaning(OF_PACED),
                 // They went away before half of their IOs were tried.
                 false if self.needs_half() => of_few(found.took.likely),
                 false => found.took,
