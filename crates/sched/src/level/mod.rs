@@ -679,10 +679,8 @@ impl Policy for Level {
             if let Some(head) = head.filter(may_go) {
                 let io = self.drr.submit(now, head);
                 let rules = self.drr.rules_mut();
-                if let Some(probe) = &mut rules.probe
-                    && rules.books.kind(io.tenant) == probe.kind
-                {
-                    probe.on_submit(&io);
+                if let Some(probe) = &mut rules.probe {
+                    probe.on_submit(rules.books.kind(io.tenant) == probe.kind, &io);
                 }
                 if let Some(objectives) = &mut self.objectives
                     && !objectives.has(io.tenant)

@@ -182,6 +182,10 @@ pub(super) struct Probe {
     weights: [u64; 2],
     /// Device time in flight, summed up over completions, and those.
     in_flight: [u64; 2],
+    /// What of that is of the kind.
+    of_kind: u64,
+    /// The device time of other IOs that is in flight.
+    others: Bytes,
     /// Device time of the kind's IOs that have ended, summed up, and those.
     own: [u64; 2],
     /// How many outstanding the kind's IOs found before the probe, summed up, and those.
@@ -242,6 +246,8 @@ impl Probe {
             tenants,
             weights: tenants,
             in_flight: [0; 2],
+            of_kind: 0,
+            others: Bytes::ZERO,
             own: [0; 2],
             found_before: [0; 2],
             found_since: [0; 2],
@@ -309,12 +315,26 @@ impl Probe {
         self.found_since = [self.found_since[0] + outstanding as u64, self.found_since[1] + 1];
     }
 
-    /// An IO of the kind goes to the SSD.
+    /// An IO goes to the SSD, of the kind (`own`) or not.
     #[inline]
-    pub(super) fn on_submit(&mut self, io: &Io) {
+    pub(super) fn on_submit(&mut self, own: bool, io: &Io) {
+        if !own {
+            self.others += Bytes(u64::from(io.mark.0));
+            return;
+        }
         if io.kind == IoKind::Read {
             self.extra.like = Some(ExtraRead { tenant: io.tenant, length: io.length });
         }
+    }
+
+    /// An IO has ended, and `all` that was in flight with it is so much device time: what of that is of the kind. What others had submitted before the probe counts, too.
+    #[inline]
+    fn of_kind(&mut self, all: Bytes, own: bool, io: &Io) -> Bytes {
+        let of_kind = Bytes(all.0.saturating_sub(self.others.0));
+        if !own {
+            self.others = Bytes(self.others.0.saturating_sub(u64::from(io.mark.0)));
+        }
+        of_kind
     }
 
     /// The extra read to do now, if this much device time is in flight besides `extra` such reads, each of which counts as its price.
@@ -368,11 +388,12 @@ impl Probe {
         in_flight: Bytes,
     ) -> Step {
         self.quiet = None;
+        let of_kind = self.of_kind(in_flight, own, io);
         if is_left_over {
             // Until all of those have ended there is nothing to see.
             (self.window_begun, self.ended, self.now) = (now, 0, Window::default());
-            (self.first, self.written, self.in_flight, self.own) = (None, 0, [0; 2], [0; 2]);
-            self.latencies = Latencies::default();
+            (self.first, self.written, self.latencies) = (None, 0, Latencies::default());
+            (self.in_flight, self.of_kind, self.own) = ([0; 2], 0, [0; 2]);
             return Step::Continue;
         }
         if self.is_draining {
@@ -392,6 +413,7 @@ impl Probe {
             self.now.others += u64::from(io.mark.0);
         }
         self.in_flight = [self.in_flight[0] + in_flight.0, self.in_flight[1] + 1];
+        self.of_kind += of_kind.0;
         self.on_time(now)
     }
 
@@ -447,7 +469,7 @@ impl Probe {
         let [sum, completions] = self.in_flight;
         // What is in flight takes its time to become less.
         (self.ended, self.first, self.latencies) = (0, None, Latencies::default());
-        (self.in_flight, self.own) = ([0; 2], [0; 2]);
+        (self.in_flight, self.of_kind, self.own) = ([0; 2], 0, [0; 2]);
         Step::Limit(Bytes(sum / completions.max(1) / 2))
     }
 
@@ -538,9 +560,14 @@ impl Probe {
         self.deep.map_or_else(|| self.in_flight(), |(_, ios)| ios) < FEW * SIXTEENTHS
     }
 
-    /// IOs of the kind's mean price that were in flight on average, in [`SIXTEENTHS`].
+    /// IOs of the kind's mean price that were in flight on average, in [`SIXTEENTHS`]: its own and what others had.
     fn in_flight(&self) -> u64 {
-        let ([in_flight, completions], [marks, ios]) = (self.in_flight, self.own);
+        self.ios_of(self.in_flight[0])
+    }
+
+    /// So much device time in flight, summed up over completions, as IOs of the kind's mean price, in [`SIXTEENTHS`].
+    fn ios_of(&self, in_flight: u64) -> u64 {
+        let ([_, completions], [marks, ios]) = (self.in_flight, self.own);
         let per_io = u128::from(marks) * u128::from(completions);
         let sum = u128::from(in_flight) * u128::from(ios) * u128::from(SIXTEENTHS);
         u64::try_from(sum / per_io.max(1)).unwrap_or(u64::MAX)
@@ -566,7 +593,8 @@ impl Probe {
             now * PACED[1] < before * PACED[0]
         };
         let before = found_before.saturating_mul(self.tenants[1]);
-        is_much_less(found, ios, found_before) && is_much_less(self.in_flight() / SIXTEENTHS, 1, before)
+        is_much_less(found, ios, found_before)
+            && is_much_less(self.ios_of(self.of_kind) / SIXTEENTHS, 1, before)
     }
 
     /// What the windows say.

@@ -179,12 +179,14 @@ fn what_the_buffer_takes_is_no_price() {
 /// One tenant of nine whose application sends a write every 70 µs, which the SSD has done before the next one comes.
 #[test]
 fn tenants_that_leave_the_ssd_idle_bound_their_price() {
-    let probed = |before: u64, now: usize| {
+    let probed_beside = |before: u64, now: usize, others: u64| {
         let probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 4096), Nanos::ZERO, 0, [9, 1]);
         let mut probe = Probe { found_before: [before * 10, 10], ..probe };
+        (0..others).for_each(|_| probe.on_submit(false, &io(IoKind::Read)));
+        let in_flight = Bytes(20 + others * 1500);
         for at in (1..).map(|n| Instant(n * 70_000)).take_while(|at| *at < Instant::ZERO + LONGEST) {
             probe.on_arrival(now);
-            if probe.on_completion(at, true, false, &io(IoKind::Write), TAKES, Bytes(20)) == Step::End {
+            if probe.on_completion(at, true, false, &io(IoKind::Write), TAKES, in_flight) == Step::End {
                 break;
             }
         }
@@ -192,8 +194,10 @@ fn tenants_that_leave_the_ssd_idle_bound_their_price() {
         let write = |nanos: u64| nanos * guess(IoKind::Write, Bytes::kib(4)) / found.guessed;
         (found.is_paced, [found.took.least, found.took.likely, found.took.most].map(write))
     };
+    let probed = |before, now| probed_beside(before, now, 0);
     let (is_paced, [least, likely, most]) = probed(31, 1);
     assert!(is_paced, "31 were outstanding before, and 1 is now");
+    assert!(probed_beside(31, 1, 40).0, "what a guest has in the SSD is not the kind's");
     assert!((69_500..70_500).contains(&most), "no more than 70 µs: {most}");
     assert!((7_700..13_600).contains(&least), "it asks for more than its ninth: {least}");
     assert!((30_500..31_000).contains(&likely), "three eighths of the way to a ninth, in ratios: {likely}");
@@ -206,7 +210,7 @@ fn tenants_that_leave_the_ssd_idle_bound_their_price() {
 fn one_of_four(drains: Nanos) -> Probe {
     let probe = Probe::new(Instant::ZERO, Kind::default(), drains, 0, [4, 1]);
     let mut probe = Probe { found_before: [70, 10], ..probe };
-    probe.on_submit(&io(IoKind::Read));
+    probe.on_submit(true, &io(IoKind::Read));
     probe
 }
 
@@ -284,11 +288,11 @@ fn extra_reads_are_bounded() {
     assert_eq!(count(&mut deep.clone(), 1500), Some(EXTRA_MOST), "however deep the queues are");
     assert_eq!(count(&mut deep.clone(), 20_000), Some(100), "2 ms of device time");
     let mut large = deep.clone();
-    large.on_submit(&Io { length: Bytes::mib(1), ..io(IoKind::Read) });
+    large.on_submit(true, &Io { length: Bytes::mib(1), ..io(IoKind::Read) });
     assert_eq!(count(&mut large, 1500), Some(8), "8 MiB");
     let mut sends_nothing = Probe { extra: Extra::default(), ..deep.clone() };
     assert_eq!(count(&mut sends_nothing, 1500), Some(0), "nobody knows what to read");
-    sends_nothing.on_submit(&io(IoKind::Write));
+    sends_nothing.on_submit(true, &io(IoKind::Write));
     assert_eq!(count(&mut sends_nothing, 1500), Some(0), "a few writes among the reads are not repeated");
     assert_eq!(count(&mut one_of_four(Nanos::millis(100)), 1500), Some(0), "while the buffer drains");
     let mut writes = Probe { kind: Kind::of(1, 0, 4096), ..deep };
