@@ -14,9 +14,9 @@ use std::thread;
 
 const REFERENCES: &str = include_str!("judge/references.json");
 
-/// Cases that are outside the bounds: consumer drives that move data out of their cache. In 1 a single tenant that mostly reads, and in 11 a guest's reads, are priced
-/// while the SSD has such work of its own.
-const OUTSIDE: [u64; 2] = [1, 11];
+/// Cases that are outside the bounds. 1 and 11 have consumer drives that move data out of their cache: a single tenant that mostly reads, and a guest's reads, are priced
+/// while the SSD has such work of its own. In 12 fair shares have 0.53 of the device time that there is without a scheduler.
+const OUTSIDE: [u64; 3] = [1, 11, 12];
 
 fn references() -> BTreeMap<u64, Reference> {
     serde_json::from_str(REFERENCES).expect("references as serde writes them")
@@ -52,7 +52,7 @@ fn level_is_nearly_fair_on_drives_that_nobody_calibrated() {
             || !is_at_most(verdict.delta_ms, 50.0)
             || !is_at_most(verdict.p99_over_best, 2.7)
             || verdict.guest_over_groups.is_some_and(|share| share < 0.8)
-            || verdict.time_over_none.is_some_and(|time| time < 0.53)
+            || verdict.time_over_none.is_some_and(|time| time < 0.55)
     };
     let is_known = |verdict: &&Verdict| OUTSIDE.contains(&verdict.case);
     let bad: Vec<String> =

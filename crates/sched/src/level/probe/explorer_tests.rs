@@ -4,6 +4,7 @@ extern crate std;
 use super::super::super::kind::guess;
 use super::super::super::took::Took;
 use super::super::tests::{ALONE, run};
+use super::super::{CROWDED, WINDOWS, Window};
 use super::*;
 use crate::IoKind;
 
@@ -54,20 +55,28 @@ fn probes_take_their_part_at_most() {
 
 #[test]
 fn a_kind_of_which_probes_find_nothing_is_probed_less_and_less() {
-    let mut explorer = Explorer::new();
-    let mut present = Present::default();
-    (present.busy[0], present.busy[8]) = (1, 1);
-    let (mut prices, mut probes) = (Prices::new(), 0);
-    (0..FIRST).for_each(|_| _ = prices.measure(Kind::of(1, 1, 4096), Took::exactly(100), 100));
-    explorer.next = Instant(u64::MAX);
-    for millis in 0..10_000 {
-        let now = Instant::ZERO + Nanos::millis(millis);
-        if let Some(probe) = explorer.choose(now, &present, &prices) {
-            explorer.on_end(now, &probe, None, 0);
-            probes += 1;
+    // Also if others come whenever it is probed.
+    for are_there_others in [false, true] {
+        let mut explorer = Explorer::new();
+        let mut present = Present::default();
+        (present.busy[0], present.busy[8]) = (1, 1);
+        let (mut prices, mut probes) = (Prices::new(), 0);
+        (0..FIRST).for_each(|_| _ = prices.measure(Kind::of(1, 1, 4096), Took::exactly(100), 100));
+        explorer.next = Instant(u64::MAX);
+        for millis in 0..10_000 {
+            let now = Instant::ZERO + Nanos::millis(millis);
+            if let Some(mut probe) = explorer.choose(now, &present, &prices) {
+                if are_there_others {
+                    probe.ended = CROWDED;
+                    probe.windows = [Window { span: 10, others: 10, ..Window::default() }; WINDOWS];
+                    assert!(probe.is_crowded());
+                }
+                explorer.on_end(now, &probe, None, 0);
+                probes += 1;
+            }
         }
+        assert_eq!(probes, 5, "at 0, 0.5, 1.5, 3.5 and 7.5 s");
     }
-    assert_eq!(probes, 5, "at 0, 0.5, 1.5, 3.5 and 7.5 s");
 }
 
 #[test]

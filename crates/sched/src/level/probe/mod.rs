@@ -32,7 +32,8 @@
 //!
 //! Holds: a probe goes on until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`, `few_reads_are_in_flight_while_the_buffer_drains`,
 //!        `a_probe_of_writes_waits_until_the_buffer_is_full`); how many IOs a kind has does not make its price
-//!        (`a_kind_with_few_ios_is_priced_as_with_many`), and where fewer say nothing it stays open (`that_hardly_fewer_are_in_flight_says_nothing_of_more`);
+//!        (`a_kind_with_few_ios_is_priced_as_with_many`), where fewer say nothing it stays open (`that_hardly_fewer_are_in_flight_says_nothing_of_more`), and latencies that
+//!        vary speak for more (`the_more_latencies_vary_the_more_is_gained_by_more_ios`); IOs that come seldom are waited for (`a_probe_waits_for_ios_that_come_seldom`);
 //!        IOs on the network are not in the SSD (`ios_on_their_way_to_the_host_and_back_are_missing_in_the_ssd`); nor does the pace of applications
 //!        that leave the SSD idle make the price (`tenants_that_leave_the_ssd_idle_bound_their_price`), nor what the buffer takes (`what_the_buffer_takes_is_no_price`); reads are priced as with all IOs
 //!        (`extra_reads_make_up_for_tenants_that_do_something_else`, `extra_reads_go_on_when_the_tenants_are_gone`), and no more are in flight than that, or than is bounded
