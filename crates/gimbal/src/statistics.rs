@@ -45,6 +45,7 @@ fn of_ssd(ssd: &SsdStats) -> Value {
         "busiest": shown,
         "busy": ssd.busy.as_ref().map(|busy| of_busy(ssd.at, busy)),
         "extra_reads": { "ios": ssd.extra_reads.ios, "bytes": ssd.extra_reads.bytes },
+        "turns": { "cut": ssd.turns.cut, "longest_us": ssd.turns.longest.get() / 1000 },
         "auxiliary": ssd.auxiliary.as_ref().map(of_auxiliary),
     })
 }

@@ -61,5 +61,5 @@ pub use server::{
 };
 pub use state::{StateError, prepare_state_directory};
 pub use stats::{
-    AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantStats, ThreadStats, Transferred,
+    AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantStats, ThreadStats, Transferred, TurnStats,
 };

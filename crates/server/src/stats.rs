@@ -48,6 +48,8 @@ pub struct SsdStats {
     pub memory: Bytes,
     /// What the scheduler has read to see what the SSD can do. It is nobody's, and in no other number here.
     pub extra_reads: ExtraReadStats,
+    /// Turns of its thread that had more to do at once than one turn may.
+    pub turns: TurnStats,
     /// Its auxiliary store; `None` if it has none.
     pub auxiliary: Option<AuxiliaryStats>,
     /// All tenants that have used it, in no particular order.
@@ -61,6 +63,15 @@ pub struct ExtraReadStats {
     pub ios: u64,
     /// Their length.
     pub bytes: u64,
+}
+
+/// Turns of a thread that ended though there was more to do: connections are served in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnStats {
+    /// Their number.
+    pub cut: u64,
+    /// The time of the longest.
+    pub longest: Nanos,
 }
 
 /// The auxiliary store of an SSD.

@@ -1,7 +1,7 @@
 //! The thread of one SSD: its connections, its subsystems, its switch.
 //!
 //! ```text
-//!   Pipeline: one turn of the loop after the other (`turn`), changes (`change`), new connections (`handover`), the end (`ending`)
+//!   Pipeline: one turn of the loop after the other (`turn`, `turns`), changes (`change`), new connections (`handover`), the end (`ending`)
 //!    ├─ Tenants      how much memory each may hold, what it has done                       `tenants`
 //!    ├─ Storing      copies of reservations on their way to the state directory            `reservations`
 //!    ├─ Wipes        blocks that are erased for their next owner                           `wipe`
@@ -61,6 +61,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod turns;
 pub(crate) mod window;
 pub(crate) mod wipe;
 mod wires;
@@ -100,6 +101,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tenants::Tenants;
 use tracing::debug;
+use turns::Turns;
 use units::Instant;
 use wipe::Wipes;
 use wires::{Wire, Wires};
@@ -174,6 +176,7 @@ pub(crate) struct Pipeline {
     wipes: Wipes,
     watch: DeviceWatch,
     phase: Phase,
+    turns: Turns,
     /// Kept for its memory from turn to turn.
     ended: Vec<Key>,
 }
@@ -212,6 +215,7 @@ impl Pipeline {
             wipes: Wipes::new(device),
             watch: DeviceWatch::new(),
             phase: Phase::Running,
+            turns: Turns::default(),
             ended: Vec::new(),
         }
     }
@@ -246,6 +250,7 @@ impl Pipeline {
             hung: self.watch.hung(),
             late: self.watch.late().clone(),
             extra_reads: switch.extra_reads(),
+            turns: self.turns.stats(),
             auxiliary: switch.auxiliary(),
             connections: sessions.iter().filter(|session| session.wire != Wire::Gone).count(),
             tenants: self.tenants.stats(policy),

@@ -44,22 +44,7 @@ impl Pipeline {
             self.learning.look(now, self.commands.switch.policy());
             self.objectives.look(now, &self.name, &self.commands.switch, |tenant| self.tenants.host(tenant));
             self.watch.check(now, &self.name, &mut self.commands.switch, self.limits.hang_after);
-            let mut waits_over = 0;
-            loop {
-                self.run_switch(now);
-                self.run_subsystems(now);
-                self.commands.serve_waiting_for_memory(now, &mut self.reactor);
-                self.commands.serve_deferred(now);
-                if self.commands.switch.wants_run() {
-                    continue;
-                }
-                let Some(wake) = self.commands.switch.next_wake() else { break };
-                let later = Clock.now();
-                if wake > later || waits_over == WAITS_PER_TURN_MAX {
-                    break;
-                }
-                (now, waits_over) = (later, waits_over + 1);
-            }
+            now = self.serve(now);
             self.check_stalls(now);
             self.tell_untold(now);
             self.commands.note_shortage(now);
@@ -69,6 +54,35 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Runs the switch and answers, until there is nothing to do at once or the turn is long enough; then what is left goes on in the
+    /// next turn, after the events of all connections. Returns the time.
+    fn serve(&mut self, began: Instant) -> Instant {
+        let (mut now, mut waits_over) = (began, 0);
+        loop {
+            self.run_switch(now);
+            self.run_subsystems(now);
+            self.commands.serve_waiting_for_memory(now, &mut self.reactor);
+            self.commands.serve_deferred(now);
+            let is_left = self.commands.switch.wants_run();
+            let wake = self.commands.switch.next_wake();
+            if !is_left && wake.is_none() {
+                return now;
+            }
+            let later = Clock.now();
+            if is_left {
+                if self.turns.ends(began, later) {
+                    return later;
+                }
+            } else {
+                if wake.is_some_and(|at| at > later) || waits_over == WAITS_PER_TURN_MAX {
+                    return now;
+                }
+                waits_over += 1;
+            }
+            now = later;
+        }
+    }
+
     /// When there is something to do although nothing happens.
     fn deadline(&self) -> Option<Instant> {
         let commands = &self.commands;
@@ -76,6 +90,7 @@ impl Pipeline {
         keep_alives
             .chain(commands.switch.next_wake())
             .chain(commands.wires.here.deadline())
+            .chain(commands.switch.wants_run().then_some(Instant::ZERO))
             .chain(self.watch.deadline(&commands.switch))
             .chain(commands.log_throttle.deadline())
             .chain(commands.deferred.deadline())

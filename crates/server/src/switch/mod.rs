@@ -21,6 +21,7 @@
 //! Holds: every request is finished exactly once, under whatever changes of scheduler and withdrawals
 //!        (`nothing_is_lost_when_the_scheduler_changes`, `a_withdrawn_io_never_reaches_the_device`);
 //!        a withdrawal costs no more the more IOs there are (`a_withdrawal_costs_no_more_the_more_ios_there_are`);
+//!        a run has an end whatever the device does (`a_run_ends_though_the_device_ends_everything_at_once`);
 //!        no lock, no clock of its own.
 
 mod copying;
@@ -50,6 +51,7 @@ use sched::{
     Admitted, BusyDetector, BusyPeriod, Done, ExtraRead, Io, IoId, Mark, Next, Outcome, Policy, Refused,
     Share,
 };
+use std::collections::VecDeque;
 use std::io;
 use step::After;
 use units::{Instant, Nanos, TenantId};
@@ -85,9 +87,12 @@ pub(crate) struct Switch<T> {
     regions: Regions<(Key, DeviceIo)>,
     /// IOs that have ended and wait for their answer.
     ended: Vec<Key>,
-    /// Kept for their memory.
-    free: Vec<(Key, DeviceIo)>,
-    done: Vec<DeviceDone>,
+    /// IOs that waited for a claim of another and may go to the device.
+    freed: VecDeque<(Key, DeviceIo)>,
+    /// Completions that were taken from the device and not looked at yet.
+    done: VecDeque<DeviceDone>,
+    /// Kept for its memory.
+    finished: Vec<DeviceDone>,
     /// Shares other than equal, by tenant.
     shares: Vec<(TenantId, Share)>,
     /// When the scheduler wants to be asked again, on the machine's clock.
@@ -100,6 +105,10 @@ pub(crate) struct Switch<T> {
 
 /// How long dispatched IOs wait for memory before they look for it unasked.
 const RETRY_AFTER: Nanos = Nanos::micros(500);
+
+/// The most steps of one run: submissions, completions, and extra reads that are not possible. A device may end everything within its
+/// submission, so that there is always a next step; other connections wait for the end of the run.
+pub(crate) const STEPS_PER_RUN_MAX: usize = 64;
 
 impl<T> Switch<T> {
     /// A switch with nothing in it.
@@ -120,8 +129,9 @@ impl<T> Switch<T> {
             busy: BusyDetector::default(),
             regions: Regions::new(),
             ended: Vec::new(),
-            free: Vec::new(),
-            done: Vec::new(),
+            freed: VecDeque::new(),
+            done: VecDeque::new(),
+            finished: Vec::new(),
             shares: Vec::new(),
             wake_at: None,
             retry_at: None,
@@ -169,54 +179,82 @@ impl<T> Switch<T> {
         self.device.on_disk(now, tag, result, buffer);
     }
 
-    /// Does all that can be done at `now`: collects from the device, and dispatches. Read buffers come from `pool`. What has
-    /// ended is told by [`Switch::take_ended`].
+    /// Does what can be done at `now`, in at most [`STEPS_PER_RUN_MAX`] steps: collects from the device, and dispatches. Read buffers
+    /// come from `pool`. [`Switch::take_ended`] returns what has ended; [`Switch::wants_run`] says whether steps are left.
     pub(crate) fn run(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool) {
         self.device.poll(now, reactor);
+        let mut left = STEPS_PER_RUN_MAX;
         loop {
-            let mut moved = false;
-            while let Some(key) = self.memory_links.first(&self.waiting_for_memory)
-                && self.try_step(now, reactor, pool, key)
-            {
-                self.memory_links.remove(&mut self.waiting_for_memory, key);
-            }
-            let mut finished = std::mem::take(&mut self.done);
-            self.device.take_finished(&mut finished);
-            for done in finished.drain(..) {
-                moved = true;
-                if ExtraReads::has(done.tag) {
-                    self.on_extra_read(now, pool, done);
-                } else {
-                    self.on_done(now, reactor, pool, done);
-                }
-            }
-            self.done = finished;
-            loop {
-                match self.present.policy.next(self.clock.to_device(now)) {
-                    Next::Submit(io) => {
-                        moved = true;
-                        self.dispatch(now, reactor, pool, io);
-                    }
-                    Next::Extra(read) => {
-                        moved = true;
-                        self.read_extra(now, reactor, pool, read);
-                    }
-                    Next::WakeAt(at) => {
-                        self.wake_at = Some(self.clock.to_real(at));
-                        break;
-                    }
-                    Next::Idle => {
-                        self.wake_at = None;
-                        break;
-                    }
-                }
-            }
-            if !moved {
+            let before = left;
+            self.submit_waiting(now, reactor, pool, &mut left);
+            self.collect(now, reactor, pool, &mut left);
+            self.give_out(now, reactor, pool, &mut left);
+            if left == before || left == 0 {
                 break;
             }
         }
-        self.wants_run = false;
+        self.wants_run = left == 0;
         self.retry_at = (!self.waiting_for_memory.is_empty()).then(|| now + RETRY_AFTER);
+    }
+
+    /// Submits what waited for a buffer or for another write and may go now.
+    fn submit_waiting(
+        &mut self,
+        now: Instant,
+        reactor: &mut Reactor,
+        pool: &mut BufferPool,
+        left: &mut usize,
+    ) {
+        while *left > 0
+            && let Some((_, io)) = self.freed.pop_front()
+        {
+            *left -= 1;
+            self.device.submit(now, reactor, io);
+        }
+        while *left > 0
+            && let Some(key) = self.memory_links.first(&self.waiting_for_memory)
+            && self.try_step(now, reactor, pool, key)
+        {
+            *left -= 1;
+            self.memory_links.remove(&mut self.waiting_for_memory, key);
+        }
+    }
+
+    /// Takes completions from the device.
+    fn collect(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, left: &mut usize) {
+        if self.done.is_empty() {
+            self.device.take_finished(&mut self.finished);
+            self.done.extend(self.finished.drain(..));
+        }
+        while *left > 0
+            && let Some(done) = self.done.pop_front()
+        {
+            *left -= 1;
+            if ExtraReads::has(done.tag) {
+                self.on_extra_read(now, pool, done);
+            } else {
+                self.on_done(now, reactor, pool, done);
+            }
+        }
+    }
+
+    /// Asks the scheduler who goes next, until it has no answer.
+    fn give_out(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, left: &mut usize) {
+        while *left > 0 {
+            match self.present.policy.next(self.clock.to_device(now)) {
+                Next::Submit(io) => self.dispatch(now, reactor, pool, io),
+                Next::Extra(read) => self.read_extra(now, reactor, pool, read),
+                Next::WakeAt(at) => {
+                    self.wake_at = Some(self.clock.to_real(at));
+                    break;
+                }
+                Next::Idle => {
+                    self.wake_at = None;
+                    break;
+                }
+            }
+            *left -= 1;
+        }
     }
 
     /// Swaps `keys`, which is empty, for those of the IOs that have ended. Their slots are the caller's to free.
@@ -468,22 +506,13 @@ impl<T> Switch<T> {
         }
         if let Some(footprint) = left {
             slot.has_entered = false;
-            self.leave(now, reactor, footprint);
+            self.regions.leave(footprint, &mut self.freed);
         }
         if after == After::Piece && !stops {
             return self.queue_again(now, key);
         }
         self.end(now, key);
         self.ended.push(key);
-    }
-
-    /// A write is over: those that waited for it go to the device.
-    #[inline]
-    fn leave(&mut self, now: Instant, reactor: &mut Reactor, footprint: Footprint) {
-        self.regions.leave(footprint, &mut self.free);
-        for (_, io) in self.free.drain(..) {
-            self.device.submit(now, reactor, io);
-        }
     }
 
     /// A piece of an IO is done: the scheduler decides when the next one is.

@@ -108,7 +108,7 @@ impl<W> Regions<W> {
 
     /// An IO that went to the device is over. Those that may go there now are added to `free`.
     #[inline]
-    pub(super) fn leave(&mut self, footprint: Footprint, free: &mut Vec<W>) {
+    pub(super) fn leave(&mut self, footprint: Footprint, free: &mut VecDeque<W>) {
         self.count(footprint, -1);
         if !self.claims.is_empty() {
             self.leave_to_claims(footprint, free);
@@ -116,7 +116,7 @@ impl<W> Regions<W> {
     }
 
     #[cold]
-    fn leave_to_claims(&mut self, footprint: Footprint, free: &mut Vec<W>) {
+    fn leave_to_claims(&mut self, footprint: Footprint, free: &mut VecDeque<W>) {
         if let Footprint::Claim(range) = footprint {
             return self.end_claim(region_of(range.offset), free);
         }
@@ -132,7 +132,7 @@ impl<W> Regions<W> {
     }
 
     /// A claim is over: those in its line go on, until one of them claims the region again.
-    fn end_claim(&mut self, region: u64, free: &mut Vec<W>) {
+    fn end_claim(&mut self, region: u64, free: &mut VecDeque<W>) {
         let mut line = self.claims.remove(&region).expect("a claim ends once").line;
         while let Some(waiting) = line.pop_front() {
             free.extend(self.pass(waiting));
@@ -251,10 +251,10 @@ mod tests {
         }
 
         /// Those that may go then.
-        fn leave(&mut self, io: u32) -> Vec<u32> {
+        fn leave(&mut self, io: u32) -> VecDeque<u32> {
             let index = self.out.iter().position(|(other, _)| *other == io).expect("it is on the device");
             let (_, footprint) = self.out.remove(index);
-            let mut free = Vec::new();
+            let mut free = VecDeque::new();
             self.regions.leave(footprint, &mut free);
             free.iter().for_each(|io| self.start(*io));
             free
@@ -294,7 +294,7 @@ mod tests {
         assert!(!went);
         let mut free = world.leave(one);
         free.extend(world.leave(other));
-        free.sort_unstable();
+        free.make_contiguous().sort_unstable();
         assert_eq!(free, [discard, long]);
         let (late, went) = world.enter(Footprint::Claim(at(7, 0)));
         assert!(!went);

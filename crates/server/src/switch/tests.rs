@@ -1,5 +1,6 @@
 //! The switch between a real scheduler and a device that completes when it is told to.
 
+mod bounds;
 mod clock;
 mod erase;
 mod extra_reads;
@@ -208,8 +209,16 @@ impl World {
         arrive(&mut self.switch, self.now, IoSlot::new(tenant, Priority::default(), work, tag));
     }
 
+    /// Runs until no step is left at this moment.
     fn run(&mut self) {
         self.now += Nanos(1);
+        self.run_once();
+        while self.switch.wants_run() {
+            self.run_once();
+        }
+    }
+
+    fn run_once(&mut self) {
         self.switch.run(self.now, &mut self.reactor, &mut self.pool);
         for mut slot in ended(&mut self.switch) {
             self.measured.extend(slot.was_served().then_some(slot.owner));
