@@ -45,7 +45,7 @@ pub enum JobFileError {
 
 /// Reads the jobs of a file, each with the options of `[global]` above it.
 pub(crate) fn read(path: &Path) -> Result<Vec<Settings>, JobFileError> {
-    let text = std::fs::read_to_string(path).map_err(|error| JobFileError::Read(path.to_owned(), error))?;
+    let text = files::read_text(path).map_err(|error| JobFileError::Read(path.to_owned(), error))?;
     parse(path, &text, |name| std::env::var(name).ok())
 }
 

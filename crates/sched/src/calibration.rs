@@ -108,7 +108,7 @@ impl Calibration {
     /// Unreadable file, text that is not a calibration, or constants that a scheduler refuses.
     pub fn load(path: &Path) -> Result<Calibration, CalibrationError> {
         let origin = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match files::read_text(path) {
             Ok(text) => Calibration::parse(&text, &origin),
             Err(source) => Err(CalibrationError::Unreadable { origin, source }),
         }

@@ -118,7 +118,7 @@ impl Profile {
     /// The file cannot be read, is not a profile, or has a value out of range.
     pub fn load(path: &Path) -> Result<Profile, ProfileError> {
         let origin = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match files::read_text(path) {
             Ok(text) => Profile::parse(&text, &origin),
             Err(source) => Err(ProfileError::Unreadable { origin, source }),
         }

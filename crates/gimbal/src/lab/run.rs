@@ -9,7 +9,6 @@ use ::lab::Findings;
 use ::lab::claims::Kept;
 use ::lab::runner::Images;
 use anyhow::{Context, Result};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -118,7 +117,7 @@ pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode> {
 }
 
 fn expected(path: &Path) -> Result<Kept> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let text = files::read_text(path).with_context(|| format!("reading {}", path.display()))?;
     Kept::parse(&text).with_context(|| path.display().to_string())
 }
 

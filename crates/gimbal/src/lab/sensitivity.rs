@@ -11,7 +11,6 @@ use ::lab::sensitivity::{Sensitivity, share, ssd};
 use anyhow::{Context, Result, bail};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -96,7 +95,7 @@ fn experiments(args: &Args) -> Result<Vec<Experiment>> {
 /// What a file has already; nothing if there is none yet.
 fn begun(path: &Path) -> Result<Sensitivity> {
     let named = || path.display().to_string();
-    match fs::read_to_string(path) {
+    match files::read_text(path) {
         Ok(text) => Sensitivity::parse(&text).with_context(named),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             output::check_writable(path)?;

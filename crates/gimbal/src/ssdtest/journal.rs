@@ -145,7 +145,7 @@ struct Read {
 }
 
 fn read(path: &Path) -> Result<Read> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match files::read_text(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),

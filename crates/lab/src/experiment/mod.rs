@@ -237,7 +237,7 @@ impl Experiment {
         let origin = file.display().to_string();
         let folder = file.parent().and_then(Path::file_name).or(file.file_stem());
         let name = folder.map_or_else(|| origin.clone(), |name| name.to_string_lossy().into_owned());
-        match std::fs::read_to_string(&file) {
+        match files::read_text(&file) {
             Ok(text) => Experiment::parse(&text, &name, &origin),
             Err(source) => Err(ExperimentError::Unreadable { origin, source }),
         }

@@ -106,7 +106,7 @@ impl Profile {
     /// It cannot be read or is not a profile.
     pub fn load(path: &Path) -> Result<Profile, ProfileError> {
         let origin = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match files::read_text(path) {
             Ok(text) => Profile::parse(&text, &origin),
             Err(source) => Err(ProfileError::Unreadable { origin, source }),
         }

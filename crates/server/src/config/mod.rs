@@ -153,6 +153,8 @@ pub struct NamespaceConfig {
     pub nguid: Option<[u8; 16]>,
     /// Its EUI64; `None` derives one as well.
     pub eui64: Option<[u8; 8]>,
+    /// Whether hosts may only read it. On a device that cannot be written, no namespace can.
+    pub read_only: bool,
     /// Whether blocks that a reload takes away from it are erased before another namespace can have them.
     pub wipe_on_remove: bool,
 }
@@ -222,8 +224,8 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn load_with_lines(file: &Path) -> Result<(Config, Lines), ConfigError> {
-        let bytes =
-            std::fs::read(file).map_err(|error| ConfigError::Unreadable { file: file.to_owned(), error })?;
+        let bytes = files::read(file, files::TEXT_MAX)
+            .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), error })?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
@@ -343,6 +345,7 @@ impl NamespaceConfig {
             uuid: None,
             nguid: None,
             eui64: None,
+            read_only: false,
             wipe_on_remove: false,
         }
     }
