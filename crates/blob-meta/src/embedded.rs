@@ -14,9 +14,11 @@
 //!
 //! Holds: `tests/embedded.rs`.
 
+use crate::guard::guarded;
 use blob::store::{Commit, Entry, LeaseId, Revision, Store, StoreError, Transaction};
 use redb::{
-    Database, DatabaseError, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction,
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, Table, TableDefinition,
+    WriteTransaction,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Display;
@@ -85,13 +87,33 @@ impl Embedded {
     }
 
     fn database(&self) -> Result<Database, StoreError> {
+        self.expect_file()?;
         let began = Instant::now();
         loop {
             match Database::create(&self.path) {
                 Ok(database) => return Ok(database),
                 Err(DatabaseError::DatabaseAlreadyOpen) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(self.unusable(error)),
             }
+        }
+    }
+
+    /// Refuses what is not a regular file: a FIFO or a device.
+    fn expect_file(&self) -> Result<(), StoreError> {
+        match std::fs::metadata(&self.path) {
+            Ok(metadata) if !metadata.is_file() => {
+                Err(failed(format_args!("{} is no regular file; name another one", self.path.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unusable(&self, error: DatabaseError) -> StoreError {
+        match error {
+            DatabaseError::Storage(StorageError::Corrupted(why)) => {
+                StoreError::Damaged { file: self.path.display().to_string(), why }
+            }
+            error => failed(error),
         }
     }
 
@@ -100,16 +122,22 @@ impl Embedded {
         &self,
         work: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let database = self.database()?;
-        let transaction = database.begin_write().map_err(failed)?;
-        end_leases(&transaction)?;
-        let result = work(&transaction)?;
-        transaction.commit().map_err(failed)?;
-        Ok(result)
+        guarded(&self.path, || {
+            let database = self.database()?;
+            let transaction = database.begin_write().map_err(failed)?;
+            end_leases(&transaction)?;
+            let result = work(&transaction)?;
+            transaction.commit().map_err(failed)?;
+            Ok(result)
+        })
     }
 
     /// Entries of a range of keys, without those whose lease is over.
     fn entries(&self, from: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, StoreError> {
+        guarded(&self.path, || self.read(from, wanted))
+    }
+
+    fn read(&self, from: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, StoreError> {
         let database = self.database()?;
         let transaction = database.begin_read().map_err(failed)?;
         let values = transaction.open_table(VALUES).map_err(failed)?;

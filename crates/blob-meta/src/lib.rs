@@ -5,6 +5,7 @@
 
 mod embedded;
 mod etcd;
+mod guard;
 
 pub use embedded::Embedded;
 pub use etcd::Etcd;

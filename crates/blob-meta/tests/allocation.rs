@@ -5,7 +5,7 @@
 
 mod server;
 
-use blob::catalog::{self, Lock, Order, Reply, SsdRecord, create, execute, register};
+use blob::catalog::{self, Lock, Order, Reply, SsdRecord, Standing, create, execute, register};
 use blob::store::Store;
 use blob::{Geometry, Mega, SsdId};
 use blob_meta::Etcd;
@@ -48,7 +48,9 @@ impl Rack {
             capacity: u64::from(self.megas) * mega,
             mega,
         };
-        (0..self.ssds).map(|number| register(store, &record(number), lease).expect("registered")).collect()
+        (0..self.ssds)
+            .map(|number| register(store, &record(number), lease, Standing::Started).expect("registered"))
+            .collect()
     }
 }
 

@@ -9,11 +9,16 @@
 //! A thread of its own talks to the store. So a store that is slow or away delays neither hosts nor the end of the target: IOs
 //! do not need it. A problem is logged when it begins, and again when it is another one.
 //!
+//! Each renewal looks whether the registrations are still those of this target, and whether another target wants them: two targets with
+//! one configuration both say so, and the first one keeps what it has.
+//!
 //! Holds: `tests/volumes.rs`.
 
-use blob::catalog::{self, SsdRecord};
+use blob::SsdId;
+use blob::catalog::{self, SsdRecord, Standing};
 use blob::store::{LeaseId, Store, StoreError};
 use server::ServerHandle;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -124,13 +129,20 @@ struct Registered {
     offer: Offer,
     store: Option<Box<dyn Store + Send>>,
     lease: Option<LeaseId>,
+    /// Those that were registered under the lease.
+    ssds: Vec<SsdId>,
+    standing: Standing,
+    /// Other targets that wanted the SSDs and were logged.
+    rivals: BTreeSet<String>,
     /// The problem that was logged last.
     problem: Option<String>,
 }
 
 impl Registered {
     fn new(offer: Offer) -> Registered {
-        Registered { offer, store: None, lease: None, problem: None }
+        let (ssds, rivals) = (Vec::new(), BTreeSet::new());
+        let standing = Standing::Started;
+        Registered { offer, store: None, lease: None, ssds, standing, rivals, problem: None }
     }
 
     /// Renews the lease, or registers everything anew. Answers how long to wait before the next turn.
@@ -162,9 +174,30 @@ impl Registered {
         };
         if let Some(lease) = self.lease {
             match store.renew(lease) {
-                Ok(()) if self.problem.is_none() => return Ok(false),
-                // Perhaps not all SSDs were registered.
-                Ok(()) => {}
+                Ok(()) => {
+                    let review = catalog::review(&mut **store, &self.ssds, lease);
+                    let review = review.map_err(|error| error.to_string())?;
+                    for (_, rival) in review.rivals {
+                        if !self.rivals.contains(&rival) {
+                            warn!(
+                                "target {rival} wants to register SSDs of this target: it may run with a copy of this configuration; \
+                                 this target keeps them"
+                            );
+                            self.rivals.insert(rival);
+                        }
+                    }
+                    // After a problem, perhaps not all SSDs were registered.
+                    if self.problem.is_none() && review.lost.is_empty() {
+                        return Ok(false);
+                    }
+                    if !review.lost.is_empty() {
+                        let lost = review.lost.len();
+                        warn!(
+                            lost,
+                            "SSDs are no longer registered under this target's lease; registering them again"
+                        );
+                    }
+                }
                 Err(StoreError::NoLease) => self.lease = None,
                 Err(error) => return Err(error.to_string()),
             }
@@ -174,14 +207,20 @@ impl Registered {
             None => *self.lease.insert(store.grant(self.offer.ttl).map_err(|error| error.to_string())?),
         };
         // One SSD that is refused does not keep the others out.
-        let refused = self.offer.ssds.iter().filter_map(|record| {
-            let error = catalog::register(&mut **store, record, lease).err()?;
-            Some(format!("namespace {} of {}: {error}", record.nsid, record.subsystem))
-        });
-        match refused.collect::<Vec<_>>() {
-            refused if refused.is_empty() => Ok(true),
-            refused => Err(refused.join("; ")),
+        let mut refused = Vec::new();
+        self.ssds.clear();
+        for record in &self.offer.ssds {
+            match catalog::register(&mut **store, record, lease, self.standing) {
+                Ok(ssd) => self.ssds.push(ssd),
+                Err(error) => {
+                    refused.push(format!("namespace {} of {}: {error}", record.nsid, record.subsystem));
+                }
+            }
         }
+        if !self.ssds.is_empty() {
+            self.standing = Standing::Running;
+        }
+        if refused.is_empty() { Ok(true) } else { Err(refused.join("; ")) }
     }
 
     fn end(mut self) {

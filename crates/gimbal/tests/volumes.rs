@@ -10,7 +10,7 @@ mod rack;
 
 use blob::{Outcome, Request};
 use blob_client::Mount;
-use process::gimbal;
+use process::{Process, gimbal};
 use rack::scratch::Scratch;
 use rack::{Rack, Target, VOLUME, check, content, done, mount, opened};
 use rand::{Rng, SeedableRng};
@@ -135,6 +135,64 @@ fn a_store_that_does_not_work_disturbs_no_host() {
         rack.targets[0].stop();
     }
     assert_eq!(std::fs::read_to_string(wrong.file("text")).expect("still there"), "no metadata store");
+}
+
+#[test]
+fn a_target_with_a_copied_configuration_takes_nothing_over_and_both_say_so() {
+    let mut rack = Rack::new("volume-copied", 1);
+    rack.targets[0].stop();
+    let [config, copy] = rack.copied();
+    let start = |config: &std::path::Path| {
+        let mut command = gimbal();
+        Process::start_with_log(command.args(["serve", "--listen", "127.0.0.1:0", "-c"]).arg(config))
+    };
+    let (mut first, mut of_first) = start(&config);
+    of_first.await_line("registered for volumes");
+    let (second, mut of_second) = start(&copy);
+    of_second.await_line("has registered an SSD with the same UUID and is alive");
+    of_first.await_line("wants to register SSDs of this target");
+    let listed = rack.ask(&["targets"]);
+    assert!(listed.contains(&first.address().to_string()), "{listed}");
+    // A target that starts at the first one's address, too, would be taken for it; the second one is not.
+    first.signal("-TERM");
+    assert!(first.wait().success());
+    of_second.await_line("registered for volumes");
+    let listed = rack.ask(&["targets"]);
+    assert!(listed.contains(&second.address().to_string()), "{listed}");
+}
+
+#[test]
+fn a_damaged_store_disturbs_no_host() {
+    let rack = Rack::new("volume-damaged", 1);
+    let whole = std::fs::read(rack.store()).expect("the store is a file");
+    drop(rack);
+    let scratch = Scratch::new("volume-damaged-store");
+    let store = scratch.file("store");
+    // The first damages on which the database itself gives up.
+    let mut state = 7u64;
+    let mut damaged = 0;
+    while damaged < 2 {
+        let mut bytes = whole.clone();
+        for _ in 0..6 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let place = (state >> 33) as usize % bytes.len();
+            bytes[place] ^= 1 << (state >> 61);
+        }
+        std::fs::write(&store, &bytes).expect("writable");
+        let opened = blob_meta::Embedded::open(&store);
+        let text = opened.err().unwrap_or_default();
+        if !text.contains("the database gave up on it") {
+            continue;
+        }
+        std::fs::write(&store, &bytes).expect("writable");
+        damaged += 1;
+        let path = store.to_str().expect("a plain path");
+        let mut rack = Rack::without_store(&format!("volume-damaged-{damaged}"), path);
+        let address = rack.targets[0].address().to_string();
+        let output = rack.run(&["bench", "--addr", &address, "--rw", "randread", "--size", "1m"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        rack.targets[0].stop();
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //!   next/ssd, next/volume        the next number (decimal)
 //!   uuid/UUID                    number of the SSD with this namespace UUID (decimal)
 //!   ssd/SSD                      how to reach it, how large it is (JSON)
-//!   live/SSD                     exists while its target renews its lease
+//!   live/SSD                     address and lease of its target; exists while the target renews the lease
+//!   rival/SSD                    another target that wanted it, and could not have it; exists while that one renews its lease
 //!   used/SSD/CHUNK               which mega blobs are owned by somebody (bitmap)
 //!   own/VOLUME/SSD/CHUNK         which of them this volume owns (bitmap)
 //!   volume/NAME                  the volume (JSON)
@@ -24,7 +25,7 @@ mod tests;
 mod volumes;
 
 pub use order::{Acquired, Lock, Order, OrderError, Reply, execute};
-pub use ssds::{RegisterError, SsdRecord, SsdState, register, ssds};
+pub use ssds::{RegisterError, Review, SsdRecord, SsdState, Standing, register, review, ssds};
 pub use volumes::{CreateError, Holder, VolumeRecord, VolumeState, create, remove, volumes};
 
 use crate::store::{Revision, Store, StoreError, Transaction};

@@ -133,6 +133,9 @@ impl From<CatalogError> for OrderError {
     fn from(error: CatalogError) -> OrderError {
         match error {
             CatalogError::Store(StoreError::Unavailable(why)) => OrderError::Unavailable(why),
+            CatalogError::Store(error @ StoreError::Damaged { .. }) => {
+                OrderError::Unavailable(error.to_string())
+            }
             CatalogError::Store(StoreError::NoLease) => OrderError::LockLost,
             CatalogError::Damaged(key) => OrderError::Damaged(key),
             CatalogError::Crowded => OrderError::Unavailable("too many others".to_owned()),

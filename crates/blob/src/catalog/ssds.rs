@@ -1,4 +1,11 @@
 //! SSDs: registered by their targets, alive as long as the target renews its lease.
+//!
+//! A registration belongs to the lease that it was made under. Another target (a second one with a copied configuration) does not get
+//! an SSD whose registration is alive; it leaves a note, so that the owner can say so too. Only a target that has just started may take
+//! over a registration of its own name and address: its predecessor was killed, and the lease is not over yet.
+//!
+//! Holds: a live registration of another address or of a running target is not overwritten
+//!        (`a_copied_configuration_does_not_take_ssds_over`).
 
 use super::bitmap::{self, Chunk};
 use super::{CatalogError, TRIES, from_json, json, read_json, take_number};
@@ -57,11 +64,57 @@ fn live_key(ssd: SsdId) -> String {
     format!("live/{:08}", ssd.0)
 }
 
+fn rival_key(ssd: SsdId) -> String {
+    format!("rival/{:08}", ssd.0)
+}
+
+/// The owner of a live registration.
+struct Live {
+    address: String,
+    /// `None` in what earlier versions wrote.
+    lease: Option<LeaseId>,
+}
+
+impl Live {
+    fn parse(value: &[u8]) -> Live {
+        let text = String::from_utf8_lossy(value);
+        let (address, lease) = text.split_once(' ').unwrap_or((&text, ""));
+        Live { address: address.to_owned(), lease: lease.parse().ok().map(LeaseId) }
+    }
+
+    fn value(address: &str, lease: LeaseId) -> String {
+        format!("{address} {}", lease.0)
+    }
+}
+
+/// The history of a target that registers an SSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has just started, and may take over the registration of a predecessor that was killed.
+    Started,
+    /// It was registered before.
+    Running,
+}
+
+/// The registrations of a target, looked at in the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Review {
+    /// SSDs that are not registered under the target's lease.
+    pub lost: Vec<SsdId>,
+    /// Names and addresses of targets that tried to register the same SSDs.
+    pub rivals: Vec<(SsdId, String)>,
+}
+
 /// Why an SSD was not registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegisterError {
     /// Another target, which is alive, has registered an SSD with this UUID.
-    Taken(String),
+    Taken {
+        /// Its name.
+        domain: String,
+        /// Its address.
+        address: String,
+    },
     /// The catalogue.
     Catalog(CatalogError),
 }
@@ -69,10 +122,12 @@ pub enum RegisterError {
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RegisterError::Taken(domain) => write!(
+            RegisterError::Taken { domain, address } => write!(
                 f,
-                "target {domain:?} has registered an SSD with the same UUID; give each namespace of the rack its own UUID (one that \
-                 is not configured is derived from the subsystem's NQN)"
+                "target {domain:?} at {address} has registered an SSD with the same UUID and is alive. If that is another target, \
+                 perhaps with a copy of this configuration, give this one another name ([rack] name) and each namespace of the rack its \
+                 own UUID (one that is not configured is derived from the subsystem's NQN); if it is this target's former address, \
+                 its lease ends by itself"
             ),
             RegisterError::Catalog(error) => error.fmt(f),
         }
@@ -92,7 +147,12 @@ impl<E: Into<CatalogError>> From<E> for RegisterError {
 ///
 /// # Errors
 /// If the store does not answer, the lease is over, or another target that is alive has registered an SSD with this UUID.
-pub fn register(store: &mut dyn Store, record: &SsdRecord, lease: LeaseId) -> Result<SsdId, RegisterError> {
+pub fn register(
+    store: &mut dyn Store,
+    record: &SsdRecord,
+    lease: LeaseId,
+    standing: Standing,
+) -> Result<SsdId, RegisterError> {
     let uuid_key = format!("uuid/{}", record.uuid);
     for _ in 0..TRIES {
         let known: Option<(u32, Revision)> = read_json(store, &uuid_key)?;
@@ -102,13 +162,19 @@ pub fn register(store: &mut dyn Store, record: &SsdRecord, lease: LeaseId) -> Re
                 let before: Option<(SsdRecord, Revision)> = read_json(store, &ssd_key(id))?;
                 let live = store.get(&live_key(id))?;
                 let mega = before.as_ref().map_or(record.mega, |(before, _)| before.mega);
-                if let (Some((before, _)), Some(_)) = (before, &live)
-                    && before.domain != record.domain
-                {
-                    return Err(RegisterError::Taken(before.domain));
+                if let (Some((before, _)), Some(live)) = (before, &live) {
+                    let Live { address, lease: owner } = Live::parse(&live.value);
+                    let is_predecessor = standing == Standing::Started
+                        && (&before.domain, &address) == (&record.domain, &record.address);
+                    if owner != Some(lease) && !is_predecessor {
+                        let note = format!("{:?} at {}", record.domain, record.address);
+                        store.commit(&Transaction::default().put_leased(rival_key(id), note, lease))?;
+                        return Err(RegisterError::Taken { domain: before.domain, address });
+                    }
                 }
                 let alive = live.map_or(Revision::ABSENT, |live| live.revision);
                 let same = Transaction::default().check(&uuid_key, revision).check(live_key(id), alive);
+                let same = same.remove(rival_key(id));
                 (id, same, mega)
             }
             None => {
@@ -122,7 +188,7 @@ pub fn register(store: &mut dyn Store, record: &SsdRecord, lease: LeaseId) -> Re
         let record = SsdRecord { mega, ..record.clone() };
         let transaction = transaction.put(ssd_key(id), json(&record)).put_leased(
             live_key(id),
-            record.address.clone(),
+            Live::value(&record.address, lease),
             lease,
         );
         if let Commit::Done(_) = store.commit(&transaction)? {
@@ -130,6 +196,25 @@ pub fn register(store: &mut dyn Store, record: &SsdRecord, lease: LeaseId) -> Re
         }
     }
     Err(CatalogError::Crowded.into())
+}
+
+/// Looks at the registrations of `ssds` under `lease`: which are another target's or gone, and who else wanted them.
+///
+/// # Errors
+/// If the store does not answer.
+pub fn review(store: &mut dyn Store, ssds: &[SsdId], lease: LeaseId) -> Result<Review, CatalogError> {
+    let mut review = Review::default();
+    let live = store.list("live/")?;
+    let is_own = |ssd: SsdId| {
+        let entry = live.iter().find(|entry| entry.key == live_key(ssd));
+        entry.is_some_and(|entry| Live::parse(&entry.value).lease == Some(lease))
+    };
+    review.lost.extend(ssds.iter().filter(|ssd| !is_own(**ssd)));
+    for entry in store.list("rival/")? {
+        let ssd = ssds.iter().find(|ssd| entry.key == rival_key(**ssd));
+        review.rivals.extend(ssd.map(|ssd| (*ssd, String::from_utf8_lossy(&entry.value).into_owned())));
+    }
+    Ok(review)
 }
 
 /// All SSDs that were ever registered.

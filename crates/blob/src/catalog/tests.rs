@@ -25,8 +25,13 @@ fn ssd(number: u32, megas: u64) -> SsdRecord {
 fn rack(megas: u64) -> (ModelStore, Vec<SsdId>, LeaseId) {
     let mut store = ModelStore::default();
     let lease = store.grant(Nanos::secs(1000)).expect("the model answers");
-    let ids = (0..4).map(|n| register(&mut store, &ssd(n, megas), lease).expect("registered")).collect();
+    let ids = (0..4).map(|n| start(&mut store, &ssd(n, megas), lease).expect("registered")).collect();
     (store, ids, lease)
+}
+
+/// Registers an SSD of a target that has just started.
+fn start(store: &mut ModelStore, record: &SsdRecord, lease: LeaseId) -> Result<SsdId, RegisterError> {
+    register(store, record, lease, Standing::Started)
 }
 
 fn acquire(store: &mut ModelStore, name: &str, who: &str) -> Result<Acquired, OrderError> {
@@ -42,7 +47,7 @@ fn an_ssd_keeps_its_number_when_its_target_starts_again() {
     let (mut store, ids, lease) = rack(8);
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 4);
     let moved = SsdRecord { address: "127.0.0.1:9999".to_owned(), ..ssd(2, 8) };
-    assert_eq!(register(&mut store, &moved, lease), Ok(ids[2]));
+    assert_eq!(start(&mut store, &moved, lease), Ok(ids[2]));
     assert_eq!(ssds(&mut store).expect("listed")[2].record.address, "127.0.0.1:9999");
 }
 
@@ -50,19 +55,50 @@ fn an_ssd_keeps_its_number_when_its_target_starts_again() {
 fn two_live_targets_never_register_the_same_ssd() {
     let (mut store, ids, _) = rack(8);
     let (short, other) = (store.grant(TTL).expect("granted"), store.grant(TTL).expect("granted"));
-    register(&mut store, &ssd(1, 8), short).expect("its own target may register it again");
+    start(&mut store, &ssd(1, 8), short).expect("its own target may register it again");
     let stranger = SsdRecord { domain: "stranger".to_owned(), ..ssd(1, 8) };
-    let refused = Err(RegisterError::Taken("target-1".to_owned()));
-    assert_eq!(register(&mut store, &stranger, other), refused);
+    let refused = Err(taken("target-1", "127.0.0.1:1"));
+    assert_eq!(start(&mut store, &stranger, other), refused);
     store.revoke(short).expect("revoked");
-    assert_eq!(register(&mut store, &stranger, other), Ok(ids[1]), "the SSD was carried to another target");
+    assert_eq!(start(&mut store, &stranger, other), Ok(ids[1]), "the SSD was carried to another target");
+}
+
+fn taken(domain: &str, address: &str) -> RegisterError {
+    RegisterError::Taken { domain: domain.to_owned(), address: address.to_owned() }
+}
+
+#[test]
+fn a_copied_configuration_does_not_take_ssds_over() {
+    let mut store = ModelStore::default();
+    let (one, two) = (store.grant(TTL).expect("granted"), store.grant(TTL).expect("granted"));
+    let id = start(&mut store, &ssd(1, 8), one).expect("registered");
+    assert_eq!(review(&mut store, &[id], one).expect("answered"), Review::default());
+
+    // The same name and UUID at another address.
+    let copy = SsdRecord { address: "127.0.0.1:7777".to_owned(), ..ssd(1, 8) };
+    assert_eq!(start(&mut store, &copy, two), Err(taken("target-1", "127.0.0.1:1")));
+    let rivals = vec![(id, "\"target-1\" at 127.0.0.1:7777".to_owned())];
+    assert_eq!(review(&mut store, &[id], one).expect("answered"), Review { lost: Vec::new(), rivals });
+    assert_eq!(ssds(&mut store).expect("listed")[0].record.address, "127.0.0.1:1");
+
+    // The same address too: taken for a target that was killed and has started again. The first one notices, and does not fight.
+    start(&mut store, &ssd(1, 8), two).expect("it has just started");
+    assert_eq!(review(&mut store, &[id], one).expect("answered").lost, [id]);
+    let again = register(&mut store, &ssd(1, 8), one, Standing::Running);
+    assert_eq!(again, Err(taken("target-1", "127.0.0.1:1")));
+
+    // When the second one ends, the first is registered again.
+    store.revoke(two).expect("revoked");
+    assert_eq!(review(&mut store, &[id], one).expect("answered").lost, [id]);
+    assert_eq!(register(&mut store, &ssd(1, 8), one, Standing::Running), Ok(id));
+    assert_eq!(review(&mut store, &[id], one).expect("answered"), Review::default());
 }
 
 #[test]
 fn an_ssd_is_dead_when_its_target_does_not_renew() {
     let (mut store, ids, _) = rack(8);
     let short = store.grant(TTL).expect("granted");
-    register(&mut store, &ssd(1, 8), short).expect("registered");
+    start(&mut store, &ssd(1, 8), short).expect("registered");
     store.advance(Instant::ZERO + TTL);
     let live: Vec<SsdId> =
         ssds(&mut store).expect("listed").iter().filter(|ssd| ssd.is_live).map(|ssd| ssd.id).collect();

@@ -118,6 +118,13 @@ pub enum Commit {
 pub enum StoreError {
     /// The store could not be reached, or gave no answer. It may have been done.
     Unavailable(String),
+    /// The store's file is damaged. It may have been done.
+    Damaged {
+        /// The file.
+        file: String,
+        /// What the database says of it.
+        why: String,
+    },
     /// The lease does not exist (any more). Nothing was done.
     NoLease,
 }
@@ -126,6 +133,10 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::Unavailable(why) => write!(f, "the metadata store cannot be reached: {why}"),
+            StoreError::Damaged { file, why } => write!(
+                f,
+                "the metadata store in {file} is damaged ({why}); put it back from a backup, or, to give all its volumes up, remove it"
+            ),
             StoreError::NoLease => f.write_str("the lease has expired"),
         }
     }

@@ -10,7 +10,7 @@ pub mod oracle;
 pub mod store;
 pub mod thread;
 
-use blob::catalog::{self, Order, OrderError, Reply, SsdRecord};
+use blob::catalog::{self, Order, OrderError, Reply, SsdRecord, Standing};
 use blob::store::{ModelStore, Store};
 use blob::{
     Action, Class, Geometry, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Request, Settings, SsdId, Volume,
@@ -188,7 +188,8 @@ impl World {
                     capacity: megas * GEOMETRY.mega,
                     mega: GEOMETRY.mega,
                 };
-                let id = catalog::register(&mut world.store, &record, lease).expect("registered");
+                let id = catalog::register(&mut world.store, &record, lease, Standing::Started)
+                    .expect("registered");
                 world.disks.insert(id, Disk::new(GEOMETRY.block as usize));
                 ssds.push(id);
             }

@@ -163,6 +163,16 @@ impl Rack {
         Rack { targets, scratch }
     }
 
+    /// The configuration of the first target, and a copy of it with an SSD and a state directory of its own, as if for another machine.
+    pub(crate) fn copied(&self) -> [PathBuf; 2] {
+        let config = &self.targets[0].config;
+        let text = std::fs::read_to_string(config).expect("written before");
+        let copy = self.scratch.file("copy.toml");
+        let text = text.replace("medium-", "copied-medium-").replace("state-", "copied-state-");
+        std::fs::write(&copy, text).expect("the scratch folder is writable");
+        [config.clone(), copy]
+    }
+
     /// The metadata store, as flags and variables name it.
     pub(crate) fn store(&self) -> String {
         self.scratch.file("store").to_str().expect("a plain path").to_owned()
